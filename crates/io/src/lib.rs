@@ -15,6 +15,7 @@ pub mod disk;
 pub mod feed;
 pub mod file_writer;
 pub mod mdns;
+pub mod memory;
 pub mod normalize;
 mod pool;
 pub mod reactor;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use aulos_config::{ResolvedConfig, SourceConfig};
 use aulos_io::mdns::{Announcer, Browser, DiscoveredServer};
+use aulos_io::memory::map_large_allocations;
 use aulos_proto::uri::percent_encode;
 use aulos_server::access::Role;
 use aulos_server::audio::Audio;
@@ -27,6 +28,9 @@ pub(super) fn run(
     head: &str,
 ) -> Result<Exit, Failure> {
     raise_file_limit();
+    if !map_large_allocations() {
+        tracing::debug!("the allocator decides when large blocks are given back");
+    }
     let resolved = read(LoadReason::First)?;
     let mut given = InheritedSockets::from_env()?;
     let bound = server::bind(&resolved.listen, &mut given)?;

@@ -9,7 +9,7 @@ use aulos_server::backend::{
     AudioEvent, KickReason, Loudness, PlaybackSettings, SessionCommand, SessionId, StationState,
     StationStatus,
 };
-use aulos_server::control::{Caller, Control, HostInfo, registry_for};
+use aulos_server::control::{Caller, Control, HostInfo, Inbox, Notification, registry_for};
 use aulos_server::registry::store::SavedState;
 
 use crate::common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
@@ -99,19 +99,27 @@ fn calls_without_an_id_cannot_make_the_server_write_without_a_bound() {
     let mut list = vec![change; 40];
     list.push(last);
     let answer = answer(&control, &Value::from(list)).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    // The end of what was told: a controller for which it is too much is cut.
-    control.leave(peer);
-    let mut told = 0;
-    while let Some(text) = runtime.block_on(inbox.next()) {
-        told += text.len();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (mut told, mut most) = (0, 0);
+    while let Some(text) = next_now(&runtime, &mut inbox) {
+        (told, most) = (told + 1, most.max(text.to_json().len()));
     }
+    control.leave(peer);
     assert!(answer.contains("-32603") && answer.contains("8388608"), "{answer:.200}");
-    assert!(told < 16 << 20, "{told} bytes were told");
+    assert!(told > 0 && most > 400_000, "{told} of {most} bytes");
     // A list of its own has a budget of its own.
     assert_eq!(call(&control, "Server.GetRPCVersion", &json!({}))["result"]["major"], 23);
     let status: Value = serde_json::from_str(&control.status()).unwrap();
     assert_eq!(status["counters"]["batches_over_budget"], 1);
+    // One that does not read in between gets the newest in place of those that it would have got.
+    let written = told + status["counters"]["notifications_superseded"].as_u64().unwrap();
+    assert!((2..=(16 << 20) / most as u64).contains(&written), "{written} were written");
+}
+
+/// What waits in an inbox now.
+fn next_now(runtime: &tokio::runtime::Runtime, inbox: &mut Inbox) -> Option<Arc<Notification>> {
+    let next = async { tokio::time::timeout(std::time::Duration::ZERO, inbox.next()).await };
+    runtime.block_on(next).ok().flatten()
 }
 
 fn control() -> (Arc<FakeHouse>, Control) {
@@ -264,6 +272,8 @@ async fn every_method_word_for_word() {
         while let Ok(Some(notice)) =
             tokio::time::timeout(std::time::Duration::ZERO, inbox.next()).await
         {
+            // Read and written again: it comes in ASCII.
+            let notice = serde_json::from_str::<Value>(&notice.to_json()).unwrap().to_string();
             assert!(!notice.contains("\"id\":1,\"jsonrpc\""), "a notice with an id: {notice}");
             *text += &format!("  others: {}\n", without_time(&notice));
         }
@@ -343,7 +353,7 @@ async fn a_station_that_begins_to_play_is_told_once() {
     *house.stations.lock().unwrap() = vec![playing];
     control.tick();
     control.tick();
-    let notice: Value = serde_json::from_str(&inbox.next().await.unwrap()).unwrap();
+    let notice: Value = serde_json::from_str(&inbox.next().await.unwrap().to_json()).unwrap();
     assert_eq!(notice["method"], "Stream.OnUpdate");
     assert_eq!(notice["params"]["id"], "default");
     assert_eq!(notice["params"]["stream"]["status"], "playing");

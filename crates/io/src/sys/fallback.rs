@@ -15,6 +15,11 @@ pub(crate) fn set_notsent_lowat(_socket: BorrowedFd<'_>, _bytes: u32) -> io::Res
 /// Does nothing: the child of a killed parent lives until it writes.
 pub(crate) fn end_with_parent(_command: &mut Command) {}
 
+/// Does nothing: the allocator decides.
+pub(crate) fn map_allocations_from(_bytes: i32) -> bool {
+    false
+}
+
 /// Is not to be had.
 pub(crate) fn enable_zero_copy(_socket: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -18,6 +18,16 @@ pub(crate) fn set_notsent_lowat(socket: BorrowedFd<'_>, bytes: u32) -> io::Resul
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
+/// Allocations of so many bytes and more are mapped one by one, with glibc; gives whether that is so.
+pub(crate) fn map_allocations_from(bytes: i32) -> bool {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt takes two numbers and may be called from any thread at any time.
+    let is_set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, bytes) } == 1;
+    #[cfg(not(target_env = "gnu"))]
+    let is_set = bytes < 0;
+    is_set
+}
+
 /// Has the kernel end a child when the thread that starts it ends, however that comes about.
 pub(crate) fn end_with_parent(command: &mut Command) {
     let parent = getpid();

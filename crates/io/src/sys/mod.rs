@@ -22,8 +22,8 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 pub(crate) use imp::{
-    enable_zero_copy, end_with_parent, read_error, send_zero_copy, set_notsent_lowat,
-    take_inherited, tcp_account,
+    enable_zero_copy, end_with_parent, map_allocations_from, read_error, send_zero_copy,
+    set_notsent_lowat, take_inherited, tcp_account,
 };
 pub(crate) use udp::{
     Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals, stamps_ahead,

@@ -15,8 +15,10 @@ mod extension_methods;
 mod fallback;
 mod greetings;
 mod hooks;
+mod markers;
 mod methods;
 mod notices;
+mod notification;
 mod outbox;
 mod peers;
 mod playback;
@@ -36,6 +38,7 @@ pub mod tcp;
 pub mod titles;
 
 pub use crate::relay::RelayChanges;
+pub use notification::Notification;
 pub use peers::{Inbox, PeerId};
 pub use recordings::closed_figures;
 pub use reload::{ConfigLoader, ReloadReport};
@@ -57,11 +60,14 @@ use crate::access::{AccessControl, AddressBuckets, Role};
 use crate::backend::{AudioBackend, AudioEvent, StationPosition, StationStatus};
 use crate::hooks::{Hooks, Observation};
 use crate::registry::store::{SavedState, Snapshot};
-use crate::registry::{Effects, Notice, Registry, StationInfo, WallTime};
+use crate::registry::{
+    Effects, MAX_CLIENTS, Notice, Registry, StationInfo, WallTime, to_json_text,
+};
 use crate::relay::RelayManager;
 use announce::AnnouncementList;
 use art::ArtCache;
 use greetings::GreetingSync;
+use notices::PendingUpdate;
 use outbox::Outbox;
 use peers::Peers;
 use streams::StationSlot;
@@ -115,7 +121,7 @@ struct ControlState {
     last_shown: Vec<StationStatus>,
     /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
     /// thousand clients at once; a thousand whole statuses would keep them all waiting.
-    update_pending: bool,
+    update_pending: PendingUpdate,
     /// Since when somebody's health is newer than what pages show.
     health_changed_at: Option<Instant>,
     /// Whether there is something to save, and since when.
@@ -146,6 +152,11 @@ macro_rules! counters {
 counters! {
     /// Controllers that did not read what they were sent.
     controllers_cut_slow,
+    /// Controllers that had not taken the oldest text when all texts together took too much memory.
+    controllers_cut_memory,
+    /// Notifications that were not sent to a controller that was behind, because a newer status of the
+    /// whole house says the same.
+    notifications_superseded,
     /// Controllers that sent a line without end.
     controllers_cut_long_line,
     /// Connections whose first byte begins no JSON: what a web page makes a browser send.
@@ -206,6 +217,8 @@ counters! {
     djs_not_understood,
     /// Times that the state could not be written.
     state_not_saved,
+    /// Clients of the saved state beyond as many as there can be.
+    clients_not_restored,
     /// Clients with new ids that came too fast from their address.
     clients_refused_new,
     /// Files of `doc_root` for which too many others were being read.
@@ -230,6 +243,8 @@ pub(super) struct CallContext<'a> {
     /// An answer as text, in place of what the method returns: the status of a whole house is
     /// written at once, and never stands as a tree.
     text_answer: &'a mut Option<String>,
+    /// An answer that comes when the disk has what was asked for, in place of what the method returns.
+    markers: &'a mut Option<markers::PendingMarkers>,
     /// Whether the call has an id. The status of a whole house is not written for one that has none.
     has_id: bool,
 }
@@ -299,7 +314,7 @@ impl Control {
             slots: slots.collect(),
             art: ArtCache::default(),
             announcements: AnnouncementList::default(),
-            update_pending: false,
+            update_pending: PendingUpdate::default(),
             health_changed_at: None,
             unsaved_since: None,
             rendered_bytes: 0,
@@ -352,7 +367,14 @@ impl Control {
         }
         self.restore_sounds(&mut inner, &saved.sounds);
         let ControlState { greetings, registry, .. } = &mut *inner;
-        registry.restore(saved.groups);
+        let dropped = registry.restore(saved.groups);
+        if dropped > 0 {
+            self.counters.clients_not_restored.fetch_add(dropped as u64, Ordering::Relaxed);
+            tracing::warn!(
+                dropped,
+                "the saved state has more than {MAX_CLIENTS} clients; the others are forgotten"
+            );
+        }
         for name in registry.restore_presets(saved.presets) {
             tracing::warn!(name, "a saved preset is larger than the limits allow, and is dropped");
         }
@@ -378,7 +400,9 @@ impl Control {
             }
         }
         let mut effects = inner.registry.apply(event, wall_time());
-        inner.update_pending |= effects.notices.contains(&Notice::Server);
+        if effects.notices.contains(&Notice::Server) {
+            inner.update_pending.want();
+        }
         effects.notices.retain(|notice| *notice != Notice::Server);
         self.apply_effects(&mut inner, effects, None);
     }
@@ -396,7 +420,7 @@ impl Control {
         for chore in self.backend.take_background_tasks() {
             tokio::spawn(chore);
         }
-        self.notify_update(&mut inner);
+        self.send_due_update(&mut inner);
         self.notify_announcements(&mut inner);
         self.notify_switches(&mut inner);
         self.tell_recordings(&mut inner);
@@ -448,9 +472,9 @@ impl Control {
         self.lock().peers.join(role >= Role::Listen)
     }
 
-    /// A controller may hear from now on what happens.
-    pub(crate) fn enable_notifications(&self, peer: PeerId) {
-        self.lock().peers.let_hear(peer);
+    /// A controller gets notifications from now on.
+    pub(crate) fn subscribe(&self, peer: PeerId) {
+        self.lock().peers.subscribe(peer);
     }
 
     /// A controller has gone.
@@ -520,21 +544,8 @@ impl Control {
             inner.unsaved_since.get_or_insert_with(Instant::now);
             self.bump_revision();
         }
-        if effects.notices.is_empty() || !inner.peers.any_but(from) {
-            return;
-        }
-        // Nobody hears of a client that he does not know.
-        self.notify_update(inner);
-        for notice in effects.notices {
-            let (method, params) = self.render(inner, &notice);
-            self.notify(inner, from, method, &params);
-        }
-    }
-
-    fn notify_update(&self, inner: &mut ControlState) {
-        if std::mem::take(&mut inner.update_pending) && inner.peers.any_but(None) {
-            let server = self.server_text(inner);
-            self.notify(inner, None, "Server.OnUpdate", &server);
+        if !effects.notices.is_empty() && inner.peers.any_but(from) {
+            self.send_notices(inner, from, effects.notices);
         }
     }
 
@@ -542,21 +553,11 @@ impl Control {
         self.revision.send_modify(|revision| *revision += 1);
     }
 
-    /// `params` are JSON.
-    fn notify(
-        &self,
-        inner: &mut ControlState,
-        from: Option<PeerId>,
-        method: &'static str,
-        params: &impl fmt::Display,
-    ) {
-        let text = rpc::notification(method, params);
-        inner.rendered_bytes += text.len();
-        let cut = inner.peers.tell(from, &text);
-        self.counters.controllers_cut_slow.fetch_add(cut, Ordering::Relaxed);
+    fn server_text(&self, inner: &ControlState) -> String {
+        to_json_text(&self.server_shape(inner))
     }
 
-    fn server_text(&self, inner: &ControlState) -> String {
+    fn server_shape<'a>(&self, inner: &'a ControlState) -> status_json::ServerShape<'a> {
         let streams = inner
             .slots()
             .map(|(number, slot)| {

@@ -4,11 +4,7 @@
 //! calls may cost, and the errors in the words that snapserver uses. The calls are handed out one at a
 //! time, so that the caller can let others run between two of them.
 
-use std::fmt;
-
-use aulos_proto::snap::control::{
-    IncomingMessage, Notification, Reply, Request, RpcError, code, parse_incoming,
-};
+use aulos_proto::snap::control::{IncomingMessage, Reply, Request, RpcError, code, parse_incoming};
 use serde_json::Value;
 
 /// What one list of calls may cost, in bytes: the JSON that it makes the server write, for answers and
@@ -28,7 +24,8 @@ pub(super) enum CallOutput {
 pub(super) struct CallBatch {
     remaining: std::vec::IntoIter<Result<Request, Reply>>,
     is_batch: bool,
-    replies: Vec<String>,
+    /// One answer, or those of a list in brackets: they never stand beside each other twice.
+    answer: String,
     cost: usize,
     refused: usize,
 }
@@ -49,7 +46,7 @@ impl CallBatch {
         Ok(Self {
             remaining: calls.into_iter(),
             is_batch,
-            replies: Vec::new(),
+            answer: String::new(),
             cost: 0,
             refused: 0,
         })
@@ -73,7 +70,7 @@ impl CallBatch {
                     self.refused += 1;
                 }
                 Ok(request) => return Some(request),
-                Err(refusal) => self.replies.push(refusal.to_json()),
+                Err(refusal) => self.push(refusal.to_json()),
             }
         }
     }
@@ -104,22 +101,29 @@ impl CallBatch {
         self.cost = self.cost.saturating_add(cost);
         if let Some(reply) = reply {
             self.cost = self.cost.saturating_add(reply.len());
-            self.replies.push(reply);
+            self.push(reply);
         }
+    }
+
+    fn push(&mut self, reply: String) {
+        if !self.is_batch {
+            self.answer = reply;
+            return;
+        }
+        self.answer.push(if self.answer.is_empty() { '[' } else { ',' });
+        self.answer.push_str(&reply);
     }
 
     /// The answer to the line; `None` when nothing in it wants one.
     pub(super) fn into_answer(mut self) -> Option<String> {
-        if self.is_batch {
-            return (!self.replies.is_empty()).then(|| format!("[{}]", self.replies.join(",")));
+        if self.answer.is_empty() {
+            return None;
         }
-        self.replies.pop()
+        if self.is_batch {
+            self.answer.push(']');
+        }
+        Some(self.answer)
     }
-}
-
-/// A notification as text; `params` are JSON.
-pub(super) fn notification(method: &'static str, params: &impl fmt::Display) -> String {
-    Notification::with_text(method, params)
 }
 
 /// The call is good and cannot be carried out. snapserver has the fact in `data`.

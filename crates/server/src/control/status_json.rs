@@ -42,17 +42,24 @@ impl HostInfo {
 const SNAPSERVER_VERSION: &str = "0.34.0";
 
 /// The whole of `Server.GetStatus`.
-pub(super) fn server(host: &HostInfo, registry: &Registry, streams: Vec<Value>) -> String {
-    #[derive(Serialize)]
-    struct ServerResponse<'a> {
-        server: ServerBody<'a>,
-    }
-    #[derive(Serialize)]
-    struct ServerBody<'a> {
-        groups: GroupList<'a>,
-        server: Value,
-        streams: Vec<Value>,
-    }
+#[derive(Serialize)]
+pub(super) struct ServerShape<'a> {
+    server: ServerBody<'a>,
+}
+
+#[derive(Serialize)]
+struct ServerBody<'a> {
+    groups: GroupList<'a>,
+    server: Value,
+    streams: Vec<Value>,
+}
+
+/// The whole of `Server.GetStatus`.
+pub(super) fn server<'a>(
+    host: &HostInfo,
+    registry: &'a Registry,
+    streams: Vec<Value>,
+) -> ServerShape<'a> {
     let server = json!({
         "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
         "snapserver": {
@@ -62,9 +69,7 @@ pub(super) fn server(host: &HostInfo, registry: &Registry, streams: Vec<Value>) 
             "version": SNAPSERVER_VERSION,
         },
     });
-    to_json_text(&ServerResponse {
-        server: ServerBody { groups: GroupList(registry), server, streams },
-    })
+    ServerShape { server: ServerBody { groups: GroupList(registry), server, streams } }
 }
 
 struct GroupList<'a>(&'a Registry);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use aulos_io::SystemClock;
 use aulos_io::reactor::{AddressPermit, AdmitError, ConnectionLimiter, ListenPolicy};
-use aulos_proto::snap::control::{LineError, LineSplitter, MAX_LINE, begins_json, write_line};
+use aulos_proto::snap::control::{LineError, LineSplitter, MAX_LINE, begins_json, to_line};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ async fn serve_controller(
 ) {
     let role = control.initial_role(stream.certificate());
     if role >= Role::Listen {
-        control.enable_notifications(peer);
+        control.subscribe(peer);
     }
     let mut caller = Caller::new(stream.peer_ip(), role);
     caller.peer = Some(peer);
@@ -210,7 +210,8 @@ async fn run_session(
                 lines.push(bytes);
                 while let Some(line) = next_line(&mut lines, control)? {
                     if let Some(answer) = control.request(&mut caller, line).await {
-                        send(&mut stream, &answer, &mut inbox, control).await?;
+                        let line = to_line(answer);
+                        send(&mut stream, std::iter::once(&line[..]), &mut inbox, control).await?;
                     }
                     establish(&caller, slot, control)?;
                     lines.set_limit(max_line_length(&caller));
@@ -222,7 +223,10 @@ async fn run_session(
                 }
             }
             notice = inbox.next() => match notice {
-                Some(notice) => send(&mut stream, &notice, &mut inbox, control).await?,
+                Some(notice) => {
+                    send(&mut stream, notice.pieces(), &mut inbox, control).await?;
+                    inbox.sent();
+                }
                 None => return Ok(()),
             },
             () = &mut too_late, if caller.role == Role::Nobody => {
@@ -287,17 +291,16 @@ fn next_line<'a>(lines: &'a mut LineSplitter, control: &Control) -> io::Result<O
     })
 }
 
-async fn send(
+/// Sends the pieces of a line.
+async fn send<'a>(
     stream: &mut ClientStream,
-    text: &str,
+    pieces: impl Iterator<Item = &'a [u8]>,
     inbox: &mut Inbox,
     control: &Control,
 ) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(text.len() + 2);
-    write_line(text, &mut bytes);
     tokio::select! {
         biased;
-        written = timeout(WRITE_TIMEOUT, write(stream, &bytes)) => written.unwrap_or_else(|_| {
+        written = timeout(WRITE_TIMEOUT, write(stream, pieces)) => written.unwrap_or_else(|_| {
             count(&control.counters.controllers_cut_slow);
             Err(io::ErrorKind::TimedOut.into())
         }),
@@ -306,8 +309,13 @@ async fn send(
     }
 }
 
-async fn write(stream: &mut ClientStream, bytes: &[u8]) -> io::Result<()> {
-    stream.write_all(bytes).await?;
+async fn write<'a>(
+    stream: &mut ClientStream,
+    pieces: impl Iterator<Item = &'a [u8]>,
+) -> io::Result<()> {
+    for piece in pieces {
+        stream.write_all(piece).await?;
+    }
     // TLS may hold some of it back.
     stream.flush().await
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::http;
-use aulos_blackbox::load::{LoadPhase, LoadTest};
+use aulos_blackbox::load::LoadTest;
 use aulos_blackbox::process_usage::{self, ProcessUsage};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
@@ -37,7 +37,6 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     OVER.store(false, Ordering::SeqCst);
     let attackers = besiege(&server, &closed, &blows);
     let answers = [ask(server.control, server.http), ask(server.control, closed.http)];
-    let (mut begin, mut end) = (ProcessUsage::default(), ProcessUsage::default());
     let load = LoadTest {
         server: server.stream,
         clients: 50,
@@ -46,15 +45,15 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
         listen: long_or_short(1_800, 15),
     };
     let id = server.id();
-    let report = load.run(|mark| {
-        *(if mark == LoadPhase::Begin { &mut begin } else { &mut end }) =
-            process_usage::read(id).unwrap();
-    });
+    let mut accounts = Vec::new();
+    let report = load.run(|_| accounts.push(std::thread::spawn(move || resting(id))));
+    let accounts: Vec<_> = accounts.into_iter().map(|usage| usage.join().unwrap()).collect();
     OVER.store(true, Ordering::SeqCst);
     attackers.into_iter().for_each(|attacker| attacker.join().unwrap());
     let answers = answers.map(|answers| answers.join().unwrap());
     let report = report.unwrap();
     let json = report.json();
+    let &[begin, end] = &accounts[..] else { panic!("{accounts:?}") };
     let grown = end.resident.saturating_sub(begin.resident);
     println!(
         "{} blows; resident {} kB, then {} kB; {} peers cut; {json:#}",
@@ -86,6 +85,16 @@ const CLOSED: &str = "[[user]]\nname = \"anna\"\nrole = \"admin\"\npassword = \"
 
 /// What somebody waits for a button to do something. Asserted in the long form.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(100);
+
+/// The account of a moment in which least is under way, of the next five seconds: an answer of twelve
+/// megabytes that is being sent is no memory that has grown.
+fn resting(id: u32) -> ProcessUsage {
+    let moments = (0..100).map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        process_usage::read(id).unwrap()
+    });
+    moments.min_by_key(|process_usage| process_usage.resident).unwrap()
+}
 
 /// Makes a call and asks for `/healthz`, each over a new connection, until it is over: how many answers
 /// there were, and how long the slowest took. A connection that stayed would have to read all that the
