@@ -1,17 +1,18 @@
-//! Sound in the working format.
+//! A block of PCM frames in the working format.
 
 use crate::{ChannelLayout, Frames, Instant, MediaTime, SampleRate};
 
-/// A run of frames in the working format (f32, interleaved) with a media time.
+/// A run of frames in the working format (interleaved `f32`) with a media time.
 ///
-/// A block has one owner and is mutable; stages work on it in place. Its memory is made once, with
-/// a capacity, and no method but [`Block::with_capacity`] allocates, so blocks can live in a pool
-/// and pass through real-time threads.
+/// A block has one owner and is mutable, so processing stages work on it in place. Its memory is
+/// allocated once, by [`Block::with_capacity`]; no other method allocates, so blocks can be pooled
+/// and passed through real-time threads.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// The media time of the first frame, on the clock of whoever made the block.
+    /// Media time of the first frame, on the clock of the block's producer.
     pub pts: MediaTime,
-    /// When the last byte of the block arrived; [`Instant::ZERO`] for what was generated here.
+    /// Local time at which the last byte of the block arrived; [`Instant::ZERO`] for generated
+    /// audio.
     pub received: Instant,
     rate: SampleRate,
     layout: ChannelLayout,
@@ -20,7 +21,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// An empty block with room for `samples` samples (frames times channels).
+    /// Creates an empty block with room for `samples` samples (frames times channels).
     #[must_use]
     pub fn with_capacity(rate: SampleRate, layout: ChannelLayout, samples: usize) -> Self {
         Self {
@@ -33,7 +34,7 @@ impl Block {
         }
     }
 
-    /// Empties the block and gives it a new rate and layout. The capacity in samples stays.
+    /// Empties the block and sets its rate and layout. The capacity in samples stays.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -43,9 +44,10 @@ impl Block {
         self.samples.clear();
     }
 
-    /// Makes the block exactly `frames` long, cutting its end or adding silence.
+    /// Resizes the block to `frames` frames: truncates it or appends silence.
     ///
-    /// Returns the frames that it has now: fewer than asked for where the capacity ends.
+    /// Returns the resulting number of frames, which is less than `frames` if the capacity does not
+    /// suffice.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -55,36 +57,36 @@ impl Block {
         fitting
     }
 
-    /// The interleaved samples.
+    /// The interleaved samples, mutable.
     pub fn samples_mut(&mut self) -> &mut [f32] {
         &mut self.samples
     }
 
-    /// The interleaved samples: frame by frame, channel by channel; full scale is +-1.0.
+    /// The interleaved samples, frame by frame; full scale is +-1.0.
     #[must_use]
     pub fn samples(&self) -> &[f32] {
         &self.samples
     }
 
-    /// The frames in the block.
+    /// Number of frames in the block.
     #[must_use]
     pub fn frames(&self) -> Frames {
         Frames::from(self.samples.len() / self.layout.channels())
     }
 
-    /// The frames that fit without allocating.
+    /// Number of frames that fit without allocation.
     #[must_use]
     pub fn capacity(&self) -> Frames {
         Frames::from(self.capacity / self.layout.channels())
     }
 
-    /// Frames per second.
+    /// Sample rate in frames per second.
     #[must_use]
     pub const fn rate(&self) -> SampleRate {
         self.rate
     }
 
-    /// The channels of one frame.
+    /// Channel layout of a frame.
     #[must_use]
     pub const fn layout(&self) -> ChannelLayout {
         self.layout

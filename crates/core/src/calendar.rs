@@ -1,8 +1,9 @@
-//! Dates, for people and file names. The media path knows none.
+//! Calendar dates for users and file names. The media path does not use them.
 
 use core::fmt;
 
-/// A second of the calendar, in UTC. Displays as RFC 3339 has it: `2026-11-22T10:15:00Z`.
+/// A calendar date and time in UTC, to the second. Displays in RFC 3339 format:
+/// `2026-11-22T10:15:00Z`.
 ///
 /// # Examples
 /// ```
@@ -27,10 +28,10 @@ pub struct Utc {
 }
 
 impl Utc {
-    /// The date `seconds` after 1970 began.
+    /// The date and time `seconds` after the Unix epoch (1970-01-01).
     ///
-    /// The calendar of the arithmetic begins in March, so that the leap day is the last of a year;
-    /// 400 years have 146,097 days.
+    /// The computation starts years in March, so that the leap day is the last day of a year; 400
+    /// years have 146,097 days.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "each is within its range")]
     pub const fn from_unix(seconds: u64) -> Self {

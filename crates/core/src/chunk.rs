@@ -1,4 +1,4 @@
-//! Sound on its way to clients.
+//! Encoded audio.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,10 +6,10 @@ use core::str::FromStr;
 use crate::{Frames, MediaTime};
 
 /// Bytes that an encoder leaves free in front of its payload, so that a wire header can be written
-/// there and the payload never moves. Snapcast needs 38, WebSocket at most 10 more.
+/// there without moving the payload. Snapcast needs 38, WebSocket at most 10 more.
 pub const HEADROOM: usize = 64;
 
-/// How a chunk is encoded.
+/// Encoding of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Codec {
     /// Interleaved little-endian samples.
@@ -21,7 +21,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The name in configuration files and on Snapcast's wire.
+    /// Name in configuration files and in the Snapcast protocol.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl FromStr for Codec {
     }
 }
 
-/// A name that is not one of the codecs.
+/// Error: the text names no known codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCodec;
 
@@ -65,30 +65,30 @@ impl core::error::Error for UnknownCodec {}
 
 /// An encoded, frozen run of frames: the same bytes for every client.
 ///
-/// `B` is whatever owns the bytes, usually a counted reference into a pool. The first
-/// [`HEADROOM`] bytes belong to the wire header, of which the last `header` are in use.
+/// `B` owns the bytes, usually as a counted reference into a pool. The first [`HEADROOM`] bytes are
+/// reserved for the wire header, of which the last `header` are in use.
 #[derive(Clone, Debug)]
 pub struct Chunk<B> {
     /// The media time of the first frame on the station's clock.
     pub pts: MediaTime,
-    /// How many frames the payload decodes to.
+    /// Number of frames that the payload decodes to.
     pub duration: Frames,
-    /// How the payload is encoded.
+    /// Encoding of the payload.
     pub codec: Codec,
-    /// How many bytes in front of the payload are the wire header; at most [`HEADROOM`].
+    /// Length of the wire header in front of the payload, in bytes; at most [`HEADROOM`].
     pub header: usize,
     /// Headroom and payload.
     pub bytes: B,
 }
 
 impl<B: AsRef<[u8]>> Chunk<B> {
-    /// The encoded sound alone.
+    /// The encoded audio without the header.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         self.bytes.as_ref().get(HEADROOM..).unwrap_or_default()
     }
 
-    /// The wire header and the encoded sound, as they go to a client.
+    /// The wire header and the payload, as sent to a client.
     #[must_use]
     pub fn framed(&self) -> &[u8] {
         self.bytes.as_ref().get(HEADROOM.saturating_sub(self.header)..).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! How one sample lies in memory.
+//! Sample formats.
 
 use core::fmt;
 use core::str::FromStr;
@@ -51,7 +51,7 @@ impl SampleFormat {
         }
     }
 
-    /// The byte that, repeated, is silence.
+    /// The byte that encodes silence when repeated.
     #[must_use]
     pub const fn silence(self) -> u8 {
         match self {
@@ -60,7 +60,7 @@ impl SampleFormat {
         }
     }
 
-    /// The name that [`FromStr`] reads back.
+    /// The name that [`FromStr`] parses.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,9 +84,8 @@ impl fmt::Display for SampleFormat {
 impl FromStr for SampleFormat {
     type Err = UnknownSampleFormat;
 
-    /// Reads Snapcast's bit numbers (`8`, `16`, `24` = 24 in 32, `32`) and the names that ffmpeg
-    /// and ALSA users type: `u8`, `s8`, `s16`, `s24` (packed), `s32`, `f32`, each with or without
-    /// `le`.
+    /// Parses Snapcast's bit depths (`8`, `16`, `24` = 24 in 32, `32`) and the names that ffmpeg
+    /// and ALSA use: `u8`, `s8`, `s16`, `s24` (packed), `s32`, `f32`, each with or without `le`.
     fn from_str(text: &str) -> Result<Self, UnknownSampleFormat> {
         let lower = text.to_ascii_lowercase();
         Ok(match lower.strip_suffix("le").unwrap_or(&lower) {
@@ -102,7 +101,7 @@ impl FromStr for SampleFormat {
     }
 }
 
-/// A name that is not one of the sample formats.
+/// Error: the text names no known sample format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownSampleFormat;
 

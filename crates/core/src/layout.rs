@@ -1,13 +1,14 @@
-//! How many channels there are, and where they stand.
+//! Channel counts and their default loudspeaker layouts.
 
 use core::fmt;
 
-/// The most channels that a block can have.
+/// Maximum number of channels of a block.
 pub const MAX_CHANNELS: usize = 64;
 
 /// A channel count of 1 to [`MAX_CHANNELS`] in the order of WAVE: L R C LFE Ls Rs ...
 ///
-/// Up to eight channels the count alone says where each stands; beyond that they have no place.
+/// Up to eight channels, the count determines the loudspeaker of each channel; with more, channels
+/// have no position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ChannelLayout(u8);
 
@@ -16,13 +17,13 @@ impl ChannelLayout {
     pub const MONO: Self = Self(1);
     /// Left, right.
     pub const STEREO: Self = Self(2);
-    /// Left, right, centre, low frequency, left surround, right surround.
+    /// Left, right, center, low frequency, left surround, right surround.
     pub const SURROUND_5_1: Self = Self(6);
 
-    /// The layout that `channels` channels have by custom.
+    /// The default layout for `channels` channels.
     ///
     /// # Errors
-    /// [`InvalidLayout`] for none or more than [`MAX_CHANNELS`].
+    /// [`InvalidChannelLayout`] for none or more than [`MAX_CHANNELS`].
     pub const fn new(channels: usize) -> Result<Self, InvalidChannelLayout> {
         if channels == 0 || channels > MAX_CHANNELS {
             return Err(InvalidChannelLayout(channels));
@@ -56,7 +57,7 @@ impl fmt::Display for ChannelLayout {
     }
 }
 
-/// A channel count that cannot be; holds the offending number.
+/// Error: invalid channel count; holds the offending number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidChannelLayout(pub usize);
 

@@ -1,19 +1,19 @@
-//! Levels and rate differences, each a number with its unit.
+//! Levels and rate differences as types with a unit.
 
 use core::fmt;
 use core::ops::{Add, Neg, Sub};
 
-/// A ratio of amplitudes in decibels; silence is negative infinity, and it is never NaN.
+/// An amplitude ratio in decibels; silence is negative infinity. Never NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Db(f64);
 
 impl Db {
-    /// No change.
+    /// 0 dB: unity gain.
     pub const ZERO: Self = Self(0.0);
-    /// Nothing is left.
+    /// Digital silence.
     pub const SILENCE: Self = Self(f64::NEG_INFINITY);
 
-    /// `db` decibels; NaN is read as silence.
+    /// `db` decibels; NaN becomes silence.
     #[must_use]
     pub const fn new(db: f64) -> Self {
         if db.is_nan() { Self::SILENCE } else { Self(db) }
@@ -25,13 +25,13 @@ impl Db {
         Self::new(20.0 * amplitude.abs().log10())
     }
 
-    /// The factor to multiply samples with.
+    /// The linear factor to multiply samples by.
     #[must_use]
     pub fn amplitude(self) -> f64 {
         10f64.powf(self.0 / 20.0)
     }
 
-    /// Decibels.
+    /// The value in decibels.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
@@ -65,21 +65,21 @@ impl fmt::Display for Db {
     }
 }
 
-/// A loudness in LUFS (ITU-R BS.1770); silence is negative infinity, and it is never NaN.
+/// A loudness in LUFS (ITU-R BS.1770); silence is negative infinity. Never NaN.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Lufs(f64);
 
 impl Lufs {
-    /// Nothing was heard.
+    /// Digital silence.
     pub const SILENCE: Self = Self(f64::NEG_INFINITY);
 
-    /// `lufs` loudness units relative to full scale; NaN is read as silence.
+    /// `lufs` loudness units relative to full scale; NaN becomes silence.
     #[must_use]
     pub const fn new(lufs: f64) -> Self {
         if lufs.is_nan() { Self::SILENCE } else { Self(lufs) }
     }
 
-    /// Loudness units relative to full scale.
+    /// The value in loudness units relative to full scale.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
@@ -88,7 +88,7 @@ impl Lufs {
 
 impl Sub for Lufs {
     type Output = Db;
-    /// The difference in LU, which are decibels.
+    /// The difference in LU, which equals decibels.
     fn sub(self, other: Self) -> Db {
         Db::new(self.0 - other.0)
     }
@@ -107,9 +107,9 @@ impl fmt::Display for Lufs {
     }
 }
 
-/// A relative difference of two rates, in steps of one part per billion.
+/// A relative rate difference, with a resolution of one part per billion.
 ///
-/// Bounded to +-10 %, so that a rate times a drift can neither vanish nor overflow.
+/// Limited to +-10 %, so that a rate times a drift neither vanishes nor overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppm(i32);
 
@@ -136,7 +136,7 @@ impl Ppm {
         }
     }
 
-    /// Parts per billion.
+    /// The value in parts per billion.
     #[must_use]
     pub const fn as_ppb(self) -> i32 {
         self.0

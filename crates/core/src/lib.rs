@@ -1,7 +1,7 @@
-//! The nouns of the house: what a rate, a format, a block, a chunk and a moment are.
+//! Shared types: sample rate, sample format, block, chunk, media time and local time.
 //!
-//! Everything that two floors have to agree on is here, and nothing else: units that cannot be
-//! mixed up, arithmetic that neither wraps nor drifts, and the two containers in which sound moves.
+//! This crate contains only what two layers have to agree on: units that cannot be mixed up,
+//! arithmetic that neither wraps nor accumulates errors, and the two containers of audio.
 //!
 //! ```text
 //!  SampleRate x SampleFormat x ChannelLayout = SampleSpec
@@ -11,7 +11,7 @@
 //!  Block: f32, one owner, mutable        Chunk: encoded, shared, frozen
 //! ```
 //!
-//! No function here allocates, except where a container is made; none reads a clock.
+//! Only constructors of containers allocate; no function reads a clock.
 
 #![forbid(unsafe_code)]
 

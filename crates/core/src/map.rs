@@ -1,27 +1,27 @@
-//! Which of a station's channels a client hears.
+//! Channel selection of a client.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// What a client's speakers play of a station with left and right.
+/// Which channels of a stereo station a client plays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ChannelMap {
-    /// Every channel where it is.
+    /// Every channel unchanged.
     #[default]
     Stereo,
-    /// The left channel everywhere.
+    /// The left channel on every output.
     Left,
-    /// The right channel everywhere.
+    /// The right channel on every output.
     Right,
-    /// Half of each everywhere.
+    /// The average of left and right on every output.
     Mono,
 }
 
 impl ChannelMap {
-    /// All of them.
+    /// All channel maps.
     pub const ALL: [Self; 4] = [Self::Stereo, Self::Left, Self::Right, Self::Mono];
 
-    /// As it is written.
+    /// Name in configuration files and in the API.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl FromStr for ChannelMap {
     }
 }
 
-/// A text that names no channel map.
+/// Error: the text names no channel map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownChannelMap;
 

@@ -1,4 +1,4 @@
-//! Time that is counted, not measured: frames.
+//! Media time, counted in frames.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
@@ -11,7 +11,7 @@ impl Frames {
     /// No frames.
     pub const ZERO: Self = Self(0);
 
-    /// The count as a length of a slice in memory; saturates on 32-bit machines.
+    /// The count as a length of a slice; saturates on 32-bit machines.
     #[must_use]
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
@@ -59,16 +59,16 @@ impl fmt::Display for Frames {
 
 /// A position on a stream's own clock: frames since the stream began, at the stream's rate.
 ///
-/// 64 bits at 48 kHz last twelve million years, so it never wraps inside the house; clocks that do
-/// wrap (RTP) are unwrapped where they enter.
+/// 64 bits at 48 kHz last twelve million years, so media time never wraps; protocol clocks that
+/// wrap (RTP) are unwrapped on input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MediaTime(pub u64);
 
 impl MediaTime {
-    /// The beginning of the stream.
+    /// The start of the stream.
     pub const ZERO: Self = Self(0);
 
-    /// The frames from `earlier` to here; zero when `earlier` is not earlier.
+    /// Frames from `earlier` to `self`; zero if `earlier` is not earlier.
     #[must_use]
     pub fn since(self, earlier: Self) -> Frames {
         Frames(self.0.saturating_sub(earlier.0))
@@ -90,7 +90,7 @@ impl AddAssign<Frames> for MediaTime {
 
 impl Sub<Frames> for MediaTime {
     type Output = Self;
-    /// Saturates at the beginning of the stream.
+    /// Saturates at the start of the stream.
     fn sub(self, frames: Frames) -> Self {
         Self(self.0.saturating_sub(frames.0))
     }

@@ -1,4 +1,4 @@
-//! Frames per second.
+//! Sample rates.
 
 use core::fmt;
 
@@ -9,37 +9,37 @@ use crate::{Frames, Span};
 pub struct SampleRate(u32);
 
 impl SampleRate {
-    /// The lowest rate that the meter of ITU-R BS.1770 can be designed for.
+    /// The lowest rate for which the filters of ITU-R BS.1770 can be designed.
     pub const MIN: u32 = 16;
     /// 64 times 44.1 kHz, the highest rate in use (DSD converted to PCM).
     pub const MAX: u32 = 2_822_400;
     /// 44,100 Hz.
     pub const HZ_44100: Self = Self(44_100);
-    /// 48,000 Hz, the house's own rate.
+    /// 48,000 Hz, the default rate.
     pub const HZ_48000: Self = Self(48_000);
 
-    /// A rate of `hz` frames per second.
+    /// Creates a rate of `hz` frames per second.
     ///
     /// # Errors
-    /// [`InvalidRate`] when `hz` is outside `MIN..=MAX`.
+    /// [`InvalidSampleRate`] if `hz` is outside `MIN..=MAX`.
     pub const fn new(hz: u32) -> Result<Self, InvalidSampleRate> {
         if hz < Self::MIN || hz > Self::MAX { Err(InvalidSampleRate(hz)) } else { Ok(Self(hz)) }
     }
 
-    /// Frames per second.
+    /// The rate in frames per second.
     #[must_use]
     pub const fn hz(self) -> u32 {
         self.0
     }
 
-    /// How long `frames` last, rounded down to a nanosecond; saturates after 292 years.
+    /// Duration of `frames`, rounded down to a nanosecond; saturates after 292 years.
     #[must_use]
     pub fn span(self, frames: Frames) -> Span {
         let nanos = u128::from(frames.0) * NANOS_PER_SECOND / u128::from(self.0);
         Span::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX))
     }
 
-    /// How many whole frames fit into `span`; a negative span holds none.
+    /// Number of whole frames that fit into `span`; zero for a negative span.
     #[must_use]
     pub fn frames(self, span: Span) -> Frames {
         let nanos = u128::try_from(span.as_nanos()).unwrap_or(0);
@@ -59,7 +59,7 @@ impl fmt::Debug for SampleRate {
     }
 }
 
-/// A rate that no device and no standard knows; holds the offending number.
+/// Error: sample rate out of range; holds the offending number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidSampleRate(pub u32);
 

@@ -1,30 +1,30 @@
-//! Chance without a source of its own, so that a machine does the same again from the same seed.
+//! A deterministic random number generator: the same seed gives the same sequence.
 
-/// Numbers that look random: `SplitMix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number
-/// generators", 2014). Nothing that has to be a secret.
+/// Pseudorandom numbers: `SplitMix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number
+/// generators", 2014). Not for secrets.
 ///
 /// # Examples
 /// ```
-/// use aulos_core::Chance;
+/// use aulos_core::Rng;
 ///
-/// let (mut one, mut other) = (Chance::new(7), Chance::new(7));
-/// assert_eq!(one.bits(), other.bits());
-/// assert_ne!(one.bits(), Chance::new(8).bits());
+/// let (mut one, mut other) = (Rng::new(7), Rng::new(7));
+/// assert_eq!(one.next_u64(), other.next_u64());
+/// assert_ne!(one.next_u64(), Rng::new(8).next_u64());
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The sequence that belongs to `seed`.
+    /// Creates a generator from `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// The next 64 random bits.
     ///
     /// # Real-time
-    /// A handful of operations.
+    /// A few operations, no allocation.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -33,10 +33,10 @@ impl Rng {
         bits ^ bits >> 31
     }
 
-    /// A number from 0 up to 1, which it never is.
+    /// A random number in [0, 1).
     ///
     /// # Real-time
-    /// A handful of operations.
+    /// A few operations, no allocation.
     #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub const fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn it_is_the_published_sequence() {
-        // The first outputs of the authors' own program for the seed 0.
+        // The first outputs of the authors' reference program for seed 0.
         let mut chance = Rng::new(0);
         let first = [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f];
         assert_eq!(first, [(); 3].map(|()| chance.next_u64()));

@@ -1,36 +1,36 @@
-//! Rate, format and layout in one word.
+//! Sample specifications: rate, format and layout.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::{ChannelLayout, Frames, SampleFormat, SampleRate};
 
-/// What Snapcast writes as `rate:bits:channels`.
+/// Sample specification, written `rate:bits:channels` as in Snapcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SampleSpec {
-    /// Frames per second.
+    /// Sample rate.
     pub rate: SampleRate,
-    /// The encoding of one sample.
+    /// Sample format.
     pub format: SampleFormat,
-    /// The channels of one frame.
+    /// Channel layout of a frame.
     pub layout: ChannelLayout,
 }
 
 impl SampleSpec {
-    /// 48000:16:2, what every Snapcast client takes.
+    /// 48000:16:2, which every Snapcast client accepts.
     pub const DEFAULT: Self = Self {
         rate: SampleRate::HZ_48000,
         format: SampleFormat::S16Le,
         layout: ChannelLayout::STEREO,
     };
 
-    /// Bytes of one frame.
+    /// Size of a frame in bytes.
     #[must_use]
     pub const fn frame_bytes(self) -> usize {
         self.format.bytes() * self.layout.channels()
     }
 
-    /// Bytes of `frames` frames; saturates.
+    /// Size of `frames` frames in bytes; saturates.
     #[must_use]
     pub fn bytes(self, frames: Frames) -> usize {
         usize::try_from(frames.0).unwrap_or(usize::MAX).saturating_mul(self.frame_bytes())
@@ -63,17 +63,17 @@ impl FromStr for SampleSpec {
     }
 }
 
-/// Which part of `rate:format:channels` cannot be read.
+/// Error: the part of `rate:format:channels` that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidSampleSpec {
-    /// There are not three fields.
+    /// There are not exactly three fields.
     Shape,
-    /// The first field is no rate.
+    /// The first field is no valid rate.
     Rate,
-    /// The second field is no format.
+    /// The second field is no valid format.
     Format,
-    /// The third field is no channel count.
+    /// The third field is no valid channel count.
     Channels,
 }
 

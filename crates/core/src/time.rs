@@ -1,45 +1,45 @@
-//! Local monotonic time, always given from outside.
+//! Local monotonic time, always passed in as an argument.
 //!
-//! `std::time::Instant` cannot be made up, so a test could not run an hour in a millisecond; and it
-//! has no number that could go on a wire. These two are plain nanoseconds. Arithmetic saturates: a
-//! peer that sends an absurd time must not be able to make us panic.
+//! `std::time::Instant` cannot be constructed, so a test could not simulate an hour in a
+//! millisecond, and it has no number to send on a wire. These types are plain nanoseconds.
+//! Arithmetic saturates: an absurd time from a peer must not cause a panic.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 
-/// A moment on this machine's monotonic clock, in nanoseconds since the clock's own start.
+/// A point in time on the local monotonic clock, in nanoseconds since the clock's origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The start of the clock.
+    /// The origin of the clock.
     pub const ZERO: Self = Self(0);
 
-    /// The moment `nanos` nanoseconds after the start of the clock.
+    /// The instant `nanos` nanoseconds after the origin of the clock.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the start of the clock.
+    /// Nanoseconds since the origin of the clock.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time that has passed since `earlier`; zero when `earlier` is not earlier.
+    /// Time elapsed since `earlier`; zero if `earlier` is not earlier.
     #[must_use]
     pub fn since(self, earlier: Self) -> Span {
         (self - earlier).max(Span::ZERO)
     }
 }
 
-/// A signed length of time in nanoseconds.
+/// A signed duration in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(i64);
 
 impl Span {
-    /// No time at all.
+    /// Zero duration.
     pub const ZERO: Self = Self(0);
     /// 292 years.
     pub const MAX: Self = Self(i64::MAX);
@@ -93,7 +93,7 @@ impl Span {
         self.0 as f64 * 1e-9
     }
 
-    /// The same length without its sign.
+    /// The absolute value.
     #[must_use]
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
@@ -171,7 +171,7 @@ impl Mul<i64> for Span {
 impl Div<i64> for Span {
     type Output = Self;
     /// # Panics
-    /// When `by` is 0, which only our own code can cause.
+    /// If `by` is 0, which only a bug of the caller can cause.
     fn div(self, by: i64) -> Self {
         Self(self.0.saturating_div(by))
     }

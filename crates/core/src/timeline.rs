@@ -1,12 +1,13 @@
-//! The one place where frames become nanoseconds and back.
+//! Conversion between media time and local time.
 //!
-//! A timeline is a straight line through one known point. It is evaluated in integers: however long
-//! a stream runs, no rounding adds up. Following a clock that drifts means to bend the line at a
-//! point and go on from there ([`Timeline::bend`]); the past stays where it was.
+//! A timeline is a straight line through a known point, evaluated in integers: rounding errors do
+//! not accumulate, however long a stream runs. To follow a drifting clock,
+//! [`Timeline::with_drift_from`] changes the slope at a point; times before that point keep their
+//! mapping.
 
 use crate::{Instant, MediaTime, Ppm, SampleRate, Span};
 
-/// Maps media time to local time for a stream whose clock is off by some parts per million.
+/// Maps media time to local time for a stream whose clock deviates by some parts per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeline {
     media: MediaTime,
@@ -22,7 +23,7 @@ impl Timeline {
         Self { media, local, rate, drift: Ppm::ZERO }
     }
 
-    /// The same line up to `media`, and from there on with `drift`.
+    /// The same line up to `media`, continued with `drift`.
     ///
     /// A positive drift means that the stream's clock is fast: more frames per local second.
     #[must_use]
@@ -30,7 +31,7 @@ impl Timeline {
         Self { media, local: self.local_at(media), rate: self.rate, drift }
     }
 
-    /// The same line, `span` later.
+    /// The same line, delayed by `span`.
     #[must_use]
     pub fn delayed(self, span: Span) -> Self {
         Self { local: self.local + span, ..self }
@@ -48,7 +49,7 @@ impl Timeline {
         self.drift
     }
 
-    /// The first nanosecond of the frame at `media`; saturates at the ends of the clock.
+    /// Local time of the start of the frame at `media`; saturates at the ends of the clock.
     #[must_use]
     pub fn local_at(self, media: MediaTime) -> Instant {
         let frames = i128::from(media.0) - i128::from(self.media.0);
@@ -57,7 +58,7 @@ impl Timeline {
         Instant::from_nanos(u64::try_from(local.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// The frame that sounds at `local`; saturates at the beginning of the stream.
+    /// The frame that is current at `local`; saturates at the start of the stream.
     #[must_use]
     pub fn media_at(self, local: Instant) -> MediaTime {
         let nanos = i128::from(local.as_nanos()) - i128::from(self.local.as_nanos());

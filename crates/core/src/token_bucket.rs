@@ -1,8 +1,8 @@
-//! How often something may happen, so that whoever asks too often can be told from the rest.
+//! Rate limiting.
 
 use crate::{Instant, Span};
 
-/// So many at once, and one more every so often: a token bucket.
+/// A token bucket: allows a burst, then one event per interval.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     tokens: u32,
@@ -12,13 +12,14 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// `most` at once, one more every `interval`; full at `now`.
+    /// Creates a bucket that holds `most` tokens, full at `now`; one token is added every
+    /// `interval`.
     #[must_use]
     pub const fn new(capacity: u32, interval: Span, now: Instant) -> Self {
         Self { tokens: capacity, capacity, interval, refilled_at: now }
     }
 
-    /// Whether there is one left, which is then gone.
+    /// Takes a token; false if the bucket is empty.
     ///
     /// # Real-time
     /// Yes.
@@ -29,13 +30,13 @@ impl TokenBucket {
         taken
     }
 
-    /// Whether there is one left, which stays.
+    /// Whether the bucket holds a token; takes none.
     pub fn has_token(&mut self, now: Instant) -> bool {
         self.refill(now);
         self.tokens > 0
     }
 
-    /// Whether nothing is missing: it says no more than a new one.
+    /// Whether the bucket is full, that is, equivalent to a new one.
     pub fn is_full(&mut self, now: Instant) -> bool {
         self.refill(now);
         self.tokens == self.capacity
@@ -63,7 +64,7 @@ mod tests {
         assert!(!budget.has_token(at(9)) && !budget.try_take(at(9)));
         assert!(budget.has_token(at(10)) && budget.try_take(at(10)) && !budget.try_take(at(19)));
         assert!(!budget.is_full(at(39)) && budget.is_full(at(40)));
-        // Time that goes backwards earns nothing.
+        // Time that goes backwards adds no token.
         assert!((0..3).all(|_| budget.try_take(at(50))) && !budget.try_take(at(0)));
     }
 }
