@@ -1,7 +1,7 @@
-//! What does a conversion cost?
+//! Cost of sample format conversion.
 //!
-//! Blocks of 1,920 samples, the fastest of 200 runs. Columns: the format, nanoseconds per sample
-//! from bytes, to bytes, and to bytes with dither. Bad would be more than a nanosecond for anything but
+//! Blocks of 1,920 samples, the fastest of 200 runs. Columns: the format, and nanoseconds per
+//! sample from bytes, to bytes, and to bytes with dither. More than a nanosecond is bad, except for
 //! packed 24 bit and dither.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
@@ -22,7 +22,7 @@ fn main() {
         let decode = fastest(|| {
             black_box(convert::decode(format, black_box(&bytes), black_box(&mut samples)));
         });
-        // What was decoded last are integers of the format, which are not dithered.
+        // Decoded samples are integers of the format, which are not dithered.
         samples.iter_mut().for_each(|sample| *sample *= 0.7);
         let mut dither = Dither::default();
         let dithered = fastest(|| {

@@ -1,8 +1,8 @@
-//! What does one resampled frame cost?
+//! Cost of a resampled frame.
 //!
-//! Stereo, blocks of 960 frames, the fastest of 20 runs of 2 s of sound. Columns: the conversion,
-//! nanoseconds per output frame, part of a core at 48 kHz, and the time to make the filter. Bad
-//! would be more than 0.5 % of a core, or a filter that takes longer than a quantum to make.
+//! Stereo, blocks of 960 frames, the fastest of 20 runs of 2 s of audio. Columns: the conversion,
+//! nanoseconds per output frame, load of a core at 48 kHz, and the time to design the filter. More
+//! than 0.5 % of a core, or a filter design longer than a quantum, is bad.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 

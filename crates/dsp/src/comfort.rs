@@ -1,19 +1,20 @@
-//! Comfort noise (RFC 3389): what a line sounds like while nobody speaks.
+//! Comfort noise (RFC 3389) for the silences of a call.
 //!
-//! A telephone that is silent sends a few bytes now and then instead of sound: how loud its room is,
-//! and what colour its noise has. Whoever hears nothing at all believes that the line is dead.
+//! During silence a telephone sends a few bytes now and then instead of audio: the level and the
+//! spectrum of its background noise. Without any sound, a listener would take the call for
+//! disconnected.
 //!
-//! The noise is white noise through an all-pole filter in lattice form, which takes the reflection
-//! coefficients as they come and cannot become unstable, since each is less than one.
+//! The noise is white noise through an all-pole filter in lattice form, which uses the reflection
+//! coefficients directly and is always stable, since each is less than one.
 
-/// Makes noise of the last level and colour that were told.
+/// Generates noise with the latest level and spectrum.
 ///
 /// # Examples
 /// ```
 /// use aulos_dsp::ComfortNoise;
 ///
 /// let mut noise = ComfortNoise::new(7);
-/// noise.describe(&[40], true);
+/// noise.set_parameters(&[40], true);
 /// let mut samples = [0.0; 8_000];
 /// noise.fill(&mut samples);
 /// let power: f32 = samples.iter().map(|sample| sample * sample).sum::<f32>() / 8_000.0;
@@ -21,18 +22,18 @@
 /// ```
 #[derive(Clone, Debug)]
 pub struct ComfortNoise {
-    /// Reflection coefficients, as many as were told.
+    /// Reflection coefficients, `order` of them.
     reflections: [f32; MAX_ORDER],
     order: usize,
-    /// What the lattice remembers.
+    /// State of the lattice.
     backward: [f32; MAX_ORDER + 1],
-    /// Of what goes into the filter.
+    /// Amplitude of the filter's input.
     amplitude: f32,
     state: u32,
 }
 
 impl ComfortNoise {
-    /// No noise yet; two of the same `seed` make the same noise.
+    /// A generator that is silent until the first parameters; the same `seed` gives the same noise.
     #[must_use]
     pub const fn new(seed: u32) -> Self {
         Self {
@@ -40,15 +41,15 @@ impl ComfortNoise {
             order: 0,
             backward: [0.0; MAX_ORDER + 1],
             amplitude: 0.0,
-            // Of all numbers this one goes on to itself only.
+            // Zero is a fixed point of the generator.
             state: if seed == 0 { 1 } else { seed },
         }
     }
 
-    /// Takes what a packet says: a level, 0 to 127 dB below a square wave of full scale, and then
-    /// reflection coefficients, if there are any. These mean something at the rate of the packet
-    /// only; `coloured` says whether that is the rate of [`Self::fill`]. What stands behind the
-    /// twelfth is left out, as RFC 3389 allows. An empty payload changes nothing.
+    /// Sets the parameters from a packet's payload: a level, 0 to 127 dB below a square wave of
+    /// full scale, and optional reflection coefficients. The coefficients are valid at the packet's
+    /// rate only; `coloured` is true if that is the rate of [`Self::fill`]. Coefficients beyond the
+    /// twelfth are ignored, as RFC 3389 allows. An empty payload changes nothing.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -56,7 +57,7 @@ impl ComfortNoise {
         let Some((&level, colours)) = payload.split_first() else { return };
         let colours = if coloured { colours } else { &[] };
         self.order = colours.len().min(MAX_ORDER);
-        // What each of them takes away from the power, the input has to have more of.
+        // Each coefficient reduces the power; the input's amplitude compensates for it.
         let mut gain = 1.0;
         for (slot, &byte) in self.reflections.iter_mut().zip(colours) {
             *slot = (f32::from(byte.min(MAX_COEFFICIENT)) - 127.0) * 258.0 / 32_768.0;
@@ -66,7 +67,7 @@ impl ComfortNoise {
         self.amplitude = rms * (gain * 3.0).sqrt();
     }
 
-    /// Fills `samples`, of one channel.
+    /// Fills `samples`, of one channel, with noise.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -87,7 +88,7 @@ impl ComfortNoise {
         forward
     }
 
-    /// Evenly from -1 to 1, whose power is a third (xorshift of Marsaglia).
+    /// Uniform from -1 to 1, with a power of one third (xorshift of Marsaglia).
     #[allow(clippy::cast_precision_loss, reason = "noise")]
     fn white(&mut self) -> f32 {
         self.state ^= self.state << 13;
@@ -97,10 +98,10 @@ impl ComfortNoise {
     }
 }
 
-/// Coefficients that are used; senders have ten.
+/// Maximum number of coefficients; typical senders use ten.
 const MAX_ORDER: usize = 12;
 
-/// The highest that a coefficient can be written as (RFC 3389, 3.2).
+/// The highest code of a coefficient (RFC 3389, 3.2).
 const MAX_COEFFICIENT: u8 = 254;
 
 #[cfg(test)]
@@ -122,7 +123,7 @@ mod tests {
         10.0 * mean.log10()
     }
 
-    /// Of neighbours, -1 to 1.
+    /// Correlation of neighbouring samples, -1 to 1.
     fn likeness(samples: &[f32]) -> f64 {
         let product = |by: usize| -> f64 {
             samples.iter().zip(&samples[by..]).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
@@ -144,8 +145,8 @@ mod tests {
         assert!(of(&[127]).iter().all(|sample| sample.abs() < 2e-6));
     }
 
-    /// The first coefficient of a process is its likeness to itself one sample later, with the other
-    /// sign (as lattice filters have it).
+    /// The first coefficient of a process is its autocorrelation at a lag of one sample, negated
+    /// (the sign convention of lattice filters).
     #[test]
     fn the_first_coefficient_makes_it_dark_or_bright() {
         for byte in [40_u8, 100, 160, 220] {

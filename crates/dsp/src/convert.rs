@@ -1,10 +1,10 @@
-//! Bytes of a wire or a file <-> the house's f32.
+//! Conversion between sample formats and `f32`.
 //!
-//! A loop per format, written so that the compiler vectorises it for whatever the build targets. A
-//! function pointer or a trait object per sample would have been shorter and would have kept it
-//! from that; intrinsics would be worth their `unsafe` only for packed 24 bit.
+//! A loop per format, written so that the compiler vectorizes it for any build target. A function
+//! pointer or a trait object per sample would have been shorter but prevents that; intrinsics would
+//! be worth their `unsafe` only for packed 24 bit.
 //!
-//! Integers of up to 24 bits fit into an f32 without loss, so bytes -> f32 -> bytes gives the same
+//! Integers of up to 24 bits fit into an `f32` exactly, so bytes -> f32 -> bytes gives the same
 //! bytes. Of 32 bits the lowest eight are rounded.
 
 #![allow(
@@ -16,11 +16,11 @@
 
 use aulos_core::SampleFormat;
 
-/// Converts the samples in `bytes` to f32; returns how many were converted.
+/// Converts the samples in `bytes` to f32; returns the number converted.
 ///
-/// That is the smaller of what `bytes` holds in whole samples and what `out` has room for; nothing
-/// else of either is touched. In `F32` input, what is not finite becomes 0, so that no NaN ever
-/// circulates in the house; other values are taken as they are, above full scale too.
+/// That is the smaller of the whole samples in `bytes` and the length of `out`; the rest of either
+/// is not touched. In `F32` input, values that are not finite become 0, so that no NaN enters the
+/// signal path; other values are unchanged, also above full scale.
 ///
 /// # Real-time
 /// Does not allocate; a few instructions per sample.
@@ -52,14 +52,14 @@ pub fn decode(format: SampleFormat, bytes: &[u8], out: &mut [f32]) -> usize {
     }
 }
 
-/// Converts `samples` to bytes; returns how many of them were **clipped**: did not fit into the
-/// format, or were NaN.
+/// Converts `samples` to bytes; returns the number of **clipped** samples: those that exceeded the
+/// format's range, or were NaN.
 ///
-/// Rounds to the nearest value (ties to the even one). What is beyond full scale becomes full
-/// scale; since the most positive integer is one step below +1.0, a sample of exactly +1.0 counts.
-/// NaN becomes 0. In `F32` only what is not finite is clipped, and becomes 0: a float has headroom.
+/// Rounds to the nearest value, ties to even. Values beyond full scale are clipped to it; since the
+/// most positive integer is one step below +1.0, a sample of exactly +1.0 is clipped. NaN becomes
+/// 0. In `F32` only values that are not finite are clipped, to 0: a float has headroom.
 ///
-/// Converts as many samples as fit into `out`, or as there are; the rest of `out` is not touched.
+/// Converts as many samples as fit into `out`; the rest of `out` is not touched.
 ///
 /// # Real-time
 /// Does not allocate; a few instructions per sample.
@@ -99,7 +99,7 @@ pub fn encode(format: SampleFormat, samples: &[f32], out: &mut [u8]) -> usize {
 }
 
 /// Converts `samples` to integers of `bits` bits (1 to 24), as lossless codecs take them; returns
-/// how many were clipped, by the rules of [`encode`].
+/// the number of clipped samples, by the rules of [`encode`].
 ///
 /// # Real-time
 /// Does not allocate.
@@ -152,12 +152,12 @@ pub(crate) fn counted<const N: usize>(
     total
 }
 
-/// The nearest integer to `sample` times `scale` (a power of two, at most 2^15), and 1 if it had to
-/// be clipped.
+/// The nearest integer to `sample` times `scale` (a power of two, at most 2^15), and 1 if it was
+/// clipped.
 ///
-/// A number that is added to 1.5 * 2^23 has no bits left for a fraction, so the addition rounds,
-/// and the integer stands in the low bits. `round_ties_even` is a function call before SSE 4.1,
-/// and `as i32` is not vectorised for its saturation.
+/// A number added to 1.5 * 2^23 has no bits left for a fraction, so the addition rounds, and the
+/// integer is in the low bits. `round_ties_even` is a function call before SSE 4.1, and `as i32` is
+/// not vectorized because of its saturation.
 #[inline(always)]
 pub(crate) fn round_short(sample: f32, scale: f32) -> (i32, u32) {
     const MAGIC: f32 = 12_582_912.0;
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// The judge is f64 arithmetic with the standard library's own rounding.
+    /// The reference is f64 arithmetic with the standard library's rounding.
     #[test]
     fn ties_go_to_the_even_value() {
         for (format, scale) in
@@ -306,7 +306,7 @@ mod tests {
     }
 
     proptest! {
-        /// The judge is f64 arithmetic with the standard library's own rounding.
+        /// The reference is f64 arithmetic with the standard library's rounding.
         #[test]
         fn rounding_is_to_the_nearest(sample in -1.1f32..1.1, which in 0usize..5) {
             let format = [SampleFormat::S8, SampleFormat::S16Le, SampleFormat::S24Le,

@@ -1,14 +1,14 @@
-//! Dither: the noise that is added before samples are rounded to integers.
+//! Dither: noise that is added before samples are rounded to integers.
 //!
-//! Without it, the error of rounding depends on the sound: a tone of a few steps gets harmonics 20 dB
-//! below it, and the end of a fade is cut off at half a step. With noise of a triangular distribution,
-//! two steps wide, mean and power of the error no longer depend on the sound (S. P. Lipshitz, R. A.
-//! Wannamaker, J. Vanderkooy, "Quantization and Dither: A Theoretical Survey", 1992).
+//! Without dither, the rounding error depends on the signal: a tone of a few steps gets harmonics
+//! 20 dB below it, and the end of a fade is cut off at half a step. With noise of a triangular
+//! distribution, two steps wide, mean and power of the error do not depend on the signal (S. P.
+//! Lipshitz, R. A. Wannamaker, J. Vanderkooy, "Quantization and Dither: A Theoretical Survey",
+//! 1992).
 //!
-//! Samples that are integers of the format already need no rounding, and get no noise: what a source
-//! sends with 16 bits and nothing has changed leaves a station of 16 bits bit for bit. Whether they
-//! are is seen from the samples of each block. A flag that travels with the sound was the alternative;
-//! every stage would have to keep it true.
+//! Samples that are integers of the format already need no rounding, and get no noise: unprocessed
+//! 16-bit audio leaves a 16-bit station bit-exact. This is detected from the samples of each block.
+//! A flag that travels with the audio was the alternative; every stage would have to maintain it.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -20,11 +20,11 @@ use aulos_core::{Rng, SampleFormat};
 
 use crate::{convert, linear_pcm};
 
-/// Rounds samples to integers with dither, where they are not integers already.
+/// Rounds samples to integers, with dither unless they are integers already.
 ///
-/// The conversions are those of [`convert`] and [`network`] and count clipped samples like them,
+/// The conversions are those of [`convert`] and [`linear_pcm`] and count clipped samples like them,
 /// before the noise is added. Formats of 32 bits get no dither: an `f32` has 24 significant bits.
-/// Two of a kind make the same noise.
+/// All instances generate the same noise.
 ///
 /// # Real-time
 /// Allocates nothing, not even at construction.
@@ -46,12 +46,12 @@ use crate::{convert, linear_pcm};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Dither {
-    /// One generator for each vector lane.
+    /// State of one generator per vector lane.
     lanes: [u32; LANES],
 }
 
 impl Dither {
-    /// [`convert::encode`], with dither.
+    /// [`convert::encode`] with dither.
     ///
     /// # Real-time
     /// Does not allocate; some instructions per sample.
@@ -61,7 +61,7 @@ impl Dither {
         })
     }
 
-    /// [`convert::to_integers`], with dither.
+    /// [`convert::to_integers`] with dither.
     ///
     /// # Real-time
     /// Does not allocate; some instructions per sample.
@@ -69,7 +69,7 @@ impl Dither {
         self.each(bits, 1, samples, out, |samples, out| convert::to_integers(bits, samples, out))
     }
 
-    /// [`network::encode_l16`], with dither.
+    /// [`linear_pcm::encode_l16`] with dither.
     ///
     /// # Real-time
     /// Does not allocate; some instructions per sample.
@@ -77,7 +77,7 @@ impl Dither {
         self.each(16, 2, samples, out, linear_pcm::encode_l16)
     }
 
-    /// [`network::encode_l24`], with dither.
+    /// [`linear_pcm::encode_l24`] with dither.
     ///
     /// # Real-time
     /// Does not allocate; some instructions per sample.
@@ -85,8 +85,8 @@ impl Dither {
         self.each(24, 3, samples, out, linear_pcm::encode_l24)
     }
 
-    /// Calls `convert` with the samples as they are, or with a run at a time, dithered; `width` is
-    /// what one sample takes in `out`.
+    /// Calls `convert` with the samples as they are, or with one run of dithered samples at a time;
+    /// `width` is the size of one sample in `out`.
     fn each<T>(
         &mut self,
         bits: u16,
@@ -108,7 +108,7 @@ impl Dither {
         .sum()
     }
 
-    /// Makes `dithered` of as many samples, with noise of steps of `bits`.
+    /// Writes the samples with noise of the step size of `bits` to `dithered`.
     fn add_noise(&mut self, bits: u16, samples: &[f32], dithered: &mut [f32]) {
         let step = 1.0 / scale(bits);
         let top = 1.0 - step;
@@ -120,10 +120,10 @@ impl Dither {
                 bits ^= bits >> 17;
                 bits ^= bits << 5;
                 *state = bits;
-                // The sum of two even distributions has a triangular one: here from -1 to 1.
+                // The sum of two uniform distributions is triangular: here from -1 to 1.
                 let sum = (bits & 0xffff).cast_signed() + (bits >> 16).cast_signed() - 0xffff;
                 let noise = sum as f32 * (step / 65_536.0);
-                // What fits still does afterwards, and what does not is counted and clipped.
+                // A sample within range stays within range; others are clipped and counted.
                 let within = *sample >= -1.0 && *sample <= top;
                 let moved = (*sample + noise).max(-1.0).min(top);
                 *dithered = if within { moved } else { *sample };
@@ -137,16 +137,17 @@ impl Default for Dither {
         let mut chance = Rng::new(SEED);
         let mut lanes = [0; LANES];
         for lane in &mut lanes {
-            // A xorshift at 0 stays there.
+            // Zero is a fixed point of xorshift.
             *lane = (chance.next_u64() >> 32) as u32 | 1;
         }
         Self { lanes }
     }
 }
 
-/// Whether all samples are integers of so many bits, if 1.0 is full scale.
+/// Whether all samples are integers of `bits` bits, with full scale 1.0.
 fn are_integers(bits: u16, samples: &[f32]) -> bool {
-    // Has no bits left for a fraction, and what is added below full scale leaves all others.
+    // Values around it have no bits left for a fraction; adding it changes every sample below full
+    // scale that is not an integer.
     const MAGIC: f32 = 8_388_608.0;
     let scale = scale(bits);
     samples.chunks(RUN).all(|samples| {
@@ -164,11 +165,12 @@ fn scale(bits: u16) -> f32 {
 
 /// Beyond it the noise would be below the resolution of an `f32`.
 const MAX_BITS: u16 = 24;
-/// As many as the widest vector has; a multiple of two, so that two channels have their own ones.
+/// As many as the widest vector has; a multiple of two, so that two channels have separate
+/// generators.
 const LANES: usize = 8;
-/// Samples that are dithered at once, and stay in the nearest cache.
+/// Samples that are dithered at once and stay in the first-level cache.
 const RUN: usize = 256;
-/// Any will do: the noise of two encoders is never added.
+/// Arbitrary: the noise of two encoders is never added.
 const SEED: u64 = 16;
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! A parametric equaliser: a row of second-order filters.
+//! A parametric equalizer: a cascade of second-order filters.
 //!
 //! The filters are those of Robert Bristow-Johnson, "Cookbook formulae for audio EQ biquad filter
 //! coefficients", in the transposed direct form II with coefficients and state in f64: at 192 kHz a
-//! band at 20 Hz has poles within a thousandth of the unit circle, and f32 would put noise into it.
+//! band at 20 Hz has poles within a thousandth of the unit circle, where f32 would add noise.
 //!
-//! When bands change, the old and the new row both hear the sound and one is faded into the other.
-//! To move the coefficients from sample to sample was rejected: a row of another shape has no way
-//! from the old one that is stable throughout, and a state that fits the old filter rings in the new.
+//! When bands change, the old and the new cascade both process the signal, with a crossfade between
+//! them. Interpolating the coefficients from sample to sample was rejected: between cascades of
+//! different filter types there is no path that is stable throughout, and a state that fits the old
+//! filter rings in the new one.
 
 use core::f64::consts::PI;
 use core::fmt;
@@ -15,26 +16,26 @@ use aulos_core::{ChannelLayout, Db, Frames, SampleRate, Span};
 
 use crate::Crossfade;
 
-/// What a band does.
+/// Filter type of a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FilterType {
-    /// Raises or lowers what is around the frequency.
+    /// Raises or lowers the level around the frequency.
     Peaking,
-    /// Raises or lowers what is below it.
+    /// Raises or lowers the level below it.
     LowShelf,
-    /// Raises or lowers what is above it.
+    /// Raises or lowers the level above it.
     HighShelf,
-    /// Takes away what is below it, by 12 dB an octave.
+    /// Attenuates below it, by 12 dB an octave.
     HighPass,
-    /// Takes away what is above it, by 12 dB an octave.
+    /// Attenuates above it, by 12 dB an octave.
     LowPass,
-    /// Takes away what is at it.
+    /// Removes the frequency.
     Notch,
 }
 
 impl FilterType {
-    /// Every shape.
+    /// All filter types.
     pub const ALL: [Self; 6] = [
         Self::Peaking,
         Self::LowShelf,
@@ -44,7 +45,7 @@ impl FilterType {
         Self::Notch,
     ];
 
-    /// What it is called in configurations.
+    /// Name in configuration files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,42 +58,42 @@ impl FilterType {
         }
     }
 
-    /// Whether its gain says anything.
+    /// Whether the type uses the band's gain.
     #[must_use]
     pub const fn has_gain(self) -> bool {
         matches!(self, Self::Peaking | Self::LowShelf | Self::HighShelf)
     }
 }
 
-/// One filter of an equaliser.
+/// One filter of an equalizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "a band is written down as a whole")]
 pub struct EqualizerBand {
-    /// What it does.
+    /// Filter type.
     pub filter_type: FilterType,
-    /// Where: the middle of a peak or notch, the -3 dB point of a pass at a q of 0.7071, the middle
-    /// of a shelf's slope. 10 Hz to 0.45 times the sample rate.
+    /// Frequency: the center of a peak or notch, the -3 dB point of a high-pass or low-pass at a q
+    /// of 0.7071, the midpoint of a shelf's slope. 10 Hz to 0.45 times the sample rate.
     pub hz: f64,
-    /// By how much, -24 to +24 dB; of passes and notches it says nothing.
+    /// Gain, -24 to +24 dB; ignored by high-pass, low-pass and notch.
     pub gain: Db,
-    /// How narrow, 0.1 to 20.
+    /// Quality factor, 0.1 to 20; higher is narrower.
     pub q: f64,
 }
 
-/// The most bands of an equaliser.
+/// Maximum number of bands of an equalizer.
 pub const MAX_BANDS: usize = 16;
 
-/// Bounds of a band's frequency (the upper one as a share of the rate), gain and q.
+/// Bounds of a band's frequency (the upper one relative to the rate), gain and q.
 const LOWEST_HZ: f64 = 10.0;
 const HIGHEST: f64 = 0.45;
 const GAIN_DB: f64 = 24.0;
 const Q: (f64, f64) = (0.1, 20.0);
 
 impl EqualizerBand {
-    /// Whether there can be such a band at this rate.
+    /// Checks whether the band is valid at this rate.
     ///
     /// # Errors
-    /// [`InvalidBand`] names what cannot be, and its bounds.
+    /// [`InvalidBand`] names the invalid value and its bounds.
     pub fn validate(&self, rate: SampleRate) -> Result<(), InvalidBand> {
         let highest = HIGHEST * f64::from(rate.hz());
         for (name, value, least, most, unit) in [
@@ -108,19 +109,19 @@ impl EqualizerBand {
     }
 }
 
-/// A value that a band cannot have.
+/// Error: a band value out of range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct InvalidBand {
-    /// Which: `hz`, `gain_db` or `q`.
+    /// Name of the value: `hz`, `gain_db` or `q`.
     pub name: &'static str,
-    /// Its value.
+    /// The offending value.
     pub value: f64,
-    /// The lowest that it may have.
+    /// Lower bound.
     pub least: f64,
-    /// The highest.
+    /// Upper bound.
     pub most: f64,
-    /// What all three are counted in.
+    /// Unit of all three.
     pub unit: &'static str,
 }
 
@@ -134,9 +135,9 @@ impl fmt::Display for InvalidBand {
 
 impl core::error::Error for InvalidBand {}
 
-/// Up to [`MAX_BANDS`] bands, one behind the other, for all channels alike.
+/// Up to [`MAX_BANDS`] bands in series, the same for all channels.
 ///
-/// Without bands, sound passes bit by bit. What is not finite is silence.
+/// Without bands, the signal passes bit-exact. Samples that are not finite become silence.
 ///
 /// # Real-time
 /// Allocates at construction only.
@@ -144,38 +145,39 @@ impl core::error::Error for InvalidBand {}
 /// # Examples
 /// ```
 /// use aulos_core::{ChannelLayout, Db, SampleRate};
-/// use aulos_dsp::equaliser::{Band, Equaliser, Shape};
+/// use aulos_dsp::equalizer::{Equalizer, EqualizerBand, FilterType};
 ///
-/// let mut equaliser = Equaliser::new(SampleRate::STUDIO, ChannelLayout::MONO);
-/// let rumble = Band { shape: Shape::HighPass, hz: 80.0, gain: Db::ZERO, q: 0.7071 };
-/// equaliser.set(&[rumble])?;
+/// let mut equalizer = Equalizer::new(SampleRate::HZ_48000, ChannelLayout::MONO);
+/// let filter_type = FilterType::HighPass;
+/// let rumble = EqualizerBand { filter_type, hz: 80.0, gain: Db::ZERO, q: 0.7071 };
+/// equalizer.set(&[rumble])?;
 /// let mut sound = [0.5; 48_000];
-/// equaliser.process(&mut sound);
+/// equalizer.process(&mut sound);
 /// assert!(sound[47_999].abs() < 1e-6, "a constant is below 80 Hz");
-/// # Ok::<(), aulos_dsp::equaliser::InvalidBand>(())
+/// # Ok::<(), aulos_dsp::equalizer::InvalidBand>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Equalizer {
     rate: SampleRate,
     channels: usize,
     current: FilterCascade,
-    /// What goes: it hears on until it is faded out.
+    /// The previous cascade: it processes the signal until it is faded out.
     outgoing: FilterCascade,
     fade: Option<BandFade>,
-    /// What is to come when the present fade is over.
+    /// The bands to apply after the present fade.
     next: Option<FilterSet>,
-    /// Some frames of what goes.
+    /// Some frames of the previous cascade's output.
     scratch: Box<[f32]>,
 }
 
 #[derive(Clone, Debug)]
 struct BandFade {
-    /// How long the new row still hears unheard, so that what it rings on an onset is over.
+    /// Frames for which the new cascade still runs muted, so that its transient response is over.
     warm: Frames,
     curve: Crossfade,
 }
 
-/// Coefficients of so many bands.
+/// The coefficients of the bands.
 #[derive(Clone, Copy, Debug)]
 struct FilterSet {
     filters: [Biquad; MAX_BANDS],
@@ -190,7 +192,7 @@ struct FilterCascade {
 }
 
 impl Equalizer {
-    /// An equaliser without bands.
+    /// An equalizer without bands.
     #[must_use]
     pub fn new(rate: SampleRate, layout: ChannelLayout) -> Self {
         let channels = layout.channels();
@@ -207,11 +209,11 @@ impl Equalizer {
         }
     }
 
-    /// Other bands from the next frame on, the old ones being faded out within 100 ms; those above
-    /// [`MAX_BANDS`] are left out.
+    /// Sets other bands from the next frame on, with a fade of 100 ms; those beyond [`MAX_BANDS`]
+    /// are ignored.
     ///
     /// # Errors
-    /// [`InvalidBand`] for the first that cannot be; nothing has changed then.
+    /// [`InvalidBand`] for the first invalid value; nothing has changed then.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -233,7 +235,8 @@ impl Equalizer {
     /// Filters interleaved frames in place. An incomplete frame at the end stays as it is.
     ///
     /// # Real-time
-    /// Does not allocate; some ten operations a sample and band, twice while bands change.
+    /// Does not allocate; some ten operations per sample and band, twice as many while bands
+    /// change.
     pub fn process(&mut self, block: &mut [f32]) {
         if self.is_idle() {
             return;
@@ -244,13 +247,13 @@ impl Equalizer {
         }
     }
 
-    /// Whether sound passes as it is.
+    /// Whether the signal passes unchanged.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.current.bands.count == 0 && self.fade.is_none()
     }
 
-    /// Forgets all sound; the bands stay.
+    /// Clears the filter states; the bands stay.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -304,7 +307,7 @@ impl FilterCascade {
                     *sample = y as f32;
                 }
             }
-            // What rings out would end in denormal numbers, which cost a hundred times as much.
+            // The decay would end in denormal numbers, which are a hundred times slower.
             for value in states.iter_mut().flatten().filter(|value| value.abs() < INAUDIBLE) {
                 *value = 0.0;
             }
@@ -361,7 +364,7 @@ impl Biquad {
     }
 }
 
-/// How long new bands hear before they are heard, and how long the old ones are then faded out.
+/// How long new bands run muted, and how long the crossfade then takes.
 const FADE: Span = Span::from_millis(50);
 /// Frames that are filtered at once.
 const RUN: usize = 256;

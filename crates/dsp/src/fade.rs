@@ -1,4 +1,4 @@
-//! From one sound to another without a click.
+//! Fades and crossfades without clicks.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -10,12 +10,11 @@ use core::f64::consts::{FRAC_PI_2, PI};
 
 use aulos_core::Frames;
 
-/// A fade from an outgoing sound to an incoming one that goes on over blocks of any size.
+/// A crossfade from an outgoing to an incoming signal that continues over blocks of any size.
 ///
-/// It is a position on a curve and holds no sound, at most the correlation of the two: they are mixed
-/// where the incoming one is.
-/// Silence is a sound like any other: what is missing at the end of the outgoing slice counts as
-/// silence, so `mix(&[], ...)` fades in.
+/// It is a position on a curve and holds no audio, at most the correlation of the two signals: they
+/// are mixed into the incoming block. Silence is a signal like any other: frames missing at the end
+/// of the outgoing slice count as silence, so `mix(&[], ...)` fades in.
 ///
 /// # Examples
 /// ```
@@ -41,41 +40,41 @@ enum FadeCurve {
 }
 
 impl Crossfade {
-    /// A fade over `length` whose gains' squares add up to one: two different programmes stay
-    /// equally loud throughout. The same sound on both sides would be 3 dB louder in the middle; see
+    /// A fade over `length` with gains whose squares add up to one: two different programmes keep
+    /// their loudness throughout. Identical signals would be 3 dB louder in the middle; see
     /// [`Crossfade::constant_power`].
     #[must_use]
     pub const fn equal_power(length: Frames) -> Self {
         Self { shape: FadeCurve::EqualPower, length: length.0, position: 0 }
     }
 
-    /// A fade over `length` whose gains add up to one: for two versions of the same sound.
+    /// A fade over `length` with gains that add up to one: for two versions of the same signal.
     #[must_use]
     pub const fn linear(length: Frames) -> Self {
         Self { shape: FadeCurve::Linear, length: length.0, position: 0 }
     }
 
-    /// A fade over `length` whose gains a and b follow the correlation r of the two sounds, so that
-    /// a² + b² + 2abr stays one: different programmes fade as with [`Crossfade::equal_power`], the
-    /// same programme from two sources is as loud in the middle as before and after. The gains are
-    /// never above one: sounds of opposite phase fade like different ones.
+    /// A fade over `length` whose gains a and b follow the correlation r of the two signals, so
+    /// that a² + b² + 2abr stays one: different programmes fade as with [`Crossfade::equal_power`],
+    /// the same programme from two sources keeps its loudness throughout. The gains are never above
+    /// one: signals of opposite phase fade like different ones.
     ///
-    /// The correlation is that of the last 60 ms or so, measured as the fade goes on; it and the
-    /// gains move continuously.
+    /// The correlation is that of the last 60 ms or so, measured during the fade; it and the gains
+    /// change continuously.
     #[must_use]
     pub const fn constant_power(length: Frames) -> Self {
         let shape = FadeCurve::ConstantPower(Correlation::UNKNOWN);
         Self { shape, length: length.0, position: 0 }
     }
 
-    /// Lays `outgoing` over `block`, which holds the incoming sound; both interleaved, with the
-    /// same first frame. What lies behind the end of the fade stays as it is.
+    /// Mixes `outgoing` into `block`, which holds the incoming signal; both interleaved, with the
+    /// same first frame. Frames after the end of the fade stay as they are.
     ///
     /// # Real-time
-    /// Does not allocate; a sine and a cosine per frame that fades.
+    /// Does not allocate; a sine and a cosine per frame of the fade.
     ///
     /// # Panics
-    /// When `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
+    /// If `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
     pub fn mix(&mut self, outgoing: &[f32], block: &mut [f32], channels: usize) {
         let fading = self.remaining().as_usize().min(block.len() / channels);
         let step = self.update_correlation(outgoing, &block[..fading * channels], fading);
@@ -96,19 +95,19 @@ impl Crossfade {
         }
     }
 
-    /// The frames until the incoming sound is alone.
+    /// Frames until the end of the fade.
     #[must_use]
     pub const fn remaining(&self) -> Frames {
         Frames(self.length - self.position)
     }
 
-    /// The same fade, entered where the incoming sound has this gain already.
+    /// The same fade, starting where the incoming signal has this gain.
     #[must_use]
     #[allow(clippy::cast_sign_loss, reason = "a way lies between 0 and 1")]
     pub fn from_gain(mut self, coming: f32) -> Self {
         let coming = f64::from(coming.clamp(0.0, 1.0));
         let way = match self.shape {
-            // Before anything is measured, the sounds count as different.
+            // Before the first measurement, the signals count as uncorrelated.
             FadeCurve::EqualPower | FadeCurve::ConstantPower(_) => coming.asin() / FRAC_PI_2,
             FadeCurve::Linear => coming,
         };
@@ -116,14 +115,15 @@ impl Crossfade {
         self
     }
 
-    /// The same fade from where it is now, but over so soon: no gain jumps, and they move faster.
+    /// The same fade from its present position, but over after `remaining`: the gains do not jump,
+    /// but change faster.
     #[must_use]
     pub fn shortened(&self, remaining: Frames) -> Self {
         let left = self.remaining();
         if remaining >= left {
             return self.clone();
         }
-        // `left` is not zero here. The way that is behind stays the same part of the whole.
+        // `left` is not zero here. The fraction of the fade that is over stays the same.
         let scale = |frames: u64| {
             (u128::from(frames) * u128::from(remaining.0) / u128::from(left.0)) as u64
         };
@@ -161,14 +161,14 @@ impl Crossfade {
         }
     }
 
-    /// The gains of the outgoing and the incoming sound, in the middle of the present frame; nothing
-    /// and 1 once it is over.
+    /// The gains of the outgoing and the incoming signal, in the middle of the present frame; 0 and
+    /// 1 once the fade is over.
     #[must_use]
     pub fn current_gains(&self) -> (f32, f32) {
         if self.remaining() == Frames::ZERO { (0.0, 1.0) } else { self.gains() }
     }
 
-    /// Of the outgoing and the incoming sound, in the middle of the present frame.
+    /// The gains of the outgoing and the incoming signal, in the middle of the present frame.
     fn gains(&self) -> (f32, f32) {
         let way = (self.position as f64 + 0.5) / self.length as f64;
         match self.shape {
@@ -185,26 +185,28 @@ impl Crossfade {
         }
     }
 
-    /// Measures both sounds, as far as they fade in this block of so many frames; returns by how much
-    /// the correlation moves with each frame.
+    /// Measures both signals over the frames of this block that are part of the fade; returns the
+    /// change of the correlation per frame.
     fn update_correlation(&mut self, outgoing: &[f32], incoming: &[f32], frames: usize) -> f64 {
         let FadeCurve::ConstantPower(correlation) = &mut self.shape else { return 0.0 };
         let keep = (-(frames as f64) / MEMORY).exp();
         let value = correlation.measure(outgoing, incoming, keep);
         if self.position == 0 {
-            // One gain is one and the other nothing, whatever the correlation is.
+            // One gain is 1 and the other 0, whatever the correlation is.
             correlation.value = value;
         }
         (value - correlation.value) / frames.max(1) as f64
     }
 }
 
-/// What two sounds have in common: 0 nothing, 1 everything but the level.
+/// The correlation of two signals: 0 for uncorrelated ones, 1 for signals that differ in level
+/// only.
 #[derive(Clone, Copy, Debug)]
 struct Correlation {
     /// The value for the present frame.
     value: f64,
-    /// Sums of products, in which older blocks count less: of both, and of each with itself.
+    /// Sums of products, with less weight for older blocks: of both signals, and of each with
+    /// itself.
     both: f64,
     outgoing: f64,
     incoming: f64,
@@ -213,7 +215,7 @@ struct Correlation {
 impl Correlation {
     const UNKNOWN: Self = Self { value: 0.0, both: 0.0, outgoing: 0.0, incoming: 0.0 };
 
-    /// The correlation up to the end of these samples; nothing if it is negative.
+    /// The correlation up to the end of these samples; 0 if it is negative.
     fn measure(&mut self, outgoing: &[f32], incoming: &[f32], keep: f64) -> f64 {
         let product = |a: &[f32], b: &[f32]| -> f64 {
             a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
@@ -223,13 +225,13 @@ impl Correlation {
         self.outgoing = self.outgoing * keep + product(outgoing, outgoing);
         self.incoming = self.incoming * keep + product(incoming, incoming);
         let value = self.both / (self.outgoing * self.incoming).sqrt();
-        // Silence has none, and neither has what is too loud to be multiplied.
+        // 0 for silence, and for values too large to be multiplied.
         if value > 0.0 { value.min(1.0) } else { 0.0 }
     }
 }
 
-/// Frames after which a block counts for a third in the correlation: 60 ms at 48 kHz, a period of the
-/// lowest tones and little beside a fade that is long enough to be heard as one.
+/// Frames after which the weight of a block is a third: 60 ms at 48 kHz, a period of the lowest
+/// tones and short compared with an audible fade.
 const MEMORY: f64 = 2_880.0;
 
 /// The gain of frame `index` of a fade-in over `frames`.
@@ -248,7 +250,7 @@ pub fn apply_gain(samples: &mut [f32], factor: f32) {
     }
 }
 
-/// Adds `voice`, multiplied by `factor`, to what is in `samples`, as far as both go.
+/// Adds `voice`, multiplied by `factor`, to `samples`, up to the shorter length.
 ///
 /// # Real-time
 /// Does not allocate.
@@ -274,12 +276,12 @@ mod tests {
         assert!(to[0] > 0.999_99 && to[959] < 0.001 && from[0] < 0.001 && from[959] > 0.999_99);
     }
 
-    /// Fades one sound into another in blocks of 20 ms; returns what is heard and the gain of each.
+    /// Fades one signal into another in blocks of 20 ms; returns the output and the gains of each.
     fn faded(length: u64, from: &[f32], to: &[f32]) -> (Vec<f32>, Vec<(f32, f32)>) {
         let mut fade = Crossfade::constant_power(Frames(length));
         let (mut heard, mut gains) = (Vec::new(), Vec::new());
         for (from, to) in from.chunks(960).zip(to.chunks(960)) {
-            // Two more channels, too quiet to count, show the gains.
+            // Two more channels, too quiet to matter, carry the gains.
             const QUIET: f32 = 1e-6;
             let outgoing: Vec<f32> = from.iter().flat_map(|x| [*x, QUIET, 0.0]).collect();
             let mut block: Vec<f32> = to.iter().flat_map(|x| [*x, 0.0, QUIET]).collect();
@@ -310,7 +312,7 @@ mod tests {
     fn the_same_programme_is_as_loud_in_the_middle_as_before() {
         for length in [960, 9_600, 72_000] {
             for sound in [sine(1_000.0), noise(1)] {
-                // The same a little quieter counts as the same.
+                // A slightly quieter version counts as the same signal.
                 for gain in [1.0, 0.8] {
                     let other: Vec<f32> = sound.iter().map(|x| x * gain).collect();
                     let (heard, gains) = faded(length, &sound, &other);
@@ -375,7 +377,8 @@ mod tests {
             assert!((fade.current_gains().1 - gain).abs() < 1e-4);
             let sound = &sine(1_000.0)[..960];
             fade.mix(sound, &mut sound.to_vec(), 1);
-            // A quantum later it has come as near to the right gains as it may without a step.
+            // A quantum later the gains are as near to the right ones as they can be without a
+            // step.
             let (going, coming) = fade.current_gains();
             assert!((going + coming - 1.0).abs() < 0.01, "{going} {coming}");
             let before = fade.current_gains();

@@ -1,39 +1,39 @@
-//! G.711: a telephone's sample in eight bits, by two laws.
+//! G.711: companding of telephone audio to eight bits, by two laws.
 //!
-//! Decoding is a table of 256. Encoding is arithmetic and not a table of 65,536: finding the segment
-//! is one instruction, and a table that fills the cache is slower for everybody else. From law to
-//! law without a sample in between is a table again.
+//! Decoding uses a table of 256 entries. Encoding is arithmetic and not a table of 65,536: finding
+//! the segment is one instruction, and a table that fills the cache slows down other code.
+//! Transcoding between the laws uses a table again.
 //!
-//! Encoding follows the decision values of ITU-T G.711 (tables 1a to 2b). At the edges of segments these
-//! are not the middle between two output values, where some other encoders put them; the difference
-//! is at most one step of the finer segment, and nobody hears it.
+//! Encoding follows the decision values of ITU-T G.711 (tables 1a to 2b). At the edges of segments
+//! these are not the midpoints between two output values, which some other encoders use; the
+//! inaudible difference is at most one step of the finer segment.
 
 use crate::convert::round_short;
 
-/// One of the two laws.
+/// One of the two companding laws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "there are two")]
 pub enum G711Law {
-    /// Of North America and Japan: PCMU, 14 bits.
+    /// Mu-law of North America and Japan: PCMU, 14 bits.
     Mu,
-    /// Of everybody else: PCMA, 13 bits.
+    /// A-law of all other countries: PCMA, 13 bits.
     A,
 }
 
 impl G711Law {
-    /// The sample that `code` stands for, of 16 bits.
+    /// The 16-bit sample of a code.
     ///
     /// # Examples
     /// ```
-    /// use aulos_dsp::g711::Law;
-    /// assert_eq!((Law::Mu.decode(0x80), Law::A.decode(0xd5)), (32_124, 8));
+    /// use aulos_dsp::g711::G711Law;
+    /// assert_eq!((G711Law::Mu.decode(0x80), G711Law::A.decode(0xd5)), (32_124, 8));
     /// ```
     #[must_use]
     pub const fn decode(self, code: u8) -> i16 {
         self.samples()[code as usize]
     }
 
-    /// The code for a sample of 16 bits.
+    /// The code of a 16-bit sample.
     #[must_use]
     pub const fn encode(self, sample: i16) -> u8 {
         match self {
@@ -42,7 +42,7 @@ impl G711Law {
         }
     }
 
-    /// The code for nothing at all.
+    /// The code of silence.
     #[must_use]
     pub const fn silence(self) -> u8 {
         self.encode(0)
@@ -56,10 +56,10 @@ impl G711Law {
     }
 }
 
-/// Converts `codes` to f32; returns how many, which is the smaller of the two lengths.
+/// Converts `codes` to f32; returns the number converted, which is the smaller of the two lengths.
 ///
 /// # Real-time
-/// Does not allocate; a look into a table for each.
+/// Does not allocate; one table lookup per sample.
 pub fn decode(law: G711Law, codes: &[u8], out: &mut [f32]) -> usize {
     let samples = law.samples();
     for (out, &code) in out.iter_mut().zip(codes) {
@@ -68,11 +68,11 @@ pub fn decode(law: G711Law, codes: &[u8], out: &mut [f32]) -> usize {
     codes.len().min(out.len())
 }
 
-/// Converts f32 to codes, as many as fit into `out`; returns how many of them were clipped: were
+/// Converts f32 to codes, as many as fit into `out`; returns the number of clipped samples: those
 /// beyond full scale, or NaN, which becomes silence.
 ///
 /// # Real-time
-/// Does not allocate; some ten instructions for each.
+/// Does not allocate; some ten instructions per sample.
 #[allow(clippy::cast_possible_truncation, reason = "rounded into 16 bits")]
 pub fn encode(law: G711Law, samples: &[f32], out: &mut [u8]) -> usize {
     let mut clipped = 0;
@@ -84,10 +84,10 @@ pub fn encode(law: G711Law, samples: &[f32], out: &mut [u8]) -> usize {
     clipped
 }
 
-/// Makes codes of the law `to` of codes of the law `from`, in place.
+/// Transcodes codes of the law `from` to the law `to`, in place.
 ///
 /// # Real-time
-/// Does not allocate; a look into a table for each.
+/// Does not allocate; one table lookup per sample.
 pub fn transcode(from: G711Law, to: G711Law, codes: &mut [u8]) {
     let table = match (from, to) {
         (G711Law::Mu, G711Law::A) => &MU_TO_A,
@@ -99,8 +99,8 @@ pub fn transcode(from: G711Law, to: G711Law, codes: &mut [u8]) {
     }
 }
 
-/// Sign, three bits of segment, four of step, all inverted. A sample plus the bias has its highest
-/// bit where the segment says.
+/// Sign, three bits of segment, four of step, all inverted. The highest set bit of the biased
+/// sample determines the segment.
 const fn encode_mu(sample: i16) -> u8 {
     let magnitude = sample.unsigned_abs();
     let magnitude = if magnitude > MU_MAX { MU_MAX } else { magnitude } + MU_BIAS;
@@ -117,8 +117,7 @@ const fn decode_mu(code: u8) -> i16 {
     if code & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
-/// The same, but the first two segments have steps of the same size, and every second bit is
-/// inverted.
+/// The same, but the first two segments have the same step size, and every second bit is inverted.
 const fn encode_a(sample: i16) -> u8 {
     // The smallest negative step is that of -1, as the smallest positive one is that of 0.
     let magnitude = (if sample < 0 { !sample } else { sample }).cast_unsigned() >> 4;
@@ -191,7 +190,7 @@ mod tests {
 
     const LAWS: [G711Law; 2] = [G711Law::Mu, G711Law::A];
 
-    /// The decision values of the Recommendation, in 16 bits, from nothing upwards.
+    /// The decision values of the Recommendation, in 16 bits, from zero upwards.
     fn decisions(law: G711Law) -> Vec<i32> {
         let (mut values, mut next) = (Vec::new(), 0);
         for segment in 0..8 {
@@ -235,7 +234,7 @@ mod tests {
         for law in LAWS {
             for code in 0..=255 {
                 let again = law.encode(law.decode(code));
-                // Mu has two zeros, of which a sample becomes the positive one.
+                // Mu-law has two zeros; a sample becomes the positive one.
                 let is_zero = law == G711Law::Mu && code == 0x7f;
                 assert_eq!(again, if is_zero { 0xff } else { code }, "{law:?} {code}");
             }

@@ -1,12 +1,12 @@
-//! G.722 at 64 kbit/s: speech at 16 kHz in the bits of a telephone call.
+//! G.722 at 64 kbit/s: wideband speech at 16 kHz.
 //!
-//! Two bands, each with a predictor that learns and a quantiser whose steps grow and shrink with
-//! what it sees; six bits for the lower band and two for the upper. Written from the algorithm and
-//! the tables of ITU-T G.722, whose block names stand beside the steps: all arithmetic is in
-//! integers, and both ends must do exactly the same, or they drift apart.
+//! Two sub-bands, each with an adaptive predictor and an adaptive quantizer; six bits for the lower
+//! band and two for the upper. Written from the algorithm and the tables of ITU-T G.722, whose
+//! block names are in the comments: all arithmetic is in integers, and both ends must compute
+//! exactly the same, or they diverge.
 //!
-//! In RTP its clock counts 8,000 units a second by an old mistake (RFC 3551 section 4.5.2): a byte is
-//! one unit, and two samples.
+//! In RTP its clock rate is 8,000 by a historical error (RFC 3551 section 4.5.2): a byte is one
+//! clock unit, and two samples.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -16,7 +16,7 @@
 
 use crate::convert::round_short;
 
-/// Samples to bytes, two to one.
+/// Encodes two samples to a byte.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     low: SubBand,
@@ -25,17 +25,17 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder that has heard nothing.
+    /// An encoder in its initial state.
     #[must_use]
     pub const fn new() -> Self {
         Self { low: SubBand::low(), high: SubBand::high(), history: [0; TAPS] }
     }
 
-    /// Encodes pairs of samples, as many as there are and as fit into `out`; returns the bytes.
-    /// What is beyond full scale is clipped, and NaN is silence.
+    /// Encodes pairs of samples, as many as fit into `out`; returns the number of bytes. Samples
+    /// beyond full scale are clipped, and NaN becomes silence.
     ///
     /// # Real-time
-    /// Does not allocate; some 300 instructions for a byte.
+    /// Does not allocate; some 300 instructions per byte.
     pub fn encode(&mut self, samples: &[f32], out: &mut [u8]) -> usize {
         let pairs = samples.as_chunks::<2>().0;
         for (out, pair) in out.iter_mut().zip(pairs) {
@@ -54,7 +54,7 @@ impl Encoder {
         }
         let (low, high) = ((even + odd) >> 14, (even - odd) >> 14);
 
-        // SUBTRA, QUANTL: how far it is from what was predicted, in steps.
+        // SUBTRA, QUANTL: the prediction error, in steps.
         let error = saturate(low - self.low.predicted);
         let magnitude = if error < 0 { -(error + 1) } else { error };
         let steps = DECISIONS[1..30]
@@ -62,7 +62,7 @@ impl Encoder {
             .position(|&level| magnitude < (level * self.low.step) >> 12)
             .unwrap_or(29);
         let code = match (error < 0, steps) {
-            // The two outermost negative ones have the codes that are left over.
+            // The two outermost negative ones have the remaining codes.
             (true, 0 | 1) => 63 - steps,
             (true, _) => 33 - steps,
             (false, _) => 61 - steps,
@@ -90,7 +90,7 @@ impl Default for Encoder {
     }
 }
 
-/// Bytes to samples, one to two.
+/// Decodes a byte to two samples.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     low: SubBand,
@@ -99,17 +99,16 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that has heard nothing.
+    /// A decoder in its initial state.
     #[must_use]
     pub const fn new() -> Self {
         Self { low: SubBand::low(), high: SubBand::high(), history: [0; TAPS] }
     }
 
-    /// Decodes bytes to pairs of samples, as many as there are and as fit into `out`; returns the
-    /// samples.
+    /// Decodes bytes to pairs of samples, as many as fit into `out`; returns the number of samples.
     ///
     /// # Real-time
-    /// Does not allocate; some 200 instructions for a byte.
+    /// Does not allocate; some 200 instructions per byte.
     pub fn decode(&mut self, bytes: &[u8], out: &mut [f32]) -> usize {
         let pairs = out.as_chunks_mut::<2>().0;
         let length = 2 * bytes.len().min(pairs.len());
@@ -146,20 +145,20 @@ impl Default for Decoder {
     }
 }
 
-/// What encoder and decoder both know of a band: the predictor of two poles and six zeros, and the
-/// size of a step.
+/// State of a sub-band in encoder and decoder: the predictor of two poles and six zeros, and the
+/// step size.
 #[derive(Clone, Debug)]
 struct SubBand {
-    /// What the next sample is expected to be, and the zeros' share in that.
+    /// The predicted sample, and the zeros' share of it.
     predicted: i32,
     by_zeros: i32,
-    /// The size of a step, and its logarithm.
+    /// The step size and its logarithm.
     step: i32,
     log_step: i32,
     poles: [i32; 2],
     zeros: [i32; 6],
-    /// The last two samples as they were reconstructed, the signs of the last two differences plus
-    /// the zeros' share, and the last six differences.
+    /// The last two reconstructed samples, the signs of the last two differences plus the zeros'
+    /// share, and the last six differences.
     past: [i32; 2],
     partial: [i32; 2],
     differences: [i32; 6],
@@ -188,8 +187,8 @@ impl SubBand {
         Self::new(step_of(0, 10))
     }
 
-    /// The lower band learns from the upper four of its six bits: the other two may be stolen on
-    /// the way.
+    /// The lower band adapts to the upper four of its six bits: the other two may be replaced by
+    /// data on the way.
     fn adapt_low(&mut self, code: usize) {
         let difference = (self.step * LEVELS_4[code >> 2]) >> 15;
         // LOGSCL, SCALEL.
@@ -247,7 +246,7 @@ impl SubBand {
     }
 }
 
-/// The inverse of a logarithm to the base 2 in steps of 1/2,048.
+/// The inverse of a base-2 logarithm in steps of 1/2,048.
 const fn step_of(log: i32, offset: i32) -> i32 {
     let mantissa = POWERS[((log >> 6) & 31) as usize];
     let shift = offset - (log >> 11);
@@ -269,7 +268,7 @@ const fn saturate(value: i32) -> i32 {
     }
 }
 
-/// The filter that divides the bands, every second coefficient (table 11/G.722).
+/// The filter that splits the bands, every second coefficient (table 11/G.722).
 const QMF: [i32; TAPS / 2] = [3, -11, 12, 32, -210, 951, 3_876, -805, 362, -156, 53, -11];
 const TAPS: usize = 24;
 
@@ -280,7 +279,8 @@ const DECISIONS: [i32; 30] = [
 ];
 const HIGH_DECISION: i32 = 564;
 
-/// What the codes stand for, in steps: of the lower band by six bits and by four, of the upper by two.
+/// The values of the codes, in steps: of the lower band with six bits and with four, of the upper
+/// with two.
 const LEVELS_6: [i32; 64] = [
     -136, -136, -136, -136, -24_808, -21_904, -19_008, -16_704, -14_984, -13_512, -12_280, -11_192,
     -10_232, -9_360, -8_576, -7_856, -7_192, -6_576, -6_000, -5_456, -4_944, -4_464, -4_008,
@@ -295,7 +295,7 @@ const LEVELS_4: [i32; 16] = [
 ];
 const LEVELS_2: [i32; 4] = [-7_408, -1_616, 7_408, 1_616];
 
-/// By how much the logarithm of the step changes after each code.
+/// Change of the step's logarithm after each code.
 const LOW_GROWTH: [i32; 16] =
     [-60, 3_042, 1_198, 538, 334, 172, 58, -30, 3_042, 1_198, 538, 334, 172, 58, -30, -60];
 const HIGH_GROWTH: [i32; 4] = [798, -214, 798, -214];

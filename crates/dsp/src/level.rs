@@ -1,27 +1,27 @@
-//! How loud it is right now, for a status page.
+//! Peak and RMS levels for status displays.
 //!
-//! Sample peak and RMS only, nearly for nothing. What is measured for people's ears and for limits
-//! is the R128 meter's business.
+//! Sample peak and RMS only, at very low cost. Loudness and true peaks are measured by the R128
+//! meter ([`crate::meter`]).
 
 #![allow(clippy::cast_precision_loss, reason = "a few thousand frames")]
 
 use aulos_core::{Db, SampleRate};
 
-/// Peak and RMS of each channel.
+/// Measures peak and RMS of each channel.
 ///
-/// Sound is summed up in slots of 10 ms, so that the result does not depend on block sizes.
+/// Samples are summed in slots of 10 ms, so that the result does not depend on block sizes.
 /// * **peak**: the highest absolute sample value; it rises at once and falls by 20 dB in 1.7 s, as
 ///   a type I programme meter (IEC 60268-10).
-/// * **RMS**: over the last 300 ms that are complete in slots; a full-scale sine reads -3.0 dB.
+/// * **RMS**: over the last 300 ms in complete slots; a full-scale sine reads -3.0 dB.
 ///
 /// A sample that is not finite reads as silence.
 #[derive(Clone, Debug)]
 pub struct LevelMeter {
     channels: Vec<ChannelLevel>,
     slot_frames: usize,
-    /// Frames in the slot that is being filled.
+    /// Frames in the current slot.
     filled: usize,
-    /// The slot that is written next.
+    /// Index of the next slot.
     slot: usize,
 }
 
@@ -29,15 +29,15 @@ pub struct LevelMeter {
 struct ChannelLevel {
     /// Mean squares of the last slots.
     slots: [f64; SLOTS],
-    /// Sum of squares and peak of the slot that is being filled.
+    /// Sum of squares and peak of the current slot.
     sum: f64,
     current: f32,
-    /// The peak, decaying.
+    /// The decaying peak.
     held: f32,
 }
 
 impl LevelMeter {
-    /// A meter that has heard nothing but silence.
+    /// A meter that reads silence.
     #[must_use]
     pub fn new(rate: SampleRate, channels: usize) -> Self {
         let silent = ChannelLevel { slots: [0.0; SLOTS], sum: 0.0, current: 0.0, held: 0.0 };
@@ -45,7 +45,7 @@ impl LevelMeter {
         Self { channels: vec![silent; channels], slot_frames, filled: 0, slot: 0 }
     }
 
-    /// Hears interleaved frames of as many channels as the meter has.
+    /// Measures interleaved frames with the meter's number of channels.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -66,7 +66,7 @@ impl LevelMeter {
         }
     }
 
-    /// Forgets everything.
+    /// Resets the meter to silence.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -77,7 +77,7 @@ impl LevelMeter {
         self.filled = 0;
     }
 
-    /// The peak of a channel, decaying; silence for a channel that is not there.
+    /// The decaying peak of a channel; silence for a channel that does not exist.
     #[must_use]
     pub fn peak(&self, channel: usize) -> Db {
         self.channels.get(channel).map_or(Db::SILENCE, |channel| {
@@ -85,7 +85,7 @@ impl LevelMeter {
         })
     }
 
-    /// The RMS of a channel over 300 ms; silence for a channel that is not there.
+    /// The RMS of a channel over 300 ms; silence for a channel that does not exist.
     #[must_use]
     pub fn rms(&self, channel: usize) -> Db {
         self.channels.get(channel).map_or(Db::SILENCE, |channel| {
@@ -123,7 +123,7 @@ impl ChannelLevel {
 const SLOTS_PER_S: u32 = 100;
 /// 300 ms.
 const SLOTS: usize = 30;
-/// 20 dB in 1.7 s: 10^(-1 / 170) for each 10 ms.
+/// 20 dB in 1.7 s: 10^(-1 / 170) per 10 ms.
 const DECAY: f32 = 0.986_546_6;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Numbers only: conversion, resampling, fades, levels, loudness.
+//! Signal processing: format conversion, resampling, fades, levels, loudness.
 //!
 //! ```text
-//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Equaliser -> Normaliser -> Level, Meter
+//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Equalizer -> Normaliser
+//!        -> LevelMeter, Meter
 //!        -> Limiter -> Dither, convert -> bytes
 //! ```
 //!
-//! Everything works on interleaved f32 whose full scale is +-1.0, in place or from slice to slice,
-//! in blocks of any size. Nothing allocates after construction and nothing knows where sound comes
-//! from or goes to.
+//! All functions work on interleaved f32 with a full scale of +-1.0, in place or from slice to
+//! slice, in blocks of any size. Nothing allocates after construction.
 
 mod comfort;
 pub mod convert;

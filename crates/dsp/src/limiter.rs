@@ -1,15 +1,15 @@
-//! Keeps the true peak below a ceiling, by construction.
+//! A limiter that keeps the true peak below a ceiling by construction.
 //!
 //! ```text
 //!  samples -+-> peak at and between samples -> required gain -> Envelope -+
 //!           +-> delay of 5 ms --------------------------------------------x--> samples
 //! ```
 //!
-//! The public limiters are machines of attack, hold and release, and both have faults in one of the
-//! transitions (a release that runs downwards, peaks on the boundary of a block that are not seen).
-//! Here the gain is the running mean of a running minimum: it cannot be too high, and it has no
-//! corners (see [`envelope`]). While nothing comes near the ceiling, all that is done is to look for
-//! the greatest sample and to copy.
+//! Published limiters are state machines of attack, hold and release, and each has faults in one of
+//! the transitions (a release that runs downwards, undetected peaks at a block boundary). Here the
+//! gain is the moving average of a sliding minimum: it cannot be too high, and it has no corners
+//! (see [`envelope`]). As long as no sample comes near the ceiling, the only work is to find the
+//! greatest sample and to copy.
 
 mod envelope;
 
@@ -21,10 +21,10 @@ use envelope::Envelope;
 /// A true-peak limiter with a look-ahead of 5 ms; all channels get the same gain.
 ///
 /// Peaks between samples are found by four times oversampling, below 32 kHz by eight times, above
-/// 96 kHz by two times. A peak is
-/// reduced smoothly in advance; afterwards the gain never falls and is back, to 0.1 dB, after 75 to
-/// 150 ms. It rises at once after an isolated peak; in dense limiting it is held for 20 ms more, so
-/// that it does not follow the cycles of a bass tone. A sample that is not finite is silence.
+/// 96 kHz by two times. A peak is reduced smoothly in advance; afterwards the gain never falls and
+/// is back, to 0.1 dB, after 75 to 150 ms. It rises at once after an isolated peak; in dense
+/// limiting it is held for 20 ms more, so that it does not follow the cycles of a bass tone. A
+/// sample that is not finite becomes silence.
 ///
 /// # Real-time
 /// Allocates at construction only.
@@ -34,7 +34,7 @@ use envelope::Envelope;
 /// use aulos_core::{ChannelLayout, Db, SampleRate};
 /// use aulos_dsp::Limiter;
 ///
-/// let mut limiter = Limiter::new(SampleRate::STUDIO, ChannelLayout::MONO, Db::new(-1.0));
+/// let mut limiter = Limiter::new(SampleRate::HZ_48000, ChannelLayout::MONO, Db::new(-1.0));
 /// let mut block: Vec<f32> = (0..4_800).map(|n| 1.5 * (0.05 * n as f32).sin()).collect();
 /// limiter.process(&mut block);
 /// let peak = block.iter().fold(0.0, |peak: f32, x| peak.max(x.abs()));
@@ -47,28 +47,28 @@ pub struct Limiter {
     level: SimdLevel,
     interpolator: IntersampleInterpolator,
     envelope: Envelope,
-    /// What peaks are brought down to, and what the clamp lets through.
+    /// Target of the reduction, and the clip level of the final clamp.
     target: f32,
     clamp: f32,
     margin_db: f64,
-    /// What the clamp lets through once the frames have left that were measured with another
-    /// ceiling, and after how many that is.
+    /// The clip level once the frames that were measured with another ceiling have left, and the
+    /// number of frames until then.
     next_clamp: f32,
     until: usize,
     /// The last `latency` frames, then a run.
     delay_line: Box<[f32]>,
     latency: usize,
-    /// Of each sample of a block, the greatest magnitude at and after it.
+    /// For each sample of a block, the greatest magnitude at and after it.
     peaks: Box<[f32]>,
-    /// Of each block of a run, the greatest sample; one more before and one after.
+    /// The greatest sample of each block of a run; one more before and one after.
     block_peaks: [f32; RUN / BLOCK + 3],
     deepest: f32,
     clamped: u64,
 }
 
 impl Limiter {
-    /// A limiter through which silence has gone. A ceiling above full scale is possible; one that
-    /// is not finite is full scale.
+    /// A limiter whose delay line holds silence. A ceiling above full scale is possible; one that
+    /// is not finite means full scale.
     #[must_use]
     pub fn new(rate: SampleRate, layout: ChannelLayout, ceiling: Db) -> Self {
         Self::with_level(rate, layout, ceiling, best_level())
@@ -101,13 +101,13 @@ impl Limiter {
         new
     }
 
-    /// How much later a frame comes out than it went in: 5 ms, below 19 kHz 95 frames.
+    /// Delay of the output: 5 ms, below 19 kHz 95 frames.
     #[must_use]
     pub const fn latency(&self) -> Frames {
         Frames(self.latency as u64)
     }
 
-    /// Another ceiling from the next frame on; the gain goes there as smoothly as to any other.
+    /// Sets another ceiling from the next frame on; the gain changes as smoothly as for any peak.
     #[allow(clippy::cast_possible_truncation, reason = "levels are applied in f32")]
     pub fn set_ceiling(&mut self, ceiling: Db) {
         let db = if ceiling.get().is_finite() { ceiling.get() } else { 0.0 };
@@ -117,8 +117,8 @@ impl Limiter {
         self.until = self.latency;
     }
 
-    /// Limits a block in place; what comes out went in [`Limiter::latency`] frames before. An
-    /// incomplete frame at the end stays as it is.
+    /// Limits a block in place; the output is delayed by [`Limiter::latency`] frames. An incomplete
+    /// frame at the end stays as it is.
     ///
     /// # Real-time
     /// Does not allocate. A frame near the ceiling costs some 100 products per channel.
@@ -130,20 +130,20 @@ impl Limiter {
         }
     }
 
-    /// By how much the last block was reduced where it was reduced most; zero or less.
+    /// The greatest gain reduction of the last block; zero or less.
     #[must_use]
     pub fn reduction(&self) -> Db {
         Db::from_amplitude(self.deepest.into())
     }
 
-    /// Samples that the gain left above the ceiling, and that were clipped. There is no reason for
-    /// any; whoever sees one has found a fault.
+    /// Number of samples that the gain left above the ceiling and that were clipped. It stays 0;
+    /// any other value is a bug.
     #[must_use]
     pub const fn clamped(&self) -> u64 {
         self.clamped
     }
 
-    /// Forgets all sound; the ceiling and the count stay.
+    /// Clears all audio; the ceiling and the count stay.
     pub fn reset(&mut self) {
         self.delay_line.fill(0.0);
         self.envelope.reset();
@@ -171,8 +171,8 @@ impl Limiter {
         self.delay_line.copy_within(end - history..end, 0);
     }
 
-    /// The greatest samples of blocks of the frames whose peaks can now be computed, from the block
-    /// before the first to that after the last.
+    /// The greatest samples of the blocks whose peaks can be computed now, from the block before
+    /// the first to the one after the last.
     fn find_block_peaks(&mut self, frames: usize) {
         let first = self.latency - 2 * IntersampleInterpolator::HALF;
         let last = (self.latency + frames) * self.channels;
@@ -180,7 +180,7 @@ impl Limiter {
             let start = (first + block * BLOCK) * self.channels;
             let samples =
                 &self.delay_line[start.min(last)..(start + BLOCK * self.channels).min(last)];
-            // As integers, magnitudes compare in the same order, and this vectorises.
+            // As integers, magnitudes compare in the same order, and this vectorizes.
             let top =
                 samples.iter().fold(0, |top: i32, x| top.max(x.abs().to_bits().cast_signed()));
             self.block_peaks[block] = f32::from_bits(top.cast_unsigned());
@@ -233,8 +233,8 @@ fn best_level() -> SimdLevel {
     SimdLevel::available().last().copied().unwrap_or(SimdLevel::Scalar)
 }
 
-/// How many times a frame peaks are looked for. At low rates judges oversample more than four times,
-/// to 192 kHz, and what lies between four points is up to 0.3 dB higher.
+/// Oversampling factor of the peak search. At low rates reference meters oversample more than four
+/// times, to 192 kHz, and peaks between four points are up to 0.3 dB higher.
 const fn points(rate: SampleRate) -> usize {
     match rate.hz() {
         ..32_000 => 8,
@@ -243,23 +243,23 @@ const fn points(rate: SampleRate) -> usize {
     }
 }
 
-/// Frames in which the gain falls: what is left of 5 ms when the interpolator has its share.
+/// Frames in which the gain falls: the rest of 5 ms after the interpolator's share.
 fn attack_frames(rate: SampleRate) -> usize {
     let look_ahead = Frames(u64::from(rate.hz()) * LOOK_AHEAD_MS / 1000).as_usize();
     (look_ahead + 1).saturating_sub(2 * IntersampleInterpolator::HALF).max(SHORTEST_ATTACK)
 }
 
-/// Long enough for a gain that falls by 12 dB to be no click, short enough for a microphone.
+/// Long enough for a gain drop of 12 dB not to click, short enough for live monitoring.
 const LOOK_AHEAD_MS: u64 = 5;
-/// A gain that moves within fewer frames would bend the peaks that it is made for.
+/// A gain that changes within fewer frames would distort the peaks that it reduces.
 const SHORTEST_ATTACK: usize = 64;
-/// How far below the ceiling peaks are brought: for what lies between the points of the search.
+/// Distance of reduced peaks below the ceiling: covers peaks between the points of the search.
 const MARGIN_DB: f64 = 0.1;
-/// Judges look three times as closely there.
+/// Reference meters search three times as closely at low rates.
 const LOW_RATE_MARGIN_DB: f64 = 0.2;
-/// Frames that are put behind the past at once.
+/// Frames that are appended to the past at once.
 const RUN: usize = 1024;
-/// Frames that are judged together; the interpolator reaches as far.
+/// Frames that are checked together; the interpolator reaches as far.
 const BLOCK: usize = IntersampleInterpolator::HALF;
 
 #[cfg(test)]

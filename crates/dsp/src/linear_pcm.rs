@@ -1,13 +1,13 @@
-//! L16 and L24: samples in the byte order of networks (RFC 3551 section 4.5.11, RFC 3190 section 4).
+//! L16 and L24: linear PCM in network byte order (RFC 3551 section 4.5.11, RFC 3190 section 4).
 //!
-//! The same loops as those of [`crate::convert`], with the bytes the other way round. They are no
-//! formats of the house: nothing but RTP has them.
+//! The same loops as those of [`crate::convert`], with the opposite byte order. They are not in
+//! [`aulos_core::SampleFormat`], because only RTP uses them.
 
 #![allow(clippy::cast_possible_truncation, reason = "rounded into the width of the format")]
 
 use crate::convert::{SCALE_16, SCALE_24, counted, each, round_long, round_short};
 
-/// Converts 16 bit samples to f32; returns how many.
+/// Converts 16 bit samples to f32; returns the number converted.
 ///
 /// # Real-time
 /// Does not allocate; a few instructions per sample.
@@ -15,7 +15,7 @@ pub fn decode_l16(bytes: &[u8], out: &mut [f32]) -> usize {
     each(bytes, out, |b| f32::from(i16::from_be_bytes(b)) / SCALE_16)
 }
 
-/// Converts 24 bit samples to f32; returns how many.
+/// Converts 24 bit samples to f32; returns the number converted.
 ///
 /// # Real-time
 /// Does not allocate; a few instructions per sample.
@@ -24,7 +24,7 @@ pub fn decode_l24(bytes: &[u8], out: &mut [f32]) -> usize {
     each(bytes, out, |[a, b, c]| (i32::from_be_bytes([a, b, c, 0]) >> 8) as f32 / SCALE_24)
 }
 
-/// Converts f32 to 16 bits; returns how many were clipped, by the rules of
+/// Converts f32 to 16 bits; returns the number of clipped samples, by the rules of
 /// [`crate::convert::encode`].
 ///
 /// # Real-time
@@ -36,7 +36,7 @@ pub fn encode_l16(samples: &[f32], out: &mut [u8]) -> usize {
     })
 }
 
-/// Converts f32 to 24 bits; returns how many were clipped.
+/// Converts f32 to 24 bits; returns the number of clipped samples.
 ///
 /// # Real-time
 /// Does not allocate; a few instructions per sample.

@@ -1,15 +1,15 @@
-//! Loudness and peaks after ITU-R BS.1770-4 and EBU R 128 (Tech 3341, Tech 3342).
+//! Loudness and peaks according to ITU-R BS.1770-4 and EBU R 128 (Tech 3341, Tech 3342).
 //!
 //! ```text
-//!  any samples -> Staging -> K-weighting -> energy of each frame -> Windows -> M, S, maxima
-//!                    |                                                 |
-//!                    +-> Peaks -> sample peak, true peak               +-> gates -> I, LRA
+//!  any samples -> StagingBuffers -> K-weighting -> energy of each frame -> SlidingWindows -> M, S,
+//!                         |                                                    |          maxima
+//!                         +-> Peaks -> sample peak, true peak                  +-> gates -> I, LRA
 //! ```
 //!
-//! The peers filter, keep the filtered samples, and square and sum whole windows whenever a value
-//! is wanted. Here a sample is filtered and squared once; what is kept is energy, in three
-//! resolutions, so that reading a window costs next to nothing and the greatest window can be found
-//! exactly. Figures agree with libebur128 to 1e-9 LU, whatever the size of calls.
+//! Other meters filter, keep the filtered samples, and square and sum whole windows for every
+//! reading. Here a sample is filtered and squared once; energies are kept in three resolutions, so
+//! that reading a window costs next to nothing and the greatest window can be found exactly.
+//! Figures agree with libebur128 to 1e-9 LU, whatever the size of calls.
 
 mod config;
 mod energy_ring;
@@ -44,22 +44,23 @@ use windows::{MOMENTARY_HOPS, Maxima, SHORT_TERM_HOPS, SlidingWindows};
 /// A loudness meter.
 ///
 /// # Real-time
-/// Adding frames and reading M, S and peaks neither allocates nor waits; integrated loudness takes
-/// a pass over the history, the loudness range sorts a copy of it (so it allocates, except with a
-/// histogram). [`History::Unbounded`] lets adding allocate.
+/// Adding frames and reading momentary and short-term loudness and peaks neither allocates nor
+/// waits; integrated loudness takes a pass over the history, the loudness range sorts a copy of it
+/// (so it allocates, except with a histogram). With [`MeterHistory::Unbounded`] adding allocates.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{ChannelLayout, SampleRate};
-/// use aulos_dsp::meter::{Config, Meter, Mode};
+/// use aulos_dsp::meter::{Meter, MeterConfig, MeterMode};
 ///
-/// let config = Config::new(SampleRate::STUDIO, ChannelLayout::STEREO, Mode::INTEGRATED);
+/// let mode = MeterMode::INTEGRATED;
+/// let config = MeterConfig::new(SampleRate::HZ_48000, ChannelLayout::STEREO, mode);
 /// let mut meter = Meter::new(config)?;
 /// let tone = |n: usize| 0.1 * (0.13 * (n / 2) as f32).sin();
 /// meter.add(&(0..2 * 48_000).map(tone).collect::<Vec<_>>());
 /// let lufs = meter.integrated().expect("a second of sound").get();
 /// assert!((lufs + 20.0).abs() < 0.1, "{lufs}");
-/// # Ok::<(), aulos_dsp::meter::InvalidConfig>(())
+/// # Ok::<(), aulos_dsp::meter::InvalidMeterConfig>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -69,10 +70,10 @@ pub struct Meter {
     filter: Filter,
     windows: Option<SlidingWindows>,
     peaks: Option<Peaks>,
-    /// Hops since the first frame of the programme, and hops that the windows know.
+    /// Hops since the first frame of the programme, and hops stored in the windows.
     hops: u64,
     window_hops: u64,
-    /// Whether a value that is not finite has been let in.
+    /// Whether a value that is not finite has reached the filters.
     contaminated: bool,
     blocks: GatedEnergies,
     ranges: GatedEnergies,
@@ -81,10 +82,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter that has heard nothing.
+    /// A meter in its initial state.
     ///
     /// # Errors
-    /// [`InvalidConfig`] says what cannot be.
+    /// [`InvalidMeterConfig`] names the invalid value.
     pub fn new(config: MeterConfig) -> Result<Self, InvalidMeterConfig> {
         config.validate()?;
         let level = config.kernel.level();
@@ -114,7 +115,7 @@ impl Meter {
         Ok(new)
     }
 
-    /// Hears interleaved frames; an incomplete frame at the end is left out.
+    /// Measures interleaved frames; an incomplete frame at the end is ignored.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -122,20 +123,21 @@ impl Meter {
         self.process(&InputSamples::Interleaved(samples), true);
     }
 
-    /// Hears one slice per channel; of slices that are not equally long, the length of the shortest.
+    /// Measures one slice per channel; of slices with different lengths, the length of the
+    /// shortest.
     ///
     /// # Real-time
     /// Does not allocate.
     ///
     /// # Panics
-    /// When there are not as many slices as channels.
+    /// If there are not as many slices as channels.
     pub fn add_planar<S: MeterSample>(&mut self, planes: &[&[S]]) {
         assert_eq!(planes.len(), self.channels(), "one slice per channel");
         self.process(&InputSamples::Planar(planes), true);
     }
 
-    /// Hears interleaved frames without measuring them, so that what follows is measured as if it
-    /// followed them; see [`Meter::begin_piece`].
+    /// Processes interleaved frames without measuring them, so that the following frames are
+    /// measured as their continuation; see [`Meter::begin_piece`].
     ///
     /// # Real-time
     /// Does not allocate.
@@ -143,21 +145,21 @@ impl Meter {
         self.process(&InputSamples::Interleaved(samples), false);
     }
 
-    /// Prepares for the piece of a programme that begins at the frame `start`, a multiple of
-    /// [`Meter::hop`]. Returns the frame from which on [`Meter::seed`] must hear what lies before
-    /// the piece: [`SEED_HOPS`] earlier, or the beginning.
+    /// Prepares for a piece of a programme that begins at the frame `start`, a multiple of
+    /// [`Meter::hop`]. Returns the frame from which on [`Meter::seed`] must process the audio
+    /// before the piece: [`SEED_HOPS`] earlier, or the beginning.
     ///
-    /// Pieces that were measured so, on as many cores as there are, and joined with
-    /// [`Measurement::join`] give the whole. (With 3 s of seed alone, short-term values just behind
-    /// the cut hear the filters start: some 1e-9 LU in range and maximum; integrated loudness is
-    /// exact with 700 ms.)
+    /// Pieces measured this way, on any number of cores, and joined with [`Measurement::join`] give
+    /// the measurement of the whole. (With 3 s of seed alone, short-term values just after the cut
+    /// contain the filters' start: some 1e-9 LU in range and maximum; integrated loudness is exact
+    /// with 700 ms.)
     ///
     /// # Examples
     /// ```
     /// use aulos_core::{ChannelLayout, Frames, SampleRate};
-    /// use aulos_dsp::meter::{Config, Measurement, Meter, Mode};
+    /// use aulos_dsp::meter::{Measurement, Meter, MeterConfig, MeterMode};
     ///
-    /// let config = Config::new(SampleRate::STUDIO, ChannelLayout::STEREO, Mode::ALL);
+    /// let config = MeterConfig::new(SampleRate::HZ_48000, ChannelLayout::STEREO, MeterMode::ALL);
     /// let tone = |n: usize| (n as f32 / 1e6).min(0.5) * (0.13 * (n / 2) as f32).sin();
     /// let programme: Vec<f32> = (0..2 * 12 * 48_000).map(tone).collect();
     /// let frames = programme.len() / 2;
@@ -186,14 +188,14 @@ impl Meter {
         before
     }
 
-    /// Forgets all windows and says which frame of the programme comes next, rounded down to a
-    /// multiple of [`Meter::hop`]. What has been measured stays.
+    /// Clears all windows and sets the position of the next frame in the programme, rounded down to
+    /// a multiple of [`Meter::hop`]. Measured values stay.
     pub fn start_at(&mut self, frame: Frames) {
         self.reset_signal_state();
         self.hops = frame.0 / self.hop as u64;
     }
 
-    /// Forgets everything.
+    /// Resets the meter.
     pub fn reset(&mut self) {
         self.reset_signal_state();
         self.hops = 0;
@@ -208,11 +210,11 @@ impl Meter {
         (self.rejected, self.frames) = (0, 0);
     }
 
-    /// Goes on with another rate or other channels. Integrated loudness and range go on; windows
-    /// and filters begin anew, and so do maxima, and peaks if the number of channels changes.
+    /// Continues with another rate or other channels. Integrated loudness and range continue;
+    /// windows and filters restart, and so do maxima, and peaks if the number of channels changes.
     ///
     /// # Errors
-    /// [`InvalidConfig`] says what cannot be; nothing has changed then.
+    /// [`InvalidMeterConfig`] names the invalid value; nothing has changed then.
     pub fn change_format(
         &mut self,
         rate: SampleRate,
@@ -233,10 +235,10 @@ impl Meter {
         Ok(())
     }
 
-    /// Moves a channel from now on.
+    /// Changes the position of a channel from now on.
     ///
     /// # Errors
-    /// [`InvalidConfig`] when there is no such channel, or dual mono is not the only one.
+    /// [`InvalidMeterConfig`] if there is no such channel, or if dual mono is not the only one.
     pub fn set_position(
         &mut self,
         channel: usize,
@@ -254,10 +256,10 @@ impl Meter {
         Ok(())
     }
 
-    /// Lets longer or only shorter windows be read; windows begin anew.
+    /// Sets the longest window that can be read; windows restart.
     ///
     /// # Errors
-    /// [`InvalidConfig`] when it is longer than [`MAX_WINDOW_MS`].
+    /// [`InvalidMeterConfig`] if it is longer than [`MAX_WINDOW_MS`].
     pub fn set_max_window(&mut self, ms: u32) -> Result<(), InvalidMeterConfig> {
         let config = MeterConfig { max_window_ms: ms, ..self.config.clone() };
         config.validate()?;
@@ -271,7 +273,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Remembers so much from now on, dropping the oldest; only for an exact history.
+    /// Sets the length of the history, dropping the oldest values; only for an exact history.
     pub fn set_history(&mut self, history: MeterHistory) {
         if self.config.history == MeterHistory::Histogram || history == MeterHistory::Histogram {
             return;
@@ -282,35 +284,36 @@ impl Meter {
         self.ranges.set_limit(ranges);
     }
 
-    /// Loudness of the last 400 ms; `None` when it is not measured. Before the first 400 ms are
-    /// over, silence is assumed before them.
+    /// Loudness of the last 400 ms; `None` if it is not measured. Before the first 400 ms are over,
+    /// the time before them counts as silence.
     #[must_use]
     pub fn momentary(&self) -> Option<Lufs> {
         self.window_frames(MOMENTARY_HOPS * self.hop)
     }
 
-    /// Loudness of the last 3 s; `None` when it is not measured.
+    /// Loudness of the last 3 s; `None` if it is not measured.
     #[must_use]
     pub fn short_term(&self) -> Option<Lufs> {
         self.window_frames(SHORT_TERM_HOPS * self.hop)
     }
 
-    /// Loudness of the last `ms` milliseconds; `None` when no window is that long.
+    /// Loudness of the last `ms` milliseconds; `None` if no window is that long.
     #[must_use]
     pub fn window(&self, ms: u32) -> Option<Lufs> {
         let frames = u64::from(self.config.rate.hz()) * u64::from(ms) / 1000;
         self.window_frames(usize::try_from(frames).ok()?)
     }
 
-    /// The greatest momentary loudness that any 400 ms had; `None` without [`Mode::MAXIMA`].
+    /// The maximum momentary loudness over all 400 ms windows; `None` without
+    /// [`MeterMode::MAXIMA`].
     #[must_use]
     pub fn max_momentary(&self) -> Option<Lufs> {
         let energy = self.windows.as_ref()?.maxima()?.momentary;
         Some(self.mean_loudness(energy, MOMENTARY_HOPS * self.hop))
     }
 
-    /// The greatest short-term loudness that any 3 s had; `None` without [`Mode::MAXIMA`] and
-    /// [`Mode::SHORT_TERM`].
+    /// The maximum short-term loudness over all 3 s windows; `None` without [`MeterMode::MAXIMA`]
+    /// and [`MeterMode::SHORT_TERM`].
     #[must_use]
     pub fn max_short_term(&self) -> Option<Lufs> {
         let windows = self.windows.as_ref()?;
@@ -319,15 +322,15 @@ impl Meter {
         Some(self.mean_loudness(energy, SHORT_TERM_HOPS * self.hop))
     }
 
-    /// Integrated loudness, [`Lufs::SILENCE`] when nothing passes the gates; `None` when it is not
+    /// Integrated loudness, [`Lufs::SILENCE`] if nothing passes the gates; `None` if it is not
     /// measured.
     #[must_use]
     pub fn integrated(&self) -> Option<Lufs> {
         self.measures(MeterMode::INTEGRATED).then(|| integrated_of([self]))
     }
 
-    /// The relative threshold of integrated loudness, -70 LUFS as long as nothing was heard;
-    /// `None` when integrated loudness is not measured.
+    /// The relative threshold of integrated loudness, -70 LUFS while there is only silence; `None`
+    /// if integrated loudness is not measured.
     #[must_use]
     pub fn relative_threshold(&self) -> Option<Lufs> {
         let energy = gate::relative_gate([&self.blocks].into_iter());
@@ -335,41 +338,41 @@ impl Meter {
         self.measures(MeterMode::INTEGRATED).then_some(lufs)
     }
 
-    /// Loudness range in LU; `None` when it is not measured.
+    /// Loudness range in LU; `None` if it is not measured.
     #[must_use]
     pub fn range(&self) -> Option<Db> {
         self.measures(MeterMode::RANGE).then(|| range_of([self]))
     }
 
-    /// The greatest sample of a channel so far, full scale being 1.0; `None` when there is no such
+    /// The maximum sample of a channel so far, full scale being 1.0; `None` if there is no such
     /// channel or peaks are not measured.
     #[must_use]
     pub fn sample_peak(&self, channel: usize) -> Option<f64> {
         Some(self.peaks_of(channel, MeterMode::SAMPLE_PEAK)?.sample_peak(channel))
     }
 
-    /// The greatest value at or between the samples of a channel so far; from 192 kHz on, the
-    /// sample peak.
+    /// The maximum value at or between the samples of a channel so far; from 192 kHz on, the sample
+    /// peak.
     #[must_use]
     pub fn true_peak(&self, channel: usize) -> Option<f64> {
         Some(self.peaks_of(channel, MeterMode::TRUE_PEAK)?.true_peak(channel))
     }
 
-    /// The greatest sample of a channel in the last call.
+    /// The maximum sample of a channel in the last call.
     #[must_use]
     pub fn last_sample_peak(&self, channel: usize) -> Option<f64> {
         Some(self.peaks_of(channel, MeterMode::SAMPLE_PEAK)?.last_sample_peak(channel))
     }
 
-    /// The true peak of a channel in the last call; `None` without [`Config::call_peaks`].
+    /// The true peak of a channel in the last call; `None` without [`MeterConfig::call_peaks`].
     #[must_use]
     pub fn last_true_peak(&self, channel: usize) -> Option<f64> {
         let peaks = self.peaks_of(channel, MeterMode::TRUE_PEAK)?;
         self.config.call_peaks.then(|| peaks.last_true_peak(channel))
     }
 
-    /// The weighted mean square of the last `frames` frames, for [`loudness`]; `None` when no
-    /// window is that long. With [`NonFinite::Spoil`] it may be NaN.
+    /// The weighted mean square of the last `frames` frames, for [`loudness`]; `None` if no window
+    /// is that long. With [`NonFinitePolicy::Propagate`] it may be NaN.
     #[must_use]
     pub fn window_energy(&self, frames: usize) -> Option<f64> {
         let windows = self.windows.as_ref().filter(|w| frames <= w.longest_frames())?;
@@ -377,13 +380,13 @@ impl Meter {
         Some(windows.energy(frames) / frames as f64)
     }
 
-    /// All that has been measured of the programme, to be merged, kept and sent.
+    /// The measurement of the programme so far, to be merged, stored or sent.
     #[must_use]
     pub fn measurement(&self) -> Measurement {
         Measurement::of(self)
     }
 
-    /// How the meter measures.
+    /// The meter's configuration.
     #[must_use]
     pub fn config(&self) -> &MeterConfig {
         &self.config
@@ -401,7 +404,7 @@ impl Meter {
         Frames(self.frames)
     }
 
-    /// Samples so far that were not finite, and heard as silence.
+    /// Number of samples so far that were not finite, and were measured as silence.
     #[must_use]
     pub fn rejected(&self) -> u64 {
         self.rejected
@@ -491,7 +494,7 @@ impl Meter {
         self.frames += if measure { frames as u64 } else { 0 };
     }
 
-    /// Filters a run; false, and as if nothing had happened, when the energy is not finite.
+    /// Filters a run; if the energy is not finite, returns false with the state unchanged.
     fn weigh(&mut self, view: SampleView<'_>, frames: usize) -> bool {
         let Some(windows) = &mut self.windows else { return true };
         self.filter.save();
@@ -503,7 +506,7 @@ impl Meter {
         fine
     }
 
-    /// Takes a run that has been weighed.
+    /// Measures a run that has been filtered.
     fn run(&mut self, view: SampleView<'_>, frames: usize, measure: bool) {
         if let Some(peaks) = &mut self.peaks {
             if measure {
@@ -522,7 +525,7 @@ impl Meter {
         }
     }
 
-    /// At the end of a hop: the gating block and, where it is due, the value of the range.
+    /// At the end of a hop: adds the gating block and, if due, the value for the loudness range.
     fn gate(&mut self) {
         let mode = self.config.mode;
         if mode.contains(MeterMode::INTEGRATED) && self.window_hops >= MOMENTARY_HOPS as u64 {
@@ -541,8 +544,8 @@ impl Meter {
     }
 }
 
-/// Integrated loudness over several programmes, as if one had followed the other; those that do
-/// not measure it count as silent.
+/// Integrated loudness over several programmes, as if one followed the other; meters that do not
+/// measure it count as silent.
 #[must_use]
 pub fn integrated_of<'a>(meters: impl IntoIterator<Item = &'a Meter, IntoIter: Clone>) -> Lufs {
     let lists = meters.into_iter().map(|meter| &meter.blocks);
@@ -555,15 +558,15 @@ pub fn range_of<'a>(meters: impl IntoIterator<Item = &'a Meter, IntoIter: Clone>
     Db::new(gate::range(meters.into_iter().map(|meter| &meter.ranges)))
 }
 
-/// How many hops before a piece [`Meter::seed`] should hear: the 3 s of the longest window, and
-/// 400 ms for the filters to forget how they began.
+/// Number of hops before a piece that [`Meter::seed`] should process: the 3 s of the longest
+/// window, and 400 ms for the filters to settle.
 pub const SEED_HOPS: usize = SHORT_TERM_HOPS + MOMENTARY_HOPS;
 
 fn hop_frames(rate: SampleRate) -> usize {
     usize::try_from((rate.hz() + 5) / 10).unwrap_or(1)
 }
 
-/// How many values the exact histories keep.
+/// Number of values that the exact histories keep.
 fn limits(config: &MeterConfig) -> (usize, usize) {
     let per_range = match config.range_hop {
         RangeHop::Second => 1000,

@@ -1,19 +1,19 @@
-//! A gain that goes from one value to another without a click.
+//! A gain that changes without clicks.
 
 use aulos_core::Frames;
 
 use crate::fade::{apply_gain, raised_cosine};
 
-/// A gain that rests, or is on its way to where it will rest, over blocks of any size.
+/// A gain that is constant or on a ramp to its target, over blocks of any size.
 ///
-/// The way is a raised cosine: no corner at either end. It can be turned round at any moment and
-/// goes on from where it is.
+/// The ramp is a raised cosine: no corner at either end. It can be redirected at any time and
+/// continues from its present value.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::Frames;
-/// let mut ramp = aulos_dsp::Ramp::at(1.0);
-/// ramp.go_to(0.0, Frames(2));
+/// let mut ramp = aulos_dsp::GainRamp::at(1.0);
+/// ramp.ramp_to(0.0, Frames(2));
 /// let mut block = [1.0; 4];
 /// ramp.apply(&mut block, 1);
 /// assert_eq!(block[2..], [0.0, 0.0]);
@@ -28,13 +28,14 @@ pub struct GainRamp {
 }
 
 impl GainRamp {
-    /// A gain that rests.
+    /// A constant gain.
     #[must_use]
     pub const fn at(gain: f32) -> Self {
         Self { from: gain, to: gain, length: 0, position: 0 }
     }
 
-    /// Goes to `gain` within `over`, from where it is now; it is there already if that is the same.
+    /// Starts a ramp from the present gain to `gain` within `over`; if they are equal, there is no
+    /// ramp.
     pub fn ramp_to(&mut self, gain: f32, over: Frames) {
         self.from = self.gain();
         self.to = gain;
@@ -42,14 +43,14 @@ impl GainRamp {
         self.length = if self.from.to_bits() == gain.to_bits() { 0 } else { over.0 };
     }
 
-    /// Multiplies every frame of `samples` (interleaved) by the gain of its moment. A gain that
-    /// rests at 1 leaves every bit as it is.
+    /// Multiplies every frame of `samples` (interleaved) by its gain. A constant gain of 1 leaves
+    /// every bit as it is.
     ///
     /// # Real-time
-    /// Does not allocate; a cosine per frame on the way, a multiplication per sample at rest.
+    /// Does not allocate; a cosine per frame of a ramp, a multiplication per sample otherwise.
     ///
     /// # Panics
-    /// When `channels` is 0.
+    /// If `channels` is 0.
     pub fn apply(&mut self, samples: &mut [f32], channels: usize) {
         let moving = self.remaining().as_usize().saturating_mul(channels).min(samples.len());
         let (way, rest) = samples.split_at_mut(moving);
@@ -73,13 +74,13 @@ impl GainRamp {
         self.from + (self.to - self.from) * way
     }
 
-    /// The frames until it rests.
+    /// Frames until the end of the ramp.
     #[must_use]
     pub const fn remaining(&self) -> Frames {
         Frames(self.length.saturating_sub(self.position))
     }
 
-    /// Whether it rests at 1, so that sound passes as it is.
+    /// Whether the gain is constantly 1, so that samples pass unchanged.
     #[must_use]
     pub const fn is_unity(&self) -> bool {
         self.remaining().0 == 0 && self.to.to_bits() == 1.0_f32.to_bits()

@@ -1,16 +1,16 @@
-//! From one number of channels to another.
+//! Conversion between channel counts.
 //!
-//! One function, because a station has one layout and everything that comes in is brought to it.
-//! A matrix that users can set is not worth its place here: who wants another mix makes it before.
+//! One fixed conversion, because a station has one layout and every input is converted to it. A
+//! configurable matrix is out of scope: other mixes are made upstream.
 
-/// Converts interleaved frames of `from` channels to frames of `to` channels; returns how many
-/// frames were converted: as many as `input` holds and `out` has room for.
+/// Converts interleaved frames of `from` channels to frames of `to` channels; returns the number of
+/// frames converted: as many as `input` has and `out` has room for.
 ///
-/// * mono to n: the same sample in the first two channels (left and right); where there are more,
-///   they are silent
+/// * mono to n: the same sample in the first two channels (left and right); further channels are
+///   silent
 /// * n to mono, from stereo: half of each side; from 5.1: the stereo mix, then half of each side
-/// * 5.1 (L R C LFE Ls Rs) to stereo: ITU-R BS.775-4, table 2: centre and surrounds at 0.7071,
-///   without LFE; not scaled down, so hot material can pass full scale
+/// * 5.1 (L R C LFE Ls Rs) to stereo: ITU-R BS.775-4, table 2: center and surrounds at 0.7071,
+///   without LFE; not scaled down, so loud material can exceed full scale
 /// * the same number: a copy
 /// * otherwise: the channels that both have are copied, the others are silent
 ///
@@ -18,7 +18,7 @@
 /// Does not allocate.
 ///
 /// # Panics
-/// When `from` or `to` is 0, which no [`aulos_core::ChannelLayout`] is.
+/// If `from` or `to` is 0, which no [`aulos_core::ChannelLayout`] is.
 pub fn remix(input: &[f32], from: usize, out: &mut [f32], to: usize) -> usize {
     let frames = (input.len() / from).min(out.len() / to);
     let input = &input[..frames * from];

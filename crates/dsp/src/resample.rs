@@ -1,13 +1,13 @@
-//! From one rate to another, and after a clock that drifts, with one filter.
+//! Sample rate conversion and drift correction with one filter.
 //!
-//! A windowed sinc in polyphase form. Both jobs are the same one here - a step through the input
-//! that is not one frame long - so a source that needs conversion *and* drift correction is
-//! filtered once. Rejected: FFT resampling (its ratio is fixed), and a library's converter with an
-//! interpolator behind it for the drift (two filters, two latencies).
+//! A windowed sinc in polyphase form. Both tasks are the same here - a step through the input that
+//! is not one frame long - so a source that needs conversion *and* drift correction is filtered
+//! once. Rejected: FFT resampling (its ratio is fixed), and a library's converter followed by an
+//! interpolator for the drift (two filters, two latencies).
 //!
-//! The position in the input is kept in integers, in fractions of one output step, so it is exact
-//! for hours: 160 frames out of 147 in, for ever. See J. O. Smith, "Digital Audio Resampling", for
-//! the method, and J. F. Kaiser (1974) for the window.
+//! The position in the input is an integer, in fractions of one output step, so it stays exact: 160
+//! frames out of 147 in, without accumulated error. See J. O. Smith, "Digital Audio Resampling",
+//! for the method, and J. F. Kaiser (1974) for the window.
 
 mod table;
 
@@ -18,22 +18,22 @@ use aulos_core::{Frames, Ppm, SampleRate};
 
 use table::FilterTable;
 
-/// Converts interleaved f32 from one rate to another and follows drift on the way.
+/// Converts interleaved f32 from one rate to another and follows clock drift.
 ///
-/// * From a rate to the same rate without drift: a bit-exact copy, late by
-///   [`latency`](Self::latency). A drift that is set later begins from there without a click, and when
-///   it is zero again the position glides to the nearest whole frame, and what follows is a copy.
-/// * From one rate to another: flat to 90.7 % of half of the lower rate (20 kHz at 44.1 kHz), and
-///   110 dB down from half of the lower rate on, so that neither images nor aliases are heard.
+/// * Equal rates without drift: a bit-exact copy, delayed by [`latency`](Self::latency). A drift
+///   that is set later starts without a click, and when it is zero again the position glides to the
+///   nearest whole frame, after which the output is a copy again.
+/// * Different rates: flat to 90.7 % of half of the lower rate (20 kHz at 44.1 kHz), and 110 dB
+///   down from half of the lower rate on, so that neither images nor aliases are audible.
 ///
-/// The first output frame is `latency` before the first input frame: what is not there is silence.
+/// The first output frame is `latency` before the first input frame: missing input is silence.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{Frames, SampleRate};
 /// use aulos_dsp::Resampler;
 ///
-/// let mut resampler = Resampler::new(2, SampleRate::CD, SampleRate::STUDIO);
+/// let mut resampler = Resampler::new(2, SampleRate::HZ_44100, SampleRate::HZ_48000);
 /// let (input, mut output) = ([0.5; 2 * 441], [0.0; 2 * 960]);
 /// let progress = resampler.process(&input, &mut output);
 /// assert_eq!(progress.consumed, Frames(441));
@@ -47,13 +47,13 @@ pub struct Resampler {
     history: Vec<f32>,
     capacity: usize,
     len: usize,
-    /// Where in the history the filter for the next output frame begins; may lie beyond `len`.
+    /// Start of the filter for the next output frame in the history; may lie beyond `len`.
     start: usize,
     /// The next output frame is `fraction / unit` input frames after a whole one.
     fraction: u64,
     unit: u64,
-    /// Input frames per output frame in units: what it is now, what the drift asks for, and what
-    /// it is without drift.
+    /// Input frames per output frame in units: the present value, the target for the drift, and the
+    /// value without drift.
     step: u64,
     target: u64,
     nominal: u64,
@@ -64,7 +64,7 @@ pub struct Resampler {
     aligns: bool,
 }
 
-/// What one call of [`Resampler::process`] did.
+/// Result of one call of [`Resampler::process`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResampleProgress {
     /// Frames taken from the front of the input.
@@ -76,11 +76,11 @@ pub struct ResampleProgress {
 impl Resampler {
     /// A resampler for frames of `channels` channels.
     ///
-    /// Takes about 0.2 MiB (equal rates) to 1 MiB for its filter, and some milliseconds. Copies share
-    /// the filter.
+    /// Takes about 0.2 MiB (equal rates) to 1 MiB for its filter, and some milliseconds to design
+    /// it. Clones share the filter.
     ///
     /// # Panics
-    /// When `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
+    /// If `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
     #[must_use]
     pub fn new(channels: usize, from: SampleRate, to: SampleRate) -> Self {
         assert!(channels > 0, "a frame has at least one channel");
@@ -110,8 +110,8 @@ impl Resampler {
         resampler
     }
 
-    /// Follows a source whose clock is off by `drift`: positive when it is fast, so that more of
-    /// it is consumed.
+    /// Follows a source whose clock is off by `drift`: positive for a fast clock, so that more
+    /// input is consumed.
     ///
     /// The step glides to its new length with a time constant of 1,024 output frames.
     ///
@@ -124,11 +124,11 @@ impl Resampler {
         self.aligns &= self.target == self.unit;
     }
 
-    /// Takes frames from the front of `input` and writes frames to the front of `output`, until
-    /// one of them is used up; an incomplete frame at the end of either is left alone.
+    /// Takes frames from the front of `input` and writes frames to the front of `output`, until one
+    /// of them is used up; an incomplete frame at the end of either is ignored.
     ///
-    /// Input is taken only as far as the output needs it: what was not consumed must be given
-    /// again. With input and output left there is always progress.
+    /// Only as much input is taken as the output needs: the rest must be passed again. With input
+    /// and output left there is always progress.
     ///
     /// # Real-time
     /// Does not allocate. For each output frame: one pass over the filter.
@@ -147,7 +147,7 @@ impl Resampler {
         }
     }
 
-    /// Forgets all sound and all drift: as it was after [`Resampler::new`].
+    /// Clears all audio and the drift: the state after [`Resampler::new`].
     ///
     /// # Real-time
     /// Does not allocate.
@@ -161,13 +161,13 @@ impl Resampler {
         self.set_step(self.nominal);
     }
 
-    /// How far the output is behind the input, in input frames.
+    /// Delay of the output, in input frames.
     #[must_use]
     pub fn latency(&self) -> Frames {
         Frames::from(self.table.taps() / 2)
     }
 
-    /// An upper bound of the input frames that the next `output_frames` take.
+    /// An upper bound of the input frames needed for the next `output_frames`.
     #[must_use]
     pub fn input_needed(&self, output_frames: Frames) -> Frames {
         if output_frames == Frames::ZERO {
@@ -181,7 +181,7 @@ impl Resampler {
         Frames(way) + Frames::from(first) - Frames::from(spare)
     }
 
-    /// Moves input into the history: no more than there is room for and `output_frames` need.
+    /// Moves input into the history: at most what fits and what `output_frames` need.
     fn take(&mut self, input: &[f32], output_frames: usize) -> usize {
         let needed = self.input_needed(Frames::from(output_frames)).as_usize();
         let frames = needed.min(input.len() / self.channels);
@@ -202,7 +202,7 @@ impl Resampler {
         frames
     }
 
-    /// Moves what the filter still needs to the front of the history.
+    /// Moves the frames that the filter still needs to the front of the history.
     fn drop_used(&mut self) {
         let used = self.start.min(self.len);
         for run in self.history.chunks_exact_mut(self.capacity) {
@@ -228,7 +228,7 @@ impl Resampler {
         made
     }
 
-    /// Whether the next frames are the input's own.
+    /// Whether the next output frames are input frames unchanged.
     const fn is_copy(&self) -> bool {
         self.step == self.unit && self.target == self.unit && self.fraction == 0
     }
@@ -245,7 +245,7 @@ impl Resampler {
         frames
     }
 
-    /// One output frame on.
+    /// Advances by one output frame.
     const fn advance(&mut self) {
         if self.aligns {
             return self.align();
@@ -275,7 +275,7 @@ impl Resampler {
         self.set_step(step);
     }
 
-    /// One output frame on, and a little nearer to a whole input frame.
+    /// Advances by one output frame, and moves the position closer to a whole input frame.
     const fn align(&mut self) {
         let little = self.unit >> ALIGN_BITS;
         self.start += 1;
@@ -354,14 +354,14 @@ const fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
 /// a tenth; one part per billion is a thousand of the smallest units.
 const DRIFT_BITS: u32 = 40;
 
-/// Without drift the position goes to a whole frame by 2^-14 of a frame (61 ppm) at a time: within a
-/// fifth of a second at 48 kHz.
+/// Without drift the position goes to a whole frame by 2^-14 of a frame (61 ppm) at a time: within
+/// a fifth of a second at 48 kHz.
 const ALIGN_BITS: u32 = 14;
 
-/// Each output frame brings the step by 1/1,024 of the rest nearer to its target.
+/// Each output frame moves the step by 1/1,024 of the difference towards its target.
 const GLIDE_BITS: u32 = 10;
 
-/// Frames of history beyond the filter: how often its contents have to be moved to the front.
+/// Frames of history beyond the filter: determines how often its contents are moved to the front.
 const AHEAD: usize = 1_024;
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! One channel everywhere, or both in each.
+//! Channel routing of a client.
 
 use aulos_core::ChannelMap;
 
-/// Fills `out` with what is heard of `input` through `map`; both interleaved, of as many channels,
-/// as far as both go. Left is the first channel, right the second or, of mono, the only one; `Mono`
-/// is half of each.
+/// Fills `out` with `input` routed by `map`; both interleaved, with the same number of channels, up
+/// to the shorter length. Left is the first channel, right the second or, for mono, the only one;
+/// `Mono` is the average of both.
 ///
 /// # Real-time
 /// Does not allocate.
 ///
 /// # Panics
-/// When `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
+/// If `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
 pub fn route(map: ChannelMap, input: &[f32], out: &mut [f32], channels: usize) {
     let pairs = input.chunks_exact(channels).zip(out.chunks_exact_mut(channels));
     for (frame, out) in pairs {

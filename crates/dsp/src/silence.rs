@@ -1,23 +1,23 @@
-//! Hears whether a source sends sound or only bytes.
+//! Silence detection.
 //!
-//! A source that is connected and sends zeros is as dead to a listener as one that is gone. The
-//! measure is the RMS of the loudest channel over the last 100 ms, as in the practice of broadcast
-//! silence detectors; peaks would let a click every few seconds pass for a programme. The mean is
-//! taken out first: a value that does not move cannot be heard, however large it is. The window
-//! slides by 10 ms, so that the time of a silence is known to that.
+//! For a listener, a connected source that sends zeros is as dead as a disconnected one. The
+//! measure is the RMS of the loudest channel over the last 100 ms, as in broadcast silence
+//! detectors; with peaks, a click every few seconds would count as a programme. The mean is
+//! subtracted first: a constant value is inaudible, however large it is. The window slides by 10
+//! ms, which is the resolution of the silence's duration.
 
 use aulos_core::{Db, SampleRate, Span};
 
-/// What counts as no sound. `Default` has the values of the configuration's defaults.
+/// Thresholds of silence detection. `Default` has the defaults of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
-    /// Below this RMS level of full scale, in each channel.
+    /// RMS level relative to full scale below which a channel counts as silent.
     pub threshold: Db,
-    /// For so long.
+    /// Duration of the level before it counts as silence.
     pub duration: Span,
-    /// Whether a value that does not move is told from silence; else it counts as sound.
+    /// Whether a constant value (DC) counts as silence; otherwise it counts as sound.
     pub dc: bool,
-    /// One channel may be silent for so long while another one sounds; none is for ever.
+    /// Duration after which a single silent channel is reported as dead; `None` disables that.
     pub dead_channel: Option<Span>,
 }
 
@@ -32,23 +32,23 @@ impl Default for Config {
     }
 }
 
-/// What is heard.
+/// State of the signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SilenceVerdict {
-    /// A sound, or a pause in one.
+    /// Sound, or a short pause.
     #[default]
     Sound,
-    /// Nothing, in any channel, for as long as it takes.
+    /// Silence in all channels for the configured duration.
     Silent,
-    /// A value that does not move, in place of a sound.
+    /// A constant value instead of a signal.
     Dc,
-    /// Nothing in one channel while another one sounds.
+    /// Silence in one channel while another one has sound.
     DeadChannel,
 }
 
-/// Tells sound from what cannot be heard, with hysteresis: silence ends after half a second that is
-/// 6 dB above the threshold.
+/// Distinguishes sound from silence, with hysteresis: silence ends after half a second that is 6 dB
+/// above the threshold.
 #[derive(Clone, Debug)]
 pub struct SilenceDetector {
     enter: f64,
@@ -58,33 +58,33 @@ pub struct SilenceDetector {
     hops_to_enter: u32,
     hops_to_die: Option<u32>,
     channels: usize,
-    /// Frames of the present hop, and which of the window it is.
+    /// Frames of the current hop, and its index in the window.
     filled: usize,
     at: usize,
     /// Hops until the window is full for the first time.
     missing: u32,
     sums: [Sums; MAX_CHANNELS],
-    /// Hops in a row that speak against the verdict.
+    /// Number of successive hops that contradict the verdict.
     run: u32,
     activity: [ChannelActivity; MAX_CHANNELS],
     verdict: SilenceVerdict,
 }
 
-/// Sums and sums of squares of one channel, hop by hop.
+/// Sums and sums of squares of one channel per hop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     values: [f64; HOPS],
     squares: [f64; HOPS],
 }
 
-/// Whether one channel sounds, and for how many hops in a row something speaks against that.
+/// Whether one channel is dead, and the number of successive hops that contradict that.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChannelActivity {
     run: u32,
     dead: bool,
 }
 
-/// How strong a channel is: what moves, and what does not.
+/// Power of a channel: of the alternating part, and of the constant part.
 #[derive(Clone, Copy, Debug, Default)]
 struct Power {
     moving: f64,
@@ -96,7 +96,7 @@ impl SilenceDetector {
     #[must_use]
     pub fn new(config: Config, rate: SampleRate, channels: usize) -> Self {
         let square = |db: f64| Db::new(db).amplitude().powi(2);
-        // A window that is below says that it has been for so long.
+        // A window below the threshold has been so for its whole length.
         let hops = |span: Span| u32::try_from(span.as_nanos() / HOP.as_nanos()).unwrap_or(u32::MAX);
         let at_least = |span: Span| hops(span).max(WINDOW_HOPS);
         Self {
@@ -117,7 +117,7 @@ impl SilenceDetector {
         }
     }
 
-    /// Listens to interleaved frames.
+    /// Processes interleaved frames.
     ///
     /// # Real-time
     /// One multiplication per sample.
@@ -135,13 +135,13 @@ impl SilenceDetector {
         }
     }
 
-    /// What has been heard of late.
+    /// The current state of the signal.
     #[must_use]
     pub const fn verdict(&self) -> SilenceVerdict {
         self.verdict
     }
 
-    /// Whether there has been nothing to hear for as long as it takes.
+    /// Whether all channels have been silent for the configured duration.
     #[must_use]
     pub const fn is_silent(&self) -> bool {
         matches!(self.verdict, SilenceVerdict::Silent | SilenceVerdict::Dc)
@@ -183,7 +183,7 @@ impl SilenceDetector {
         }
     }
 
-    /// A channel is judged only while another one sounds.
+    /// A channel is evaluated only while another one has sound.
     fn update_channels(&mut self, powers: &[Power], loudest: f64, hops_to_die: u32) {
         if loudest > self.leave {
             let (enter, leave) = (self.enter, self.leave);
@@ -222,7 +222,7 @@ impl ChannelActivity {
     }
 }
 
-/// A window that is silent has been so for its whole length.
+/// A silent window has been so for its whole length.
 const fn next_run(run: u32, silent: bool) -> u32 {
     match (silent, run) {
         (false, _) => 0,
@@ -237,7 +237,7 @@ const WINDOW_HOPS: u32 = 10;
 const HYSTERESIS_DB: f64 = 6.0;
 const HOPS_TO_LEAVE: u32 = 50;
 
-/// What a station may have; more channels are not listened to.
+/// Maximum number of channels of a station; further channels are ignored.
 const MAX_CHANNELS: usize = 8;
 
 #[cfg(test)]
@@ -256,7 +256,7 @@ mod tests {
         SilenceDetector::new(Config::default(), SampleRate::HZ_48000, 2)
     }
 
-    /// Milliseconds until the verdict is this one, in steps of a hundredth of a second.
+    /// Milliseconds until the verdict is `verdict`, in steps of 10 ms.
     fn until(
         verdict: SilenceVerdict,
         detector: &mut SilenceDetector,
@@ -343,7 +343,7 @@ mod tests {
         listen(&mut detector, [0.1; 2], 0.0, 1_000);
         let millis = until(SilenceVerdict::DeadChannel, &mut detector, [0.1, 0.0], 0.0);
         assert!((4_980..=5_020).contains(&millis), "{millis}");
-        // Silence everywhere is another matter, and heals nothing.
+        // Silence in all channels does not revive a dead channel.
         until(SilenceVerdict::Silent, &mut detector, [0.0; 2], 0.0);
         let millis = until(SilenceVerdict::Sound, &mut detector, [0.1; 2], 0.0);
         assert!((480..=540).contains(&millis), "{millis}");

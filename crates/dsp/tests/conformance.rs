@@ -1,8 +1,9 @@
-//! The signals of EBU Tech 3341 and 3342, synthesised from their descriptions, at four rates, in all
-//! sample types, in one call and in ragged ones.
+//! The signals of EBU Tech 3341 and 3342, synthesized from their descriptions, at four rates, in
+//! all sample types, in one call and in ragged ones.
 //!
-//! Cases 7 and 8 of 3341 and 5 and 6 of 3342, and the files of ITU-R BS.2217, cannot be synthesised.
-//! Whoever has them names their folder in `AULOS_EBU_FILES`; docs/standards/r128.md says how.
+//! Cases 7 and 8 of 3341 and 5 and 6 of 3342, and the files of ITU-R BS.2217, cannot be
+//! synthesized. If they are available, `AULOS_EBU_FILES` names their folder; docs/standards/r128.md
+//! has the details.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -33,7 +34,7 @@ fn meter(hz: u32, channels: usize, mode: MeterMode) -> Meter {
     Meter::new(config(hz, channels, mode)).unwrap()
 }
 
-/// How a signal comes in.
+/// Sample type and call sizes of a signal.
 #[derive(Clone, Copy, Debug)]
 enum InputForm {
     I16,
@@ -58,9 +59,9 @@ const FORMS: [InputForm; 8] = [
 ];
 
 impl InputForm {
-    /// A meter of `config` that has heard `signal`; full scale is 1.0.
+    /// Feeds `signal` to the meter; full scale is 1.0.
     fn feed(self, meter: &mut Meter, signal: &[f64]) {
-        // Types of whole numbers end at full scale: they get half, see `offset`.
+        // Integer types end at full scale: they get half, see `offset`.
         let short = |x: &f64| (x * 16_384.0).round() as i16;
         let long = |x: &f64| (x * 1_073_741_824.0).round() as i32;
         let ragged = !matches!(self, Self::I16 | Self::I32 | Self::F32 | Self::F64);
@@ -86,7 +87,7 @@ impl InputForm {
         }
     }
 
-    /// What the meter reads less, because +1.41 does not fit into whole numbers.
+    /// The meter's lower reading, because +1.41 does not fit into integers.
     fn offset(self) -> f64 {
         match self {
             Self::I16 | Self::RaggedI16 | Self::I32 | Self::RaggedI32 => 20.0 * 2f64.log10(),
@@ -95,7 +96,7 @@ impl InputForm {
     }
 }
 
-/// Checks a signal in every form, each with a meter of its own.
+/// Checks a signal in every form, each with a new meter.
 fn in_every_form(config: &MeterConfig, signal: &[f64], check: impl Fn(&Meter, f64, InputForm)) {
     for form in FORMS {
         let mut meter = Meter::new(config.clone()).unwrap();
@@ -183,7 +184,7 @@ fn tech_3341_cases_9_and_12_are_steady() {
         let nine = tone(hz, &[(-20.0, 1.34), (-30.0, 1.66)].repeat(5));
         let twelve = tone(hz, &[(-20.0, 0.18), (-30.0, 0.22)].repeat(25));
         for form in FORMS {
-            // Looked at every 10 ms, whatever the calls in between.
+            // Read every 10 ms, whatever the sizes of the calls.
             let (mut s, mut m) =
                 (meter(hz, 2, MeterMode::SHORT_TERM), meter(hz, 2, MeterMode::MOMENTARY));
             for (index, call) in nine.chunks(2 * hz as usize / 100).enumerate() {
@@ -258,7 +259,7 @@ fn peak_tone(hz: u32, divisor: f64, amplitude: f64, degrees: f64) -> Vec<f64> {
 
 /// Oversampling is 4, 2 and 1 times (BS.1770-4 annex 2 leaves it to the rate), so that the tones of
 /// the document, fractions of 48 kHz, can be read at any rate; the same fractions of a higher rate
-/// would be above all hearing and can not.
+/// would be inaudible and cannot.
 fn tone_scale(hz: u32) -> u32 {
     (hz / 48_000).max(1)
 }
@@ -317,7 +318,7 @@ fn tech_3341_cases_20_to_23_true_peak_of_one_period() {
     }
 }
 
-/// A windowed sinc that keeps what is below half of the lower rate.
+/// A windowed sinc that passes frequencies below half of the lower rate.
 fn low_pass(dense: &[f64], factor: usize) -> Vec<f64> {
     let half = 64 * factor as i64;
     let cut = 1.0 / factor as f64;

@@ -1,7 +1,8 @@
-//! Harmonics that the limiter adds to steady tones: its gain must not follow the cycles of a wave.
+//! Harmonic distortion of steady tones by the limiter: its gain must not follow the cycles of a
+//! wave.
 //!
-//! The judge is a discrete Fourier transform at the tone and its harmonics over whole periods, which
-//! shares nothing with the limiter.
+//! Measured by a discrete Fourier transform at the tone and its harmonics over whole periods, which
+//! shares no code with the limiter.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -81,7 +82,7 @@ fn a_limited_bass_tone_gains_no_harmonics() {
     }
 }
 
-/// A second channel carries a constant, whose value behind the limiter is the gain of each frame.
+/// A second channel carries a constant, whose value after the limiter is the gain of each frame.
 fn gains(loud: &[f32]) -> Vec<f64> {
     let mut samples: Vec<f32> = loud.iter().flat_map(|x| [*x, 0.25]).collect();
     let mut limiter =

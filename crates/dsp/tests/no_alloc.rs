@@ -1,4 +1,4 @@
-//! The promise of every `# Real-time` line in this crate: after construction, nothing allocates.
+//! Checks the `# Real-time` lines of this crate: nothing allocates after construction.
 
 #![allow(unsafe_code, reason = "a counting allocator can only be an unsafe implementation")]
 
@@ -68,7 +68,7 @@ fn nothing_allocates_after_construction() {
     copying.reset();
     assert_eq!(CALLS.get(), before);
 
-    // And the judge can see: construction does allocate.
+    // The counter works: construction does allocate.
     drop(LevelMeter::new(SampleRate::HZ_44100, 1));
     assert_eq!(CALLS.get(), before + 2);
 }
@@ -136,7 +136,8 @@ fn a_normaliser_does_not_allocate_while_it_works() {
     let before = CALLS.get();
     for normaliser in &mut normalisers {
         for second in 0..24 {
-            // Quiet and loud in turns of four seconds, so that sections begin and gains move.
+            // Quiet and loud, alternating every four seconds, so that sections begin and gains
+            // change.
             let gain = if second / 4 % 2 == 0 { 0.01 } else { 3.0 };
             for part in sound.chunks(block.len()) {
                 let block = &mut block[..part.len()];

@@ -1,4 +1,4 @@
-//! G.711 and G.722 as ffmpeg has them, in both directions.
+//! G.711 and G.722 compared with ffmpeg, in both directions.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use std::process::Command;
 use aulos_dsp::g711::G711Law;
 use aulos_dsp::g722;
 
-/// What ffmpeg makes of `input`. It must be there: a judge that is not finds nobody innocent.
+/// ffmpeg's conversion of `input`. ffmpeg must be installed: without it the test proves nothing.
 fn ffmpeg(name: &str, input: &[u8], from: &str, to: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (source, result) = (folder.join(format!("{name}.in")), folder.join(format!("{name}.out")));
@@ -58,7 +58,7 @@ fn all_256_codes_are_what_ffmpeg_hears() {
     }
 }
 
-/// ffmpeg takes the nearest value of those that the upper 14 bits can tell apart, and we the
+/// ffmpeg takes the nearest value distinguished by the upper 14 bits, this crate the
 /// Recommendation's decision values; so codes differ at the edges of segments only, and by one.
 #[test]
 fn all_65536_samples_become_what_ffmpeg_makes_of_them() {
@@ -83,7 +83,7 @@ fn all_65536_samples_become_what_ffmpeg_makes_of_them() {
     }
 }
 
-/// Something like speech at 16 kHz: vowels of a voice that rises and falls, and hisses.
+/// A substitute for speech at 16 kHz: vowels of a voice with changing pitch, and sibilants.
 fn speech(seconds: usize) -> Vec<f32> {
     let (mut phase, mut noise) = (0.0_f64, 1_u32);
     (0..16_000 * seconds)

@@ -13,7 +13,7 @@ fn rounded(dither: &mut Dither, samples: &[f32]) -> Vec<f64> {
     integers.into_iter().map(f64::from).collect()
 }
 
-/// The amplitude at so many periods in all of `samples`.
+/// The amplitude of the tone with `periods` periods in all of `samples`.
 fn amplitude(samples: &[f64], periods: usize) -> f64 {
     let (mut sine, mut cosine) = (0.0, 0.0);
     for (n, x) in samples.iter().enumerate() {
@@ -88,7 +88,7 @@ fn floats_and_32_bits_get_no_noise() {
     }
 }
 
-/// The judge is a Fourier transform. A tone of -84 dBFS is two steps high.
+/// Measured by a Fourier transform. A tone of -84 dBFS has an amplitude of two steps.
 #[test]
 fn a_tone_of_two_steps_has_no_harmonics() {
     let samples = tone(997, 10f64.powf(-84.0 / 20.0) / STEP);
@@ -101,15 +101,15 @@ fn a_tone_of_two_steps_has_no_harmonics() {
     let integers = rounded(&mut Dither::default(), &samples);
     let fundamental = amplitude(&integers, 997);
     assert!((db(fundamental * STEP) + 84.0).abs() < 0.1, "{} dBFS", db(fundamental * STEP));
-    // The noise of a quarter of a squared step is 0.0046 steps in each of 24,000 bins.
+    // Noise of a quarter of a squared step is 0.0046 steps in each of 24,000 bins.
     for harmonic in 2..=24 {
         let level = amplitude(&integers, harmonic * 997);
         assert!(level < 4.0 * 0.0046, "harmonic {harmonic}: {:.1} dB", db(level / fundamental));
     }
 }
 
-/// That the noise neither leans nor breathes is what the triangle is for: mean and power of the error
-/// are the same wherever a sample lies between two integers.
+/// The purpose of the triangular distribution: mean and power of the error are the same wherever a
+/// sample lies between two integers.
 #[test]
 fn the_error_is_the_same_at_every_level() {
     for steps in [0.1, 0.25, 0.5, 0.75, 0.9, 1_000.5, -20_000.25] {
@@ -150,7 +150,8 @@ fn a_fade_goes_on_below_the_last_step_until_it_is_silence() {
         .chunks(48_000)
         .map(|second| second.chunks(960).flat_map(|block| rounded(&mut dither, block)).collect())
         .collect();
-    // From 9 to 10 s the tone is 0.1 steps high on average, which rounding alone makes silence.
+    // From 9 to 10 s the mean amplitude of the tone is 0.1 steps, which plain rounding turns into
+    // silence.
     let last = amplitude(&seconds[9], 1_000);
     assert!((0.08..0.12).contains(&last), "{last} steps");
     assert!(seconds[10].iter().all(|x| *x == 0.0));

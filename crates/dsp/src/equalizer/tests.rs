@@ -1,4 +1,5 @@
-//! The response against the analogue prototypes of the cookbook, and what is heard on a change.
+//! The response compared with the analogue prototypes of the cookbook, and the artifacts of a
+//! change.
 
 use super::*;
 
@@ -11,12 +12,12 @@ fn band(shape: FilterType, hz: f64, gain: f64, q: f64) -> EqualizerBand {
 fn equaliser(hz: u32, bands: &[EqualizerBand]) -> Equalizer {
     let mut new = Equalizer::new(SampleRate::new(hz).unwrap(), ChannelLayout::MONO);
     new.set(bands).unwrap();
-    // The fade is over before anything is measured.
+    // The fade is over before the measurement.
     new.process(&mut vec![0.0; hz as usize]);
     new
 }
 
-/// The gain in dB that a sine of this frequency gets, in f32, after it has rung in.
+/// The gain in dB of a sine of this frequency, in f32, after the transient response.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
 fn measured(equaliser: &mut Equalizer, hz: f64) -> f64 {
     let rate = f64::from(equaliser.rate.hz());
@@ -35,8 +36,8 @@ fn measured(equaliser: &mut Equalizer, hz: f64) -> f64 {
     20.0 * (re.hypot(im) / (frames as f64 / 2.0) * 4.0).log10()
 }
 
-/// What the analogue prototype H(s) has at this frequency, which the bilinear transform of the
-/// cookbook puts at another: worked out here in s and not in z.
+/// The response of the analogue prototype H(s) at the frequency to which the cookbook's bilinear
+/// transform maps `hz`: computed in s and not in z.
 fn prototype(band: &EqualizerBand, hz: f64, rate: f64) -> f64 {
     let warp = |hz: f64| (PI * hz / rate).tan();
     let w = warp(hz) / warp(band.hz);
@@ -108,8 +109,8 @@ fn a_low_band_at_a_high_rate_adds_no_noise() {
     assert!(found < -110.0, "{found} dB beside the tone");
 }
 
-/// How loud anything is beside this tone, in dB of full scale: a residual after a fit of its sine
-/// and cosine, in pieces of 10 ms so that a gain on its way is followed.
+/// The loudest residual beside this tone, in dBFS: what remains after a fit of its sine and cosine,
+/// in pieces of 10 ms so that a changing gain is followed.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -122,7 +123,7 @@ fn residual(sound: &[f32], hz: f64, rate: f64) -> f64 {
     let mut worst: f64 = 0.0;
     for (piece, part) in sound.chunks_exact(length).enumerate() {
         let at = piece * length;
-        // A line for each amplitude: four unknowns, by the normal equations of an orthogonal fit.
+        // A row for each sample: four unknowns, by the normal equations of a least squares fit.
         let mut rows = Vec::new();
         for (offset, sample) in part.iter().enumerate() {
             let ((sin, cos), way) = (basis(at + offset), 2.0 * offset as f64 / length as f64 - 1.0);
@@ -183,7 +184,7 @@ fn a_change_of_bands_is_no_click() {
     }
     let found = residual(&sound, 1_000.0, 48_000.0);
     assert!(found < -60.0, "{found} dB beside the tone");
-    // The judge hears a click.
+    // The measurement detects a click.
     sound[50_000] += 0.005;
     assert!(residual(&sound, 1_000.0, 48_000.0) > -50.0);
 }
@@ -212,7 +213,7 @@ fn without_bands_sound_passes_bit_by_bit_and_changes_in_a_row_end_in_the_last() 
 fn silence_becomes_silence_and_no_denormal_number() {
     let mut equaliser = equaliser(8_000, &[band(FilterType::Peaking, 20.0, 24.0, 20.0)]);
     equaliser.process(&mut [1.0; 960]);
-    // It rings with a time constant of more than a second.
+    // The filter rings with a time constant of more than a second.
     for _ in 0..120 {
         equaliser.process(&mut [0.0; 8_000]);
     }

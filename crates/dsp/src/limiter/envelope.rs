@@ -1,33 +1,33 @@
-//! The limiter's gain, from what each frame requires.
+//! The limiter's gain, computed from the gain that each frame requires.
 //!
 //! ```text
-//!  required gain -> least of the last `hold` frames -> slow return to one -> three running means
+//!  required gain -> minimum of the last `hold` frames -> release -> three moving averages
 //! ```
 //!
-//! Each step only ever lowers or averages what it gets, and `hold` is longer than the means: so at
-//! the frame that required it, and at its neighbours as far as the interpolator reaches, the gain is
-//! at most what was required, whatever else happens around. There is no state to be in and none to
-//! be forgotten. The means are sums of whole numbers, which neither drift nor round upwards.
+//! Each step only lowers or averages its input, and `hold` is longer than the averages: at the
+//! frame that required a gain, and at its neighbours within the interpolator's reach, the result is
+//! at most the required gain, whatever happens around it. There is no state machine. The averages
+//! are sums of integers, which neither drift nor round upwards.
 
 use aulos_core::{SampleRate, Span};
 
-/// Gains from required gains, `delay` frames later.
+/// Smoothed gains from required gains, `delay` frames later.
 #[derive(Clone, Debug)]
 pub(super) struct Envelope {
     minimum: SlidingMinimum,
     release: Release,
     means: [MovingSum; 3],
-    /// Turns the last sum into a gain.
+    /// Converts the last sum to a gain.
     scale: f64,
-    /// Frames for which the returned gain has been one.
+    /// Number of frames for which the returned gain has been one.
     whole: usize,
-    /// All of the means together.
+    /// Length of all averages together.
     length: usize,
 }
 
 impl Envelope {
-    /// An envelope whose gain reaches what a frame requires within `attack` frames and holds it for
-    /// `reach` frames before and after.
+    /// An envelope whose gain reaches a frame's required gain within `attack` frames and holds it
+    /// for `reach` frames before and after.
     pub(super) fn new(rate: SampleRate, attack: usize, reach: usize) -> Self {
         let widths = [2, 3, 4].map(|more| ((attack + more) / 3).max(1));
         let length = widths.iter().sum::<usize>() - 2;
@@ -50,19 +50,19 @@ impl Envelope {
         }
     }
 
-    /// Frames from one that requires a gain to that for which [`Envelope::next`] returns it, with
-    /// `reach` frames in between that it covers as well.
+    /// Frames from one that requires a gain to the one for which [`Envelope::next`] returns it,
+    /// including the `reach` frames in between.
     #[cfg(test)]
     pub(super) const fn attack(&self) -> usize {
         self.length
     }
 
-    /// Whether nothing is reduced, and nothing will be until a frame requires it.
+    /// Whether there is no reduction, and none until a frame requires it.
     pub(super) const fn is_idle(&self) -> bool {
         self.whole >= self.length
     }
 
-    /// So many frames go by that require nothing, while idle.
+    /// Skips `frames` frames that require no reduction, while idle.
     pub(super) fn skip(&mut self, frames: usize) {
         self.release.advance_idle(frames);
     }
@@ -82,7 +82,7 @@ impl Envelope {
         gain
     }
 
-    /// As at the beginning.
+    /// Back to the initial state.
     pub(super) fn reset(&mut self) {
         self.minimum.clear();
         self.release.reset();
@@ -95,16 +95,16 @@ impl Envelope {
     }
 }
 
-/// The least value of a sliding window: the values that can still become it, in order (the ascending
-/// minima of D. Lemire, "Streaming maximum-minimum filter", 2006). One is never kept: it is the
-/// result for an empty window.
+/// The minimum of a sliding window: the values that can still become it, in order (the ascending
+/// minima of D. Lemire, "Streaming maximum-minimum filter", 2006). A value of one is never stored:
+/// it is the result for an empty window.
 ///
-/// Each value brings along for how many frames it is held beyond the window. The order needs frames
-/// in which the values leave that never decrease; a hold that shrinks by less than a frame per frame
-/// sees to that.
+/// Each value comes with the number of frames for which it is held beyond the window. The order
+/// requires that the frames at which values leave never decrease; a hold that shrinks by less than
+/// a frame per frame ensures that.
 #[derive(Clone, Debug)]
 struct SlidingMinimum {
-    /// Value, and when it leaves.
+    /// A value and the frame at which it leaves.
     kept: Box<[(f32, u32)]>,
     first: usize,
     count: usize,
@@ -113,7 +113,7 @@ struct SlidingMinimum {
 }
 
 impl SlidingMinimum {
-    /// A window of so many frames, for holds of at most `longest`.
+    /// A window of `window` frames, for holds of at most `longest`.
     fn new(window: usize, longest: usize) -> Self {
         let kept = vec![(1.0, 0); (window + longest).next_power_of_two()].into();
         let window = u32::try_from(window).unwrap_or(u32::MAX);
@@ -144,20 +144,21 @@ impl SlidingMinimum {
     }
 }
 
-/// Returns to one exponentially, and measures how dense limiting is.
+/// Returns to one exponentially, and measures the density of limiting.
 #[derive(Clone, Debug)]
 struct Release {
     /// In f64, because a step next to one would be lost in f32.
     gain: f64,
-    /// How much of the recent past was limited, from 0 to 1.
+    /// The fraction of the recent past that was limited, from 0 to 1.
     density: f64,
-    /// What a frame adds to or takes from the density.
+    /// Change of the density per frame.
     learning: f64,
-    /// The part of the way to one that a frame goes, after a single peak and in dense limiting.
+    /// The fraction of the remaining distance to one that a frame covers, after a single peak and
+    /// in dense limiting.
     steps: [f64; 2],
     /// Frames for which a peak is held in the densest limiting.
     longest_hold: f64,
-    /// The most by which a frame raises the gain.
+    /// Maximum increase of the gain per frame.
     steepest: f64,
 }
 
@@ -173,7 +174,7 @@ impl Release {
         Self { gain: 1.0, density: 0.0, learning, steps, longest_hold, steepest }
     }
 
-    /// For how many frames a peak is held now.
+    /// Frames for which a peak is held at the present density.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to the longest")]
     fn hold(&self) -> u32 {
         (self.longest_hold * (self.density * (1.0 / FULL_HOLD_DENSITY)).min(1.0)) as u32
@@ -210,7 +211,7 @@ fn longest_hold(rate: SampleRate) -> usize {
     rate.frames(Span::from_millis(LONGEST_HOLD_MS)).as_usize()
 }
 
-/// The sum of the last so many values.
+/// The sum of the last values, as many as there are in the buffer.
 #[derive(Clone, Debug)]
 struct MovingSum {
     values: Box<[u64]>,
@@ -237,23 +238,24 @@ impl MovingSum {
     }
 }
 
-/// A gain of one in the sums. Three means of 640 frames (10 ms at 192 kHz) leave 4 bits to spare.
+/// A gain of one in the sums. Three averages over 640 frames (10 ms at 192 kHz) leave 4 bits to
+/// spare.
 const UNITY: u64 = 1 << 30;
-/// Time constants of the release: 12 dB are back to 0.1 dB in 85 to 125 ms, hold included.
+/// Time constants of the release: 12 dB recover to 0.1 dB in 85 to 125 ms, hold included.
 const SINGLE_S: f64 = 0.020;
 const DENSE_S: f64 = 0.024;
-/// How long a peak is held in dense limiting, in addition to the 5 ms of the window. Together that is
-/// half a period of 20 Hz, and a whole one of 40 Hz for waves that have a peak on one side only.
-/// Longer than needed would cost loudness: at 6 dB of limiting, music loses 0.1 LU by it.
+/// Hold time of a peak in dense limiting, in addition to the 5 ms of the window. Together that is
+/// half a period of 20 Hz, and a whole one of 40 Hz for waves with a peak on one side only. A
+/// longer hold would cost loudness: at 6 dB of limiting, music loses 0.1 LU by it.
 const LONGEST_HOLD_MS: i64 = 20;
-/// The density from which on it is held so long. The first peaks of a dense passage are held for
+/// The density at which the hold is fully applied. The first peaks of a dense passage are held for
 /// less: after 0.1 s for a quarter of it.
 const FULL_HOLD_DENSITY: f64 = 0.8;
-/// The time over which density is judged.
+/// The time constant of the density.
 const DENSITY_S: f64 = 0.4;
 /// 0.019 dB a frame at 48 kHz.
 const STEEPEST_DB_PER_S: f64 = 900.0;
-/// Where the return starts at the latest, -60 dB.
+/// The lowest gain from which the release starts, -60 dB.
 const DEEPEST: f64 = 1e-3;
 /// 0.0004 dB below one.
 const NEARLY_ONE: f64 = 1.0 - 5e-5;

@@ -1,4 +1,4 @@
-//! What a meter is asked to do, once, before it starts.
+//! Configuration of a meter.
 
 use core::fmt;
 use core::ops::BitOr;
@@ -8,7 +8,7 @@ use aulos_core::{ChannelLayout, MAX_CHANNELS, SampleRate};
 use super::ChannelPosition;
 use crate::simd::SimdLevel;
 
-/// A set of measures; what is not in it costs nothing.
+/// A set of measures; a measure that is not in the set costs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MeterMode(u8);
 
@@ -21,14 +21,14 @@ impl MeterMode {
     pub const INTEGRATED: Self = Self(4 | 1);
     /// Loudness range of the whole programme; includes short-term.
     pub const RANGE: Self = Self(8 | 2 | 1);
-    /// The greatest sample of each channel.
+    /// The maximum sample of each channel.
     pub const SAMPLE_PEAK: Self = Self(16);
-    /// The greatest value between samples as well; includes sample peak.
+    /// The maximum value between samples as well; includes sample peak.
     pub const TRUE_PEAK: Self = Self(32 | 16);
     /// The exact maxima of momentary and, if it is measured, short-term loudness, over windows that
     /// end at any frame.
     pub const MAXIMA: Self = Self(64 | 1);
-    /// All of them.
+    /// All measures.
     pub const ALL: Self = Self(127);
 
     /// Whether all of `other` is in the set.
@@ -61,55 +61,56 @@ impl fmt::Debug for MeterMode {
     }
 }
 
-/// What is remembered of a programme for integrated loudness and range.
+/// History of a programme, for integrated loudness and range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MeterHistory {
-    /// Exactly, the last so many milliseconds; all memory is taken at construction, 88 bytes a
+    /// Exact, the last `ms` milliseconds; all memory is allocated at construction, 88 bytes per
     /// second.
     Bounded {
         /// Milliseconds.
         ms: u64,
     },
-    /// Exactly, so many values; adding frames allocates until there are as many.
+    /// Exact, a limited number of values; adding frames allocates until the limits are reached.
     Entries {
         /// Gating blocks, ten a second.
         blocks: usize,
-        /// Short-term values, as many a second as [`RangeHop`] says.
+        /// Short-term values, at the rate of [`RangeHop`].
         ranges: usize,
     },
-    /// Exactly and without bound; adding frames then allocates now and then.
+    /// Exact and unlimited; adding frames then allocates now and then.
     Unbounded,
-    /// In 1,000 bins of 0.1 LU, for ever, in 16 kB; integrated loudness is then within 0.05 LU.
+    /// In 1,000 bins of 0.1 LU, without a time limit, in 16 kB; integrated loudness is then within
+    /// 0.05 LU.
     Histogram,
 }
 
-/// How often a short-term value is taken for the loudness range.
+/// Interval of the short-term values for the loudness range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RangeHop {
-    /// Every second, as libebur128 and all that is built on it.
+    /// Every second, as libebur128 and what is based on it.
     Second,
-    /// Every 100 ms, as FFmpeg; what EBU Tech 3342 recommends.
+    /// Every 100 ms, as FFmpeg; recommended by EBU Tech 3342.
     Tenth,
 }
 
-/// What becomes of a sample that is not finite.
+/// Handling of samples that are not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NonFinitePolicy {
-    /// It is heard as silence, and counted.
+    /// They are measured as silence, and counted.
     Silence,
-    /// It spoils its channel's filter for good, as in libebur128: windows read NaN, integrated
-    /// loudness and range stay at what was heard before. Peaks pass NaN over.
+    /// They contaminate their channel's filter for good, as in libebur128: windows read NaN,
+    /// integrated loudness and range keep their values. Peaks ignore NaN.
     Propagate,
 }
 
-/// Which code measures; all give the same figures to 1e-9 LU.
+/// Implementation of the measurement; all give the same figures to 1e-9 LU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MeterKernel {
-    /// The fastest that this processor has.
+    /// The fastest that this processor supports.
     Best,
     /// One sample after the other.
     Scalar,
@@ -129,38 +130,39 @@ impl MeterKernel {
     }
 }
 
-/// How a [`Meter`](super::Meter) measures.
+/// Configuration of a [`Meter`](super::Meter).
 #[derive(Clone, Debug)]
 pub struct MeterConfig {
     /// Frames per second.
     pub rate: SampleRate,
-    /// The place of each channel: 1 to 64 of them.
+    /// The position of each channel: 1 to 64 of them.
     pub positions: Vec<ChannelPosition>,
     /// What is measured.
     pub mode: MeterMode,
-    /// What is remembered. Default: 24 hours.
+    /// Length of the history. Default: 24 hours.
     pub history: MeterHistory,
     /// The longest window that can be read, in milliseconds, at most [`MAX_WINDOW_MS`]; never
     /// shorter than the mode needs. Default: 0.
     pub max_window_ms: u32,
-    /// How often the loudness range takes a value. Default: every second.
+    /// Interval of the values for the loudness range. Default: every second.
     pub range_hop: RangeHop,
-    /// What becomes of samples that are not finite. Default: silence.
+    /// Handling of samples that are not finite. Default: silence.
     pub non_finite: NonFinitePolicy,
     /// Whether [`Meter::last_true_peak`](super::Meter::last_true_peak) is exact as well, which
-    /// costs time because less can be passed over. Default: no.
+    /// costs time because fewer samples can be skipped. Default: no.
     pub call_peaks: bool,
-    /// Whether the energies of frames are kept in half of the memory, 0.6 instead of 1.2 MB for 3 s
-    /// at 48 kHz, for some more time. Integrated loudness, range, and M and S at the end of a hop
-    /// are the same; maxima, and windows that end anywhere, differ by less than 1e-9 LU, unless a
-    /// single frame holds a hundredth of a window's energy; then by less than 2e-7 LU. Default: no.
+    /// Whether the energies of frames are stored in half of the memory, 0.6 instead of 1.2 MB for 3
+    /// s at 48 kHz, at some cost of time. Integrated loudness, range, and momentary and short-term
+    /// loudness at the end of a hop are the same; maxima, and windows that end at any frame, differ
+    /// by less than 1e-9 LU, unless a single frame holds a hundredth of a window's energy; then by
+    /// less than 2e-7 LU. Default: no.
     pub dense: bool,
-    /// Which code measures, for tests and measurements. Default: the best.
+    /// Implementation, for tests and benchmarks. Default: the best.
     pub kernel: MeterKernel,
 }
 
 impl MeterConfig {
-    /// All defaults, with the places of channels that are customary for the layout.
+    /// All defaults, with the layout's default channel positions.
     #[must_use]
     pub fn new(rate: SampleRate, layout: ChannelLayout, mode: MeterMode) -> Self {
         Self {
@@ -192,18 +194,18 @@ impl MeterConfig {
     }
 }
 
-/// The longest window that can be asked for: an hour, 1.4 GB of energies at 48 kHz.
+/// The longest window that can be configured: an hour, 1.4 GB of energies at 48 kHz.
 pub const MAX_WINDOW_MS: u32 = 3_600_000;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Why there can be no such meter.
+/// Error: invalid configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InvalidMeterConfig {
-    /// No channels, or more than 64; holds how many.
+    /// No channels, or more than 64; holds the number.
     Channels(usize),
-    /// Dual mono is for one channel; holds how many there are.
+    /// Dual mono is for one channel; holds the number of channels.
     DualMono(usize),
     /// A window longer than [`MAX_WINDOW_MS`]; holds its length in milliseconds.
     Window(u32),

@@ -1,24 +1,24 @@
-//! The energy of each of the last frames: for the ragged edges of windows, and for maxima.
+//! The energy of each of the last frames: for the partial slots of windows, and for maxima.
 //!
-//! As doubles, 8 bytes a frame, 1.2 MB for 3 s at 48 kHz; or dense, in half of that, for the many
-//! meters of a server. Singles alone would err by 2^-25 of whatever they sum. Here each takes up
-//! what rounding left over of those behind it in its quarter of a slot, so that the sum from any
-//! frame to the slot's end errs by 2^-25 of four frames at most: next to a window of thousands,
-//! nothing.
+//! Stored as doubles, 8 bytes a frame, 1.2 MB for 3 s at 48 kHz; or dense, in half of that, for the
+//! many meters of a server. Plain single precision would have a relative error of 2^-25. Here each
+//! single absorbs the rounding error of those after it in its quarter of a slot, so that the sum
+//! from any frame to the slot's end has an error of at most 2^-25 of four frames, which is
+//! negligible in a window of thousands.
 
 use core::ops::Range;
 
 use crate::simd::sum;
 
-/// A ring of hops. Pages that no sound has reached yet cost nothing.
+/// A ring of hops. Pages that no audio has reached yet cost nothing.
 #[derive(Clone, Debug)]
 pub(super) enum EnergyRing {
     Exact(Box<[f64]>),
     Dense {
         hop: usize,
-        /// The hop that is being filled.
+        /// The current hop.
         now: Box<[f64]>,
-        /// The ring, where the present hop is not yet.
+        /// The ring; the current hop is not in it yet.
         before: Box<[f32]>,
     },
 }
@@ -31,7 +31,8 @@ impl EnergyRing {
         Self::Dense { hop, now: vec![0.0; hop].into(), before: vec![0.0; hops * hop].into() }
     }
 
-    /// Where the energies of frames of the present hop go. Places are those in the ring.
+    /// Buffer for the energies of the next frames in the current hop. Positions are those in the
+    /// ring.
     pub(super) fn next(&mut self, at: Range<usize>) -> &mut [f64] {
         match self {
             Self::Exact(ring) => &mut ring[at],
@@ -39,7 +40,7 @@ impl EnergyRing {
         }
     }
 
-    /// Energies of the present hop.
+    /// Energies of the current hop.
     pub(super) fn newest(&self, at: Range<usize>) -> &[f64] {
         match self {
             Self::Exact(ring) => &ring[at],
@@ -47,14 +48,14 @@ impl EnergyRing {
         }
     }
 
-    /// Puts a slot of the present hop, which is complete, into the ring.
+    /// Stores a complete slot of the current hop in the ring.
     pub(super) fn keep(&mut self, slot: Range<usize>) {
         let Self::Dense { hop, now, before } = self else { return };
         let now = &now[in_hop(slot.clone(), *hop)];
         round(now, &mut before[slot]);
     }
 
-    /// The energy of frames up to the end of a slot; `present` says whether in the present hop.
+    /// The energy of frames up to the end of a slot; `present` is true for the current hop.
     pub(super) fn sum(&self, at: Range<usize>, present: bool) -> f64 {
         match self {
             Self::Dense { before, .. } if !present => {
@@ -65,7 +66,7 @@ impl EnergyRing {
     }
 
     /// The greatest of the sums after each of `frames` steps, in which the frame at `entering`, of
-    /// the present hop, enters and the one at `leaving`, of an earlier one, leaves.
+    /// the current hop, enters and the one at `leaving`, of an earlier hop, leaves.
     pub(super) fn greatest_sum(
         &self,
         before: f64,
@@ -82,22 +83,22 @@ impl EnergyRing {
     }
 }
 
-/// Rounds each energy, and what rounding left over of those behind it, to a single.
+/// Rounds each energy, plus the rounding error of those after it, to a single.
 ///
-/// From frame to frame this waits for itself, so that quarters of a slot go side by side.
+/// Each frame depends on the next one, so quarters of a slot are processed side by side.
 #[allow(clippy::cast_possible_truncation, reason = "what is lost is carried on")]
 fn round(energies: &[f64], kept: &mut [f32]) {
     let quarter = energies.len() / SIDE_BY_SIDE;
     let mut carries = [0.0; SIDE_BY_SIDE];
     let mut keep = |at: usize, carry: &mut f64| {
         let wanted = energies[at] + *carry;
-        // What is too much for a single is too much for any loudness.
+        // A value too great for a single is too great for any loudness.
         let single = (wanted as f32).min(f32::MAX);
         let lost = wanted - f64::from(single);
         *carry = if lost.abs() < wanted { lost } else { 0.0 };
         kept[at] = single;
     };
-    // The last quarter begins with what the division left over.
+    // The last quarter begins with the remainder of the division.
     for at in (SIDE_BY_SIDE * quarter..energies.len()).rev() {
         keep(at, &mut carries[SIDE_BY_SIDE - 1]);
     }
@@ -119,7 +120,7 @@ fn in_hop(at: Range<usize>, hop: usize) -> Range<usize> {
 /// The greatest of the sums after each step in which one value enters and one leaves.
 fn greatest_sum<T: Copy + Into<f64>>(before: f64, entering: &[f64], leaving: &[T]) -> f64 {
     let (mut sum, mut greatest) = (before, f64::NEG_INFINITY);
-    // Only one addition of every few has to wait for that before it.
+    // Only one of several additions depends on the previous one.
     for (entering, leaving) in entering.chunks(8).zip(leaving.chunks(8)) {
         let (mut change, mut top) = (0.0, f64::NEG_INFINITY);
         for (new, old) in entering.iter().zip(leaving) {

@@ -1,15 +1,15 @@
 //! The K-weighting of ITU-R BS.1770-4 annex 1, as two second-order sections in f64.
 //!
-//! The recommendation prints coefficients for 48 kHz only. Those of other rates come from the
-//! analogue filters behind them, by the bilinear transform. One fourth-order section, as libebur128
-//! has it, gives the same energies to 1e-12 dB but is worse conditioned. The high-pass keeps the
-//! difference of its last two values instead of the values themselves, which are ten thousand times
-//! as great as what comes out.
+//! The recommendation gives coefficients for 48 kHz only. Those of other rates are derived from the
+//! corresponding analogue filters, by the bilinear transform. One fourth-order section, as in
+//! libebur128, gives the same energies to 1e-12 dB but is worse conditioned. The high-pass stores
+//! the difference of its last two values instead of the values themselves, which are ten thousand
+//! times as great as its output.
 
 use super::sample::SampleView;
 use crate::simd::{self, PairContext, SimdLevel, WeightingTask};
 
-/// What the two sections remember: the last two values of the shelf, the newest first, and of the
+/// State of the two sections: the last two values of the shelf, the newest first, and of the
 /// high-pass the last difference of two values and the value before it.
 pub(crate) type FilterState = [f64; 4];
 
@@ -40,7 +40,7 @@ impl Coefficients {
         Self { gain: gain / a0, zeros, poles, keep: (1.0 - k / PASS_Q + k * k) / p0 - leak, leak }
     }
 
-    /// One frame; the output lacks the shelf's gain.
+    /// Filters one frame; the output lacks the shelf's gain.
     #[inline(always)]
     pub(crate) fn step(&self, x: f64, s: &mut FilterState) -> f64 {
         let [w1, w2, difference, before] = *s;
@@ -82,7 +82,7 @@ impl Filter {
         self.states.fill([0.0; 4]);
     }
 
-    /// Remembers the states for [`Filter::restore`].
+    /// Saves the states for [`Filter::restore`].
     pub(super) fn save(&mut self) {
         self.saved.copy_from_slice(&self.states);
     }
@@ -92,8 +92,9 @@ impl Filter {
         self.states.copy_from_slice(&self.saved);
     }
 
-    /// Whether the energy of a run tells by itself that no sample was absurd: no finite sample may
-    /// overflow, and of each pair of channels one must count (the other is then read with it).
+    /// Whether the energy of a run reveals samples of absurd size by itself: no finite sample may
+    /// overflow, and of each pair of channels one must have a weight (the other is then read with
+    /// it).
     pub(super) fn detects_overflow(&self, view: SampleView<'_>) -> bool {
         let counts = |pair: &[f64]| pair.iter().any(|&weight| weight > 0.0);
         matches!(view, SampleView::Narrow(_)) && self.weights.chunks(2).all(counts)
@@ -103,7 +104,7 @@ impl Filter {
         self.level
     }
 
-    /// What the energies must be multiplied by: filters leave their gain to the end.
+    /// Factor for the energies: the filters apply their gain at the end.
     pub(super) fn unit(&self) -> f64 {
         self.coefficients.gain.powi(2)
     }
@@ -114,9 +115,9 @@ impl Filter {
 
     /// Writes the weighted energy of each frame, summed over channels, in [`Filter::unit`]s.
     ///
-    /// A value that is not finite, even in a channel that does not count, makes an energy that is
-    /// not. With `plain`, one sample after the other, without the channels that do not count: what a
-    /// value that is not finite then spoils is exactly what follows it.
+    /// A value that is not finite, even in a channel without weight, gives an energy that is not
+    /// finite. With `plain`, one sample after the other, without the channels that have no weight:
+    /// a value that is not finite then contaminates exactly the samples after it.
     pub(super) fn energies(&mut self, view: SampleView<'_>, plain: bool, out: &mut [f64]) {
         let level = if plain { SimdLevel::Scalar } else { self.level };
         let stride = self.states.len();
@@ -158,7 +159,7 @@ impl Filter {
             out.fill(0.0);
         }
         for state in self.states.iter_mut().flatten() {
-            // Silence after music would else decay into denormals, which are slow.
+            // Silence after music would otherwise decay into denormals, which are slow.
             if state.abs() < VANISHED {
                 *state = 0.0;
             }
@@ -176,7 +177,8 @@ fn scalar<T: Copy + Into<f64>>(
     out: &mut [f64],
 ) {
     if let ([first, second], true) = (&mut *states, weights.iter().all(|&w| w > 0.0)) {
-        // Two filters at a time keep the arithmetic units busy while each waits for itself.
+        // Two filters at a time keep the arithmetic units busy despite the dependencies within
+        // each.
         let (mut one, mut two) = (*first, *second);
         for (frame, energy) in samples.chunks(stride).zip(out) {
             let left = coefficients.step(frame[0].into(), &mut one);
@@ -202,11 +204,11 @@ fn scalar<T: Copy + Into<f64>>(
     }
 }
 
-/// A filter state that nobody can hear any more, and whose square is still a normal number.
+/// An inaudible filter state whose square is still a normal number.
 const VANISHED: f64 = 1e-150;
 
-// The analogue filters which the bilinear transform at 48 kHz turns into the coefficients that
-// BS.1770-4 prints in tables 1 and 2.
+// The analogue filters that the bilinear transform at 48 kHz maps to the coefficients of BS.1770-4,
+// tables 1 and 2.
 const SHELF_HZ: f64 = 1_681.974_450_955_533;
 const SHELF_DB: f64 = 3.999_843_853_973_347;
 const SHELF_Q: f64 = 0.707_175_236_955_419_6;
@@ -214,8 +216,8 @@ const SHELF_BAND: f64 = 0.499_666_774_154_541_6;
 const PASS_HZ: f64 = 38.135_470_876_024_44;
 const PASS_Q: f64 = 0.500_327_037_323_877_3;
 
-/// The highest corner, as a part of the rate. At rates too low to carry speech the shelf would lie
-/// beyond what the rate can carry, and the filter would not be stable (in libebur128 it is not).
+/// The highest corner frequency, relative to the rate. At rates too low for speech the shelf would
+/// lie beyond the Nyquist frequency, and the filter would be unstable (in libebur128 it is).
 const HIGHEST: f64 = 0.45;
 
 #[cfg(test)]

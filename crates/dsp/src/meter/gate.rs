@@ -1,6 +1,6 @@
 //! The two gates: integrated loudness (BS.1770-4 annex 1) and loudness range (EBU Tech 3342).
 //!
-//! Energies are kept exactly, or counted in a histogram of 0.1 LU whose memory never grows. The
+//! Energies are stored exactly, or counted in a histogram of 0.1 LU whose memory never grows. The
 //! histogram's bins and the percentile's index are those of libebur128, so that figures agree.
 
 use std::collections::VecDeque;
@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 /// Energies of windows above the absolute gate.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum GatedEnergies {
-    /// Each of them, the oldest leaving when there are more than `limit`.
+    /// Each value, the oldest leaving when there are more than `limit`.
     Exact { values: VecDeque<f64>, limit: usize },
-    /// How many fell into each bin.
+    /// Number of values per bin.
     Histogram(Box<[u64]>),
 }
 
 impl GatedEnergies {
-    /// Exact values; memory for `reserved` of them is taken at once.
+    /// Exact values; memory for `reserved` of them is allocated at once.
     pub(super) fn exact(limit: usize, reserved: usize) -> Self {
         Self::Exact { values: VecDeque::with_capacity(reserved.min(limit)), limit }
     }
@@ -24,7 +24,7 @@ impl GatedEnergies {
         Self::Histogram(vec![0; BINS].into())
     }
 
-    /// Takes an energy, unless the absolute gate keeps it out (NaN is kept out as well).
+    /// Adds an energy, unless it is below the absolute gate (NaN is dropped as well).
     pub(super) fn push(&mut self, energy: f64) {
         if energy.is_nan() || energy < absolute_gate() {
             return;
@@ -47,7 +47,7 @@ impl GatedEnergies {
         }
     }
 
-    /// Changes how many values are kept, dropping the oldest.
+    /// Changes the number of stored values, dropping the oldest.
     pub(super) fn set_limit(&mut self, new: usize) {
         if let Self::Exact { values, limit } = self {
             *limit = new;
@@ -55,7 +55,7 @@ impl GatedEnergies {
         }
     }
 
-    /// Number and sum of all.
+    /// Number and sum of all values.
     fn total(&self) -> (u64, f64) {
         match self {
             Self::Exact { values, .. } => (values.len() as u64, values.iter().sum()),
@@ -63,7 +63,7 @@ impl GatedEnergies {
         }
     }
 
-    /// Number and sum of those at or above `gate`.
+    /// Number and sum of the values at or above `gate`.
     fn above(&self, gate: f64) -> (u64, f64) {
         match self {
             Self::Exact { values, .. } => {
@@ -75,7 +75,7 @@ impl GatedEnergies {
     }
 }
 
-/// The mean energy above both gates, over several lists; `None` when nothing passes.
+/// The mean energy above both gates, over several lists; `None` if nothing passes.
 pub(super) fn integrated<'a>(
     lists: impl Iterator<Item = &'a GatedEnergies> + Clone,
 ) -> Option<f64> {
@@ -88,7 +88,7 @@ pub(super) fn relative_gate<'a>(lists: impl Iterator<Item = &'a GatedEnergies>) 
     Some(mean(lists.map(GatedEnergies::total))? * INTEGRATED_GATE)
 }
 
-/// The loudness range in LU over several lists of one kind; 0 when nothing passes the gates.
+/// The loudness range in LU over several lists of one kind; 0 if nothing passes the gates.
 pub(super) fn range<'a>(lists: impl Iterator<Item = &'a GatedEnergies> + Clone) -> f64 {
     let Some(mean) = mean(lists.clone().map(GatedEnergies::total)) else { return 0.0 };
     let gate = mean * RANGE_GATE;
@@ -111,7 +111,7 @@ pub(super) fn range<'a>(lists: impl Iterator<Item = &'a GatedEnergies> + Clone) 
     if binned == 0 {
         return exact_range(&mut exact);
     }
-    // A mixture is read at the histogram's resolution.
+    // A mixture is evaluated at the histogram's resolution.
     for energy in exact {
         counts[bin_of(energy)] += 1;
     }
@@ -176,7 +176,7 @@ fn energy_of(lufs: f64) -> f64 {
     10f64.powf((lufs + 0.691) / 10.0)
 }
 
-/// The first bin whose centre is not below `gate`.
+/// The first bin whose center is not below `gate`.
 fn first_bin(gate: f64) -> usize {
     if gate < absolute_gate() {
         return 0;
@@ -209,7 +209,7 @@ fn bin_energy(bin: usize) -> f64 {
     energy_of(bin as f64 / 10.0 + LOWEST_CENTER)
 }
 
-/// Bins of 0.1 LU from -70 to +30 LUFS; what is louder counts in the last.
+/// Bins of 0.1 LU from -70 to +30 LUFS; louder values count in the last.
 pub(super) const BINS: usize = 1000;
 const LOWEST: f64 = -70.0;
 const LOWEST_CENTER: f64 = -69.95;

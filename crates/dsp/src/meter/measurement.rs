@@ -1,4 +1,4 @@
-//! What a meter found out about a programme, apart from the meter: to be kept, sent and merged.
+//! The measurement of a programme, independent of the meter: to be stored, sent and merged.
 
 use core::fmt;
 
@@ -10,8 +10,9 @@ use super::{Meter, loudness};
 
 /// The measurement of a programme or of a piece of it.
 ///
-/// An album is its tracks merged, in any order. A programme is its pieces joined, when each began
-/// with [`Meter::begin_piece`] and [`Meter::seed`]. What was not measured is silent, or 0.
+/// An album is the merge of its tracks, in any order. A programme is the join of its pieces, if
+/// each began with [`Meter::begin_piece`] and [`Meter::seed`]. What was not measured reads as
+/// silence, or 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     blocks: GatedEnergies,
@@ -45,10 +46,11 @@ impl Measurement {
         }
     }
 
-    /// Adds another measurement to this one. Nothing is dropped, whatever the history's bound.
+    /// Adds another measurement to this one. Nothing is dropped, whatever the history's limit.
     ///
     /// # Errors
-    /// [`UnlikeHistories`] when one is exact and the other a histogram; nothing has changed then.
+    /// [`IncompatibleHistories`] if one is exact and the other a histogram; nothing has changed
+    /// then.
     pub fn merge(&mut self, other: &Self) -> Result<(), IncompatibleHistories> {
         if !self.blocks.is_compatible(&other.blocks) || !self.ranges.is_compatible(&other.ranges) {
             return Err(IncompatibleHistories);
@@ -66,11 +68,11 @@ impl Measurement {
         Ok(())
     }
 
-    /// The programme whose pieces these are; `None` when there is none. In order, the history is
-    /// that of the whole, and so are its sums to the last digits.
+    /// Joins the pieces of a programme; `None` if there are none. In order, the history is that of
+    /// the whole, and so are its sums to the last digit.
     ///
     /// # Errors
-    /// [`UnlikeHistories`] when some are exact and others histograms.
+    /// [`IncompatibleHistories`] if some are exact and others histograms.
     pub fn join(
         pieces: impl IntoIterator<Item = Self>,
     ) -> Result<Option<Self>, IncompatibleHistories> {
@@ -82,14 +84,14 @@ impl Measurement {
         Ok(Some(whole))
     }
 
-    /// Integrated loudness; [`Lufs::SILENCE`] when nothing passes the gates.
+    /// Integrated loudness; [`Lufs::SILENCE`] if nothing passes the gates.
     #[must_use]
     pub fn integrated(&self) -> Lufs {
         let energy = gate::integrated([&self.blocks].into_iter());
         energy.map_or(Lufs::SILENCE, |energy| Lufs::new(loudness(energy)))
     }
 
-    /// The relative threshold of integrated loudness; -70 LUFS when nothing was heard.
+    /// The relative threshold of integrated loudness; -70 LUFS if there was only silence.
     #[must_use]
     pub fn relative_threshold(&self) -> Lufs {
         let energy = gate::relative_gate([&self.blocks].into_iter());
@@ -102,43 +104,43 @@ impl Measurement {
         Db::new(gate::range([&self.ranges].into_iter()))
     }
 
-    /// The greatest momentary loudness.
+    /// The maximum momentary loudness.
     #[must_use]
     pub fn max_momentary(&self) -> Lufs {
         Lufs::new(loudness(self.max_momentary))
     }
 
-    /// The greatest short-term loudness.
+    /// The maximum short-term loudness.
     #[must_use]
     pub fn max_short_term(&self) -> Lufs {
         Lufs::new(loudness(self.max_short_term))
     }
 
-    /// The greatest sample of all channels, full scale being 1.0.
+    /// The maximum sample of all channels, full scale being 1.0.
     #[must_use]
     pub fn sample_peak(&self) -> f64 {
         self.peaks.iter().map(|peaks| peaks[0]).fold(0.0, f64::max)
     }
 
-    /// The greatest value at or between the samples of all channels.
+    /// The maximum value at or between the samples of all channels.
     #[must_use]
     pub fn true_peak(&self) -> f64 {
         self.peaks.iter().map(|peaks| peaks[1]).fold(0.0, f64::max)
     }
 
-    /// Frames measured.
+    /// Number of frames measured.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Samples that were not finite.
+    /// Number of samples that were not finite.
     #[must_use]
     pub fn rejected(&self) -> u64 {
         self.rejected
     }
 
-    /// The measurement as bytes, little-endian, with a version in front.
+    /// Serializes the measurement, little-endian, with a version in front.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION];
@@ -165,10 +167,10 @@ impl Measurement {
         bytes
     }
 
-    /// Reads what [`Measurement::to_bytes`] wrote.
+    /// Parses the result of [`Measurement::to_bytes`].
     ///
     /// # Errors
-    /// [`MalformedMeasurement`] for anything else; no more memory is taken than `bytes` are long.
+    /// [`MalformedMeasurement`] for anything else; allocates no more memory than `bytes` are long.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedMeasurement> {
         let mut reader = ByteReader { bytes };
         if reader.byte()? != VERSION {
@@ -205,7 +207,7 @@ impl GatedEnergies {
                     *count = count.saturating_add(*more);
                 }
             }
-            // `is_like` came first.
+            // `is_compatible` was checked before.
             _ => {}
         }
     }
@@ -228,13 +230,13 @@ impl ByteReader<'_> {
         Ok(byte)
     }
 
-    /// A counter; so many that sums of a few thousand cannot overflow.
+    /// A counter; limited so that sums of a few thousand cannot overflow.
     fn count(&mut self) -> Result<u64, MalformedMeasurement> {
         let count = u64::from_le_bytes(self.word()?);
         if count >= 1 << 48 { Err(MalformedMeasurement) } else { Ok(count) }
     }
 
-    /// How many items of `size` bytes follow, which must be there.
+    /// Number of following items of `size` bytes; an error if fewer bytes follow.
     fn length(&mut self, size: usize) -> Result<usize, MalformedMeasurement> {
         let count = usize::try_from(self.count()?).map_err(|_| MalformedMeasurement)?;
         let fits = count <= self.bytes.len() / size;
@@ -268,7 +270,7 @@ const VERSION: u8 = 1;
 const EXACT: u8 = 0;
 const HISTOGRAM: u8 = 1;
 
-/// An exact history and a histogram cannot be merged.
+/// Error: an exact history and a histogram cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncompatibleHistories;
 
@@ -280,7 +282,7 @@ impl fmt::Display for IncompatibleHistories {
 
 impl core::error::Error for IncompatibleHistories {}
 
-/// These bytes are no measurement, or one of a later version.
+/// Error: the bytes are not a measurement, or one of a later version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedMeasurement;
 

@@ -1,10 +1,10 @@
 //! Sample peak and true peak of each channel.
 //!
-//! BS.1770-4 annex 2 asks for four times oversampling at 48 kHz. The interpolator is a sinc of 49
+//! BS.1770-4 annex 2 recommends four times oversampling at 48 kHz. The interpolator is a sinc of 49
 //! taps under a Hann window: as in libebur128, 4 times below 96 kHz, 2 times below 192 kHz, none
-//! above. Its zeroes make one phase the sample itself, so that 36 products a sample are left, and
-//! most of these are never computed: a run whose samples cannot reach the maximum is passed over.
-//! That is exact; a resampler in front of the meter, as FFmpeg has it, can not do it.
+//! above. Its zeroes make one phase the sample itself, so that 36 products per sample are left, and
+//! most of these are never computed: a run whose samples cannot reach the maximum is skipped. That
+//! is exact; a resampler in front of the meter, as in FFmpeg, cannot skip anything.
 
 use super::sample::{RUN, SampleView};
 use crate::simd::{self, SimdLevel};
@@ -57,13 +57,13 @@ impl Peaks {
         self.call_sample.fill(0.0);
         self.call_inter.fill(0.0);
         if let Some(interpolator) = &self.true_peak {
-            // The phase that is the sample itself comes late: what was heard at the end of the
-            // last call comes out of the interpolator in this one.
+            // The phase that is the sample itself is delayed: the end of the last call comes out of
+            // the interpolator in this call.
             interpolator.delayed(frames.min(interpolator.taps.delay()), &mut self.call_inter);
         }
     }
 
-    /// Warms the interpolator up.
+    /// Fills the interpolator's history.
     pub(super) fn seed(&mut self, view: SampleView<'_>) {
         if let Some(interpolator) = &mut self.true_peak {
             interpolator.keep(view);
@@ -112,7 +112,7 @@ impl Peaks {
         self.clear_history();
     }
 
-    /// Empties the interpolator; peaks stay.
+    /// Clears the interpolator; peaks stay.
     pub(super) fn clear_history(&mut self) {
         if let Some(interpolator) = &mut self.true_peak {
             interpolator.samples.fill(0.0);
@@ -136,7 +136,7 @@ impl Peaks {
     }
 }
 
-/// The taps of the phases between two samples, and the samples that they still need.
+/// The taps of the phases between two samples, and the past samples that they need.
 #[derive(Clone, Debug)]
 struct Interpolator {
     channels: usize,
@@ -159,8 +159,8 @@ impl Interpolator {
         Some(Self { channels, taps, samples, scratch: room })
     }
 
-    /// Raises peaks to those of a run, and keeps its end. Of a long run only the beginning has to
-    /// be put behind the past; the rest is searched where it lies.
+    /// Raises peaks to those of a run, and stores its end. Of a long run only the beginning is
+    /// copied behind the past; the rest is searched in place.
     fn process(
         &mut self,
         level: SimdLevel,
@@ -182,7 +182,7 @@ impl Interpolator {
         self.keep(SampleView::Narrow(run));
     }
 
-    /// The same for f64, whose sample peaks are known, with what is rounded to f32.
+    /// The same for f64 rounded to f32; the sample peaks are known already.
     fn process_wide(
         &mut self,
         level: SimdLevel,
@@ -193,7 +193,7 @@ impl Interpolator {
     ) {
         let reach = self.taps.reach() * self.channels;
         narrow(run, &mut self.samples[reach..]);
-        // Rounded, a sample may be greater than it was.
+        // A rounded sample may be greater than the original.
         self.delayed(run.len() / self.channels, between);
         let Self { taps, channels, scratch: room, samples } = self;
         let samples = &samples[..reach + run.len()];
@@ -203,7 +203,7 @@ impl Interpolator {
         self.keep(SampleView::Wide(run));
     }
 
-    /// Makes the end of a run the past of the next.
+    /// Stores the end of a run as the past of the next.
     fn keep(&mut self, view: SampleView<'_>) {
         let reach = self.taps.reach() * self.channels;
         let past = &mut self.samples[..reach];
@@ -219,7 +219,7 @@ impl Interpolator {
         }
     }
 
-    /// The peaks of the samples that the phase which is the sample itself shows in so many frames.
+    /// The peaks of the samples in the phase that is the sample itself, over `frames` frames.
     fn delayed(&self, frames: usize, peaks: &mut [f64]) {
         let start = self.taps.reach() - self.taps.delay();
         let end = start + frames;
@@ -239,6 +239,6 @@ fn narrow(wide: &[f64], out: &mut [f32]) {
     }
 }
 
-/// Frames of a run that is not copied, and how many of it are, whole blocks of the search.
+/// Frames of a run that is not copied, and the part of it that is, in whole blocks of the search.
 const LONG: usize = 256;
 const HEAD: usize = 48;

@@ -1,24 +1,24 @@
-//! Where a channel's loudspeaker stands, and how much its energy counts.
+//! Loudspeaker position and loudness weight of a channel.
 
 use aulos_core::ChannelLayout;
 
-/// The place of one channel.
+/// The loudspeaker position of a channel.
 ///
-/// ITU-R BS.1770-4 table 4 weighs a channel by its place: sound from the side, between 60 and 120
-/// degrees in the middle layer, counts 1.41 times, low-frequency effects do not count at all.
+/// ITU-R BS.1770-4 table 4 weights a channel by its position: channels at the side, between 60 and
+/// 120 degrees in the middle layer, count 1.41 times, low-frequency effects do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ChannelPosition {
-    /// Does not count for loudness: a low-frequency effects channel, or one that nobody hears. Its
-    /// peaks are still measured.
+    /// Without weight for loudness: a low-frequency effects channel, or one that is not reproduced.
+    /// Its peaks are still measured.
     Unused,
-    /// One channel that is going to be heard from two loudspeakers, and counts twice (+3.01 LU).
+    /// One channel that is reproduced by two loudspeakers, and counts twice (+3.01 LU).
     DualMono,
     /// A loudspeaker.
     At {
         /// Degrees from the front, positive to the left.
         azimuth: i16,
-        /// Degrees above the ears.
+        /// Degrees above ear height.
         elevation: i8,
     },
 }
@@ -37,14 +37,14 @@ impl ChannelPosition {
     /// M-110.
     pub const RIGHT_SURROUND: Self = Self::middle(-110);
 
-    /// A loudspeaker at the height of the ears, `azimuth` degrees to the left of the front.
+    /// A loudspeaker at ear height, `azimuth` degrees to the left of the front.
     #[must_use]
     pub const fn middle(azimuth: i16) -> Self {
         Self::At { azimuth, elevation: 0 }
     }
 
-    /// Where the channels of a WAVE file stand: L R C LFE, then surrounds (for eight channels: back,
-    /// then side). Beyond eight channels each counts as one in front.
+    /// Positions of the channels of a WAVE file: L R C LFE, then surrounds (for eight channels:
+    /// back, then side). With more than eight channels, each counts as a front channel.
     #[must_use]
     pub fn default_for(layout: ChannelLayout) -> Vec<Self> {
         const L: ChannelPosition = ChannelPosition::LEFT;
@@ -76,7 +76,7 @@ impl ChannelPosition {
         }
     }
 
-    /// What the energy of this channel is multiplied with (BS.1770-4 table 4).
+    /// Weight of the channel's energy (BS.1770-4 table 4).
     #[must_use]
     pub const fn weight(self) -> f64 {
         match self {

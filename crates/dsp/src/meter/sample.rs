@@ -1,12 +1,12 @@
-//! From whatever the caller has to the two forms that the meter works on.
+//! Conversion of the caller's samples to the meter's two working formats.
 //!
-//! Interleaved f32 and f64 are read where they lie; all else is copied, a short run at a time, into
-//! one of two staging buffers: 16 bit fits f32 without loss, 32 bit needs f64.
+//! Interleaved f32 and f64 are read in place; other formats are copied, a short run at a time, into
+//! one of two staging buffers: 16 bit fits f32 exactly, 32 bit needs f64.
 
 use crate::simd::{self, SimdLevel};
 
-/// The longest run, in frames: long segments have the least to hand on, and all stages of a stereo
-/// run stay in the second cache.
+/// The longest run, in frames: long segments have the least overhead, and all stages of a stereo
+/// run stay in the second-level cache.
 pub(super) const RUN: usize = 4800;
 
 /// A sample value: `i16`, `i32` (full scale is the type's), `f32` or `f64` (full scale is 1.0).
@@ -32,7 +32,7 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
-/// Interleaved samples in one of the two working forms.
+/// Interleaved samples in one of the two working formats.
 #[doc(hidden)]
 #[allow(unnameable_types, reason = "only the meter calls what speaks of it")]
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl MeterSample for f64 {
     }
 }
 
-/// What the caller hands over in one call.
+/// The caller's samples of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum InputSamples<'a, S> {
     /// Frame after frame.
@@ -116,7 +116,7 @@ impl<'a, S: MeterSample> InputSamples<'a, S> {
         }
     }
 
-    /// The run in place, when it lies in a working form already.
+    /// The run in place, if it is in a working format already.
     pub(super) fn in_place(
         &self,
         start: usize,
@@ -145,7 +145,7 @@ impl StagingBuffers {
         Self { narrow: vec![0.0; RUN * channels], wide: vec![0.0; RUN * channels] }
     }
 
-    /// Copies a run, so that [`Staging::view`] shows it.
+    /// Copies a run for [`StagingBuffers::view`].
     pub(super) fn copy<S: MeterSample>(
         &mut self,
         source: &InputSamples<'_, S>,
@@ -160,7 +160,8 @@ impl StagingBuffers {
         }
     }
 
-    /// Sets what is not finite, or too large to be squared, to silence; returns how many samples.
+    /// Replaces samples that are not finite, or too large to be squared, by silence; returns their
+    /// number.
     pub(super) fn clean<S: MeterSample>(&mut self, count: usize) -> u64 {
         let mut rejected = 0;
         if S::WIDE {
@@ -200,7 +201,7 @@ impl SampleView<'_> {
     }
 }
 
-/// Not finite, or so large that its energy would overflow.
+/// Whether a sample is not finite, or so large that its energy would overflow.
 fn is_absurd(sample: f64) -> bool {
     const LARGEST: f64 = 1e140;
     sample.is_nan() || sample.abs() > LARGEST

@@ -1,4 +1,4 @@
-//! What only the inside can check: kernels one by one beside the crate `ebur128`, pieces and bytes.
+//! Tests of internals: each kernel compared with the crate `ebur128`, pieces and serialization.
 //! `tests/judges` has the random cases, `tests/conformance.rs` the signals of the EBU.
 
 #![allow(
@@ -29,7 +29,7 @@ fn meter(hz: u32, channels: usize, mode: MeterMode) -> Meter {
     Meter::new(config(hz, channels, mode)).unwrap()
 }
 
-/// Uniform noise in +-1, the same for the same seed.
+/// Uniform noise in +-1, reproducible by the seed.
 fn noise(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
     move || {
@@ -39,7 +39,7 @@ fn noise(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// Noise under an envelope that speaks and pauses, with a tone below: something like a programme.
+/// Noise with the envelope of speech, with a tone below: a substitute for a programme.
 fn programme(seed: u64, hz: u32, channels: usize, frames: usize) -> Vec<f32> {
     let mut draw = noise(seed);
     let mut level = 0.1;

@@ -1,8 +1,8 @@
-//! The energies of the last seconds, so that any window can be read at any frame.
+//! The energies of the last seconds, from which any window can be read at any frame.
 //!
-//! Three resolutions are kept: frames, slots of a tenth of a hop, and hops of 100 ms. A window is
-//! then a few hops, a few slots and at most one ragged edge of frames; nothing is ever squared or
-//! filtered twice. The peers sum all frames of a window anew whenever it is read.
+//! Three resolutions are stored: frames, slots of a tenth of a hop, and hops of 100 ms. A window is
+//! then a few hops, a few slots and at most one partial slot of frames; nothing is squared or
+//! filtered twice. Other meters sum all frames of a window at every reading.
 
 use super::energy_ring::EnergyRing;
 use crate::simd::sum;
@@ -20,19 +20,20 @@ pub(super) struct SlidingWindows {
     slots: Box<[f64]>,
     /// One energy per hop, in the same ring.
     hops: Box<[f64]>,
-    /// The slot that is being filled, with the frames and the energy in it so far.
+    /// The current slot, and its frames and energy so far.
     slot: usize,
     filled: usize,
     energy: f64,
-    /// The energies, slot by slot of the hop, of the frames that were written last.
+    /// The energies, per slot of the hop, of the frames that were written last.
     pieces: [f64; SLOTS],
-    /// What all of these energies are counted in.
+    /// Unit of all these energies.
     unit: f64,
-    /// Greatest energies of complete slots; `None` when nobody asked.
+    /// Maximum energies over complete slots; `None` without
+    /// [`MeterMode::MAXIMA`](super::MeterMode::MAXIMA).
     maxima: Option<Maxima>,
 }
 
-/// The greatest energies that windows of 4 and 30 hops have had, ending at any frame.
+/// The maximum energies of windows of 4 and 30 hops, ending at any frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Maxima {
     pub(super) momentary: f64,
@@ -46,7 +47,7 @@ impl Maxima {
 }
 
 impl SlidingWindows {
-    /// Windows up to `longest` hops, over energies that are counted in `unit`s.
+    /// Windows of up to `longest` hops, with energies in units of `unit`.
     pub(super) fn new(hop: usize, longest: usize, maxima: bool, unit: f64, dense: bool) -> Self {
         let hops = longest + 1;
         let mut new = Self {
@@ -66,9 +67,9 @@ impl SlidingWindows {
         new
     }
 
-    /// Forgets the windows; maxima stay.
+    /// Clears the windows; maxima stay.
     pub(super) fn clear(&mut self) {
-        // Of a slot without energy, no frame is read.
+        // The frames of a slot without energy are not read.
         self.slots.fill(0.0);
         self.hops.fill(0.0);
         (self.slot, self.filled, self.energy) = (0, 0, 0.0);
@@ -79,18 +80,19 @@ impl SlidingWindows {
         self.maxima = self.maxima.map(|_| new.times(1.0 / self.unit));
     }
 
-    /// Frames until the hop is full: the most that [`Windows::push`] takes.
+    /// Frames until the hop is complete: the maximum for [`SlidingWindows::push`].
     pub(super) fn frames_until_hop(&self) -> usize {
         (self.slot / SLOTS + 1) * self.hop - self.write_position()
     }
 
-    /// Where the energies of the next frames go: at most [`Windows::room`] of them.
+    /// Buffer for the energies of the next frames: at most [`SlidingWindows::frames_until_hop`] of
+    /// them.
     pub(super) fn write_buffer(&mut self, frames: usize) -> &mut [f64] {
         let start = self.write_position();
         self.frames.next(start..start + frames)
     }
 
-    /// The energy of the frames that have been written to [`Windows::next`].
+    /// The energy of the frames that have been written to [`SlidingWindows::write_buffer`].
     pub(super) fn sum_written(&mut self, frames: usize) -> f64 {
         let mut start = self.write_position();
         let end = start + frames;
@@ -108,8 +110,8 @@ impl SlidingWindows {
         energy
     }
 
-    /// Appends the frames that [`Windows::written`] has seen; true when that completes a hop. With
-    /// `measure`, maxima are followed.
+    /// Appends the frames of [`SlidingWindows::sum_written`]; true if that completes a hop. With
+    /// `measure`, maxima are updated.
     pub(super) fn push(&mut self, frames: usize, measure: bool) -> bool {
         let hop = self.slot / SLOTS;
         let mut left = frames;
@@ -168,7 +170,7 @@ impl SlidingWindows {
         self.skip_empty_slots();
     }
 
-    /// The place of the next frame in the ring.
+    /// Position of the next frame in the ring.
     fn write_position(&self) -> usize {
         self.slot_start(self.slot) + self.filled
     }
@@ -203,7 +205,7 @@ impl SlidingWindows {
         energy
     }
 
-    /// Lifts the maxima to all windows that end inside the slot that is being filled.
+    /// Raises the maxima to all windows that end inside the current slot.
     fn raise_maxima(&self, maxima: &mut Maxima) {
         for (hops, greatest) in
             [(MOMENTARY_HOPS, &mut maxima.momentary), (SHORT_TERM_HOPS, &mut maxima.short_term)]
@@ -212,7 +214,7 @@ impl SlidingWindows {
                 continue;
             }
             let before = self.energy_before(self.slot, hops * self.hop);
-            // No window in here can hold more than all that came before and all that is new.
+            // No window that ends here can exceed the energy before plus the new energy.
             if before + self.energy <= *greatest {
                 continue;
             }
@@ -250,7 +252,7 @@ pub(super) const MOMENTARY_HOPS: usize = 4;
 /// Hops in the short-term window, 3 s (EBU Tech 3341).
 pub(super) const SHORT_TERM_HOPS: usize = 30;
 
-/// Slots per hop. More of them make ragged edges shorter and maxima easier to rule out, fewer make
+/// Slots per hop. More of them make partial slots shorter and maxima easier to rule out, fewer make
 /// runs longer.
 const SLOTS: usize = 10;
 
@@ -293,7 +295,7 @@ mod tests {
                 }
                 for window in [1, hop / 2, hop, 4 * hop, 7 * hop + 1, 30 * hop] {
                     let (ours, plain) = (windows.energy(window), naive(&all, window));
-                    // Dense, four frames of the slot at the edge are rounded, and no others.
+                    // In dense mode, only four frames of the slot at the edge are rounded.
                     let edge = &all[all.len().saturating_sub(window)..];
                     let edge = edge.iter().take(hop.div_ceil(SLOTS)).copied().fold(0.0, f64::max);
                     let rounding = if dense { 4.0 * edge / f64::from(1 << 24) } else { 0.0 };

@@ -11,19 +11,19 @@
 
 use core::f64::consts::PI;
 
-/// A windowed sinc, sampled at `phases` places between two input frames.
+/// A windowed sinc, sampled at `phases` positions between two input frames.
 #[derive(Clone)]
 pub(super) struct FilterTable {
-    /// `phases + 2` rows of `taps`. Row `phases` is row 0 one frame later; the one behind it is
-    /// only ever multiplied by zero.
+    /// `phases + 2` rows of `taps`. Row `phases` is row 0 one frame later; the row after it is only
+    /// multiplied by zero.
     rows: Vec<f32>,
     taps: usize,
     phases: usize,
-    /// From a position in units to rows.
+    /// Converts a position in units to rows.
     scale: f64,
 }
 
-/// The filter at one position: somewhere between two rows.
+/// The filter at one position, between two rows.
 pub(super) struct FilterPhase<'a> {
     row: &'a [f32],
     next: &'a [f32],
@@ -31,14 +31,15 @@ pub(super) struct FilterPhase<'a> {
 }
 
 impl FilterTable {
-    /// The filter for `ratio` input frames per output frame, when positions are counted in `unit`
+    /// The filter for `ratio` input frames per output frame, where positions are counted in `unit`
     /// parts of an input frame and, without drift, are multiples of `1 / places`.
     pub(super) fn new(ratio: f64, places: usize, unit: u64) -> Self {
         let shape = SincDesign::new(ratio);
-        // What is filtered lower is smoother, and needs fewer rows.
+        // A filter with a lower cutoff is smoother, and needs fewer rows.
         let coarse = (MIN_PHASES / ratio.max(1.0)).ceil() as usize;
         let phases = if places.saturating_mul(shape.taps) <= MAX_COEFFICIENTS {
-            // The places of the plain ratio lie on rows, and nothing has to be interpolated.
+            // The positions of the plain ratio coincide with rows, so nothing has to be
+            // interpolated.
             places * coarse.div_ceil(places)
         } else {
             coarse
@@ -55,7 +56,7 @@ impl FilterTable {
         self.taps
     }
 
-    /// The tap that an undelayed copy would take.
+    /// The tap of an undelayed copy.
     pub(super) const fn center(&self) -> usize {
         self.taps / 2 - 1
     }
@@ -71,7 +72,7 @@ impl FilterTable {
 }
 
 impl FilterPhase<'_> {
-    /// Filters one frame: `runs` holds a channel every `stride` samples, which begins with the
+    /// Filters one frame: `runs` holds a channel every `stride` samples, each starting with the
     /// samples under the filter.
     #[inline]
     pub(super) fn filter(&self, runs: &[f32], stride: usize, frame: &mut [f32]) {
@@ -88,7 +89,7 @@ impl FilterPhase<'_> {
         }
     }
 
-    /// The scalar product of the filter with `N` channels.
+    /// The dot product of the filter with `N` channels.
     #[inline(always)]
     fn dot<const N: usize>(&self, runs: [&[f32]; N]) -> [f32; N] {
         let runs = runs.map(|run| run.as_chunks::<LANES>().0);
@@ -145,7 +146,7 @@ impl SincDesign {
         Self { taps, cutoff: (1.0 - TRANSITION / 2.0) / (2.0 * ratio) }
     }
 
-    /// The filter for a position `phase` (0 to 1) frames after the centre tap.
+    /// The filter for a position `phase` (0 to 1) frames after the center tap.
     fn write_row(&self, phase: f64, row: &mut [f32]) {
         let half = self.taps as f64 / 2.0;
         let value = |tap: usize| {
@@ -162,7 +163,7 @@ impl SincDesign {
 }
 
 fn sinc(x: f64) -> f64 {
-    // Exactly zero at whole numbers, where sin(PI * x) is only nearly so.
+    // Exactly zero at integers, where sin(PI * x) is only nearly so.
     if x == 0.0 {
         1.0
     } else if x == x.trunc() {
@@ -172,7 +173,7 @@ fn sinc(x: f64) -> f64 {
     }
 }
 
-/// Kaiser's window at `x` from -1 to 1, not normalised.
+/// Kaiser's window at `x` from -1 to 1, not normalized.
 fn kaiser(x: f64) -> f64 {
     let y = (1.0 - x * x).max(0.0) * (KAISER_BETA * KAISER_BETA / 4.0);
     // The modified Bessel function I0: the sum of (y^k / k!^2).
@@ -193,27 +194,27 @@ const BESSEL: [f64; 32] = {
 /// 0.1102 * (A - 8.7) for a stop band A = 112 dB down (Kaiser 1974).
 const KAISER_BETA: f64 = 11.4;
 
-/// The transition band, as a part of half of the lower rate: 20 kHz to 22.05 kHz.
+/// The transition band, relative to half of the lower rate: 20 kHz to 22.05 kHz.
 const TRANSITION: f64 = 1.0 - 20.0 / 22.05;
 
 /// (A - 8) / (2.285 * 2 * PI * TRANSITION / 2), Kaiser's estimate, rounded up.
 const CONVERT_TAPS: f64 = 160.0;
 
-/// Between equal rates the transition lies across half of the rate, where there is little to hear:
-/// twice as wide.
+/// Between equal rates the transition lies around half of the rate, where hardly anything is
+/// audible: twice as wide.
 const EQUAL_TAPS: usize = 80;
 
-/// From a ratio of 64 on (DSD rates to telephony) the filter stays as long as it is, and less
-/// steep, so that nobody's file header makes us allocate without bound.
+/// From a ratio of 64 on (DSD rates to telephony) the length is limited and the filter less steep,
+/// so that a file header cannot cause unbounded allocation.
 const MAX_TAPS: usize = 64 * 160;
 
 /// Rows that linear interpolation needs for errors 110 dB down at 20 kHz of 44.1 kHz.
 const MIN_PHASES: f64 = 512.0;
 
-/// 1 MiB: up to here a table gets a row for each place of the plain ratio.
+/// 1 MiB: up to this size a table has a row for each position of the plain ratio.
 const MAX_COEFFICIENTS: usize = 1 << 18;
 
-/// Partial sums, so that the compiler may use vector registers.
+/// Partial sums, so that the compiler can use vector registers.
 const LANES: usize = 8;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The judge is mathematics: the input is a sum of sines, so what the output should be is known
-//! exactly at every output time, in f64, and does not depend on any other resampler.
+//! The reference is analytical: the input is a sum of sines, so the expected output is known
+//! exactly at every output time, in f64, without another resampler.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -23,7 +23,7 @@ fn sine(hz: f64, rate: u32, frames: usize) -> Vec<f32> {
     (0..frames).map(|n| (0.5 * (TAU * hz * n as f64 / f64::from(rate)).sin()) as f32).collect()
 }
 
-/// Runs all of `input` (mono) through in blocks.
+/// Resamples all of `input` (mono) in blocks.
 fn run(resampler: &mut Resampler, input: &[f32]) -> Vec<f32> {
     let mut output = Vec::new();
     let mut block = [0.0; 480];
@@ -38,12 +38,12 @@ fn run(resampler: &mut Resampler, input: &[f32]) -> Vec<f32> {
     }
 }
 
-/// Amplitude of everything in `output` but the sine that belongs there, against that sine, in dB;
+/// Amplitude of the deviation of `output` from the expected sine, relative to that sine, in dB;
 /// phase, delay and gain count. `step` is input frames per output frame.
 fn error_db(output: &[f32], hz: f64, from: u32, step: f64, latency: Frames) -> f64 {
     let delay = latency.0 as f64;
     let (mut error, mut power) = (0.0, 0.0);
-    // Leave the beginning out: there the sine begins abruptly.
+    // The beginning is excluded: there the sine starts abruptly.
     for (k, &sample) in output.iter().enumerate().skip(2_000) {
         let time = (k as f64 * step - delay) / f64::from(from);
         let ideal = 0.5 * (TAU * hz * time).sin();
@@ -133,7 +133,7 @@ fn without_drift_equal_rates_are_a_bit_exact_copy() {
 
 #[test]
 fn the_filter_begins_where_the_copy_ends() {
-    // What makes a later drift begin without a click: the filter of a whole frame is a delta.
+    // A later drift starts without a click because the filter of a whole frame is a delta.
     let mut resampler = Resampler::new(2, rate(48_000), rate(48_000));
     let input: Vec<f32> = (0..4_000).map(|n| (n as f32 * 0.7).sin()).collect();
     resampler.process(&input[..1_000], &mut [0.0; 1_000]);
@@ -158,7 +158,7 @@ fn when_the_drift_is_over_it_copies_again() {
             rest = &rest[resampler.process(rest, block).consumed.as_usize()..];
         }
         assert!(resampler.is_copy(), "{ppm} ppm");
-        // A second later every frame is one of the input, and its neighbour the next one.
+        // A second later every output frame is an input frame, and its neighbour the next one.
         let copied = &output[120_000..];
         let start = input.windows(copied.len()).position(|frames| frames == copied);
         assert!(start.is_some(), "{ppm} ppm");
@@ -190,8 +190,8 @@ fn drift_is_as_clean_as_no_drift() {
         for (hz, ppm) in [(997.0, 100), (15_000.0, -300), (15_000.0, 1)] {
             let mut resampler = Resampler::new(1, rate(from), rate(to));
             resampler.set_drift(Ppm::from_ppm(ppm));
-            // After the glide the position is not a round number any more: the phase of the sine
-            // is fitted, and everything else is an error.
+            // After the glide the position is not a round number any more: the phase of the sine is
+            // fitted, and everything else is an error.
             let output = run(&mut resampler, &sine(hz, from, 3 * from as usize));
             let settled = &output[60_000..];
             let step = f64::from(from) / f64::from(to) * (1.0 + f64::from(ppm) * 1e-6);
@@ -213,7 +213,7 @@ fn engaging_and_changing_drift_does_not_click() {
         resampler.set_drift(Ppm::from_ppm(drift));
         rest = &rest[resampler.process(rest, block).consumed.as_usize()..];
     }
-    // A sine's second difference is bounded by its own frequency; a click is not.
+    // A sine's second difference is bounded by its frequency; that of a click is not.
     let bend = output[1_000..]
         .windows(3)
         .map(|w| (f64::from(w[0]) - 2.0 * f64::from(w[1]) + f64::from(w[2])).abs())
@@ -224,7 +224,7 @@ fn engaging_and_changing_drift_does_not_click() {
 
 #[test]
 fn the_position_stays_exact() {
-    // No sound, only the position: 44.1 to 48 kHz, an hour, to the last of its 2^48 parts.
+    // Tests the position only: 44.1 to 48 kHz, an hour, to the last of its 2^48 parts.
     let mut resampler = Resampler::new(1, rate(44_100), rate(48_000));
     let frames = 3_600 * 48_000u64;
     for _ in 0..frames {
@@ -239,7 +239,7 @@ fn the_latency_is_where_an_impulse_comes_out() {
     for (from, to) in [(48_000, 48_000), (44_100, 48_000), (48_000, 44_100), (8_000, 48_000)] {
         let mut resampler = Resampler::new(1, rate(from), rate(to));
         let mut input = vec![0.0; 4_000];
-        // At a frame that has an output frame of its own.
+        // At an input frame that coincides with an output frame.
         let at = from as usize / 100;
         input[at] = 1.0;
         let output = run(&mut resampler, &input);
@@ -278,7 +278,7 @@ fn the_worst_rates_are_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However the sound is cut into calls, the result is the same.
+    /// The result does not depend on the sizes of calls.
     #[test]
     fn block_sizes_do_not_matter(
         sizes in prop::collection::vec((0usize..700, 0usize..700), 1..40),
@@ -313,8 +313,8 @@ proptest! {
     }
 }
 
-/// What is left of `samples` when the best sine of `omega` radians per frame is taken out, in dB
-/// against that sine (least squares).
+/// The residual of `samples` without the best sine of `omega` radians per frame, in dB relative to
+/// that sine (least squares).
 fn fitted_error_db(samples: &[f32], omega: f64) -> f64 {
     let (mut ss, mut sc, mut cc, mut xs, mut xc) = (0.0, 0.0, 0.0, 0.0, 0.0);
     let wave = |n: usize| (omega * n as f64).sin_cos();

@@ -1,22 +1,22 @@
-//! How the K-weighting's state at the end of a segment comes straight from its samples.
+//! The K-weighting's state at the end of a segment, computed directly from its samples.
 //!
-//! In fitting coordinates a cascade of two sections falls apart into two that do not know each
-//! other: the shelf's own two values, and those of the high-pass with a share of the shelf's mixed
-//! in. Each is then a weighted sum of samples. The shelf forgets within some hundred samples, so
-//! that of a long segment only the end counts for it; the high-pass needs two products a sample.
+//! In suitable coordinates a cascade of two sections decomposes into two independent ones: the
+//! shelf's two values, and those of the high-pass mixed with a share of the shelf's. Each is then a
+//! weighted sum of samples. The shelf decays within some hundred samples, so that of a long segment
+//! only the end matters for it; the high-pass needs two products per sample.
 
 use crate::meter::filter::{Coefficients, FilterState};
 
 type Vector2 = [f64; 2];
 type Matrix2 = [[f64; 2]; 2];
 
-/// One section: its state turns by a matrix and takes the sample in.
+/// One section: its state is multiplied by a matrix and the sample is added.
 #[derive(Clone, Debug)]
 pub(super) struct FilterSection {
     /// The matrix to the power of 0 to [`BLOCK`] - 1, and to that of multiples of [`BLOCK`].
     few: Box<[Matrix2]>,
     many: Box<[Matrix2]>,
-    /// What a sample adds to the state.
+    /// Contribution of a sample to the state.
     input: Vector2,
 }
 
@@ -39,18 +39,19 @@ impl FilterSection {
         &self.many[1]
     }
 
-    /// What a sample gives for the state so many frames later, less than [`BLOCK`].
+    /// Contribution of a sample to the state `later` frames later, less than [`BLOCK`].
     pub(super) fn weight(&self, later: usize) -> Vector2 {
         times(&self.few[later], self.input)
     }
 
-    /// What a state becomes after so many frames of silence.
+    /// The state after `frames` frames of silence.
     #[inline(always)]
     pub(super) fn advance(&self, frames: usize, state: Vector2) -> Vector2 {
         times(&self.many[frames / BLOCK], times(&self.few[frames % BLOCK], state))
     }
 
-    /// After how many blocks nothing is left that a double could hold beside a full-scale sample.
+    /// Number of blocks after which the state is negligible next to a full-scale sample in a
+    /// double.
     fn decay_blocks(&self) -> usize {
         let left =
             |power: &Matrix2| power.iter().flatten().fold(0.0, |top: f64, x| top.max(x.abs()));
@@ -76,10 +77,10 @@ impl FilterModes {
         let Coefficients { zeros, poles, keep, leak, .. } = *coefficients;
         let shelf = [[-poles[0], -poles[1]], [1.0, 0.0]];
         let pass = [[keep, -leak], [1.0, 1.0]];
-        // What the high-pass hears of the shelf's values.
+        // The high-pass's input from the shelf's values.
         let heard = [[zeros[0] - poles[0], zeros[1] - poles[1]], [0.0, 0.0]];
-        // The share solves pass * share - share * shelf = heard. By the theorem of Cayley and
-        // Hamilton, the shelf's characteristic polynomial of `pass`, times the share, is known.
+        // The share solves pass * share - share * shelf = heard. By the Cayley-Hamilton theorem,
+        // the shelf's characteristic polynomial of `pass`, times the share, is known.
         let mut of_pass = product(&pass, &pass);
         let mut known = product(&heard, &shelf);
         let turned = product(&pass, &heard);
@@ -96,14 +97,14 @@ impl FilterModes {
         Self { shelf_decay_blocks: shelf.decay_blocks(), shelf, pass, share }
     }
 
-    /// From a filter's state to those of both sections.
+    /// Converts a filter's state to the states of both sections.
     #[inline(always)]
     pub(super) fn to_modes(&self, [w1, w2, difference, before]: FilterState) -> [Vector2; 2] {
         let [mixed, mixed_before] = times(&self.share, [w1, w2]);
         [[w1, w2], [difference + mixed, before + mixed_before]]
     }
 
-    /// And back.
+    /// The inverse conversion.
     #[inline(always)]
     pub(super) fn from_modes(&self, [shelf, pass]: [Vector2; 2]) -> FilterState {
         let mixed = times(&self.share, shelf);
@@ -130,7 +131,7 @@ fn inverse(a: &Matrix2) -> Matrix2 {
     ]
 }
 
-/// Frames whose weights are kept: between blocks of them, sums are turned.
+/// Frames with precomputed weights: between blocks of them, sums are multiplied by the matrix.
 pub(super) const BLOCK: usize = 64;
 /// A part of a filter's state that is lost in the rounding of the rest.
 const NEGLIGIBLE: f64 = 1e-18;

@@ -1,18 +1,19 @@
-//! The greatest magnitude at and after every sample: what a limiter must know.
+//! The greatest magnitude at and after every sample, for the limiter.
 //!
-//! The search of the meter finds one maximum and passes over what cannot be it. A limiter wants a
-//! value for each frame, and one that no other judge exceeds by much, so the interpolator is longer:
-//! 32 taps a phase instead of 12, under a Kaiser window.
+//! The meter's search finds one maximum and skips everything that cannot be it. The limiter needs a
+//! value for each frame, and one that no reference meter exceeds by much, so the interpolator is
+//! longer: 32 taps per phase instead of 12, under a Kaiser window.
 
 #![allow(unsafe_code, reason = "a kernel is entered where its registers were detected")]
 
 use super::SimdLevel;
 
-/// Taps of a sinc that is read between samples.
+/// Taps of a sinc that interpolates between samples.
 #[derive(Clone, Debug)]
 pub(crate) struct IntersampleInterpolator {
     phases: PhaseTaps,
-    /// No value between samples exceeds the greatest of those around by more than this factor.
+    /// No value between samples exceeds the greatest of the neighbouring ones by more than this
+    /// factor.
     gain: f32,
 }
 
@@ -27,10 +28,11 @@ enum PhaseTaps {
 }
 
 impl IntersampleInterpolator {
-    /// Frames around a point that it is computed from: so many at and before, so many after.
+    /// Number of frames before and after an interpolated point that are used (the one before may be
+    /// at the point).
     pub(crate) const HALF: usize = 16;
 
-    /// Reads `points` times a sample: 8, 4 or, for any other number, 2 times.
+    /// Interpolates for an oversampling factor `points`: 8, 4 or, for any other number, 2.
     #[allow(clippy::cast_precision_loss, reason = "up to seven")]
     pub(crate) fn new(points: usize) -> Self {
         let points = if matches!(points, 8 | 4) { points } else { 2 };
@@ -47,13 +49,15 @@ impl IntersampleInterpolator {
         Self { phases, gain }
     }
 
-    /// No value between samples exceeds the greatest of those around by more than this factor.
+    /// No value between samples exceeds the greatest of the neighbouring ones by more than this
+    /// factor.
     pub(crate) const fn gain(&self) -> f32 {
         self.gain
     }
 
-    /// For each sample of `out` the greatest magnitude at it and up to the next of its channel.
-    /// `samples` begin [`Between::HALF`] - 1 frames earlier and end as many and one later.
+    /// For each sample of `out` the greatest magnitude at it and up to the next sample of its
+    /// channel. `samples` begin [`IntersampleInterpolator::HALF`] - 1 frames earlier and end as
+    /// many and one later.
     pub(crate) fn greatest(
         &self,
         level: SimdLevel,
@@ -65,7 +69,7 @@ impl IntersampleInterpolator {
             SimdLevel::Scalar => self.run::<false>(samples, channels, out),
             #[cfg(target_arch = "x86_64")]
             _ => {
-                // SAFETY: `Level::available` found AVX2 and FMA.
+                // SAFETY: `SimdLevel::available` found AVX2 and FMA.
                 unsafe { self.run_avx2(samples, channels, out) }
             }
         }
@@ -119,7 +123,7 @@ fn row_of<const FUSED: bool, const PHASES: usize, const WIDTH: usize>(
         let x: &[f32] = &samples[start..start + WIDTH];
         for (sums, tap) in sums.iter_mut().zip(taps) {
             for (sum, x) in sums.iter_mut().zip(x) {
-                // Without its instruction, a fused product is a call.
+                // Without the instruction, a fused multiplication is a function call.
                 *sum = if FUSED { x.mul_add(*tap, *sum) } else { x * tap + *sum };
             }
         }
@@ -134,7 +138,7 @@ fn row_of<const FUSED: bool, const PHASES: usize, const WIDTH: usize>(
     }
 }
 
-/// For each sample around, what it gives to each phase.
+/// For each neighbouring sample, its coefficients in all phases.
 #[allow(clippy::cast_possible_truncation, reason = "taps are applied in f32")]
 fn table<const PHASES: usize>(phases: &[Vec<f64>]) -> Box<[[f32; PHASES]]> {
     (0..2 * IntersampleInterpolator::HALF)
@@ -142,7 +146,7 @@ fn table<const PHASES: usize>(phases: &[Vec<f64>]) -> Box<[[f32; PHASES]]> {
         .collect()
 }
 
-/// The taps that read `part` of the way from one sample to the next; they add up to one.
+/// The taps that interpolate at `part` of the distance between two samples; they add up to one.
 #[allow(clippy::cast_precision_loss, reason = "32 taps")]
 fn phase(part: f64) -> Vec<f64> {
     let half = IntersampleInterpolator::HALF as f64;
@@ -175,7 +179,7 @@ fn bessel(x: f64) -> f64 {
 const LANES: usize = 16;
 /// Flat to 0.01 dB up to 20 kHz at 48 kHz.
 const KAISER_BETA: f64 = 6.0;
-/// The most by which sums of 32 products in f32 are off.
+/// The maximum error of sums of 32 products in f32.
 const ROUNDING: f64 = 1e-5;
 
 #[cfg(test)]

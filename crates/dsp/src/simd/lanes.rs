@@ -1,14 +1,14 @@
-//! What a kernel needs of a vector register.
+//! The operations of a vector register that kernels need.
 
 #![allow(unsafe_code, reason = "registers are filled through pointers")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no registers to use"))]
 
-/// Several doubles that are computed with at once: [`Doubles::LANES`] = 2 channels x segments.
+/// A vector of doubles: [`F64Lanes::LANES`] = 2 channels x segments.
 ///
 /// The functions are inlined into kernels that are compiled for the register, and must not be
 /// called from anywhere else.
 pub(super) trait F64Lanes: Copy {
-    /// How many; the slices below are at least as long.
+    /// Number of lanes; the slices below are at least as long.
     const LANES: usize;
     fn splat(value: f64) -> Self;
     fn read(from: &[f64]) -> Self;
@@ -34,7 +34,7 @@ pub(super) trait F64Lanes: Copy {
     /// # Safety
     /// There are `LANES / 2` pairs.
     unsafe fn pairs_wide(from: *const f64, step: usize) -> Self;
-    /// [`Doubles::pairs_narrow`] at `from` and, `stride` samples later, of the next frame.
+    /// [`F64Lanes::pairs_narrow`] at `from` and, `stride` samples later, of the next frame.
     ///
     /// # Safety
     /// There are as many pairs in both frames.
@@ -45,7 +45,7 @@ pub(super) trait F64Lanes: Copy {
         // SAFETY: the caller vouches for the pairs of the next.
         [first, unsafe { Self::pairs_narrow(from.wrapping_add(stride), step) }]
     }
-    /// The same of doubles.
+    /// The same for doubles.
     ///
     /// # Safety
     /// There are as many pairs in both frames.
@@ -56,29 +56,29 @@ pub(super) trait F64Lanes: Copy {
         // SAFETY: the caller vouches for the pairs of the next.
         [first, unsafe { Self::pairs_wide(from.wrapping_add(stride), step) }]
     }
-    /// Puts the pairs where [`Doubles::pairs_wide`] reads them.
+    /// Stores the pairs where [`F64Lanes::pairs_wide`] reads them.
     ///
     /// # Safety
     /// There is room for `LANES / 2` pairs.
     unsafe fn put_pairs(self, to: *mut f64, step: usize);
-    /// Neighbouring samples, one for each lane.
+    /// Adjacent samples, one per lane.
     ///
     /// # Safety
     /// There are `LANES`.
     unsafe fn row_narrow(from: *const f32) -> Self;
-    /// Neighbouring doubles.
+    /// Adjacent doubles.
     ///
     /// # Safety
     /// There are `LANES`.
     unsafe fn row_wide(from: *const f64) -> Self;
-    /// Puts the sum of all pairs, or adds it to the pair there.
+    /// Stores the sum of all pairs, or adds it to the stored pair.
     ///
     /// # Safety
     /// There is room for a pair.
     unsafe fn put_sum(self, to: *mut f64, add: bool);
 }
 
-/// Asks for memory that will be read soon. A hint: nothing happens where there is none.
+/// Prefetches memory that will be read soon. A hint without effect on processors that have none.
 #[inline(always)]
 pub(super) fn prefetch<T>(soon: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -90,16 +90,16 @@ pub(super) fn prefetch<T>(soon: *const T) {
     let _ = soon;
 }
 
-/// Several singles that are computed with at once.
+/// A vector of singles.
 pub(super) trait F32Lanes: Copy {
-    /// How many; the slices below are at least as long.
+    /// Number of lanes; the slices below are at least as long.
     const LANES: usize;
     fn splat(value: f32) -> Self;
     fn read(from: &[f32]) -> Self;
-    /// Reads without a check.
+    /// Reads without a bounds check.
     ///
     /// # Safety
-    /// There are so many.
+    /// There are `LANES` values at `from`.
     unsafe fn load(from: *const f32) -> Self;
     fn write(self, to: &mut [f32]);
     fn plus(self, other: Self) -> Self;

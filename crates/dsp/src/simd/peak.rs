@@ -1,4 +1,4 @@
-//! The search for peaks, of samples and between them.
+//! Search for sample peaks and peaks between samples.
 
 #![allow(unsafe_code, reason = "a kernel is entered where its registers were detected")]
 
@@ -7,7 +7,8 @@ use aulos_core::MAX_CHANNELS;
 use super::SimdLevel;
 use super::lanes::F32Lanes;
 
-/// The interpolator's taps, the newest sample first. The phase that is the sample is left out.
+/// The interpolator's taps, the newest sample first. The phase that is the sample itself is
+/// omitted.
 #[derive(Clone, Debug)]
 pub(crate) struct TruePeakTaps {
     /// Taps per phase.
@@ -46,18 +47,18 @@ impl TruePeakTaps {
         Self { count, phases, narrow, gain: gain * (1.0 + ROUNDING) }
     }
 
-    /// Frames that must lie before a run.
+    /// Frames needed before a run.
     pub(crate) fn reach(&self) -> usize {
         self.count.next_multiple_of(12)
     }
 
-    /// Frames by which the phase that is the sample itself comes late.
+    /// Delay of the phase that is the sample itself, in frames.
     pub(crate) fn delay(&self) -> usize {
         self.count / 2
     }
 
     /// The greatest magnitude between the sample at `index` and its neighbours. In f64, rounded at
-    /// the end, summed from the newest sample on: to the last bit what libebur128 computes.
+    /// the end, summed from the newest sample on: identical to libebur128 to the last bit.
     #[allow(clippy::cast_possible_truncation, reason = "rounding is meant")]
     fn exact(&self, samples: &[f32], channels: usize, index: usize) -> f64 {
         let mut past = [0.0; ORDER / 2];
@@ -79,7 +80,7 @@ pub(crate) fn sample_peaks(level: SimdLevel, samples: &[f32], channels: usize, p
         SimdLevel::Scalar => raise(samples, channels, peaks),
         #[cfg(target_arch = "x86_64")]
         _ => {
-            // SAFETY: `Level::available` found AVX2.
+            // SAFETY: `SimdLevel::available` found AVX2.
             unsafe { raise_avx2(samples, channels, peaks) }
         }
     }
@@ -91,7 +92,7 @@ pub(crate) fn all_finite(level: SimdLevel, samples: &[f32]) -> bool {
         SimdLevel::Scalar => finite(samples),
         #[cfg(target_arch = "x86_64")]
         _ => {
-            // SAFETY: `Level::available` found AVX2.
+            // SAFETY: `SimdLevel::available` found AVX2.
             unsafe { finite_avx2(samples) }
         }
     }
@@ -106,7 +107,7 @@ fn finite_avx2(samples: &[f32]) -> bool {
 #[inline(always)]
 fn finite(samples: &[f32]) -> bool {
     const MAGNITUDE: u32 = 0x7fff_ffff;
-    // As integers, magnitudes compare in the same order, and this vectorises.
+    // As integers, magnitudes compare in the same order, and this vectorizes.
     let top = samples.iter().fold(0, |top: u32, x| top.max(x.to_bits() & MAGNITUDE));
     top < f32::INFINITY.to_bits()
 }
@@ -146,16 +147,16 @@ fn raise_plainly(samples: &[f32], channels: usize, peaks: &mut [f64]) {
 /// Samples to be searched for the peaks between them.
 pub(crate) struct PeakSearch<'a> {
     pub(crate) taps: &'a TruePeakTaps,
-    /// Interleaved; they begin with [`Taps::reach`] frames of the past.
+    /// Interleaved; they begin with [`TruePeakTaps::reach`] frames of the past.
     pub(crate) samples: &'a [f32],
     pub(crate) channels: usize,
-    /// Peaks that were heard before; only what exceeds them need be found.
+    /// Known peaks; only greater ones are searched.
     pub(crate) floor: Option<&'a [f64]>,
 }
 
-/// Where the peaks of a call are gathered.
+/// The peaks found in a call.
 pub(crate) struct FoundPeaks<'a> {
-    /// Of samples. Raised, unless `settled`; peaks between samples are found as far as they exceed
+    /// Sample peaks. Raised, unless `settled`; peaks between samples are found if they exceed
     /// these.
     pub(crate) at: &'a mut [f64],
     pub(crate) settled: bool,
@@ -163,22 +164,22 @@ pub(crate) struct FoundPeaks<'a> {
     pub(crate) between: &'a mut [f64],
 }
 
-/// What a search works with, taken once. In rows of [`Room::width`] lanes; lane i holds a value of
-/// channel i modulo channels.
+/// Working memory of a search, allocated once. In rows of [`PeakScratch::width`] lanes; lane i
+/// holds a value of channel i modulo channels.
 #[derive(Clone, Debug)]
 pub(crate) struct PeakScratch {
     width: usize,
     /// The greatest samples of the past, and of each block.
     past: Box<[f32]>,
     block_peaks: Box<[f32]>,
-    /// Samples that stay below cannot make news.
+    /// Samples below these limits cannot raise a peak.
     limits: Box<[f32]>,
-    /// Sums in f32 that stay below are no news.
+    /// Sums in f32 below these thresholds do not raise a peak.
     thresholds: Box<[f32]>,
 }
 
 impl PeakScratch {
-    /// For runs up to so many frames.
+    /// For runs of up to `frames` frames.
     pub(crate) fn new(frames: usize, channels: usize) -> Self {
         // Whole frames and whole registers.
         let common =
@@ -190,7 +191,7 @@ impl PeakScratch {
     }
 }
 
-/// Raises what is found.
+/// Raises `found` to the peaks of the search.
 pub(crate) fn search_peaks(
     level: SimdLevel,
     search: &PeakSearch<'_>,
@@ -199,10 +200,10 @@ pub(crate) fn search_peaks(
 ) {
     match level {
         SimdLevel::Scalar => search.run::<ScalarLanes>(room, found),
-        // Wider registers reach beyond the blocks that are left over, and were slower.
+        // Wider registers exceed the remaining blocks, and were slower.
         #[cfg(target_arch = "x86_64")]
         _ => {
-            // SAFETY: `Level::available` found AVX2 and FMA.
+            // SAFETY: `SimdLevel::available` found AVX2 and FMA.
             unsafe { search_avx2(search, room, found) }
         }
     }
@@ -215,7 +216,7 @@ fn search_avx2(search: &PeakSearch<'_>, room: &mut PeakScratch, found: &mut Foun
 }
 
 impl PeakSearch<'_> {
-    /// Looks for candidates in f32, and asks for the exact value where one may be news.
+    /// Searches candidates in f32, and computes the exact value of those that may raise a peak.
     #[inline(always)]
     fn run<V: F32Lanes>(&self, room: &mut PeakScratch, found: &mut FoundPeaks<'_>) {
         let reach = self.taps.reach() * self.channels;
@@ -254,7 +255,8 @@ impl PeakSearch<'_> {
         }
     }
 
-    /// Looks up what is known. No sample of the run exceeds those `found`, but one of the past may.
+    /// Updates the thresholds. No sample of the run exceeds those in `found`, but one of the past
+    /// may.
     #[allow(clippy::cast_possible_truncation, reason = "the slack is wider")]
     #[inline(never)]
     fn update_thresholds(&self, room: &mut PeakScratch, found: &FoundPeaks<'_>) {
@@ -265,7 +267,7 @@ impl PeakSearch<'_> {
             room.limits[lane] = value / self.taps.gain;
             room.thresholds[lane] = value - greater(value, room.past[lane]) * SLACK;
         }
-        // What is known of the past of one lane holds for the others of its channel.
+        // A lane's past applies to the other lanes of its channel too.
         for lane in self.channels..room.width {
             let first = lane % self.channels;
             room.thresholds[first] = room.thresholds[first].min(room.thresholds[lane]);
@@ -284,7 +286,7 @@ impl PeakSearch<'_> {
         found: &mut FoundPeaks<'_>,
     ) {
         let mut index = start;
-        // Two registers share the taps that are read, where one row is like the next.
+        // Two registers share the taps if one row is one register.
         while room.width == V::LANES && index + 2 * V::LANES <= end {
             let threshold = V::read(&room.thresholds);
             let news = self.find_candidates::<V, TAPS, 2>(index, [threshold; 2]);
@@ -296,7 +298,7 @@ impl PeakSearch<'_> {
         let last = self.samples.len().saturating_sub(V::LANES);
         let mut lane = 0;
         while index < end {
-            // The last register of the run looks at some samples again, but never at the past.
+            // The last register of the run covers some samples again, but never the past.
             if index > last {
                 self.evaluate_exactly(index, end, found.between);
                 return;
@@ -311,7 +313,7 @@ impl PeakSearch<'_> {
         }
     }
 
-    /// Takes the exact values where bits are set.
+    /// Computes the exact values of the lanes whose bits are set.
     #[cold]
     fn evaluate_candidates<V: F32Lanes>(
         &self,
@@ -326,7 +328,7 @@ impl PeakSearch<'_> {
         self.update_thresholds(room, found);
     }
 
-    /// Takes the exact values of some samples.
+    /// Computes the exact values of some samples.
     fn evaluate_exactly(&self, start: usize, end: usize, peaks: &mut [f64]) {
         for index in start..end {
             let peak = self.taps.exact(self.samples, self.channels, index);
@@ -335,7 +337,7 @@ impl PeakSearch<'_> {
         }
     }
 
-    /// Which lanes of `N` registers from the sample `at` on may exceed their thresholds.
+    /// The lanes of `N` registers from the sample `at` on that may exceed their thresholds.
     #[inline(always)]
     fn find_candidates<V: F32Lanes, const TAPS: usize, const N: usize>(
         &self,
@@ -413,8 +415,8 @@ fn raise_row<V: F32Lanes>(from: &[f32], row: &mut [f32]) {
 
 /// Whether any lane of a row exceeds its limit.
 ///
-/// A loop and no fold: a fold may stay a function of its own, without this one's registers, and then
-/// each operation is a call.
+/// A loop instead of a fold: a fold may not be inlined and would be compiled without the registers,
+/// and then each operation is a call.
 #[inline(always)]
 fn exceeds<V: F32Lanes>(row: &[f32], limits: &[f32]) -> bool {
     let mut any = 0;
@@ -424,7 +426,7 @@ fn exceeds<V: F32Lanes>(row: &[f32], limits: &[f32]) -> bool {
     any != 0
 }
 
-/// Eight singles without a register.
+/// Eight singles without a vector register.
 #[derive(Clone, Copy)]
 struct ScalarLanes([f32; LANES]);
 
@@ -469,20 +471,20 @@ impl F32Lanes for ScalarLanes {
     }
 }
 
-/// The greater of two; NaN in the first place is passed over.
+/// The greater of two; a NaN as `a` is ignored.
 #[inline(always)]
 fn greater(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
-/// Lanes of the registers that are searched with.
+/// Lanes of the registers of the search.
 const LANES: usize = 8;
 /// The interpolator has one tap more than this; the outermost are zero.
 const ORDER: usize = 48;
-/// Frames that are judged together: short enough that quiet between loud is passed over.
+/// Frames that are checked together: short enough to skip quiet passages between loud ones.
 const BLOCK: usize = 16;
-/// The most by which sums of 24 products in f32 are off, as a part of the greatest sample, and a
-/// few roundings.
+/// The maximum error of sums of 24 products in f32, relative to the greatest sample, and a few
+/// roundings.
 const SLACK: f32 = 5e-6;
-/// The most by which a few roundings in f32 are off.
+/// The maximum error of a few roundings in f32.
 const ROUNDING: f32 = 1e-6;

@@ -1,8 +1,8 @@
-//! The K-weighting of channels that lie side by side, each in a lane of its own.
+//! The K-weighting of adjacent channels, one per lane.
 //!
 //! From three channels on, a register is filled without cutting a run into segments: nothing is
-//! computed twice, and memory is read once, in order. The rejected alternative, pair after pair in
-//! segments, reads a run of 5.1 five times.
+//! computed twice, and memory is read once, in order. The rejected alternative, one pair after the
+//! other in segments, reads a run of 5.1 five times.
 
 #![allow(unsafe_code, reason = "a kernel is entered where its registers were detected")]
 
@@ -12,7 +12,7 @@ use super::weigh::{KernelCoefficients, WIDEST, WeightingTask, load_states, store
 use crate::meter::SampleView;
 use crate::meter::filter::{Coefficients, FilterState};
 
-/// How many of `left` channels are weighed at once.
+/// How many of `left` channels are filtered at once.
 pub(crate) fn side_by_side(level: SimdLevel, left: usize) -> usize {
     match (level, left) {
         #[cfg(target_arch = "x86_64")]
@@ -23,7 +23,7 @@ pub(crate) fn side_by_side(level: SimdLevel, left: usize) -> usize {
     }
 }
 
-/// Weighs as far as the kernel comes; returns how many frames it did.
+/// Filters as many frames as the kernel supports; returns their number.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn weigh_row(
     coefficients: &Coefficients,
@@ -70,7 +70,7 @@ entry!(narrow_eight, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f32
 #[cfg(target_arch = "x86_64")]
 entry!(wide_eight, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma", __m512d, f64, row_wide);
 
-/// Lanes beyond the channels hear what lies behind, in the same run, and count nothing.
+/// Lanes beyond the channels process the following samples of the run, with a weight of zero.
 #[inline(always)]
 fn kernel<V: F64Lanes, T>(
     coefficients: &Coefficients,
@@ -86,7 +86,7 @@ fn kernel<V: F64Lanes, T>(
     for (lane, (state, &weight)) in states.iter().zip(task.weights).enumerate() {
         weights[lane] = weight;
         for (row, value) in starts.iter_mut().zip(state) {
-            // What does not count must not, at a later time, have been heard.
+            // Values without weight must not affect later results.
             row[lane] = if weight > 0.0 { *value } else { 0.0 };
         }
     }

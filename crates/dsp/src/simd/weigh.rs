@@ -10,13 +10,13 @@ use super::row::weigh_row;
 use crate::meter::SampleView;
 use crate::meter::filter::{Coefficients, FilterState};
 
-/// What the kernel for two channels needs besides the filters' states.
+/// Coefficients and weights of the kernel for two channels.
 #[derive(Clone, Debug)]
 pub(crate) struct PairContext {
     coefficients: Coefficients,
     modes: FilterModes,
-    /// What each frame of a block gives for the state at its end, a register for each value; for 4
-    /// and 8 lanes, that are neighbours in one channel or pairs of channels.
+    /// Contribution of each frame of a block to the state at its end, a register per value; for 4
+    /// and 8 lanes that are adjacent in one channel or pairs of channels.
     weights: [[Box<[f64]>; 2]; 2],
 }
 
@@ -42,21 +42,21 @@ fn weights(modes: &FilterModes, lanes: usize, channels: usize) -> Box<[f64]> {
     weights.into()
 }
 
-/// Where the samples of some channels lie, and where their energies go.
+/// The location of the samples of some channels, and of their energies.
 pub(crate) struct WeightingTask<'a> {
     pub(crate) view: SampleView<'a>,
-    /// Samples from frame to frame.
+    /// Number of samples between frames.
     pub(crate) stride: usize,
     /// The first channel.
     pub(crate) first: usize,
-    /// One for each of the channels.
+    /// One per channel.
     pub(crate) weights: &'a [f64],
-    /// Whether energies are added to what is in `out`.
+    /// Whether energies are added to the contents of `out`.
     pub(crate) add: bool,
     pub(crate) out: &'a mut [f64],
 }
 
-/// Weighs as far as the kernel comes; returns how many frames it did.
+/// Filters as many frames as the kernel supports; returns their number.
 pub(crate) fn weigh(
     pair: &PairContext,
     level: SimdLevel,
@@ -67,7 +67,7 @@ pub(crate) fn weigh(
     if level != SimdLevel::Scalar && states.len() > 2 {
         return weigh_row(&pair.coefficients, task, states);
     }
-    // Half as many segments have half as much to hand on.
+    // Half as many segments have half the overhead.
     #[cfg(target_arch = "x86_64")]
     let level = match level {
         SimdLevel::Avx512 if task.out.len() < FEW => SimdLevel::Avx2,
@@ -77,22 +77,22 @@ pub(crate) fn weigh(
         (SimdLevel::Scalar, _) => 0,
         #[cfg(target_arch = "x86_64")]
         (SimdLevel::Avx2, SampleView::Narrow(x)) => {
-            // SAFETY: `Level::available` found AVX2 and FMA.
+            // SAFETY: `SimdLevel::available` found AVX2 and FMA.
             unsafe { narrow_avx2(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
         (SimdLevel::Avx2, SampleView::Wide(x)) => {
-            // SAFETY: `Level::available` found AVX2 and FMA.
+            // SAFETY: `SimdLevel::available` found AVX2 and FMA.
             unsafe { wide_avx2(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
         (SimdLevel::Avx512, SampleView::Narrow(x)) => {
-            // SAFETY: `Level::available` found AVX-512.
+            // SAFETY: `SimdLevel::available` found AVX-512.
             unsafe { narrow_avx512(pair, &x[task.first..], task, states) }
         }
         #[cfg(target_arch = "x86_64")]
         (SimdLevel::Avx512, SampleView::Wide(x)) => {
-            // SAFETY: `Level::available` found AVX-512.
+            // SAFETY: `SimdLevel::available` found AVX-512.
             unsafe { wide_avx512(pair, &x[task.first..], task, states) }
         }
     }
@@ -145,14 +145,14 @@ entry!(
     two_wide
 );
 
-/// Reads the pairs of a register, so many samples apart.
+/// Reads the pairs of a register, `usize` samples apart.
 type Read<T, V> = unsafe fn(*const T, usize) -> V;
-/// Reads the pairs of two frames, one register each; as above, and so many samples from frame to
-/// frame.
+/// Reads the pairs of two frames, one register each; as above, with the number of samples between
+/// frames.
 type ReadTwo<T, V> = unsafe fn(*const T, usize, usize) -> [V; 2];
 
-/// Of two channels, lane 2i of a register is the left, lane 2i + 1 the right channel of segment i.
-/// Of one channel, lane 2i is segment i, and lane 2i + 1 the segment that is half the run later.
+/// For two channels, lane 2i of a register is the left, lane 2i + 1 the right channel of segment i.
+/// For one channel, lane 2i is segment i, and lane 2i + 1 the segment half a run later.
 #[inline(always)]
 fn kernel<V: F64Lanes, T, const CHANNELS: usize>(
     pair: &PairContext,
@@ -170,7 +170,7 @@ fn kernel<V: F64Lanes, T, const CHANNELS: usize>(
     }
     let weights = &pair.weights[usize::from(V::LANES == WIDEST)];
     let mut starts = [[0.0; WIDEST]; 4];
-    // Zero, or what is not finite in the neighbour.
+    // Zero, or not finite if a sample of the neighbour is not.
     let mut passed = 0.0;
     let mut here = states.each_ref().map(|state| pair.modes.to_modes(**state));
     for segment in 0..segments {
@@ -180,13 +180,13 @@ fn kernel<V: F64Lanes, T, const CHANNELS: usize>(
                 row[lane] = value;
             }
         }
-        // In passing, the neighbour of a single channel is read too.
+        // The neighbour of a single channel is read as well.
         let told = CHANNELS == 1 && task.stride > 1;
         if segment + 1 < segments || told {
             let samples = &samples[segment * length * task.stride..];
             let sums = match task.stride {
                 1 => neighbours::<V, T>(&pair.modes, &weights[0], samples, read, length),
-                // Known to the compiler, neighbours are read at once.
+                // With a stride known at compile time, adjacent samples are read at once.
                 2 => sums::<V, T, 2>(&pair.modes, &weights[1], samples, read, 2, length),
                 n => sums::<V, T, 2>(&pair.modes, &weights[1], samples, read, n, length),
             };
@@ -201,7 +201,7 @@ fn kernel<V: F64Lanes, T, const CHANNELS: usize>(
     #[allow(clippy::float_cmp, reason = "the constant of most channels")]
     let unit = task.weights.iter().take(CHANNELS).all(|&weight| weight == 1.0);
     let filters = &pair.coefficients;
-    // Known to the compiler, neighbours are read two at a time.
+    // With a stride known at compile time, adjacent samples are read two at a time.
     let (read, task) = (read_two, &mut task);
     let ends = match (unit, task.stride) {
         (true, 2) => run::<V, T, CHANNELS, true, 2>(filters, samples, read, task, length, &starts),
@@ -226,7 +226,7 @@ fn lane_of<V: F64Lanes>(segment: usize, channel: usize, channels: usize) -> usiz
     if channels == 2 { 2 * segment + channel } else { segment % half * 2 + segment / half }
 }
 
-/// The state after a segment: what is left of that before it, and what it adds itself.
+/// The state after a segment: the decayed state before it, and the segment's contribution.
 #[inline(always)]
 fn initial_state(
     modes: &FilterModes,
@@ -239,7 +239,7 @@ fn initial_state(
     [[shelf[0] + new[2], shelf[1] + new[3]], [pass[0] + new[0], pass[1] + new[1]]]
 }
 
-/// [`sums`] of the only channel: all lanes belong to it.
+/// [`sums`] of a single channel: all lanes belong to it.
 #[inline(always)]
 fn neighbours<V: F64Lanes, T>(
     modes: &FilterModes,
@@ -255,8 +255,8 @@ fn neighbours<V: F64Lanes, T>(
     [one, [0.0; 4]]
 }
 
-/// What a segment adds to the states of the even and the odd lanes: two values of the high-pass,
-/// two of the shelf.
+/// Contribution of a segment to the states of the even and the odd lanes: two values of the
+/// high-pass, two of the shelf.
 #[inline(always)]
 fn sums<V: F64Lanes, T, const CHANNELS: usize>(
     modes: &FilterModes,
@@ -275,7 +275,7 @@ fn sums<V: F64Lanes, T, const CHANNELS: usize>(
     let zero = V::splat(0.0);
     let mut sums = [zero; 4];
     let mut at = 0;
-    // The first block is what the others leave over.
+    // The first block is the remainder.
     let mut frames = (length - 1) % BLOCK + 1;
     while at < length {
         let samples = &samples[at * stride..];
@@ -306,7 +306,8 @@ fn sums<V: F64Lanes, T, const CHANNELS: usize>(
     both
 }
 
-/// What a block adds, by the weights of the last `frames` frames; with `ALL`, for the shelf too.
+/// Contribution of a block, by the weights of the last `frames` frames; with `ALL`, for the shelf
+/// too.
 #[inline(always)]
 fn block<V: F64Lanes, T, const CHANNELS: usize, const ALL: bool>(
     weights: &[f64],
@@ -346,8 +347,8 @@ fn add<V: F64Lanes, const ALL: bool>(x: V, weights: &[f64], sums: &mut [V; 4]) {
     }
 }
 
-/// Filters all segments from where they start and writes their energies; returns where they end.
-/// `UNIT` says that all weights are 1, `STRIDE` what the task's is.
+/// Filters all segments from their initial states and writes their energies; returns the final
+/// states. With `UNIT` all weights are 1; `STRIDE` is the task's stride.
 #[inline(always)]
 fn run<V: F64Lanes, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: usize>(
     coefficients: &Coefficients,
@@ -398,14 +399,14 @@ fn run<V: F64Lanes, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: us
     store_states(states)
 }
 
-// (`map` on arrays is not surely inlined either.)
-/// Two values, each in all lanes.
+// (`map` on arrays is not always inlined either.)
+/// Two values, each broadcast to all lanes.
 #[inline(always)]
 fn broadcast_pair<V: F64Lanes>([one, other]: [f64; 2]) -> [V; 2] {
     [V::splat(one), V::splat(other)]
 }
 
-/// The state of all lanes, from one row for each value.
+/// Loads the state of all lanes, from one row per value.
 #[inline(always)]
 pub(super) fn load_states<V: F64Lanes>(
     [w1, w2, difference, before]: &[[f64; WIDEST]; 4],
@@ -413,7 +414,7 @@ pub(super) fn load_states<V: F64Lanes>(
     [V::read(w1), V::read(w2), V::read(difference), V::read(before)]
 }
 
-/// The state of each lane, one row for each value.
+/// Stores the state of each lane, one row per value.
 #[inline(always)]
 pub(super) fn store_states<V: F64Lanes>(states: [V; 4]) -> [[f64; WIDEST]; 4] {
     let mut ends = [[0.0; WIDEST]; 4];
@@ -423,13 +424,13 @@ pub(super) fn store_states<V: F64Lanes>(states: [V; 4]) -> [[f64; WIDEST]; 4] {
     ends
 }
 
-/// (A closure would not surely be inlined, and then be compiled without the registers.)
+/// (A closure might not be inlined, and then be compiled without the registers.)
 #[inline(always)]
 fn weighted<V: F64Lanes, const UNIT: bool>(y: V, weight: V) -> V {
     if UNIT { y } else { y.times(weight) }
 }
 
-/// Puts two energies of each segment, or adds them.
+/// Stores two energies of each segment, or adds them.
 ///
 /// # Safety
 /// There is room for `LANES / 2` pairs that are `length` apart.
@@ -476,7 +477,7 @@ impl<V: F64Lanes> KernelCoefficients<V> {
     }
 }
 
-/// The sum.
+/// The sum of the values.
 pub(crate) fn sum(values: &[f64]) -> f64 {
     #[cfg(target_arch = "x86_64")]
     if values.len() >= 64 && is_x86_feature_detected!("avx2") {
@@ -492,7 +493,7 @@ fn sum_avx2(values: &[f64]) -> f64 {
     sum_of::<16>(values)
 }
 
-/// The sum, in chains that do not wait for each other.
+/// The sum, in independent chains of additions.
 #[inline(always)]
 fn sum_of<const CHAINS: usize>(values: &[f64]) -> f64 {
     let mut parts = [0.0; CHAINS];
@@ -505,12 +506,13 @@ fn sum_of<const CHAINS: usize>(values: &[f64]) -> f64 {
     parts.iter().sum::<f64>() + rest.iter().sum::<f64>()
 }
 
-/// A stride that the compiler does not know.
+/// A stride that is not known at compile time.
 const ANY: usize = 0;
 /// Lanes of the widest register.
 pub(super) const WIDEST: usize = 8;
 /// Frames of the longest segment.
 const LONGEST_SEGMENT: usize = 2400;
-/// Frames for which the widest register is not worth its many segments.
+/// Runs of fewer frames do not use the widest register, because of the overhead of its many
+/// segments.
 #[cfg(target_arch = "x86_64")]
 const FEW: usize = 256;

@@ -28,7 +28,7 @@ unsafe fn two_pairs(from: *const f32, step: usize) -> __m128d {
     unsafe { _mm_loadh_pd(_mm_load_sd(from.cast()), from.add(step).cast()) }
 }
 
-/// What is the same for registers of any width, but for the names of the intrinsics.
+/// Operations that differ only in the names of the intrinsics between register widths.
 macro_rules! arithmetic {
     ($lanes:literal, $splat:ident, $read:ident, $write:ident, $($name:ident = $with:ident),*) => {
         const LANES: usize = $lanes;
@@ -97,7 +97,8 @@ impl F64Lanes for __m256d {
                 [Self::pairs_narrow(from, step), Self::pairs_narrow(from.add(stride), step)]
             };
         }
-        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for neighbouring pairs.
+        // SAFETY: kernels run where AVX2 was detected, and the caller vouches for neighbouring
+        // pairs.
         unsafe {
             let here = _mm256_cvtps_pd(_mm_loadu_ps(from));
             let there = _mm256_cvtps_pd(_mm_loadu_ps(from.add(step)));

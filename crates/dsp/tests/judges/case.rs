@@ -1,10 +1,10 @@
-//! Random cases, and smaller ones.
+//! Random test cases, and their reduction.
 
 use aulos_dsp::meter::{ChannelPosition, MeterKernel};
 
 use crate::test_signal::{TestRng, TestSignal};
 
-/// What a case is mostly about.
+/// The emphasis of a case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CaseKind {
     Usual,
@@ -20,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) mode: i32,
     pub(crate) histogram: bool,
     pub(crate) maxima: bool,
-    /// A value of the range every 100 ms.
+    /// A range value every 100 ms.
     pub(crate) tenth: bool,
     pub(crate) spoil: bool,
     pub(crate) kernel: MeterKernel,
@@ -39,7 +39,7 @@ pub(crate) enum Step {
     Add(AddStep),
     /// The longest window, in milliseconds.
     Window(u32),
-    /// What is remembered, in milliseconds.
+    /// Length of the history, in milliseconds.
     History(u32),
     Change(StreamFormat),
     Reset,
@@ -112,8 +112,8 @@ impl Case {
         new
     }
 
-    /// Leaves out what would make the windows longer than so many samples: to clear them would be
-    /// most of the work.
+    /// Drops steps that would make the windows longer than `most` samples: clearing them would take
+    /// most of the time.
     fn fit(&mut self, most: usize) {
         let rate = self.shape.rate as usize;
         if 3 * rate * self.shape.map.len() > most {
@@ -208,7 +208,7 @@ fn map(draw: &mut TestRng, channels: usize, anywhere: bool) -> Vec<u8> {
 impl AddStep {
     fn random(draw: &mut TestRng, frames: usize) -> Self {
         let largest = match draw.below(8) {
-            // One frame at a time is slow, so it is not for long sounds.
+            // One frame at a time is slow, so it is used for short signals only.
             0 if frames < 4_000 => 1,
             0 | 1 => draw.magnitude(2.0, 100.0) as usize,
             2..=4 => draw.magnitude(100.0, 10_000.0) as usize,
@@ -255,7 +255,7 @@ impl Step {
     }
 }
 
-/// The place that a number of `enum channel` names.
+/// The position of a number of `enum channel`.
 pub(crate) fn position(number: u8) -> ChannelPosition {
     match number {
         0 => ChannelPosition::Unused,
@@ -271,13 +271,13 @@ pub(crate) fn position(number: u8) -> ChannelPosition {
         13 => ChannelPosition::middle(135),
         14 => ChannelPosition::middle(-135),
         15 => ChannelPosition::middle(180),
-        // Up, whatever the side.
+        // Above, on either side.
         16.. => ChannelPosition::At { azimuth: 90, elevation: if number < 29 { 45 } else { -30 } },
         _ => ChannelPosition::CENTER,
     }
 }
 
-/// Its weight, after the table of BS.1770-4.
+/// Its weight, by the table of BS.1770-4.
 pub(crate) fn weight(number: u8) -> f64 {
     match number {
         0 => 0.0,

@@ -1,4 +1,4 @@
-//! Runs a case on ours and on every judge, and compares.
+//! Runs a case on the meter and on every reference, and compares.
 
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::meter::{Meter, MeterConfig, MeterHistory, MeterMode, NonFinitePolicy, RangeHop};
@@ -11,10 +11,10 @@ use crate::definition::Definition;
 use crate::libebur128::{Figure, Libebur128, LibraryMeter, Peak};
 use crate::test_signal::TestRng;
 
-/// Below, the judges' filter is not stable, and only their peaks count.
+/// Below this rate the references' filter is unstable, and only their peaks are compared.
 const LOUDNESS_FROM: u32 = 4_000;
-/// Below, the judges' windows are shorter than what they sum: libebur128 reads and writes past its
-/// memory, the crate panics.
+/// Below this rate the references' windows are shorter than what they sum: libebur128 accesses
+/// memory out of bounds, the crate panics.
 const JUDGES_FROM: u32 = 150;
 
 pub(crate) fn run(case: &Case, original: Option<Libebur128>) -> Result<(), String> {
@@ -45,7 +45,7 @@ struct Comparison<'a> {
     rejected: u64,
     /// The greatest sample so far.
     loudest: f64,
-    /// The crate miscounts when it was told how much to remember.
+    /// The crate miscounts if its history was limited.
     limited: bool,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Comparison<'a> {
             original: of
                 .map(|of| LibraryMeter::new(of, shape.rate, &shape.map, case.mode | histogram)),
             of,
-            // A value that is no number spoils its integrated loudness as well.
+            // A NaN affects its integrated loudness as well.
             other: (fit && !case.spoil).then(|| crate_meter(case, &shape)),
             definition: (!case.spoil).then(|| Definition::new(&shape, case.tenth)),
             longest: if case.measures(S) { 3_000 } else { 400 },
@@ -78,7 +78,7 @@ impl<'a> Comparison<'a> {
         let AddStep { sound, level, frames, .. } = *hear;
         let heard = sound.make(&mut draw, self.shape.rate, channels, frames, level);
         let mut rest = &heard[..];
-        // The judges sum whole windows for each reading.
+        // The references sum whole windows for each reading.
         let mut readings = 1;
         while !rest.is_empty() {
             let frames = 1 + draw.below(hear.largest.max(1));
@@ -129,7 +129,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// What the judges get for a sample: silence in place of what is not finite.
+    /// The references' input for a sample: silence instead of a value that is not finite.
     fn admit_sample<T: Default>(&mut self, sample: T, finite: bool) -> T {
         if finite || self.case.spoil {
             return sample;
@@ -176,10 +176,10 @@ impl<'a> Comparison<'a> {
     fn set_window(&mut self, ms: u32) {
         self.ours.set_max_window(ms).unwrap();
         self.longest = ms.max(if self.case.measures(S) { 3_000 } else { 400 });
-        // The original takes a thousand times the memory that it needs.
+        // libebur128 allocates a thousand times the memory that it needs.
         (self.original, self.of) = (None, None);
         if let Some(meter) = &mut self.other {
-            // It keeps its windows when they are long enough already; ours begin anew.
+            // It keeps its windows if they are long enough already; ours restart.
             meter.set_max_window(self.longest + 1).unwrap();
             meter.set_max_window(ms).unwrap();
         }
@@ -203,7 +203,7 @@ impl<'a> Comparison<'a> {
 
     fn change(&mut self, shape: &StreamFormat) {
         let StreamFormat { rate, map } = shape;
-        // Where nothing changes, the judges go on as if nothing had been said.
+        // Without a change, the references continue unaffected.
         if *rate == self.shape.rate && map.len() == self.shape.map.len() {
             return;
         }
@@ -229,7 +229,7 @@ impl<'a> Comparison<'a> {
             let histogram = if self.case.histogram { 64 } else { 0 };
             let StreamFormat { rate, map } = &self.shape;
             *state = LibraryMeter::new(of, *rate, map, self.case.mode | histogram);
-            // It has no reset, and a new one forgets how much it was to remember.
+            // It has no reset, and a new one loses the history's limit.
             let forgets = self.case.steps.iter().any(|step| matches!(step, Step::History(_)));
             if forgets {
                 self.original = None;
@@ -292,7 +292,7 @@ impl<'a> Comparison<'a> {
         }
         if let Some(meter) = &self.other {
             self.check_reference(CRATE, momentary, meter.loudness_momentary().ok())?;
-            // To sum windows is most of the work, and the original has done so.
+            // Summing windows is most of the work, and libebur128 has done so.
             if self.original.is_none() {
                 self.check_reference(CRATE, window, meter.loudness_window(ms).ok())?;
             }
@@ -303,7 +303,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// From the energy, because what is no number is read as silence in LUFS.
+    /// From the energy, because NaN reads as silence in LUFS.
     fn read_window(&self, what: &'static str, frames: usize) -> Reading {
         Reading(what, self.ours.window_energy(frames).map(aulos_dsp::meter::loudness))
     }
@@ -338,7 +338,7 @@ impl<'a> Comparison<'a> {
         if let Some(meter) = self.other.as_ref().filter(|_| !self.limited) {
             if has_i {
                 self.check_reference(CRATE, integrated, meter.loudness_global().ok())?;
-                // Where nothing was heard, the crate has no threshold at all, and no range.
+                // After silence only, the crate has no threshold at all, and no range.
                 let lufs = meter.relative_threshold().unwrap();
                 let theirs = Some(if lufs == f64::NEG_INFINITY { -70.0 } else { lufs });
                 self.check_reference(CRATE, threshold, theirs)?;
@@ -392,15 +392,16 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// 1e-9 LU of the definition, unless it is faint beside what came before.
+    /// 1e-9 LU compared with the definition, more if it is faint compared with the audio before it.
     fn check_definition(&self, Reading(what, ours): Reading, theirs: f64) -> Result<(), String> {
         let steep = (f64::from(self.shape.rate) / 192_000.0).max(1.0);
         let within = 1e-9 * (0.1 * steep * self.contrast(theirs)).max(1.0);
         close(what, ours, Some(theirs), within).map_err(|what| format!("{what} by definition"))
     }
 
-    /// 1e-9 LU of a judge up to 48 kHz. Above, and for what is faint beside what it has heard before,
-    /// the judges' single section of fourth order loses precision; the definition does not.
+    /// 1e-9 LU compared with a reference up to 48 kHz. Above, and for passages that are faint
+    /// compared with the audio before them, the references' single section of fourth order loses
+    /// precision; the definition does not.
     fn check_reference(
         &self,
         by: &str,
@@ -422,9 +423,9 @@ impl<'a> Comparison<'a> {
 
 const ORIGINAL: &str = "libebur128";
 const CRATE: &str = "the crate";
-/// libebur128 works and answers in f32 between samples.
+/// libebur128 computes and reports in f32 between samples.
 const PEAK: f64 = 2e-7;
-/// The crate has its taps in f32 as well.
+/// The crate's taps are f32 as well.
 const CRATE_PEAK: f64 = 4e-6;
 
 #[derive(Clone, Copy)]
@@ -440,7 +441,7 @@ fn close(what: &str, ours: Option<f64>, theirs: Option<f64>, within: f64) -> Res
     let (Some(mine), Some(yours)) = (ours, theirs) else {
         return Err(format!("{what}: {ours:?}, not {theirs:?}"));
     };
-    // Far below all gates everyone hears rounding errors.
+    // Far below all gates every implementation reads rounding errors.
     let nothing = mine < -180.0 && yours < -180.0;
     let same = mine == yours || (mine - yours).abs() <= within || nothing;
     if same || (mine.is_nan() && yours.is_nan()) {
@@ -449,7 +450,7 @@ fn close(what: &str, ours: Option<f64>, theirs: Option<f64>, within: f64) -> Res
     Err(format!("{what}: {mine}, not {yours}, {:e} apart", mine - yours))
 }
 
-/// Amplitudes, `within` a part of the greater; nothing to do without a judge.
+/// Compares amplitudes, with `within` relative to the greater; passes without a reference value.
 fn same(
     what: &str,
     channel: usize,

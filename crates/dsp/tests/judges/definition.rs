@@ -1,12 +1,12 @@
-//! BS.1770-4, Tech 3341 and 3342 written out: one sample after the other, every energy kept, every
-//! window summed anew. Slow, short, and shares no line with the meter.
+//! BS.1770-4, Tech 3341 and 3342 implemented literally: one sample after the other, every energy
+//! stored, every window summed at each reading. Slow, short, and shares no code with the meter.
 
 use core::f64::consts::PI;
 use std::collections::VecDeque;
 
 use crate::case::{StreamFormat, weight};
 
-/// Keeps everything that it has heard since the last change.
+/// Stores everything since the last change.
 pub(crate) struct Definition {
     shelf: [f64; 5],
     pass: [f64; 2],
@@ -18,7 +18,7 @@ pub(crate) struct Definition {
     tenth: bool,
     /// One energy for each frame.
     energies: Vec<f64>,
-    /// And for each complete hop.
+    /// One for each complete hop.
     hops: Vec<f64>,
     blocks: VecDeque<f64>,
     ranges: VecDeque<f64>,
@@ -33,7 +33,7 @@ const WINDOWS: [usize; 2] = [4, 30];
 impl Definition {
     pub(crate) fn new(shape: &StreamFormat, tenth: bool) -> Self {
         let hz = f64::from(shape.rate);
-        // Corners stay below 0.45 of the rate: ours alone, below 4 kHz.
+        // Corner frequencies stay below 0.45 of the rate: specific to this meter, below 4 kHz.
         let corner = |f: f64| (PI * f.min(0.45 * hz) / hz).tan();
         let (k, q) = (corner(1681.974450955533), 0.7071752369554196);
         let high = 10f64.powf(3.999843853973347 / 20.0);
@@ -67,7 +67,7 @@ impl Definition {
         }
     }
 
-    /// Goes on with another shape.
+    /// Continues with another format.
     pub(crate) fn change(&mut self, shape: &StreamFormat) {
         let old = std::mem::replace(self, Self::new(shape, self.tenth));
         (self.blocks, self.ranges, self.limits) = (old.blocks, old.ranges, old.limits);
@@ -82,7 +82,7 @@ impl Definition {
         self.forget();
     }
 
-    /// Remembers as much as another.
+    /// Takes over another instance's history limits.
     pub(crate) fn limits_of(&mut self, other: &Self) {
         self.limits = other.limits;
     }
@@ -178,7 +178,7 @@ impl Definition {
     }
 }
 
-/// Direct form I: what the recommendation draws.
+/// Direct form I, as drawn in the recommendation.
 fn section(past: &mut [f64; 4], x: f64, [b0, b1, b2, a1, a2]: &[f64; 5]) -> f64 {
     let [x1, x2, y1, y2] = *past;
     let y = b0 * x + b1 * x1 + b2 * x2 - a1 * y1 - a2 * y2;

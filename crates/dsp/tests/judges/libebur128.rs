@@ -1,4 +1,4 @@
-//! libebur128 as the distribution built it, loaded when the tests run.
+//! libebur128 of the distribution, loaded when the tests run.
 
 #![allow(unsafe_code, reason = "a C library")]
 #![allow(clippy::missing_transmute_annotations, reason = "the fields have the types")]
@@ -10,7 +10,7 @@ type Add<T> = unsafe extern "C" fn(Pointer, *const T, usize) -> c_int;
 type Read = unsafe extern "C" fn(Pointer, *mut c_double) -> c_int;
 type ReadPeak = unsafe extern "C" fn(Pointer, c_uint, *mut c_double) -> c_int;
 
-/// Its functions.
+/// Functions of the library.
 #[derive(Clone, Copy)]
 pub(crate) struct Libebur128 {
     init: unsafe extern "C" fn(c_uint, c_ulong, c_int) -> Pointer,
@@ -27,7 +27,7 @@ pub(crate) struct Libebur128 {
     peaks: [ReadPeak; 4],
 }
 
-/// What can be read of the whole, in the order of [`State::read`].
+/// Figures of the whole programme, in the order of [`LibraryMeter::read`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Figure {
     Momentary,
@@ -47,7 +47,7 @@ pub(crate) enum Peak {
 }
 
 impl Libebur128 {
-    /// `None` when it is not installed.
+    /// `None` if it is not installed.
     pub(crate) fn load() -> Option<Self> {
         // SAFETY: loading it has no effects of its own.
         let library = unsafe { libc::dlopen(c"libebur128.so.1".as_ptr(), libc::RTLD_NOW) };
@@ -57,7 +57,7 @@ impl Libebur128 {
         macro_rules! find {
             ($name:literal) => {{
                 let name: &CStr = $name;
-                // SAFETY: the library has been loaded, and nobody unloads it.
+                // SAFETY: the library has been loaded, and is never unloaded.
                 let found = unsafe { libc::dlsym(library, name.as_ptr()) };
                 assert!(!found.is_null(), "libebur128 has {name:?}");
                 // SAFETY: the field has the type that the header declares.
@@ -92,7 +92,7 @@ impl Libebur128 {
     }
 }
 
-/// One meter of libebur128's.
+/// A meter of libebur128.
 pub(crate) struct LibraryMeter {
     of: Libebur128,
     state: Pointer,
@@ -179,7 +179,7 @@ impl LibraryMeter {
 
 impl Drop for LibraryMeter {
     fn drop(&mut self) {
-        // SAFETY: the state is alive, and nobody uses it after this.
+        // SAFETY: the state is alive, and is not used after this.
         unsafe { (self.of.destroy)(&raw mut self.state) };
     }
 }

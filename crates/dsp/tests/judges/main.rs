@@ -1,20 +1,21 @@
-//! Ten thousand random cases: the meter beside libebur128 itself, the crate `ebur128` and the
-//! definition written out.
+//! Ten thousand random cases: the meter compared with libebur128, the crate `ebur128` and a literal
+//! implementation of the definition.
 //!
-//! A case is a meter, and what is done to it: sounds in calls of any size, and changes on the way.
-//! After each step every figure that a judge has must agree. A case that fails is made smaller
-//! until it fails no more, and the smallest is printed with its seed.
+//! A case is a meter and a sequence of steps: signals in calls of any size, and changes. After each
+//! step every figure that a reference provides must agree. A failing case is reduced as long as it
+//! fails, and the smallest is printed with its seed.
 //!
-//! | judge | what it decides |
+//! | reference | compared figures |
 //! |---|---|
-//! | libebur128, the distribution's, loaded at run time | everything it measures, from 4 kHz up; peaks at any rate |
-//! | the crate `ebur128` | the same, planes, and windows for which libebur128 would take gigabytes |
+//! | libebur128 of the distribution, loaded at run time | everything it measures, from 4 kHz up; peaks at any rate |
+//! | the crate `ebur128` | the same, planar input, and windows for which libebur128 would allocate gigabytes |
 //! | the definition (`definition.rs`) | all rates, exact maxima, the range at 10 Hz, where both others lose precision |
 //!
-//! Where ours differs on purpose: a value that is not finite is silence and counted (the judges get
-//! the silence), unless [`NonFinite::Spoil`](aulos_dsp::meter::NonFinite) asks for what libebur128
-//! does; below 4 kHz, where the judges' filter is not stable, ours is; and maxima are exact, not
-//! those of the moments at which someone looked.
+//! Intended differences: a value that is not finite is measured as silence and counted (the
+//! references get the silence), unless
+//! [`NonFinitePolicy::Propagate`](aulos_dsp::meter::NonFinitePolicy) selects libebur128's
+//! behaviour; below 4 kHz, where the references' filter is unstable, ours is stable; and maxima are
+//! exact, not those at the times of readings.
 //!
 //! `AULOS_CASES=N` runs N cases of each kind, `AULOS_CASE=SEED` only that one.
 
@@ -40,7 +41,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use case::{Case, CaseKind};
 use libebur128::Libebur128;
 
-/// Of each of the four kinds.
+/// For each of the four kinds.
 const CASES: u64 = 2_500;
 
 #[test]
@@ -79,7 +80,7 @@ fn cases(kind: CaseKind) {
     }
 }
 
-/// What is wrong, if anything; a panic is wrong too.
+/// Runs a case; the error is the first deviation, or a panic.
 fn outcome(case: &Case, original: Option<Libebur128>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| comparison::run(case, original))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -87,7 +88,7 @@ fn outcome(case: &Case, original: Option<Libebur128>) -> Result<(), String> {
     })
 }
 
-/// Takes away whatever does not stop it from failing.
+/// Removes whatever is not needed for the failure.
 fn shrink(mut case: Case, mut what: String, original: Option<Libebur128>) -> (Case, String) {
     loop {
         let smaller = case

@@ -1,8 +1,8 @@
-//! What meters get to hear.
+//! Test signals.
 
 use core::f64::consts::TAU;
 
-/// Random numbers, the same for the same seed.
+/// Random numbers, reproducible by the seed.
 #[derive(Clone, Debug)]
 pub(crate) struct TestRng(u64);
 
@@ -37,12 +37,12 @@ impl TestRng {
         from[self.below(from.len())]
     }
 
-    /// Once in `n` times.
+    /// True once in `n` times on average.
     pub(crate) fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// Evenly distributed over magnitudes.
+    /// Uniformly distributed over orders of magnitude.
     pub(crate) fn magnitude(&mut self, low: f64, high: f64) -> f64 {
         (low.ln() + self.next_f64() * (high / low).ln()).exp()
     }
@@ -54,15 +54,15 @@ pub(crate) enum TestSignal {
     Constant,
     Tone(f64),
     Noise,
-    /// Noise whose level changes some times a second.
+    /// Noise whose level changes several times a second.
     Speech,
-    /// One loud sample now and then.
+    /// Occasional loud samples.
     Impulses,
-    /// Full scale, up and down.
+    /// Full scale, alternating sign.
     Square(usize),
-    /// So faint that squares vanish.
+    /// So faint that squares underflow.
     Faint,
-    /// Noise with values that are no numbers.
+    /// Noise with NaN and infinite values.
     Dirty,
 }
 

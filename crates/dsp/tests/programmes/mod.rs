@@ -1,5 +1,5 @@
-//! Programmes that only their publishers may hand out: EBU Tech 3341 cases 7 and 8 (which are 3342
-//! cases 5 and 6), and the files of ITU-R BS.2217.
+//! Programmes that cannot be redistributed: EBU Tech 3341 cases 7 and 8 (which are 3342 cases 5 and
+//! 6), and the files of ITU-R BS.2217.
 
 #![allow(clippy::disallowed_methods, reason = "the files are given from outside")]
 
@@ -9,14 +9,14 @@ use aulos_dsp::meter::{Meter, MeterMode};
 
 use crate::config;
 
-/// What a file must read, by its name.
+/// The expected readings of a file, by its name.
 struct Expected {
-    /// LUFS; `None` for one that must not be heard.
+    /// LUFS; `None` for a file that must read as silence.
     integrated: Option<f64>,
     range: Option<f64>,
 }
 
-/// Nothing to do when no folder is named: the files are not ours to bring.
+/// Skipped if no folder is given: the files are not part of the repository.
 #[test]
 fn files_of_the_ebu_and_of_bs_2217_when_given() {
     let Some(folder) = std::env::var_os("AULOS_EBU_FILES") else {
@@ -66,7 +66,7 @@ fn expected(name: &str) -> Option<Expected> {
     Some(Expected { integrated, range })
 }
 
-/// Reads a WAVE file of whole numbers in 16, 24 or 32 bit.
+/// Measures a WAVE file of integers in 16, 24 or 32 bit.
 fn measure(path: &Path) -> Meter {
     let bytes = std::fs::read(path).unwrap();
     let (mut format, mut rest) = (None, &bytes[12..]);

@@ -1,11 +1,11 @@
-//! Figures beside those of the crate `ebur128`, at random moments.
+//! Figures compared with those of the crate `ebur128`, at random times.
 
 use proptest::prelude::*;
 
 use super::super::{Meter, MeterKernel, MeterMode, NonFinitePolicy};
 use super::{KERNELS, config, meter, noise, programme};
 
-/// What the judge measures, with the same places as ours.
+/// The reference meter, with the same channel positions as ours.
 fn reference_meter(hz: u32, channels: usize) -> ebur128::EbuR128 {
     use ebur128::Channel::{Center, Left, LeftSurround, Mp090, Mp135, Mp180, Right, RightSurround};
     use ebur128::Channel::{Mm090, Mm135, Unused};
@@ -24,9 +24,9 @@ fn reference_meter(hz: u32, channels: usize) -> ebur128::EbuR128 {
     judge
 }
 
-/// 1e-9 LU up to 48 kHz. Above, the judge's single section of fourth order loses precision with the
-/// fourth power of the rate, which two sections of second order do not: what was loud is then heard
-/// in what is quiet behind it.
+/// 1e-9 LU up to 48 kHz. Above, the reference's single section of fourth order loses precision with
+/// the fourth power of the rate, which two sections of second order do not: errors of loud passages
+/// then show in quiet ones after them.
 fn assert_close(what: &str, hz: u32, ours: f64, theirs: f64) {
     let tolerance = 1e-9 * (f64::from(hz) / 48_000.0).max(1.0).powi(4);
     let off = (ours - theirs).abs();
@@ -146,7 +146,7 @@ proptest! {
         seed in 1u64..1_000_000,
         largest in prop::sample::select(vec![1usize, 7, 64, 480, 5_000, 50_000]),
     ) {
-        // One frame at a time is slow for the judge, which sums windows whenever it is asked.
+        // One frame at a time is slow for the reference, which sums windows at every reading.
         let seconds = if largest < 64 { 0.7 } else { 5.0 };
         run_both(hz, channels, MeterKernel::Best, seed, seconds, largest);
     }

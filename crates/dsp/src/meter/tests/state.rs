@@ -1,4 +1,4 @@
-//! Pieces, albums, bytes, resets: what becomes of a meter's state.
+//! The state of a meter: pieces, albums, serialization, resets.
 
 use aulos_core::{Frames, SampleRate};
 use proptest::prelude::*;
@@ -86,7 +86,7 @@ proptest! {
         let mut damaged = bytes.clone();
         damaged[at.index(bytes.len())] ^= flip;
         if let Ok(mut read) = Measurement::from_bytes(&damaged) {
-            // Whatever it says, it can be asked.
+            // Whatever its content, reading it works.
             let _ = (read.integrated(), read.range(), read.merge(&measurement));
         }
         prop_assert!(Measurement::from_bytes(&bytes[..at.index(bytes.len())]).is_err());
@@ -225,7 +225,7 @@ fn a_dense_past_reads_the_same_at_any_frame() {
     };
     for (n, call) in signal.chunks(2 * 1_234).enumerate() {
         if n == 200 {
-            // What is forgotten is silence, though it is still in the ring.
+            // Cleared frames read as silence, though they are still in the ring.
             exact.start_at(Frames(0));
             dense.start_at(Frames(0));
         }
