@@ -1,8 +1,8 @@
-//! A sound card, whose idea of a second is its own.
+//! A sound card with its own clock.
 
 use aulos_core::{Frames, Instant, MediaTime, Ppm, SampleRate, Timeline};
 
-/// A card that asks for, or brings, `period` frames at a time.
+/// A card that requests, or delivers, `period` frames at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct SoundCard {
     line: Timeline,
@@ -19,13 +19,13 @@ impl SoundCard {
         Self { line, period, position: MediaTime::ZERO }
     }
 
-    /// When its next period is over.
+    /// The end of its next period.
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
         self.line.local_at(self.position + self.period)
     }
 
-    /// The frames of one period if one is over at `now`. A card that was not looked at for long has
+    /// The frames of one period if one is over at `now`. A card that was not polled for long has
     /// several, one per call.
     pub fn period(&mut self, now: Instant) -> Option<Frames> {
         if self.poll_timeout() > now {

@@ -1,30 +1,30 @@
-//! The clocks of machines, none of which is right.
+//! Local clocks with offset and drift.
 
 use aulos_core::{Instant, Ppm, Span};
 
-/// The monotonic clock of one machine in the world: off by some time and wrong by some ppm.
+/// The monotonic clock of a simulated machine: with an offset and a drift in ppm.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalClock {
-    /// What it shows when the world is at zero.
+    /// Its reading at the start of the simulation.
     start: Instant,
     drift: Ppm,
 }
 
 impl LocalClock {
-    /// A clock that shows `start` when the world is at zero and runs fast by `drift`.
+    /// A clock that reads `start` at the start of the simulation and runs fast by `drift`.
     #[must_use]
     pub const fn new(start: Instant, drift: Ppm) -> Self {
         Self { start, drift }
     }
 
-    /// What the clock shows when the world is at `world`.
+    /// The clock's reading at the simulated time `world`.
     #[must_use]
     pub fn read(self, world: Instant) -> Instant {
         let nanos = i128::from(world.as_nanos());
         self.start + span(nanos + (nanos * i128::from(self.drift.as_ppb())).div_euclid(BILLION))
     }
 
-    /// The first moment of the world at which the clock shows `local` or more.
+    /// The first simulated time at which the clock reads `local` or more.
     #[must_use]
     pub fn world_at(self, local: Instant) -> Instant {
         let nanos = i128::from((local - self.start).as_nanos()) * BILLION;

@@ -1,8 +1,8 @@
-//! The test world: virtual clock, bad network, drifting card, signals.
+//! The simulation for tests: virtual clocks, networks with faults, drifting sound cards, signals.
 //!
-//! An hour of a bad evening on wifi runs in a second, and the same seed is the same evening. Nothing
-//! in here is ever a normal dependency. Real sockets and sleeps were rejected for scenarios: they
-//! test the machine that the test runs on.
+//! An hour over a bad wifi is simulated in a second, and the same seed gives the same hour. This
+//! crate is a dev-dependency only. Real sockets and sleeps were rejected for scenarios: they would
+//! test the machine that runs the test.
 
 #![forbid(unsafe_code)]
 

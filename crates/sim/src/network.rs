@@ -1,8 +1,8 @@
-//! Ways from one machine to another.
+//! Simulated network links.
 //!
-//! [`Stream`] is what TCP makes of a bad way: everything arrives, in order, but late, and what is
-//! behind a lost piece waits for it. [`Datagrams`] is the way itself. Neither models congestion;
-//! scenarios that need a peer which does not read cut the way instead.
+//! [`StreamLink`] models TCP over a bad link: everything arrives, in order, but late, and data
+//! behind a lost piece waits for it. [`DatagramLink`] is the link itself. Neither models
+//! congestion; scenarios with a peer that does not read cut the link instead.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,23 +10,23 @@ use aulos_core::{Instant, Span};
 
 use crate::SimRng;
 
-/// How bad a way is.
+/// Faults of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
-    /// What every piece takes at least.
+    /// Minimum delay of every piece.
     pub delay: Span,
-    /// The mean of what it takes on top, exponentially distributed.
+    /// Mean of the additional delay, exponentially distributed.
     pub jitter: Span,
-    /// The most that it takes on top.
+    /// Maximum of the additional delay.
     pub max_jitter: Span,
-    /// The part that goes a longer way, by [`Link::DETOUR`], so that others overtake it, 0 to 1;
-    /// datagrams only.
+    /// Fraction that takes a detour, longer by [`Link::DETOUR`], so that others overtake it, 0 to
+    /// 1; datagrams only.
     pub detours: f64,
-    /// The part that is lost, 0 to 1. In a stream a lost piece comes [`Link::RESEND`] later.
+    /// Fraction that is lost, 0 to 1. In a stream a lost piece arrives [`Link::RESEND`] later.
     pub loss: f64,
-    /// The part that comes twice, 0 to 1; datagrams only.
+    /// Fraction that is duplicated, 0 to 1; datagrams only.
     pub duplicates: f64,
-    /// The most bytes that arrive at once; streams only.
+    /// Maximum number of bytes that arrive at once; streams only.
     pub segment: usize,
 }
 
@@ -53,10 +53,11 @@ impl Link {
         segment: 1_460,
     };
 
-    /// How much later a lost piece of a stream comes: TCP's shortest time-out on Linux.
+    /// Additional delay of a lost piece of a stream: TCP's shortest retransmission timeout on
+    /// Linux.
     pub const RESEND: Span = Span::from_millis(200);
 
-    /// How much longer a detour takes: two packets of 20 ms overtake the one that goes it.
+    /// Additional delay of a detour: two packets of 20 ms overtake one that takes it.
     pub const DETOUR: Span = Span::from_millis(45);
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test world")]
@@ -76,13 +77,13 @@ pub struct StreamLink {
 }
 
 impl StreamLink {
-    /// A way over `link`, with the chances that belong to `seed`.
+    /// A stream over `link`, with random numbers from `seed`.
     #[must_use]
     pub const fn new(link: Link, seed: u64) -> Self {
         Self { link, random: SimRng::new(seed), in_flight: VecDeque::new(), cut: false }
     }
 
-    /// Sends bytes off at `now`.
+    /// Sends bytes at `now`.
     pub fn send(&mut self, now: Instant, bytes: &[u8]) {
         if self.cut {
             return;
@@ -105,20 +106,20 @@ impl StreamLink {
         self.in_flight.pop_front().map(|(_, piece)| piece)
     }
 
-    /// When the next piece arrives.
+    /// Arrival time of the next piece.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.front().map(|(arrival, _)| *arrival)
     }
 
-    /// From now on nothing arrives, and nobody is told.
+    /// From now on nothing arrives, and neither end is notified.
     pub fn cut(&mut self) {
         self.cut = true;
         self.in_flight.clear();
     }
 }
 
-/// Packets, each on its own.
+/// Independent packets.
 #[derive(Debug)]
 pub struct DatagramLink {
     link: Link,
@@ -129,18 +130,18 @@ pub struct DatagramLink {
 }
 
 impl DatagramLink {
-    /// A way over `link`, with the chances that belong to `seed`.
+    /// Packets over `link`, with random numbers from `seed`.
     #[must_use]
     pub const fn new(link: Link, seed: u64) -> Self {
         Self { link, random: SimRng::new(seed), in_flight: BTreeMap::new(), sent: 0 }
     }
 
-    /// From now on the way is another one. What is under way arrives as it would have.
+    /// Changes the link. Packets that are in flight arrive as before.
     pub const fn set(&mut self, link: Link) {
         self.link = link;
     }
 
-    /// Sends a packet off at `now`.
+    /// Sends a packet at `now`.
     pub fn send(&mut self, now: Instant, packet: &[u8]) {
         let copies = 1 + usize::from(self.random.chance(self.link.duplicates));
         for _ in 0..copies {
@@ -162,7 +163,7 @@ impl DatagramLink {
         (first.key().0 <= now).then(|| first.remove())
     }
 
-    /// When the next packet arrives.
+    /// Arrival time of the next packet.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.first_key_value().map(|((arrival, _), _)| *arrival)

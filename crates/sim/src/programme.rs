@@ -1,4 +1,4 @@
-//! Six short programmes that are hard for a loudness normaliser.
+//! Six short programmes that are difficult for a loudness normalizer.
 
 #![allow(clippy::cast_precision_loss, reason = "sample counts of a minute")]
 
@@ -6,7 +6,7 @@ use aulos_core::{Db, SampleRate};
 
 use crate::{Noise, SimRng, Sine};
 
-/// A programme, as both channels of a stereo signal carry it.
+/// A programme, the same in both channels of a stereo signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "tests go through all of them")]
 pub enum Programme {
@@ -25,11 +25,11 @@ pub enum Programme {
 }
 
 impl Programme {
-    /// Every programme.
+    /// All programmes.
     pub const ALL: [Self; 6] =
         [Self::Steps, Self::Speech, Self::Clicks, Self::LateStart, Self::Short, Self::InterSample];
 
-    /// How long it is, in seconds.
+    /// Duration in seconds.
     #[must_use]
     pub const fn seconds(self) -> u32 {
         match self {
@@ -39,7 +39,7 @@ impl Programme {
         }
     }
 
-    /// One channel of it at `rate`; the other is the same.
+    /// One channel at `rate`; the other is the same.
     #[must_use]
     pub fn samples(self, rate: SampleRate) -> Vec<f32> {
         let hz = f64::from(rate.hz());

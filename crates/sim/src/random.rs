@@ -1,35 +1,35 @@
-//! Chance, the same in every run.
+//! Reproducible random numbers.
 
 use aulos_core::Rng;
 
-/// Numbers that look random, and the distributions that a test world needs.
+/// Pseudorandom numbers with the distributions that the simulation needs.
 #[derive(Clone, Debug)]
 pub struct SimRng(Rng);
 
 impl SimRng {
-    /// The sequence that belongs to `seed`.
+    /// A generator with this `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(Rng::new(seed))
     }
 
-    /// Any 64 bits.
+    /// The next 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// From 0 up to, but not including, 1.
+    /// A random number in [0, 1).
     #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub const fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True in a part `probability` of all cases.
+    /// True with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.next_f64() < probability
     }
 
-    /// Exponentially distributed: mostly small, now and then many times `mean`.
+    /// Exponentially distributed: mostly small, sometimes many times `mean`.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.next_f64()).ln()
     }

@@ -16,7 +16,7 @@ use crate::SimRng;
 #[derive(Clone, Debug)]
 pub struct Sine {
     amplitude: f64,
-    /// Turns per sample.
+    /// Phase increment per sample, in turns.
     step: f64,
     phase: f64,
     at: u64,
@@ -30,7 +30,7 @@ impl Sine {
         Self { amplitude: level.amplitude(), step, phase: 0.0, at: 0 }
     }
 
-    /// The same, beginning after `turns` of a turn.
+    /// The same, starting at a phase of `turns` turns.
     #[must_use]
     pub const fn phase(self, turns: f64) -> Self {
         Self { phase: turns, ..self }
@@ -41,14 +41,14 @@ impl Iterator for Sine {
     type Item = f32;
 
     fn next(&mut self) -> Option<f32> {
-        // From the index and not from the last phase, so that an hour later it is still in tune.
+        // Computed from the index and not from the last phase, so that no phase error accumulates.
         let turns = (self.at as f64 * self.step + self.phase).fract();
         self.at += 1;
         Some((self.amplitude * (TAU * turns).sin()) as f32)
     }
 }
 
-/// A sine that rises by equal intervals in equal times, from 20 Hz to just under half the rate.
+/// An exponential sine sweep, from 20 Hz to just under half the rate.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     amplitude: f64,
@@ -58,7 +58,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// A sweep that lasts `length` and whose peak is at `level`.
+    /// A sweep of this `length` whose peak is at `level`.
     #[must_use]
     pub fn new(rate: SampleRate, length: Span, level: Db) -> Self {
         let amplitude = level.amplitude();
@@ -83,8 +83,8 @@ impl Iterator for Sweep {
 
 const SWEEP_FROM: f64 = 20.0;
 
-/// A sawtooth of all 65,536 values of 16 bits, one after the other: whatever is cut out, put in or
-/// rounded shows, and shows where.
+/// A sawtooth of all 65,536 values of 16 bits, in sequence: any cut, insertion or rounding is
+/// detected, with its position.
 #[derive(Clone, Debug, Default)]
 pub struct Sawtooth(i16);
 
@@ -98,7 +98,7 @@ impl Iterator for Sawtooth {
     }
 }
 
-/// White noise, evenly distributed.
+/// White noise, uniformly distributed.
 #[derive(Clone, Debug)]
 pub struct Noise {
     amplitude: f64,
@@ -106,7 +106,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// The noise that belongs to `seed`, whose peak is at `level`.
+    /// Noise from `seed` whose peak is at `level`.
     #[must_use]
     pub fn new(seed: u64, level: Db) -> Self {
         Self { amplitude: level.amplitude(), random: SimRng::new(seed) }

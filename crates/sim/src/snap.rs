@@ -1,8 +1,8 @@
-//! Snapcast in the world: one server with one station, and whoever connects to it.
+//! Snapcast in the simulation: one server with one station, and its peers.
 //!
-//! The server is the driver that `aulos-io` is in earnest, in its smallest form: it reads what has
-//! arrived, drains the session, stamps at the last moment, and sends every chunk to everybody. Its
-//! sound is numbers, so that players can say what they have missed.
+//! The server is a minimal version of the driver in `aulos-io`: it reads what has arrived, drains
+//! the session, stamps at the last moment, and sends every chunk to all clients. The audio is chunk
+//! numbers, so that players can detect missing chunks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use aulos_proto::snap::{Client, Session, client};
 
 use crate::{Link, LocalClock, StreamLink};
 
-/// From a chunk to the next.
+/// Interval between chunks.
 pub const CHUNK: Span = Span::from_millis(20);
 
-/// From a chunk's timestamp to its play-out.
+/// Time from a chunk's timestamp to its playout.
 pub const BUFFER: Span = Span::from_secs(1);
 
 /// A server and its connections.
@@ -32,7 +32,7 @@ pub struct SimServer {
 }
 
 impl SimServer {
-    /// A server by this clock, when the world is at zero.
+    /// A server with this clock, at the start of the simulation.
     #[must_use]
     pub fn new(clock: LocalClock) -> Self {
         let codec_header = codec_header(Codec::Pcm, SampleSpec::DEFAULT, &[]).unwrap_or_default();
@@ -45,7 +45,7 @@ impl SimServer {
         }
     }
 
-    /// Connects a peer now, over two ways like `up` and `down`; returns its number.
+    /// Connects a peer now, over the links `up` and `down`; returns the connection's number.
     pub fn connect(&mut self, mut peer: Peer, up: Link, down: Link, seed: u64) -> usize {
         if let Peer::Player(player) = &mut peer {
             player.connect(self.now);
@@ -60,7 +60,7 @@ impl SimServer {
         self.connections.len() - 1
     }
 
-    /// Lets the world go on until `end`.
+    /// Runs the simulation until `end`.
     pub fn run_until(&mut self, end: Instant) {
         self.step();
         while let Some(next) = self.poll_timeout().filter(|next| *next <= end) {
@@ -73,7 +73,7 @@ impl SimServer {
     /// The connection with that number.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     #[must_use]
     pub fn connection(&self, number: usize) -> &Connection {
         &self.connections[number]
@@ -98,7 +98,7 @@ impl SimServer {
         }
     }
 
-    /// A chunk is sent when its last frame has been recorded.
+    /// A chunk is sent when its last frame has been captured.
     fn take_chunk(&mut self) -> Option<Vec<u8>> {
         let now = self.clock.read(self.now);
         if self.timestamp(self.next_chunk + 1) > now {
@@ -120,7 +120,7 @@ impl SimServer {
     }
 }
 
-/// One connection, seen from everywhere.
+/// One connection, with the state of both ends.
 #[derive(Debug)]
 pub struct Connection {
     up: StreamLink,
@@ -131,19 +131,19 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// When, and why, the server hung up.
+    /// When, and why, the server closed the connection.
     #[must_use]
     pub const fn ended(&self) -> Option<(Instant, CloseReason)> {
         self.ended
     }
 
-    /// What the server counted.
+    /// The server's counters.
     #[must_use]
     pub const fn counts(&self) -> session::SessionStats {
         self.session.stats()
     }
 
-    /// The player at the other end, if that is one.
+    /// The player at the other end, if it is one.
     #[must_use]
     pub fn player(&self) -> Option<&Player> {
         match &self.peer {
@@ -162,7 +162,7 @@ impl Connection {
         ways.into_iter().chain([session, peer]).flatten().min()
     }
 
-    /// What the server does.
+    /// Runs the server's session.
     fn run_session(&mut self, now: Instant, clock: LocalClock, codec_header: &Arc<[u8]>) {
         let local = clock.read(now);
         while let Some(bytes) = self.up.receive(now) {
@@ -195,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// What the peer does.
+    /// Runs the peer.
     fn run_peer(&mut self, now: Instant, server: LocalClock) {
         let mut bytes = Vec::new();
         match &mut self.peer {
@@ -218,18 +218,18 @@ impl Connection {
     }
 }
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a handful per test")]
 #[non_exhaustive]
 pub enum Peer {
-    /// A client that means well.
+    /// A well-behaved client.
     Player(Player),
-    /// Somebody who sends these bytes at these moments of the world, whatever the server says.
+    /// Sends these bytes at these simulated times, whatever the server sends.
     Script(VecDeque<(Instant, Vec<u8>)>),
 }
 
-/// A client that notes when it would play what.
+/// A client that records when it would play each chunk.
 #[derive(Debug)]
 pub struct Player {
     clock: LocalClock,
@@ -240,33 +240,34 @@ pub struct Player {
     ended: Option<client::DisconnectReason>,
 }
 
-/// One chunk, as a player hears it.
+/// One chunk, as received by a player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlayedChunk {
-    /// Which chunk of the station.
+    /// Number of the chunk.
     pub chunk: u64,
-    /// When it arrived, by the world's time.
+    /// Simulated time of arrival.
     pub arrived: Instant,
-    /// How much too late it would be played; none while the clocks have not been compared.
+    /// Deviation of its playout from the correct time, positive for late; `None` before the clocks
+    /// have been compared.
     pub error: Option<Span>,
-    /// How long it waits before it is played; negative when it came too late.
+    /// Time from arrival to playout; negative if it arrived too late.
     pub early: Option<Span>,
 }
 
 impl Player {
-    /// A player by this clock, which takes the server's by this filter.
+    /// A player with this clock, which estimates the server's clock with this filter.
     #[must_use]
     pub fn new(name: &str, clock: LocalClock, filter: OffsetFilter) -> Self {
         Self { clock, filter, name: name.to_owned(), client: None, played: Vec::new(), ended: None }
     }
 
-    /// Everything that it has heard.
+    /// All chunks received.
     #[must_use]
     pub fn played(&self) -> &[PlayedChunk] {
         &self.played
     }
 
-    /// Why it hung up.
+    /// Why it closed the connection.
     #[must_use]
     pub const fn ended(&self) -> Option<client::DisconnectReason> {
         self.ended

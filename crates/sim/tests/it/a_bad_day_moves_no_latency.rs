@@ -1,6 +1,6 @@
-//! A day over a bad network, with a speaker whose clock is off: the latency of the last hour is that of
-//! the first, what is concealed is what was lost, and once the buffer knows the network nothing that
-//! comes is too late.
+//! A day over a bad network, with a speaker whose clock drifts: the latency of the last hour is
+//! that of the first, the concealed packets are the lost ones, and once the buffer has adapted no
+//! packet is late.
 
 use crate::call_sim::{GOOD, JitterBufferPlayout, SimulatedCall, simulate};
 use aulos_core::{Ppm, Span};
@@ -10,7 +10,7 @@ use aulos_sim::Link;
 const JITTER: Link =
     Link { jitter: Span::from_millis(50), max_jitter: Span::from_millis(50), ..GOOD };
 
-/// The day's faults.
+/// The network faults.
 const NETWORKS: [(&str, Link); 5] = [
     ("1 % loss", Link { loss: 0.01, ..GOOD }),
     ("10 % loss", Link { loss: 0.1, ..GOOD }),
@@ -38,7 +38,7 @@ fn day(name: &str, link: Link, ppm: i32) {
     assert_eq!(late, 0, "{name}, {ppm} ppm: underruns");
 }
 
-/// The faults by themselves with a speaker who is fast, or slow, in turn.
+/// Each fault by itself, with a fast and a slow speaker in turn.
 #[test]
 fn of_one_kind() {
     for ((name, link), ppm) in NETWORKS.into_iter().zip([100, -100].into_iter().cycle()) {

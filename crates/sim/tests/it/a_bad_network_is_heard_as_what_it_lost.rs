@@ -1,4 +1,4 @@
-//! What is concealed is what the network lost, and nothing else, once the buffer knows the network.
+//! Once the buffer has adapted, exactly the lost packets are concealed.
 
 #![allow(clippy::cast_precision_loss, clippy::unwrap_used, reason = "small numbers in a test")]
 
@@ -11,8 +11,8 @@ use aulos_core::{Ppm, Span};
 use aulos_proto::rtp::jitter::DelayPolicy;
 use aulos_sim::Link;
 
-/// The networks of the table. Those that are `bounded` have a longest delay that is not rare: a buffer
-/// can play everything that comes.
+/// The networks of the table. Those that are `bounded` have a maximum delay that is not rare: a
+/// buffer can play every packet that arrives.
 fn networks() -> [(&'static str, bool, SimulatedCall); 10] {
     let ms = Span::from_millis;
     let jitter = |mean, most| Link { jitter: ms(mean), max_jitter: ms(most), ..GOOD };
@@ -72,7 +72,7 @@ fn row(table: &mut String, network: &str, buffer: &str, heard: &CallResult) {
     assert!(written.is_ok());
 }
 
-/// Compares the table with the one beside this file; `AULOS_BLESS=1` writes it anew.
+/// Compares the table with the one beside this file; `AULOS_BLESS=1` rewrites it.
 #[allow(clippy::disallowed_methods, reason = "the table is written anew by hand")]
 fn judge(table: &str) {
     println!("{table}");
@@ -84,6 +84,6 @@ fn judge(table: &str) {
     }
 }
 
-/// An hour of packets of 20 ms over a way of 20 ms. Latencies are from mouth to ear, in
-/// milliseconds; lost, concealed and late are packets, after the first half minute.
+/// An hour of packets of 20 ms over a link of 20 ms. Latencies are end-to-end, in milliseconds;
+/// lost, concealed and late are packets, after the first half minute.
 const HEAD: &str = "network              buffer            p50     p99    lost concealed   late\n";

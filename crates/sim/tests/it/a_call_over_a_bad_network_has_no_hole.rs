@@ -1,4 +1,4 @@
-//! From the wire to the ear: jitter buffer and decoder together, as whoever plays a stream uses them.
+//! Jitter buffer and decoder together, as a receiver uses them.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -15,7 +15,7 @@ use aulos_proto::rtp::jitter::{
 };
 use aulos_sim::{DatagramLink, Link};
 
-/// A hum that everybody knows when it goes on: the packet `number` of it.
+/// Packet number `number` of a continuous hum, whose continuity can be checked.
 fn hum(number: u64) -> [u8; 160] {
     let samples: [f32; 160] = core::array::from_fn(|at| {
         let time = (number * FRAME + at as u64) as f64 / f64::from(RATE);
@@ -26,7 +26,7 @@ fn hum(number: u64) -> [u8; 160] {
     codes
 }
 
-/// What is heard of two minutes.
+/// The decoded audio of two minutes.
 fn listen(link: Link) -> Vec<f32> {
     let config = JitterConfig {
         clock_rate: RATE,
@@ -80,7 +80,7 @@ fn a_hum_hums_on() {
     let sound = listen(bad);
     assert!(sound.len() > 119 * 8_000, "{}", sound.len());
     let heard = &sound[8_000..];
-    // A period is 64 samples: in each there is a top and a bottom, and no step is steeper than those
+    // A period is 64 samples: each has a maximum and a minimum, and no step is steeper than those
     // of the hum.
     let quiet = heard.chunks_exact(64).filter(|period| {
         let top = period.iter().fold(0.0_f32, |top, sample| top.max(sample.abs()));
@@ -89,7 +89,8 @@ fn a_hum_hums_on() {
     let quiet = quiet.count();
     let steepest = heard.windows(2).map(|at| (at[1] - at[0]).abs()).fold(0.0, f32::max);
     println!("{quiet} quiet periods of {}, steepest step {steepest:.3}", heard.len() / 64);
-    // Where three packets in a row are lost, and the voice has faded: not in one of 500 periods.
+    // Where three packets in a row are lost, and the concealment has faded: in fewer than one of
+    // 500 periods.
     assert!(quiet * 500 < heard.len() / 64, "{quiet}");
     assert!(steepest < 0.06, "{steepest}");
 }

@@ -1,12 +1,12 @@
-//! A client whose clock is off by 100 ppm stays in time with the server, over a bad network.
+//! A client whose clock is off by 100 ppm stays in sync with the server, over a bad network.
 
 use aulos_core::{Instant, Ppm, Span};
 use aulos_proto::snap::sync::OffsetFilter;
 use aulos_sim::snap::{Peer, Player, SimServer};
 use aulos_sim::{Link, LocalClock};
 
-/// The largest error of play-out in milliseconds from the second minute to the tenth, and whether
-/// every chunk came, in order and in time.
+/// The largest playout error in milliseconds from the second minute to the tenth, and whether every
+/// chunk arrived, in order and in time.
 fn ten_minutes(ppm: i32, link: Link, filter: OffsetFilter, seed: u64) -> (f64, bool) {
     let booted = |seconds| Instant::ZERO + Span::from_secs(seconds);
     let mut house = SimServer::new(LocalClock::new(booted(50_000), Ppm::ZERO));
@@ -44,7 +44,7 @@ fn on_a_busy_wifi_to_two_and_a_half_milliseconds() {
     }
 }
 
-/// This is what keeps the tests above honest: the same judge sees a filter that does lag.
+/// Control experiment for the tests above: the same measurement detects a filter that lags.
 #[test]
 fn the_plain_median_would_lag_by_ten_milliseconds() {
     let (worst, _) = ten_minutes(100, Link::CABLE, OffsetFilter::Median, 1);

@@ -1,12 +1,12 @@
-//! A writer that stalls moves nobody's time: chunks follow each other to the nanosecond, and what
-//! it has written is played, or something else is.
+//! A stalling writer does not affect the timeline: chunks are contiguous to the nanosecond, and
+//! what it has written is played, or another source is.
 
 use crate::station_sim::StationSim;
 use aulos_core::{SampleRate, Span};
 use aulos_sim::SimRng;
 
-/// Some minutes of a writer in real time that is held up every second or so, for at most `longest`,
-/// and then writes everything that it owes. The ear sees to the time stamps.
+/// Some minutes of a real-time writer that stalls every second or so, for at most `longest`, and
+/// then writes everything that is overdue. The analyzer checks the timestamps.
 fn minutes(count: u64, longest: Span, loops: bool, seed: u64) -> StationSim {
     let mut random = SimRng::new(seed);
     let mut studio = StationSim::new(SampleRate::HZ_48000, &[0], loops, !seed);

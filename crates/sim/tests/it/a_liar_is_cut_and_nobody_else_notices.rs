@@ -1,4 +1,4 @@
-//! A peer that lies about lengths is cut, and nobody else notices.
+//! A peer that sends false lengths is disconnected, without an effect on other peers.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ fn greeting() -> Vec<u8> {
     bytes
 }
 
-/// A greeting whose JSON claims to be longer, or shorter, than it is.
+/// A Hello with a false length of its JSON.
 fn inner_lie(length: u32) -> Vec<u8> {
     let mut bytes = greeting();
     bytes[26..30].copy_from_slice(&length.to_le_bytes());
@@ -51,7 +51,8 @@ fn lies() -> Vec<(CloseReason, Vec<u8>)> {
     ]
 }
 
-/// What an honest player hears in 20 s among these liars, and how each of them ended.
+/// The chunks that an honest player gets in 20 s among these peers, and why each of those was
+/// disconnected.
 fn listen(lies: &[(CloseReason, Vec<u8>)]) -> (Vec<PlayedChunk>, Vec<Option<CloseReason>>) {
     let mut house = SimServer::new(LocalClock::new(world(9_000), Ppm::ZERO));
     let clock = LocalClock::new(world(0), Ppm::from_ppm(20));

@@ -1,4 +1,5 @@
-//! A relay sends one packet for each that came, in order where it can, and hardly later.
+//! A relay sends one packet for each that it receives, in order where it can, and with little
+//! delay.
 
 #![allow(clippy::panic, reason = "a test fails by panicking, its helpers too")]
 
@@ -9,12 +10,12 @@ use aulos_proto::rtp::jitter::{
 };
 use aulos_sim::{DatagramLink, Link};
 
-/// What a relay made of ten minutes.
+/// The result of relaying ten minutes.
 #[derive(Debug, Default)]
 struct RelayResult {
     /// Numbers in the order of sending.
     sent: Vec<u64>,
-    /// What each waited in the relay.
+    /// The delay of each packet in the relay.
     waits: Vec<Span>,
     came: u64,
     late: u64,
@@ -37,7 +38,7 @@ fn relay(link: Link) -> RelayResult {
             let packet = Arrival { sequence, timestamp, units: 160, marker: false, received };
             match buffer.insert(packet, ()) {
                 InsertOutcome::Held => relayed.came += 1,
-                // It is sent on as it is.
+                // It is forwarded as it is.
                 InsertOutcome::Late(()) => {
                     relayed.came += 1;
                     relayed.late += 1;

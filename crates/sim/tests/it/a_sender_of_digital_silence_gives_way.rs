@@ -1,5 +1,4 @@
-//! A sender that sends nothing but zeros gives way after ten seconds, and comes back with its
-//! sound.
+//! A sender of zeros is replaced after ten seconds, and comes back with its signal.
 
 use crate::station_sim::{SentContent, StationSim};
 use aulos_core::{SampleRate, Span};
@@ -18,7 +17,7 @@ fn and_comes_back_with_its_sound() {
         studio.senders[0].set_content(studio.now, SentContent::Sound);
         studio.run(Span::from_millis(1_100 + 7 * round));
     }
-    // It is noticed where the zeros come in, and they wait for 0.4 s before they would be heard.
+    // Silence is detected on input, 0.4 s before it would be played.
     let silence = studio.analyzer.silence().max(studio.analyzer.sent_silence());
     assert!(silence <= Span::from_millis(9_650), "{silence}");
     let (least, most) = studio.decision_times.silence;

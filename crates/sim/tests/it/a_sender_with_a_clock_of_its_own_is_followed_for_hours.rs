@@ -1,21 +1,22 @@
-//! A live sender with a clock of its own is followed for hours.
+//! A live sender with its own clock is followed for hours.
 
 use crate::station_sim::{QUANTUM, StationSim};
 use aulos_core::{SampleRate, Span};
 
-/// What some hours with a sender were like.
+/// Measurements over some hours with a sender.
 #[derive(Debug)]
 struct Report {
-    /// The farthest that the fill was from its target, in milliseconds.
+    /// Maximum deviation of the fill from its target, in milliseconds.
     max_fill_error_ms: f64,
-    /// The farthest that the reported drift was from the real one after half an hour, in ppm.
+    /// Maximum error of the reported drift after half an hour, in ppm.
     wrong: f64,
-    /// The most that the sound was stretched or squeezed, in ppm.
+    /// Maximum time stretch of the audio, in ppm.
     max_drift_ppm: f64,
 }
 
-/// So many hours of a sender whose card is off by `ppm`; it is heard at once, or by a reader who looks
-/// every ten milliseconds. At a low rate, because nothing here depends on it but the time it takes.
+/// Runs for `hours` a sender whose card is off by `ppm`; its audio is read at once, or by a reader
+/// that polls every ten milliseconds. At a low rate, because only the test's duration depends on
+/// it.
 fn follow(hours: u32, ppm: i32, looked_at: bool) -> Report {
     let Ok(rate) = SampleRate::new(2_000) else { unreachable!("a rate") };
     let mut studio = StationSim::new(rate, &[ppm], false, 7);
@@ -54,7 +55,8 @@ fn off_by_a_hundred_ppm() {
     }
 }
 
-/// The reader's clock beats with the sender's, so that it seems to come and go by ten milliseconds.
+/// The reader's interval beats with the sender's, so that its arrival times seem to vary by ten
+/// milliseconds.
 #[test]
 fn off_by_a_hundred_ppm_through_a_pipe() {
     for ppm in [-100, 100] {
@@ -66,7 +68,7 @@ fn off_by_a_hundred_ppm_through_a_pipe() {
     }
 }
 
-/// The ear itself is good to two ppm over a chunk.
+/// The analyzer's accuracy is two ppm over a chunk.
 #[test]
 fn in_step_it_is_left_as_it_is() {
     for looked_at in [false, true] {
@@ -78,7 +80,7 @@ fn in_step_it_is_left_as_it_is() {
     }
 }
 
-/// A studio at a low rate with senders that are off by so much, a second after they are on air.
+/// A simulation at a low rate with senders with these drifts, a second after they are on air.
 fn studio(senders: &[i32]) -> StationSim {
     let Ok(rate) = SampleRate::new(2_000) else { unreachable!("a rate") };
     let mut studio = StationSim::new(rate, senders, false, 7);
@@ -87,7 +89,7 @@ fn studio(senders: &[i32]) -> StationSim {
     studio
 }
 
-/// So many seconds of the first sender; `wrong` is what they end with.
+/// Runs `count` seconds of the first sender; `wrong` is the drift error at the end.
 fn seconds(studio: &mut StationSim, count: u32, ppm: i32) -> Report {
     studio.analyzer.max_drift_ppm = 0.0;
     let mut report = Report { max_fill_error_ms: 0.0, wrong: 0.0, max_drift_ppm: 0.0 };
@@ -114,7 +116,7 @@ fn off_by_seven_hundred_and_by_two_thousand_ppm() {
             first.max_fill_error_ms <= 60.0 && rest.max_fill_error_ms <= 60.0,
             "{first:?} {rest:?}"
         );
-        // At this rate the ear is good to ten ppm.
+        // At this rate the analyzer's accuracy is ten ppm.
         assert!(
             rest.wrong <= 2.0 && rest.max_drift_ppm <= f64::from(ppm.abs()) + 410.0,
             "{rest:?}"
@@ -134,7 +136,7 @@ fn held_up_for_a_fifth_of_a_second_it_is_neither_hurried_nor_slowed() {
         seconds(&mut studio, 600, ppm);
         for _ in 0..10 {
             studio.senders[0].stall_for(studio.now, Span::from_millis(200));
-            // It waits for nothing else than what is late.
+            // It waits for late data only.
             studio.run(Span::from_secs(1));
             let report = seconds(&mut studio, 120, ppm);
             assert!(report.max_fill_error_ms <= 40.0 && report.wrong <= 2.0, "{report:?}");
@@ -154,7 +156,7 @@ fn what_it_sent_late_is_played_and_its_delay_drained_to_a_known_end() {
     studio.run(Span::from_secs(5));
     assert_eq!(studio.status().active, Some(0));
     studio.analyzer.reset();
-    // 1.6 s were silence; at 400 ppm they are made up for in 4,000 s.
+    // 1.6 s were silence; at 400 ppm the delay is drained in 4,000 s.
     let draining = seconds(&mut studio, 3_900, 0);
     assert!((390.0..=410.0).contains(&draining.max_drift_ppm), "{draining:?}");
     seconds(&mut studio, 500, 0);
@@ -168,7 +170,7 @@ fn what_it_sent_late_is_played_and_its_delay_drained_to_a_known_end() {
 fn its_clock_is_known_when_it_is_back() {
     let mut studio = studio(&[700, -300]);
     seconds(&mut studio, 600, 700);
-    // Once it is missing and once it hangs up; the other one is on air meanwhile.
+    // Once its data stops and once it closes the connection; the other one is on air meanwhile.
     for closes in [false, true] {
         match closes {
             false => studio.senders[0].stop_for(studio.now, Span::from_secs(60)),

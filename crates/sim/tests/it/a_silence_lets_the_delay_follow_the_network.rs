@@ -1,4 +1,4 @@
-//! Between two talk spurts the delay becomes what the network needs, and no spurt is torn.
+//! Between two talk spurts the playout delay adapts to the network, and no spurt is torn.
 
 #![allow(clippy::cast_precision_loss, reason = "for means")]
 
@@ -25,7 +25,8 @@ fn it_shrinks_when_the_network_gets_better_and_grows_when_it_gets_worse() {
     let mut due = Instant::ZERO;
     let mut slots = Vec::new();
     while slot < 13_000 {
-        // A minute good, a minute bad, and good again. A second of talk, and half a second of silence.
+        // A minute with a good link, a minute with a bad one, and a good one again. A second of
+        // talk, then half a second of silence.
         let link = if (3_000..6_000).contains(&slot) { bad } else { GOOD };
         network.set(link);
         while Instant::ZERO + PACKET * slot <= now {
@@ -52,7 +53,7 @@ fn it_shrinks_when_the_network_gets_better_and_grows_when_it_gets_worse() {
         loop {
             match buffer.poll(now) {
                 JitterOutput::Packet(packet) => {
-                    // Inside a spurt, packets follow each other at their pace, give or take a tick.
+                    // Within a spurt, packets are played at their interval, within a tick.
                     let is_first = packet.payload % 75 == 0;
                     torn += u64::from(!is_first && (now - due).abs() > TICK + TICK);
                     due = now + PACKET;
@@ -68,17 +69,17 @@ fn it_shrinks_when_the_network_gets_better_and_grows_when_it_gets_worse() {
         }
         now += TICK;
     }
-    // The last twenty seconds of each; the network takes 20 ms.
+    // The last twenty seconds of each; the link's delay is 20 ms.
     let (good, bad, again) = (mean(&delays, 2_000), mean(&delays, 5_000), mean(&delays, 12_000));
     println!("{good:.0} ms, {bad:.0} ms, {again:.0} ms; {torn} torn, {concealed} concealed");
     let stats = buffer.stats();
     assert!(good < 35.0 && (90.0..125.0).contains(&bad) && again < 35.0);
-    // Only where the network became bad all of a sudden.
+    // Only at the transition to the bad link.
     assert!(torn <= 10, "{torn}");
     assert!(stats.late < 40 && stats.lost == 0, "{stats:?}");
 }
 
-/// Of twenty seconds from slot `from` on, in milliseconds.
+/// Mean over twenty seconds from slot `from` on, in milliseconds.
 fn mean(delays: &[(i64, Span)], from: i64) -> f64 {
     let of = delays.iter().filter(|(slot, _)| (from..from + 1_000).contains(slot));
     let of: Vec<_> = of.map(|(_, delay)| delay.as_secs_f64() * 1e3).collect();

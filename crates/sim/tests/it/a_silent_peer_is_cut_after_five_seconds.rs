@@ -1,4 +1,4 @@
-//! A peer that says nothing, or never comes to the point, is cut 5 s after it connected.
+//! A peer that sends nothing, or no complete Hello, is disconnected 5 s after it connected.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! A speaker whose clock is off is heard with the same latency after a day, and nothing is left out.
+//! A speaker with a drifting clock is played with the same latency after a day, without omissions.
 
 use crate::call_sim::{FixedDelayPlayout, GOOD, JitterBufferPlayout, SimulatedCall, simulate};
 use aulos_core::{Ppm, Span};
@@ -33,7 +33,7 @@ fn off_by_a_hundred_ppm() {
     }
 }
 
-/// The judge has eyes: without following, a day is eight seconds.
+/// Control experiment: without drift compensation, a day is eight seconds off.
 #[test]
 fn who_does_not_follow_is_eight_seconds_off() {
     let heard = simulate(day(100), &mut FixedDelayPlayout::new(Span::from_millis(60)));

@@ -1,5 +1,5 @@
-//! An encoded stream comes in lumps, and the next one is late at times: nobody hears that, nothing is
-//! left out, and only when its sound is used up another one follows.
+//! An encoded stream arrives in pages, some of them late: playback is not affected, nothing is
+//! omitted, and another source takes over only when its audio is used up.
 
 use crate::station_sim::StationSim;
 use aulos_core::{SampleRate, Span};
@@ -8,13 +8,13 @@ use aulos_engine::source::Pacing;
 use aulos_engine::switch;
 use aulos_sim::SimRng;
 
-/// A sender that hands over a page at a time, in front of a recording.
+/// A sender that delivers a page at a time, before a recording as fallback.
 fn studio(page: Span, ppm: i32, seed: u64) -> StationSim {
     let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
     let wishes = (switch::Config::default(), input, Pacing::Streamed);
     let mut studio = StationSim::with_config(SampleRate::HZ_48000, &[ppm], true, seed, wishes);
     studio.senders[0].poll_every(page);
-    // The recording begins after a second.
+    // The recording starts after a second.
     studio.run(Span::from_secs(6));
     assert_eq!(studio.status().active, Some(0));
     studio.analyzer.reset();

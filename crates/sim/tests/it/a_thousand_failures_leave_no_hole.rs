@@ -1,5 +1,5 @@
-//! Whatever live senders do, a station with something to fall back on sounds on, and plays whoever is
-//! on air frame by frame.
+//! Whatever live senders do, a station with a fallback plays without gaps, and plays the active
+//! sender frame by frame.
 
 use crate::station_sim::{Sender, SentContent, StationSim, seconds};
 use aulos_core::{SampleRate, Span};
@@ -9,17 +9,17 @@ use aulos_engine::status::InputState;
 use aulos_engine::switch::{self, InputHealth};
 use aulos_sim::SimRng;
 
-/// Senders that fail at random over a recording without end.
+/// Senders that fail at random, with an endless recording as fallback.
 struct FailureRun {
     sim: StationSim,
     random: SimRng,
-    /// How often a sender was followed by the next one while it was still being played. Nothing is
-    /// on air between them but the end of the one and the beginning of the other.
+    /// How often a sender was followed by the next one while it was still being played. Between
+    /// them, only the end of the one and the beginning of the other are on air.
     joins: usize,
     flapped: u32,
-    /// Frames of silence before the first of them was there.
+    /// Frames of silence before the first sender was there.
     waited: u64,
-    /// Without a hold-in everybody comes back at once, and flaps as he likes.
+    /// Without a hold-in every sender comes back at once, and may flap.
     hold_in: Span,
 }
 
@@ -41,7 +41,7 @@ impl FailureRun {
     fn fail(&mut self) {
         let now = self.sim.now;
         let span = seconds(self.random.exponential(1.5));
-        // Rather the better ones: they are the ones that are heard.
+        // Prefers senders of high priority, because they are on air.
         let mut victim = 0;
         while victim + 1 < self.sim.senders.len() && self.random.chance(0.4) {
             victim += 1;
@@ -76,7 +76,7 @@ impl FailureRun {
         self.sim.run(pause);
     }
 
-    /// A sender that comes and goes once a second while all else is well.
+    /// A sender that comes and goes once a second while all others work.
     fn flap(&mut self, victim: usize) {
         if self.hold_in == Span::ZERO {
             return;
@@ -131,14 +131,14 @@ impl FailureRun {
             ear.frames_by_source
         );
         assert!(ear.silence() <= Span::from_millis(1), "{}", ear.silence());
-        // Half a second is noticed where it comes in, 0.4 s before it would be heard.
+        // Half a second is detected on input, 0.4 s before it would be played.
         assert!(ear.sent_silence() <= Span::from_millis(650), "{}", ear.sent_silence());
         assert!(ear.slips.len() <= self.joins, "frames left out or repeated: {:?}", ear.slips);
-        // What rings out of the resampler at a join are 40 frames, and none of a sender's is missing.
+        // The resampler's ringing at a join is 40 frames, and no frame of a sender is missing.
         assert!(ear.slips.iter().all(|(_, by)| (40.0 + by).abs() < 1.1), "{:?}", ear.slips);
-        // The servo's limit, and the ringing of a join in the next chunk.
+        // The drift servo's limit, and the ringing of a join in the next chunk.
         assert!(ear.max_drift_ppm < 515.0);
-        // A quantum, and by how much its worker was late.
+        // A quantum, plus the worker's lateness.
         assert!(clerk.latest <= Span::from_millis(23), "{}", clerk.latest);
         let (least, most) = clerk.silence;
         assert!(least >= -Span::from_millis(100) && most <= Span::from_millis(100));
@@ -146,7 +146,7 @@ impl FailureRun {
         let counts = (status.silent_frames - self.waited, status.pool_exhausted, status.stalls);
         assert_eq!(counts, (0, 0, 0));
         if self.hold_in == Span::ZERO {
-            // Away and back.
+            // Switching away and back.
             assert!(status.switches >= failures / 4, "{} switches", status.switches);
             assert!(
                 ear.frames_by_source[..2].iter().all(|frames| frames * 20 > ear.frames),

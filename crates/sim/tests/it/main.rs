@@ -1,4 +1,4 @@
-//! Scenarios in virtual time, a file for each sentence. One program, so that it is linked once.
+//! Scenarios in virtual time, one file per statement. One program, so that it is linked once.
 
 mod a_bad_day_moves_no_latency;
 mod a_bad_network_is_heard_as_what_it_lost;

@@ -1,4 +1,4 @@
-//! A peer whose bytes arrive one at a time is served like everybody else.
+//! A peer whose bytes arrive one at a time is served like any other.
 
 use aulos_core::{Instant, Ppm, Span};
 use aulos_proto::snap::sync::OffsetFilter;
@@ -21,6 +21,6 @@ fn bytes_one_at_a_time_in_both_directions() {
     assert!(heard.windows(2).all(|pair| pair[1].chunk == pair[0].chunk + 1));
     let in_time = |error: Span| error.abs() < Span::from_millis(1);
     assert!(heard.iter().skip(100).all(|heard| heard.error.is_some_and(in_time)));
-    // A greeting, fifty quick Time requests and about twenty slow ones.
+    // A Hello, fifty quick Time requests and about twenty slow ones.
     assert!((65..75).contains(&connection.counts().messages), "{:?}", connection.counts());
 }

@@ -1,4 +1,4 @@
-//! A way that stands still now and then: the first time it is heard, the next times it is not.
+//! A link that stalls now and then: the first stall is audible, later ones are not.
 
 use crate::call_sim::{GOOD, JitterBufferPlayout, SimulatedCall, simulate};
 use aulos_core::Span;
@@ -21,7 +21,7 @@ fn rare_ones_as_well_as_frequent_ones() {
     }
 }
 
-/// Nobody waits for what comes once in two minutes.
+/// The delay is not adapted to an event that occurs once in two minutes.
 #[test]
 fn what_is_too_rare_to_be_expected_costs_no_latency() {
     let call = stalls(Span::from_secs(120), Span::from_millis(120));
@@ -29,12 +29,12 @@ fn what_is_too_rare_to_be_expected_costs_no_latency() {
     let p50 = heard.latency(0.5);
     println!("{} late, p50 {p50} ms", heard.late);
     assert!(p50 < 60.0, "{p50} ms");
-    // Of each stall, what is later than the delay.
+    // For each stall, the packets later than the delay.
     assert!(heard.late > 0 && heard.late <= 6 * 4, "{}", heard.late);
 }
 
-/// Three seconds are more than anybody waits for: what was sent then is lost to the ear, and what comes
-/// behind it is as before.
+/// Three seconds exceed the maximum delay: what was sent during the stall is lost, and what follows
+/// is unaffected.
 #[test]
 fn a_long_one_costs_what_was_sent_in_it() {
     let call = stalls(Span::from_secs(120), Span::from_secs(3));

@@ -1,4 +1,4 @@
-//! What a sender sent while another one was on air is not played when it has long gone.
+//! What a standby sender sent while another one was on air is not played long after.
 
 use crate::station_sim::StationSim;
 use aulos_core::{SampleRate, Span};

@@ -1,4 +1,4 @@
-//! One speaker, a bad network, and a listener who looks at his socket every five milliseconds.
+//! One sender, a bad network, and a receiver that polls its socket every five milliseconds.
 
 #![allow(dead_code, reason = "each scenario uses what it needs")]
 #![allow(
@@ -17,7 +17,7 @@ use aulos_proto::rtp::jitter::{
 };
 use aulos_sim::{DatagramLink, Link, LocalClock};
 
-/// A way without any fault but what it takes.
+/// A link without faults, with a constant delay.
 pub(crate) const GOOD: Link = Link {
     delay: Span::from_millis(20),
     jitter: Span::ZERO,
@@ -32,12 +32,12 @@ pub(crate) const GOOD: Link = Link {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimulatedCall {
     pub(crate) link: Link,
-    /// How fast the speaker's clock is.
+    /// Drift of the sender's clock.
     pub(crate) drift: Ppm,
-    /// How long it takes, and how much of its beginning does not count.
+    /// Duration of the call, and of its beginning that does not count.
     pub(crate) length: Span,
     pub(crate) settling: Span,
-    /// How often the way stands still, and for how long; what was sent meanwhile then comes at once.
+    /// Interval and duration of the link's stalls; what was sent meanwhile then arrives at once.
     pub(crate) stalls: Option<(Span, Span)>,
 }
 
@@ -50,33 +50,32 @@ impl SimulatedCall {
 }
 
 impl SimulatedCall {
-    /// When what is sent at `at` sets off.
+    /// When a packet sent at `at` leaves.
     fn through_stalls(&self, at: Instant) -> Instant {
         let Some((every, length)) = self.stalls else { return at };
         let nanos = |span: Span| span.as_nanos().unsigned_abs();
-        // The first one comes after half of the time.
+        // The first stall comes after half of the interval.
         let since = (at.as_nanos() + nanos(every) / 2) % nanos(every);
         if since < nanos(length) { at + length - Span::from_nanos(since as i64) } else { at }
     }
 }
 
-/// What a call was like for who listened.
+/// Results of a call at the receiver.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CallResult {
-    /// From mouth to ear, for each packet that was played, in the order of playing.
+    /// End-to-end latency of each packet that was played, in the order of playing.
     pub(crate) latencies: Vec<Span>,
-    /// Packets that came too late, and pieces as long as a packet that had to be concealed, after
-    /// the settling.
+    /// Packets that were late, and packet durations that were concealed, after the settling time.
     pub(crate) late: u64,
     pub(crate) concealed: u64,
-    /// Packets that the network took after the settling.
+    /// Packets lost by the network after the settling time.
     pub(crate) lost: u64,
-    /// At the end, of all of it.
+    /// Final statistics of the whole call.
     pub(crate) stats: JitterStats,
 }
 
 impl CallResult {
-    /// The latency that a part `quantile` of the packets had at most, in milliseconds.
+    /// The latency quantile, in milliseconds.
     pub(crate) fn latency(&self, quantile: f64) -> f64 {
         let mut latencies = self.latencies.clone();
         let at = ((latencies.len() - 1) as f64 * quantile) as usize;
@@ -89,7 +88,7 @@ impl CallResult {
             let sum: f64 = latencies.iter().map(|latency| latency.as_secs_f64()).sum();
             sum / latencies.len() as f64 * 1e3
         };
-        // Fewer where some were lost, so that they are hours all the same.
+        // Fewer packets if some were lost, so that the time is an hour nevertheless.
         let hour = self.latencies.len() / 24;
         let (first, last) =
             (&self.latencies[..hour], &self.latencies[self.latencies.len() - hour..]);
@@ -97,23 +96,23 @@ impl CallResult {
     }
 }
 
-/// Who plays what comes.
+/// Plays the received packets.
 pub(crate) trait Playout {
-    /// A packet came; whether that was too late.
+    /// Takes a packet; returns whether it was too late.
     fn insert(&mut self, arrival: Arrival) -> bool;
-    /// What is to be played at `now`: packets by their numbers, and whether they are there.
+    /// Plays what is due at `now`: packet numbers, and whether the packets are there.
     fn play(&mut self, now: Instant, heard: &mut dyn FnMut(u64, bool));
-    /// When to come again at the latest.
+    /// Latest time of the next call.
     fn until(&self) -> Option<Instant>;
-    /// What it counted.
+    /// Statistics.
     fn stats(&self) -> JitterStats;
 }
 
-/// A listener with our buffer.
+/// Playout with the jitter buffer.
 pub(crate) struct JitterBufferPlayout {
     buffer: JitterBuffer<u64>,
     until: Option<Instant>,
-    /// The number of the first packet that was played.
+    /// Number of the first packet that was played.
     first: u64,
 }
 
@@ -167,12 +166,11 @@ impl Playout for JitterBufferPlayout {
     }
 }
 
-/// The one to beat: what the first packet's arrival says about the time of all is true for ever, and
-/// so is the latency.
+/// Reference playout: a fixed latency, computed from the arrival of the first packet.
 pub(crate) struct FixedDelayPlayout {
     latency: Span,
     start: Option<Instant>,
-    /// The next packet, and those that came and are behind it.
+    /// The next packet, and packets received after it.
     next: u64,
     there: std::collections::BTreeSet<u64>,
 }
@@ -210,14 +208,14 @@ impl Playout for FixedDelayPlayout {
     }
 }
 
-/// Listens to a call.
+/// Simulates a call.
 pub(crate) fn simulate(call: SimulatedCall, listener: &mut dyn Playout) -> CallResult {
     let speaker = LocalClock::new(Instant::ZERO, call.drift);
     let sent_at = |number: u64| speaker.world_at(Instant::ZERO + PACKET * number.cast_signed());
     let mut network = DatagramLink::new(call.link, 8);
     let (mut heard, mut sent) = (CallResult::default(), 0_u64);
     let end = Instant::ZERO + call.length;
-    // What is still under way at the end is not counted.
+    // Packets still in flight at the end are not counted.
     let number = |at: Span| speaker.read(Instant::ZERO + at).as_nanos() / 20_000_000;
     let counted = number(call.settling)..number(call.length - Span::from_secs(2));
     let (mut came, mut late) = (Vec::new(), Vec::new());
@@ -265,7 +263,7 @@ pub(crate) fn simulate(call: SimulatedCall, listener: &mut dyn Playout) -> CallR
     heard
 }
 
-/// The next packet that has arrived by `now`, and when it did: the kernel stamps it.
+/// The next packet that has arrived by `now`, with its time of arrival, which the kernel stamps.
 pub(crate) fn arrival(network: &mut DatagramLink, now: Instant) -> Option<(Instant, u64)> {
     let received = network.poll_timeout()?;
     let packet = network.receive(now)?;

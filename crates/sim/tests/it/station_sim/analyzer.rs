@@ -1,43 +1,42 @@
-//! Who listens to the end of it.
+//! Analysis of a station's output.
 
 use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_engine::fanout::TimedChunk;
 
 use super::{FRAMES_PER_TURN, RADIUS};
 
-/// Listens to every frame.
+/// Checks every frame for continuity.
 #[derive(Debug)]
 pub(crate) struct ContinuityAnalyzer {
     rate: SampleRate,
     next: Option<(MediaTime, Instant)>,
-    /// Frames heard.
+    /// Frames analyzed.
     pub(crate) frames: u64,
-    /// Frames of silence at the moment, and the longest such run.
+    /// Length of the current silence in frames, and of the longest one.
     silence: u64,
     longest: u64,
-    /// The same of what a sender has sent as silence.
+    /// The longest silence that a sender has sent itself.
     longest_sent: u64,
     is_exempt: bool,
-    /// The frame before, when it is to be followed by its neighbour.
+    /// The previous frame, if the next one must be its neighbour.
     last: Option<[f64; 2]>,
     counted: u64,
-    /// Chunks in which a switch that was counted may still be heard.
+    /// Chunks that may still contain a counted switch.
     fading: u8,
     /// The last frame of them.
     faded: MediaTime,
-    /// Places where the next frame was not the neighbour of the last, and no switch was counted:
-    /// when, and by how many frames.
+    /// Discontinuities without a counted switch: their time, and their size in frames.
     pub(crate) slips: Vec<(MediaTime, f64)>,
-    /// The way through the present chunk in frames of its source, and how many steps that were.
+    /// Distance covered in the current chunk in frames of its source, and the number of steps.
     advance: (f64, u32),
-    /// The most that a chunk went faster or slower than its source, in ppm.
+    /// Maximum deviation of a chunk's speed from its source, in ppm.
     pub(crate) max_drift_ppm: f64,
-    /// Who seems to be heard, and for how many frames.
+    /// The source that seems to be on air, and for how many frames.
     candidate: (Option<usize>, u64),
-    /// Who has been heard last, and how often another one came.
+    /// The source that was on air last, and the number of changes.
     current: Option<usize>,
     pub(crate) changes: u64,
-    /// Frames of each source while no switch was to be heard.
+    /// Frames of each source outside switches.
     pub(crate) frames_by_source: [u64; 6],
 }
 
@@ -65,8 +64,8 @@ impl ContinuityAnalyzer {
         }
     }
 
-    /// Takes a chunk; `counted` are the switches and underruns that the station has owned up to.
-    /// What a sender has spoilt himself is only measured: the silence of it.
+    /// Analyzes a chunk; `counted` is the number of switches and underruns that the station
+    /// reports. While the sender itself is at fault (`spoilt`), only the silence is measured.
     pub(crate) fn push(&mut self, stamped: &TimedChunk, counted: u64, spoilt: bool) {
         let chunk = &stamped.chunk;
         if let Some((pts, timestamp)) = self.next {
@@ -77,9 +76,9 @@ impl ContinuityAnalyzer {
         self.next = Some((chunk.pts + chunk.duration, stamped.timestamp + end));
         if counted != self.counted {
             self.counted = counted;
-            // A cross-fade of one chunk may begin in the middle of this one.
+            // A crossfade of one chunk may begin in the middle of this one.
             self.fading = 2;
-            // A sound that ends rings in a resampler, and it may have ended with the last chunk.
+            // The resampler rings at the end of a signal, which may have been in the last chunk.
             self.slips.pop_if(|(at, _)| chunk.pts.since(*at) < RINGING);
         }
         if spoilt || self.is_exempt {
@@ -103,7 +102,7 @@ impl ContinuityAnalyzer {
         }
     }
 
-    /// Judges only what comes from now on.
+    /// Discards all results so far.
     pub(crate) fn reset(&mut self) {
         let (next, counted) = (self.next, self.counted);
         let faded = next.map_or(MediaTime::ZERO, |(pts, _)| pts);
@@ -132,7 +131,7 @@ impl ContinuityAnalyzer {
         let radius = (x * x + y * y).sqrt() / RADIUS;
         let known = radius.round();
         let alone = known > 0.0 && (radius - known).abs() < 0.02;
-        // Two that fade make a circle together, which may be of anybody's size.
+        // The sum of two fading circles is a circle of any size.
         let one = alone && !self.is_exempt && self.fading == 0;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 6")]
         self.identify(one.then_some(known as usize));
@@ -143,7 +142,7 @@ impl ContinuityAnalyzer {
         }
         if let Some(last) = self.last {
             let way = frames_between(last, [x, y]);
-            // A resampler at its limit goes 1.0005 frames at a time.
+            // A resampler at its limit advances 1.0005 frames per frame.
             if (way - 1.0).abs() > 0.01 || !alone {
                 self.record_slip(at, way - 1.0);
             } else {
@@ -159,7 +158,8 @@ impl ContinuityAnalyzer {
         self.last = Some([x, y]);
     }
 
-    /// Counts who is heard; it takes some frames to know him from the ringing of a louder one.
+    /// Identifies the source on air; it takes some frames to tell it from the ringing of a louder
+    /// one.
     fn identify(&mut self, known: Option<usize>) {
         self.candidate = (known, if known == self.candidate.0 { self.candidate.1 + 1 } else { 1 });
         let (Some(number), count) = self.candidate else { return };
@@ -172,28 +172,28 @@ impl ContinuityAnalyzer {
         }
     }
 
-    /// What happens within so few frames is one thing.
+    /// Discontinuities within a short distance are merged.
     fn record_slip(&mut self, at: MediaTime, by: f64) {
         let (when, sum) = match self.slips.pop_if(|(last, _)| at.since(*last) < RINGING + RINGING) {
             Some((_, sum)) => (at, sum + by),
             None => (at, by),
         };
-        // A whole turn cannot be told from none.
+        // A whole turn is indistinguishable from none.
         let turn = f64::from(FRAMES_PER_TURN);
         self.slips.push((when, sum - turn * (sum / turn).round()));
     }
 }
 
-/// How many frames lie between two points of the circle.
+/// Distance between two points of the circle, in frames.
 fn frames_between(a: [f64; 2], b: [f64; 2]) -> f64 {
     let across = a[0] * b[1] - a[1] * b[0];
     let along = a[0] * b[0] + a[1] * b[1];
-    // Nearly always they are neighbours, for which the tangent is the angle.
+    // Almost always they are neighbours, for which the tangent approximates the angle.
     let angle = if along > 20.0 * across.abs() { across / along } else { across.atan2(along) };
     angle / core::f64::consts::TAU * f64::from(FRAMES_PER_TURN)
 }
 
-/// The length of the filter of a resampler between two equal rates.
+/// The filter length of a resampler between equal rates.
 const RINGING: Frames = Frames(80);
 
 /// -100 dBFS.

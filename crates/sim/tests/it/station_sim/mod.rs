@@ -1,8 +1,9 @@
-//! A station in the world: senders with cards of their own, and an ear that knows every frame.
+//! A station in the simulation: senders with their own sound cards, and an analyzer that identifies
+//! every frame.
 //!
-//! Every source sends a point that goes round a circle, one channel its x and the other its y. The
-//! radius says who is heard and the angle says which frame it is, and both pass a resampler, so the
-//! ear finds each frame that was left out, repeated or made up, whoever is on air.
+//! Every source sends a point on a circle, one channel its x and the other its y. The radius
+//! identifies the source and the angle the frame, and both survive a resampler, so the analyzer
+//! finds each frame that was omitted, repeated or inserted, whichever source is on air.
 
 #![allow(dead_code, reason = "each scenario uses what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
@@ -26,7 +27,7 @@ use aulos_sim::SimRng;
 pub(crate) use analyzer::ContinuityAnalyzer;
 pub(crate) use sender::{Sender, SentContent};
 
-/// A station, who plays into it, and who listens.
+/// A station with its senders and the analyzer of its output.
 pub(crate) struct StationSim {
     pub(crate) now: Instant,
     pub(crate) senders: Vec<Sender>,
@@ -34,24 +35,24 @@ pub(crate) struct StationSim {
     station: Station,
     chunks: Consumer<TimedChunk>,
     status: LatestReader<StationStatus>,
-    /// How long after its time a decision came, at most and for each fault.
+    /// Maximum delays of decisions, per fault.
     pub(crate) decision_times: DecisionTimes,
     silence: Span,
-    /// How late its worker is, each time anew.
+    /// Maximum lateness of the station worker; each wake is late by a random part of it.
     lateness: Span,
     random: SimRng,
     due: Instant,
 }
 
 impl StationSim {
-    /// A station at `rate` with live senders of these drifts, in order of priority, and behind
-    /// them, if wanted, a recording without end.
+    /// A station at `rate` with live senders with these drifts, in order of priority, and
+    /// optionally an endless recording as fallback.
     pub(crate) fn new(rate: SampleRate, senders: &[i32], loops: bool, seed: u64) -> Self {
         let wishes = (switch::Config::default(), input::Config::default(), Pacing::Live);
         Self::with_config(rate, senders, loops, seed, wishes)
     }
 
-    /// The same with other wishes, and senders that are paced like this.
+    /// The same with other configurations and another pacing of the senders.
     pub(crate) fn with_config(
         rate: SampleRate,
         senders: &[i32],
@@ -105,14 +106,14 @@ impl StationSim {
         }
     }
 
-    /// Lets the world go on for `span`.
+    /// Runs the simulation for `span`.
     pub(crate) fn run(&mut self, span: Span) {
         let end = self.now + span;
         while self.step(end) {}
         self.now = end;
     }
 
-    /// One chunk, or none when the next is not due before `end`. True when there was one.
+    /// Produces one chunk, unless the next one is due after `end`. Returns whether it did.
     pub(crate) fn step(&mut self, end: Instant) -> bool {
         let next = self.due.min(end);
         for sender in &mut self.senders {
@@ -143,18 +144,18 @@ impl StationSim {
     }
 }
 
-/// What a sender has sent is heard by then: a full buffer, and a ring behind it, and who stands by
-/// with them full goes on air with them.
+/// By then what a sender has sent is played: a full buffer and ring, which a standby source takes
+/// on air with it.
 const LINGER: Span = Span::from_secs(4);
 
-/// Notes when decisions come.
+/// Records the delays of decisions.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionTimes {
     late: [u64; 8],
     silent: [u64; 8],
-    /// The latest after the time-out.
+    /// The longest delay after the timeout.
     pub(crate) latest: Span,
-    /// The earliest and the latest after the time that silence takes.
+    /// The shortest and the longest delay after the silence timeout.
     pub(crate) silence: (Span, Span),
 }
 
@@ -162,14 +163,14 @@ impl DecisionTimes {
     fn record(&mut self, now: Instant, set: Span, senders: &[Sender], status: &StationStatus) {
         for (index, (sender, input)) in senders.iter().zip(&status.inputs).enumerate() {
             let (late, silent) = (input.failures.late, input.failures.silent);
-            // With a full buffer nobody is late, and has not been when it is full no more.
+            // With a full buffer no sender is late, and a late one has recovered.
             let full = input.buffered > input::Config::default().timeout;
             if core::mem::replace(&mut self.late[index], late) < late && !full {
                 let after = now - sender.sent - input::Config::default().timeout;
                 self.latest = self.latest.max(after);
             }
             let fell = core::mem::replace(&mut self.silent[index], silent) < silent;
-            // What has not been taken in yet cannot be heard.
+            // Audio that has not been read yet cannot be detected.
             let waits = input.buffered > Span::from_millis(700);
             if fell && sender.content == SentContent::Silence && !waits {
                 let after = SampleRate::HZ_48000.span(sender.frames) - set;
@@ -179,13 +180,13 @@ impl DecisionTimes {
     }
 }
 
-/// So many seconds.
+/// A span of this many seconds.
 #[allow(clippy::cast_possible_truncation, reason = "some seconds, in nanoseconds")]
 pub(crate) fn seconds(seconds: f64) -> Span {
     Span::from_nanos((seconds * 1e9) as i64)
 }
 
-/// Round and round, a turn in [`TURN`] frames.
+/// A point that moves on a circle, one turn in [`FRAMES_PER_TURN`] frames.
 #[derive(Clone, Debug)]
 pub(crate) struct CircleSignal {
     points: Box<[[f32; 2]]>,
@@ -203,7 +204,7 @@ impl CircleSignal {
         Self { points: (0..FRAMES_PER_TURN).map(point).collect(), position: 0 }
     }
 
-    /// Fills `block` with its next `frames` frames.
+    /// Fills `block` with the next `frames` frames.
     fn fill(&mut self, block: &mut Block, rate: SampleRate, frames: Frames) {
         block.reset(rate, ChannelLayout::STEREO);
         block.resize(frames);
@@ -230,7 +231,7 @@ impl Source for CircleSource {
     }
 }
 
-/// Passes the samples on as they are.
+/// Passes samples through unchanged.
 struct PassthroughEncoder(SampleSpec);
 
 impl Encoder for PassthroughEncoder {
@@ -256,11 +257,11 @@ impl Encoder for PassthroughEncoder {
 
 pub(crate) const QUANTUM: Span = Span::from_millis(20);
 
-/// What a card hands over at once.
+/// Duration of a card's period.
 pub(crate) const PERIOD: Span = Span::from_millis(10);
 
-/// Longer than any slip that the ear has to tell from its neighbours.
+/// Longer than any discontinuity that the analyzer has to measure.
 const FRAMES_PER_TURN: u16 = 4_800;
 
-/// The circle of the first source; the others' are two, three and four times as large.
+/// Radius of the first source's circle; the others are two, three and four times as large.
 const RADIUS: f64 = 0.2;

@@ -1,4 +1,4 @@
-//! A live sender: a card that captures, and a way on which it can be held up.
+//! A live sender: a sound card that captures, and a connection that can stall.
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, Ppm, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source, SourceItem};
@@ -8,23 +8,23 @@ use aulos_sim::SoundCard;
 
 use super::{CircleSignal, PERIOD};
 
-/// What a sender does until further notice.
+/// State of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SenderMode {
     Playing,
-    /// It captures nothing; what it sends next is what comes next.
+    /// It captures nothing; the frames continue afterwards.
     Silent,
-    /// It captures, but nothing gets through; all of it comes at once in the end.
+    /// It captures, but nothing is delivered; all of it arrives at once in the end.
     Stuck,
 }
 
-/// What a sender sends.
+/// Content of a sender's signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentContent {
     Sound,
     /// Zeros.
     Silence,
-    /// The same value for ever.
+    /// A constant value.
     Stuck,
     /// Zeros in its second channel.
     Half,
@@ -35,18 +35,18 @@ pub(crate) struct Sender {
     rate: SampleRate,
     card: SoundCard,
     mode: SenderMode,
-    /// When it plays again.
+    /// End of the current state.
     until: Option<Instant>,
-    /// How often the receiver looks; without it each period arrives when it is over.
+    /// Poll interval of the receiver; without it each period arrives when it is over.
     polls: Option<(Instant, Span)>,
-    /// What it sends in place of its sound.
+    /// Content in place of the circle signal.
     pub(crate) content: SentContent,
-    /// When it last handed something over, and when its content last was another one.
+    /// Times of the last delivery, and of the last change of content.
     pub(crate) sent: Instant,
     pub(crate) since: Instant,
-    /// Frames of the present content that it has sent.
+    /// Frames sent with the current content.
     pub(crate) frames: Frames,
-    /// Periods that were captured and not handed over.
+    /// Periods that were captured and not delivered.
     backlog: u64,
     items: Producer<SourceItem>,
     pool: Pool<Block>,
@@ -84,33 +84,33 @@ impl Sender {
         (sender, Box::new(source))
     }
 
-    /// Stops without a word at `now`, captures nothing for `span`, and goes on.
+    /// Stops without notice at `now`, captures nothing for `span`, and continues.
     pub(crate) fn stop_for(&mut self, now: Instant, span: Span) {
         self.mode = SenderMode::Silent;
         self.until = Some(now + span);
     }
 
-    /// Is held up at `now` for `span`; then everything comes at once.
+    /// Stalls at `now` for `span`; then everything arrives at once.
     pub(crate) fn stall_for(&mut self, now: Instant, span: Span) {
         self.mode = SenderMode::Stuck;
         self.until = Some(now + span);
     }
 
-    /// Closes cleanly at `now` and comes back after `span`.
+    /// Ends cleanly at `now` and comes back after `span`.
     pub(crate) fn end_for(&mut self, now: Instant, span: Span) {
         self.backlog = 0;
         self.items.push(SourceItem::End).expect("room for an end");
         self.stop_for(now, span);
     }
 
-    /// Breaks off at `now`, and is back after `span`.
+    /// Loses the connection at `now`, and is back after `span`.
     pub(crate) fn lose_for(&mut self, now: Instant, span: Span) {
         self.backlog = 0;
         self.items.push(SourceItem::Lost).expect("room for an end");
         self.stop_for(now, span);
     }
 
-    /// Sends this from `now` on.
+    /// Changes the content from `now` on.
     pub(crate) fn set_content(&mut self, now: Instant, content: SentContent) {
         (self.content, self.since, self.frames) = (content, now, Frames::ZERO);
     }
@@ -119,7 +119,7 @@ impl Sender {
         self.mode == SenderMode::Playing
     }
 
-    /// From now on what it sends is found every `span`, as in a pipe that is looked at by a timer.
+    /// From now on its audio is read every `span`, as from a pipe that is polled by a timer.
     pub(crate) fn poll_every(&mut self, span: Span) {
         self.polls = Some((self.card.poll_timeout() + Span::from_micros(50), span));
     }
@@ -156,7 +156,7 @@ impl Sender {
         }
     }
 
-    /// Hands over what there is, as far as there is room: the rest waits, as in a pipe.
+    /// Delivers as much as fits: the rest waits, as in a pipe.
     fn deliver(&mut self, now: Instant) {
         while self.mode == SenderMode::Playing && self.backlog > 0 {
             let Some(mut block) = self.pool.take() else { return };
@@ -176,8 +176,8 @@ impl Sender {
     }
 }
 
-/// With a pipe's 64 KiB and the blocks of a feeder, about this much.
+/// About the capacity of a pipe of 64 KiB plus the reader's blocks.
 const BLOCKS: usize = 64;
 
-/// More than a second, which may come at once.
+/// More than a second, which may arrive at once.
 const STREAMED_BLOCKS: usize = 300;
