@@ -1,4 +1,4 @@
-//! Gives the shared library the name under which programs look for it.
+//! Sets the library's soname, by which programs find it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

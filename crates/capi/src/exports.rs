@@ -1,8 +1,9 @@
-//! The 23 functions of `ebur128.h`, which says what each does.
+//! The 23 functions of `ebur128.h`, which documents them.
 //!
 //! All share one contract: a state comes from [`ebur128_init`], has not been destroyed, and is used
-//! by one thread at a time; `out` can be written to; arrays are as long as the numbers say. Null is
-//! answered with an error. Answers are the numbers of [`Failure`](crate::state::Failure), 0 for success.
+//! by one thread at a time; `out` can be written to; arrays are as long as their length arguments.
+//! Null pointers give an error. Return values are those of [`ErrorCode`](crate::state::ErrorCode),
+//! 0 for success.
 
 #![allow(clippy::missing_safety_doc, reason = "one contract, at the head of the module")]
 
@@ -13,7 +14,7 @@ use aulos_dsp::meter::{Meter, MeterSample, integrated_of, range_of};
 
 use crate::state::{EburResult, ErrorCode, I, LRA, SAMPLE_PEAK, State, TRUE_PEAK};
 
-/// The version of libebur128 whose behaviour this is.
+/// The version of libebur128 that this library is compatible with.
 const VERSION: [c_int; 3] = [1, 2, 6];
 
 /// Writes the version of the interface.
@@ -29,7 +30,7 @@ pub unsafe extern "C" fn ebur128_get_version(
     }
 }
 
-/// A new state, or null.
+/// Creates a state; null on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebur128_init(channels: c_uint, samplerate: c_ulong, mode: c_int) -> *mut State {
     let new = || State::new(channels, samplerate, mode).map(|state| Box::into_raw(Box::new(state)));
@@ -49,7 +50,7 @@ pub unsafe extern "C" fn ebur128_destroy(state: *mut *mut State) {
     }
 }
 
-/// Moves a channel.
+/// Sets the position of a channel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_set_channel(
     state: *mut State,
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn ebur128_set_channel(
     unsafe { change(state, |state| state.set_channel(channel_number, value)) }
 }
 
-/// Goes on with other channels or another rate.
+/// Continues with other channels or another rate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_change_parameters(
     state: *mut State,
@@ -78,14 +79,14 @@ pub unsafe extern "C" fn ebur128_set_max_window(state: *mut State, window: c_ulo
     unsafe { change(state, |state| state.set_max_window(window)) }
 }
 
-/// Sets how much is remembered, in milliseconds.
+/// Sets the length of the history, in milliseconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_set_max_history(state: *mut State, history: c_ulong) -> c_int {
     // SAFETY: see the head of the module.
     unsafe { change(state, |state| state.set_max_history(history)) }
 }
 
-/// Hears interleaved frames of `short`.
+/// Measures interleaved frames of `short`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_add_frames_short(
     state: *mut State,
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn ebur128_add_frames_short(
     unsafe { add(state, src, frames) }
 }
 
-/// Hears interleaved frames of `int`.
+/// Measures interleaved frames of `int`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_add_frames_int(
     state: *mut State,
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn ebur128_add_frames_int(
     unsafe { add(state, src, frames) }
 }
 
-/// Hears interleaved frames of `float`.
+/// Measures interleaved frames of `float`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_add_frames_float(
     state: *mut State,
@@ -118,7 +119,7 @@ pub unsafe extern "C" fn ebur128_add_frames_float(
     unsafe { add(state, src, frames) }
 }
 
-/// Hears interleaved frames of `double`.
+/// Measures interleaved frames of `double`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_add_frames_double(
     state: *mut State,
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn ebur128_relative_threshold(
     }
 }
 
-/// The greatest sample of a channel.
+/// The maximum sample of a channel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_sample_peak(
     state: *const State,
@@ -202,7 +203,7 @@ pub unsafe extern "C" fn ebur128_sample_peak(
     }
 }
 
-/// The greatest sample of a channel in the last call.
+/// The maximum sample of a channel in the last call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_prev_sample_peak(
     state: *const State,
@@ -239,7 +240,7 @@ pub unsafe extern "C" fn ebur128_prev_true_peak(
     }
 }
 
-/// Integrated loudness over several states; null entries are passed over.
+/// Integrated loudness over several states; null entries are skipped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_loudness_global_multiple(
     states: *const *const State,
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn ebur128_loudness_global_multiple(
     unsafe { write_result(out, || integrated(&present(states?))) }
 }
 
-/// Loudness range over several states; null entries are passed over.
+/// Loudness range over several states; null entries are skipped.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebur128_loudness_range_multiple(
     states: *const *const State,
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn ebur128_loudness_range_multiple(
     let states = unsafe { entries(states, size) };
     let work = || {
         let states = states?;
-        // The first entry decides for all; when it is null, for exact histories.
+        // The first entry decides for all; if it is null, exact histories are assumed.
         let histogram =
             states.first().is_some_and(|first| first.is_some_and(State::uses_histogram));
         let states = present(states);
@@ -307,7 +308,7 @@ fn present<'a>(states: &[Option<&'a State>]) -> Vec<&'a State> {
     states.iter().copied().flatten().collect()
 }
 
-/// The states, `None` for null; fails when there cannot be so many.
+/// The states, `None` for null; fails if the size is impossible.
 ///
 /// # Safety
 /// `states` is null or points to `size` pointers, each null or to a state.
@@ -368,7 +369,7 @@ unsafe fn read(
     unsafe { write_result(out, || work(state)) }
 }
 
-/// Writes an answer; leaves `out` alone when there is none.
+/// Writes a result; leaves `out` unchanged on failure.
 ///
 /// # Safety
 /// `out` is null or can be written to.

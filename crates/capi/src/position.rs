@@ -1,4 +1,4 @@
-//! The numbers that C callers give to channels.
+//! Channel numbers of the C interface.
 
 use aulos_core::MAX_CHANNELS;
 use aulos_dsp::meter::ChannelPosition;
@@ -6,7 +6,7 @@ use aulos_dsp::meter::ChannelPosition;
 /// The number of `EBUR128_DUAL_MONO`.
 pub(crate) const DUAL_MONO: i32 = 6;
 
-/// The place that a number of `enum channel` stands for; unknown numbers count once, as in the
+/// The position of a number of `enum channel`; unknown numbers have a weight of one, as in the
 /// original.
 pub(crate) fn position(number: i32) -> ChannelPosition {
     let at = |azimuth, elevation| ChannelPosition::At { azimuth, elevation };
@@ -31,8 +31,8 @@ pub(crate) fn position(number: i32) -> ChannelPosition {
     }
 }
 
-/// The places that channels have before anyone says otherwise: those of the original, which for
-/// more than six channels counts the first six.
+/// The default channel positions: those of the original, which for more than six channels gives a
+/// weight to the first six.
 pub(crate) fn default_map(channels: usize) -> Vec<ChannelPosition> {
     let numbers: &[i32] = match channels {
         4 => &[1, 2, 4, 5],

@@ -1,4 +1,4 @@
-//! What a C caller holds: the public struct, and the meter behind it.
+//! The public struct of the C interface, and the meter in it.
 
 use core::ffi::{c_int, c_uint, c_ulong};
 
@@ -7,11 +7,11 @@ use aulos_dsp::meter::{Meter, MeterConfig, MeterHistory, MeterMode, MeterSample,
 
 use crate::position::{DUAL_MONO, default_map, position};
 
-/// `ebur128_state`: 24 bytes where pointers have 8.
+/// `ebur128_state`: 24 bytes on platforms with 8-byte pointers.
 #[repr(C)]
 #[derive(Debug)]
 pub struct State {
-    /// What the caller asked for, word for word.
+    /// The requested mode, unchanged.
     pub mode: c_int,
     /// Number of channels.
     pub channels: c_uint,
@@ -20,15 +20,16 @@ pub struct State {
     pub(crate) inner: *mut StateInner,
 }
 
-/// The part that callers cannot see.
+/// The private part of the state.
 #[derive(Debug)]
 #[allow(unnameable_types, reason = "opaque to callers")]
 pub struct StateInner {
     pub(crate) meter: Meter,
     /// Milliseconds, as set.
     window: c_ulong,
-    /// Milliseconds that can be read. A window that was set holds 3 s at least, because with the
-    /// original, which takes a thousand times too much, short-term loudness can then be read.
+    /// Longest readable window in milliseconds. A configured window is at least 3 s, because with
+    /// the original, which allocates a thousand times too much, short-term loudness can then be
+    /// read.
     readable: c_ulong,
     history: c_ulong,
 }
@@ -44,7 +45,7 @@ pub enum ErrorCode {
     NoChange = 4,
 }
 
-/// What an export answers.
+/// Result of an exported function.
 pub(crate) type EburResult<T> = Result<T, ErrorCode>;
 
 impl State {
@@ -86,7 +87,7 @@ impl State {
         }
         if number == DUAL_MONO && self.channels != 1 {
             use std::io::Write as _;
-            // Nobody can be told when there is no standard error.
+            // The error is ignored if there is no standard error.
             writeln!(std::io::stderr(), "EBUR128_DUAL_MONO is for one channel only").ok();
             return Err(ErrorCode::InvalidChannelIndex);
         }
@@ -132,7 +133,7 @@ impl State {
         }
         inner.history = history;
         let entries = |ms: c_ulong| usize::try_from(history / ms).unwrap_or(usize::MAX);
-        // One short-term value per 3 s, though one a second is taken: the original's rule.
+        // One short-term value per 3 s, though one per second is stored: the original's rule.
         let (blocks, ranges) = (entries(BLOCK_MS), entries(SHORT_TERM_MS));
         inner.meter.set_history(MeterHistory::Entries { blocks, ranges });
         Ok(())
@@ -149,7 +150,7 @@ impl State {
         self.window_frames(usize::try_from(frames).map_err(|_| ErrorCode::InvalidMode)?)
     }
 
-    /// Fails when the mode lacks one of the bits.
+    /// Fails if the mode lacks one of the bits.
     pub(crate) fn require(&self, bits: c_int) -> EburResult<()> {
         if has_bits(self.mode, bits) { Ok(()) } else { Err(ErrorCode::InvalidMode) }
     }
@@ -159,7 +160,7 @@ impl State {
     }
 
     fn window_frames(&self, frames: usize) -> EburResult<f64> {
-        // The longest window in whole hops; at rates below 150 Hz that is less than it says.
+        // The longest window in whole hops; at rates below 150 Hz that is less than configured.
         let longest = self.samplerate.saturating_mul(self.inner().readable) / 1000;
         let longest = usize::try_from(longest).unwrap_or(usize::MAX);
         if frames > longest.next_multiple_of(self.meter().hop()) {
@@ -183,7 +184,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // SAFETY: `inner` comes from `Box::into_raw` in `new`, and nobody uses it after this.
+        // SAFETY: `inner` comes from `Box::into_raw` in `new`, and is not used after this.
         drop(unsafe { Box::from_raw(self.inner) });
     }
 }
@@ -197,8 +198,8 @@ fn check_parameters(channels: c_uint, samplerate: c_ulong) -> EburResult<(Sample
     Ok((SampleRate::new(hz).map_err(|_| ErrorCode::NoMemory)?, channels))
 }
 
-/// Whether a window can be had. Rust ends the process when memory cannot be had, so the same amount
-/// is asked for in a way that may fail.
+/// Checks that a window can be allocated. Rust aborts the process when an allocation fails, so the
+/// same amount is first allocated in a way that may fail.
 fn check_window_size(samplerate: c_ulong, window: c_ulong) -> EburResult<()> {
     let frames = samplerate.checked_mul(window).ok_or(ErrorCode::NoMemory)? / 1000;
     let frames = usize::try_from(frames).map_err(|_| ErrorCode::NoMemory)?;
