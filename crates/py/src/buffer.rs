@@ -1,9 +1,9 @@
-//! Samples in a Python object, read where they lie.
+//! Access to the samples of a Python object in place.
 //!
-//! An array in C order is interleaved sound, one in Fortran order (what `x.T` makes of an array of
-//! channels) is planes; both are measured in place. Anything else is copied first. The GIL is
-//! released meanwhile, as numpy does: who writes to an array while it is measured gets a
-//! meaningless figure.
+//! An array in C order is interleaved, one in Fortran order (the result of `x.T` for an array of
+//! channels) is planar; both are measured in place. Anything else is copied first. The GIL is
+//! released meanwhile, as in numpy: writing to an array during the measurement gives a meaningless
+//! figure.
 
 #![allow(unsafe_code, reason = "memory that Python owns")]
 
@@ -27,7 +27,7 @@ enum Samples {
 }
 
 impl Sound {
-    /// Looks at an object of shape (frames,) or (frames, channels).
+    /// Checks and wraps an object of shape (frames,) or (frames, channels).
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let Ok(buffer) = PyUntypedBuffer::get(object) else {
             let kind = object.get_type().name()?;
@@ -46,7 +46,7 @@ impl Sound {
         Ok(Self { samples, frames, channels })
     }
 
-    /// Lets a meter for as many channels hear it.
+    /// Feeds the samples to a meter with the same number of channels.
     pub(crate) fn hear(&self, py: Python<'_>, meter: &mut Meter) -> PyResult<()> {
         match &self.samples {
             Samples::I16(buffer) => self.hear_as(py, buffer, meter),
@@ -86,7 +86,7 @@ impl Sound {
 impl Samples {
     fn of(buffer: PyUntypedBuffer) -> PyResult<Self> {
         let format = buffer.format().to_string_lossy().into_owned();
-        // The library takes the order of bytes for granted.
+        // The library assumes the native byte order.
         let foreign = if cfg!(target_endian = "little") { ['>', '!'] } else { ['<', '<'] };
         let native = !format.starts_with(foreign);
         if native && buffer.as_typed::<f32>().is_ok() {

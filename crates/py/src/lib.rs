@@ -4,8 +4,8 @@
 //!  any object with a buffer -> buffer (in place, without the GIL) -> dsp::meter -> Meter, Loudness
 //! ```
 //!
-//! Arrays come in by the buffer protocol, so numpy is not needed to build or to run this. What
-//! Python sees is described in `python/aulos/__init__.pyi`; nothing is decided here but names.
+//! Arrays are passed by the buffer protocol, so numpy is not needed to build or to run this module.
+//! The Python interface is documented in `python/aulos/__init__.pyi`; this crate only maps names.
 
 mod buffer;
 mod loudness;

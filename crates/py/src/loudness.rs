@@ -1,4 +1,4 @@
-//! The figures of a programme, apart from the meter.
+//! The figures of a programme, independent of the meter.
 
 use std::fmt::Write as _;
 
@@ -155,7 +155,7 @@ pub(crate) fn merge(parts: Vec<PyRef<'_, Loudness>>) -> PyResult<Loudness> {
         measurement.merge(&part.measurement).map_err(|error| invalid(&error))?;
         seconds += part.seconds;
     }
-    // The gate of the whole is not among what can be read of it.
+    // The relative threshold of the whole programme is not part of the merged figures.
     let relative_threshold = first.relative_threshold.filter(|_| rest.is_empty());
     Ok(Loudness { measurement, mode: first.mode, seconds, relative_threshold })
 }
@@ -164,7 +164,7 @@ pub(crate) fn finite(lufs: Option<Lufs>) -> Option<f64> {
     lufs.map(Lufs::get).filter(|value| value.is_finite())
 }
 
-/// An amplitude in dB of full scale; none for silence.
+/// An amplitude in dB of full scale; `None` for silence.
 pub(crate) fn decibels(amplitude: f64) -> Option<f64> {
     Some(Db::from_amplitude(amplitude).get()).filter(|value| value.is_finite())
 }
@@ -185,6 +185,6 @@ fn mode_of(bits: u8) -> Option<Mode> {
 }
 
 const VERSION: u8 = 1;
-/// The windows of R 128, in seconds: before they are over, their maxima do not exist.
+/// The windows of R 128, in seconds: a shorter programme has no maxima.
 const MOMENTARY: f64 = 0.4;
 const SHORT_TERM: f64 = 3.0;

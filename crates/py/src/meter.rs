@@ -1,4 +1,4 @@
-//! A meter that is fed, and a whole array at once.
+//! The meter, and the measurement of a whole array.
 
 use aulos_dsp::meter;
 use pyo3::exceptions::PyValueError;
@@ -132,7 +132,7 @@ impl Meter {
 }
 
 impl Meter {
-    /// In dB, one for each channel.
+    /// In dB, one per channel.
     fn peaks(
         &self,
         read: impl Fn(&meter::Meter, usize) -> Option<f64>,

@@ -1,18 +1,18 @@
-//! What Python calls the settings of a meter.
+//! Python names of the meter's settings.
 
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::meter::{Config, History, Mode, Position, RangeHop};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// One name, or several.
+/// One mode name, or several.
 #[derive(FromPyObject)]
 pub(crate) enum Modes {
     One(String),
     Several(Vec<String>),
 }
 
-/// The name of a loudspeaker, degrees to the left, or these and degrees up.
+/// The name of a loudspeaker, its azimuth in degrees to the left, or azimuth and elevation.
 #[derive(FromPyObject)]
 pub(crate) enum Place {
     Named(String),
@@ -20,7 +20,7 @@ pub(crate) enum Place {
     At(i16, i8),
 }
 
-/// Everything that is not the shape of the sound.
+/// All settings except rate and channels.
 pub(crate) struct Options {
     pub(crate) mode: Mode,
     positions: Option<Vec<Position>>,
@@ -66,7 +66,8 @@ impl Options {
             modes = Some(modes.map_or(more, |modes| modes | more));
         }
         let mode = modes.ok_or_else(|| PyValueError::new_err("no mode: nothing to measure"))?;
-        // Integrated loudness tells silence, which has no range, from a tone, whose range is 0.
+        // Integrated loudness distinguishes silence, which has no range, from a tone, whose range
+        // is 0.
         let mode = if mode.contains(Mode::RANGE) { mode | Mode::INTEGRATED } else { mode };
         Self::with(mode, positions, dual_mono, lra_hop)
     }
@@ -112,7 +113,7 @@ impl Options {
             }
             config.positions = positions;
         }
-        // A day's memory, taken in advance, is for threads that must not allocate.
+        // The bounded history, allocated in advance, is for threads that must not allocate.
         config.history = History::Unbounded;
         config.range_hop = self.range_hop;
         Ok(config)
