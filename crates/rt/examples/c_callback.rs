@@ -1,4 +1,4 @@
-//! A callback as a C library calls it: one function, one pointer, no panic, nothing that waits.
+//! A callback for a C library: a function and a pointer, without panics and without waiting.
 #![allow(unsafe_code, reason = "it is what this example shows")]
 
 use std::ffi::c_void;
@@ -8,7 +8,7 @@ use aulos_rt::pipe::{
 };
 use aulos_rt::{RtLog, rt_log};
 
-/// What the callback owns.
+/// State of the callback.
 struct Player {
     reader: PipeReader,
     log: RtLog<Underruns>,
@@ -20,14 +20,14 @@ struct Underruns {
 }
 
 /// # Safety
-/// * `user` is the `Player` that was registered, and nobody else uses it now.
+/// * `user` is the `Player` that was registered, and nothing else uses it during the call.
 /// * `out` has room for `frames` frames of two 16-bit samples.
 unsafe extern "C" fn on_period(user: *mut c_void, out: *mut i16, frames: usize, nanos: u64) {
     // SAFETY: the first promise above.
     let player = unsafe { &mut *user.cast::<Player>() };
     // SAFETY: the second promise above; any bytes are samples.
     let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), frames * 4) };
-    // Says which frame goes out when, for whoever keeps rooms in step.
+    // Records when this frame is played, for synchronization with other rooms.
     player.reader.stamp(nanos);
     let read = player.reader.read(out);
     if read.padded > 0 {
@@ -42,12 +42,12 @@ fn main() -> Result<(), PipeConfigError> {
     let mut player = Player { reader, log };
     let user: *mut c_void = (&raw mut player).cast();
 
-    // Any language can be the writer; here it writes 25 ms.
+    // The writer can be in any language; here it writes 25 ms.
     assert!(writer.write(&[7; 1200 * 4]).is_ok());
-    // The library calls every 10 ms.
+    // The library calls back every 10 ms.
     let mut out = [0_i16; 480 * 2];
     for period in 0..4 {
-        // SAFETY: the player lives, and `out` is what it should be.
+        // SAFETY: the player is alive, and `out` has room for 480 frames of two samples.
         unsafe { on_period(user, out.as_mut_ptr(), 480, period * 10_000_000) };
     }
     for entry in entries {

@@ -1,4 +1,4 @@
-//! An audio callback tells a user interface to redraw, and never calls the system for it.
+//! An audio callback notifies a user interface to redraw, without a system call.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_micros(5333);
 
 fn main() -> Result<(), DispatcherFull> {
     let (mut level, shown) = latest(0.0_f32);
-    // Callbacks that stay on this thread may hold whatever belongs to it.
+    // Callbacks that stay on this thread may hold values that are not `Send`.
     let mut dispatcher = Dispatcher::<dyn FnMut()>::new(PollStrategy::PhaseLocked);
     let redraws = Rc::new(Cell::new(0));
     let (count, shown) = (Rc::clone(&redraws), RefCell::new(shown));
@@ -27,14 +27,14 @@ fn main() -> Result<(), DispatcherFull> {
         scope.spawn(move || {
             for period in 0..100_u16 {
                 std::thread::park_timeout(PERIOD);
-                // The audio callback begins here ...
+                // Start of the audio callback ...
                 notifier.prefetch();
                 if period % 10 == 0 {
                     level.publish(f32::from(period) / 100.0);
                     notifier.notify(redraw);
                 }
                 notifier.callback_ended(clock::now());
-                // ... and ends here.
+                // ... and its end.
             }
             std::thread::park_timeout(PERIOD * 10);
             stop.stop();

@@ -1,5 +1,5 @@
-//! Blocks of 1024 samples, overlapping by half, out of writes of any size: in place and in one
-//! slice, without a buffer of our own.
+//! Blocks of 1024 samples, overlapping by half, from writes of any size: in place and as one slice,
+//! without another buffer.
 
 use aulos_rt::pipe::{PipeConfig, PipeReadError, SampleEncoding, pipe};
 
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         scope.spawn(move || {
             let tone: Vec<u8> =
                 (0..48_000_u16).flat_map(|i| (f32::from(i) * 0.06).sin().to_le_bytes()).collect();
-            // A decoder gives what it gives.
+            // A decoder delivers pieces of any length.
             for piece in tone.chunks(1000 * 4 - 4) {
                 if writer.write(piece).is_err() {
                     return;
@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             if blocks % 20 == 0 {
                 println!("block {blocks}: energy {:.1}", energy(block));
             }
-            // Half a block goes, all of it was seen: the next wait wants more than this.
+            // Half a block is consumed, all of it was examined: the next read waits for more than
+            // this.
             reader.advance(HOP, BLOCK);
         }
         println!("{blocks} blocks, ended {:?}", reader.into_inner().monitor().fill());
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Here stands the transform.
+/// Stands for the transform.
 fn energy(block: &[u8]) -> f32 {
     let (samples, _) = block.as_chunks();
     samples.iter().map(|&sample| f32::from_le_bytes(sample).powi(2)).sum()

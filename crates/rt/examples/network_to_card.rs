@@ -1,5 +1,5 @@
-//! A network thread feeds a sound card that must get something in every period: what is late is
-//! silence, what is too much pushes the oldest out, and both are counted.
+//! A network thread feeds a sound card that needs data in every period: missing data is replaced by
+//! silence, excess data drops the oldest; both are counted.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ fn main() -> Result<(), PipeConfigError> {
     let monitor = reader.monitor();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // Packets of 5 ms come in bursts, as on a bad network.
+            // Packets of 5 ms arrive in bursts, as on a bad network.
             let packet = [1_u8; 240 * 4];
             for burst in [8_usize, 0, 2, 30, 0, 0, 0, 4] {
                 for _ in 0..burst {
-                    // Real code counts `written.dropped` as an overrun, with its cause.
+                    // Production code counts `written.dropped` as an overrun, with its cause.
                     if writer.write(&packet).is_err() {
                         return; // the card is gone
                     }
@@ -33,11 +33,11 @@ fn main() -> Result<(), PipeConfigError> {
             }
             writer.finish();
         });
-        // The card's callback: wait-free, whatever the other side does.
+        // The sound card's callback: wait-free, whatever the writer does.
         let mut period = [0_u8; PERIOD_FRAMES * 4];
         loop {
             let read = reader.read(&mut period);
-            // Here the card plays `period`: all of it is sound or silence.
+            // The card plays all of `period`: sound or silence.
             if read.end.is_some() {
                 break;
             }

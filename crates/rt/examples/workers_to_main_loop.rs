@@ -1,5 +1,5 @@
-//! Worker threads hand their results to a main loop, which has a timer too; the loop itself sits
-//! inside a foreign one that only knows poll(2). A real-time thread is among the workers.
+//! Worker threads send their results to a main loop, which also has a timer; the loop is embedded
+//! in a foreign one that only supports poll(2). One of the workers is a real-time thread.
 #![allow(unsafe_code, reason = "poll is a C function")]
 
 use std::cell::Cell;
@@ -20,7 +20,7 @@ fn main() -> std::io::Result<()> {
     let (sender, receiver) = bounded(64);
     let audio = sender.realtime();
 
-    // Runs on this thread, so it may hold what belongs to it.
+    // The closure runs on this thread, so it may hold values that are not `Send`.
     let scanned = Rc::new(Cell::new(0));
     let count = Rc::clone(&scanned);
     let each = move |news| match news {
@@ -48,13 +48,13 @@ fn main() -> std::io::Result<()> {
             scope.spawn(move || {
                 for file in 0..100 {
                     std::thread::park_timeout(Duration::from_micros(200));
-                    // Waits when the loop is behind, and gives it back when nobody listens.
+                    // Waits while the loop is behind; returns the item if the receiver is gone.
                     drop(sender.send(UiEvent::Scanned { worker, file }));
                 }
             });
         }
         drop(sender);
-        // The audio callback: never waits, never wakes.
+        // The audio callback neither waits nor wakes another thread.
         scope.spawn(move || (1..4_u8).for_each(|i| drop(audio.push(UiEvent::Peak(f32::from(i))))));
 
         while !all_news.is_finished() {
@@ -65,14 +65,14 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The foreign loop: sleeps until the descriptor is readable or the time has come.
+/// The foreign loop: sleeps until the descriptor is readable or the timeout is over.
 #[cfg(target_os = "linux")]
 fn wait(fd: &LoopFd, until: Option<u64>) {
     use std::os::fd::{AsFd, AsRawFd};
     let left = until.map(|at| at.saturating_sub(clock::now()).div_ceil(1_000_000));
     let limit = left.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
     let mut ask = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry, which lives during the call.
+    // SAFETY: one entry, which is alive during the call.
     unsafe { libc::poll(&raw mut ask, 1, limit) };
 }
 

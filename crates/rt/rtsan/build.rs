@@ -1,5 +1,5 @@
-//! Links the sanitizer, whose path `scripts/rtsan` knows. All of it: its replacements of malloc, write
-//! and the rest are found by name only.
+//! Links the sanitizer's library, whose path `scripts/rtsan` provides. The whole archive, because
+//! its replacements of malloc, write and the rest are found by name only.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=RTSAN_LIBRARY");

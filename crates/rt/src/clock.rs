@@ -1,13 +1,12 @@
-//! The monotonic clock, and how urgent a thread is: what a thread that the caller gives needs to
-//! keep time. The machines of this crate take `now` as an argument and never come here; only their
-//! `run` functions do.
+//! The monotonic clock and thread priorities, for threads that the caller provides. The state
+//! machines of this crate take `now` as an argument; only their `run` functions use this module.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::sys;
 
-/// Nanoseconds on the system's monotonic clock (`CLOCK_MONOTONIC` on Linux).
+/// The system's monotonic clock in nanoseconds (`CLOCK_MONOTONIC` on Linux).
 ///
 /// # Real-time
 /// No system call where the kernel maps its clock into the process, as Linux does on x86-64 and
@@ -17,33 +16,33 @@ pub fn now() -> u64 {
     sys::now()
 }
 
-/// The instant that is `span` from now.
+/// The time `span` from now.
 pub(crate) fn deadline_after(span: Duration) -> u64 {
     now().saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The time until `at`; zero when that is over.
+/// Time remaining until `at`; zero if `at` is past.
 pub(crate) fn remaining(at: u64) -> Duration {
     Duration::from_nanos(at.saturating_sub(now()))
 }
 
-/// How urgent a thread should be.
+/// Scheduling priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ThreadPriority {
-    /// `SCHED_FIFO` with a priority from 1 to 99: runs before everything that is not real-time.
+    /// `SCHED_FIFO` with a priority from 1 to 99: preempts every thread that is not real-time.
     Fifo(u8),
-    /// Normal, with a nice value from -20 (most urgent) to 19.
+    /// Normal scheduling, with a nice value from -20 (highest priority) to 19.
     Nice(i8),
 }
 
 impl ThreadPriority {
-    /// Asks the system to make the calling thread this urgent, and its sleeps exact.
+    /// Requests this priority for the calling thread, and a precise sleep timer.
     ///
-    /// Not for a real-time thread: calls the system. Do it before the work begins.
+    /// Not for a real-time thread: makes system calls. Call it before the real-time work begins.
     ///
     /// # Errors
-    /// [`Refused`], whose text is one line for the log; the thread goes on as it was.
+    /// [`PriorityError`], whose text fits on one log line; the thread keeps its priority.
     pub fn request(self) -> Result<(), PriorityError> {
         sys::precise_sleep();
         let asked = match self {
@@ -64,13 +63,13 @@ impl fmt::Display for ThreadPriority {
     }
 }
 
-/// The system did not grant an [`Urgency`].
+/// Error: the system did not grant a [`ThreadPriority`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PriorityError {
-    /// What was asked for.
+    /// The requested priority.
     pub requested: ThreadPriority,
-    /// The system's error number, 0 where it knows no such thing.
+    /// The system's error number; 0 if the system does not support priorities.
     pub code: i32,
 }
 
@@ -98,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_clear_line() {
-        // No system knows this priority.
+        // An invalid priority on every system.
         let refused = ThreadPriority::Fifo(200).request().unwrap_err();
         let text = refused.to_string();
         assert!(text.starts_with("real-time priority 200 refused (error "), "{text}");

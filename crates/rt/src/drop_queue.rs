@@ -1,25 +1,25 @@
-//! Dropping what owns memory, on a thread that may free it.
+//! A queue of values to be dropped on a thread that may free memory.
 //!
-//! A real-time thread that is handed a new filter or a new buffer must get rid of the old one, and
-//! dropping it would call the allocator. It throws it into a bin instead. Where objects are all of
-//! one kind and come back into use, a [`Pool`](crate::Pool) does without.
+//! A real-time thread that gets a new filter or buffer must dispose of the old one, and dropping it
+//! would call the allocator. It pushes the value into a drop queue instead. For objects of one type
+//! that are reused, a [`Pool`](crate::Pool) needs no drop queue.
 
 use crate::ring::{Consumer, Producer, ring};
 
-/// Makes a bin for `capacity` values that were not collected yet.
+/// Creates a drop queue with room for `capacity` values that were not collected yet.
 ///
 /// For values of many types let `T` be `Box<dyn Any + Send>`.
 ///
 /// Not for a real-time thread: allocates.
 ///
 /// # Panics
-/// When that many values do not fit into memory.
+/// If that many values do not fit into memory.
 ///
 /// # Examples
 /// ```
-/// let (mut bin, mut collector) = aulos_rt::bin::<Vec<f32>>(16);
+/// let (mut queue, mut collector) = aulos_rt::drop_queue::<Vec<f32>>(16);
 /// // Real-time side: the old one goes, nothing is freed.
-/// assert!(bin.discard(vec![0.0; 1000]).is_ok());
+/// assert!(queue.discard(vec![0.0; 1000]).is_ok());
 /// // Any other thread, now and then:
 /// assert_eq!(collector.collect(), 1);
 /// ```
@@ -29,43 +29,43 @@ pub fn drop_queue<T: Send>(capacity: usize) -> (DropQueue<T>, DropCollector<T>) 
     (DropQueue { values }, DropCollector { values: there })
 }
 
-/// The real-time side: takes what is to be dropped.
+/// The real-time end: takes values to be dropped.
 #[derive(Debug)]
 pub struct DropQueue<T> {
     values: Producer<T>,
 }
 
 impl<T: Send> DropQueue<T> {
-    /// Leaves a value to the collector.
+    /// Queues a value for the collector.
     ///
     /// # Real-time
-    /// Wait-free, no allocation, no freeing, no system call.
+    /// Wait-free, no allocation, no deallocation, no system call.
     ///
     /// # Errors
-    /// Gives the value back when the bin is full: keep it and try again later.
+    /// Returns the value if the queue is full: keep it and try again later.
     #[inline]
     pub fn discard(&mut self, value: T) -> Result<(), T> {
         self.values.push(value)
     }
 }
 
-/// The side that drops. When it is dropped itself, what is thrown away later is dropped with the
-/// [`Bin`], on that thread.
+/// The end that drops the values. If it is dropped itself, values that are queued later are dropped
+/// together with the [`DropQueue`], on that thread.
 #[derive(Debug)]
 pub struct DropCollector<T> {
     values: Consumer<T>,
 }
 
 impl<T: Send> DropCollector<T> {
-    /// Drops everything that is in the bin, and says how much that was.
+    /// Drops all queued values and returns their number.
     ///
-    /// Not for a real-time thread: frees.
+    /// Not for a real-time thread: frees memory.
     pub fn collect(&mut self) -> usize {
         let there = self.values.len();
         self.values.advance(there)
     }
 
-    /// The real-time side is gone; what it left can still be collected.
+    /// Whether the real-time end is gone; its values can still be collected.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.values.is_abandoned()

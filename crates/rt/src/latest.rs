@@ -1,14 +1,14 @@
-//! The newest value, and nothing but the newest: a triple buffer.
+//! A cell that holds the newest value only: a triple buffer.
 //!
-//! A meter publishes, a page reads; the page sees the last complete value and never a torn one, and
-//! neither waits. A sequence lock was rejected: its reader repeats while the writer writes, and it
-//! reads memory that is being changed, which only plain data survives.
+//! A meter publishes and a page reads; the reader gets the last complete value, never a torn one,
+//! and neither side waits. A sequence lock was rejected: its reader retries while the writer
+//! writes, and it reads memory that is being changed, which is sound for plain data only.
 #![allow(unsafe_code)]
 
 use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicUsize, Ordering, UnsafeCell};
 
-/// Makes a cell that holds `initial`, and gives out its two ends.
+/// Creates a cell that holds `initial`, and returns its two ends.
 ///
 /// Not for a real-time thread: allocates, and clones `initial` twice.
 ///
@@ -31,7 +31,7 @@ pub fn latest<T: Clone>(initial: T) -> (LatestPublisher<T>, LatestReader<T>) {
     (LatestPublisher { inner: inner.clone(), back: 0 }, LatestReader { inner, front: 2 })
 }
 
-/// The end that sets the value. It can move to another thread but serves one at a time.
+/// The end that sets the value. It can move to another thread but is used by one at a time.
 #[derive(Debug)]
 pub struct LatestPublisher<T> {
     inner: Arc<Inner<T>>,
@@ -39,32 +39,34 @@ pub struct LatestPublisher<T> {
 }
 
 impl<T> LatestPublisher<T> {
-    /// Makes `value` the newest one.
+    /// Publishes `value` as the newest one.
     ///
     /// # Real-time
-    /// Wait-free, no system call; no allocation and no freeing if dropping a `T` frees nothing,
-    /// because an older value is dropped here. Use [`Publisher::update`] for a `T` that owns memory.
+    /// Wait-free, no system call; no allocation, and no deallocation if dropping a `T` frees
+    /// nothing, because an older value is dropped here. Use [`LatestPublisher::update`] for a `T`
+    /// that owns memory.
     #[inline]
     pub fn publish(&mut self, value: T) {
         self.update(|slot| *slot = value);
     }
 
-    /// Lets `change` bring an older value up to date in place and makes it the newest one. Which
-    /// older value that is, is unspecified: set all of it.
+    /// Lets `change` modify an older value in place and publishes it as the newest one. Which older
+    /// value that is, is unspecified: set all of it.
     ///
     /// # Real-time
-    /// Wait-free, no allocation, no system call, if `change` keeps to that.
+    /// Wait-free, no allocation, no system call, if the same holds for `change`.
     #[inline]
     pub fn update(&mut self, change: impl FnOnce(&mut T)) {
         // SAFETY: the cell with the index `back` is the publisher's until it is swapped in below.
         self.inner.cells[self.back].0.with_mut(|value| change(unsafe { &mut *value }));
-        // Release gives the value to the reader; Acquire takes over the cell that it has left.
+        // Release passes the value to the reader; Acquire takes over the cell that the reader has
+        // left.
         let taken = self.inner.middle.0.swap(self.back | FRESH, Ordering::AcqRel);
         self.back = taken & INDEX;
     }
 }
 
-/// The end that looks at the value. It can move to another thread but serves one at a time.
+/// The end that reads the value. It can move to another thread but is used by one at a time.
 #[derive(Debug)]
 pub struct LatestReader<T> {
     inner: Arc<Inner<T>>,
@@ -72,7 +74,7 @@ pub struct LatestReader<T> {
 }
 
 impl<T> LatestReader<T> {
-    /// The newest value. It stays the same, and stays borrowed, until the next call.
+    /// The newest value. The reference stays valid, and the value unchanged, until the next call.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
@@ -96,10 +98,11 @@ impl<T> LatestReader<T> {
         Some(self.inner.cells[self.front].0.with(|value| unsafe { &*value }))
     }
 
-    /// Swaps the middle cell in if it is newer; says whether it was.
+    /// Swaps the middle cell in if it is newer; returns whether it was.
     #[inline]
     fn refresh(&mut self) -> bool {
-        // Relaxed is enough to ask: only this end clears the mark, and the swap orders the rest.
+        // Relaxed is enough for this check: only this end clears the mark, and the swap orders the
+        // rest.
         if self.inner.middle.0.load(Ordering::Relaxed) & FRESH == 0 {
             return false;
         }
@@ -110,7 +113,7 @@ impl<T> LatestReader<T> {
 
 #[derive(Debug)]
 struct Inner<T> {
-    /// Index of the cell that nobody has, and whether the publisher was the last to put it there.
+    /// Index of the cell that neither end uses, and whether the publisher stored it last.
     middle: CachePadded<AtomicUsize>,
     cells: [CachePadded<UnsafeCell<T>>; 3],
 }

@@ -1,18 +1,18 @@
-//! A log for threads that may not format, lock or write.
+//! A log for threads that must not format, lock or write.
 //!
-//! The real-time side stores a record as it is (a small enum of facts, say) with its time; another
-//! thread turns it into words. Records that find no room are counted, and the count shows up at
-//! the place where they are missing. Formatting into a fixed buffer on the real-time side was
-//! rejected: it costs microseconds there, and the words are usually read by nobody.
+//! The real-time side stores a record as it is (an enum of events, for example) with its time;
+//! another thread formats it. Records that do not fit are counted, and the count appears at the
+//! position where they are missing. Formatting into a fixed buffer on the real-time side was
+//! rejected: it costs microseconds, mostly for text that is never read.
 
 use crate::ring::{Consumer, Producer, ring};
 
-/// Makes a log with room for `capacity` records that were not read yet.
+/// Creates a log with room for `capacity` records that were not read yet.
 ///
 /// Not for a real-time thread: allocates.
 ///
 /// # Panics
-/// When that many records do not fit into memory.
+/// If that many records do not fit into memory.
 ///
 /// # Examples
 /// ```
@@ -22,11 +22,11 @@ use crate::ring::{Consumer, Producer, ring};
 /// }
 ///
 /// let (mut log, mut reader) = aulos_rt::rt_log(1);
-/// log.note(1_000, Event::Underrun { frames: 64 });
-/// log.note(2_000, Event::Underrun { frames: 65 });
+/// log.push(1_000, Event::Underrun { frames: 64 });
+/// log.push(2_000, Event::Underrun { frames: 65 });
 /// let entry = reader.next().unwrap();
 /// assert_eq!((entry.nanos, entry.record), (1_000, Event::Underrun { frames: 64 }));
-/// log.note(3_000, Event::Underrun { frames: 66 });
+/// log.push(3_000, Event::Underrun { frames: 66 });
 /// let entry = reader.next().unwrap();
 /// assert_eq!((entry.nanos, entry.lost_before), (3_000, 1));
 /// ```
@@ -36,17 +36,17 @@ pub fn rt_log<T: Copy + Send>(capacity: usize) -> (RtLog<T>, RtLogReader<T>) {
     (RtLog { entries, lost: 0 }, RtLogReader { entries: there })
 }
 
-/// The real-time side of a log.
+/// The real-time end of a log.
 #[derive(Debug)]
 pub struct RtLog<T> {
     entries: Producer<LogEntry<T>>,
-    /// Since the latest record that was stored.
+    /// Number of records lost since the latest one that was stored.
     lost: u32,
 }
 
 impl<T: Copy + Send> RtLog<T> {
-    /// Stores a record of what happened at `nanos`, on whatever clock the reader expects. Without
-    /// room it is counted and gone.
+    /// Stores a record of an event at `nanos`, on the clock that the reader expects. A record that
+    /// does not fit is counted as lost.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
@@ -60,15 +60,15 @@ impl<T: Copy + Send> RtLog<T> {
     }
 }
 
-/// The side of a log that puts records into words. An iterator over what is there now: after `None`
-/// there may be more later.
+/// The reading end of a log. An iterator over the records that are there now: after `None` there
+/// may be more later.
 #[derive(Debug)]
 pub struct RtLogReader<T> {
     entries: Consumer<LogEntry<T>>,
 }
 
 impl<T: Copy + Send> RtLogReader<T> {
-    /// The real-time side is gone; what it noted can still be read.
+    /// Whether the real-time end is gone; its records can still be read.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.entries.is_abandoned()
@@ -87,11 +87,11 @@ impl<T: Copy + Send> Iterator for RtLogReader<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogEntry<T> {
-    /// When it happened.
+    /// Time of the event.
     pub nanos: u64,
-    /// What happened.
+    /// The event.
     pub record: T,
-    /// Records that were lost between the one before and this.
+    /// Number of records that were lost between the previous one and this one.
     pub lost_before: u32,
 }
 

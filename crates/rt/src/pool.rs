@@ -1,8 +1,8 @@
-//! A fixed number of objects that are made once and then only lent.
+//! A fixed number of objects that are created once and lent out.
 //!
-//! Whoever drops the last handle gives the object back, from any thread, in a few instructions:
-//! nothing is freed on the audio path and nothing is made there. A channel that carries used
-//! objects home was rejected: it needs a thread that reads it, and a bound for what is on the way.
+//! Dropping the last handle returns the object, from any thread, in a few instructions: nothing is
+//! allocated or freed on the audio path. A channel that returns used objects was rejected: it needs
+//! a thread that reads it, and a bound for the objects in it.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -13,10 +13,10 @@ use std::ops::{Deref, DerefMut};
 use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicU32, AtomicU64, AtomicUsize, Ordering, UnsafeCell, fence};
 
-/// A pool of `T`. Clones are handles of the same pool.
+/// A pool of `T`. Clones refer to the same pool.
 ///
-/// The objects live until the pool and every object's last handle are gone; whoever drops the last
-/// of them frees the memory, so keep one `Pool` on a thread that may do that.
+/// The objects live until the pool and every object's last handle are gone; the last drop frees the
+/// memory, so keep one `Pool` on a thread that may free memory.
 ///
 /// # Examples
 /// ```
@@ -36,12 +36,12 @@ pub struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// Makes a pool of `count` objects, each by one call of `make`.
+    /// Creates a pool of `count` objects, each by one call of `make`.
     ///
     /// Not for a real-time thread: allocates.
     ///
     /// # Panics
-    /// When `count` is not below `u32::MAX`.
+    /// If `count` is not below `u32::MAX`.
     #[must_use]
     pub fn new(count: usize, mut make: impl FnMut() -> T) -> Self {
         assert!(count < NO_SLOT as usize, "a pool of {count} objects is out of range");
@@ -60,11 +60,11 @@ impl<T> Pool<T> {
         Self { inner: Arc::new(Inner { free, slots }) }
     }
 
-    /// Lends an object, or says that all are out. It comes as its last user left it.
+    /// Lends an object; `None` if all are in use. Its content is what the last user left.
     ///
     /// # Real-time
-    /// Lock-free, no allocation, no system call: it repeats only when another thread has taken or
-    /// given back an object in the same moment.
+    /// Lock-free, no allocation, no system call: it retries only if another thread has taken or
+    /// returned an object at the same time.
     #[inline]
     #[must_use]
     pub fn take(&self) -> Option<Pooled<T>> {
@@ -72,7 +72,7 @@ impl<T> Pool<T> {
         Some(Pooled { inner: ManuallyDrop::new(self.inner.clone()), index, owns: PhantomData })
     }
 
-    /// How many objects can be lent now; other threads may change it at any moment.
+    /// Number of objects available now; other threads may change it at any time.
     ///
     /// # Real-time
     /// Wait-free.
@@ -81,7 +81,7 @@ impl<T> Pool<T> {
         self.inner.free.0.available.load(Ordering::Relaxed)
     }
 
-    /// How many objects the pool has.
+    /// Number of objects of the pool.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.slots.len()
@@ -101,7 +101,7 @@ impl<T> fmt::Debug for Pool<T> {
     }
 }
 
-/// The only handle of a lent object: reads and writes it, and gives it back when dropped.
+/// The only handle of a lent object: reads and writes it, and returns it to the pool when dropped.
 ///
 /// # Real-time
 /// Dropping is lock-free and neither drops the `T` nor frees, while a [`Pool`] handle lives.
@@ -112,7 +112,7 @@ pub struct Pooled<T> {
 }
 
 impl<T> Pooled<T> {
-    /// Gives up writing for sharing.
+    /// Converts into a read-only handle that can be cloned.
     ///
     /// # Real-time
     /// Wait-free, no allocation.
@@ -166,13 +166,13 @@ impl<T: fmt::Debug> fmt::Debug for Pooled<T> {
     }
 }
 
-/// One of several handles of a frozen object: reads it, and gives it back when it was the last.
+/// A shared handle of a frozen object: reads it; dropping the last one returns the object.
 ///
 /// # Real-time
 /// Cloning is wait-free. Dropping is lock-free and neither drops the `T` nor frees, while a
 /// [`Pool`] handle lives.
 pub struct SharedPooled<T> {
-    /// One count of the pool for all clones together: the last of them drops it.
+    /// One reference to the pool for all clones together: the last clone drops it.
     inner: ManuallyDrop<Arc<Inner<T>>>,
     index: u32,
     /// Like an `Arc<T>`: may cross threads only where `&T` and `T` both may.
@@ -198,7 +198,7 @@ impl<T> Deref for SharedPooled<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: while a shared handle lives nobody has a writing one.
+        // SAFETY: while a shared handle lives there is no writing one.
         self.inner.slot(self.index).value.with(|value| unsafe { &*value })
     }
 }
@@ -206,7 +206,8 @@ impl<T> Deref for SharedPooled<T> {
 impl<T> Drop for SharedPooled<T> {
     #[inline]
     fn drop(&mut self) {
-        // Release, and Acquire by the last: every reader is done before the object goes home.
+        // Release, and Acquire by the last: every reader has finished before the object is
+        // returned.
         if self.inner.slot(self.index).uses.0.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
@@ -234,18 +235,19 @@ struct Inner<T> {
     slots: Box<[Slot<T>]>,
 }
 
-/// The free list: a stack of indices (R. K. Treiber, 1986) with a change counter beside the top.
+/// The free list: a stack of indices (R. K. Treiber, 1986) with a change counter next to the top.
 struct FreeList {
-    /// Index of the top in the low half, number of changes in the high half. The counter keeps a
-    /// thread that slept between its look and its swap from taking a top that has left and come
-    /// back with another successor; it would have to sleep through exactly 2^32 changes.
+    /// Index of the top in the low half, number of changes in the high half. The counter prevents a
+    /// thread that was interrupted between its load and its swap from taking a top that was removed
+    /// and returned with another successor (the ABA problem); it would have to miss exactly 2^32
+    /// changes.
     top: AtomicU64,
     available: AtomicUsize,
 }
 
 struct Slot<T> {
-    /// Handles of the frozen object, on a line of its own: readers of the value must not pay for
-    /// clones made elsewhere.
+    /// Number of handles of the frozen object, on its own cache line: readers of the value must not
+    /// be slowed down by clones on other threads.
     uses: CachePadded<AtomicUsize>,
     next: AtomicU32,
     value: UnsafeCell<T>,
@@ -268,10 +270,10 @@ impl<T> Inner<T> {
             if index == NO_SLOT {
                 return None;
             }
-            // It may be stale when another thread has the slot by now; then the swap fails.
+            // It may be stale if another thread has the slot by now; then the swap fails.
             let next = self.slot(index).next.load(Ordering::Relaxed);
             let new = pack(next, changes.wrapping_add(1));
-            // Acquire: pairs with the Release of the `push` that left this object here.
+            // Acquire: pairs with the Release of the `push` that returned this object.
             let swapped = self.free.0.top.compare_exchange_weak(
                 top,
                 new,
@@ -288,7 +290,7 @@ impl<T> Inner<T> {
     }
 
     fn push(&self, index: u32) {
-        // Counted first, so that the count of what is free never falls below zero.
+        // Counted first, so that the number of available objects never falls below zero.
         self.free.0.available.fetch_add(1, Ordering::Relaxed);
         let mut top = self.free.0.top.load(Ordering::Relaxed);
         loop {
@@ -311,7 +313,7 @@ impl<T> Inner<T> {
 /// "No slot" in the free list.
 const NO_SLOT: u32 = u32::MAX;
 
-/// More handles of one object than memory can hold: someone forgets them instead of dropping.
+/// More handles of one object than memory can hold: the caller leaks them.
 const MAX_USES: usize = usize::MAX / 2;
 
 fn pack(index: u32, changes: u32) -> u64 {

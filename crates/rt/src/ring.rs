@@ -1,9 +1,9 @@
-//! The ring of the house: one producer, one consumer, neither ever waits for the other.
+//! A ring buffer with one producer and one consumer, neither of which ever waits for the other.
 //!
-//! It carries handles, commands and events between two threads. Bytes of a stream with
-//! back-pressure, silence and an end belong in the pipe, which is built on the same positions. A
-//! queue for many producers was rejected here: each producer gets a ring of its own, so that a
-//! stalled thread can delay only itself.
+//! It transfers handles, commands and events between two threads. A byte stream with back-pressure,
+//! silence and an end belongs in the pipe, which uses the same positions. A queue for many
+//! producers was rejected here: each producer gets its own ring, so that a stalled thread delays
+//! only itself.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use crate::slots::Slots;
 use crate::spsc::{DROPPED, Positions, ReadEnd, WriteEnd};
 use crate::sync::Arc;
 
-/// Makes a ring for `capacity` items and gives out its two ends.
+/// Creates a ring for `capacity` items and returns its two ends.
 ///
 /// Not for a real-time thread: allocates. The memory is freed when the second end is dropped, on
-/// that thread, together with what is still in the ring.
+/// that thread, together with the remaining items.
 ///
 /// # Panics
-/// When `capacity` items, rounded up to a power of two, do not fit into memory.
+/// If `capacity` items, rounded up to a power of two, do not fit into memory.
 ///
 /// # Examples
 /// ```
@@ -33,7 +33,7 @@ pub fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
     starting_at(capacity, 0)
 }
 
-/// A ring whose positions begin at `start`, so that a test can stand just before the wrap.
+/// A ring whose positions begin at `start`, so that a test can start just before the wrap-around.
 fn starting_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) {
     let slots = Slots::new(capacity);
     let untouched = slots.count();
@@ -43,26 +43,26 @@ fn starting_at<T>(capacity: usize, start: usize) -> (Producer<T>, Consumer<T>) {
     (producer, Consumer { inner, end: ReadEnd::new(start) })
 }
 
-/// The end that puts items in. It can move to another thread but serves one at a time.
+/// The writing end. It can move to another thread but is used by one at a time.
 #[derive(Debug)]
 pub struct Producer<T> {
     inner: Arc<Inner<T>>,
     end: WriteEnd,
-    /// Slots from the write position on that nothing was ever written to.
+    /// Slots from the write position on that were never written.
     untouched: usize,
-    /// What `reserve` promised and `commit` may take.
+    /// Slots that `reserve` returned and `commit` may publish.
     reserved: usize,
 }
 
 impl<T> Producer<T> {
-    /// Puts one item in.
+    /// Pushes one item.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
     ///
     /// # Errors
-    /// Gives the item back when the ring is full. A consumer that is gone does not count as an
-    /// error here: ask [`Producer::is_abandoned`].
+    /// Returns the item if the ring is full. A dropped consumer is not an error here: check
+    /// [`Producer::is_abandoned`].
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), T> {
         if self.end.free(&self.inner.positions, 1) == 0 {
@@ -74,7 +74,8 @@ impl<T> Producer<T> {
         Ok(())
     }
 
-    /// How many items fit now. The consumer may make it more at any moment, nobody makes it less.
+    /// Number of items that fit now. The consumer may increase it at any time; only a push
+    /// decreases it.
     ///
     /// # Real-time
     /// Wait-free.
@@ -83,14 +84,14 @@ impl<T> Producer<T> {
         self.end.free_now(&self.inner.positions)
     }
 
-    /// Items that fit into the empty ring: what was asked for at construction.
+    /// Capacity of the ring, as requested at construction.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.end.capacity()
     }
 
-    /// The consumer is gone, so nobody will read what is pushed. Once true it stays true; when
-    /// false, the consumer may still go at any moment.
+    /// Whether the consumer is gone, so that pushed items will not be read. Once true it stays
+    /// true; if false, the consumer may still go at any time.
     ///
     /// # Real-time
     /// Wait-free.
@@ -108,7 +109,7 @@ impl<T> Producer<T> {
 }
 
 impl<T: Copy> Producer<T> {
-    /// Copies as many items as fit and returns how many those were, from the front of `items`.
+    /// Copies as many items as fit from the front of `items`, and returns their number.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
@@ -126,12 +127,12 @@ impl<T: Copy> Producer<T> {
     }
 
     /// Gives access in place to the next `n` free slots, or to as many as are free: the second
-    /// slice goes on where the first ends. What is in them is unspecified. [`Producer::commit`]
+    /// slice continues where the first ends. Their content is unspecified. [`Producer::commit`]
     /// makes them visible; without it they stay free.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call. In the first lap slots are set to the default
-    /// value before they are handed out.
+    /// value before they are returned.
     #[inline]
     pub fn reserve(&mut self, n: usize) -> (&mut [T], &mut [T])
     where
@@ -155,15 +156,15 @@ impl<T: Copy> Producer<T> {
     /// Wait-free, no allocation, no system call.
     ///
     /// # Panics
-    /// When `n` is more than the last [`Producer::reserve`] handed out, or something else was put
-    /// in since.
+    /// If `n` is more than the last [`Producer::reserve`] returned, or another item was written
+    /// since.
     #[inline]
     pub fn commit(&mut self, n: usize) {
         assert!(n <= self.reserved, "commit of {n} items, {} are reserved", self.reserved);
         self.publish(n);
     }
 
-    /// Fills those of the next `n` slots that were never written to.
+    /// Initializes those of the next `n` slots that were never written.
     #[inline]
     fn initialize(&mut self, n: usize)
     where
@@ -183,7 +184,7 @@ impl<T> Drop for Producer<T> {
     }
 }
 
-/// The end that takes items out. It can move to another thread but serves one at a time.
+/// The reading end. It can move to another thread but is used by one at a time.
 #[derive(Debug)]
 pub struct Consumer<T> {
     inner: Arc<Inner<T>>,
@@ -191,7 +192,7 @@ pub struct Consumer<T> {
 }
 
 impl<T> Consumer<T> {
-    /// Takes the oldest item out.
+    /// Takes the oldest item.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
@@ -206,7 +207,7 @@ impl<T> Consumer<T> {
         Some(item)
     }
 
-    /// Drops up to `n` of the oldest items where they are and returns how many those were.
+    /// Drops up to `n` of the oldest items in place and returns their number.
     ///
     /// # Real-time
     /// Wait-free if dropping a `T` is; constant time if `T` needs no drop.
@@ -222,7 +223,7 @@ impl<T> Consumer<T> {
         n
     }
 
-    /// Looks at the oldest item without taking it.
+    /// The oldest item, without taking it.
     ///
     /// # Real-time
     /// Wait-free.
@@ -237,7 +238,7 @@ impl<T> Consumer<T> {
         one.first()
     }
 
-    /// All items that wait, oldest first; the second slice goes on where the first ends.
+    /// All available items, oldest first; the second slice continues where the first ends.
     ///
     /// # Real-time
     /// Wait-free.
@@ -249,7 +250,8 @@ impl<T> Consumer<T> {
         unsafe { self.inner.slots.slices(self.end.position(), n) }
     }
 
-    /// How many items wait now. The producer may make it more at any moment, nobody makes it less.
+    /// Number of available items. The producer may increase it at any time; only this end decreases
+    /// it.
     ///
     /// # Real-time
     /// Wait-free.
@@ -258,7 +260,7 @@ impl<T> Consumer<T> {
         self.end.len_now(&self.inner.positions)
     }
 
-    /// No item waits now.
+    /// Whether there is no item now.
     ///
     /// # Real-time
     /// Wait-free.
@@ -267,8 +269,8 @@ impl<T> Consumer<T> {
         self.len() == 0
     }
 
-    /// The producer is gone. Asked before the ring is looked at, it tells that nothing can follow
-    /// what is found there.
+    /// Whether the producer is gone. If this is checked before the ring is read, no item can follow
+    /// those found there.
     ///
     /// # Real-time
     /// Wait-free.
@@ -279,8 +281,8 @@ impl<T> Consumer<T> {
 }
 
 impl<T: Copy> Consumer<T> {
-    /// Copies up to `out.len()` of the oldest items out and returns how many those were. The rest
-    /// of `out` is left as it was.
+    /// Copies up to `out.len()` of the oldest items and returns their number. The rest of `out`
+    /// stays as it was.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.

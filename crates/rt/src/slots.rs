@@ -1,11 +1,10 @@
-//! Storage of a ring: a power of two of slots, each of which is at any time either one end's or the
-//! other's.
+//! Storage of a ring: a power of two of slots, each owned by either end at any time.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
-/// Slots addressed by wrapping positions. It knows nothing of who may touch what: its callers do.
+/// Slots addressed by wrapping positions. The callers coordinate the access to them.
 pub(crate) struct Slots<T> {
     cells: Box<[UnsafeCell<MaybeUninit<T>>]>,
     mask: usize,
@@ -41,10 +40,10 @@ impl<T> Slots<T> {
         self.cells.as_ptr().wrapping_add(index)
     }
 
-    /// Puts a value into the slot at `position`.
+    /// Writes a value into the slot at `position`.
     ///
     /// # Safety
-    /// * Nobody else uses this slot during the call.
+    /// * No other thread uses this slot during the call.
     #[inline]
     pub(crate) unsafe fn write(&self, position: usize, value: T) {
         // SAFETY: the pointer is inside the allocation, and the caller owns the slot.
@@ -54,7 +53,7 @@ impl<T> Slots<T> {
     /// Moves the value out of the slot at `position`.
     ///
     /// # Safety
-    /// * Nobody else uses this slot during the call.
+    /// * No other thread uses this slot during the call.
     /// * It holds a value, which is not used as a `T` again unless `T` is `Copy`.
     #[inline]
     pub(crate) unsafe fn read(&self, position: usize) -> T {
@@ -65,7 +64,7 @@ impl<T> Slots<T> {
     /// The `n` values from `position` on, in at most two runs.
     ///
     /// # Safety
-    /// * All of them hold values, and nobody writes to them while the slices live.
+    /// * All of them hold values, and no thread writes to them while the slices live.
     /// * `n <= self.count()`.
     #[inline]
     pub(crate) unsafe fn slices(&self, position: usize, n: usize) -> (&[T], &[T]) {
@@ -80,7 +79,7 @@ impl<T> Slots<T> {
     /// The `n` slots from `position` on, for writing, in at most two runs.
     ///
     /// # Safety
-    /// * Nobody else uses these slots while the slices live.
+    /// * No other code uses these slots while the slices live.
     /// * `n <= self.count()`.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "which end owns a slot is known to the caller only")]

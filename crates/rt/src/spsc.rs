@@ -1,12 +1,11 @@
-//! Two positions and who may move which: the part that every single-producer single-consumer ring
-//! of the house shares.
+//! The positions of a single-producer single-consumer ring, shared by all such rings of this crate.
 //!
-//! Positions count items since the start and wrap with `usize`; they are never reduced to an index
+//! Positions count items since the start and wrap with `usize`; they are not reduced to an index
 //! before use. So full and empty differ without a spare slot, and 32-bit machines need no 64-bit
-//! atomics. Each side remembers the peer's last known position and reads the shared one again only
-//! when that memory says "not enough": in steady flow a call touches one foreign cache line per
-//! lap, not per item. (Known from rtrb and from its kin; an index ring with a spare slot was
-//! rejected: it cannot count wraps.)
+//! atomics. Each side caches the peer's last known position and reads the shared one again only if
+//! the cached one does not suffice: in steady flow a call touches one foreign cache line per lap,
+//! not per item. (Known from rtrb and similar rings; an index ring with a spare slot was rejected:
+//! it cannot count wraps.)
 
 use std::cell::Cell;
 
@@ -19,24 +18,24 @@ use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);
 
-/// What both ends can see.
+/// State that both ends see.
 #[derive(Debug)]
 pub(crate) struct Positions {
     write: CachePadded<WriteSide>,
     read: CachePadded<AtomicUsize>,
-    /// Written once, so reading it costs nothing: it stays in everybody's cache.
+    /// Written once, so reading it costs nothing: it stays in every core's cache.
     exits: CachePadded<[AtomicU32; 2]>,
 }
 
-/// On one line, so that whoever fetches the one has the other.
+/// On one cache line, so that both are fetched together.
 #[derive(Debug)]
 struct WriteSide {
     tail: AtomicUsize,
-    /// Added to a position to find its place in memory. Changes only while nothing waits.
+    /// Added to a position to get its place in memory. Changes only while the ring is empty.
     shift: AtomicUsize,
 }
 
-/// How an end left that has nothing else to say. 0 means that it is still there.
+/// Exit code of an end that was dropped. 0 means that the end still exists.
 pub(crate) const DROPPED: u32 = 1;
 
 impl Positions {
@@ -59,24 +58,24 @@ impl Positions {
         self.write.0.tail.load(Ordering::Acquire)
     }
 
-    /// How the writer left, or 0. What it published before is visible to whoever sees this.
+    /// The writer's exit code, or 0. A thread that sees it sees everything published before.
     #[inline]
     pub(crate) fn writer_exit(&self) -> u32 {
         self.exits.0[0].load(Ordering::Acquire)
     }
 
-    /// How the reader left, or 0.
+    /// The reader's exit code, or 0.
     #[inline]
     pub(crate) fn reader_exit(&self) -> u32 {
         self.exits.0[1].load(Ordering::Acquire)
     }
 
-    /// The writer leaves; only its last thread says so, after its last item.
+    /// Stores the writer's exit code; called by the writer's thread after its last item.
     pub(crate) fn set_writer_exit(&self, how: u32) {
         self.exits.0[0].store(how, Ordering::Release);
     }
 
-    /// The reader leaves.
+    /// Stores the reader's exit code.
     pub(crate) fn set_reader_exit(&self, how: u32) {
         self.exits.0[1].store(how, Ordering::Release);
     }
@@ -104,19 +103,19 @@ impl WriteEnd {
         shared.write.0.tail.store(self.tail, Ordering::Release);
     }
 
-    /// If nothing waits, lets the next item go to the first place of the memory, which the caches
-    /// know best; says whether it did. Only where nobody but the consumer moves its position.
+    /// If the ring is empty, places the next item at the start of the memory, which is most likely
+    /// cached; returns whether it did. Only if no other thread than the consumer moves the read
+    /// position.
     ///
-    /// The consumer cannot look at an old place by the new rule, nor at a new one by the old: all
-    /// that it knows of is consumed, so it must load the position before it finds more, and the
-    /// shift that it loads after that is this one. The next change comes only when it has consumed
-    /// what it found.
+    /// The consumer cannot mix the old and the new mapping: everything it has seen is consumed, so
+    /// it must load the position before it finds more, and the shift that it loads after that is
+    /// this one. The next change comes only when it has consumed what it found.
     #[inline]
     pub(crate) fn rewind(&mut self, shared: &Positions) -> bool {
         let empty = self.free_now(shared) == self.capacity;
         if empty {
             self.shift = self.tail.wrapping_neg();
-            // Relaxed: the release of the next position carries it.
+            // Relaxed: ordered by the release of the next position.
             shared.write.0.shift.store(self.shift, Ordering::Relaxed);
         }
         empty
@@ -128,7 +127,7 @@ impl WriteEnd {
         self.tail
     }
 
-    /// Where the next item goes, for memory that goes around.
+    /// Place of the next item in circular memory.
     #[inline]
     pub(crate) fn place(&self) -> usize {
         self.tail.wrapping_add(self.shift)
@@ -138,27 +137,29 @@ impl WriteEnd {
         self.capacity
     }
 
-    /// How many items fit; looks at the consumer only when fewer than `want` are known to fit.
+    /// Number of items that fit; reads the consumer's position only if fewer than `want` are known
+    /// to fit.
     #[inline]
     pub(crate) fn free(&self, shared: &Positions, want: usize) -> usize {
         let free = self.capacity - self.fill_at_most();
         if free >= want { free } else { self.free_now(shared) }
     }
 
-    /// Believes that the consumer is at `head`, and says how many items fit then.
+    /// Assumes the consumer at `head`, and returns the number of items that fit then.
     #[inline]
     pub(crate) fn assume_head(&self, head: usize) -> usize {
         self.head.set(head);
         self.capacity - self.fill_at_most()
     }
 
-    /// How many items wait if the consumer is where it was last seen.
+    /// Fill if the consumer is where it was last seen.
     #[inline]
     pub(crate) fn fill_at_most(&self) -> usize {
         self.tail.wrapping_sub(self.head.get())
     }
 
-    /// How many items fit, from a fresh look. It can only grow until the next `publish`.
+    /// Number of items that fit, from a fresh read of the position. It can only grow until the next
+    /// `publish`.
     #[inline]
     pub(crate) fn free_now(&self, shared: &Positions) -> usize {
         self.assume_head(shared.head())
@@ -178,20 +179,20 @@ impl ReadEnd {
         Self { head: start, tail: Cell::new(start), shift: Cell::new(0) }
     }
 
-    /// Gives the next `n` items back to the producer.
+    /// Returns the next `n` items to the producer.
     #[inline]
     pub(crate) fn release(&mut self, shared: &Positions, n: usize) {
         self.head = self.head.wrapping_add(n);
-        // Release: whatever was read of these items happened before they may be overwritten.
+        // Release: reads of these items happened before they may be overwritten.
         shared.read.0.store(self.head, Ordering::Release);
     }
 
-    /// Goes on `n` items further on, which somebody else has taken.
+    /// Advances by `n` items that the writer has dropped.
     #[inline]
     pub(crate) fn skip(&mut self, shared: &Positions, n: usize) {
         if n > 0 {
             self.head = self.head.wrapping_add(n);
-            // The remembered tail may be behind that.
+            // The cached tail may be behind that.
             self.tail.set(shared.tail());
         }
     }
@@ -202,20 +203,21 @@ impl ReadEnd {
         self.head
     }
 
-    /// Where the next item is, if one waits, for memory that goes around.
+    /// Place of the next item, if there is one, in circular memory.
     #[inline]
     pub(crate) fn place(&self) -> usize {
         self.head.wrapping_add(self.shift.get())
     }
 
-    /// How many items wait; looks at the producer only when fewer than `want` are known to wait.
+    /// Number of items; reads the producer's position only if fewer than `want` are known.
     #[inline]
     pub(crate) fn len(&self, shared: &Positions, want: usize) -> usize {
         let len = self.tail.get().wrapping_sub(self.head);
         if len >= want { len } else { self.len_now(shared) }
     }
 
-    /// How many items wait, from a fresh look. It can only grow until the next `release`.
+    /// Number of items, from a fresh read of the position. It can only grow until the next
+    /// `release`.
     #[inline]
     pub(crate) fn len_now(&self, shared: &Positions) -> usize {
         self.tail.set(shared.tail());

@@ -1,15 +1,15 @@
-//! The one door to atomics, so that a model checker can stand behind it.
+//! The only module with atomics, so that a model checker can replace them.
 //!
-//! The crate `loom/` beside this one compiles the very same files with its own `sync` module, in
-//! which every name below is loom's. A `cfg(loom)` inside this crate was rejected: it would put the
-//! model checker into the lock file of everybody who only wants the rings.
+//! The crate `loom/` next to this one compiles the same files with its own `sync` module, in which
+//! every name below is loom's. A `cfg(loom)` inside this crate was rejected: it would put the model
+//! checker into the lock file of every user of the rings.
 
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-/// A cell with loom's interface: access by closure, so that a model can see when it happens.
+/// A cell with loom's interface: access by closure, so that a model sees when it happens.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -30,8 +30,9 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// The fence between "I have published" and "does somebody sleep?", and between "I sleep" and "is
-/// there something?". One name, so that a model can take it out and show what is lost then.
+/// The fence between publishing and checking for a sleeping thread, and between announcing sleep
+/// and checking the condition. A function, so that a model can remove it and show what is lost
+/// then.
 #[inline]
 pub(crate) fn full_fence() {
     fence(Ordering::SeqCst);

@@ -1,8 +1,8 @@
-//! How one end sleeps and the other wakes it, with a system call only when somebody sleeps.
+//! Sleeping and waking of one end by the other, with a system call only if an end sleeps.
 //!
-//! The sleeper says "asleep", puts up a fence, looks once more, and only then sleeps. The peer
-//! publishes, puts up a fence, and looks whether somebody is asleep. With both fences at least one
-//! of them sees the other; take one out and a wake can be lost (the models show it).
+//! The sleeping end sets its mark, issues a fence, checks the condition once more, and only then
+//! sleeps. The peer publishes, issues a fence, and checks the mark. With both fences at least one
+//! of them sees the other's store; without either, a wake can be lost (the loom models show it).
 
 use std::task::Context;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use atomic_waker::AtomicWaker;
 use crate::sync::{AtomicBool, AtomicU32, Ordering, full_fence};
 use crate::sys;
 
-/// One end's bed: it sleeps here, as a thread or as a task. Any number of threads may ring. The mark
-/// says which of the two it is, so that a task is not also looked for in the kernel.
+/// One end sleeps here, as a thread or as a task; any number of threads may wake it. The mark
+/// distinguishes thread and task, so that waking a task makes no futex call.
 ///
-/// The mark is only ever swapped: so its changes have one order that all threads agree on, whoever
-/// of several rings. A plain store of the sleeper's would be right too, but only by an argument on
-/// swaps next to it that the models do not follow.
+/// The mark is changed by swaps only, so all threads agree on the order of its changes, whichever
+/// of several threads wakes. A plain store by the sleeping end would be correct too, but only by an
+/// argument about adjacent swaps that the models do not cover.
 #[derive(Debug, Default)]
 pub(crate) struct WaitCell {
     asleep: AtomicU32,
@@ -26,7 +26,8 @@ pub(crate) struct WaitCell {
 }
 
 impl WaitCell {
-    /// Sleeps until rung or `limit` is over, unless `ready`. May wake early: look again.
+    /// Sleeps until woken or until `limit` is over, unless `ready`. May return early: check the
+    /// condition again.
     pub(crate) fn sleep(&self, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
         self.asleep.swap(THREAD, Ordering::AcqRel);
         full_fence();
@@ -36,8 +37,8 @@ impl WaitCell {
         self.asleep.swap(AWAKE, Ordering::AcqRel);
     }
 
-    /// Leaves the task's waker here. If `ready` meanwhile, answers true and takes nothing back:
-    /// one wake too many does no harm.
+    /// Registers the task's waker. If `ready` by then, returns true and leaves the waker
+    /// registered: a spurious wake does no harm.
     pub(crate) fn register_waker(
         &self,
         context: &Context<'_>,
@@ -53,7 +54,7 @@ impl WaitCell {
         awake
     }
 
-    /// Wakes the sleeper if there is one and it is `wanted`.
+    /// Wakes the sleeping end, if there is one and it is `wanted`.
     pub(crate) fn wake(&self, wanted: impl FnOnce() -> bool) {
         full_fence();
         if !self.is_asleep() || !wanted() {
@@ -62,7 +63,7 @@ impl WaitCell {
         match self.asleep.swap(AWAKE, Ordering::AcqRel) {
             THREAD => sys::futex_wake(&self.asleep),
             TASK => self.waker.wake(),
-            // Another one was faster.
+            // Another thread has woken it already.
             _ => {}
         }
     }
@@ -71,13 +72,13 @@ impl WaitCell {
         self.asleep.load(Ordering::Acquire) != AWAKE
     }
 
-    /// Ends the wait that goes on now, or the next one.
+    /// Ends the current wait, or the next one.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
         self.wake(|| true);
     }
 
-    /// Whether the wait was cancelled; answers true once per cancel.
+    /// Whether the wait was cancelled; true once per cancellation.
     pub(crate) fn take_cancel(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed) && self.cancelled.swap(false, Ordering::Acquire)
     }

@@ -1,5 +1,5 @@
-//! Channels and our own loop inside a loop that only knows file descriptors: poll(2) and epoll. They
-//! wait without a limit, so that a wake that is lost is a test that hangs.
+//! Channels and the main loop inside a loop that waits on file descriptors: poll(2) and epoll. They
+//! wait without a time limit, so that a lost wake makes the test hang.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "poll and epoll are C functions")]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test")]
@@ -14,7 +14,7 @@ use aulos_rt::channel::{FdReceiver, TryRecvError, bounded, unbounded};
 use aulos_rt::clock;
 use aulos_rt::main_loop::MainLoop;
 
-/// Waits until the descriptor is readable or the time is over; says whether it is readable.
+/// Waits until the descriptor is readable or the time is over; returns whether it is readable.
 fn poll(fd: &impl AsFd, limit_ms: i32) -> bool {
     let mut ask = libc::pollfd { fd: fd.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, which lives during the call.
@@ -23,7 +23,7 @@ fn poll(fd: &impl AsFd, limit_ms: i32) -> bool {
     n == 1
 }
 
-/// An epoll with one descriptor in it.
+/// An epoll instance with one descriptor.
 struct Epoll(OwnedFd);
 
 impl Epoll {
@@ -31,7 +31,7 @@ impl Epoll {
         // SAFETY: a plain request.
         let number = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(number >= 0);
-        // SAFETY: the call has just made this descriptor, and nobody else knows it.
+        // SAFETY: the call has just made this descriptor, and no other code knows it.
         let epoll = Self(unsafe { OwnedFd::from_raw_fd(number) });
         let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: 0 };
         let add = libc::EPOLL_CTL_ADD;
@@ -54,8 +54,9 @@ const SENDERS: usize = 3;
 const EACH: usize = 5_000;
 type Item = (usize, usize);
 
-/// Several senders and a loop that waits with `wait` and then takes items until it is told that there
-/// are no more, or just one if that is enough to be told again. All arrive, in their senders' order.
+/// Several senders and a loop that waits with `wait` and then receives until the channel is empty,
+/// or just one item if the descriptor is level-triggered. All items arrive, in their senders'
+/// order.
 fn everything_arrives(
     mut receiver: FdReceiver<Item>,
     send: impl Fn(Item) + Clone + Send,
@@ -131,7 +132,7 @@ fn a_descriptor_is_quiet_while_nothing_comes() {
     assert_eq!(receiver.try_recv(), Ok(1));
     assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
     assert!(!poll(&receiver, 0));
-    // One that wakes nobody needs somebody who says look.
+    // A real-time sender needs another thread to wake the receiver.
     let look = {
         let receiver = receiver.into_inner();
         let look = receiver.waker();
@@ -157,7 +158,7 @@ fn a_descriptor_is_quiet_while_nothing_comes() {
     look.wake();
 }
 
-/// Our own loop inside poll(2): items, futures of other threads and timers, and it ends by itself.
+/// The main loop inside poll(2): items, futures of other threads and timers; it quits by itself.
 #[test]
 fn our_loop_inside_another() {
     let mut main_loop = MainLoop::new();
@@ -191,7 +192,7 @@ fn our_loop_inside_another() {
     assert_eq!(got.get(), EACH);
 }
 
-/// Nothing but the descriptor tells this loop that it is wanted.
+/// Only the descriptor wakes this loop.
 #[test]
 fn every_wish_of_another_thread_is_seen() {
     let mut main_loop = MainLoop::new();

@@ -1,5 +1,5 @@
-//! No function with a `# Real-time` promise allocates or frees: a counting allocator watches the
-//! thread that calls them. The first test shows that it would see one.
+//! No function with a `# Real-time` line allocates or frees: an allocator counts the calls of the
+//! thread. The first tests show that an allocation is detected.
 #![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,7 +16,7 @@ use aulos_rt::{Pool, drop_queue, latest, rt_log};
 struct Counting;
 
 thread_local! {
-    /// Calls to the allocator by this thread. `const`, so that reading it does not allocate.
+    /// Calls of the allocator by this thread. `const`, so that reading it does not allocate.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Calls to the allocator while `work` runs on this thread.
+/// Calls of the allocator while `work` runs on this thread.
 fn allocator_calls(work: impl FnOnce()) -> u64 {
     let before = CALLS.with(Cell::get);
     work();
@@ -60,7 +60,7 @@ fn the_watch_sees_an_allocation_and_its_end() {
     assert_eq!(allocator_calls(|| drop(black_box(Box::new(1)))), 2);
 }
 
-/// One allocation put into the way of each: the watch must see it there too.
+/// With one allocation inserted into each path, the count must detect it.
 #[test]
 fn the_watch_sees_an_allocation_in_every_path() {
     let (mut writer, mut reader) = pipe(&PipeConfig::bytes(100)).unwrap();
@@ -189,7 +189,7 @@ fn announcements() {
     let (mut values, _there) = ring(100);
     let mut notifier = dispatcher.notifier(None).unwrap();
     let calls = allocator_calls(|| {
-        // More than a line holds.
+        // More than a queue holds.
         for i in 0..10_000 {
             notifier.prefetch();
             notifier.notify(target);
@@ -198,7 +198,7 @@ fn announcements() {
         }
     });
     assert_eq!(calls, 0);
-    // Nor does the other side, once it has seen that much.
+    // The other side does not allocate either, once its buffers have grown.
     dispatcher.poll(0);
     let calls = allocator_calls(|| {
         for i in 0..100 {
@@ -221,7 +221,7 @@ fn items_through_a_channel() {
         }
     });
     assert_eq!(calls, 0);
-    // What is documented to allocate does: the watch would see it in the other.
+    // Functions that are documented to allocate do: the count would detect it in the others.
     let (sender, _receiver) = unbounded();
     assert_eq!(allocator_calls(|| sender.send(1).unwrap()), 1);
 }
@@ -250,7 +250,8 @@ fn records_for_a_writer() {
     let calls = allocator_calls(|| {
         for i in 0..10_000 {
             black_box((producer.push(&[3; 150]), producer.push(&[]), producer.capacity())).0.ok();
-            // More than a ring of them is left over, then too long, then too late.
+            // More than fit into the ring, then a record that is too long, then one after the
+            // close.
             black_box(producer.push(&[3; 1001])).ok();
             black_box((consumer.is_wake_due(100), consumer.is_abandoned()));
             if i % 10 == 0 {

@@ -1,12 +1,13 @@
-//! There is no lock in the crate, held or not. Neither the counter of system calls nor a sanitizer
-//! sees a lock that nobody else wants, so the source is read: only `sys`, which talks to the
-//! system, may name anything that can block.
+//! The crate contains no lock, held or not. Neither the system call counter nor a sanitizer detects
+//! a lock without contention, so this test searches the source: only `sys`, which makes the system
+//! calls, may name anything that can block.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test")]
 
 use std::path::Path;
 
-/// Whatever waits for another thread, or may. `OnceLock` and its kin too: the second caller waits.
+/// Names of what may wait for another thread. `OnceLock` and similar types too: the second caller
+/// waits.
 const WAITING: [&str; 14] = [
     "Mutex",
     "RwLock",
@@ -24,7 +25,7 @@ const WAITING: [&str; 14] = [
     "yield_now",
 ];
 
-/// The code of a file without comments and without the tests at its foot.
+/// The code of a file without comments and without the tests at its end.
 fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let line = |line: &str| line.split("//").next().unwrap_or_default().to_owned() + "\n";
@@ -36,7 +37,7 @@ fn locks(text: &str) -> Vec<&'static str> {
     WAITING.into_iter().filter(|word| code.contains(word)).collect()
 }
 
-/// Looks at every source below `folder` but tests and `sys`; says how many there were.
+/// Searches every source below `folder` except tests and `sys`; returns their number.
 fn scan(folder: &Path, found: &mut Vec<String>) -> usize {
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {

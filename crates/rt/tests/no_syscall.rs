@@ -1,9 +1,9 @@
-//! No function with a `# Real-time` promise calls the system, even while its peer sleeps.
+//! No function with a `# Real-time` line makes a system call, even while its peer sleeps.
 //!
-//! A filter is installed on a fresh thread (it cannot be taken off again) that lets the kernel
-//! refuse every system call and send a signal instead, whose handler counts. What it cannot see is
-//! work that needs no call: a small allocation, a lock that nobody holds; for those there is
-//! `no_alloc.rs`, and no lock in the crate. The last tests show that it sees what it should.
+//! A filter is installed on a new thread (it cannot be removed again) that makes the kernel refuse
+//! every system call and send a signal instead, whose handler counts. It does not detect what needs
+//! no call: a small allocation, a lock without contention; `no_alloc.rs` and `no_locks.rs` cover
+//! those. The last tests show that the filter detects what it should.
 #![cfg(target_os = "linux")]
 #![allow(
     unsafe_code,
@@ -35,10 +35,10 @@ thread_local! {
     static LATEST: Cell<i32> = const { Cell::new(-1) };
 }
 
-/// What a guarded thread has to tell: how many calls, and the number of the last one.
+/// Result of a guarded thread: number of calls, and the number of the last system call.
 type SyscallReport = (u32, i32);
 
-/// Runs `work` on a thread of its own that counts system calls.
+/// Runs `work` on a new thread that counts system calls.
 fn guarded(work: impl FnOnce() + Send + 'static) -> SyscallReport {
     install_handler();
     let (tell, hear) = channel();
@@ -51,12 +51,12 @@ fn guarded(work: impl FnOnce() + Send + 'static) -> SyscallReport {
         guard_this_thread();
         work();
         let verdict = (CALLS.get(), LATEST.get());
-        // From here on calls are counted in vain, and refused: the message is in memory already
-        // when the wake-up fails, and the receiver looks now and then.
+        // From here on calls are counted without effect, and refused: the message is in memory
+        // already when the wake fails, and the receiver polls.
         tell.send(verdict).ok();
         loop {
-            // SAFETY: ends this thread without the rest of its house-keeping, which the filter
-            // would refuse anyway.
+            // SAFETY: ends this thread without its regular cleanup, which the filter would refuse
+            // anyway.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         }
     };
@@ -84,14 +84,15 @@ fn install_handler() {
 }
 
 extern "C" fn on_call(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // The number of the call lies behind the address of the caller (signal.h, `_sigsys`).
-    // SAFETY: the kernel hands a complete description over.
+    // The number of the call follows the address of the caller (signal.h, `_sigsys`). SAFETY: the
+    // kernel passes a complete description.
     let number = unsafe { info.cast::<u8>().add(24).cast::<i32>().read() };
     LATEST.set(number);
     CALLS.set(CALLS.get() + 1);
 }
 
-/// Refuses every system call of this thread from now on, but for its end and the handler's return.
+/// Makes the kernel refuse every further system call of this thread, except its exit and the
+/// handler's return.
 fn guard_this_thread() {
     let step = |code: u32, on_equal: u8, k: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap(),
@@ -122,7 +123,7 @@ fn guard_this_thread() {
 
 const NONE: SyscallReport = (0, -1);
 
-/// Long enough for every thread that waits to be asleep.
+/// Long enough for every waiting thread to be asleep.
 fn wait_until_peer_sleeps() {
     std::thread::park_timeout(Duration::from_millis(20));
 }
@@ -215,7 +216,7 @@ fn ring_pool_latest_bin_and_log() {
     assert_eq!(guarded(work), NONE);
 }
 
-/// A dispatcher that sleeps, and one announcing thread.
+/// A sleeping dispatcher and one notifying thread.
 fn with_sleeping_dispatcher(
     strategy: PollStrategy,
     work: impl FnOnce(Notifier, aulos_rt::notify::CallbackId) + Send + 'static,
@@ -291,7 +292,7 @@ fn items_to_a_loop_and_to_a_descriptor_that_sleep() {
     });
 }
 
-/// The writer sleeps for the first byte, and nobody takes anything out, so the ring is full soon.
+/// The writer sleeps until the first byte, and nothing takes records, so the ring is soon full.
 #[test]
 fn records_to_a_writer_that_sleeps() {
     let door = ConsumerWaker::default();
@@ -320,7 +321,7 @@ fn the_guard_sees_a_record_that_is_announced() {
     let door = ConsumerWaker::default();
     let (mut producer, consumer) = writer_ring(100, &door).unwrap();
     std::thread::scope(|scope| {
-        // The wake is refused, so this one must wake by itself.
+        // The wake is refused, so this thread needs a time limit.
         scope.spawn(|| door.sleep(1, Some(Duration::from_millis(300)), || false));
         wait_until_peer_sleeps();
         let work = move || {
@@ -332,7 +333,7 @@ fn the_guard_sees_a_record_that_is_announced() {
     });
 }
 
-/// A call to be seen.
+/// A call that the filter detects.
 fn make_syscall() -> libc::c_long {
     // SAFETY: a question without arguments; the filter refuses it anyway.
     unsafe { libc::syscall(libc::SYS_getppid) }
@@ -341,7 +342,7 @@ fn make_syscall() -> libc::c_long {
 #[allow(clippy::cast_possible_truncation, reason = "the number of a call is small")]
 const ONE_CALL: SyscallReport = (1, libc::SYS_getppid as i32);
 
-/// A task whose waker calls the system: nothing else about its wake may.
+/// A task whose waker makes a system call: nothing else about its wake does.
 struct SyscallWaker;
 
 impl Wake for SyscallWaker {
@@ -365,7 +366,7 @@ fn the_guard_sees_a_channel_that_wakes() {
 
 #[test]
 fn the_guard_sees_a_wake() {
-    // The wake is refused, so this one must wake by itself.
+    // The wake is refused, so this thread needs an interval.
     let sleepy = PollStrategy::Every(Duration::from_millis(300));
     let (calls, last) = with_sleeping_dispatcher(sleepy, |mut notifier, target| {
         notifier.notify(target);

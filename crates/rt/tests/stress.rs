@@ -1,6 +1,6 @@
-//! Both ends on processors of their own, both on one, and one of them starved: whatever the
-//! scheduler does, everything arrives once, whole and in order. Each case ends after an amount of
-//! data or, where others hold the processor, after a time; `AULOS_SOAK` makes both long.
+//! Both ends on separate processors, both on one, and one of them starved: whatever the scheduler
+//! does, every item arrives once, whole and in order. Each case ends after an amount of data or,
+//! where other threads hold the processor, after a time; `AULOS_SOAK` makes both long.
 #![allow(unsafe_code, reason = "affinity and scheduling class are system calls")]
 #![allow(clippy::unwrap_used, reason = "the helpers of a test are a test")]
 #![cfg(target_os = "linux")]
@@ -17,7 +17,7 @@ use aulos_rt::pipe::{
 };
 use aulos_rt::{latest, ring, rt_log};
 
-/// Where a thread runs, and how little it is given.
+/// Processor of a thread, and its starvation.
 #[derive(Clone, Copy, Debug)]
 struct ThreadPlacement {
     processor: usize,
@@ -27,9 +27,9 @@ struct ThreadPlacement {
 #[derive(Clone, Copy, Debug)]
 enum Starvation {
     No,
-    /// The least share that a normal thread can have.
+    /// The lowest priority of a normal thread.
     Nice,
-    /// Only what nobody else wants.
+    /// Only idle time.
     Idle,
 }
 
@@ -54,15 +54,15 @@ impl ThreadPlacement {
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: the number is below the size of the set.
         unsafe { libc::CPU_SET(self.processor % processors, &mut set) };
-        // SAFETY: 0 means this thread; the kernel reads as much as it is told. Where a processor is
-        // not ours the thread stays where it is.
+        // SAFETY: 0 means this thread; the kernel reads as much as it is told. Where the processor
+        // is not available the thread stays where it is.
         unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
         match self.starved {
             Starvation::No => {}
             Starvation::Nice => ThreadPriority::Nice(19).request().unwrap(),
             Starvation::Idle => {
                 let none = libc::sched_param { sched_priority: 0 };
-                // SAFETY: as above; this class needs no right.
+                // SAFETY: as above; this class needs no privilege.
                 let refused =
                     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
                 assert_eq!(refused, 0);
@@ -75,7 +75,7 @@ fn long() -> usize {
     if std::env::var_os("AULOS_SOAK").is_some() { 200 } else { 1 }
 }
 
-/// Runs two ends in every case, each on a thread of its own.
+/// Runs two ends in every case, each on its own thread.
 fn everywhere(mut ends: impl FnMut() -> [Box<dyn FnOnce() + Send>; 2]) {
     for case in CASES {
         println!("{case:?}");
@@ -90,8 +90,8 @@ fn everywhere(mut ends: impl FnMut() -> [Box<dyn FnOnce() + Send>; 2]) {
     }
 }
 
-/// How much one end sends: all, or what it could until its time was over. An end that is starved
-/// for real may get a turn a second, and each turn moves no more than the pipe holds.
+/// How much one end sends: all, or as much as it can until its time is over. A starved end may run
+/// once a second, and each run moves no more than the pipe holds.
 #[derive(Clone)]
 struct Amount {
     most: usize,
@@ -106,19 +106,19 @@ impl Amount {
         Self { most, until, sent: Arc::default() }
     }
 
-    /// What may still be sent after this much.
+    /// What may still be sent after `sent` bytes.
     fn left(&self, sent: usize) -> usize {
         self.sent.store(sent, Ordering::Relaxed);
         if now() < self.until { self.most - sent } else { 0 }
     }
 
-    /// What was sent, for the other end once it has seen the end.
+    /// What was sent, for the other end once the pipe has ended.
     fn sent(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
     }
 }
 
-/// Byte number `i` of an endless stream without a short period.
+/// Byte number `i` of a long stream without a short period.
 fn byte(i: usize) -> u8 {
     let [_, byte, ..] = i.wrapping_mul(0x9E37_79B1).to_le_bytes();
     byte
@@ -192,7 +192,7 @@ fn read_without_waiting(mut reader: PipeReader, amount: &Amount) {
     }
 }
 
-/// The two ends of a pipe with what they are to send.
+/// The two ends of a pipe with the amounts to be sent.
 fn ends(mirrored: bool) -> (PipeWriter, PipeReader, [Amount; 2]) {
     let config = PipeConfig { mirrored, ..PipeConfig::bytes(CAPACITY) };
     let (writer, reader) = pipe(&config).unwrap();
@@ -265,7 +265,7 @@ fn a_ring() {
         let pop = move || {
             let mut seen = 0;
             loop {
-                // Asked first: what was pushed before the end is still there after it.
+                // Checked first: what was pushed before the end is still found after it.
                 let over = consumer.is_abandoned();
                 while let Some(item) = consumer.pop() {
                     assert_eq!(*item, seen);
@@ -329,7 +329,7 @@ fn a_log() {
     });
 }
 
-/// Every target is served after its last announcement.
+/// Every callback runs after its last notification.
 #[test]
 fn announcements() {
     everywhere(|| {
@@ -351,7 +351,7 @@ fn announcements() {
                 for target in targets {
                     line.notify(target);
                 }
-                // Nothing is pending any more before the next round: each was heard again.
+                // No notification is pending before the next round: each callback has run again.
                 let mut missing = [true; 3];
                 while missing.contains(&true) {
                     let number: usize = hear.recv().unwrap();

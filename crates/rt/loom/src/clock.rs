@@ -1,4 +1,4 @@
-//! A clock that stands still: models have no time.
+//! A clock that stands still: the models have no time.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! A foreign loop that sleeps on the descriptor of a channel.
+//! A foreign loop that sleeps on the file descriptor of a channel.
 
 use loom::thread;
 
 use crate::channel::{TryRecvError, bounded};
 
-/// It takes until "empty", then sleeps; nothing may be left when the senders are gone.
+/// Receives until "empty", then sleeps; no item may be left when the senders are gone.
 pub fn a_descriptor_is_raised() {
     let (sender, receiver) = bounded(2);
     let thread = thread::spawn(move || (1..=2).for_each(|item| sender.try_send(item).unwrap()));

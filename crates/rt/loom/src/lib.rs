@@ -1,4 +1,4 @@
-//! The very files of `aulos-rt`, with loom standing where the atomics were.
+//! The source files of `aulos-rt`, compiled with loom's atomics.
 //!
 //! `cargo test --release --manifest-path crates/rt/loom/Cargo.toml` runs every model in `tests/`.
 #![allow(dead_code)]

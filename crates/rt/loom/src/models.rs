@@ -1,4 +1,4 @@
-//! Small worlds for the parts that are private to the crate.
+//! Models of the parts that are private to the crate.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
@@ -13,7 +13,7 @@ use crate::spsc::{GONE, Positions, ReadEnd, WriteEnd};
 use crate::sync::{Arc, AtomicUsize, Ordering};
 use crate::turn::Turn;
 
-/// A sleeper waits for two announcements, as the blocking end of a pipe does.
+/// A sleeping thread waits for two events, as the blocking end of a pipe does.
 pub fn sleep_and_wake() {
     let world = Arc::new((Bell::default(), AtomicUsize::new(0)));
     let other = world.clone();
@@ -52,7 +52,7 @@ pub fn both_sleep() {
     thread.join().unwrap();
 }
 
-/// A task waits as the async end of a pipe does; what wakes it is its waker alone.
+/// A task waits as the async end of a pipe does; only its waker wakes it.
 pub fn task_and_wake() {
     let world = Arc::new((Bell::default(), AtomicUsize::new(0)));
     let other = world.clone();
@@ -90,7 +90,7 @@ fn block_on(future: impl Future<Output = ()>) {
     }
 }
 
-/// The peer of a sleeper leaves after its last item: the sleeper wakes, and finds the item too.
+/// The peer of a sleeping thread goes after its last item: the thread wakes up and finds the item.
 pub fn the_peer_leaves() {
     let world = Arc::new((Bell::default(), Positions::new(0)));
     let other = world.clone();
@@ -108,7 +108,8 @@ pub fn the_peer_leaves() {
     writer.join().unwrap();
 }
 
-/// Two requests to forget: what the reader learns never goes back, and the last one is learnt.
+/// Two clear requests: the position that the reader takes never goes back, and the last request is
+/// found.
 pub fn clear() {
     let request = Arc::new(Clear::default());
     let other = request.clone();
@@ -128,7 +129,7 @@ pub fn clear() {
     assert_eq!(below, 5);
 }
 
-/// A cancel ends the wait though nothing was announced.
+/// A cancellation ends the wait although no event occurred.
 pub fn cancel() {
     let bell = Arc::new(Bell::default());
     let other = bell.clone();
@@ -139,8 +140,8 @@ pub fn cancel() {
     thread.join().unwrap();
 }
 
-/// Two slots; the writer puts three items in and drops the oldest, the reader looks twice. Loom's
-/// cells report a slot that is written while it is looked at.
+/// Two slots; the writer writes three items and drops the oldest, the reader reads twice. Loom's
+/// cells report a slot that is written while it is read.
 pub fn drop_the_oldest() {
     struct World {
         positions: Positions,
@@ -182,15 +183,15 @@ pub fn drop_the_oldest() {
     writer.join().unwrap();
 }
 
-/// Two slots; the writer begins at the first of them whenever it finds the pipe empty. Loom's cells
-/// report a slot that is written while it is looked at; what arrives is in order.
+/// Two slots; the writer rewinds to the first slot whenever the pipe is empty. Loom's cells report
+/// a slot that is written while it is read; items arrive in order.
 pub fn begin_at_the_front_again() {
     struct World {
         positions: Positions,
         slots: [UnsafeCell<usize>; 2],
     }
     let slots = [UnsafeCell::new(0), UnsafeCell::new(0)];
-    // From 1 on, so that going back to the front is another slot than the next one.
+    // Starts at 1, so that the first slot differs from the next one.
     let world = Arc::new(World { positions: Positions::new(1), slots });
     let other = world.clone();
     let writer = thread::spawn(move || {
@@ -218,7 +219,7 @@ pub fn begin_at_the_front_again() {
     writer.join().unwrap();
 }
 
-/// A dispatcher that sleeps until it is woken: the wake is not lost, and neither is the stop.
+/// A dispatcher that sleeps until it is woken: neither the wake nor the stop is lost.
 pub fn event_dispatcher() {
     let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
     let stop = dispatcher.stopper();
@@ -227,7 +228,7 @@ pub fn event_dispatcher() {
     let thread = thread::spawn(move || {
         line.notify(target);
         line.wake();
-        // The line stays, so that its end does not serve as a wake.
+        // The notifier is kept, so that dropping it does not act as a wake.
         line
     });
     dispatcher.run();

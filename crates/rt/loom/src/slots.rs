@@ -1,5 +1,5 @@
-//! The real slots, with a loom cell beside each that is touched whenever the slot is, so that a
-//! model fails where two threads could use one slot without an order between them.
+//! The real slots, each with a loom cell that is accessed together with the slot, so that a model
+//! fails where two threads could access a slot without synchronization.
 
 use std::mem::MaybeUninit;
 
@@ -14,7 +14,7 @@ pub(crate) struct Slots<T> {
     watch: Box<[UnsafeCell<()>]>,
 }
 
-// SAFETY: as for the real slots; loom reports what breaks the promise.
+// SAFETY: as for the real slots; loom reports violations.
 unsafe impl<T: Send> Sync for Slots<T> {}
 
 impl<T> Slots<T> {

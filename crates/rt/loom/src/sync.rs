@@ -1,4 +1,4 @@
-//! What `aulos-rt`'s `sync` offers, from loom.
+//! The items of `aulos-rt`'s `sync`, from loom.
 
 pub use loom::cell::UnsafeCell;
 pub use loom::sync::Arc;
@@ -6,7 +6,7 @@ pub use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-/// Takes the fences out, to show what they are for. A plain atomic: it is no part of the model.
+/// Removes the fences, to show that they are needed. A plain atomic: it is not part of the model.
 pub static WITHOUT_FENCES: std::sync::atomic::AtomicBool =
     std::sync::atomic::AtomicBool::new(false);
 

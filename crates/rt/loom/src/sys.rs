@@ -1,5 +1,5 @@
-//! A futex as the kernel has it: one lock around "is the word still that?" and the sleep, and a row of
-//! sleepers per word. A sleeper whom nobody wakes is a deadlock, which loom reports.
+//! A model of the kernel's futex: one lock around the comparison and the sleep, and a list of
+//! sleeping threads per word. A thread that is never woken is a deadlock, which loom reports.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use loom::thread;
 use crate::sync::{AtomicU32, Ordering};
 
 loom::lazy_static! {
-    /// Who sleeps, and on which word.
+    /// Sleeping threads with the address of their word.
     static ref ROW: Mutex<Vec<(usize, Arc<Condvar>)>> = Mutex::new(Vec::new());
 }
 
@@ -19,7 +19,7 @@ fn name_of(word: &AtomicU32) -> usize {
     std::ptr::from_ref(word).addr()
 }
 
-/// A sleep with a limit ends at once: it may.
+/// A sleep with a time limit returns at once, which is allowed.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
     if limit.is_some() {
         return thread::yield_now();
@@ -51,7 +51,7 @@ fn wake_at_most(word: &AtomicU32, most: usize) {
     }
 }
 
-/// A descriptor, and a `poll` for it.
+/// A file descriptor with a `poll` for it.
 #[derive(Debug)]
 pub struct Signal {
     is_raised: Mutex<bool>,
@@ -72,7 +72,7 @@ impl Signal {
         *self.is_raised.lock().unwrap() = false;
     }
 
-    /// Sleeps until it is raised.
+    /// Sleeps until the signal is raised.
     pub fn poll(&self) {
         let mut is_raised = self.is_raised.lock().unwrap();
         while !*is_raised {

@@ -1,5 +1,5 @@
-//! Many senders, one receiver: who sleeps, who wakes, and what a close cuts.
-//! One test at a time may take the fences out, so the models that depend on them are in one.
+//! Many senders, one receiver: sleeping, waking and closing. Only one test at a time may remove the
+//! fences, so the models that depend on them share one test.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     model.check(run);
 }
 
-/// A receiver that sleeps, and two senders.
+/// A sleeping receiver and two senders.
 fn every_item_wakes_the_receiver() {
     let (sender, mut receiver) = bounded(2);
     let threads = [1, 2].map(|item| {
@@ -31,7 +31,7 @@ fn every_item_wakes_the_receiver() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// One place, two senders that wait for it.
+/// One free slot and two senders that wait for it.
 fn every_place_wakes_a_sender() {
     let (sender, mut receiver) = bounded(1);
     let threads = [1, 2].map(|item| {
@@ -44,7 +44,7 @@ fn every_place_wakes_a_sender() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// A sender waits for room, and the receiver makes it once.
+/// A sender waits for a free slot, and the receiver frees one.
 fn a_place_wakes_the_sender() {
     let (sender, mut receiver) = bounded(1);
     sender.try_send(1).unwrap();
@@ -56,7 +56,7 @@ fn a_place_wakes_the_sender() {
     assert_eq!(thread.join().unwrap().try_recv(), Ok(2));
 }
 
-/// The last sender goes.
+/// The last sender is dropped.
 fn the_receiver_sees_the_end() {
     let (sender, mut receiver) = bounded(1);
     let other = sender.clone();
@@ -67,7 +67,7 @@ fn the_receiver_sees_the_end() {
     thread.join().unwrap();
 }
 
-/// A sender waits for room and the receiver goes instead.
+/// A sender waits for a free slot, and the receiver is dropped instead.
 fn senders_see_the_end() {
     let (sender, receiver) = bounded(1);
     sender.try_send(1).unwrap();
@@ -76,7 +76,7 @@ fn senders_see_the_end() {
     assert_eq!(thread.join().unwrap(), 2);
 }
 
-/// A task that sleeps: polled again only when its waker was called.
+/// A sleeping task is polled again only when its waker was called.
 fn a_task_is_woken() {
     struct Bed(Mutex<bool>, Condvar);
     impl Wake for Bed {
@@ -118,14 +118,15 @@ fn no_wake_is_lost_with_the_fences_and_one_is_without() {
     model(foreign::a_descriptor_is_raised);
 
     WITHOUT_FENCES.store(true, Ordering::Relaxed);
-    // In these the sleeper is the model's main thread, the only one that can be cleaned up after.
+    // In these models the sleeping thread is the model's main thread, the only one that can be
+    // cleaned up.
     let on_both_sides = [every_item_wakes_the_receiver, a_place_wakes_the_sender];
     let lost = on_both_sides.map(|run| catch_unwind(|| model(run)).is_err());
     WITHOUT_FENCES.store(false, Ordering::Relaxed);
     assert_eq!(lost, [true, true], "the models do not see what the fences are for");
 }
 
-/// More items than places. Loom's cells report a slot that two threads use at a time, and loom
+/// More items than slots. Loom's cells report a slot that two threads use at a time, and loom
 /// reports items that are not dropped.
 #[test]
 fn items_arrive_whole_and_in_each_senders_order() {
@@ -152,7 +153,7 @@ fn items_arrive_whole_and_in_each_senders_order() {
     });
 }
 
-/// What one thread sent before it told another comes before what that one sends then.
+/// An item that was sent before another thread was signalled arrives before that thread's items.
 #[test]
 fn what_was_before_stays_before() {
     model(|| {
@@ -176,7 +177,8 @@ fn what_was_before_stays_before() {
     });
 }
 
-/// A close and two senders at once: accepted is received, refused is given back, nothing else.
+/// A close and two senders at once: accepted items are received, refused ones are returned, nothing
+/// else.
 #[test]
 fn a_close_cuts_cleanly() {
     fn check(accepted: [bool; 2], got: &[i32]) {
@@ -209,7 +211,7 @@ fn a_close_cuts_cleanly() {
     });
 }
 
-/// The receiver goes while somebody sends: the item is dropped once, by one of the two.
+/// The receiver is dropped during a send: the item is dropped exactly once.
 #[test]
 fn a_dropped_receiver_drops_what_was_accepted() {
     model(|| {
@@ -228,8 +230,8 @@ fn a_dropped_receiver_drops_what_was_accepted() {
     });
 }
 
-/// A sender that wakes nobody, and a receiver that looks at any moment: also the last item and the
-/// end are found by looking.
+/// A sender that does not wake the receiver, and a receiver that polls at any time: the last item
+/// and the end are found by polling too.
 #[test]
 fn what_wakes_nobody_is_found() {
     model(|| {
@@ -251,8 +253,8 @@ fn what_wakes_nobody_is_found() {
     });
 }
 
-/// It sleeps without limit only while every sender would wake it: the one that does not may come and
-/// go meanwhile.
+/// The receiver sleeps without limit only while every sender would wake it; a real-time sender may
+/// come and go meanwhile.
 #[test]
 fn nobody_sleeps_for_ever_when_the_silent_one_was_the_last() {
     model(|| {

@@ -1,9 +1,9 @@
-//! What a real-time thread throws over the wall, while somebody picks it up.
+//! The log and the drop queue: a real-time thread pushes while another thread takes.
 
 use aulos_rt_loom::{discard::bin, log::rt_log};
 use loom::thread;
 
-/// Read or counted as lost: nothing is missing without a word.
+/// Every record is either read or counted as lost.
 #[test]
 fn every_record_is_read_or_counted() {
     loom::model(|| {
@@ -27,7 +27,7 @@ fn every_record_is_read_or_counted() {
     });
 }
 
-/// Each value is dropped once, whoever goes first (loom reports leaks).
+/// Each value is dropped once, whichever end goes first (loom reports leaks).
 #[test]
 fn what_is_thrown_away_is_dropped_once() {
     loom::model(|| {

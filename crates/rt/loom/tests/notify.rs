@@ -1,4 +1,4 @@
-//! Announcing threads and a dispatcher that looks at any moment.
+//! Notifying threads and a dispatcher that polls at any time.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,8 +6,8 @@ use aulos_rt_loom::notify::{Dispatcher, Strategy, Target};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-/// A dispatcher whose callbacks write their number down. (The list is no part of the model: only
-/// the dispatcher's thread uses it.)
+/// A dispatcher whose callbacks record their numbers. (The list is not part of the model: only the
+/// dispatcher's thread uses it.)
 fn desk() -> (Dispatcher, Arc<Mutex<Vec<usize>>>, Vec<Target>) {
     let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
     let log = Arc::new(Mutex::new(Vec::new()));
@@ -20,7 +20,7 @@ fn desk() -> (Dispatcher, Arc<Mutex<Vec<usize>>>, Vec<Target>) {
     (dispatcher, log, targets)
 }
 
-/// One thread announces, then another: no look may serve the second first.
+/// One thread notifies, then another: no poll may run the second callback first.
 #[test]
 fn the_order_holds_across_threads() {
     let mut model = loom::model::Builder::new();
@@ -55,8 +55,8 @@ fn the_order_holds_across_threads() {
     });
 }
 
-/// More announcements than the line holds, while the dispatcher looks: each target is served after
-/// its last announcement.
+/// More notifications than the queue holds, while the dispatcher polls: each callback runs after
+/// its last notification.
 #[test]
 fn nothing_is_lost_when_the_line_is_full() {
     let mut model = loom::model::Builder::new();
@@ -74,8 +74,8 @@ fn nothing_is_lost_when_the_line_is_full() {
     });
 }
 
-/// Cancel and handle-now while another thread announces: an announcement is served once, or
-/// cancelled, and one that comes after either is served.
+/// `cancel` and `handle_now` while another thread notifies: a notification is handled once or
+/// cancelled, and one that comes later is handled.
 #[test]
 fn a_cancel_or_a_call_takes_what_was_announced_before_it_and_no_more() {
     for handle in [false, true] {
@@ -105,7 +105,7 @@ fn a_cancel_or_a_call_takes_what_was_announced_before_it_and_no_more() {
     }
 }
 
-/// A callback that is taken away while it is announced is not called.
+/// A callback that is removed while it is notified does not run.
 #[test]
 fn a_removed_callback_is_not_called() {
     loom::model(|| {

@@ -1,5 +1,5 @@
-//! The handshakes of the pipe: who sleeps, who wakes, and who may move the reading position.
-//! One test at a time may take the fences out, so they are in one.
+//! The synchronization of the pipe: sleeping, waking, and moving the read position. Only one test
+//! at a time may remove the fences, so the models that depend on them share one test.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering;

@@ -1,9 +1,9 @@
-//! Every interleaving of threads that take and give back.
+//! Every interleaving of threads that take and return objects.
 
 use aulos_rt_loom::pool::Pool;
 use loom::thread;
 
-/// Two threads and one object: loom's cells report two writers at a time.
+/// Two threads and one object: loom's cells report two concurrent writers.
 #[test]
 fn one_owner_at_a_time() {
     loom::model(|| {
@@ -23,8 +23,8 @@ fn one_owner_at_a_time() {
     });
 }
 
-/// The case that a stack without change counter gets wrong: one thread is about to take A while
-/// the other takes A and B and gives A back.
+/// The ABA case, which a stack without change counter gets wrong: one thread is about to take A
+/// while the other takes A and B and returns A.
 #[test]
 fn a_top_that_left_and_came_back_is_noticed() {
     let mut model = loom::model::Builder::new();
@@ -51,7 +51,7 @@ fn a_top_that_left_and_came_back_is_noticed() {
     });
 }
 
-/// Two readers go at once; the next owner writes. Loom reports a reader that was not done.
+/// Two readers release at once; the next owner writes. Loom reports a read that was not finished.
 #[test]
 fn the_last_of_the_readers_brings_it_home() {
     loom::model(|| {
@@ -72,7 +72,7 @@ fn the_last_of_the_readers_brings_it_home() {
     });
 }
 
-/// The pool itself goes first, readers on two threads last.
+/// The pool itself is dropped first, readers on two threads last.
 #[test]
 fn the_last_handle_frees() {
     loom::model(|| {

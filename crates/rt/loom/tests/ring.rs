@@ -3,8 +3,8 @@
 use aulos_rt_loom::ring::ring;
 use loom::thread;
 
-/// More items than slots, so that the model laps the ring: what arrives is the start of what was
-/// sent, in order, and each box is dropped once (loom reports leaks).
+/// More items than slots, so that the model laps the ring: the items that arrive are a prefix of
+/// those sent, in order, and each box is dropped once (loom reports leaks).
 #[test]
 fn items_arrive_whole_and_in_order() {
     loom::model(|| {
@@ -50,7 +50,7 @@ fn runs_arrive_whole_and_in_order() {
     });
 }
 
-/// "Gone", then "empty", means that nothing is missing.
+/// "Abandoned", then "empty", means that no item is missing.
 #[test]
 fn the_end_is_seen_after_the_last_item() {
     loom::model(|| {
@@ -63,7 +63,7 @@ fn the_end_is_seen_after_the_last_item() {
     });
 }
 
-/// Whichever end goes last frees what is left.
+/// The end that is dropped last frees the remaining items.
 #[test]
 fn both_ends_go_at_once() {
     loom::model(|| {

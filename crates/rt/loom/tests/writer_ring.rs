@@ -1,4 +1,4 @@
-//! Records on their way to a writer: every interleaving of pushing, closing, sleeping and waking.
+//! The writer ring: every interleaving of pushing, closing, sleeping and waking.
 
 use aulos_rt_loom::writer_ring::{Consumer, Door, Refused, writer_ring};
 use loom::thread;
@@ -11,7 +11,7 @@ fn take(consumer: &mut Consumer) -> Vec<u8> {
     bytes
 }
 
-/// More than fits, so that the model laps the ring: what arrives is whole records, in order.
+/// More than fits, so that the model laps the ring: whole records arrive, in order.
 #[test]
 fn records_arrive_whole_and_in_order() {
     loom::model(|| {
@@ -33,8 +33,8 @@ fn records_arrive_whole_and_in_order() {
     });
 }
 
-/// A third thread closes the ring while a record goes in: it was accepted and is found by whoever
-/// looks after the close, or it was refused and is not.
+/// A third thread closes the ring during a push: an accepted record is found by a read after the
+/// close, a refused one is not.
 #[test]
 fn what_is_accepted_while_the_ring_is_closed_is_found() {
     loom::model(|| {
@@ -49,7 +49,7 @@ fn what_is_accepted_while_the_ring_is_closed_is_found() {
     });
 }
 
-/// The writer sleeps until there is something: the wake is not lost (a sleeper whom nobody wakes is a
+/// The writer sleeps until a record comes: the wake is not lost (a thread that is never woken is a
 /// deadlock, which loom reports).
 #[test]
 fn a_record_wakes_the_writer() {
@@ -59,7 +59,7 @@ fn a_record_wakes_the_writer() {
         let thread = thread::spawn(move || {
             producer.push(&[1]).unwrap();
             producer.announce();
-            // The ring stays, so that its end does not serve as a wake.
+            // The ring is kept, so that dropping it does not act as a wake.
             producer
         });
         let mut got = Vec::new();
@@ -71,7 +71,7 @@ fn a_record_wakes_the_writer() {
     });
 }
 
-/// The producer sleeps until there is room, and the writer makes some.
+/// The producer sleeps until there is space, which the writer frees.
 #[test]
 fn room_wakes_the_producer() {
     loom::model(|| {
@@ -88,8 +88,8 @@ fn room_wakes_the_producer() {
     });
 }
 
-/// The ring holds less than the writer sleeps for, but the next record does not fit: the wait for
-/// room wakes the writer, and what that takes out wakes the producer.
+/// The ring holds less than the writer's wake threshold, but the next record does not fit: the
+/// producer's wait wakes the writer, and the space that it frees wakes the producer.
 #[test]
 fn who_waits_for_room_wakes_the_writer() {
     loom::model(|| {
@@ -110,7 +110,7 @@ fn who_waits_for_room_wakes_the_writer() {
     });
 }
 
-/// A producer that waits for room is sent away when the ring is closed.
+/// Closing the ring ends a producer's wait for space.
 #[test]
 fn a_close_ends_the_wait_for_room() {
     loom::model(|| {
@@ -126,7 +126,7 @@ fn a_close_ends_the_wait_for_room() {
     });
 }
 
-/// The writer sleeps with nothing in the ring; the end of the producer wakes it.
+/// The writer sleeps on an empty ring; dropping the producer wakes it.
 #[test]
 fn the_end_of_a_producer_wakes_the_writer() {
     loom::model(|| {

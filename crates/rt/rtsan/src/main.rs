@@ -1,8 +1,9 @@
 //! Every real-time path between "enter" and "exit" of LLVM's RealtimeSanitizer, which ends the
-//! program with code 43 when anything there allocates, frees or makes a call that it knows to block.
+//! program with code 43 if anything in between allocates, frees or makes a known blocking call.
 //!
-//! With an argument it puts one such thing in, so that `scripts/rtsan` can see that it is found.
-//! What the sanitizer does not see: a lock that nobody holds (`tests/no_locks.rs` looks for those).
+//! With an argument the program makes such a call on purpose, so that `scripts/rtsan` can check the
+//! detection. The sanitizer does not detect locks without contention (`tests/no_locks.rs` searches
+//! for those).
 
 use std::hint::black_box;
 
@@ -17,7 +18,7 @@ unsafe extern "C" {
     fn __rtsan_realtime_exit();
 }
 
-/// Runs `work` as the sanitizer thinks a real-time thread should.
+/// Runs `work` in the sanitizer's real-time context.
 fn real_time(work: impl FnOnce()) {
     // SAFETY: calls without arguments, which the sanitizer's library has.
     unsafe {
@@ -138,7 +139,7 @@ fn records() {
     });
 }
 
-/// The one thing about notifying that is no real-time function, with somebody asleep.
+/// The only function of a notifier that is not real-time safe, with a sleeping dispatcher.
 fn woken() {
     let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
     let target = dispatcher.on(Box::new(|| ())).expect("room");

@@ -1,9 +1,10 @@
-//! Where senders sleep until there is room.
+//! An event count: senders sleep until there is space in the queue.
 //!
-//! A [`Bell`](crate::bell::Bell) has one sleeper; here there may be many. Each counts itself, looks
-//! at the epoch, puts up a fence, looks for room once more, and sleeps while the epoch is the same.
-//! The receiver makes room, puts up a fence, and if somebody is counted it starts a new epoch and
-//! wakes one. Who wakes and finds no room sleeps again: then another sender has it.
+//! A [`WaitCell`](crate::wake::WaitCell) supports one sleeping thread; here there may be many. Each
+//! sender counts itself, reads the epoch, issues a fence, checks for space once more, and sleeps
+//! while the epoch is unchanged. The receiver frees space, issues a fence, and if a sender is
+//! counted it starts a new epoch and wakes one. A sender that wakes and finds no space sleeps
+//! again: another sender has taken it.
 
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ pub(super) struct EventCount {
 }
 
 impl EventCount {
-    /// Sleeps until there may be room or `limit` is over, unless `ready`. May wake early. Who gives
-    /// up after it must look for room a last time: the wake may have been the only one.
+    /// Sleeps until there may be space or `limit` is over, unless `ready`. May return early. After
+    /// a timeout the sender must check for space a last time: the wake may have been the only one.
     pub(super) fn wait(&self, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let epoch = self.epoch.load(Ordering::Acquire);
@@ -29,14 +30,14 @@ impl EventCount {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// One place is free: wakes one who waits for it.
+    /// One slot is free: wakes one sender.
     pub(super) fn notify_one(&self) {
         if self.advance_epoch() {
             sys::futex_wake_one(&self.epoch);
         }
     }
 
-    /// There will be no more room: wakes all.
+    /// No more slots will become free: wakes all senders.
     pub(super) fn notify_all(&self) {
         if self.advance_epoch() {
             sys::futex_wake(&self.epoch);

@@ -1,4 +1,4 @@
-//! A receiver for a loop that only knows file descriptors.
+//! A receiver with a file descriptor, for event loops that wait on descriptors.
 
 use std::fmt;
 use std::io;
@@ -9,17 +9,18 @@ use super::{Receiver, TryRecvError};
 use crate::sys::Signal;
 
 impl<T> Receiver<T> {
-    /// Makes it a receiver with a file descriptor, for `poll`, epoll, glib, winit or any other loop.
+    /// Converts into a receiver with a file descriptor, for `poll`, epoll, glib, winit or any other
+    /// loop.
     ///
     /// # Errors
-    /// [`NoFd`] with this receiver in it, where the system has no such thing (it has on Linux) or
-    /// the process has no descriptor left.
+    /// [`IntoFdError`], which contains this receiver, if the system does not support it (Linux
+    /// does) or the process has no free descriptor.
     pub fn into_fd(self) -> Result<FdReceiver<T>, IntoFdError<T>> {
         match Signal::new() {
             Ok(signal) => {
                 let signal = Arc::new(signal);
                 let waker = Waker::from(Arc::new(SignalWaker(signal.clone())));
-                // The first look arms it.
+                // The first `try_recv` clears it and registers the waker.
                 signal.raise();
                 Ok(FdReceiver { inner: self, signal, waker })
             }
@@ -31,13 +32,13 @@ impl<T> Receiver<T> {
 /// A receiver with a file descriptor. Made by [`Receiver::into_fd`]; on Linux it is `AsFd`.
 ///
 /// The descriptor is readable (level-triggered; edge-triggered works too) until
-/// [`FdReceiver::try_recv`] has answered [`TryRecvError::Empty`]: so take items until it says that,
-/// or come back for the rest. It is also readable when the channel has ended, and then stays so. It
-/// may be readable though nothing is there. Do not read from it or write to it.
+/// [`FdReceiver::try_recv`] returns [`TryRecvError::Empty`]: receive until then, or come back for
+/// the rest. It is also readable once the channel has ended, and stays so. It may be readable
+/// although no item is there. Do not read from it or write to it.
 ///
-/// What a [`RealtimeSender`](super::RealtimeSender) sends does not make it readable: call
-/// [`FdReceiver::try_recv`] from a timer of that loop too, or let something call
-/// [`Look::look`](super::Look::look).
+/// Items from a [`RealtimeSender`](super::RealtimeSender) do not make it readable: also call
+/// [`FdReceiver::try_recv`] from a timer of that loop, or call
+/// [`ReceiverWaker::wake`](super::ReceiverWaker::wake).
 pub struct FdReceiver<T> {
     inner: Receiver<T>,
     signal: Arc<Signal>,
@@ -45,22 +46,23 @@ pub struct FdReceiver<T> {
 }
 
 impl<T> FdReceiver<T> {
-    /// Takes the oldest item out; see [`Receiver::try_recv`].
+    /// Takes the oldest item; see [`Receiver::try_recv`].
     ///
     /// # Errors
-    /// [`TryRecvError::Empty`]: from now on the descriptor becomes readable when something comes.
-    /// [`TryRecvError::Closed`] when nothing can follow.
+    /// [`TryRecvError::Empty`]: from now on the descriptor becomes readable when an item comes.
+    /// [`TryRecvError::Closed`] if no item can follow.
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         let first = self.inner.try_recv();
         if first.as_ref().is_err_and(|&none| none == TryRecvError::Empty) {
-            // In this order: what comes after the look in `leave` raises it again.
+            // In this order: an item that comes after the check in `register_waker` raises the
+            // signal again.
             self.signal.clear();
             let context = Context::from_waker(&self.waker);
             while self.inner.register_waker(&context) {
                 match self.inner.try_recv() {
                     Err(TryRecvError::Empty) => {}
                     found => {
-                        // It was taken down, and there may be more.
+                        // The signal was cleared, and there may be more items.
                         self.signal.raise();
                         return found;
                     }
@@ -70,13 +72,13 @@ impl<T> FdReceiver<T> {
         first
     }
 
-    /// Accepts nothing any more; see [`Receiver::close`].
+    /// Closes the channel; see [`Receiver::close`].
     pub fn close(&mut self) {
         self.inner.close();
         self.signal.raise();
     }
 
-    /// Gives the receiver back, without the descriptor.
+    /// Returns the receiver without the descriptor.
     #[must_use]
     pub fn into_inner(self) -> Receiver<T> {
         self.inner
@@ -109,11 +111,11 @@ impl Wake for SignalWaker {
     }
 }
 
-/// There is no file descriptor to be had; the receiver works as before.
+/// Error: no file descriptor is available; the receiver works as before.
 pub struct IntoFdError<T> {
     /// The receiver.
     pub receiver: Receiver<T>,
-    /// What the system says.
+    /// The system's error.
     pub error: io::Error,
 }
 

@@ -1,10 +1,10 @@
-//! The unbounded queue: a linked list that producers lengthen and the consumer shortens.
+//! The unbounded queue: a linked list to which producers append and from which the consumer takes.
 //!
-//! The algorithm is D. Vyukov's many-producer list (1024cores.net, 2010): the new node becomes the
-//! tail, then the one before is told of it. A tail that is null means closed, so that nothing is
-//! accepted after the close. Blocks of many items per node were rejected: one allocation per item is
-//! what a sender on an ordinary thread can afford, and a block needs a second protocol for when it
-//! may be freed, because a slow producer may still be writing into it.
+//! The algorithm is D. Vyukov's multi-producer list (1024cores.net, 2010): the new node becomes the
+//! tail, then its predecessor is linked to it. A null tail means closed, so nothing is accepted
+//! after the close. Blocks of many items per node were rejected: a sender on an ordinary thread can
+//! afford one allocation per item, and blocks need another protocol for freeing them, because a
+//! slow producer may still be writing into one.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -25,7 +25,7 @@ pub(super) struct LinkedQueue<T> {
 #[derive(Debug)]
 struct Node<T> {
     next: AtomicPtr<Self>,
-    /// Empty in the node that the head stands on.
+    /// Empty in the node at the head.
     item: UnsafeCell<Option<T>>,
 }
 
@@ -45,34 +45,35 @@ impl<T> LinkedQueue<T> {
         }
     }
 
-    /// Puts an item in; gives it back when closed. Allocates.
+    /// Appends an item; returns it if the queue is closed. Allocates.
     pub(super) fn push(&self, item: T) -> Result<(), T> {
         let mut tail = self.tail.0.load(Ordering::Relaxed);
         if tail.is_null() {
             return Err(item);
         }
         let node = Node::new(Some(item));
-        // AcqRel: this node is whole for whoever comes next, and the one before is whole for us.
+        // AcqRel: this node is complete for the next producer, and its predecessor is complete for
+        // this one.
         while let Err(seen) =
             self.tail.0.compare_exchange_weak(tail, node, Ordering::AcqRel, Ordering::Relaxed)
         {
             if seen.is_null() {
-                // SAFETY: the node was made above, and nobody else has seen it.
+                // SAFETY: the node was made above, and no other thread has seen it.
                 let node = unsafe { Box::from_raw(node) };
                 return node.into_item().map_or(Ok(()), Err);
             }
             tail = seen;
         }
-        // SAFETY: the consumer frees a node only after it was told of the next one, which happens
+        // SAFETY: the consumer frees a node only after it was linked to the next one, which happens
         // here; so the node before ours, which was the tail at the exchange, is still there.
         unsafe { &*tail }.next.store(node, Ordering::Release);
         Ok(())
     }
 
-    /// Takes the oldest item out, unless its node is not linked yet.
+    /// Takes the oldest item, unless its node is not linked yet.
     ///
     /// # Safety
-    /// * No other thread does this, or asks `has_item` or `is_drained`, at the same time.
+    /// * No other thread calls this, `has_item` or `is_drained` at the same time.
     pub(super) unsafe fn pop(&self) -> Option<T> {
         let head = self.head.0.load(Ordering::Relaxed);
         // SAFETY: the head is freed by this function only, below.
@@ -82,15 +83,15 @@ impl<T> LinkedQueue<T> {
         }
         // SAFETY: a linked node stays until the head has passed it.
         let node = unsafe { &*next };
-        // SAFETY: its producer has done with the item, and the consumer is one thread.
+        // SAFETY: its producer has finished with the item, and the consumer is one thread.
         let item = node.item.with_mut(|item| unsafe { (*item).take() });
         self.head.0.store(next, Ordering::Relaxed);
-        // SAFETY: it came from a box; its producer and that of the next node have done with it.
+        // SAFETY: it came from a box; its producer and that of the next node have finished with it.
         drop(unsafe { Box::from_raw(head) });
         item
     }
 
-    /// The oldest item can be taken.
+    /// Whether the oldest item can be taken.
     ///
     /// # Safety
     /// * As for `pop`.
@@ -100,7 +101,7 @@ impl<T> LinkedQueue<T> {
         !unsafe { &*head }.next.load(Ordering::Acquire).is_null()
     }
 
-    /// Closed, and everything that was accepted has been taken.
+    /// Whether the queue is closed and every accepted item has been taken.
     ///
     /// # Safety
     /// * As for `pop`.
@@ -109,7 +110,7 @@ impl<T> LinkedQueue<T> {
         self.is_closed() && self.head.0.load(Ordering::Relaxed) == last
     }
 
-    /// Accepts nothing any more. Called by the consumer only.
+    /// Closes the queue. Called by the consumer only.
     pub(super) fn close(&self) {
         let last = self.tail.0.swap(ptr::null_mut(), Ordering::AcqRel);
         if !last.is_null() {
@@ -124,12 +125,12 @@ impl<T> LinkedQueue<T> {
 
 impl<T> Drop for LinkedQueue<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has this queue any more.
+        // SAFETY: no other reference to this queue exists any more.
         while let Some(item) = unsafe { self.pop() } {
             drop(item);
         }
         let head = self.head.0.load(Ordering::Relaxed);
-        // SAFETY: the one node that is left came from a box.
+        // SAFETY: the remaining node came from a box.
         drop(unsafe { Box::from_raw(head) });
     }
 }
@@ -141,7 +142,7 @@ impl<T> Node<T> {
     }
 
     fn into_item(self) -> Option<T> {
-        // SAFETY: the node is this function's alone.
+        // SAFETY: this function owns the node exclusively.
         self.item.with_mut(|item| unsafe { (*item).take() })
     }
 }

@@ -1,46 +1,48 @@
-//! A channel from many threads to one loop.
+//! A channel with many senders and one receiver.
 //!
 //! ```text
-//!   worker ---- Sender ------+                        +--- recv()        a thread that sleeps
+//!   worker ---- Sender ------+                        +--- recv()        a sleeping thread
 //!   worker ---- Sender ------+--> | | | | | Receiver -+--- Stream        any executor
 //!   callback -- RealtimeSender                        +--- into_fd()     poll, epoll, glib, winit
-//!               (wakes nobody)                        +--- attach()      a closure on our own loop
+//!               (wakes no thread)                     +--- attach()      a closure on a MainLoop
 //! ```
 //!
-//! [`bounded`] has room for a fixed number of items: its [`Sender`] waits or answers "full", as
-//! asked, and its [`RealtimeSender`] may live in an audio callback. [`unbounded`] never answers
-//! "full"; it allocates every item, and nothing but its users keeps it from growing.
+//! [`bounded`] has room for a fixed number of items: its [`Sender`] waits or returns "full", as
+//! chosen by the call, and its [`RealtimeSender`] can be used in an audio callback. [`unbounded`]
+//! never returns "full"; it allocates every item, and its growth is limited by its users only.
 //!
-//! # What is promised
-//! * What one sender sends arrives in that order. Across senders, items arrive in the order in which
-//!   their places were reserved; so what was sent before something else was begun arrives before it.
-//! * A sender that is interrupted between reserving its place and filling it holds up those behind
-//!   it, rather than being overtaken. Meanwhile the receiver finds the channel empty. Whoever fills
-//!   the place wakes the receiver, which then finds all of it.
-//! * What a sender was told to be accepted is received once, or dropped once by a receiver that is
-//!   dropped. A close is one instant between two accepted items: nothing is lost across it.
-//! * Closing is seen by the other side: senders get their item back (also those that sleep), the
+//! # Guarantees
+//! * Items of one sender arrive in order. Across senders, items arrive in the order in which their
+//!   slots were reserved, so an item whose send returned before another send began arrives first.
+//! * A sender that is interrupted between reserving and filling a slot delays the items behind it;
+//!   they do not overtake it. Meanwhile the channel is empty for the receiver. Filling the slot
+//!   wakes the receiver, which then finds all of them.
+//! * An accepted item is received once, or dropped once by a receiver that is dropped. A close
+//!   takes effect at one instant between two accepted items: no item is lost across it.
+//! * The other side detects a close: senders get their item back (also while they sleep), and the
 //!   receiver gets "closed" after the last item.
 //!
-//! # A sender that wakes nobody
-//! Waking a sleeper takes a system call, which has no place on a real-time thread. So a
-//! [`RealtimeSender`] only leaves its item there, and the receiver finds it when it looks next:
-//! [`Receiver::recv`] looks up once in a millisecond as long as there is such a sender; a closure
-//! that is attached to [our own loop](crate::main_loop) every 5 ms; a `Stream` or a file descriptor
-//! when something calls [`Look::look`]. A phase-locked [`Dispatcher`](crate::notify::Dispatcher) is
-//! the right caller: then the item arrives within some tens of microseconds of the callback's end.
+//! # A sender that does not wake the receiver
+//! Waking a thread takes a system call, which is not allowed on a real-time thread. A
+//! [`RealtimeSender`] therefore only stores its item, and the receiver finds it at its next poll:
+//! [`Receiver::recv`] polls once in a millisecond while there is such a sender; a closure that is
+//! attached to a [`MainLoop`](crate::main_loop) every 5 ms; a `Stream` or a file descriptor when
+//! [`ReceiverWaker::wake`] is called. The best caller is a phase-locked
+//! [`Dispatcher`](crate::notify::Dispatcher): the item then arrives within some tens of
+//! microseconds of the callback's end.
 //!
-//! # What is not promised
+//! # Not guaranteed
 //! * Order across channels.
-//! * Fairness among senders that wait for room: who comes first is served first mostly, not always.
-//! * Waiting for room as a task: a task uses [`Sender::try_send`] or an unbounded channel.
-//! * A fork: the child has no use of a channel that was made before it.
+//! * Fairness among senders that wait for space: they are served mostly, but not always, in order
+//!   of arrival.
+//! * Waiting for space as a task: a task uses [`Sender::try_send`] or an unbounded channel.
+//! * Fork: a child process cannot use a channel that was created before the fork.
 //!
-//! # Rejected
-//! A ring per producer, as [`ring`](crate::ring) recommends for real-time threads: it knows no order
+//! # Rejected alternatives
+//! A ring per producer, as [`ring`](crate::ring) recommends for real-time threads: it has no order
 //! across producers, and a main loop has producers that come and go. A lock with a condition
-//! variable: the callback would wait for a worker that was preempted. Waking a sleeping loop through
-//! a byte in a pipe for every item: here it is one system call per sleep, not per item.
+//! variable: the callback would wait for a preempted worker. Waking a sleeping loop through a byte
+//! in a pipe for every item: here it is one system call per sleep, not per item.
 //!
 //! # Examples
 //! ```
@@ -80,25 +82,25 @@ use self::linked_queue::LinkedQueue;
 use self::shared::{Core, Queue};
 use crate::sync::Arc;
 
-/// Makes a channel with room for `capacity` items (at least one), all allocated now.
+/// Creates a channel for `capacity` items (at least one), all allocated now.
 ///
 /// Not for a real-time thread: allocates.
 ///
 /// # Panics
-/// When that many items do not fit into memory.
+/// If that many items do not fit into memory.
 #[must_use]
 pub fn bounded<T: Send>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     starting_at(capacity, 0)
 }
 
-/// A bounded channel whose positions begin at `start`, so that a test can stand just before the
-/// wrap.
+/// A bounded channel whose positions begin at `start`, so that a test can start just before the
+/// wrap-around.
 fn starting_at<T: Send>(capacity: usize, start: usize) -> (Sender<T>, Receiver<T>) {
     let core = Arc::new(Core::new(Queue::Bounded(ArrayQueue::new(capacity, start))));
     (Sender::new(core.clone()), Receiver::new(core))
 }
 
-/// Makes a channel without a bound.
+/// Creates a channel without a limit.
 ///
 /// Not for a real-time thread: allocates, here and for every item.
 #[must_use]
@@ -107,12 +109,12 @@ pub fn unbounded<T: Send>() -> (UnboundedSender<T>, Receiver<T>) {
     (UnboundedSender::new(core.clone()), Receiver::new(core))
 }
 
-/// An item was not accepted; it is given back.
+/// Error: an item was not accepted; it is returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendError<T> {
-    /// There is no room now.
+    /// The channel is full at the moment.
     Full(T),
-    /// There will never be: the receiver is gone or has closed.
+    /// The receiver is gone or has closed the channel.
     Closed(T),
 }
 
@@ -142,7 +144,7 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> std::error::Error for SendError<T> {}
 
-/// The receiver is gone or has closed; the item is given back.
+/// Error: the receiver is gone or has closed the channel; the item is returned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ChannelClosed<T>(
     /// The item.
@@ -165,13 +167,13 @@ impl<T> std::error::Error for ChannelClosed<T> {}
 
 const CLOSED: &str = "the receiver is gone or has closed the channel";
 
-/// Why there is no item.
+/// Error: there is no item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryRecvError {
-    /// None can be taken now.
+    /// No item can be taken at the moment.
     Empty,
-    /// None will ever come: every sender is gone or the receiver has closed, and all that was sent
-    /// has been received.
+    /// No item will ever come: every sender is gone or the receiver has closed, and all items have
+    /// been received.
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! The end that takes items out.
+//! The receiving end of a channel.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -14,10 +14,10 @@ use super::shared::{Core, Queue};
 use crate::clock;
 use crate::sync::Arc;
 
-/// The end that takes items out: by hand, as a sleeping thread, or as a [`Stream`]. See also
-/// [`Receiver::into_fd`] and [`Local::attach`](crate::main_loop::Local::attach).
+/// The receiving end of a channel: polled, as a sleeping thread, or as a [`Stream`]. See also
+/// [`Receiver::into_fd`] and [`LocalHandle::attach`](crate::main_loop::LocalHandle::attach).
 ///
-/// When it is dropped, the channel is closed and what is in it is dropped on that thread.
+/// Dropping it closes the channel and drops the remaining items on that thread.
 pub struct Receiver<T> {
     core: Arc<Core<T>>,
 }
@@ -27,16 +27,16 @@ impl<T> Receiver<T> {
         Self { core }
     }
 
-    /// Takes the oldest item out. Items come in the order in which senders reserved their places;
-    /// one whose sender was interrupted before it had filled its place holds up those behind it, and
-    /// until then the channel is empty for the receiver.
+    /// Takes the oldest item. Items come in the order in which senders reserved their slots; a
+    /// sender that was interrupted before it filled its slot delays the items behind it, and until
+    /// then the channel is empty for the receiver.
     ///
     /// # Errors
-    /// [`TryRecvError::Empty`], or [`TryRecvError::Closed`] when nothing can follow.
+    /// [`TryRecvError::Empty`], or [`TryRecvError::Closed`] if no item can follow.
     ///
     /// # Real-time
-    /// Of a bounded channel: wait-free, no allocation, no system call unless a [`Sender`](super::Sender)
-    /// sleeps for room.
+    /// For a bounded channel: wait-free, no allocation, no system call unless a
+    /// [`Sender`](super::Sender) sleeps for space.
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         if let Some(item) = self.pop() {
@@ -45,22 +45,22 @@ impl<T> Receiver<T> {
         if !self.is_ended() {
             return Err(TryRecvError::Empty);
         }
-        // What was sent before the last sender went is visible by now.
+        // Items that were sent before the last sender was dropped are visible by now.
         self.pop().ok_or(TryRecvError::Closed)
     }
 
-    /// Sleeps until there is an item, and takes it out; `None` when nothing can follow.
+    /// Sleeps until there is an item and takes it; `None` if no item can follow.
     ///
-    /// While there is a [`RealtimeSender`](super::RealtimeSender), which wakes nobody, it looks up
+    /// While there is a [`RealtimeSender`](super::RealtimeSender), which wakes no thread, it polls
     /// once in a millisecond.
     pub fn recv(&mut self) -> Option<T> {
         self.recv_until(None).ok()
     }
 
-    /// Like [`Receiver::recv`], but for this long at most.
+    /// Like [`Receiver::recv`], with a time limit.
     ///
     /// # Errors
-    /// [`TryRecvError::Empty`] when the time is over, [`TryRecvError::Closed`] when nothing can
+    /// [`TryRecvError::Empty`] when the time is over, [`TryRecvError::Closed`] if no item can
     /// follow.
     pub fn recv_timeout(&mut self, limit: Duration) -> Result<T, TryRecvError> {
         self.recv_until(Some(clock::deadline_after(limit)))
@@ -77,10 +77,10 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Takes the next item, or leaves the task's waker; `None` when nothing can follow.
+    /// Takes the next item, or registers the task's waker; `None` if no item can follow.
     ///
-    /// A [`RealtimeSender`](super::RealtimeSender) does not wake the task: let something call
-    /// [`Look::look`].
+    /// A [`RealtimeSender`](super::RealtimeSender) does not wake the task: have
+    /// [`ReceiverWaker::wake`] called.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         loop {
             match self.try_recv() {
@@ -94,14 +94,14 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// The next item, as a future; `None` when nothing can follow. A dropped future has taken
-    /// nothing.
+    /// The next item, as a future; `None` if no item can follow. A dropped future has taken no
+    /// item.
     pub async fn next(&mut self) -> Option<T> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    /// Accepts nothing any more. Everything that a sender was told to be accepted is still there to
-    /// be taken; after it comes [`TryRecvError::Closed`]. Senders that wait are sent away.
+    /// Closes the channel. Accepted items can still be received; after them comes
+    /// [`TryRecvError::Closed`]. Waiting senders return with an error.
     pub fn close(&mut self) {
         match &self.core.queue {
             Queue::Bounded(array) => array.close(),
@@ -110,47 +110,48 @@ impl<T> Receiver<T> {
         self.core.sender_wait.0.notify_all();
     }
 
-    /// A handle with which another thread can make the receiver look.
+    /// A handle with which another thread can wake the receiver.
     #[must_use]
     pub fn waker(&self) -> ReceiverWaker<T> {
         ReceiverWaker { core: self.core.clone() }
     }
 
-    /// No item can be taken now.
+    /// Whether no item can be taken now.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.has_item()
     }
 
-    /// There is a sender that wakes nobody.
+    /// Whether there is a sender that does not wake the receiver.
     pub(crate) fn has_realtime(&self) -> bool {
         self.core.has_realtime()
     }
 
-    /// Sleeps until something is there, somebody says wake, or `limit` is over, unless `ready`. May
-    /// wake early.
+    /// Sleeps until an item comes, until a wake, or until `limit` is over, unless `ready`. May
+    /// return early.
     pub(crate) fn sleep(&self, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
         let realtime = self.core.has_realtime();
         let longest = if realtime { Some(POLL_INTERVAL) } else { None };
         let limit = limit.into_iter().chain(longest).min();
         self.core.receiver_wait.0.sleep(limit, || {
-            // One who wakes nobody may have come since: then the limit is not right any more. This
-            // question comes first: if that one has gone again, the look sees what it left.
+            // A real-time sender may have come since: then the limit is wrong. This condition is
+            // checked first: if that sender has gone again, the check of the queue sees what it
+            // left.
             (!realtime && self.core.has_realtime()) || self.is_ready() || ready()
         });
     }
 
-    /// Leaves a waker, unless there is something to look at.
+    /// Registers a waker, unless an item can be taken.
     pub(crate) fn register_waker(&self, context: &Context<'_>) -> bool {
         self.core.receiver_wait.0.register_waker(context, || self.is_ready())
     }
 
-    /// [`Receiver::try_recv`] would not answer "empty".
+    /// Whether [`Receiver::try_recv`] would return something other than "empty".
     pub(crate) fn is_ready(&self) -> bool {
         self.has_item() || self.is_ended()
     }
 
-    /// Nothing can follow what is in the queue.
+    /// Whether no item can follow those in the queue.
     fn is_ended(&self) -> bool {
         match &self.core.queue {
             _ if self.core.is_abandoned() => true,
@@ -191,7 +192,8 @@ impl<T> Drop for Receiver<T> {
             match self.try_recv() {
                 Ok(item) => drop(item),
                 Err(TryRecvError::Closed) => break,
-                // A sender has its place and is about to fill it: it has been told nothing yet.
+                // A sender has reserved its slot and is about to fill it: its send has not returned
+                // yet.
                 Err(TryRecvError::Empty) => self.sleep(Some(POLL_INTERVAL), || false),
             }
         }
@@ -212,17 +214,16 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// Makes a receiver look, wherever it sleeps: for what came from a
-/// [`RealtimeSender`](super::RealtimeSender). Let a timer or a callback of a
-/// [`Dispatcher`](crate::notify::Dispatcher) call it.
+/// Wakes a receiver, however it sleeps, for items of a [`RealtimeSender`](super::RealtimeSender).
+/// To be called by a timer or by a callback of a [`Dispatcher`](crate::notify::Dispatcher).
 pub struct ReceiverWaker<T> {
     core: Arc<Core<T>>,
 }
 
 impl<T> ReceiverWaker<T> {
-    /// Wakes the receiver if it sleeps and something may be there for it.
+    /// Wakes the receiver if it sleeps and an item may be there for it.
     ///
-    /// Not for a real-time thread: may call the system.
+    /// Not for a real-time thread: may make a system call.
     pub fn wake(&self) {
         if self.core.may_have_items() || self.core.is_abandoned() {
             self.core.wake();
@@ -242,5 +243,5 @@ impl<T> fmt::Debug for ReceiverWaker<T> {
     }
 }
 
-/// Short against what a person notices, long against the price of a look (some microseconds).
+/// Too short to be noticed, and long against the cost of a poll (some microseconds).
 const POLL_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,4 +1,4 @@
-//! The ends that put items in.
+//! The sending ends of a channel.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,11 @@ use super::{ChannelClosed, SendError};
 use crate::clock;
 use crate::sync::Arc;
 
-/// The end of a bounded channel for ordinary threads: wakes the receiver, and may wait for room.
-/// Clones are further senders.
+/// The sending end of a bounded channel for ordinary threads: wakes the receiver, and may wait for
+/// space. Clones are further senders.
 ///
-/// Sending allocates nothing and takes no lock; it calls the system only to wake a receiver that
-/// sleeps, or to sleep itself. That is still not for a real-time thread: see
-/// [`Sender::realtime`].
+/// Sending allocates nothing and takes no lock; it makes a system call only to wake a sleeping
+/// receiver or to sleep itself. That is still not for a real-time thread: see [`Sender::realtime`].
 pub struct Sender<T> {
     core: Arc<Core<T>>,
 }
@@ -25,30 +24,30 @@ impl<T> Sender<T> {
         Self { core }
     }
 
-    /// Puts an item in if there is room.
+    /// Sends an item if there is space.
     ///
     /// # Errors
-    /// Gives the item back: [`SendError::Full`] or [`SendError::Closed`].
+    /// Returns the item: [`SendError::Full`] or [`SendError::Closed`].
     pub fn try_send(&self, item: T) -> Result<(), SendError<T>> {
         self.core.push(item)?;
         self.core.wake();
         Ok(())
     }
 
-    /// Puts an item in, and sleeps until there is room for it. Who sends on the receiver's own
-    /// thread must not wait for it: use [`Sender::try_send`].
+    /// Sends an item, and sleeps until there is space for it. The receiver's own thread must not
+    /// wait for space: use [`Sender::try_send`] there.
     ///
     /// # Errors
-    /// Gives the item back when the receiver is gone or has closed, also if that happens while this
-    /// sleeps.
+    /// Returns the item if the receiver is gone or has closed the channel, also if that happens
+    /// during the wait.
     pub fn send(&self, item: T) -> Result<(), ChannelClosed<T>> {
         self.send_until(item, None).map_err(|refused| ChannelClosed(refused.into_item()))
     }
 
-    /// Like [`Sender::send`], but for this long at most.
+    /// Like [`Sender::send`], with a time limit.
     ///
     /// # Errors
-    /// Gives the item back: [`SendError::Full`] when the time is over, or [`SendError::Closed`].
+    /// Returns the item: [`SendError::Full`] when the time is over, or [`SendError::Closed`].
     pub fn send_timeout(&self, item: T, limit: Duration) -> Result<(), SendError<T>> {
         self.send_until(item, Some(clock::deadline_after(limit)))
     }
@@ -57,7 +56,7 @@ impl<T> Sender<T> {
         loop {
             let left = until.map(clock::remaining);
             item = match self.try_send(item) {
-                // This look came after the last sleep, so no wake is lost with who gives up.
+                // This check came after the last sleep, so a sender that times out loses no wake.
                 Err(SendError::Full(item)) if left.is_some_and(|left| left.is_zero()) => {
                     return Err(SendError::Full(item));
                 }
@@ -70,7 +69,7 @@ impl<T> Sender<T> {
 
     /// A further sender, for a real-time thread.
     ///
-    /// Not for a real-time thread: may wake the receiver, which from now on must look by itself.
+    /// Not for a real-time thread: may wake the receiver, which has to poll from now on.
     #[must_use]
     pub fn realtime(&self) -> RealtimeSender<T> {
         self.core.add_sender();
@@ -79,14 +78,14 @@ impl<T> Sender<T> {
         RealtimeSender { core: self.core.clone() }
     }
 
-    /// Items that fit now; a snapshot.
+    /// Number of items that fit now; a snapshot.
     #[must_use]
     pub fn free(&self) -> usize {
         self.core.free()
     }
 
-    /// Nothing is accepted any more. Once true it stays true; when false, the receiver may still go
-    /// at any moment.
+    /// Whether the channel is closed. Once true it stays true; if false, the receiver may still
+    /// close at any time.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.core.is_closed()
@@ -113,32 +112,33 @@ impl<T> fmt::Debug for Sender<T> {
     }
 }
 
-/// The end of a bounded channel for a real-time thread: it never waits and never wakes anybody.
-/// Made by [`Sender::realtime`].
+/// The sending end of a bounded channel for a real-time thread: it never waits and never wakes a
+/// thread. Made by [`Sender::realtime`].
 ///
-/// The receiver finds the item when it looks next: see [the module](super#a-sender-that-wakes-nobody).
-/// Whoever drops the last end of a channel frees its memory; so let the receiver, or a [`Sender`] on
-/// an ordinary thread, outlive this one.
+/// The receiver finds the item at its next poll: see
+/// [the module](super#a-sender-that-does-not-wake-the-receiver). Dropping the last end of a channel
+/// frees its memory, so the receiver, or a [`Sender`] on an ordinary thread, should outlive this
+/// one.
 pub struct RealtimeSender<T> {
     core: Arc<Core<T>>,
 }
 
 impl<T> RealtimeSender<T> {
-    /// Puts an item in if there is room.
+    /// Sends an item if there is space.
     ///
     /// # Real-time
     /// No allocation, no lock, no system call. Wait-free if this is the only sender; with others it
-    /// is lock-free: it begins again only when another sender was faster.
+    /// is lock-free: it retries only if another sender was faster.
     ///
     /// # Errors
-    /// Gives the item back: [`SendError::Full`] or [`SendError::Closed`]. What owns memory should
-    /// then go into a [`bin`](crate::bin).
+    /// Returns the item: [`SendError::Full`] or [`SendError::Closed`]. An item that owns memory
+    /// should then go into a [`drop_queue`](crate::drop_queue()).
     #[inline]
     pub fn push(&self, item: T) -> Result<(), SendError<T>> {
         self.core.push(item)
     }
 
-    /// Items that fit now; a snapshot.
+    /// Number of items that fit now; a snapshot.
     ///
     /// # Real-time
     /// Wait-free.
@@ -147,7 +147,7 @@ impl<T> RealtimeSender<T> {
         self.core.free()
     }
 
-    /// Nothing is accepted any more; see [`Sender::is_closed`].
+    /// Whether the channel is closed; see [`Sender::is_closed`].
     ///
     /// # Real-time
     /// Wait-free.
@@ -168,7 +168,7 @@ impl<T> Clone for RealtimeSender<T> {
 impl<T> Drop for RealtimeSender<T> {
     fn drop(&mut self) {
         // In this order: a receiver that sees no real-time sender, and may therefore sleep without
-        // limit, sees before it sleeps that this one is gone. Nobody is woken.
+        // limit, sees before it sleeps that this one is gone. No thread is woken.
         self.core.remove_sender();
         self.core.remove_realtime();
     }
@@ -180,7 +180,7 @@ impl<T> fmt::Debug for RealtimeSender<T> {
     }
 }
 
-/// The end of an unbounded channel. Clones are further senders.
+/// The sending end of an unbounded channel. Clones are further senders.
 ///
 /// Not for a real-time thread: every item is allocated.
 pub struct UnboundedSender<T> {
@@ -194,23 +194,23 @@ impl<T> UnboundedSender<T> {
         Self { core }
     }
 
-    /// Puts an item in. Never waits.
+    /// Sends an item. Never waits.
     ///
     /// # Errors
-    /// Gives the item back when the receiver is gone or has closed.
+    /// Returns the item if the receiver is gone or has closed the channel.
     pub fn send(&self, item: T) -> Result<(), ChannelClosed<T>> {
         self.core.push(item).map_err(|refused| ChannelClosed(refused.into_item()))?;
         self.core.wake();
         Ok(())
     }
 
-    /// Nothing is accepted any more; see [`Sender::is_closed`].
+    /// Whether the channel is closed; see [`Sender::is_closed`].
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.core.is_closed()
     }
 
-    /// Wakes the receiver though nothing was sent.
+    /// Wakes the receiver without sending an item.
     pub(crate) fn wake(&self) {
         self.core.wake();
     }

@@ -1,4 +1,4 @@
-//! What all ends of a channel share.
+//! State that all ends of a channel share.
 
 use super::SendError;
 use super::array_queue::ArrayQueue;
@@ -18,12 +18,12 @@ pub(super) struct Core<T> {
     pub(super) sender_counts: CachePadded<SenderCounts>,
 }
 
-/// How many ends there are.
+/// Numbers of senders.
 #[derive(Debug, Default)]
 pub(super) struct SenderCounts {
     /// Senders of all kinds.
     senders: AtomicUsize,
-    /// Those that wake nobody; they are counted above too.
+    /// Real-time senders; they are counted above too.
     realtime: AtomicUsize,
 }
 
@@ -40,7 +40,7 @@ impl<T> Core<T> {
         Self { queue, receiver_wait, sender_wait, sender_counts }
     }
 
-    /// Puts an item in and wakes nobody.
+    /// Appends an item without waking the receiver.
     #[inline]
     pub(super) fn push(&self, item: T) -> Result<(), SendError<T>> {
         match &self.queue {
@@ -58,13 +58,13 @@ impl<T> Core<T> {
         self.sender_counts.0.senders.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says whether it was the last.
+    /// Returns whether it was the last sender.
     pub(super) fn remove_sender(&self) -> bool {
-        // Release: who sees nobody left sees all that was sent.
+        // Release: a thread that sees no sender left sees all items that were sent.
         self.sender_counts.0.senders.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Nobody is left who could send.
+    /// Whether all senders are gone.
     pub(super) fn is_abandoned(&self) -> bool {
         self.sender_counts.0.senders.load(Ordering::Acquire) == 0
     }
@@ -77,12 +77,12 @@ impl<T> Core<T> {
         self.sender_counts.0.realtime.fetch_sub(1, Ordering::Release);
     }
 
-    /// Somebody may send without waking the receiver.
+    /// Whether there is a sender that does not wake the receiver.
     pub(super) fn has_realtime(&self) -> bool {
         self.sender_counts.0.realtime.load(Ordering::Acquire) > 0
     }
 
-    /// Something may wait: what anybody can ask, and is not always right.
+    /// Whether there may be an item; callable by any thread, and not exact.
     pub(super) fn may_have_items(&self) -> bool {
         match &self.queue {
             Queue::Bounded(array) => array.fill() > 0,
@@ -104,7 +104,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// A sender need not wait.
+    /// Whether a sender need not wait.
     pub(super) fn can_send(&self) -> bool {
         self.free() > 0 || self.is_closed()
     }

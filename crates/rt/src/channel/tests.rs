@@ -39,7 +39,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Counts how many there are, so that what is lost or dropped twice shows.
+/// Counts its instances, so that lost or twice dropped items are detected.
 #[derive(Debug)]
 struct Item(usize, #[allow(dead_code, reason = "its drop counts")] Arc<()>);
 
@@ -49,7 +49,7 @@ impl PartialEq for Item {
     }
 }
 
-/// What a channel should do: a row with a bound, and two facts.
+/// Reference model of a channel: a bounded queue and two flags.
 struct Model {
     row: VecDeque<usize>,
     capacity: usize,
@@ -177,10 +177,10 @@ proptest! {
 const SENDERS: usize = 4;
 const EACH: usize = 1_500;
 
-/// Items of every sender: (who, count).
+/// An item: (sender, count).
 type Numbered = (usize, usize);
 
-/// Takes the place of a receiver in the stress: gives every item, in order, to `each`.
+/// The receiver of the stress tests: checks the order of each sender's items.
 fn check_order(next_item: impl FnMut() -> Option<Numbered>) {
     let mut counts = [0; SENDERS];
     for (who, count) in std::iter::from_fn(next_item) {
@@ -190,7 +190,7 @@ fn check_order(next_item: impl FnMut() -> Option<Numbered>) {
     assert_eq!(counts, [EACH; SENDERS]);
 }
 
-/// Sender number `who` of a bounded channel, in one of three ways.
+/// Sender number `who` of a bounded channel, using one of three ways to send.
 fn send_all(sender: &Sender<Numbered>, who: usize) {
     let realtime = (who == 3).then(|| sender.realtime());
     for count in 0..EACH {
@@ -240,7 +240,7 @@ fn many_senders_without_a_bound() {
     });
 }
 
-/// The same items through a foreign executor. There the silent sender needs a timer.
+/// The same items through a foreign executor. There a real-time sender needs a timer.
 #[test]
 fn as_a_stream_under_tokio() {
     let (sender, mut receiver) = bounded(7);
@@ -267,7 +267,7 @@ fn as_a_stream_under_tokio() {
     });
 }
 
-/// The smallest executor there can be: a thread that parks.
+/// A minimal executor: a thread that parks.
 struct Unpark(thread::Thread);
 
 impl Wake for Unpark {
@@ -286,7 +286,7 @@ fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     }
 }
 
-/// Here a wake that is lost is a test that hangs: nothing looks by itself.
+/// A lost wake makes this test hang: nothing polls by itself here.
 #[test]
 fn as_a_stream_under_a_tiny_executor() {
     for capacity in [1, 5] {
@@ -304,7 +304,7 @@ fn as_a_stream_under_a_tiny_executor() {
     }
 }
 
-/// Waits until `done`, without a limit: a test never asks how long something took.
+/// Waits until `done`, without a time limit, so that the test does not depend on timing.
 fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         thread::yield_now();

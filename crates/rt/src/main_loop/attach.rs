@@ -1,4 +1,4 @@
-//! What the loop serves beside plain futures: channels and dispatchers.
+//! Futures that serve channels and dispatchers on the loop.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ pub(super) struct AttachedReceiver<T, F> {
     handle: LoopHandle,
     receiver: Receiver<T>,
     each: F,
-    /// The next look for what came without a wake.
+    /// Timer of the next poll, for items that came without a wake.
     poll_timer: Option<Sleep>,
 }
 
@@ -25,7 +25,7 @@ impl<T, F> AttachedReceiver<T, F> {
     }
 }
 
-/// Nothing in it is ever pinned.
+/// No field is ever pinned.
 impl<T, F> Unpin for AttachedReceiver<T, F> {}
 
 impl<T, F: FnMut(T)> Future for AttachedReceiver<T, F> {
@@ -43,24 +43,24 @@ impl<T, F: FnMut(T)> Future for AttachedReceiver<T, F> {
                     ready!(Pin::new(look).poll(context));
                     this.poll_timer = None;
                 }
-                // The last one that wakes nobody may have gone since the look.
+                // The last real-time sender may have gone since the poll.
                 Poll::Pending if this.receiver.is_ready() => {}
                 Poll::Pending => return Poll::Pending,
             }
         }
-        // There is more, but it is the others' turn.
+        // There are more items, but other tasks run first.
         context.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Items of one channel before the others have their turn.
+/// Maximum number of items of a channel before other tasks run.
 const MAX_ITEMS_PER_TURN: usize = 64;
-/// How often the loop looks for items whose sender wakes nobody: like
-/// [`Strategy::HighResolution`](crate::notify::Strategy::HighResolution).
+/// Poll interval for items of real-time senders: the same as
+/// [`PollStrategy::HighResolution`](crate::notify::PollStrategy::HighResolution).
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Polls a dispatcher whenever it asks for it.
+/// Polls a dispatcher at the times that it returns.
 pub(super) async fn dispatch<F>(handle: LoopHandle, mut dispatcher: Dispatcher<F>)
 where
     F: ?Sized + FnMut(),

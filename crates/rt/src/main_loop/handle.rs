@@ -1,4 +1,4 @@
-//! What one can ask of a loop, from its own thread and from others.
+//! Handles of a loop, for its own thread and for others.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{Command, NotSend};
 use crate::channel::{Receiver, UnboundedSender};
 use crate::notify::Dispatcher;
 
-/// What the loop's own thread can ask of it. Clones are further handles.
+/// Handle for the loop's own thread. Clones refer to the same loop.
 #[derive(Clone, Debug)]
 pub struct LocalHandle {
     pub(super) handle: LoopHandle,
@@ -23,8 +23,8 @@ impl LocalHandle {
     /// Runs `each` for every item of the channel, in order. The task is finished after the last
     /// item, when the channel is closed; if it is dropped before that, the receiver is dropped.
     ///
-    /// While there is a [`RealtimeSender`](crate::channel::RealtimeSender), which wakes nobody, the
-    /// loop looks every 5 ms by itself.
+    /// While there is a [`RealtimeSender`](crate::channel::RealtimeSender), which does not wake the
+    /// loop, the loop polls the channel every 5 ms.
     pub fn attach<T, F>(&self, receiver: Receiver<T>, each: F) -> Task<()>
     where
         T: Send + 'static,
@@ -33,10 +33,11 @@ impl LocalHandle {
         self.spawn(AttachedReceiver::new(self.handle.clone(), receiver, each))
     }
 
-    /// Polls a dispatcher when it asks for it, so that its callbacks run on this loop. Not with
-    /// [`Strategy::Event`](crate::notify::Strategy::Event): that one never asks.
+    /// Polls a dispatcher at the times that it returns, so that its callbacks run on this loop. Not
+    /// for [`PollStrategy::Event`](crate::notify::PollStrategy::Event), which returns no time.
     ///
-    /// [`Notifier::beat`](crate::notify::Notifier::beat) and the loop must go by the same clock.
+    /// [`Notifier::callback_ended`](crate::notify::Notifier::callback_ended) and the loop must use
+    /// the same clock.
     pub fn dispatch<F>(&self, dispatcher: Dispatcher<F>) -> Task<()>
     where
         F: ?Sized + FnMut() + 'static,
@@ -44,7 +45,7 @@ impl LocalHandle {
         self.spawn(dispatch(self.handle.clone(), dispatcher))
     }
 
-    /// Runs a future that may hold what belongs to this thread.
+    /// Runs a future that need not be `Send`.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
         F: Future + 'static,
@@ -53,14 +54,14 @@ impl LocalHandle {
         task::spawn_local(&self.handle.shared, future)
     }
 
-    /// What any thread can ask of the loop.
+    /// Handle for other threads.
     #[must_use]
     pub fn handle(&self) -> &LoopHandle {
         &self.handle
     }
 }
 
-/// What any thread can ask of a loop. Clones are further handles. Not for real-time threads.
+/// Handle for any thread. Clones refer to the same loop. Not for real-time threads.
 #[derive(Clone)]
 pub struct LoopHandle {
     pub(super) shared: Arc<Shared>,
@@ -76,44 +77,44 @@ impl LoopHandle {
         task::spawn(&self.shared, future)
     }
 
-    /// Runs a closure on the loop's thread, after what was asked of it before. If the loop is gone,
-    /// the closure is dropped.
+    /// Runs a closure on the loop's thread, after what was submitted before it. If the loop is
+    /// gone, the closure is dropped.
     pub fn call(&self, work: impl FnOnce() + Send + 'static) {
         self.spawn(async move { work() }).detach();
     }
 
     /// Waits until the loop's time is `at`, in nanoseconds on the clock that it is polled with. The
-    /// future can be awaited anywhere.
+    /// future can be awaited on any thread.
     pub fn sleep_until(&self, at: u64) -> Sleep {
         Sleep::new(self.clone(), TimerExpiry::At(at))
     }
 
-    /// Waits for `span`, counted from the turn in which the loop learns of it: after the first poll
-    /// of the future, not after this call.
+    /// Waits for `span`, counted from the poll of the loop that follows the future's first poll,
+    /// not from this call.
     pub fn sleep(&self, span: Duration) -> Sleep {
         Sleep::new(self.clone(), TimerExpiry::after(span))
     }
 
-    /// A clock that ticks every `period`, the first time one period after its first poll.
+    /// A timer that ticks every `period`, the first time one period after its first poll.
     pub fn every(&self, period: Duration) -> Interval {
         Interval::new(self.clone(), period)
     }
 
-    /// The time at which the loop was polled last, in nanoseconds.
+    /// The time of the loop's latest poll, in nanoseconds.
     #[must_use]
     pub fn now(&self) -> u64 {
         self.shared.now.load(Ordering::Acquire)
     }
 
-    /// Ends [`MainLoop::run`](super::MainLoop::run) after the turn at hand; if it does not run, the
+    /// Ends [`MainLoop::run`](super::MainLoop::run) after the current turn; if it does not run, the
     /// next run ends after its first turn.
     pub fn quit(&self) {
         self.shared.quit.store(true, Ordering::Release);
         self.shared.inbox.wake();
     }
 
-    /// Somebody has called [`Handle::quit`] and no run has ended by it yet. A foreign loop in which
-    /// this one is embedded asks after every poll.
+    /// Whether [`LoopHandle::quit`] was called and no run has ended by it yet. A foreign loop in
+    /// which this one is embedded checks this after every poll.
     #[must_use]
     pub fn is_quitting(&self) -> bool {
         self.shared.is_quitting()
@@ -126,7 +127,7 @@ impl fmt::Debug for LoopHandle {
     }
 }
 
-/// What the loop and its handles share.
+/// State that the loop and its handles share.
 pub(super) struct Shared {
     inbox: UnboundedSender<Command>,
     quit: AtomicBool,
@@ -138,12 +139,12 @@ impl Shared {
         Self { inbox, quit: AtomicBool::new(false), now: AtomicU64::new(0) }
     }
 
-    /// Asks the loop; gives the command back, to be dropped by its owner, if there is none.
+    /// Sends a command to the loop; returns it, to be dropped by the caller, if the loop is gone.
     pub(super) fn send(&self, command: Command) -> Result<(), Command> {
         self.inbox.send(command).map_err(|closed| closed.0)
     }
 
-    /// The loop's thread only: goes on to `now`, but never back.
+    /// Advances the loop's time to `now`, never backwards. Called by the loop's thread only.
     pub(super) fn advance(&self, now: u64) -> u64 {
         let now = now.max(self.now.load(Ordering::Relaxed));
         self.now.store(now, Ordering::Release);

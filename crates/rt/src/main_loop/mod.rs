@@ -1,41 +1,41 @@
-//! A small loop for a thread that belongs to the caller: closures on channels, futures and timers.
+//! An event loop for a thread of the caller: closures on channels, futures and timers.
 //!
 //! ```text
-//!  other threads                                   the loop's thread
-//!  Sender::send ------------> channel -----------> attach(receiver, closure)
-//!  Handle::spawn, call -----> inbox -------------> futures; Local::spawn for those that stay here
-//!  Handle::sleep, every ----> inbox -> timers ---> futures, wherever they run
-//!  Notifier::notify --------> lines -------------> dispatch(dispatcher)
+//!  other threads                                     the loop's thread
+//!  Sender::send --------------> channel -----------> attach(receiver, closure)
+//!  LoopHandle::spawn, call ---> inbox -------------> futures (LocalHandle::spawn if not Send)
+//!  LoopHandle::sleep, every --> inbox -> timers ---> futures, on any thread
+//!  Notifier::notify ----------> notifications -----> dispatch(dispatcher)
 //! ```
 //!
-//! A [`MainLoop`] is a machine: [`MainLoop::poll`] does what is due at `now` and answers when to come
-//! again. [`MainLoop::run`] does that on the calling thread and sleeps in between; this crate starts
-//! no thread. Inside another loop (glib, winit, epoll), poll it when [`MainLoop::fd`] is readable or
-//! the answered time has come.
+//! A [`MainLoop`] is a state machine: [`MainLoop::poll`] does what is due at `now` and returns the
+//! time of the next call. [`MainLoop::run`] does that on the calling thread and sleeps in between;
+//! this crate starts no thread. Inside another loop (glib, winit, epoll), poll it when
+//! [`MainLoop::fd`] is readable or the returned time has come.
 //!
-//! # What is promised
-//! * Everything runs on the thread that polls, one after the other.
-//! * What is due runs in turn: a closure gets at most 64 items of its channel before the others have
-//!   their turn, and a poll runs at most 256 turns before it looks at its timers and answers.
-//! * Timers fire in the order of their times, those of the same time in the order of their arming,
-//!   never before their time on the clock that the loop is polled with.
-//! * A [`Task`] that is dropped is cancelled: its future is dropped on the loop's thread, soon.
+//! # Guarantees
+//! * Everything runs sequentially on the polling thread.
+//! * Work that is due is interleaved: a closure gets at most 64 items of its channel before other
+//!   tasks run, and a poll runs at most 256 turns before it checks its timers and returns.
+//! * Timers fire in the order of their times, those with equal times in the order in which they
+//!   were armed, never before their time on the clock that the loop is polled with.
+//! * Dropping a [`Task`] cancels it: its future is dropped on the loop's thread, soon.
 //!   [`Task::detach`] lets it run on.
-//! * A panic in a future or closure comes out of `poll` or `run`. Only the future (or the attached
-//!   closure, with its receiver) is lost: the loop can be polled on.
-//! * When the loop is dropped, all its futures are dropped, on its thread. Timers of the loop that
-//!   others wait for end at once, and what is spawned later is dropped.
+//! * A panic in a future or closure propagates out of `poll` or `run`. Only that future (or the
+//!   attached closure, with its receiver) is lost: the loop can be polled again.
+//! * Dropping the loop drops all its futures, on its thread. Timers of the loop that other threads
+//!   wait for end at once, and what is spawned later is dropped.
 //!
-//! # What is not promised
-//! * Real-time safety: tasks allocate, and waking may call the system. A real-time thread talks to
-//!   the loop through a [`RealtimeSender`](crate::channel::RealtimeSender) or a
+//! # Not guaranteed
+//! * Real-time safety: tasks allocate, and waking may make a system call. A real-time thread
+//!   communicates with the loop through a [`RealtimeSender`](crate::channel::RealtimeSender) or a
 //!   [`Notifier`](crate::notify::Notifier).
-//! * Files and sockets: let a reactor or a foreign loop do them.
+//! * Files and sockets: use a reactor or a foreign loop for them.
 //!
-//! # Rejected
-//! An executor of our own: tasks are those of the `async-task` crate, and this loop's inbox is its
-//! run queue. `LocalPool` of `futures-executor` sleeps by its own rules on its own thread and has no
-//! timers; `async-executor` brings a second queue, whose wake would have to be joined with ours.
+//! # Rejected alternatives
+//! A custom executor: tasks are those of the `async-task` crate, and this loop's inbox is its run
+//! queue. `LocalPool` of `futures-executor` sleeps by its own rules on its own thread and has no
+//! timers; `async-executor` has a second queue, whose wake would have to be combined with ours.
 //!
 //! # Examples
 //! ```
@@ -96,7 +96,7 @@ use crate::channel::{Receiver, SignalWaker, unbounded};
 use crate::sys::Signal;
 use crate::{clock, sys};
 
-/// The loop. It stays on the thread on which it was made.
+/// The event loop. It stays on the thread on which it was created.
 pub struct MainLoop {
     local: LocalHandle,
     inbox: Receiver<Command>,
@@ -105,17 +105,17 @@ pub struct MainLoop {
     fd: Option<(Arc<Signal>, Waker)>,
 }
 
-/// What is to be done on the loop's thread.
+/// Work for the loop's thread.
 enum Command {
     Run(task::Runnable),
     ArmTimer(timer::ArmedTimer),
 }
 
-/// Commands that one poll handles before it looks at the timers again.
+/// Maximum number of commands that one poll handles before it checks the timers again.
 const MAX_COMMANDS_PER_POLL: usize = 256;
 
 impl MainLoop {
-    /// A loop with nothing to do.
+    /// Creates an idle loop.
     #[must_use]
     pub fn new() -> Self {
         let (sender, inbox) = unbounded();
@@ -124,15 +124,15 @@ impl MainLoop {
         Self { local, inbox, timers: TimerHeap::default(), tasks: Tasks::default(), fd: None }
     }
 
-    /// Does what is due at `now`, and answers when to call again if nothing wakes the loop before;
-    /// `None` if no timer is set. An answer that is not after `now` means that there is more to do
-    /// at once. Calling earlier than answered does no harm.
+    /// Does what is due at `now`, and returns the time of the next call if no wake comes before;
+    /// `None` if no timer is set. A time that is not after `now` means that more work is due at
+    /// once. Calling earlier does no harm.
     ///
-    /// `now` is nanoseconds, on the clock of [`clock::now`] or, in a test, any other. If it goes
-    /// back, the loop's time stands still.
+    /// `now` is in nanoseconds, on the clock of [`clock::now`] or, in a test, any other. If it goes
+    /// backwards, the loop's time stands still.
     ///
     /// # Panics
-    /// With the panic of a future or closure, of which it was the last run.
+    /// If a future or closure panics; the loop then drops it.
     pub fn poll(&mut self, now: u64) -> Option<u64> {
         let now = self.local.handle.shared.advance(now);
         self.timers.fire(now);
@@ -146,8 +146,8 @@ impl MainLoop {
         if self.has_work() { Some(now) } else { self.timers.next() }
     }
 
-    /// Polls on the calling thread until somebody calls [`Handle::quit`], sleeping in between. The
-    /// turn in which that happens is finished; then this returns, and can be called again.
+    /// Polls on the calling thread until [`LoopHandle::quit`] is called, sleeping in between. The
+    /// current turn is finished; then this returns, and can be called again.
     ///
     /// # Panics
     /// Like [`MainLoop::poll`].
@@ -165,19 +165,19 @@ impl MainLoop {
         }
     }
 
-    /// A file descriptor that is readable when another thread wants the loop to be polled. A poll
-    /// that answers no time or a later one has taken it down. It is on Linux only, as `AsFd`. Do not
+    /// A file descriptor that is readable when another thread has work for the loop. A poll that
+    /// returns no time or a later one has cleared it. Available on Linux only, as `AsFd`. Do not
     /// read from it or write to it.
     ///
     /// # Errors
-    /// Where the system has no such thing: poll from a timer. Or when the process has no descriptor
-    /// left.
+    /// If the system does not support it (poll from a timer then) or the process has no free
+    /// descriptor.
     pub fn fd(&mut self) -> io::Result<LoopFd> {
         let signal = match &self.fd {
             Some((signal, _)) => signal.clone(),
             None => {
                 let signal = Arc::new(Signal::new()?);
-                // The first poll arms it.
+                // The first poll clears it and registers the waker.
                 signal.raise();
                 let waker = Waker::from(Arc::new(SignalWaker(signal.clone())));
                 self.fd = Some((signal.clone(), waker));
@@ -187,24 +187,26 @@ impl MainLoop {
         Ok(LoopFd { signal })
     }
 
-    /// What the loop's own thread can ask of it; also from inside closures and futures.
+    /// Handle for the loop's own thread; also for use inside closures and futures.
     #[must_use]
     pub fn local(&self) -> &LocalHandle {
         &self.local
     }
 
-    /// What any thread can ask of it.
+    /// Handle for any thread.
     #[must_use]
     pub fn handle(&self) -> LoopHandle {
         self.local.handle.clone()
     }
 
-    /// There is more to do at once. If not, and there is a descriptor, it will become readable.
+    /// Whether more work is due at once. If not, and there is a descriptor, it will become
+    /// readable.
     fn has_work(&self) -> bool {
         let Some((signal, waker)) = self.fd.as_ref().filter(|_| self.inbox.is_empty()) else {
             return !self.inbox.is_empty();
         };
-        // In this order: what comes after the look in `leave` raises it again.
+        // In this order: a command that comes after the check in `register_waker` raises the signal
+        // again.
         signal.clear();
         let wanted = self.inbox.register_waker(&Context::from_waker(waker));
         if wanted {
@@ -224,14 +226,14 @@ impl Drop for MainLoop {
     fn drop(&mut self) {
         self.tasks.wake_all();
         loop {
-            // Futures are dropped here, with what they own.
+            // The futures are dropped here, with what they own.
             while let Ok(command) = self.inbox.try_recv() {
                 drop(command);
             }
             if !self.tasks.has_unfinished() {
                 return;
             }
-            // Another thread is just waking a task, and its runnable will be here in a moment.
+            // Another thread is waking a task, whose runnable arrives soon.
             self.inbox.sleep(Some(DROP_POLL_INTERVAL), || false);
         }
     }
@@ -246,7 +248,7 @@ impl fmt::Debug for MainLoop {
     }
 }
 
-/// The descriptor of a [`MainLoop`]; made by [`MainLoop::fd`], on Linux it is `AsFd`.
+/// The file descriptor of a [`MainLoop`]; made by [`MainLoop::fd`], on Linux it is `AsFd`.
 #[derive(Clone, Debug)]
 pub struct LoopFd {
     signal: Arc<Signal>,
@@ -259,5 +261,5 @@ impl LoopFd {
     }
 }
 
-/// What makes a value stay on its thread.
+/// Marker that keeps a value on its thread.
 type NotSend = PhantomData<Rc<()>>;

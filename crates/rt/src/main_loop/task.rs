@@ -1,5 +1,4 @@
-//! Futures on the loop. What a task is comes from the `async-task` crate; the run queue is the
-//! loop's inbox.
+//! Futures on the loop. Tasks come from the `async-task` crate; the run queue is the loop's inbox.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,10 +11,10 @@ use async_task::{Builder, FallibleTask};
 use super::Command;
 use super::handle::Shared;
 
-/// A future that runs on a loop. As a future itself it gives what that one gave, or `None` if that
-/// one panicked or the loop is gone.
+/// A future that runs on a loop. Awaiting it gives that future's output, or `None` if the future
+/// panicked or the loop is gone.
 ///
-/// Dropping it cancels it.
+/// Dropping it cancels the future.
 #[must_use = "a task that is dropped is cancelled: detach it, or keep it"]
 pub struct Task<T> {
     inner: FallibleTask<T, Arc<TaskState>>,
@@ -27,7 +26,7 @@ impl<T> Task<T> {
         self.inner.detach();
     }
 
-    /// The future has ended, in whatever way.
+    /// Whether the future has ended, in whatever way.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.inner.is_finished()
@@ -48,21 +47,21 @@ impl<T> fmt::Debug for Task<T> {
     }
 }
 
-/// A task that wants to be polled once.
+/// A task that is to be polled once.
 pub(super) type Runnable = async_task::Runnable<Arc<TaskState>>;
 
-/// What the loop knows of a task beside it.
+/// The loop's state of a task.
 #[derive(Debug)]
 pub(super) struct TaskState {
-    /// Its future was dropped.
+    /// The future was dropped.
     is_finished: AtomicBool,
-    /// Its place in [`Tasks`]; only the loop's thread looks.
+    /// Index in [`Tasks`]; used by the loop's thread only.
     slot: AtomicUsize,
 }
 
 const NO_SLOT: usize = usize::MAX;
 
-/// Lives in the future, and so dies with it.
+/// Stored in the future, so it is dropped with it.
 struct FinishGuard(Arc<TaskState>);
 
 impl Drop for FinishGuard {
@@ -108,11 +107,11 @@ fn new_task_state() -> (Arc<TaskState>, FinishGuard) {
 
 fn schedule(shared: &Arc<Shared>) -> impl Fn(Runnable) + Send + Sync + 'static {
     let shared = shared.clone();
-    // What comes back from a loop that is gone was made on another thread, and is dropped there.
+    // A runnable that a destroyed loop returns was made on another thread, and is dropped there.
     move |runnable| drop(shared.send(Command::Run(runnable)))
 }
 
-/// The tasks that have run and are not over: those that the loop must drop when it goes.
+/// Tasks that have run and are not finished: the loop has to drop them when it is dropped.
 #[derive(Default)]
 pub(super) struct Tasks {
     slots: Vec<Option<(Waker, Arc<TaskState>)>>,
@@ -126,19 +125,19 @@ impl Tasks {
         if mark.slot.load(Ordering::Relaxed) == NO_SLOT {
             self.insert(runnable.waker(), &mark);
         }
-        // Also when the future panics.
+        // Also runs if the future panics.
         let _after = RemoveIfFinished { tasks: self, mark };
         runnable.run();
     }
 
-    /// Wakes all, so that each comes once more, to be dropped.
+    /// Wakes all tasks, so that each is queued once more, to be dropped.
     pub(super) fn wake_all(&self) {
         for (waker, _) in self.slots.iter().flatten() {
             waker.wake_by_ref();
         }
     }
 
-    /// Some that have run are not over.
+    /// Whether a task that has run is not finished.
     pub(super) fn has_unfinished(&self) -> bool {
         self.slots.iter().flatten().any(|(_, mark)| !mark.is_finished.load(Ordering::Acquire))
     }

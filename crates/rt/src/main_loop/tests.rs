@@ -15,10 +15,10 @@ use crate::notify::{Dispatcher, PollStrategy};
 
 const MS: u64 = 1_000_000;
 
-/// A place to write down what happened, in order.
+/// A log of events, in order.
 type EventLog<T> = Rc<RefCell<Vec<T>>>;
 
-/// Polls until nothing is left to do at `now`; answers when to come again.
+/// Polls until no work is left at `now`; returns the time of the next poll.
 fn settle(main_loop: &mut MainLoop, now: u64) -> Option<u64> {
     loop {
         let next = main_loop.poll(now);
@@ -74,7 +74,7 @@ fn timers_fire_in_order_and_never_early() {
     }
     let mut now = 0;
     while let Some(next) = settle(&mut main_loop, now) {
-        // One look before it is due.
+        // One poll before it is due.
         assert_eq!(settle(&mut main_loop, next - 1), Some(next));
         now = next;
     }
@@ -141,7 +141,7 @@ fn time_outs_that_nobody_waits_for_do_not_pile_up() {
     assert!(main_loop.timers.len() <= 64 + 1 + kept.len(), "{:?}", main_loop.timers);
 }
 
-/// Two channels, one of which is never empty: the other gets its turn, and so do timers.
+/// Two channels, one of which is never empty: the other one is served too, and so are timers.
 #[test]
 fn a_busy_channel_starves_nobody() {
     let mut main_loop = MainLoop::new();
@@ -186,7 +186,7 @@ fn what_wakes_nobody_is_seen_at_the_next_look() {
     let diary = EventLog::default();
     let write = Rc::clone(&diary);
     let task = main_loop.local().attach(receiver, move |item| write.borrow_mut().push(item));
-    // While all wake there is no need to look.
+    // While every sender wakes the loop, no polling is needed.
     assert_eq!(settle(&mut main_loop, 0), None);
     let realtime = sender.realtime();
     drop(sender);
@@ -221,7 +221,7 @@ fn a_dispatcher_on_the_loop_makes_a_receiver_look() {
     assert_eq!(*diary.borrow(), [7]);
 }
 
-/// Says when it is dropped.
+/// Sets its flag when it is dropped.
 struct Dropped(Arc<AtomicUsize>);
 
 impl Drop for Dropped {
@@ -287,7 +287,7 @@ fn when_the_loop_goes_its_futures_are_dropped_here_and_nobody_waits_in_vain() {
     let mut main_loop = MainLoop::new();
     let handle = main_loop.handle();
     let here = || Here(Rc::clone(&alive), thread::current().id());
-    // One that waits for a timer, one that nobody wakes, one that never ran.
+    // One that waits for a timer, one that is never woken, one that never ran.
     for wait in [true, false] {
         let (guard, handle) = (here(), main_loop.handle());
         let work = async move {
@@ -314,7 +314,7 @@ fn when_the_loop_goes_its_futures_are_dropped_here_and_nobody_waits_in_vain() {
     handle.quit();
 }
 
-/// Wakers on other threads, all the time, while loops come and go.
+/// Wakers on other threads are called continuously while loops are created and dropped.
 #[test]
 fn a_loop_may_go_while_others_wake_its_tasks() {
     for round in 0..200 {
@@ -355,7 +355,7 @@ fn quit_is_heard_whenever_it_is_said() {
     }
 }
 
-/// Real time: a timer on the system's clock ends a run that has nothing else to do.
+/// Real time: a timer on the system's clock ends a run that has no other work.
 #[test]
 fn run_keeps_the_time() {
     let mut main_loop = MainLoop::new();

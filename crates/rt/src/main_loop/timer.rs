@@ -1,4 +1,4 @@
-//! Timers: futures that the loop ends when their time has come.
+//! Timers: futures that the loop completes at their time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,9 +16,9 @@ use futures_core::Stream;
 use super::Command;
 use super::handle::LoopHandle;
 
-/// Ends at a time of a loop. Made by [`Handle::sleep_until`] and [`Handle::sleep`].
+/// Completes at a time of a loop. Made by [`LoopHandle::sleep_until`] and [`LoopHandle::sleep`].
 ///
-/// When the loop is gone it ends at once, because its time can never come.
+/// If the loop is gone it completes at once, because its time can never come.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     handle: LoopHandle,
@@ -31,16 +31,16 @@ impl Sleep {
         Self { handle, state: Arc::new(TimerState::new(wish)), is_armed: false }
     }
 
-    /// When it was meant to end and when it did; `None` if the loop is gone.
+    /// The planned and the actual end; `None` if the loop is gone.
     fn poll_times(&mut self, context: &Context<'_>) -> Poll<Option<(u64, u64)>> {
         if !self.state.has_ended() {
             self.state.waker.register(context.waker());
             if !self.is_armed {
                 self.is_armed = true;
-                // What comes back from a loop that is gone ends the alarm when it is dropped.
+                // If the loop is gone, the returned command is dropped, which ends the timer.
                 drop(self.handle.shared.send(Command::ArmTimer(ArmedTimer(self.state.clone()))));
             }
-            // It may have ended before the waker was there.
+            // It may have ended before the waker was registered.
             if !self.state.has_ended() {
                 return Poll::Pending;
             }
@@ -63,12 +63,12 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// Ticks with a fixed period. Made by [`Handle::every`]. The ticks stay on the grid of the first one,
-/// whatever the delays; it is also a [`Stream`].
+/// Ticks with a fixed period. Made by [`LoopHandle::every`]. The ticks stay on the grid of the
+/// first one, whatever the delays; it is also a [`Stream`].
 #[must_use = "an interval does nothing unless it is awaited"]
 pub struct Interval {
     handle: LoopHandle,
-    /// Nanoseconds, not 0.
+    /// In nanoseconds, not 0.
     period: u64,
     sleep: Sleep,
 }
@@ -79,13 +79,13 @@ impl Interval {
         Self { sleep: Sleep::new(handle.clone(), TimerExpiry::In(period)), handle, period }
     }
 
-    /// Waits for the next tick and says for how many periods it stands: one, or more if the loop was
-    /// late. `None` when the loop is gone.
+    /// Waits for the next tick and returns the number of periods that it covers: one, or more if
+    /// the loop was late. `None` if the loop is gone.
     pub async fn tick(&mut self) -> Option<u64> {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
-    /// [`Interval::tick`], by hand.
+    /// Poll function of [`Interval::tick`].
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Option<u64>> {
         let Some((planned, ended)) = ready!(self.sleep.poll_times(context)) else {
             return Poll::Ready(None);
@@ -111,11 +111,11 @@ impl fmt::Debug for Interval {
     }
 }
 
-/// When a timer should end, in nanoseconds.
+/// End of a timer, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerExpiry {
     At(u64),
-    /// After the turn in which the loop learns of it.
+    /// Relative to the poll in which the loop receives the timer.
     In(u64),
 }
 
@@ -129,7 +129,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What the waiting future and the loop share.
+/// State that the waiting future and the loop share.
 struct TimerState {
     expiry: TimerExpiry,
     planned: AtomicU64,
@@ -162,13 +162,13 @@ impl TimerState {
     }
 
     fn end(&self) {
-        // Release: who sees it sees the times.
+        // Release: a thread that sees it sees the times.
         self.has_ended.store(true, Ordering::Release);
         self.waker.wake();
     }
 }
 
-/// The loop's side of an alarm. Dropped before its time, it ends the alarm as lost.
+/// The loop's side of a timer. Dropping it early cancels the timer.
 pub(super) struct ArmedTimer(Arc<TimerState>);
 
 impl ArmedTimer {
@@ -178,7 +178,7 @@ impl ArmedTimer {
         self.0.end();
     }
 
-    /// Nobody waits for it any more.
+    /// Whether no future waits for the timer any more.
     fn is_orphaned(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
@@ -193,12 +193,12 @@ impl Drop for ArmedTimer {
     }
 }
 
-/// The timers of a loop, by time and then in the order of their arming.
+/// The timers of a loop, by time and then in the order of arming.
 #[derive(Default)]
 pub(super) struct TimerHeap {
     heap: BinaryHeap<Reverse<TimerEntry>>,
     armed: u64,
-    /// With so many, look for those that nobody waits for any more.
+    /// Number of timers at which orphaned ones are removed.
     sweep_at: usize,
 }
 
@@ -210,14 +210,14 @@ impl TimerHeap {
         };
         self.armed += 1;
         self.heap.push(Reverse(TimerEntry { at, number: self.armed, armed: alarm }));
-        // Time-outs that were not needed are many and far away: they must not pile up.
+        // Unused timeouts are many and far in the future: they must not accumulate.
         if self.heap.len() > self.sweep_at {
             self.heap.retain(|Reverse(timer)| !timer.armed.is_orphaned());
             self.sweep_at = MIN_SWEEP.max(self.heap.len() * 2);
         }
     }
 
-    /// Ends all that are due.
+    /// Ends all timers that are due.
     pub(super) fn fire(&mut self, now: u64) {
         while self.heap.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
             if let Some(Reverse(timer)) = self.heap.pop() {
@@ -230,13 +230,13 @@ impl TimerHeap {
         self.heap.len()
     }
 
-    /// When the next one is due.
+    /// Time of the next timer.
     pub(super) fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(timer)| timer.at)
     }
 }
 
-/// Fewer are not worth a look.
+/// A sweep of fewer timers is not worth its cost.
 const MIN_SWEEP: usize = 64;
 
 impl fmt::Debug for TimerHeap {

@@ -1,4 +1,4 @@
-//! One real-time thread's line to the dispatcher.
+//! The queue from one real-time thread to the dispatcher.
 
 use std::time::Duration;
 
@@ -8,43 +8,43 @@ use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::wake::WaitCell;
 
-/// One callback of a dispatcher. Plain data: copy it to wherever it is announced. After the
-/// callback was removed it means nothing any more, and announcing it does no harm.
+/// Identifies a callback of a dispatcher. Plain data: copy it to the threads that notify the
+/// callback. After the callback was removed the id is stale, and notifying it has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallbackId {
     pub(super) index: u32,
-    /// Never 0; tells the users of one index apart.
+    /// Never 0; distinguishes successive callbacks with the same index.
     pub(super) generation: u32,
 }
 
-/// The real-time side: one thread's line to the dispatcher. Made by
+/// The real-time side: one thread's queue to the dispatcher. Made by
 /// [`Dispatcher::notifier`](super::Dispatcher::notifier).
 ///
-/// One cache line long: an announcement must find little, because it finds it cold.
+/// One cache line long: a notification finds it cold, so it must touch little memory.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Notifier {
     own: Arc<NotificationRing>,
     shared: Arc<DispatcherShared>,
-    /// Which line this is.
+    /// Number of this notifier.
     index: usize,
-    /// Where the next announcement goes.
+    /// Position of the next notification.
     tail: usize,
-    /// How far the dispatcher had read when it was looked at last.
+    /// The dispatcher's read position as last seen.
     head: usize,
-    /// Number of the latest announcement.
+    /// Number of the latest notification.
     ticket: u64,
 }
 
 impl Notifier {
-    /// Rehearses an announcement: does all that [`Notifier::notify`] does, but announces nothing.
-    /// Called first in a callback it brings code and memory of the announcement into the caches
-    /// while the callback works: between two periods other programs have thrown them out, and
-    /// fetching them costs some 100 ns. Keep the [`Target`] beside the notifier, for the same reason.
-    /// Nothing depends on it.
+    /// Dry run of [`Notifier::notify`]: executes the same code but notifies no callback. Called
+    /// first in a callback, it brings code and memory of a notification into the caches while the
+    /// callback works: between two periods other programs have evicted them, and fetching them
+    /// costs some 100 ns. Keep the [`CallbackId`] beside the notifier, for the same reason.
+    /// Optional.
     ///
     /// # Real-time
-    /// Wait-free, no allocation, no system call; what it costs is what it saves later.
+    /// Wait-free, no allocation, no system call; its cost is what it saves later.
     #[inline]
     pub fn prefetch(&mut self) {
         if self.tail.wrapping_sub(self.head) > NOTIFIER_CAPACITY / 2 {
@@ -53,21 +53,21 @@ impl Notifier {
         self.enqueue(NO_CALLBACK, 0);
     }
 
-    /// Announces a target: its callback will run once for this and all other announcements of it
-    /// that come before it runs. (A target of [`Dispatcher::on_each`](super::Dispatcher::on_each)
+    /// Notifies a callback: it will run once for this and all other notifications of it that come
+    /// before it runs. (A callback added by [`Dispatcher::on_each`](super::Dispatcher::on_each)
     /// runs for each, up to 256 that were not served yet.)
     ///
     /// # Real-time
-    /// Wait-free, no allocation, no system call, some nanoseconds: it stores into memory that only
-    /// it writes, and looks only at numbers that other lines write.
+    /// Wait-free, no allocation, no system call, some nanoseconds: it writes memory that only it
+    /// writes, and reads only numbers of other notifiers.
     #[inline]
     pub fn notify(&mut self, target: CallbackId) {
         self.enqueue(target, 1);
     }
 
-    /// Announces `times`, which is once, or not at all but for show. Not inlined, and without a
-    /// branch on `times`: the code that was rehearsed is the code that runs. Short, because each
-    /// cache line of code costs as much as one of memory.
+    /// Sends `times` notifications: one, or none for a dry run. Not inlined, and without a branch
+    /// on `times`, so that a dry run executes the same code. Short, because each cache line of code
+    /// costs as much as one of memory.
     #[inline(never)]
     fn enqueue(&mut self, target: CallbackId, times: usize) {
         let alone = self.own.hot.0.notifier_count.load(Ordering::Relaxed) <= 1;
@@ -78,7 +78,7 @@ impl Notifier {
         }
     }
 
-    /// The same, where there are other lines, or this one is full by what is known.
+    /// The same, if there are other notifiers, or this one was full when last checked.
     #[inline(never)]
     fn enqueue_slow(&mut self, target: CallbackId, times: usize) {
         self.ticket = self.ticket.max(self.shared.latest_ticket());
@@ -95,24 +95,23 @@ impl Notifier {
     #[allow(clippy::inline_always, reason = "a call would be another cache line of code")]
     fn enqueue_fast(&mut self, target: CallbackId, times: usize) {
         self.ticket += times as u64;
-        // Nobody looks at this slot before the position has passed it.
+        // The dispatcher reads this slot only after the position has passed it.
         self.own.slots[self.tail % NOTIFIER_CAPACITY].put(self.ticket, target);
         self.tail = self.tail.wrapping_add(times);
-        // Release: who sees the position sees the slot, and all that was done before.
+        // Release: a thread that sees the position sees the slot, and everything done before.
         self.own.hot.0.tail.store(self.tail, Ordering::Release);
         self.shared.tickets[self.index % MAX_NOTIFIERS].store(self.ticket, Ordering::Relaxed);
     }
 
-    /// Hands a value to `values` and announces a target that was made with
-    /// [`Dispatcher::on_each`](super::Dispatcher::on_each): its callback, which has the other end of
-    /// `values`, runs once for every value.
+    /// Pushes a value into `values` and notifies a callback that was added by
+    /// [`Dispatcher::on_each`](super::Dispatcher::on_each): the callback, which has the other end
+    /// of `values`, runs once for every value.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
     ///
     /// # Errors
-    /// Gives the value back when there is no room for it or for its announcement; then nothing
-    /// happened.
+    /// Returns the value if there is no room for it or for its notification; then nothing was sent.
     #[inline]
     pub fn send<T>(
         &mut self,
@@ -128,8 +127,9 @@ impl Notifier {
         Ok(())
     }
 
-    /// Says that the callback ends now, at `now` on the clock that the dispatcher is polled with.
-    /// It is what [`Strategy::PhaseLocked`](super::Strategy::PhaseLocked) learns from; call it last.
+    /// Reports the end of the audio callback, at `now` on the clock that the dispatcher is polled
+    /// with. [`PollStrategy::PhaseLocked`](super::PollStrategy::PhaseLocked) depends on it; call it
+    /// last.
     ///
     /// # Real-time
     /// Wait-free, one store.
@@ -138,16 +138,16 @@ impl Notifier {
         self.own.callback_end.0.store(now, Ordering::Release);
     }
 
-    /// Wakes the dispatcher, if it sleeps and something is announced.
+    /// Wakes the dispatcher, if it sleeps and there is a notification.
     ///
-    /// Not real-time safe: calls the system, and may lose the processor to whoever it wakes (7 us
-    /// on average, and 3 ms were seen). For threads that may do that, or after the buffer was given
-    /// to the device. [`Strategy::Event`](super::Strategy::Event) needs it.
+    /// Not real-time safe: makes a system call, and may be preempted by the woken thread (7 us on
+    /// average, up to 3 ms measured). For threads that can afford that, or after the buffer was
+    /// passed to the device. [`PollStrategy::Event`](super::PollStrategy::Event) needs it.
     pub fn wake(&self) {
         self.shared.wait.wake(|| true);
     }
 
-    /// Looks at what the dispatcher writes only when the line was full by what is known.
+    /// Reads the dispatcher's position only if the queue was full when last checked.
     #[inline]
     fn has_room(&mut self) -> bool {
         if self.tail.wrapping_sub(self.head) < NOTIFIER_CAPACITY {
@@ -159,15 +159,15 @@ impl Notifier {
 
     #[inline]
     fn refresh_head(&mut self) {
-        // Acquire: the dispatcher has read what is overwritten next.
+        // Acquire: the dispatcher has read the slots that are overwritten next.
         self.head = self.own.head.0.load(Ordering::Acquire);
     }
 
-    /// The line is full: order is lost, the announcement is not.
+    /// The queue is full: the notification loses its order, but is not lost.
     #[cold]
     fn record_missed(&self, target: CallbackId) {
         if let Some(missed) = self.own.missed.get(target.index as usize) {
-            // Swaps, as on the other side: then the two have one order for sure.
+            // Swaps, as on the other side: so all threads agree on their order.
             missed.swap(target.generation, Ordering::Release);
             self.own.any_missed.swap(true, Ordering::Release);
         }
@@ -180,10 +180,10 @@ impl Drop for Notifier {
     }
 }
 
-/// For whom a rehearsal is: no generation is 0.
+/// Id for dry runs: no callback has generation 0.
 const NO_CALLBACK: CallbackId = CallbackId { index: 0, generation: 0 };
 
-/// What the dispatcher has of a line.
+/// The dispatcher's end of a notifier.
 #[derive(Debug)]
 pub(super) struct NotificationReceiver {
     own: Arc<NotificationRing>,
@@ -192,7 +192,7 @@ pub(super) struct NotificationReceiver {
 }
 
 impl NotificationReceiver {
-    /// Line number `index`, for `targets` callbacks.
+    /// Creates notifier number `index`, for `targets` callbacks.
     pub(super) fn new(
         shared: &Arc<DispatcherShared>,
         index: usize,
@@ -206,12 +206,12 @@ impl NotificationReceiver {
         (notifier, Self { own, index, period })
     }
 
-    /// Tells the line how many there are.
+    /// Stores the number of notifiers.
     pub(super) fn set_notifier_count(&self, lines: usize) {
         self.own.hot.0.notifier_count.store(lines, Ordering::Release);
     }
 
-    /// Takes the oldest announcement.
+    /// Takes the oldest notification.
     pub(super) fn pop(&self) -> Option<Notification> {
         let head = self.own.head.0.load(Ordering::Relaxed);
         if self.own.hot.0.tail.load(Ordering::Acquire) == head {
@@ -222,18 +222,18 @@ impl NotificationReceiver {
         Some(announcement)
     }
 
-    /// When the callback ended last; 0 if it never did.
+    /// End of the latest audio callback; 0 if there was none.
     pub(super) fn last_callback_end(&self) -> u64 {
         self.own.callback_end.0.load(Ordering::Acquire)
     }
 
-    /// Gives every target that did not fit into the line to `each`.
+    /// Passes every callback whose notification overflowed to `each`.
     pub(super) fn take_missed(&self, mut each: impl FnMut(CallbackId)) {
         if !self.own.any_missed.swap(false, Ordering::AcqRel) {
             return;
         }
         for (index, missed) in (0..).zip(&self.own.missed) {
-            // The mark is down before the looking begins, so that a late store is found next time.
+            // The flag is cleared before the scan, so that a later store is found by the next scan.
             let generation = missed.swap(0, Ordering::AcqRel);
             if generation != 0 {
                 each(CallbackId { index, generation });
@@ -241,32 +241,32 @@ impl NotificationReceiver {
         }
     }
 
-    /// Something waits to be served.
+    /// Whether a notification waits to be served.
     pub(super) fn has_pending(&self) -> bool {
         let tail = self.own.hot.0.tail.load(Ordering::Acquire);
         tail != self.own.head.0.load(Ordering::Relaxed)
             || self.own.any_missed.load(Ordering::Acquire)
     }
 
-    /// The real-time side is gone and everything of it was served.
+    /// Whether the notifier is gone and all its notifications were served.
     pub(super) fn is_finished(&self) -> bool {
         self.own.gone.load(Ordering::Acquire) && !self.has_pending()
     }
 }
 
-/// What all lines of a dispatcher share.
+/// State that all notifiers of a dispatcher share.
 ///
-/// Announcements are numbered as L. Lamport's clocks are (1978): each gets a number above all that
-/// its thread can know of. So "announced before" becomes "has a lower number", also across threads,
-/// and equal numbers belong to announcements of which neither was first. A counter that all threads
-/// add to was rejected: the addition waits until the counter's cache line has come over, 100 ns and
-/// more after the dispatcher has looked at it.
+/// Notifications have Lamport timestamps (L. Lamport, 1978): each gets a number above all that its
+/// thread can have seen. A notification that was sent before another has a lower number, also
+/// across threads, and equal numbers belong to concurrent notifications. A shared counter was
+/// rejected: an addition waits for the counter's cache line, 100 ns and more after the dispatcher
+/// has read it.
 #[derive(Debug)]
 pub(super) struct DispatcherShared {
-    /// Number of the latest announcement of each line. Close together, because announcing reads
-    /// all that are in use.
+    /// Number of the latest notification of each notifier. Adjacent in memory, because a
+    /// notification reads all that are in use.
     tickets: [AtomicU64; MAX_NOTIFIERS],
-    /// Highest number of lines that were ever in use.
+    /// Highest number of notifiers ever in use.
     pub(super) notifier_count: AtomicUsize,
     pub(super) wait: WaitCell,
     pub(super) stop: AtomicBool,
@@ -284,7 +284,7 @@ impl Default for DispatcherShared {
 }
 
 impl DispatcherShared {
-    /// The highest number of any line that this thread can know of.
+    /// The highest number of any notifier that this thread can have seen.
     fn latest_ticket(&self) -> u64 {
         let lines = self.notifier_count.load(Ordering::Relaxed).min(MAX_NOTIFIERS);
         // Relaxed is enough: a store that happened before this load is seen by it, or a higher one.
@@ -298,26 +298,26 @@ pub(super) struct Notification {
     pub(super) target: CallbackId,
 }
 
-/// One line. It has a ring of its own kind, because the general one costs an announcement two more
-/// cache misses: a callback comes once in a period, and finds everything cold.
+/// The queue of one notifier. A special ring, because the general one costs a notification two more
+/// cache misses: an audio callback runs once per period, and finds all memory cold.
 #[derive(Debug)]
 struct NotificationRing {
     hot: CachePadded<NotifierState>,
     slots: [NotificationSlot; NOTIFIER_CAPACITY],
-    /// How far the dispatcher has read.
+    /// The dispatcher's read position.
     head: CachePadded<AtomicUsize>,
     callback_end: CachePadded<AtomicU64>,
     gone: AtomicBool,
     any_missed: AtomicBool,
-    /// Per target its generation, or 0.
+    /// Per callback its generation, or 0.
     missed: Box<[AtomicU32]>,
 }
 
-/// What the announcing thread shows, and what it must know.
+/// State of the notifying thread, in one cache line.
 #[derive(Debug, Default)]
 struct NotifierState {
     tail: AtomicUsize,
-    /// How many lines the dispatcher has; changes when one is made.
+    /// Number of notifiers of the dispatcher; updated when one is created.
     notifier_count: AtomicUsize,
 }
 

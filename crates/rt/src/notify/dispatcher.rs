@@ -9,7 +9,7 @@ use crate::limits::{MAX_CALLBACKS, MAX_NOTIFIERS, NOTIFIER_CAPACITY};
 use crate::sync::{Arc, Ordering};
 use crate::{clock, sys};
 
-/// When a dispatcher looks for announcements.
+/// When a dispatcher polls for notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PollStrategy {
@@ -19,32 +19,33 @@ pub enum PollStrategy {
     HighResolution,
     /// At this interval.
     Every(Duration),
-    /// Just after the end of each stream's callback, which it learns from [`Notifier::beat`]; like
-    /// [`Strategy::HighResolution`] for lines without a period. Late by some tens of microseconds.
+    /// Just after the end of each stream's callback, which it learns from
+    /// [`Notifier::callback_ended`]; like [`PollStrategy::HighResolution`] for notifiers without a
+    /// period. Late by some tens of microseconds.
     PhaseLocked,
     /// When [`Notifier::wake`] is called, which is not real-time safe.
     Event,
 }
 
-/// Runs callbacks that other threads have announced, on the thread that polls it.
+/// Runs callbacks for notifications from other threads, on the thread that polls it.
 ///
-/// `F` is the kind of callback: with the default the dispatcher can move to another thread, with
-/// `dyn FnMut()` callbacks may hold what belongs to one thread. Nothing here is real-time safe.
+/// `F` is the type of the callbacks: with the default the dispatcher can move to another thread,
+/// with `dyn FnMut()` callbacks need not be `Send`. Nothing here is real-time safe.
 pub struct Dispatcher<F: ?Sized + FnMut() = dyn FnMut() + Send> {
     shared: Arc<DispatcherShared>,
     interval: Option<u64>,
     phase_locked: bool,
     notifiers: Vec<(NotificationReceiver, Option<PhaseTracker>)>,
     slots: Vec<CallbackSlot<F>>,
-    /// Announced and not served yet, in order. Kept, so that polling does not allocate for long.
+    /// Notifications not served yet, in order. Reused, so that polling soon stops allocating.
     waiting: Vec<Notification>,
-    /// Just taken from the lines.
+    /// Just taken from the notifiers.
     new: Vec<Notification>,
     next_poll: Option<u64>,
 }
 
 impl<F: ?Sized + FnMut()> Dispatcher<F> {
-    /// A dispatcher without callbacks or lines.
+    /// A dispatcher without callbacks or notifiers.
     #[must_use]
     pub fn new(strategy: PollStrategy) -> Self {
         let interval = match strategy {
@@ -68,18 +69,18 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         }
     }
 
-    /// Adds a callback that runs once for all announcements that were made before it runs.
+    /// Adds a callback that runs once for all notifications that came before it runs.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`DispatcherFull`].
     pub fn on(&mut self, callback: Box<F>) -> Result<CallbackId, DispatcherFull> {
         self.add(callback, true)
     }
 
-    /// Adds a callback that runs once for every announcement; see [`Notifier::send`].
+    /// Adds a callback that runs once for every notification; see [`Notifier::send`].
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`DispatcherFull`].
     pub fn on_each(&mut self, callback: Box<F>) -> Result<CallbackId, DispatcherFull> {
         self.add(callback, false)
     }
@@ -107,16 +108,17 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         Ok(CallbackId { index, generation: slot.generation })
     }
 
-    /// Takes a callback away; it will not run again, whatever was or will be announced.
+    /// Removes a callback; it does not run again, whatever notifications were or will be sent.
     pub fn remove(&mut self, target: CallbackId) -> Option<Box<F>> {
         self.cancel(target);
         self.slot(target)?.callback.take()
     }
 
-    /// Makes a line for one real-time thread. `period` is the nominal time between its callbacks.
+    /// Creates a notifier for one real-time thread. `period` is the nominal time between its
+    /// callbacks.
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`DispatcherFull`].
     pub fn notifier(&mut self, period: Option<Duration>) -> Result<Notifier, DispatcherFull> {
         let used = |index: usize| self.notifiers.iter().any(|(source, _)| source.index == index);
         let index =
@@ -124,7 +126,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         let (notifier, source) =
             NotificationReceiver::new(&self.shared, index, MAX_CALLBACKS, period);
         self.notifiers.push((source, None));
-        // Before the new line can announce anything: it is still here.
+        // Before the new notifier can send anything: it has not been returned yet.
         let lines = self.shared.notifier_count.load(Ordering::Relaxed).max(index + 1);
         self.shared.notifier_count.store(lines, Ordering::Relaxed);
         for (source, _) in &self.notifiers {
@@ -134,17 +136,17 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         Ok(notifier)
     }
 
-    /// Runs the callbacks of everything that was announced before this call, and answers when to
-    /// call again; nothing with [`Strategy::Event`], unless much is announced at this moment.
+    /// Runs the callbacks of all notifications sent before this call, and returns the time of the
+    /// next call; `None` with [`PollStrategy::Event`], unless many notifications are arriving.
     ///
-    /// `now` is nanoseconds on the clock of [`Notifier::beat`]. Calling earlier than answered does
+    /// `now` is in nanoseconds on the clock of [`Notifier::callback_ended`]. Calling earlier does
     /// no harm.
     pub fn poll(&mut self, now: u64) -> Option<u64> {
         self.collect();
         for _ in 0..MAX_ROUNDS {
-            // What was announced before something that is here already is visible by now, so this
-            // finds it. What lies below all that is new has nothing missing before it; of the new
-            // itself that is known only when the next look has found nothing more.
+            // A notification that was sent before one that is already here is visible by now, so
+            // this call finds it. No notification is missing below the lowest new number; for the
+            // new ones themselves that is known only once the next round has found none.
             let limit = self.collect().unwrap_or(u64::MAX);
             self.serve(limit);
             if self.waiting.is_empty() {
@@ -156,7 +158,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         if self.waiting.is_empty() { self.next_poll } else { Some(now) }
     }
 
-    /// Polls on the calling thread until [`Stop::stop`] is called, sleeping in between.
+    /// Polls on the calling thread until [`StopHandle::stop`] is called, sleeping in between.
     pub fn run(&mut self) {
         sys::precise_sleep();
         while !self.shared.stop.swap(false, Ordering::Acquire) {
@@ -172,19 +174,19 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         }
     }
 
-    /// Ends [`Dispatcher::run`] from any thread.
+    /// A handle that ends [`Dispatcher::run`] from any thread.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
         StopHandle { shared: self.shared.clone() }
     }
 
-    /// Something was announced for this target and its callback has not run yet.
+    /// Whether this callback was notified and has not run yet.
     pub fn is_pending(&mut self, target: CallbackId) -> bool {
         self.collect();
         self.waiting.iter().any(|waiting| waiting.target == target)
     }
 
-    /// Forgets what was announced for this target so far.
+    /// Discards the notifications of this callback so far.
     pub fn cancel(&mut self, target: CallbackId) {
         self.collect();
         self.waiting.retain(|waiting| waiting.target != target);
@@ -193,8 +195,8 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         }
     }
 
-    /// Runs this target's callback now, out of order, if it is pending; says whether it was. One
-    /// that runs for every announcement runs for all that are pending.
+    /// Runs this callback now, out of order, if it is pending; returns whether it was. A callback
+    /// added by [`Dispatcher::on_each`] runs for all pending notifications.
     pub fn handle_now(&mut self, target: CallbackId) -> bool {
         self.collect();
         let times = self.waiting.iter().filter(|waiting| waiting.target == target).count();
@@ -205,8 +207,8 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
         times > 0
     }
 
-    /// Brings what was announced into `waiting`, in order, each coalescing target once. Answers the
-    /// lowest number that is new there.
+    /// Moves new notifications into `waiting`, in order, each coalescing callback once. Returns the
+    /// lowest new number.
     fn collect(&mut self) -> Option<u64> {
         self.fetch();
         let lowest = self.new.iter().map(|new| new.ticket).min();
@@ -216,34 +218,35 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
             let again = slot.coalesce && std::mem::replace(&mut slot.pending, true);
             let same = |waiting: &&mut Notification| waiting.target == announcement.target;
             match self.waiting.iter_mut().find(same).filter(|_| again) {
-                // The first announcement gives the place.
+                // The first notification determines the position.
                 Some(waiting) => waiting.ticket = waiting.ticket.min(announcement.ticket),
                 None => self.waiting.push(announcement),
             }
         }
         self.new = new;
-        // Stable: equal numbers are not of one line, but for what did not fit and stays behind.
+        // Stable: equal numbers come from different notifiers, except for overflowed notifications,
+        // which stay last.
         self.waiting.sort_by_key(|announcement| announcement.ticket);
         lowest
     }
 
-    /// Takes what is in the lines into `new`.
+    /// Takes the notifications of all notifiers into `new`.
     fn fetch(&mut self) {
         for (source, _) in &mut self.notifiers {
-            // As many as a line can hold and no more, whatever comes in meanwhile.
+            // At most a full queue, whatever comes in meanwhile.
             for _ in 0..NOTIFIER_CAPACITY {
                 let Some(announcement) = source.pop() else { break };
                 self.new.push(announcement);
             }
         }
-        // What did not fit into a line comes after everything that did.
+        // Overflowed notifications come after all that fitted.
         let ticket = self.new.iter().map(|new| new.ticket).max().unwrap_or(0);
         for (source, _) in &self.notifiers {
             source.take_missed(|target| self.new.push(Notification { ticket, target }));
         }
     }
 
-    /// Runs what waits with a number below `limit`.
+    /// Runs callbacks of waiting notifications with a number below `limit`.
     fn serve(&mut self, limit: u64) {
         let mut waiting = std::mem::take(&mut self.waiting);
         let n = waiting.partition_point(|announcement| announcement.ticket < limit);
@@ -255,7 +258,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
 
     fn call(&mut self, target: CallbackId) {
         if let Some(slot) = self.slot(target) {
-            // First, so that an announcement made meanwhile counts.
+            // First, so that a notification from now on counts.
             slot.pending = false;
             if let Some(callback) = &mut slot.callback {
                 callback();
@@ -285,7 +288,7 @@ impl<F: ?Sized + FnMut()> Dispatcher<F> {
             }
         }
         if !all_locked {
-            // In step with the last look, unless that is over.
+            // Keeps the planned time, unless it is past.
             let planned = self.next_poll.filter(|&at| at > now && at - now <= interval);
             next = next.min(planned.unwrap_or_else(|| now.saturating_add(interval)));
         }
@@ -307,14 +310,14 @@ pub struct StopHandle {
 }
 
 impl StopHandle {
-    /// Ends it. Not for a real-time thread: wakes.
+    /// Ends the run. Not for a real-time thread: wakes the dispatcher.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wait.wake(|| true);
     }
 }
 
-/// A dispatcher has no room for more.
+/// Error: the dispatcher's limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DispatcherFull {
@@ -350,6 +353,7 @@ fn slot_of<F: ?Sized>(
     slots.get_mut(target.index as usize).filter(|slot| slot.generation == target.generation)
 }
 
-/// How often one poll looks again because of what came in while it looked; more means that the
-/// announcing threads are faster than this one, and the caller is told to come back at once.
+/// Maximum number of rounds of one poll, each for notifications that came during the previous one;
+/// if more come, the notifying threads are faster than this one, and the caller is told to poll
+/// again at once.
 const MAX_ROUNDS: usize = 4;

@@ -1,27 +1,27 @@
-//! When will the callback end next? A loop that is locked to one stream.
+//! Prediction of the next callback end: a loop that is locked to one stream.
 //!
-//! The nominal period (frames per callback divided by rate) is the truth; what is measured only
-//! corrects it, slowly and within bounds, because on a busy machine single measurements are wrong
-//! by half a period. Averaging the period freely, and waking early to spin, were tried and rejected:
-//! both are worse than a plain timer as soon as the scheduler interferes.
+//! The nominal period (frames per callback divided by rate) is taken as true; measurements only
+//! correct it, slowly and within bounds, because on a busy machine single measurements are wrong by
+//! half a period. Unbounded averaging of the period, and waking early to spin, were tried and
+//! rejected: both are worse than a plain timer as soon as the scheduler interferes.
 
 use std::time::Duration;
 
-/// Follows the ends of one stream's callbacks. All times in nanoseconds.
+/// Tracks the callback ends of one stream. All times in nanoseconds.
 #[derive(Debug)]
 pub(super) struct PhaseTracker {
     nominal: u64,
     /// The corrected period.
     period: f64,
-    /// Added to the expected end: too early costs a second wake, too late costs latency. Below zero
-    /// where the system takes its time to wake a sleeper, which it always does.
+    /// Added to the expected end: too early costs a second wake, too late costs latency. Negative
+    /// if the system delays wakes, which it always does.
     guard: f64,
     last_end: u64,
-    /// When to look again.
+    /// Time of the next poll.
     due: u64,
-    /// Next step of looking again in vain.
+    /// Delay until the next poll after an unsuccessful one.
     step: u64,
-    /// When the latest beat was seen, or the start.
+    /// Time at which the latest callback end was seen, or the start.
     last_seen: u64,
 }
 
@@ -42,7 +42,7 @@ impl PhaseTracker {
         }
     }
 
-    /// Takes the end of the latest callback (0: none yet) and answers when to look next.
+    /// Takes the latest callback end (0: none yet) and returns the time of the next poll.
     pub(super) fn poll(&mut self, now: u64, beat: u64) -> u64 {
         if beat != self.last_end {
             self.callback_ended(now, beat);
@@ -64,16 +64,16 @@ impl PhaseTracker {
         self.last_seen = now;
         self.step = FIRST_STEP;
         self.guard += (LEAST_GUARD - self.guard) * GUARD_PULL;
-        // If we come late, whole periods late, the next end after now counts.
+        // If this poll is whole periods late, the next end after now counts.
         let after = to_float(now.saturating_sub(beat));
         let periods = ((after - self.guard) / self.period).floor().max(0.0) + 1.0;
         self.due = beat + to_nanos(periods * self.period + self.guard);
     }
 
-    /// Looked in vain: the callback is late, or the device has stopped.
+    /// No callback end was found: it is late, or the device has stopped.
     fn poll_missed(&mut self, now: u64) {
         if self.step == FIRST_STEP {
-            // Once per callback: what comes long after it says nothing of its jitter.
+            // Once per callback: a longer delay carries no information about its jitter.
             self.guard = (self.guard + GUARD_STEP).min(MOST_GUARD);
         }
         if now.saturating_sub(self.last_seen) > STOPPED {
@@ -89,26 +89,26 @@ impl PhaseTracker {
 const SHORTEST: u64 = 50_000;
 const LONGEST: u64 = 10_000_000_000;
 
-/// Measured gaps further off than a quarter are the scheduler's, not the device's.
+/// A gap that deviates by more than a quarter is caused by the scheduler, not by the device.
 const PLAUSIBLE: f64 = 0.25;
-/// Weight of one measurement; with 5 ms periods the loop takes half a second.
+/// Weight of one measurement; with 5 ms periods the time constant is half a second.
 const SLOW: f64 = 0.01;
-/// Cards differ from their nominal rate by 100 ppm at most; what the host clock adds is less.
+/// Sound cards deviate from their nominal rate by at most 100 ppm, the host clock by less.
 const MOST_DRIFT: f64 = 0.001;
 
 const START_GUARD: f64 = 5_000.0;
-/// As early as a usual wake is late.
+/// As early as a typical wake is late.
 const LEAST_GUARD: f64 = -60_000.0;
 const MOST_GUARD: f64 = 60_000.0;
 const GUARD_STEP: f64 = 3_000.0;
-/// Against `GUARD_STEP` this lets one look in ten be too early at most.
+/// Together with `GUARD_STEP` this limits too early polls to one in ten.
 const GUARD_PULL: f64 = 0.005;
 
 /// 20, 40, 80 us ... up to one period: a stopped device costs no more wakes than a running one.
 const FIRST_STEP: u64 = 20_000;
-/// After this time without a beat the device counts as stopped,
+/// After this time without a callback end the device counts as stopped,
 const STOPPED: u64 = 200_000_000;
-/// and is looked at 20 times a second.
+/// and is polled 20 times a second.
 const STOPPED_STEP: u64 = 50_000_000;
 
 #[allow(clippy::cast_precision_loss, reason = "spans below 2^52 ns (52 days) are exact")]
@@ -127,8 +127,8 @@ mod tests {
 
     const PERIOD: u64 = 5_333_333;
 
-    /// Runs the loop against callbacks that end at `ends`; gives the delay from each end to the
-    /// look that found it, and the number of looks.
+    /// Simulates callbacks that end at `ends`; returns the delay from each end to the poll that
+    /// found it, and the number of polls.
     fn follow(ends: &[u64], until: u64) -> (Vec<u64>, usize) {
         let mut phase = PhaseTracker::new(Duration::from_nanos(PERIOD), 0);
         let (mut now, mut seen, mut delays, mut looks) = (0, 0, Vec::new(), 0);
@@ -144,7 +144,7 @@ mod tests {
         (delays, looks)
     }
 
-    /// Ends of callbacks of a device that is off by `ppm`, each up to `jitter` late.
+    /// Callback ends of a device whose clock is off by `ppm`, each up to `jitter` late.
     fn device(count: u64, ppm: f64, jitter: u64) -> Vec<u64> {
         let period = to_float(PERIOD) * (1.0 + ppm * 1e-6);
         let mut random = 1_u64;

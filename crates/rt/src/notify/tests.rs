@@ -11,7 +11,7 @@ use super::{CallbackId, Dispatcher, DispatcherFull, Notifier, PollStrategy};
 use crate::clock;
 use crate::ring::ring;
 
-/// A dispatcher on this thread whose callbacks write their number down.
+/// A dispatcher on this thread whose callbacks record their numbers.
 struct TestDispatcher {
     dispatcher: Dispatcher<dyn FnMut()>,
     log: Rc<RefCell<Vec<usize>>>,
@@ -59,7 +59,7 @@ fn op() -> impl Generator<Value = Op> {
 }
 
 proptest! {
-    /// The model is a list of what is pending, in the order of its first announcement.
+    /// The model is a list of pending callbacks, in the order of their first notification.
     #[test]
     fn callbacks_come_once_and_in_the_order_of_announcement(
         ops in prop::collection::vec(op(), 0..80),
@@ -103,7 +103,7 @@ fn a_removed_callback_never_runs_again() {
     desk.lines[0].notify(other);
     assert!(desk.dispatcher.remove(old).is_some());
     assert!(desk.dispatcher.remove(old).is_none());
-    // Its place is taken by another, which the old name does not reach.
+    // Another callback reuses its slot; the old id does not refer to it.
     let log = Rc::clone(&desk.log);
     let new = desk.dispatcher.on(Box::new(move || log.borrow_mut().push(7))).unwrap();
     desk.lines[0].notify(old);
@@ -118,7 +118,7 @@ fn a_dispatcher_may_go_while_something_is_pending() {
     desk.lines[0].notify(desk.targets[1]);
     let TestDispatcher { dispatcher, log, targets, mut lines } = desk;
     drop(dispatcher);
-    // More than a line holds, to nobody.
+    // More than a queue holds, for no callback.
     for _ in 0..1000 {
         lines.iter_mut().for_each(|line| line.notify(targets[0]));
     }
@@ -137,7 +137,7 @@ fn a_rehearsal_announces_nothing() {
         desk.lines[0].prefetch();
         assert_eq!(desk.served(), [0]);
     }
-    // Not even where the line is full.
+    // Not even with a full queue.
     for _ in 0..300 {
         desk.lines[0].notify(desk.targets[0]);
         desk.lines[0].prefetch();
@@ -219,9 +219,9 @@ fn each_strategy_says_when_to_come_back() {
     assert!((2_002_000..2_010_000).contains(&locked), "{locked}");
 }
 
-/// Three streams of different periods and one dispatcher, in a time of our own: each stream's
-/// callback runs shortly after the end of its period, whatever the others do, and streams that have
-/// stopped cost next to nothing.
+/// Three streams of different periods and one dispatcher, in simulated time: each stream's callback
+/// runs shortly after the end of its period, whatever the others do, and stopped streams cost next
+/// to nothing.
 #[test]
 fn one_dispatcher_follows_many_streams() {
     const PERIODS: [u64; 3] = [2_666_667, 5_333_333, 10_000_000];
@@ -239,7 +239,7 @@ fn one_dispatcher_follows_many_streams() {
     let (mut now, stop_at, end) = (0, 4_000_000_000, 20_000_000_000);
     let mut ended = [0; 3];
     while now < end {
-        // Everything that the devices did up to now.
+        // Everything the devices did up to now.
         for (stream, (line, target, next)) in streams.iter_mut().enumerate() {
             while *next <= now && *next < stop_at {
                 line.notify(*target);
@@ -263,7 +263,7 @@ fn one_dispatcher_follows_many_streams() {
         assert!(served[stream] + 10 >= expected, "{served:?}");
         assert!(late[stream] < 30_000, "{late:?}");
     }
-    // Fifteen seconds of three stopped streams, each looked at 20 times a second.
+    // Fifteen seconds of three stopped streams, each polled 20 times a second.
     assert!(looks < 15 * 3 * 25, "{looks} looks");
 }
 
@@ -276,8 +276,8 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Two threads announce in turn, each only after the other: the callbacks must alternate. A
-/// dispatcher that simply empties one line after the other fails here.
+/// Two threads notify in turn, each only after the other: the callbacks must alternate. A
+/// dispatcher that empties one queue after the other fails here.
 #[test]
 fn the_order_holds_across_threads() {
     const TURNS: u32 = 8_000;
@@ -323,7 +323,7 @@ fn the_order_holds_across_threads() {
     });
 }
 
-/// What was written before an announcement is seen by its callback, even if it was one of many.
+/// A callback sees what was written before its notification, even if it was one of many.
 #[test]
 fn a_callback_sees_what_was_done_before_the_announcement() {
     const COUNT: u64 = 100_000;
@@ -377,7 +377,7 @@ fn an_event_dispatcher_sleeps_until_woken() {
     });
 }
 
-/// A dispatcher on a thread follows a stream; nothing is asserted on its times.
+/// A dispatcher on a thread follows a stream; its timing is not asserted.
 #[test]
 fn a_phase_locked_dispatcher_serves_a_running_stream() {
     let period = Duration::from_millis(1);

@@ -1,7 +1,7 @@
-//! Ends that wait: a thread sleeps until its peer has done something.
+//! Blocking ends of a pipe: a thread sleeps until its peer has made progress.
 //!
-//! The system is called only to sleep, and to wake a peer that does sleep. If the peer is a
-//! wait-free end, which wakes nobody, the sleeper looks up every millisecond.
+//! System calls are made only to sleep, and to wake a sleeping peer. If the peer is a wait-free
+//! end, which wakes no thread, the sleeping end polls every millisecond.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::sync::Ordering;
 #[derive(Debug)]
 pub struct BlockingWriter {
     pub(super) inner: PipeWriter,
-    /// The pause threshold was reached and the resume threshold was not since.
+    /// The pause threshold was reached, and the resume threshold has not been reached since.
     paused: bool,
 }
 
 impl PipeWriter {
-    /// Makes it an end that may sleep and that wakes the reader.
+    /// Converts into an end that may sleep and that wakes the reader.
     #[must_use]
     pub fn blocking(self) -> BlockingWriter {
         self.core.writer.0.rings.store(true, Ordering::Release);
@@ -29,17 +29,17 @@ impl PipeWriter {
 }
 
 impl BlockingWriter {
-    /// Puts the whole frames of `data` in and wakes the reader. With [`Overflow::Block`] it waits
-    /// until all are in, sleeping from the pause threshold until the fill is down to the resume
-    /// threshold (a reader that waits for more than there is lifts the threshold); else it does what
-    /// the policy says and does not wait.
+    /// Writes the whole frames of `data` and wakes the reader. With [`OverflowPolicy::Block`] it
+    /// waits until all are stored, sleeping from the pause threshold until the fill is down to the
+    /// resume threshold (a reader that waits for more than is stored lifts the threshold);
+    /// otherwise it follows the policy and does not wait.
     ///
     /// Not for a real-time thread.
     ///
     /// # Errors
-    /// * [`WriteError::Full`] with [`Overflow::Error`]: nothing was stored.
-    /// * [`WriteError::ReaderGone`]: nobody will ever read.
-    /// * [`WriteError::Cancelled`] with how much was stored before.
+    /// * [`PipeWriteError::Full`] with [`OverflowPolicy::Error`]: nothing was stored.
+    /// * [`PipeWriteError::ReaderGone`]: the data will never be read.
+    /// * [`PipeWriteError::Cancelled`] with the number of bytes stored before.
     pub fn write(&mut self, data: &[u8]) -> Result<WriteOutcome, PipeWriteError> {
         if self.inner.overflow != OverflowPolicy::Block {
             let written = self.inner.write(data);
@@ -56,20 +56,20 @@ impl BlockingWriter {
     }
 
     /// Gives access in place to up to `n` free bytes, at least one frame: waits for that while
-    /// paused, whatever the overflow policy. Fewer than `n` is no error: whoever insisted on `n`
-    /// could wait for a reader that waits for him.
+    /// paused, whatever the overflow policy. Fewer than `n` is not an error: insisting on `n` could
+    /// make writer and reader wait for each other.
     ///
     /// Not for a real-time thread.
     ///
     /// # Errors
-    /// [`WriteError::ReaderGone`], [`WriteError::Cancelled`].
+    /// [`PipeWriteError::ReaderGone`], [`PipeWriteError::Cancelled`].
     pub fn reserve(&mut self, n: usize) -> Result<&mut [u8], PipeWriteError> {
         self.wait_while_paused(0)?;
         let n = n.max(self.inner.core.frame);
         Ok(self.inner.reserve(n))
     }
 
-    /// Makes the first `n` reserved bytes visible, wakes the reader, and does not wait.
+    /// Makes the first `n` reserved bytes visible and wakes the reader; does not wait.
     ///
     /// # Panics
     /// Like [`PipeWriter::commit`].
@@ -82,7 +82,7 @@ impl BlockingWriter {
     /// Waits while the pipe is paused: after it, a write of one frame does not wait.
     ///
     /// # Errors
-    /// [`WriteError::ReaderGone`], [`WriteError::Cancelled`].
+    /// [`PipeWriteError::ReaderGone`], [`PipeWriteError::Cancelled`].
     pub fn flush(&mut self) -> Result<(), PipeWriteError> {
         self.wait_while_paused(0)
     }
@@ -92,7 +92,7 @@ impl BlockingWriter {
         self.into_inner().finish();
     }
 
-    /// Gives the wait-free end back. A reader that sleeps looks up by itself from now on.
+    /// Returns the wait-free end. A sleeping reader polls from now on.
     #[must_use]
     pub fn into_inner(self) -> PipeWriter {
         self.inner.core.writer.0.rings.store(false, Ordering::Release);
@@ -110,7 +110,7 @@ impl BlockingWriter {
         let core = &self.inner.core;
         let fill = core.fill();
         let starved_to = if core.is_reader_starved(fill) { core.demand() } else { 0 };
-        // Over the threshold by a part of a frame's worth of rounding only.
+        // Exceeds the threshold at most by rounding up to one frame.
         let upto = core.pause.max(starved_to).max(fill + core.frame) - fill;
         let room = core.whole_frames(upto.min(core.capacity - fill));
         let n = room.min(data.len());
@@ -124,7 +124,7 @@ impl BlockingWriter {
         self.paused |= self.inner.core.fill() >= self.inner.core.pause;
     }
 
-    /// Looks whether the pause is over.
+    /// Checks whether the pause is over.
     pub(super) fn poll_paused(&mut self, stored: usize) -> Result<bool, PipeWriteError> {
         let core = &self.inner.core;
         if core.positions.reader_exit() != 0 {
@@ -158,7 +158,7 @@ pub struct BlockingReader {
 }
 
 impl PipeReader {
-    /// Makes it an end that may sleep and that wakes the writer.
+    /// Converts into an end that may sleep and that wakes the writer.
     #[must_use]
     pub fn blocking(self) -> BlockingReader {
         self.core.reader.0.rings.store(true, Ordering::Release);
@@ -167,17 +167,18 @@ impl PipeReader {
 }
 
 impl BlockingReader {
-    /// Waits until there is at least one frame, then copies as many as are there and fit into
-    /// `out`. Nothing is padded. At the end [`Read::bytes`] is 0 and [`Read::end`] says how.
+    /// Waits until there is at least one frame, then copies as many as there are and fit into
+    /// `out`. Nothing is padded. At the end [`ReadOutcome::bytes`] is 0 and [`ReadOutcome::end`]
+    /// has the reason.
     ///
     /// Not for a real-time thread.
     ///
     /// # Errors
-    /// [`Cancelled`].
+    /// [`WaitCancelled`].
     ///
     /// # Examples
     /// ```
-    /// use aulos_rt::pipe::{End, PipeConfig, pipe};
+    /// use aulos_rt::pipe::{EndReason, PipeConfig, pipe};
     ///
     /// let (writer, reader) = pipe(&PipeConfig::bytes(4)).unwrap();
     /// let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
@@ -191,7 +192,7 @@ impl BlockingReader {
     ///         let read = reader.read(&mut out).unwrap();
     ///         all.extend_from_slice(&out[..read.bytes]);
     ///         if let Some(end) = read.end {
-    ///             assert_eq!(end, End::Finished);
+    ///             assert_eq!(end, EndReason::Finished);
     ///             break;
     ///         }
     ///     }
@@ -203,29 +204,29 @@ impl BlockingReader {
         Ok(self.take(out))
     }
 
-    /// Like [`PipeReader::read`], which does not wait, and wakes the writer if it may go on.
+    /// Like [`PipeReader::read`], which does not wait; wakes the writer if it may continue.
     pub fn try_read(&mut self, out: &mut [u8]) -> ReadOutcome {
         let read = self.inner.read(out);
         self.inner.core.wake_writer();
         read
     }
 
-    /// Waits until at least `n` bytes are there, and more than were examined before, then shows
-    /// everything in one slice. Fewer than `n` means that the pipe has ended.
+    /// Waits until there are at least `n` bytes, and more than were examined before, then returns
+    /// all of them as one slice. Fewer than `n` means that the pipe has ended.
     ///
     /// Not for a real-time thread.
     ///
     /// # Errors
-    /// * [`ReadError::TooMuch`]: `n`, or what was examined already, is all that the pipe can hold,
-    ///   so that the wait would never end.
-    /// * [`ReadError::Cancelled`].
+    /// * [`PipeReadError::TooMuch`]: `n`, or what was examined already, is all that the pipe can
+    ///   hold, so that the wait would never end.
+    /// * [`PipeReadError::Cancelled`].
     pub fn read_at_least(&mut self, n: usize) -> Result<&[u8], PipeReadError> {
         let n = self.demand(n)?;
         self.wait_for(n)?;
         Ok(self.inner.peek_all())
     }
 
-    /// Like [`PipeReader::advance`], and wakes the writer if it may go on.
+    /// Like [`PipeReader::advance`]; wakes the writer if it may continue.
     ///
     /// # Panics
     /// Like [`PipeReader::advance`].
@@ -234,7 +235,7 @@ impl BlockingReader {
         self.inner.core.wake_writer();
     }
 
-    /// Gives the wait-free end back. A writer that sleeps looks up by itself from now on.
+    /// Returns the wait-free end. A sleeping writer polls from now on.
     #[must_use]
     pub fn into_inner(self) -> PipeReader {
         self.inner.core.reader.0.rings.store(false, Ordering::Release);
@@ -271,7 +272,8 @@ impl BlockingReader {
             let rings = core.writer.0.rings.load(Ordering::Acquire);
             core.reader.0.demand.store(n, Ordering::Release);
             core.reader.0.bell.sleep(sleep_limit(rings), || {
-                // The writer may sleep with a full pipe by its own measure: our demand lifts it.
+                // The writer may sleep with a pipe that is full by its thresholds: this demand
+                // lifts them.
                 core.wake_writer();
                 core.is_readable(n) || rings != core.writer.0.rings.load(Ordering::Relaxed)
             });
@@ -279,10 +281,10 @@ impl BlockingReader {
     }
 }
 
-/// A peer that rings can be trusted to; else look up now and then.
+/// No limit if the peer wakes this end; otherwise the poll interval.
 fn sleep_limit(peer_rings: bool) -> Option<Duration> {
     if peer_rings { None } else { Some(POLL_INTERVAL) }
 }
 
-/// Short against any buffer, long against the price of a look (some microseconds).
+/// Short compared with any buffer, long compared with the cost of a poll (some microseconds).
 const POLL_INTERVAL: Duration = Duration::from_millis(1);

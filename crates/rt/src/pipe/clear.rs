@@ -1,9 +1,9 @@
-//! How a writer, which may not move the reading position, has the pipe emptied: it leaves a request,
-//! and the reader skips at its next look. A request that comes too late skips nothing.
+//! How a writer, which must not move the read position, empties the pipe: it stores a request, and
+//! the reader skips at its next call. A request that comes too late skips nothing.
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// The writer's request to forget everything below a position.
+/// The writer's request to skip everything below a position.
 #[derive(Debug, Default)]
 pub(crate) struct ClearRequest {
     epoch: AtomicUsize,
@@ -18,7 +18,7 @@ impl ClearRequest {
         self.epoch.store(epoch, Ordering::Release);
     }
 
-    /// The position of a request that `seen` does not know yet, which it learns.
+    /// The position of a request that is newer than `seen`, which is updated.
     #[inline]
     pub(crate) fn new_request(&self, seen: &mut usize) -> Option<usize> {
         if self.epoch.load(Ordering::Relaxed) == *seen {

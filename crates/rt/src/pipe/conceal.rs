@@ -1,17 +1,17 @@
-//! What a listener hears while there is nothing to hear.
+//! Concealment of gaps.
 
 use super::format::SampleEncoding;
 
-/// Fills gaps as the pipe's [`Underrun`](super::Underrun) says.
+/// Fills gaps according to the pipe's [`UnderrunPolicy`](super::UnderrunPolicy).
 #[derive(Debug)]
 pub(super) struct Concealer {
     sample: SampleEncoding,
     frame: usize,
     /// The latest real frames, oldest first; empty unless they are to be repeated.
     history: Box<[u8]>,
-    /// How much of the end of `history` is real, in bytes.
+    /// Number of bytes at the end of `history` that are real.
     known: usize,
-    /// Frames given out since the gap began.
+    /// Frames filled since the gap began.
     into_gap: usize,
     fade: usize,
 }
@@ -22,13 +22,13 @@ impl Concealer {
         Self { sample, frame, history: Box::default(), known: 0, into_gap: 0, fade: 0 }
     }
 
-    /// Repeats the latest frames, ever quieter over `fade` frames, then silence.
+    /// Repeats the latest frames, fading out over `fade` frames, then silence.
     pub(super) fn repeat(sample: SampleEncoding, frame: usize, fade: usize) -> Self {
         let history = vec![0; HISTORY * frame].into_boxed_slice();
         Self { history, fade: fade.max(1), ..Self::silence(sample, frame) }
     }
 
-    /// Notes real frames that went out.
+    /// Records real frames that were output.
     pub(super) fn push_history(&mut self, real: &[u8]) {
         self.into_gap = 0;
         let size = self.history.len();
@@ -38,14 +38,14 @@ impl Concealer {
         self.known = (self.known + new).min(size);
     }
 
-    /// Fills `out`, which follows what was remembered last.
+    /// Fills `out`, which follows the recorded frames.
     pub(super) fn fill(&mut self, out: &mut [u8]) {
         let silent = self.known == 0 || self.into_gap >= self.fade;
         let repeated = if silent { 0 } else { self.repeat_into(out) };
         out[repeated..].fill(self.sample.silence());
     }
 
-    /// Runs back and forth through the history, so that no joint is a jump; says how many bytes.
+    /// Repeats the history back and forth, so that no joint is a jump; returns the number of bytes.
     fn repeat_into(&mut self, out: &mut [u8]) -> usize {
         let known = self.known / self.frame;
         let mut bytes = 0;
@@ -69,7 +69,7 @@ impl Concealer {
 /// every read.
 const HISTORY: usize = 128;
 
-/// From full (2^16) to nothing over `fade` frames.
+/// From unity (2^16) to zero over `fade` frames.
 fn gain(step: usize, fade: usize) -> u32 {
     u32::try_from((fade - step) * 65_536 / fade).unwrap_or(0)
 }

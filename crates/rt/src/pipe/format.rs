@@ -1,11 +1,11 @@
-//! What a pipe knows of sound: how big a frame is, what silence looks like, how to make a sample
-//! quieter. Nothing else, so that it serves any format.
+//! Sample encodings: size of a sample, its silence, and its attenuation. A pipe needs no other
+//! knowledge of audio, so it serves any format.
 
-/// How one sample is written, little-endian where that matters.
+/// Encoding of one sample, little-endian where that matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SampleEncoding {
-    /// No sound at all, or unknown: single bytes, silence is 0.
+    /// Not audio, or unknown: single bytes, silence is 0.
     #[default]
     Bytes,
     /// Unsigned 8 bit, silence is 0x80.
@@ -36,8 +36,8 @@ impl SampleEncoding {
         }
     }
 
-    /// The byte that silence is made of (ITU-T G.711 clauses 3.3 and 4: the smallest positive code
-    /// of either law, with the inversions that the law prescribes).
+    /// The byte that encodes silence (ITU-T G.711 clauses 3.3 and 4: the smallest positive code of
+    /// either law, with the inversions that the law prescribes).
     #[must_use]
     pub const fn silence(self) -> u8 {
         match self {
@@ -48,7 +48,7 @@ impl SampleEncoding {
         }
     }
 
-    /// Whether [`Sample::scale`] can make it quieter.
+    /// Whether [`SampleEncoding::scale`] supports this encoding.
     pub(super) const fn can_fade(self) -> bool {
         matches!(self, Self::U8 | Self::S16Le | Self::S24Le | Self::S32Le | Self::F32Le)
     }
@@ -68,7 +68,7 @@ impl SampleEncoding {
                 [low, high]
             }),
             Self::S24Le => each(bytes, |[a, b, c]: [u8; 3]| {
-                // In the upper three bytes the sign is where it should be.
+                // In the upper three bytes the sign bit is in the right place.
                 let [_, a, b, c] = scaled(i32::from_le_bytes([0, a, b, c]), gain).to_le_bytes();
                 [a, b, c]
             }),

@@ -1,6 +1,6 @@
-//! Ends that wait as tasks, under any executor.
+//! Async ends of a pipe, for any executor.
 //!
-//! If the peer is a wait-free end, which wakes nobody, let a callback of a
+//! If the peer is a wait-free end, which wakes no task, have a callback of a
 //! [`Dispatcher`](crate::notify::Dispatcher) call [`PipeMonitor::wake`](super::PipeMonitor::wake).
 
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ pub struct AsyncWriter {
 }
 
 impl PipeWriter {
-    /// Makes it an end whose task may wait and that wakes the reader.
+    /// Converts into an end whose task may wait and that wakes the reader.
     #[must_use]
     pub fn into_async(self) -> AsyncWriter {
         AsyncWriter { inner: self.blocking() }
@@ -71,7 +71,7 @@ impl AsyncWriter {
         poll_fn(|context| self.poll_resumed(context, 0)).await
     }
 
-    /// The wait-free end. After writing with it, [`AsyncWriter::wake`].
+    /// The wait-free end. After writing with it, call [`AsyncWriter::wake`].
     pub fn get_mut(&mut self) -> &mut PipeWriter {
         &mut self.inner.inner
     }
@@ -86,7 +86,7 @@ impl AsyncWriter {
         self.into_inner().finish();
     }
 
-    /// Gives the wait-free end back.
+    /// Returns the wait-free end.
     #[must_use]
     pub fn into_inner(self) -> PipeWriter {
         self.inner.into_inner()
@@ -118,7 +118,7 @@ pub struct AsyncReader {
 }
 
 impl PipeReader {
-    /// Makes it an end whose task may wait and that wakes the writer.
+    /// Converts into an end whose task may wait and that wakes the writer.
     #[must_use]
     pub fn into_async(self) -> AsyncReader {
         AsyncReader { inner: self.blocking() }
@@ -129,7 +129,7 @@ impl AsyncReader {
     /// Like [`BlockingReader::read`]; a dropped future has taken nothing.
     ///
     /// # Errors
-    /// [`Cancelled`].
+    /// [`WaitCancelled`].
     pub async fn read(&mut self, out: &mut [u8]) -> Result<ReadOutcome, WaitCancelled> {
         let frame = self.inner.inner.core.frame;
         poll_fn(|context| self.poll_readable(context, frame)).await?;
@@ -151,7 +151,7 @@ impl AsyncReader {
         Ok(self.inner.inner.peek_all())
     }
 
-    /// Like [`PipeReader::advance`], and wakes the writer if it may go on.
+    /// Like [`PipeReader::advance`]; wakes the writer if it may continue.
     ///
     /// # Panics
     /// Like [`PipeReader::advance`].
@@ -159,17 +159,17 @@ impl AsyncReader {
         self.inner.advance(consumed, examined);
     }
 
-    /// The wait-free end. After taking something with it, [`AsyncReader::wake`].
+    /// The wait-free end. After reading with it, call [`AsyncReader::wake`].
     pub fn get_mut(&mut self) -> &mut PipeReader {
         &mut self.inner.inner
     }
 
-    /// Wakes the writer if it sleeps and may go on.
+    /// Wakes the writer if it sleeps and may continue.
     pub fn wake(&self) {
         self.inner.inner.core.wake_writer();
     }
 
-    /// Gives the wait-free end back.
+    /// Returns the wait-free end.
     #[must_use]
     pub fn into_inner(self) -> PipeReader {
         self.inner.into_inner()

@@ -1,4 +1,4 @@
-//! The bytes of a pipe: mapped twice in a row where the system can, else once.
+//! The memory of a pipe: mapped twice in a row if the system supports it, otherwise once.
 #![allow(unsafe_code)]
 
 use std::alloc::Layout;
@@ -7,12 +7,12 @@ use std::ptr::NonNull;
 
 use crate::sys::MirroredMapping;
 
-/// A power of two of bytes, addressed by wrapping positions. Who may touch which is the business of
-/// its callers.
+/// A power of two of bytes, addressed by wrapping positions. The callers coordinate the access to
+/// the bytes.
 pub(crate) struct Memory {
     base: NonNull<u8>,
     size: usize,
-    /// Holds the mapping; without it the memory is from the allocator.
+    /// Owns the mapping; without it the memory comes from the allocator.
     mirror: Option<MirroredMapping>,
 }
 
@@ -23,8 +23,8 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// At least `at_least` bytes, all zero and backed by pages; mapped twice if `mirrored` is asked
-    /// for and can be had. `None` when there is no such amount of memory.
+    /// At least `at_least` bytes, all zero and backed by pages; mapped twice if `mirrored` and
+    /// supported. `None` if there is not enough memory.
     pub(crate) fn new(at_least: usize, mirrored: bool) -> Option<Self> {
         if mirrored && let Some(mirror) = MirroredMapping::new(at_least) {
             return Some(Self { base: mirror.base(), size: mirror.size(), mirror: Some(mirror) });
@@ -34,7 +34,7 @@ impl Memory {
         let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(size)?) })?;
         for offset in (0..size).step_by(TOUCH) {
             let byte = base.as_ptr().wrapping_add(offset);
-            // SAFETY: inside the allocation; volatile, so that the page is really made now.
+            // SAFETY: inside the allocation; volatile, so that the page is really touched now.
             unsafe { byte.write_volatile(0) };
         }
         Some(Self { base, size, mirror: None })
@@ -56,10 +56,10 @@ impl Memory {
         self.base.as_ptr().wrapping_add(position & (self.size - 1))
     }
 
-    /// Copies `from` in at `position`.
+    /// Copies `from` to `position`.
     ///
     /// # Safety
-    /// * Nobody else uses these bytes during the call, and there are no more than the size.
+    /// * No other thread uses these bytes during the call, and there are no more than the size.
     #[inline]
     pub(crate) unsafe fn copy_in(&self, position: usize, from: &[u8]) {
         let (one, two) = from.split_at(self.run(position, from.len()));
@@ -74,7 +74,8 @@ impl Memory {
     /// Copies the bytes at `position` out.
     ///
     /// # Safety
-    /// * Nobody writes to these bytes during the call, and there are no more than the size.
+    /// * No other thread writes to these bytes during the call, and there are no more than the
+    ///   size.
     #[inline]
     pub(crate) unsafe fn copy_out(&self, position: usize, to: &mut [u8]) {
         let run = self.run(position, to.len());
@@ -90,7 +91,7 @@ impl Memory {
     /// The `n` bytes at `position`.
     ///
     /// # Safety
-    /// * `self.run(position, n) == n`, and nobody writes to these bytes while the slice lives.
+    /// * `self.run(position, n) == n`, and no thread writes to these bytes while the slice lives.
     #[inline]
     pub(crate) unsafe fn slice(&self, position: usize, n: usize) -> &[u8] {
         // SAFETY: contiguous as the caller has checked, and every byte was set at the start.
@@ -100,7 +101,7 @@ impl Memory {
     /// The `n` bytes at `position`, for writing.
     ///
     /// # Safety
-    /// * `self.run(position, n) == n`, and nobody else uses these bytes while the slice lives.
+    /// * `self.run(position, n) == n`, and no other code uses these bytes while the slice lives.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "which end owns a byte is known to the caller only")]
     pub(crate) unsafe fn slice_mut(&self, position: usize, n: usize) -> &mut [u8] {
@@ -127,10 +128,10 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A cache line, which also is enough for any sample.
+/// A cache line, which also suffices for any sample.
 const ALIGN: usize = 128;
 
-/// The smallest page of any machine that we run on.
+/// The smallest page size of the supported machines.
 const TOUCH: usize = 4096;
 
 fn layout(size: usize) -> Option<Layout> {

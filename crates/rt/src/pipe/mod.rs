@@ -1,33 +1,34 @@
-//! The pipe: bytes of one stream from one thread to one other, with everything that a stream needs
-//! and a ring lacks: frames, silence, thresholds, time, and an end.
+//! The pipe: a byte stream from one thread to another, with what a stream needs beyond a ring:
+//! frames, silence, thresholds, timestamps, and an end.
 //!
-//! One core, three layers. [`PipeWriter`] and [`PipeReader`] are wait-free: they never wait and
-//! never wake anybody, so they may live in an audio callback. [`BlockingWriter`] and
-//! [`BlockingReader`] sleep, and call the system only then or when the peer sleeps. [`AsyncWriter`]
-//! and [`AsyncReader`] do the same as tasks. Any pair works together.
+//! One core, three kinds of ends. [`PipeWriter`] and [`PipeReader`] are wait-free: they never wait
+//! and never wake a thread, so they can be used in an audio callback. [`BlockingWriter`] and
+//! [`BlockingReader`] sleep, and make system calls only for that or if the peer sleeps.
+//! [`AsyncWriter`] and [`AsyncReader`] do the same as tasks. Any two kinds work together.
 //!
-//! Sizes in calls are bytes, because that is what slices have; sizes in [`PipeConfig`] are frames,
-//! because that is what people think in; [`Fill`] has both and time as well.
+//! Sizes in calls are in bytes, as those of slices; sizes in [`PipeConfig`] are in frames;
+//! [`PipeAmount`] has both and the duration.
 //!
 //! # Thresholds
-//! A writer that waits is paused when `pause` is reached and goes on when the fill is down to
-//! `resume`. What counts is what the reader has not *consumed*: the memory is bounded, so what was
-//! examined and not consumed still takes its place. A reader that waits for more than is there lifts
-//! the pause up to its demand, so that the two cannot wait for each other; a demand above the
+//! A waiting writer is paused when `pause` is reached and resumes when the fill is down to
+//! `resume`. The fill is what the reader has not *consumed*: the memory is bounded, so data that
+//! was examined and not consumed still occupies it. A reader that waits for more than is stored
+//! lifts the pause up to its demand, so that the two cannot wait for each other; a demand above the
 //! capacity is an error at once.
 //!
 //! # Memory
-//! Going round, a ring touches all of its memory, however little waits in it. A writer that finds the
-//! pipe empty begins at the front again, so that a pipe whose reader keeps up lives in a few
-//! kilobytes of the caches, whatever its capacity: in and out of 64 KiB then takes two thirds of the
-//! time of two plain copies that go round in as much. (Not with [`Overflow::DropOldest`].)
+//! A ring that wraps around touches all of its memory, however small its fill. A writer that finds
+//! the pipe empty continues at the front, so that a pipe whose reader keeps up stays in a few
+//! kilobytes of the caches, whatever its capacity: writing and reading 64 KiB then takes two thirds
+//! of the time of two plain copies that wrap around in as much memory. (Not with
+//! [`OverflowPolicy::DropOldest`].)
 //!
-//! # Rejected
-//! A list of segments (as .NET's `Pipe` has it): it allocates, and every parser pays for the seams.
-//! A lock (as the `BufferedWaveProvider` of .NET audio has it): the callback would wait for a reader that was
-//! preempted. One slice with a gap at the end (bip buffer): a grant can fail though there is room.
-//! Here the memory is mapped twice in a row, so any range is one slice; where that cannot be had, a
-//! range across the end goes through a scratch buffer, and nothing else changes.
+//! # Rejected alternatives
+//! A list of segments (as in .NET's `Pipe`): it allocates, and every parser has to handle the
+//! seams. A lock (as in the `BufferedWaveProvider` of NAudio): the callback would wait for a
+//! preempted reader. One slice with a gap at the end (bip buffer): a reservation can fail although
+//! there is space. Here the memory is mapped twice in a row, so any range is one slice; without
+//! that, a range across the end goes through a scratch buffer, and nothing else changes.
 
 mod blocking;
 mod clear;
@@ -59,20 +60,21 @@ use crate::latest::latest;
 use crate::spsc::{CachePadded, Positions};
 use crate::sync::Arc;
 
-/// Makes a pipe and gives out its two ends.
+/// Creates a pipe and returns its two ends.
 ///
 /// Not for a real-time thread: allocates, and touches every page, so that no later access faults.
-/// Whoever drops the last end or monitor frees the memory.
+/// Dropping the last end or monitor frees the memory.
 ///
 /// # Errors
-/// [`ConfigError`], which says what cannot be.
+/// [`PipeConfigError`] for an invalid configuration.
 ///
 /// # Examples
-/// A sound card that must not fall silent in the wrong way:
+/// Output to a sound card, with the silence of its sample format:
 /// ```
-/// use aulos_rt::pipe::{PipeConfig, Sample, Underrun, pipe};
+/// use aulos_rt::pipe::{PipeConfig, SampleEncoding, UnderrunPolicy, pipe};
 ///
-/// let config = PipeConfig { underrun: Underrun::Silence, ..PipeConfig::audio(48_000, 2, Sample::U8, 480) };
+/// let audio = PipeConfig::audio(48_000, 2, SampleEncoding::U8, 480);
+/// let config = PipeConfig { underrun: UnderrunPolicy::Silence, ..audio };
 /// let (mut writer, mut reader) = pipe(&config).unwrap();
 /// writer.write(&[1, 2, 3, 4]).unwrap();
 /// let mut period = [0; 8];
@@ -84,7 +86,7 @@ pub fn pipe(config: &PipeConfig) -> Result<(PipeWriter, PipeReader), PipeConfigE
     starting_at(config, 0)
 }
 
-/// A pipe whose positions begin at `start`, so that a test can stand just before the wrap.
+/// A pipe whose positions begin at `start`, so that a test can start just before the wrap-around.
 fn starting_at(
     config: &PipeConfig,
     start: usize,
@@ -132,36 +134,36 @@ fn fade_frames(rate: u32) -> usize {
     if rate == 0 { 480 } else { usize::try_from(rate / 100).unwrap_or(480) }
 }
 
-/// What a pipe should be. Start from [`PipeConfig::bytes`] or [`PipeConfig::audio`].
+/// Configuration of a pipe. Start from [`PipeConfig::bytes`] or [`PipeConfig::audio`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PipeConfig {
-    /// Frames that fit.
+    /// Capacity in frames.
     pub capacity_frames: usize,
-    /// Format of a sample.
+    /// Encoding of a sample.
     pub sample: SampleEncoding,
     /// Samples per frame.
     pub channels: usize,
-    /// Frames per second; 0 if there is no such thing, then durations are 0.
+    /// Frames per second; 0 if unknown, then durations are 0.
     pub rate: u32,
-    /// What happens to frames that do not fit.
+    /// Handling of frames that do not fit.
     pub overflow: OverflowPolicy,
-    /// What a reader gets in place of frames that are not there.
+    /// Handling of missing frames in wait-free reads.
     pub underrun: UnderrunPolicy,
-    /// When a waiting writer is held and let go.
+    /// Thresholds at which a waiting writer pauses and resumes.
     pub backpressure: Backpressure,
-    /// Whether to map the memory twice in a row where the system can. Off is for comparison.
+    /// Whether to map the memory twice in a row if the system supports it. Off for comparisons.
     pub mirrored: bool,
 }
 
 impl PipeConfig {
-    /// A stream of bytes: a writer that waits blocks, a reader gets what there is.
+    /// A byte stream: a waiting writer blocks, a reader gets what there is.
     #[must_use]
     pub fn bytes(capacity: usize) -> Self {
         Self::audio(0, 1, SampleEncoding::Bytes, capacity)
     }
 
-    /// A stream of sound with `capacity` frames: a writer that waits blocks, a reader gets what
-    /// there is.
+    /// An audio stream with `capacity` frames: a waiting writer blocks, a reader gets what there
+    /// is.
     #[must_use]
     pub fn audio(rate: u32, channels: usize, sample: SampleEncoding, capacity: usize) -> Self {
         Self {
@@ -177,46 +179,44 @@ impl PipeConfig {
     }
 }
 
-/// What happens to frames that do not fit. Whatever is dropped is counted and returned.
+/// Handling of frames that do not fit. Dropped frames are counted and reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverflowPolicy {
-    /// An end that may wait waits; a wait-free end stores what fits and leaves the rest to the
-    /// caller.
+    /// A waiting end waits; a wait-free end stores what fits and leaves the rest to the caller.
     #[default]
     Block,
     /// All or nothing: a write that does not fit as a whole is an error and stores nothing.
     Error,
     /// What fits is stored, the rest is dropped.
     DropNewest,
-    /// The oldest frames make room. While the reader looks at them in place (from `peek` to
-    /// `advance`) nobody can take them away from it, and the newest are dropped.
+    /// The oldest frames are dropped to make space. While the reader accesses them in place (from
+    /// `peek` to `advance`) they cannot be dropped, and the newest are dropped.
     DropOldest,
 }
 
-/// What a wait-free reader gets in place of frames that are not there. Whatever is made up is
-/// counted and returned.
+/// Handling of missing frames in a wait-free read. Inserted frames are counted and reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnderrunPolicy {
-    /// Nothing: the rest of the caller's buffer stays as it was.
+    /// Nothing is inserted: the rest of the caller's buffer stays as it was.
     #[default]
     Short,
-    /// Silence, as the sample format writes it.
+    /// Silence in the sample encoding.
     Silence,
     /// The latest frames again, back and forth, fading out within 10 ms, then silence. Not for the
     /// G.711 laws and unknown bytes.
     Repeat,
 }
 
-/// When a writer that waits is held, and let go. See the module's text for the rule.
+/// Thresholds of a waiting writer. The module documentation has the rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backpressure {
-    /// Held at this fill; the capacity if absent.
+    /// The writer pauses at this fill; the capacity if absent.
     pub pause_frames: Option<usize>,
-    /// Let go at this fill or below; half of the pause if absent.
+    /// The writer resumes at this fill or below; half of the pause threshold if absent.
     pub resume_frames: Option<usize>,
 }
 
-/// An amount of a stream.
+/// An amount of data in a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PipeAmount {
@@ -228,65 +228,66 @@ pub struct PipeAmount {
     pub duration: Duration,
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what was not stored is lost, or still the caller's"]
 #[non_exhaustive]
 pub struct WriteOutcome {
-    /// Bytes stored. With [`Overflow::DropOldest`] these are the last whole frames of the data.
+    /// Bytes stored. With [`OverflowPolicy::DropOldest`] these are the last whole frames of the
+    /// data.
     pub stored: usize,
-    /// Bytes lost to make this fit or because it did not.
+    /// Bytes dropped to make space, or because they did not fit.
     pub dropped: usize,
 }
 
-/// What came out.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a read may be short"]
 #[non_exhaustive]
 pub struct ReadOutcome {
     /// Real bytes, at the front of the buffer.
     pub bytes: usize,
-    /// Made-up bytes that follow them.
+    /// Inserted bytes that follow them.
     pub padded: usize,
-    /// Bytes that were lost in front of these: dropped as the oldest, or cleared by the writer.
+    /// Bytes that were lost before these: dropped as the oldest, or cleared by the writer.
     pub skipped: usize,
-    /// How the pipe ended, when nothing is left in it. A wait-free read that filled the whole buffer
-    /// does not look; the next one tells.
+    /// Reason of the pipe's end, once it is empty. A wait-free read that filled the whole buffer
+    /// does not check it; the next one does.
     pub end: Option<EndReason>,
 }
 
-/// How a pipe ended. It is told only after all data.
+/// Why a pipe ended. Reported only after all data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The writer has said that it was all.
+    /// The writer has finished the stream.
     Finished,
-    /// The writer has failed, for a reason whose meaning is between the two ends.
+    /// The writer has failed, with a code that the two ends agree on.
     Failed(u32),
-    /// The writer was dropped without a word: the stream may lack its end.
+    /// The writer was dropped without finishing: the end of the stream may be missing.
     Dropped,
 }
 
-/// Frames on a clock.
+/// A frame number with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameTimestamp {
     /// Number of a frame since the start of the pipe.
     pub frame: u64,
-    /// Its instant, in nanoseconds on whatever clock both ends agree.
+    /// Time of the frame, in nanoseconds on a clock that both ends agree on.
     pub nanos: u64,
 }
 
-/// A pipe that cannot be.
+/// Error: invalid pipe configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PipeConfigError {
-    /// No capacity, or a frame without bytes.
+    /// No capacity, or frames of zero bytes.
     Empty,
-    /// The system has no such amount of memory.
+    /// The system has not enough memory.
     OutOfMemory,
-    /// Not 0 <= resume < pause <= capacity.
+    /// The thresholds violate 0 <= resume < pause <= capacity.
     Thresholds,
-    /// [`Underrun::Repeat`] for a format whose samples this crate cannot scale.
+    /// [`UnderrunPolicy::Repeat`] with a sample encoding that cannot be scaled.
     CannotFade,
 }
 
@@ -303,16 +304,16 @@ impl fmt::Display for PipeConfigError {
 
 impl std::error::Error for PipeConfigError {}
 
-/// Why a write did not do what it should.
+/// Error of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PipeWriteError {
-    /// [`Overflow::Error`], and there is less room than the data need: nothing was stored.
+    /// [`OverflowPolicy::Error`], and there is less space than the data need: nothing was stored.
     Full {
         /// Bytes that would have fitted.
         free: usize,
     },
-    /// The reader is gone; nothing was stored by this call, or nobody will read what was.
+    /// The reader is gone; nothing was stored by this call, or what was stored will not be read.
     ReaderGone,
     /// The wait was cancelled.
     Cancelled {
@@ -333,13 +334,13 @@ impl fmt::Display for PipeWriteError {
 
 impl std::error::Error for PipeWriteError {}
 
-/// Why a wait for data did not bring any.
+/// Error of a waiting read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PipeReadError {
-    /// More was asked for than the pipe can hold.
+    /// The demand exceeds the capacity.
     TooMuch {
-        /// What it can hold, in bytes.
+        /// Capacity in bytes.
         capacity: usize,
     },
     /// The wait was cancelled.
@@ -363,7 +364,7 @@ impl From<WaitCancelled> for PipeReadError {
     }
 }
 
-/// The wait was cancelled by a [`PipeMonitor`].
+/// Error: the wait was cancelled by a [`PipeMonitor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitCancelled;
 

@@ -1,4 +1,4 @@
-//! A look at a pipe from outside.
+//! Monitoring of a pipe by other threads.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use super::PipeAmount;
 use super::shared::Core;
 use crate::sync::{Arc, Ordering};
 
-/// Shows a pipe's state and cancels its waits, from any thread; clones show the same pipe.
+/// Reports a pipe's state and cancels its waits, from any thread; clones refer to the same pipe.
 ///
-/// Each figure is exact at its moment; two of them are not from the same moment.
+/// Each figure is exact at the time of its call; two figures are not consistent with each other.
 #[derive(Clone)]
 pub struct PipeMonitor {
     core: Arc<Core>,
@@ -19,22 +19,22 @@ impl PipeMonitor {
         Self { core }
     }
 
-    /// What is in the pipe now.
+    /// Current fill.
     ///
     /// # Real-time
-    /// Wait-free, like every function here that gives a figure.
+    /// Wait-free, like every function here that returns a figure.
     #[must_use]
     pub fn fill(&self) -> PipeAmount {
         self.core.amount(self.core.fill())
     }
 
-    /// What the empty pipe takes.
+    /// Capacity of the pipe.
     #[must_use]
     pub fn capacity(&self) -> PipeAmount {
         self.core.amount(self.core.capacity)
     }
 
-    /// The most that was ever in it right after a write.
+    /// Highest fill right after a write.
     #[must_use]
     pub fn high_water(&self) -> PipeAmount {
         self.core.amount(self.core.writer.0.high_water.load(Ordering::Relaxed))
@@ -46,7 +46,7 @@ impl PipeMonitor {
         self.core.writer.0.dropped.load(Ordering::Relaxed) / self.core.frame as u64
     }
 
-    /// Frames of silence or repetition given out because the pipe was empty.
+    /// Frames of silence or repetition inserted because the pipe was empty.
     #[must_use]
     pub fn padded_frames(&self) -> u64 {
         self.core.reader.0.padded.load(Ordering::Relaxed) / self.core.frame as u64
@@ -64,24 +64,24 @@ impl PipeMonitor {
         self.core.memory.is_mirrored()
     }
 
-    /// Ends the wait of the blocking or async reader that goes on now, or its next one, with
-    /// [`Cancelled`](super::Cancelled). Once per call.
+    /// Ends the current or the next wait of the blocking or async reader with
+    /// [`WaitCancelled`](super::WaitCancelled). Once per call.
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn cancel_read(&self) {
         self.core.reader.0.bell.cancel();
     }
 
-    /// Ends the wait of the blocking or async writer that goes on now, or its next one, with
-    /// [`WriteError::Cancelled`](super::WriteError::Cancelled). Once per call.
+    /// Ends the current or the next wait of the blocking or async writer with
+    /// [`PipeWriteError::Cancelled`](super::PipeWriteError::Cancelled). Once per call.
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn cancel_write(&self) {
         self.core.writer.0.bell.cancel();
     }
 
-    /// Wakes whichever end sleeps and need not: for an end whose peer is real-time and never wakes
-    /// anybody. A [`Dispatcher`](crate::notify::Dispatcher) may call it.
+    /// Wakes an end that sleeps and may continue: for an end whose peer is real-time and never
+    /// wakes it. A [`Dispatcher`](crate::notify::Dispatcher) may call it.
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn wake(&self) {

@@ -1,4 +1,4 @@
-//! The end of a pipe that takes bytes out, and never waits.
+//! The wait-free reading end of a pipe.
 #![allow(unsafe_code)]
 
 use super::conceal::Concealer;
@@ -9,26 +9,26 @@ use crate::latest::{LatestPublisher, LatestReader};
 use crate::spsc::{DROPPED, ReadEnd};
 use crate::sync::{Arc, Ordering};
 
-/// Takes bytes out of a pipe. Made by [`pipe`](super::pipe()).
+/// Reads bytes from a pipe. Made by [`pipe`](super::pipe()).
 ///
-/// All sizes are bytes. Nothing here wakes a sleeping writer: that takes a system call.
-/// [`PipeReader::blocking`] and [`PipeReader::into_async`] make ends that do.
+/// All sizes are in bytes. A sleeping writer is not woken, because that takes a system call.
+/// [`PipeReader::blocking`] and [`PipeReader::into_async`] make ends that wake it.
 #[derive(Debug)]
 pub struct PipeReader {
     pub(super) core: Arc<Core>,
     end: ReadEnd,
     underrun: UnderrunPolicy,
     conceal: Concealer,
-    /// Bytes taken out since the start, skipped ones included.
+    /// Bytes read since the start, skipped ones included.
     total: u64,
-    /// Bytes beyond the position that were looked at and not consumed.
+    /// Bytes beyond the position that were examined and not consumed.
     examined: usize,
-    /// Bytes skipped since the last answer that told of it.
+    /// Bytes skipped and not reported yet.
     skipped: usize,
     clears: usize,
-    /// The busy mark of [`Turn`](super::turn::Turn) is ours.
+    /// Whether this end has set the busy mark of [`SharedHead`](super::shared_head::SharedHead).
     is_reading: bool,
-    /// Where bytes are shown that memory cannot give in one piece.
+    /// Buffer for ranges that are not contiguous in memory.
     scratch: Box<[u8]>,
     stamps: LatestPublisher<Option<FrameTimestamp>>,
     heard: LatestReader<Option<FrameTimestamp>>,
@@ -59,8 +59,8 @@ impl PipeReader {
         }
     }
 
-    /// Copies as many whole frames as are there into `out`, and does with the rest of it what the
-    /// pipe's [`Underrun`] says.
+    /// Copies as many whole frames as there are into `out`, and fills the rest according to the
+    /// pipe's [`UnderrunPolicy`].
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
@@ -76,7 +76,7 @@ impl PipeReader {
         ReadOutcome { bytes: n, padded: 0, skipped: 0, end: None }
     }
 
-    /// Copies what is there and fits, and says how much.
+    /// Copies what is there and fits, and returns the number of bytes.
     #[inline]
     fn copy_some(&mut self, out: &mut [u8]) -> usize {
         self.begin();
@@ -88,8 +88,8 @@ impl PipeReader {
         n
     }
 
-    /// Deals with what is missing after `n` bytes, and with what was lost before them. Apart, so
-    /// that a read without either passes one number in a register.
+    /// Handles missing data after `n` bytes, and reports losses before them. Separate, so that a
+    /// read without either returns one number in a register.
     #[cold]
     fn finish_read(&mut self, out: &mut [u8], n: usize) -> ReadOutcome {
         let end = if n < out.len() { self.end() } else { None };
@@ -102,15 +102,14 @@ impl PipeReader {
         ReadOutcome { bytes: n, padded, skipped: self.take_skipped(), end }
     }
 
-    /// A read that makes nothing up.
+    /// A read that inserts nothing.
     pub(super) fn read_short(&mut self, out: &mut [u8]) -> ReadOutcome {
         let bytes = self.copy_some(out);
         ReadOutcome { bytes, padded: 0, skipped: self.take_skipped(), end: self.end() }
     }
 
-    /// Shows the next `n` bytes in place and in one slice, or nothing when fewer are there (always,
-    /// when `n` is more than the capacity). Blocks of a fixed size come out whatever the sizes of the
-    /// writes were.
+    /// The next `n` bytes in place and as one slice, or `None` if there are fewer (always, if `n`
+    /// exceeds the capacity). Returns blocks of a fixed size whatever the sizes of the writes.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call. Without a mirrored mapping a range across the end
@@ -138,7 +137,7 @@ impl PipeReader {
         Some(self.view(n))
     }
 
-    /// Shows everything that is there, in place and in one slice.
+    /// All available bytes, in place and as one slice.
     ///
     /// # Real-time
     /// Like [`PipeReader::peek`].
@@ -162,20 +161,20 @@ impl PipeReader {
         unsafe { self.core.memory.slice(at, n) }
     }
 
-    /// Gives `consumed` bytes back to the writer, and notes that `examined` bytes from the same
-    /// start were looked at: a later wait returns only when there is more than that. With
-    /// [`Overflow::DropOldest`](super::Overflow::DropOldest) the look ends here, and the writer may
-    /// drop again.
+    /// Returns `consumed` bytes to the writer, and marks `examined` bytes from the same start as
+    /// examined: a later wait returns only when there are more. With
+    /// [`OverflowPolicy::DropOldest`](super::OverflowPolicy::DropOldest) the access in place ends
+    /// here, and the writer may drop frames again.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
     ///
     /// # Panics
-    /// When `consumed` is not whole frames, or either is more than is there. An `examined` below
+    /// If `consumed` is not whole frames, or either is more than is there. An `examined` below
     /// `consumed` counts as equal.
     #[inline]
     pub fn advance(&mut self, consumed: usize, examined: usize) {
-        // No clear is heeded here: what was shown is still there.
+        // A clear request is not executed here: the bytes that were returned are still there.
         self.begin_access();
         let most = consumed.max(examined);
         let len = self.end.len(&self.core.positions, most);
@@ -188,7 +187,7 @@ impl PipeReader {
         self.examined = most - consumed;
     }
 
-    /// Skips everything that is there and says how many bytes that was.
+    /// Skips all available bytes and returns their number.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
@@ -200,8 +199,8 @@ impl PipeReader {
         n
     }
 
-    /// Bytes, frames and time that are there now. The writer may make it more at any moment;
-    /// nobody makes it less, except a writer that drops the oldest or has asked to clear.
+    /// Amount available now. The writer may increase it at any time; only a writer that drops the
+    /// oldest frames or has requested a clear decreases it.
     ///
     /// # Real-time
     /// Wait-free.
@@ -210,7 +209,7 @@ impl PipeReader {
         self.core.amount(self.core.fill())
     }
 
-    /// How the pipe ended: known only when the writer is gone and everything was taken out.
+    /// Why the pipe ended; `None` until the writer is gone and everything was read.
     ///
     /// # Real-time
     /// Wait-free.
@@ -227,20 +226,19 @@ impl PipeReader {
         })
     }
 
-    /// Bytes that were skipped since this was asked last or a [`Read`] told it: dropped as the
-    /// oldest, or cleared by the writer's wish. [`PipeReader::position`] has them counted in.
+    /// Bytes that were skipped since the last call or since a [`ReadOutcome`] reported them:
+    /// dropped as the oldest, or cleared by the writer. [`PipeReader::position`] includes them.
     pub fn take_skipped(&mut self) -> usize {
         std::mem::take(&mut self.skipped)
     }
 
-    /// Number of the next frame to be taken, from 0: the writer's number of the same frame.
+    /// Number of the next frame to be read, from 0: equal to the writer's number of the same frame.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.total / self.core.frame as u64
     }
 
-    /// Says that the next frame to be taken goes out at the instant `nanos`; the writer can ask for
-    /// it.
+    /// Publishes the time `nanos` at which the next frame to be read is played, for the writer.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
@@ -248,7 +246,7 @@ impl PipeReader {
         self.stamps.publish(Some(FrameTimestamp { frame: self.position(), nanos }));
     }
 
-    /// The writer's latest stamp: which frame belongs to which instant.
+    /// The writer's latest timestamp: a frame with its time.
     ///
     /// # Real-time
     /// Wait-free.
@@ -256,18 +254,18 @@ impl PipeReader {
         *self.heard.read()
     }
 
-    /// A view of the pipe for any thread.
+    /// A monitor of the pipe for any thread.
     #[must_use]
     pub fn monitor(&self) -> PipeMonitor {
         PipeMonitor::new(self.core.clone())
     }
 
-    /// Bytes beyond which a wait makes sense: what was examined already does not count.
+    /// Smallest useful demand of a wait: what was examined already does not count.
     pub(super) fn min_demand(&self) -> usize {
         self.examined + 1
     }
 
-    /// Takes note of what others did to the reading position, and of our looking.
+    /// Applies changes of the read position by the writer, and marks the reader as busy.
     #[inline]
     fn begin(&mut self) {
         self.begin_access();
@@ -291,7 +289,7 @@ impl PipeReader {
     #[cold]
     fn clear_below(&mut self, below: usize) {
         let n = below.wrapping_sub(self.end.position());
-        // Further ahead than the pipe is long means behind: the request came too late.
+        // A distance beyond the pipe's length means behind: the request came too late.
         if n <= self.end.len_now(&self.core.positions) {
             self.end.release(&self.core.positions, n);
             self.count_skipped(n);

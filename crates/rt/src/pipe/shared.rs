@@ -1,4 +1,4 @@
-//! What both ends of a pipe and its monitors share.
+//! State that both ends of a pipe and its monitors share.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::wake::WaitCell;
 pub(super) struct Core {
     pub(super) memory: Memory,
     pub(super) positions: Positions,
-    /// Only with [`Overflow::DropOldest`](super::Overflow::DropOldest); then it has the reading
-    /// position.
+    /// Only with [`OverflowPolicy::DropOldest`](super::OverflowPolicy::DropOldest); then it has the
+    /// read position.
     pub(super) shared_head: Option<SharedHead>,
-    /// Bytes, whole frames.
+    /// In bytes, whole frames.
     pub(super) capacity: usize,
     /// Bytes per frame.
     pub(super) frame: usize,
-    /// The frame is no power of two, so that whole frames take a division.
+    /// The frame size is not a power of two, so rounding to whole frames takes a division.
     pub(super) odd_frame: bool,
     /// Frames per second, or 0.
     pub(super) rate: u32,
@@ -33,18 +33,18 @@ pub(super) struct Core {
     pub(super) clear: CachePadded<ClearRequest>,
 }
 
-/// What the writer says, beside its position.
+/// State published by the writer, besides its position.
 #[derive(Debug, Default)]
 pub(super) struct WriterState {
     pub(super) bell: WaitCell,
-    /// This end rings the reader's bell, so that a reader may sleep without looking up.
+    /// Whether this end wakes the reader, so that the reader may sleep without polling.
     pub(super) rings: AtomicBool,
     pub(super) high_water: AtomicUsize,
     pub(super) dropped: AtomicU64,
     pub(super) failure: AtomicU32,
 }
 
-/// What the reader says, beside its position.
+/// State published by the reader, besides its position.
 #[derive(Debug, Default)]
 pub(super) struct ReaderState {
     pub(super) bell: WaitCell,
@@ -62,31 +62,31 @@ impl Core {
         (pause, resume)
     }
 
-    /// Bytes between the ends; exact for either end, a snapshot for anybody else.
+    /// Fill in bytes; exact for either end, a snapshot for other threads.
     pub(super) fn fill(&self) -> usize {
         if let Some(turn) = &self.shared_head {
             let tail = self.positions.tail();
             return tail.wrapping_sub(turn.head(tail)).min(self.capacity);
         }
-        // The head first: it can only have grown when the tail is loaded, so that the difference is
-        // never negative, whoever asks. A bystander may see a lap too much.
+        // The head is read first: it can only have grown when the tail is loaded, so the difference
+        // is never negative. A third thread may see up to one lap too much.
         let head = self.positions.head();
         self.positions.tail().wrapping_sub(head).min(self.capacity)
     }
 
-    /// A reader with this demand need not sleep.
+    /// Whether a reader with this demand need not sleep.
     pub(super) fn is_readable(&self, wanted: usize) -> bool {
         self.fill() >= wanted || self.positions.writer_exit() != 0
     }
 
-    /// A writer that paused need not sleep: the reader has caught up, has gone, or waits for more
-    /// than is there.
+    /// Whether a paused writer need not sleep: the reader has caught up, is gone, or waits for more
+    /// than is stored.
     pub(super) fn is_resumable(&self) -> bool {
         let fill = self.fill();
         fill <= self.resume || self.is_reader_starved(fill) || self.positions.reader_exit() != 0
     }
 
-    /// The reader sleeps and what there is does not satisfy it, though there is room.
+    /// Whether the reader sleeps with an unmet demand although there is space.
     pub(super) fn is_reader_starved(&self, fill: usize) -> bool {
         let starves = self.reader.0.bell.is_asleep() && self.demand() > fill;
         starves && fill < self.capacity
@@ -101,7 +101,7 @@ impl Core {
         self.reader.0.bell.wake(|| self.is_readable(self.demand()));
     }
 
-    /// Wakes a writer that sleeps and may go on.
+    /// Wakes a writer that sleeps and may continue.
     pub(super) fn wake_writer(&self) {
         self.writer.0.bell.wake(|| self.is_resumable());
     }

@@ -1,16 +1,17 @@
-//! Whose turn it is to move the reading position, for pipes that drop the oldest frames.
+//! The read position of pipes that drop the oldest frames, which reader and writer both move.
 //!
-//! In a plain ring only the reader moves it. To make room by dropping what is oldest the writer
-//! must move it too, and never while the reader looks at those bytes. So position and a busy mark
-//! share one word: the reader sets the mark before it looks and takes it away with its new
-//! position; the writer moves the position only where there is no mark. Neither waits: a writer
-//! that meets the mark drops the newest frames instead. (A sequence lock, whose reader looks first
-//! and asks afterwards, was rejected: reading bytes that are being written is undefined here.)
+//! In a plain ring only the reader moves it. To make space by dropping the oldest data the writer
+//! must move it too, but never while the reader accesses those bytes. Position and a busy mark
+//! therefore share one word: the reader sets the mark before its access and clears it together with
+//! its new position; the writer moves the position only without the mark. Neither waits: a writer
+//! that finds the mark drops the newest frames instead. (A sequence lock, whose reader reads first
+//! and checks afterwards, was rejected: reading bytes that are being written is undefined behaviour
+//! here.)
 
 use crate::spsc::CachePadded;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// The reading position, doubled, and the busy mark in the lowest bit.
+/// The read position, doubled, with the busy mark in the lowest bit.
 #[derive(Debug)]
 pub(crate) struct SharedHead {
     word: CachePadded<AtomicUsize>,
@@ -21,27 +22,27 @@ impl SharedHead {
         Self { word: CachePadded(AtomicUsize::new(start << 1)) }
     }
 
-    /// The reader begins to look and learns how many bytes were dropped in front of it since its
-    /// own position `head`.
+    /// Begins the reader's access and returns the number of bytes that were dropped since its own
+    /// position `head`.
     pub(crate) fn begin_read(&self, head: usize) -> usize {
         // Acquire: the writer's position is visible at least as far as it has moved this one.
         let word = self.word.0.fetch_or(BUSY, Ordering::AcqRel);
         distance(head, word >> 1)
     }
 
-    /// The reader has done with everything below `head`.
+    /// Ends the reader's access: it has finished with everything below `head`.
     pub(crate) fn end_read(&self, head: usize) {
-        // No swap needed: with the mark set nobody else writes here.
+        // No swap needed: with the mark set no other thread writes here.
         self.word.0.store(head << 1, Ordering::Release);
     }
 
-    /// The reading position as the writer at `tail`, or anybody who has just loaded it, sees it.
+    /// The read position, for the writer at `tail` or a thread that has just loaded `tail`.
     pub(crate) fn head(&self, tail: usize) -> usize {
         tail.wrapping_sub(distance(self.word.0.load(Ordering::Acquire) >> 1, tail))
     }
 
-    /// The writer at `tail` drops as many of the oldest bytes as it takes until at most `keep` are
-    /// left. Gives the new reading position, or nothing when the reader is looking.
+    /// The writer at `tail` drops the oldest bytes until at most `keep` are left. Returns the new
+    /// read position, or `None` while the reader is accessing the bytes.
     pub(crate) fn drop_oldest(&self, tail: usize, keep: usize) -> Option<usize> {
         let mut word = self.word.0.load(Ordering::Acquire);
         for _ in 0..MAX_TRIES {
@@ -62,8 +63,8 @@ impl SharedHead {
 
 const BUSY: usize = 1;
 
-/// The reader can come between a look and a swap; a second such meeting within one call means that
-/// it is busy enough to make room itself.
+/// The reader can come between a load and a swap; if that happens twice in one call, the reader is
+/// active enough to free space itself.
 const MAX_TRIES: usize = 2;
 
 /// How far `to` is ahead of `from`, where one of them has lost its highest bit.

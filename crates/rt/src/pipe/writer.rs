@@ -1,4 +1,4 @@
-//! The end of a pipe that puts bytes in, and never waits.
+//! The wait-free writing end of a pipe.
 #![allow(unsafe_code)]
 
 use super::shared::{Core, add};
@@ -9,24 +9,25 @@ use crate::latest::{LatestPublisher, LatestReader};
 use crate::spsc::{DROPPED, WriteEnd};
 use crate::sync::{Arc, Ordering};
 
-/// Puts bytes into a pipe. Made by [`pipe`](super::pipe()).
+/// Writes bytes into a pipe. Made by [`pipe`](super::pipe()).
 ///
-/// All sizes are bytes; only whole frames go in. Nothing here wakes a sleeping reader: that takes a
-/// system call. [`PipeWriter::blocking`] and [`PipeWriter::into_async`] make ends that do.
+/// All sizes are in bytes; only whole frames are stored. A sleeping reader is not woken, because
+/// that takes a system call. [`PipeWriter::blocking`] and [`PipeWriter::into_async`] make ends that
+/// wake it.
 ///
-/// Dropping it ends the pipe as [`End::Dropped`](super::End::Dropped); say [`PipeWriter::finish`]
-/// when all is well.
+/// Dropping it ends the pipe with [`EndReason::Dropped`](super::EndReason::Dropped); call
+/// [`PipeWriter::finish`] for a regular end.
 #[derive(Debug)]
 pub struct PipeWriter {
     pub(super) core: Arc<Core>,
     end: WriteEnd,
     pub(super) overflow: OverflowPolicy,
-    /// Bytes put in since the start.
+    /// Bytes written since the start.
     total: u64,
     high_water: usize,
     reserved: usize,
     rewind: RewindPolicy,
-    /// Where a reservation lies that memory cannot give in one piece.
+    /// Buffer for a reservation that is not contiguous in memory.
     scratch: Box<[u8]>,
     scratched: bool,
     stamps: LatestPublisher<Option<FrameTimestamp>>,
@@ -60,15 +61,15 @@ impl PipeWriter {
         }
     }
 
-    /// Puts the whole frames of `data` in as the pipe's [`Overflow`] says; a part of a frame at the
-    /// end is left to the caller, see [`Written::stored`].
+    /// Writes the whole frames of `data` according to the pipe's [`OverflowPolicy`]; a partial
+    /// frame at the end is left to the caller, see [`WriteOutcome::stored`].
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
     ///
     /// # Errors
-    /// * [`WriteError::Full`] with [`Overflow::Error`]: nothing was stored.
-    /// * [`WriteError::ReaderGone`]: nobody will ever read.
+    /// * [`PipeWriteError::Full`] with [`OverflowPolicy::Error`]: nothing was stored.
+    /// * [`PipeWriteError::ReaderGone`]: the data will never be read.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "the answer then stays in registers: 4 ns of 14")]
     pub fn write(&mut self, data: &[u8]) -> Result<WriteOutcome, PipeWriteError> {
@@ -102,7 +103,7 @@ impl PipeWriter {
                 Ok(self.count_dropped(free, data.len() - free))
             }
             OverflowPolicy::DropOldest => {
-                // Of what is longer than the pipe the beginning is the oldest.
+                // Of data longer than the pipe, the beginning is the oldest.
                 let too_old = data.len().saturating_sub(self.core.capacity);
                 let data = &data[too_old..];
                 let before = self.core.capacity - free;
@@ -120,8 +121,8 @@ impl PipeWriter {
         WriteOutcome { stored, dropped }
     }
 
-    /// Makes room for `n` bytes at the expense of the oldest, if the reader is not looking at them;
-    /// gives the room that there is then.
+    /// Drops the oldest data to make space for `n` bytes, unless the reader is accessing it;
+    /// returns the resulting free space.
     fn drop_oldest(&self, n: usize, free: usize) -> usize {
         let Some(turn) = &self.core.shared_head else { return free };
         let Some(head) = turn.drop_oldest(self.end.position(), self.core.capacity - n) else {
@@ -130,8 +131,8 @@ impl PipeWriter {
         self.end.assume_head(head)
     }
 
-    /// Gives access in place to up to `n` free bytes in one slice: fewer when fewer are free, always
-    /// whole frames, with [`Overflow::DropOldest`] too. What is in them is unspecified.
+    /// Gives access in place to up to `n` free bytes as one slice: fewer if fewer are free, always
+    /// whole frames, also with [`OverflowPolicy::DropOldest`]. Their content is unspecified.
     /// [`PipeWriter::commit`] makes them visible; without it they stay free.
     ///
     /// # Real-time
@@ -157,7 +158,7 @@ impl PipeWriter {
     /// the end of the memory is copied here.
     ///
     /// # Panics
-    /// When `n` is more than the last [`PipeWriter::reserve`] gave, or something else was written
+    /// If `n` is more than the last [`PipeWriter::reserve`] returned, or something else was written
     /// since, or `n` is not whole frames.
     #[inline]
     pub fn commit(&mut self, n: usize) {
@@ -170,9 +171,8 @@ impl PipeWriter {
         self.publish(n);
     }
 
-    /// Says that the next frame to be written belongs to the instant `nanos`, on whatever clock
-    /// both sides agree. The reader sees the latest such statement at once, not when it comes to
-    /// that frame.
+    /// Publishes the time `nanos` of the next frame to be written, on a clock that both sides agree
+    /// on. The reader gets the latest timestamp at once, not when it reaches that frame.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.
@@ -180,7 +180,7 @@ impl PipeWriter {
         self.stamps.publish(Some(FrameTimestamp { frame: self.position(), nanos }));
     }
 
-    /// The reader's latest stamp: which frame it took at which instant.
+    /// The reader's latest timestamp: a frame with the time at which it was played.
     ///
     /// # Real-time
     /// Wait-free.
@@ -188,8 +188,8 @@ impl PipeWriter {
         *self.heard.read()
     }
 
-    /// Asks the reader to skip everything written so far, which it does at its next call. Until
-    /// then the bytes count as fill.
+    /// Requests that the reader skip everything written so far, which it does at its next call.
+    /// Until then the bytes count as fill.
     ///
     /// # Real-time
     /// Wait-free.
@@ -197,14 +197,14 @@ impl PipeWriter {
         self.core.clear.0.request(self.end.position());
     }
 
-    /// Number of the next frame, from 0, as it was written; drops of the newest do not count, drops
-    /// of the oldest do.
+    /// Number of the next frame, from 0; frames dropped as the newest do not count, those dropped
+    /// as the oldest do.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.total / self.core.frame as u64
     }
 
-    /// Free room now. The reader may make it more at any moment, nobody makes it less.
+    /// Free space now. The reader may increase it at any time; only a write decreases it.
     ///
     /// # Real-time
     /// Wait-free.
@@ -213,7 +213,7 @@ impl PipeWriter {
         self.core.amount(self.core.capacity - self.core.fill())
     }
 
-    /// The reader is gone. Once true it stays true.
+    /// Whether the reader is gone. Once true it stays true.
     ///
     /// # Real-time
     /// Wait-free.
@@ -222,21 +222,22 @@ impl PipeWriter {
         self.core.positions.reader_exit() != 0
     }
 
-    /// A view of the pipe for any thread.
+    /// A monitor of the pipe for any thread.
     #[must_use]
     pub fn monitor(&self) -> PipeMonitor {
         PipeMonitor::new(self.core.clone())
     }
 
-    /// Ends the pipe: the reader gets [`End::Finished`](super::End::Finished) after the data.
+    /// Ends the pipe: the reader gets [`EndReason::Finished`](super::EndReason::Finished) after the
+    /// data.
     ///
     /// Not for a real-time thread: may wake the reader, and free memory.
     pub fn finish(self) {
         self.close(FINISHED);
     }
 
-    /// Ends the pipe by a failure: the reader gets [`End::Failed`](super::End::Failed) with `code`,
-    /// whose meaning is the caller's, after the data.
+    /// Ends the pipe with an error: the reader gets [`EndReason::Failed`](super::EndReason::Failed)
+    /// with `code`, whose meaning is up to the caller, after the data.
     ///
     /// Not for a real-time thread: may wake the reader, and free memory.
     pub fn fail(self, code: u32) {
@@ -251,7 +252,7 @@ impl PipeWriter {
         }
     }
 
-    /// Stores what fits, whole frames of `data`.
+    /// Stores whole frames for which there is space.
     #[inline]
     fn store(&mut self, data: &[u8]) {
         // SAFETY: the callers have checked that there is room, which is the writer's.
@@ -264,8 +265,8 @@ impl PipeWriter {
         self.end.publish(&self.core.positions, n);
         self.total += n as u64;
         self.reserved = 0;
-        // The remembered reading position is old, so this fill is the most that it can be; only
-        // what looks like a new record is worth a look at the reader's cache line.
+        // The cached read position is old, so this fill is an upper bound; only a possible new
+        // maximum is worth reading the reader's cache line.
         if self.end.fill_at_most() > self.high_water {
             self.update_high_water();
         }
@@ -284,7 +285,8 @@ impl PipeWriter {
         }
     }
 
-    /// How many bytes fit; looks at the reader only when fewer than `want` are known to fit.
+    /// Number of bytes that fit; reads the reader's position only if fewer than `want` are known to
+    /// fit.
     #[inline]
     fn free_bytes(&mut self, want: usize) -> usize {
         if self.rewind.is_due(self.end.position()) {
@@ -298,18 +300,19 @@ impl PipeWriter {
     }
 }
 
-/// When to see whether the pipe is empty, so that writing can go on at the start of its memory.
+/// When to check whether the pipe is empty, so that writing can continue at the start of its
+/// memory.
 ///
-/// A pipe that goes round and round touches all of its memory, even if only a few kilobytes ever
-/// wait in it: 64 KiB are more than most first-level caches hold, and copying within that cache is
-/// three times as fast. But a look at the reader's position can cost a trip between cores. So it is
-/// worth a look only some way into the memory, and not again for long if the reader never catches
-/// up.
+/// A pipe that wraps around touches all of its memory, even if its fill is never more than a few
+/// kilobytes: 64 KiB are more than most first-level caches hold, and copying within that cache is
+/// three times as fast. But reading the reader's position can cost a transfer between cores. A
+/// check is therefore worth it only some distance into the memory, and rarely if the reader never
+/// catches up.
 #[derive(Debug)]
 struct RewindPolicy {
-    /// Position of the latest rewind, or of the end of the latest tries.
+    /// Position of the latest rewind, or of the end of the latest attempts.
     last: usize,
-    /// How far from there the next try is.
+    /// Distance from there to the next attempt.
     distance: usize,
     nearest: usize,
     farthest: usize,
@@ -342,11 +345,11 @@ impl RewindPolicy {
     }
 }
 
-/// A page: far enough to make looks rare, near enough to leave a first-level cache to others.
+/// A page: far enough to make checks rare, near enough to leave space in a first-level cache.
 const NEAREST: usize = 4096;
 /// In capacities.
 const FARTHEST: usize = 64;
-/// Looks in a row: when writes and reads differ in size the pipe is empty now and then only.
+/// Successive checks: if write and read sizes differ, the pipe is empty only now and then.
 const TRIES: u32 = 16;
 
 impl Drop for PipeWriter {

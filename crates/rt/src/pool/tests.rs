@@ -24,7 +24,7 @@ fn a_pool_of_nothing_lends_nothing() {
     assert!(Pool::new(0, || ()).take().is_none());
 }
 
-/// Counts its own end.
+/// Counts its drops.
 struct Ends<'a>(&'a Count);
 
 impl Drop for Ends<'_> {
@@ -51,8 +51,8 @@ fn objects_end_with_the_last_handle_and_not_before() {
 }
 
 proptest! {
-    /// Handles are taken, frozen, cloned and dropped in any order; the model is a list of which
-    /// object each handle has.
+    /// Handles are taken, frozen, cloned and dropped in any order; the model is a list of each
+    /// handle's object.
     #[test]
     fn an_object_is_free_exactly_when_no_handle_has_it(
         count in 1..5_usize,
@@ -85,7 +85,7 @@ proptest! {
     }
 }
 
-/// Each thread marks what it holds; an object in two hands would show another's mark.
+/// Each thread marks its objects; an object held twice would show another thread's mark.
 #[test]
 fn threads_never_hold_the_same_object() {
     let pool = Pool::new(3, || 0_usize);

@@ -1,4 +1,4 @@
-//! A ring against a `VecDeque`, positions just before their wrap included.
+//! A ring compared with a `VecDeque`, also just before the positions wrap.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The ring and what it should be, fed with a running number.
+/// The ring and its reference model, fed with consecutive numbers.
 struct Pair {
     producer: Producer<u32>,
     consumer: Consumer<u32>,

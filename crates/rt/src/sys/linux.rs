@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::sync::AtomicU32;
 
-/// A run of memory that is mapped twice in a row, so that any range of it that begins in the first
-/// half is contiguous, whatever its length up to the size.
+/// A range of memory that is mapped twice in a row, so that any range in it that begins in the
+/// first half is contiguous, whatever its length up to the size.
 #[derive(Debug)]
 pub(crate) struct MirroredMapping {
     base: NonNull<u8>,
@@ -18,18 +18,19 @@ pub(crate) struct MirroredMapping {
 
 // SAFETY: the mapping belongs to the value alone; it is plain memory.
 unsafe impl Send for MirroredMapping {}
-// SAFETY: `&Mirror` gives out a pointer and nothing else; what is done with it is up to the caller.
+// SAFETY: `&MirroredMapping` gives out a pointer and nothing else; what is done with it is up to
+// the caller.
 unsafe impl Sync for MirroredMapping {}
 
 impl MirroredMapping {
     /// Maps at least `at_least` bytes, a power of two, all zero and already backed by pages; `None`
-    /// where the system refuses.
+    /// if the system refuses.
     pub(crate) fn new(at_least: usize) -> Option<Self> {
         let size = at_least.max(page_size()).checked_next_power_of_two()?;
         let twice = size.checked_mul(2)?;
         let file = memory_file(size)?;
         let base = map(std::ptr::null_mut(), twice, libc::PROT_NONE, ANONYMOUS, -1)?;
-        // From here on the drop of `mirror` undoes everything.
+        // From here on dropping `mirror` undoes everything.
         let mirror = Self { base, size };
         for half in 0..2 {
             let at = base.as_ptr().wrapping_add(half * size);
@@ -50,17 +51,18 @@ impl MirroredMapping {
 
 impl Drop for MirroredMapping {
     fn drop(&mut self) {
-        // SAFETY: exactly this range was mapped by `new`, and nobody has a pointer into it any more.
+        // SAFETY: exactly this range was mapped by `new`, and no pointer into it is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), 2 * self.size) };
     }
 }
 
 const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-/// Pages are made at once, so that no page fault is left for the audio thread.
+/// Pages are populated at once, so that the audio thread takes no page fault.
 const SHARED_HERE: i32 = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
 
 fn map(at: *mut u8, size: usize, rights: i32, flags: i32, file: i32) -> Option<NonNull<u8>> {
-    // SAFETY: a fixed address comes only from `Mirror::new`, which has reserved that range itself.
+    // SAFETY: a fixed address comes only from `MirroredMapping::new`, which has reserved that range
+    // itself.
     let address = unsafe { libc::mmap(at.cast(), size, rights, flags, file, 0) };
     if address == libc::MAP_FAILED { None } else { NonNull::new(address.cast()) }
 }
@@ -71,7 +73,7 @@ fn memory_file(size: usize) -> Option<OwnedFd> {
     if number < 0 {
         return None;
     }
-    // SAFETY: the call has just made this descriptor, and nobody else knows it.
+    // SAFETY: the call has just made this descriptor, and no other code knows it.
     let file = unsafe { OwnedFd::from_raw_fd(number) };
     let length = libc::off_t::try_from(size).ok()?;
     // SAFETY: a plain call on an open descriptor.
@@ -97,12 +99,12 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, limit) };
 }
 
-/// Wakes whoever sleeps on `word`.
+/// Wakes every thread that sleeps on `word`.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     wake_at_most(word, i32::MAX);
 }
 
-/// Wakes one of those who sleep on `word`.
+/// Wakes one of the threads that sleep on `word`.
 pub(crate) fn futex_wake_one(word: &AtomicU32) {
     wake_at_most(word, 1);
 }
@@ -118,20 +120,20 @@ fn wake_at_most(word: &AtomicU32, most: i32) {
 pub(crate) struct Signal(OwnedFd);
 
 impl Signal {
-    /// Makes one that is not raised.
+    /// Creates a signal that is not raised.
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: a plain request.
         let number = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call has just made this descriptor, and nobody else knows it.
+        // SAFETY: the call has just made this descriptor, and no other code knows it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 
     pub(crate) fn raise(&self) {
         let one = 1_u64.to_ne_bytes();
-        // It can only be refused when the count is at its end, and then it is raised.
+        // The write fails only if the counter is at its maximum, and then the signal is raised.
         // SAFETY: eight bytes of an array that lives during the call.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
@@ -164,23 +166,23 @@ pub(crate) fn now() -> u64 {
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
 }
 
-/// Lets this thread's sleeps end when they should and not up to 50 us later, which is what the
-/// kernel does by default to save power.
+/// Makes this thread's sleeps end on time instead of up to 50 us later, which is the kernel's
+/// default to save power.
 pub(crate) fn precise_sleep() {
     let one_nanosecond: libc::c_ulong = 1;
     // SAFETY: a plain request for this thread; where it is refused, sleeps are less precise.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, one_nanosecond) };
 }
 
-/// Asks for the real-time class with a priority from 1 to 99; gives the system's error number.
+/// Requests the real-time class with a priority from 1 to 99; returns the system's error number.
 pub(crate) fn set_fifo(priority: u8) -> Result<(), i32> {
     let wish = libc::sched_param { sched_priority: priority.into() };
-    // SAFETY: 0 means this thread; the kernel only reads the wish.
+    // SAFETY: 0 means this thread; the kernel only reads the parameter.
     let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wish) } != 0;
     if refused { Err(last_error()) } else { Ok(()) }
 }
 
-/// Asks for a nice value from -20 to 19; gives the system's error number.
+/// Requests a nice value from -20 to 19; returns the system's error number.
 pub(crate) fn set_nice(nice: i8) -> Result<(), i32> {
     // SAFETY: on Linux 0 means this thread.
     let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice.into()) } != 0;

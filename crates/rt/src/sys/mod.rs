@@ -1,8 +1,9 @@
-//! Everything that this crate asks of the operating system, one function per wish.
+//! All calls of the operating system, one function each.
 //!
-//! `linux.rs` and `other.rs` have the same names; nowhere else in the crate is there a `cfg` on the
-//! system. None of these functions may be called on a real-time thread, except [`now`], which is no
-//! system call where the kernel offers its clock as a mapped page (Linux on x86-64 and Arm does).
+//! `linux.rs` and `other.rs` have the same names; no other module of the crate has a `cfg` on the
+//! system. None of these functions may be called on a real-time thread, except [`now`], which is
+//! not a system call where the kernel maps its clock into the process (Linux on x86-64 and Arm
+//! does).
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -1,4 +1,4 @@
-//! Systems without calls of our own: correct, but sleepers look again instead of being woken.
+//! Other systems: correct, but sleeping threads poll instead of being woken.
 
 use std::io;
 use std::ptr::NonNull;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Cannot be made here: rings use two slices.
+/// Not available here: rings use two slices.
 #[derive(Debug)]
 pub(crate) enum Mirror {}
 
@@ -25,23 +25,24 @@ impl Mirror {
     }
 }
 
-/// How often a sleeper looks. Long enough not to burn a core, short against a period.
+/// Poll interval of a sleeping thread. Long enough not to load a core, short compared with a
+/// period.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Sleeps a little if `word` is `expected`; the caller looks again anyway.
+/// Sleeps briefly if `word` is `expected`; the caller checks its condition again in any case.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     if word.load(Ordering::Acquire) == expected {
         std::thread::park_timeout(timeout.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
     }
 }
 
-/// Nothing to do: sleepers look by themselves.
+/// Nothing to do: sleeping threads poll.
 pub(crate) fn futex_wake(_word: &AtomicU32) {}
 
 /// Nothing to do, as above.
 pub(crate) fn futex_wake_one(_word: &AtomicU32) {}
 
-/// Cannot be made here.
+/// Not available here.
 #[derive(Debug)]
 pub(crate) enum Signal {}
 
@@ -59,22 +60,22 @@ impl Signal {
     }
 }
 
-/// Nanoseconds since this was asked first.
+/// Nanoseconds since the first call.
 #[allow(clippy::disallowed_methods, reason = "`rt::sys` is where a clock may be read")]
 pub(crate) fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Sleeps are as precise as the system makes them.
+/// Sleeps are as precise as the system's default.
 pub(crate) fn precise_sleep() {}
 
-/// Not offered here.
+/// Not available here.
 pub(crate) fn set_fifo(_priority: u8) -> Result<(), i32> {
     Err(0)
 }
 
-/// Not offered here.
+/// Not available here.
 pub(crate) fn set_nice(_nice: i8) -> Result<(), i32> {
     Err(0)
 }

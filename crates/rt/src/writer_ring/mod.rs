@@ -1,15 +1,15 @@
-//! Records of many threads on their way to the one that writes them down.
+//! Byte records of many threads for one writing thread.
 //!
-//! Each producer has a ring of bytes of its own, and all rings of one consumer have one [`Door`],
-//! behind which its thread sleeps. A record is there whole or not at all, so what is taken out of a
-//! ring ends where a record ends: the consumer can put the bytes of many rings behind one another,
-//! straight from their memory, without knowing where in them a record begins.
+//! Each producer has its own ring of bytes, and all rings of a consumer share one
+//! [`ConsumerWaker`], on which its thread sleeps. A record is stored whole or not at all, so the
+//! bytes taken from a ring end where a record ends: the consumer can concatenate the bytes of many
+//! rings, straight from their memory, without finding the record boundaries.
 //!
-//! One queue for all producers was rejected: they would fight for its end, and a thread that was
-//! interrupted in the middle of its record would hold up all others. The pipe was rejected: its end
-//! is a word beside the position, so that a record could be published while the ring is being
-//! closed, and nobody would know whether it was taken. Here "closed" is a bit of the position
-//! itself: either the record came before it and will be taken, or the producer is told.
+//! One queue for all producers was rejected: they would contend for its end, and a thread that was
+//! interrupted within its record would delay all others. The pipe was rejected: its end is a word
+//! beside the position, so a record could be published while the ring is being closed, and the
+//! producer would not know whether it was taken. Here the closed mark is a bit of the position
+//! itself: either the record came before it and will be taken, or the push fails.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -21,23 +21,23 @@ use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::wake::WaitCell;
 
-/// Makes a ring for `capacity` bytes, whose consumer sleeps behind `door`.
+/// Creates a ring for `capacity` bytes, whose consumer sleeps on `door`.
 ///
-/// Not for a real-time thread: asks the system for memory. `None` when there is no such amount.
+/// Not for a real-time thread: allocates. `None` if there is not enough memory.
 ///
 /// # Examples
 /// ```
-/// use aulos_rt::writer_ring::{Door, Refused, writer_ring};
+/// use aulos_rt::writer_ring::{ConsumerWaker, PushError, writer_ring};
 ///
-/// let (mut producer, mut consumer) = writer_ring(8, &Door::default()).unwrap();
+/// let (mut producer, mut consumer) = writer_ring(8, &ConsumerWaker::default()).unwrap();
 /// assert_eq!(producer.push(b"one\n"), Ok(()));
-/// assert_eq!(producer.push(b"three\n"), Err(Refused::Full));
-/// assert_eq!(consumer.look(), 4);
+/// assert_eq!(producer.push(b"three\n"), Err(PushError::Full));
+/// assert_eq!(consumer.available(), 4);
 /// assert_eq!(consumer.slices(4).0, b"one\n");
 /// consumer.release(4);
-/// assert_eq!(producer.push(b"much too long\n"), Err(Refused::TooLong));
+/// assert_eq!(producer.push(b"much too long\n"), Err(PushError::TooLong));
 /// consumer.watch().close();
-/// assert_eq!(producer.push(b"two\n"), Err(Refused::Closed));
+/// assert_eq!(producer.push(b"two\n"), Err(PushError::Closed));
 /// ```
 #[must_use]
 pub fn writer_ring(
@@ -56,37 +56,37 @@ pub fn writer_ring(
     Some((producer, RecordConsumer { core, head: 0, tail: 0 }))
 }
 
-/// Why a record was not taken. Nothing of it is in the ring.
+/// Error: a record was not accepted. Nothing of it is in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushError {
-    /// There is no room now.
+    /// There is not enough space at the moment.
     Full,
-    /// It is longer than the ring: there never will be room.
+    /// The record is longer than the ring.
     TooLong,
-    /// Nothing is taken any more.
+    /// The ring is closed.
     Closed,
 }
 
-/// The end that puts records in. It can move to another thread but serves one at a time.
+/// The end that pushes records. It can move to another thread but is used by one at a time.
 #[derive(Debug)]
 pub struct RecordProducer {
     core: Arc<Core>,
     tail: u64,
-    /// Where the consumer was when it was last looked at.
+    /// The consumer's position as last seen.
     head: u64,
 }
 
 impl RecordProducer {
-    /// Puts one record in, and wakes nobody: see [`Producer::announce`]. An empty record is taken
-    /// and leaves no trace.
+    /// Pushes one record without waking the consumer: see [`RecordProducer::wake_consumer`]. An
+    /// empty record has no effect.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
     ///
     /// # Errors
-    /// [`Refused`]: nothing of the record is in the ring. `Ok` means that the consumer will find it,
-    /// whatever happens at the same time.
+    /// [`PushError`]: nothing of the record is in the ring. `Ok` means that the consumer will find
+    /// it, whatever happens at the same time.
     #[inline]
     pub fn push(&mut self, record: &[u8]) -> Result<(), PushError> {
         let n = record.len();
@@ -96,8 +96,8 @@ impl RecordProducer {
         // SAFETY: that many bytes are free, so they are the producer's until they are published.
         unsafe { self.core.memory.copy_in(memory_position(self.tail), record) };
         let next = self.tail + n as u64;
-        // Only a close can change the word under our hands, so one try is enough. Release: who sees
-        // the position sees the bytes below it.
+        // Only a close can change the word concurrently, so one attempt is enough. Release: a
+        // thread that sees the position sees the bytes below it.
         let word = &self.core.word.0;
         word.compare_exchange(self.tail << 1, next << 1, Ordering::AcqRel, Ordering::Relaxed)
             .map_err(|_| PushError::Closed)?;
@@ -105,16 +105,16 @@ impl RecordProducer {
         Ok(())
     }
 
-    /// Wakes the consumer's thread if it sleeps and what is in the ring is worth it; see
-    /// [`Door::sleep`]. Not for a real-time thread: may call the system.
+    /// Wakes the consumer's thread if it sleeps and the ring holds enough; see
+    /// [`ConsumerWaker::sleep`]. Not for a real-time thread: may make a system call.
     #[inline]
     pub fn wake_consumer(&self) {
         let door = &*self.core.waker.0;
         door.bell.wake(|| self.core.is_wake_due(door.wake_at.load(Ordering::Relaxed)));
     }
 
-    /// Sleeps after [`Refused::Full`], until the ring is half empty and a record of `n` bytes fits,
-    /// it is closed, or `limit` is over. May wake early: push again.
+    /// After [`PushError::Full`]: sleeps until the ring is half empty and a record of `n` bytes
+    /// fits, until it is closed, or until `limit` is over. May return early: push again.
     pub fn wait(&mut self, n: usize, limit: Option<Duration>) {
         let Some(goal) = self.resume_position(n) else { return };
         let core = &*self.core;
@@ -122,7 +122,8 @@ impl RecordProducer {
         core.producer_wait.0.bell.sleep(limit, || core.can_resume(goal));
     }
 
-    /// Like [`Producer::wait`], for a task: leaves its waker, or says that it need not wait.
+    /// Like [`RecordProducer::wait`], for a task: registers its waker, or returns ready if it need
+    /// not wait.
     pub fn poll_room(&mut self, context: &Context<'_>, n: usize) -> Poll<()> {
         let Some(goal) = self.resume_position(n) else { return Poll::Ready(()) };
         let core = &*self.core;
@@ -131,7 +132,7 @@ impl RecordProducer {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Bytes that fit into the empty ring: what was asked for at construction.
+    /// Capacity in bytes, as requested at construction.
     ///
     /// # Real-time
     /// Wait-free.
@@ -140,20 +141,21 @@ impl RecordProducer {
         self.core.capacity
     }
 
-    /// What anybody may know of the ring.
+    /// A monitor of the ring.
     #[must_use]
     pub fn watch(&self) -> RingMonitor {
         RingMonitor { core: self.core.clone() }
     }
 
-    /// How many bytes fit; looks at the consumer only when fewer than `want` are known to fit.
+    /// Number of bytes that fit; reads the consumer's position only if fewer than `want` are known
+    /// to fit.
     #[inline]
     fn free(&mut self, want: usize) -> usize {
         let free = self.core.capacity - distance(self.head, self.tail);
         if free >= want {
             return free;
         }
-        // Acquire: the consumer has done with the bytes below.
+        // Acquire: the consumer has finished with the bytes below.
         self.head = self.core.head.0.load(Ordering::Acquire);
         self.core.capacity - distance(self.head, self.tail)
     }
@@ -169,7 +171,8 @@ impl RecordProducer {
         }
     }
 
-    /// Where the consumer has to be for a record of `n` bytes to go on; none when waiting is in vain.
+    /// The consumer's position at which a record of `n` bytes can be pushed; `None` if it can never
+    /// fit.
     fn resume_position(&self, n: usize) -> Option<u64> {
         let most = (self.core.capacity / 2).min(self.core.capacity.checked_sub(n)?);
         Some(self.tail.saturating_sub(most as u64))
@@ -177,24 +180,24 @@ impl RecordProducer {
 }
 
 impl Drop for RecordProducer {
-    /// What is in the ring can still be taken.
+    /// The remaining records can still be taken.
     fn drop(&mut self) {
         self.core.producer_wait.0.gone.store(true, Ordering::Release);
         self.core.waker.wake();
     }
 }
 
-/// The end that takes bytes out. It can move to another thread but serves one at a time.
+/// The end that takes bytes. It can move to another thread but is used by one at a time.
 #[derive(Debug)]
 pub struct RecordConsumer {
     core: Arc<Core>,
     head: u64,
-    /// Up to where it was last looked.
+    /// The producer's position as last seen.
     tail: u64,
 }
 
 impl RecordConsumer {
-    /// How many bytes wait now: whole records. Nobody makes it less.
+    /// Number of available bytes, in whole records. Only this end decreases it.
     ///
     /// # Real-time
     /// Wait-free.
@@ -203,14 +206,14 @@ impl RecordConsumer {
         distance(self.head, self.tail)
     }
 
-    /// The oldest `n` bytes; the second slice goes on where the first ends, and is empty where
+    /// The oldest `n` bytes; the second slice continues where the first ends, and is empty if the
     /// memory is mapped twice in a row.
     ///
     /// # Real-time
     /// Wait-free.
     ///
     /// # Panics
-    /// When `n` is more than the last [`Consumer::look`] found.
+    /// If `n` is more than the last [`RecordConsumer::available`] returned.
     #[must_use]
     pub fn slices(&self, n: usize) -> (&[u8], &[u8]) {
         assert!(n <= distance(self.head, self.tail), "{n} bytes are more than wait");
@@ -222,22 +225,22 @@ impl RecordConsumer {
         (one, unsafe { memory.slice(memory_position(self.head).wrapping_add(run), n - run) })
     }
 
-    /// Gives the oldest `n` bytes back, and wakes the producer if it waits for room and now has
+    /// Returns the oldest `n` bytes to the producer, and wakes it if it waits for space and now has
     /// enough.
     ///
     /// # Panics
-    /// When `n` is more than the last [`Consumer::look`] found.
+    /// If `n` is more than the last [`RecordConsumer::available`] returned.
     pub fn release(&mut self, n: usize) {
         assert!(n <= distance(self.head, self.tail), "{n} bytes are more than wait");
         self.head += n as u64;
-        // Release: whatever was read of these bytes happened before they may be overwritten.
+        // Release: reads of these bytes happened before they may be overwritten.
         self.core.head.0.store(self.head, Ordering::Release);
         let (room, head) = (&self.core.producer_wait.0, self.head);
         room.bell.wake(|| head >= room.resume_at.load(Ordering::Relaxed));
     }
 
-    /// The producer is gone. Asked before [`Consumer::look`], it tells that nothing can follow what
-    /// is found then.
+    /// Whether the producer is gone. If this is checked before [`RecordConsumer::available`],
+    /// nothing can follow what that returns.
     ///
     /// # Real-time
     /// Wait-free.
@@ -246,8 +249,8 @@ impl RecordConsumer {
         self.core.producer_wait.0.gone.load(Ordering::Acquire)
     }
 
-    /// Whether there is enough to call a thread that sleeps with this `wake_at`: so many bytes, or
-    /// half of the ring, or the producer waits for room.
+    /// Whether the fill suffices to wake a thread that sleeps with this `wake_at`: that many bytes,
+    /// or half of the ring, or any if the producer waits for space.
     ///
     /// # Real-time
     /// Wait-free.
@@ -257,7 +260,7 @@ impl RecordConsumer {
             || (self.core.producer_wait.0.bell.is_asleep() && self.core.is_wake_due(1))
     }
 
-    /// What anybody may know of the ring.
+    /// A monitor of the ring.
     #[must_use]
     pub fn watch(&self) -> RingMonitor {
         RingMonitor { core: self.core.clone() }
@@ -265,59 +268,60 @@ impl RecordConsumer {
 }
 
 impl Drop for RecordConsumer {
-    /// Closes the ring: what is in it is lost.
+    /// Closes the ring: the remaining records are lost.
     fn drop(&mut self) {
         self.core.close();
     }
 }
 
-/// What anybody may know of a ring, and the right to close it.
+/// Reports a ring's state to any thread, and can close the ring.
 #[derive(Clone, Debug)]
 pub struct RingMonitor {
     core: Arc<Core>,
 }
 
 impl RingMonitor {
-    /// Bytes that were put in since the beginning.
+    /// Bytes pushed since the start.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.core.tail()
     }
 
-    /// Bytes that were taken out since the beginning.
+    /// Bytes taken since the start.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.core.head.0.load(Ordering::Acquire)
     }
 
-    /// Lets nothing more in, and sends a producer away that waits for room. What was accepted
-    /// before can still be taken.
+    /// Closes the ring, and wakes a producer that waits for space. Records accepted before can
+    /// still be taken.
     pub fn close(&self) {
         self.core.close();
     }
 }
 
-/// Where the thread of the consumers sleeps: one for any number of rings.
+/// The consumer's thread sleeps here: one for any number of rings.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerWaker(Arc<ConsumerWait>);
 
 impl ConsumerWaker {
-    /// Sleeps until a ring holds `wake_at` bytes or half of what it can and its producer says so,
-    /// somebody knocks, or `limit` is over; unless `ready`, which must ask the rings
-    /// ([`Consumer::calls`]). May wake early. One thread at a time.
+    /// Sleeps until a ring holds `wake_at` bytes or half of its capacity and its producer calls
+    /// [`RecordProducer::wake_consumer`], until [`ConsumerWaker::wake`], or until `limit` is over;
+    /// unless `ready`, which must check the rings ([`RecordConsumer::is_wake_due`]). May return
+    /// early. One thread at a time.
     pub fn sleep(&self, wake_at: usize, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
-        // Relaxed: the bell's mark carries it.
+        // Relaxed: ordered by the swap of the sleep mark.
         self.0.wake_at.store(wake_at, Ordering::Relaxed);
         self.0.bell.sleep(limit, ready);
     }
 
-    /// Wakes the thread if it sleeps and calls for so many bytes, or half of `capacity`: for bytes
-    /// that wait elsewhere than in a ring.
+    /// Wakes the thread if it sleeps with a threshold that `waiting` bytes reach, or half of
+    /// `capacity`: for bytes that are stored elsewhere than in a ring.
     pub fn wake_if_due(&self, waiting: usize, capacity: usize) {
         self.0.bell.wake(|| is_wake_due(waiting, self.0.wake_at.load(Ordering::Relaxed), capacity));
     }
 
-    /// Wakes the thread if it sleeps. Whatever it is to see must be there before.
+    /// Wakes the thread if it sleeps. Everything it is to find must be stored before.
     pub fn wake(&self) {
         self.0.bell.wake(|| true);
     }
@@ -331,22 +335,22 @@ struct ConsumerWait {
 
 struct Core {
     memory: Memory,
-    /// The memory may be more.
+    /// The memory may be larger.
     capacity: usize,
     waker: ConsumerWaker,
-    /// Twice the producer's position, and the mark [`CLOSED`]. 64 bits on every machine: they do not
-    /// wrap in a lifetime, so a position also is the number of bytes ever accepted.
+    /// Twice the producer's position, and the mark [`CLOSED`]. 64 bits on every machine: positions
+    /// do not wrap in a lifetime, so a position also is the number of bytes ever accepted.
     word: CachePadded<AtomicU64>,
     /// The consumer's position.
     head: CachePadded<AtomicU64>,
     producer_wait: CachePadded<ProducerWait>,
 }
 
-/// Where the producer sleeps.
+/// The producer sleeps here.
 #[derive(Debug, Default)]
 struct ProducerWait {
     bell: WaitCell,
-    /// The consumer's position from which on it is to be woken.
+    /// The consumer's position from which on the producer is to be woken.
     resume_at: AtomicU64,
     gone: AtomicBool,
 }
@@ -361,14 +365,14 @@ impl Core {
         self.word.0.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// The head first: it can only have grown when the tail is loaded.
+    /// The head is read first: it can only have grown when the tail is loaded.
     fn is_wake_due(&self, wake_at: usize) -> bool {
         let head = self.head.0.load(Ordering::Acquire);
         is_wake_due(distance(head, self.tail()), wake_at, self.capacity)
     }
 
-    /// For a producer that is about to sleep: it has said so already, so the consumer sees it when
-    /// it looks next.
+    /// For a producer that is about to sleep: its mark is set already, so the consumer sees it at
+    /// its next check.
     fn can_resume(&self, goal: u64) -> bool {
         self.waker.wake();
         self.head.0.load(Ordering::Acquire) >= goal || self.is_closed()
@@ -401,7 +405,7 @@ fn memory_position(position: u64) -> usize {
     position as usize
 }
 
-/// How far `to` is ahead: never more than a ring has.
+/// How far `to` is ahead: at most the capacity of a ring.
 fn distance(from: u64, to: u64) -> usize {
     memory_position(to.saturating_sub(from))
 }

@@ -65,7 +65,7 @@ fn a_producer_resumes_at_half_or_where_its_record_fits() {
     assert!(!is_ready(&mut producer, 51));
     consumer.release(1);
     assert!(is_ready(&mut producer, 51));
-    // What can never fit is not waited for.
+    // A record that can never fit is not waited for.
     assert!(is_ready(&mut producer, 101));
     let mut never = pin!(std::future::poll_fn(|context| producer.poll_room(context, 100)));
     assert!(never.as_mut().poll(&mut context).is_pending());
@@ -83,8 +83,8 @@ fn a_ring_calls_when_it_holds_enough_for_its_size() {
     assert!(consumer.is_wake_due(1_000));
 }
 
-/// A thread that sleeps until it is called, and producers that wait for room: all that is accepted
-/// arrives, in order.
+/// A consumer thread that sleeps and producers that wait for space: all accepted records arrive, in
+/// order.
 #[test]
 fn sleepers_on_both_sides() {
     let door = ConsumerWaker::default();
@@ -116,7 +116,7 @@ fn sleepers_on_both_sides() {
 }
 
 proptest! {
-    /// Against a plain vector: what is taken is what was accepted, in whole records.
+    /// Compared with a plain vector: the bytes taken are those accepted, in whole records.
     #[test]
     fn bytes_come_out_as_they_went_in(steps in prop::collection::vec((0_usize..40, 0_usize..40), 1..200)) {
         let (mut producer, mut consumer) = ring(37);

@@ -1,5 +1,5 @@
-//! Bytes with a loom cell each, so that a model fails where two threads could use one byte without
-//! an order between them. In two slices, as where memory cannot be mapped twice.
+//! Bytes with a loom cell each, so that a model fails where two threads could access a byte without
+//! synchronization. Reads give two slices, as without mirrored memory.
 
 use loom::cell::UnsafeCell;
 
@@ -9,7 +9,7 @@ pub(crate) struct Memory {
     watch: Box<[UnsafeCell<()>]>,
 }
 
-// SAFETY: as for the real memory; loom reports what breaks the promise.
+// SAFETY: as for the real memory; loom reports violations.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}

@@ -1,4 +1,4 @@
-//! Where the system can map memory twice.
+//! With memory that is mapped twice.
 
 const MIRRORED: bool = true;
 

@@ -1,4 +1,4 @@
-//! What every system has.
+//! With memory that every system supports.
 
 const MIRRORED: bool = false;
 

@@ -1,4 +1,4 @@
-//! The pipe against a `VecDeque`, just before the positions wrap included.
+//! The pipe compared with a `VecDeque`, also just before the positions wrap.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use crate::pipe::*;
 #[path = "waiting.rs"]
 mod waiting;
 
-/// A pipe as configured, over the memory that this run of the tests is about.
+/// A pipe as configured, with the kind of memory of this test run.
 fn pipe(config: &PipeConfig) -> Result<(PipeWriter, PipeReader), PipeConfigError> {
     starting_at(config, 0)
 }
@@ -67,7 +67,7 @@ fn config() -> impl Strategy<Value = PipeConfig> {
     )
 }
 
-/// The pipe and what it should be.
+/// The pipe and its reference model.
 struct Pair {
     config: PipeConfig,
     writer: PipeWriter,
@@ -75,7 +75,7 @@ struct Pair {
     model: VecDeque<u8>,
     capacity: usize,
     next: u8,
-    /// How much at the front the writer wants to be cleared.
+    /// Bytes at the front that the writer has asked to clear.
     to_clear: usize,
     skipped: usize,
     high_water: usize,
@@ -157,7 +157,7 @@ impl Pair {
         self.model.extend(data);
     }
 
-    /// What the reader finds out at its next call.
+    /// Applies what the reader finds at its next call.
     fn notice(&mut self) {
         self.model.drain(..self.to_clear);
         self.skipped += std::mem::take(&mut self.to_clear);
@@ -233,7 +233,7 @@ proptest! {
             pair.apply(&op);
             pair.check_figures();
         }
-        // Whatever happened, both ends agree on the number of a frame.
+        // In any case both ends agree on the number of a frame.
         pair.reader.clear();
         prop_assert_eq!(pair.reader.position(), pair.writer.position());
     }
@@ -255,7 +255,7 @@ fn what_cannot_be_is_said() {
     assert_eq!(make(repeat), PipeConfigError::CannotFade);
 }
 
-/// A clear that comes while the reader looks is heeded at its next look and not before.
+/// A clear request during an access in place is executed by the reader's next call and not before.
 #[test]
 fn what_was_shown_can_be_consumed_whatever_the_writer_asks_meanwhile() {
     for overflow in [OverflowPolicy::Block, OverflowPolicy::DropOldest] {
@@ -271,7 +271,7 @@ fn what_was_shown_can_be_consumed_whatever_the_writer_asks_meanwhile() {
     }
 }
 
-/// A pipe that is emptied again and again, of a size at which its memory is not gone round.
+/// A pipe that is emptied repeatedly, with a size at which it does not wrap around.
 #[test]
 fn a_pipe_that_is_emptied_begins_at_the_front_again() {
     let (mut writer, mut reader) = pipe(&PipeConfig::bytes(64 * 1024)).unwrap();
@@ -281,7 +281,7 @@ fn a_pipe_that_is_emptied_begins_at_the_front_again() {
         let data = stream(written, 700 + round * 13 % 4000);
         assert_eq!(writer.write(&data).unwrap().stored, data.len());
         written += data.len();
-        // Sometimes a rest stays for a while, so that not every look finds nothing.
+        // Sometimes data remains for a while, so that some checks do not find the pipe empty.
         let n = written - taken - if round % 7 == 3 { 100 } else { 0 };
         places.insert(reader.peek(n).unwrap().as_ptr().addr());
         assert_eq!(reader.read(&mut out[..n]).bytes, n);
@@ -362,7 +362,7 @@ fn repeats_and_fades_what_was_heard_last() {
     assert_eq!(reader.monitor().padded_frames(), 6);
 }
 
-/// The bytes that each format is silent with, from its standard and not from our table.
+/// The silence bytes of each format, from its standard and not from the table in the code.
 #[test]
 fn a_gap_is_silent_in_every_format() {
     let formats = [
@@ -418,7 +418,7 @@ fn no_part_of_a_frame_can_be_consumed() {
     reader.advance(1, 2);
 }
 
-/// Byte number `i` of the endless test stream.
+/// Byte number `i` of the test stream.
 fn byte(i: usize) -> u8 {
     let [byte, ..] = (i.wrapping_mul(31) >> 3).to_le_bytes();
     byte

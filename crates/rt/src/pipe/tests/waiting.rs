@@ -47,7 +47,7 @@ fn threads_that_wait_pass_everything_on() {
     }
 }
 
-/// A waiting end beside one that never wakes: it looks up by itself.
+/// A waiting end with a peer that never wakes it: it polls.
 #[test]
 fn a_waiting_end_needs_no_peer_that_wakes() {
     let (mut writer, reader) = pipe(&PipeConfig::bytes(4096)).unwrap();
@@ -58,7 +58,7 @@ fn a_waiting_end_needs_no_peer_that_wakes() {
                 std::thread::park_timeout(Duration::from_millis(1));
                 assert_eq!(writer.write(&[at]).unwrap().stored, 1);
             }
-            // The end without a word does wake.
+            // Dropping an end does wake its peer.
         });
         let mut all = Vec::new();
         let mut out = [0; 64];
@@ -74,7 +74,7 @@ fn a_waiting_end_needs_no_peer_that_wakes() {
     });
 }
 
-/// What is dropped is missing in one piece and counted; what arrives is whole and in order.
+/// Dropped data is missing in one piece and counted; what arrives is whole and in order.
 #[test]
 fn a_writer_that_drops_the_oldest_never_tears_a_frame() {
     let config = PipeConfig {
@@ -96,7 +96,7 @@ fn a_writer_that_drops_the_oldest_never_tears_a_frame() {
             let read = reader.read(&mut out);
             let first = reader.position() - read.bytes as u64 / 8;
             for (frame, number) in out[..read.bytes].as_chunks().0.iter().zip(first..) {
-                // Frames dropped as the newest leave the writer's numbers behind its count.
+                // Frames dropped as the newest are not counted in the writer's numbers.
                 assert_eq!(u64::from_le_bytes(*frame), number);
             }
             if read.end.is_some() {
@@ -111,7 +111,7 @@ fn a_wait_can_be_cancelled_from_outside() {
     let (writer, reader) = pipe(&PipeConfig::bytes(4)).unwrap();
     let monitor = writer.monitor();
     let (mut writer, mut reader) = (writer.blocking(), reader.blocking());
-    // The next wait, if there is none now; and only one.
+    // Cancels the next wait if there is none now, and only one.
     monitor.cancel_read();
     assert_eq!(reader.read_at_least(1), Err(PipeReadError::Cancelled));
     assert_eq!(writer.write(b"abc").unwrap().stored, 3);
@@ -139,7 +139,7 @@ fn a_demand_that_cannot_be_met_is_an_error() {
     assert_eq!(reader.read_at_least(1), Ok(&b"bcde"[..]));
 }
 
-/// Runs one future to its end on this thread.
+/// Runs one future to completion on this thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -196,7 +196,7 @@ fn tasks_pass_everything_on() {
     });
 }
 
-/// What is written in place wakes the reader, and what is taken without a wait wakes the writer.
+/// Writing in place wakes the reader, and reading without a wait wakes the writer.
 #[test]
 fn in_place_and_without_a_wait_as_tasks() {
     let (writer, reader) = pipe(&PipeConfig::bytes(6)).unwrap();
