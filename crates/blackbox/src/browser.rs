@@ -1,8 +1,8 @@
-//! A real Chromium without a screen, led through its debugging pipe.
+//! A headless Chromium, controlled through its debugging pipe.
 //!
-//! The pipe (DevTools protocol, one JSON text after the other, each ended by a zero byte, on file
-//! descriptors 3 and 4) needs nothing that std does not have; the debugging port was the
-//! alternative, and would need a WebSocket client.
+//! The pipe (DevTools protocol, a sequence of JSON texts, each ended by a zero byte, on file
+//! descriptors 3 and 4) needs std only; the debugging port was the alternative, and would need a
+//! WebSocket client.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -26,19 +26,20 @@ pub struct Browser {
     next_id: u64,
 }
 
-/// For one answer. A loaded machine starts a browser slowly.
+/// Timeout of one response. A loaded machine starts a browser slowly.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Browser {
-    /// Starts it and opens `url`.
+    /// Starts the browser and opens `url`.
     ///
     /// # Errors
-    /// When it does not start, or does not answer.
+    /// If it does not start, or does not respond.
     pub fn open(program: &Path, scratch: &ScratchDir, url: &str) -> io::Result<Self> {
         let (to, from) = (scratch.fifo("to-browser")?, scratch.fifo("from-browser")?);
         let process = Process::start(
             Command::new("sh")
-                // The shell gives the two pipes the numbers that Chromium expects, and goes away.
+                // The shell opens the two pipes with the numbers that Chromium expects, and
+                // replaces itself.
                 .args(["-c", "to=$1 from=$2; shift 2; exec \"$@\" 3<\"$to\" 4>\"$from\"", "sh"])
                 .args([&to, &from])
                 .arg(program)
@@ -61,10 +62,10 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Calls a method of the DevTools protocol and gives its result.
+    /// Calls a method of the DevTools protocol and returns its result.
     ///
     /// # Errors
-    /// When the browser does not answer, or with an error.
+    /// If the browser does not respond, or responds with an error.
     pub fn call(&mut self, method: &str, params: &Value) -> io::Result<Value> {
         self.next_id += 1;
         let mut message = json!({ "id": self.next_id, "method": method, "params": params });
@@ -92,10 +93,10 @@ impl Browser {
         }
     }
 
-    /// Runs JavaScript in the page and gives its value, awaited if it is a promise.
+    /// Runs JavaScript in the page and returns its value, awaited if it is a promise.
     ///
     /// # Errors
-    /// As [`Browser::call`], and when the script throws.
+    /// As [`Browser::call`], and if the script throws.
     pub fn run(&mut self, script: &str) -> io::Result<Value> {
         let params = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
         let answer = self.call("Runtime.evaluate", &params)?;
@@ -105,7 +106,7 @@ impl Browser {
         }
     }
 
-    /// The page as a PNG picture.
+    /// The page as a PNG image.
     ///
     /// # Errors
     /// As [`Browser::call`].
@@ -117,7 +118,8 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Politely, so that its own children end too; else it is killed with `process`.
+        // A clean shutdown, so that its child processes end too; otherwise it is killed with
+        // `process`.
         self.session = None;
         drop(self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0"));
         drop(self.process.wait(Duration::from_secs(5)));
@@ -142,7 +144,7 @@ fn read_messages(from: File) -> Receiver<Value> {
     receive
 }
 
-/// RFC 4648, 4; what is no letter of the alphabet is passed over.
+/// RFC 4648, 4; characters outside the alphabet are skipped.
 fn from_base64(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0);

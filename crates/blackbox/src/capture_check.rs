@@ -1,51 +1,51 @@
-//! What came out, against what was put in.
+//! Comparison of captured audio with the original.
 //!
-//! A verdict "not equal" would be useless: a client that corrects its clock by one frame, a server
+//! A plain "not equal" would be useless: a client that corrects its clock by one frame, a server
 //! that lost a chunk and a converter that rounds wrongly are three different faults in three
-//! different programs. So the judge walks along both and names each difference.
+//! different programs. The comparison therefore walks along both and classifies each difference.
 
 use std::fmt;
 
 use crate::signal::Frame;
 
-/// One difference, with the place in what was put in, in frames.
+/// One difference, with its position in the original, in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureFault {
-    /// It is not there at all.
+    /// The original is not in the capture at all.
     NotFound,
-    /// Frames were left out.
+    /// Frames are missing.
     Missing {
-        /// Where.
+        /// Position.
         at: usize,
-        /// How many.
+        /// Number of frames.
         frames: usize,
     },
-    /// Frames that nobody put in.
+    /// Frames were inserted.
     Extra {
-        /// Where.
+        /// Position.
         at: usize,
-        /// How many.
+        /// Number of frames.
         frames: usize,
         /// All of them are digital silence.
         silent: bool,
     },
     /// Frames have other values.
     Altered {
-        /// Where.
+        /// Position.
         at: usize,
-        /// How many.
+        /// Number of frames.
         frames: usize,
     },
-    /// The rest is missing, or could not be recognised.
+    /// The rest is missing, or could not be recognized.
     Ends {
-        /// Where.
+        /// Position.
         at: usize,
     },
 }
 
 impl CaptureFault {
-    /// Whether it is what a Snapcast client does by itself when it corrects its clock ("soft
-    /// sync"): one frame left out, or played twice.
+    /// Whether it is a clock correction of a Snapcast client ("soft sync"): one frame omitted, or
+    /// played twice.
     #[must_use]
     pub const fn is_soft_sync(self) -> bool {
         matches!(
@@ -72,16 +72,16 @@ impl fmt::Display for CaptureFault {
     }
 }
 
-/// How many frames must agree before two places are taken as the same one.
+/// Number of frames that must agree for two positions to match.
 const SAME: usize = 32;
-/// How far to look for the place where it goes on: two seconds.
+/// Search range for the continuation: two seconds.
 const REACH: usize = 96_000;
-/// Faults after which looking on tells nothing new.
+/// Number of faults after which the comparison stops.
 const ENOUGH: usize = 20;
 
-/// Compares every frame of `put_in` with what was captured. No fault: bit-exact.
+/// Compares every frame of the original with the capture. No fault means bit-exact.
 ///
-/// The capture may have anything before and after the programme.
+/// The capture may contain anything before and after the programme.
 #[must_use]
 pub fn compare(put_in: &[Frame], captured: &[Frame]) -> Vec<CaptureFault> {
     let mut faults = Vec::new();
@@ -107,16 +107,16 @@ pub fn compare(put_in: &[Frame], captured: &[Frame]) -> Vec<CaptureFault> {
     faults
 }
 
-/// The first place of the programme that can be found, and where.
+/// The first position of the programme that is found, and its position in the capture.
 fn beginning(put_in: &[Frame], captured: &[Frame]) -> Option<(usize, usize)> {
-    // If its very beginning is lost, one of the first two seconds of it will do.
+    // If the start of the programme is lost, a later position in the first two seconds is searched.
     [0, 1, 100, 1_000, 5_000, 24_000, 48_000, 96_000].into_iter().find_map(|at| {
         let wanted = put_in.get(at..at + SAME)?;
         Some((at, captured.windows(SAME).position(|window| window == wanted)?))
     })
 }
 
-/// The smallest step after which both go on together: the fault, and how far it reaches in each.
+/// The smallest step after which both continue equally: the fault, and its length in each.
 fn difference(
     put_in: &[Frame],
     captured: &[Frame],
@@ -145,11 +145,11 @@ fn difference(
 
 /// Waveform signal-to-noise ratio in dB of a lossy copy, after finding its delay.
 ///
-/// The signal is what was put in, the noise the difference, without any matching of gain. `None`
-/// when the copy is not there.
+/// The signal is the original, the noise the difference, without any adjustment of gain. `None` if
+/// the copy is not found.
 #[must_use]
 pub fn snr_db(put_in: &[Frame], captured: &[Frame]) -> Option<f64> {
-    // Roughly: where sound begins in each. Exactly: where a stretch in the middle agrees best.
+    // Coarse: the start of the audio in each. Fine: the best match of a section in the middle.
     let threshold = put_in.iter().flatten().map(|s| s.abs()).max()? / 20;
     let loud = |sound: &[Frame]| sound.iter().position(|f| f.iter().any(|s| s.abs() > threshold));
     let rough = loud(captured)?.cast_signed() - loud(put_in)?.cast_signed();
@@ -164,7 +164,7 @@ pub fn snr_db(put_in: &[Frame], captured: &[Frame]) -> Option<f64> {
         .filter_map(|delay| Some((distance(delay)?, delay)))
         .min_by(|a, b| a.0.total_cmp(&b.0))?
         .1;
-    // The first and last moments are the codec's start and the switch's fade; the rest counts.
+    // The first and last moments contain the codec's start and the switch's fade; the rest counts.
     let margin = put_in.len() / 20;
     let whole = put_in.get(margin..put_in.len() - margin)?;
     let from = usize::try_from(margin.cast_signed() + delay).ok()?;
@@ -174,15 +174,15 @@ pub fn snr_db(put_in: &[Frame], captured: &[Frame]) -> Option<f64> {
 }
 
 const STRETCH: usize = 4_800;
-/// Further than any codec delays, and than a fade hides the beginning.
+/// Greater than the delay of any codec plus the hidden beginning of a fade.
 const DELAY_RANGE: isize = 3_000;
 
 fn energy(frames: impl Iterator<Item = Frame>) -> f64 {
     frames.map(|[l, r]| f64::from(l).powi(2) + f64::from(r).powi(2)).sum()
 }
 
-/// How much of a stretch of sound is one tone: 1 for a pure one, near 0 for anything else
-/// (Goertzel's algorithm on the sum of both channels). 0 for silence.
+/// Share of one tone in a section: 1 for a pure tone, near 0 for anything else (Goertzel's
+/// algorithm on the sum of both channels). 0 for silence.
 #[must_use]
 pub fn tone_share(sound: &[Frame], hz: f64, rate: f64) -> f64 {
     let coefficient = 2.0 * (std::f64::consts::TAU * hz / rate).cos();
@@ -197,7 +197,7 @@ pub fn tone_share(sound: &[Frame], hz: f64, rate: f64) -> f64 {
     if total > 0.0 { power * 2.0 / (count * total) } else { 0.0 }
 }
 
-/// Level of a stretch against full scale (a square wave is 0 dB); -200 for silence.
+/// Level of a section relative to full scale (a square wave is 0 dB); -200 for silence.
 #[must_use]
 pub fn level_dbfs(sound: &[Frame], full_scale: i32) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a count of frames")]

@@ -1,4 +1,4 @@
-//! One listener of the load generator: says Hello, asks for the time, checks what it hears.
+//! One client of the load generator: sends Hello and Time, and checks the chunks.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,38 +7,39 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::wire::{self, ChunkCodec, HEADER, MessageHeader, kind};
 
-/// This machine's monotonic clock, microseconds: what Snapcast's clients on Linux send.
+/// The monotonic clock of this machine in microseconds, as sent by Snapcast clients on Linux.
 #[must_use]
 pub fn clock_us() -> i64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
 }
 
-/// What a listener heard and found.
+/// Statistics of a client.
 #[derive(Clone, Debug, Default)]
 pub struct ListenerStats {
-    /// Chunks.
+    /// Number of chunks.
     pub chunks: u64,
-    /// All bytes, headers too.
+    /// All bytes, including headers.
     pub bytes: u64,
-    /// Codec headers: one for each station that it was given, and for each time that one changed.
+    /// Codec headers: one for each station that the client was assigned to, and for each change of
+    /// one.
     pub headers: u64,
     /// Chunks that did not begin where the one before ended.
     pub gaps: u64,
-    /// The largest of these jumps, microseconds, forward or back.
+    /// The largest of these jumps in microseconds, forward or back.
     pub largest_gap_us: i64,
-    /// Chunks that came before their codec header: nobody can play them (snapserver sends some).
+    /// Chunks before their codec header, which cannot be played (snapserver sends some).
     pub early: u64,
-    /// Messages that could not be understood.
+    /// Messages that could not be parsed.
     pub strange: u64,
-    /// How long the connection took, microseconds. A second and more: the server's queue of
-    /// connections that it has yet to accept was full, and the kernel tried again.
+    /// Duration of the connect call in microseconds. A second or more means that the server's
+    /// accept queue was full, and the kernel tried again.
     pub connect_us: i64,
     /// From Hello to the first chunk, microseconds.
     pub first_chunk_us: Option<i64>,
     /// Server's clock minus ours as a client computes it from each reply, with the round trip.
     pub offsets: Vec<ClockOffset>,
-    /// Requests for the time that were not answered before the next.
+    /// Time requests that were not answered before the next one.
     pub unanswered: u64,
     /// Whether the server ended the connection.
     pub cut: bool,
@@ -46,50 +47,50 @@ pub struct ListenerStats {
     pub codec: &'static str,
 }
 
-/// One answer to "what time is it", microseconds.
+/// Result of one Time request, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockOffset {
     /// Server's clock minus ours.
     pub offset: i64,
-    /// How long question and answer were under way.
+    /// Round trip time.
     pub round_trip: i64,
 }
 
-/// A connection.
+/// A client with its connection.
 #[derive(Debug)]
 pub struct ListenerClient {
     socket: TcpStream,
-    /// The findings.
+    /// Its statistics.
     pub stats: ListenerStats,
     hello_at: i64,
     coding: Option<ChunkCodec>,
     timeline: Option<ChunkTimeline>,
     asked: Option<u16>,
     next_id: u16,
-    // The beginning of the message that is being received, and how much of it is to be passed over.
+    // The beginning of the message that is being received, and the number of bytes to skip.
     head: [u8; HEAD],
     have: usize,
     pass: usize,
 }
 
-/// The time line: where it began and how many frames ago. Chunks carry whole microseconds, so the
-/// sum must be kept in frames.
+/// Expected time of the next chunk: a start time and a number of frames. Chunks carry whole
+/// microseconds, so the sum must be in frames.
 #[derive(Clone, Copy, Debug)]
 struct ChunkTimeline {
     start_us: i64,
     frames: u64,
 }
 
-/// What is kept of a message: enough for a codec header with STREAMINFO.
+/// Bytes stored of a message: enough for a codec header with STREAMINFO.
 const HEAD: usize = 160;
-/// Rounding of a time to whole microseconds, on both sides.
+/// Rounding to whole microseconds, on both sides.
 const ROUNDING_US: i64 = 2;
 
 impl ListenerClient {
-    /// Connects and says Hello as client number `id`.
+    /// Connects and sends Hello as client number `id`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn connect(server: SocketAddr, id: usize) -> io::Result<Self> {
         let start = clock_us();
         let mut socket = TcpStream::connect(server)?;
@@ -111,13 +112,13 @@ impl ListenerClient {
         })
     }
 
-    /// The socket, for a poller.
+    /// The socket, for polling.
     #[must_use]
     pub const fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Asks for the time.
+    /// Sends a Time request.
     pub fn request_time(&mut self) {
         if self.stats.cut {
             return;
@@ -133,14 +134,14 @@ impl ListenerClient {
             received: 0,
             size: 0,
         };
-        // 34 bytes fit into any socket whose peer reads at all.
+        // 34 bytes fit into the socket buffer of any peer that reads.
         if self.socket.write_all(&header.message(&[0; 8])).is_err() {
             self.stats.cut = true;
         }
         self.asked = Some(id);
     }
 
-    /// Takes what has arrived; `delay` hears each chunk's time of arrival and time stamp.
+    /// Reads what has arrived; calls `delay` with each chunk's time of arrival and timestamp.
     pub fn read(&mut self, buffer: &mut [u8], delay: &mut impl FnMut(i64, i64)) {
         while !self.stats.cut {
             match self.socket.read(buffer) {
@@ -179,7 +180,7 @@ impl ListenerClient {
         }
     }
 
-    /// How much of the message whose header is here is kept.
+    /// Bytes to store of the message whose header is complete.
     fn head_len(&self) -> usize {
         let size = MessageHeader::parse(&self.head).map_or(0, |header| header.size);
         (HEADER + size as usize).min(HEAD)
@@ -207,7 +208,7 @@ impl ListenerClient {
     }
 
     fn time(&mut self, header: MessageHeader, now: i64) {
-        // An answer that comes after the next question has been counted as missing already.
+        // A response after the next request has been counted as missing already.
         if self.asked != Some(header.refers_to) {
             return;
         }

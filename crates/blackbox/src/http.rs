@@ -1,13 +1,13 @@
-//! As much of HTTP as a test needs: one GET.
+//! A minimal HTTP client: one GET.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Status and body of an answer. The body is whatever came before the server closed.
+/// Status and body of a response. The body is everything before the server closed the connection.
 ///
 /// # Errors
-/// When nothing comes for five seconds, or it is not HTTP.
+/// If nothing arrives for five seconds, or the response is not HTTP.
 pub fn get(server: SocketAddr, path: &str) -> io::Result<(u16, Vec<u8>)> {
     let mut socket = TcpStream::connect(server)?;
     socket.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -25,7 +25,7 @@ pub fn get(server: SocketAddr, path: &str) -> io::Result<(u16, Vec<u8>)> {
     Ok((status, body))
 }
 
-/// RFC 9112, 7.1; extensions and trailers are passed over.
+/// RFC 9112, 7.1; extensions and trailers are ignored.
 fn unchunk(mut body: &[u8]) -> Option<Vec<u8>> {
     let mut whole = Vec::new();
     loop {

@@ -1,12 +1,12 @@
-//! The built server, seen from outside: what its tests, its load generator and its bench share.
+//! Black box tests of the built server: code shared by tests, load generator and benchmarks.
 //!
-//! Nothing here uses a crate of the house. A judge that shares code with what it judges shares its
-//! mistakes; so the few bytes of the wire that are needed are parsed once more, plainly.
+//! Nothing here uses another crate of the project. A test that shares code with its subject shares
+//! its bugs; the few messages of the protocol that are needed are therefore parsed independently.
 //!
 //! ```text
-//!  Aulos, Snapserver      a running server          Snapclient, browser, load   who listens to it
-//!  signal                 what is put in            judge                       what came out
-//!  account                what it cost
+//!  AulosServer, Snapserver  running servers    Snapclient, browser, load   clients
+//!  signal                   test signals       capture_check               comparison of captures
+//!  process_usage            resource usage
 //! ```
 
 #![forbid(unsafe_code)]

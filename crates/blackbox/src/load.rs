@@ -1,7 +1,8 @@
-//! Many listeners on one thread, which must cost little: it shares the machine with what it loads.
+//! Many clients on one thread, at low cost, because the load generator shares the machine with the
+//! server.
 //!
-//! One epoll, one buffer, and of each message only its beginning is looked at. A thread per listener
-//! was the alternative; five hundred of them would measure the scheduler.
+//! One epoll, one buffer, and only the beginning of each message is parsed. A thread per client was
+//! the alternative; five hundred of them would measure the scheduler.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,51 +15,50 @@ use serde_json::{Value, json};
 
 use crate::client::{ClockOffset, ListenerClient, ListenerStats, clock_us};
 
-/// How to listen.
+/// Parameters of a load test.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadTest {
     /// The stream port.
     pub server: SocketAddr,
-    /// How many listeners.
+    /// Number of clients.
     pub clients: usize,
-    /// How long to let everything settle after the last one has connected: history arrives then,
-    /// and delays are not counted.
+    /// Time after the last connect in which history arrives, and delays are not counted.
     pub settle: Duration,
-    /// How long to listen after that.
+    /// Duration of the measurement after that.
     pub listen: Duration,
 }
 
-/// A moment of a run, for those who read the server's account then.
+/// Boundary of the measurement, for reading the server's resource usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadPhase {
-    /// Everything has settled.
+    /// The settling time is over.
     Begin,
-    /// The time is over; the listeners are still connected.
+    /// The measurement is over; the clients are still connected.
     End,
 }
 
-/// What all listeners heard.
+/// Results of a load test.
 #[derive(Debug)]
 pub struct LoadReport {
-    /// Each listener's findings.
+    /// Statistics of each client.
     pub listeners: Vec<ListenerStats>,
-    /// Chunks that arrived between the marks, all listeners together.
+    /// Chunks that arrived during the measurement, all clients together.
     pub chunks: u64,
-    /// Between the marks.
+    /// Duration of the measurement.
     pub elapsed: Duration,
-    /// Arrival minus time stamp on the server's clock, microseconds, sorted.
+    /// Arrival minus timestamp on the server's clock, microseconds, sorted.
     pub delays: Vec<i64>,
-    /// Server's clock minus ours: from the answer that was fastest of all.
+    /// Server's clock minus ours: from the fastest reply of all.
     pub reference: Option<ClockOffset>,
-    /// What this thread needed for all that, microseconds of CPU.
+    /// CPU time of this thread during the measurement, microseconds.
     pub own_cpu_us: i64,
 }
 
 impl LoadTest {
-    /// Connects everyone, listens, and reports; `mark` is called at the two moments.
+    /// Connects all clients, receives, and reports; `mark` is called at both boundaries.
     ///
     /// # Errors
-    /// When the server cannot be reached or the system refuses.
+    /// If the server cannot be reached or a system call fails.
     pub fn run(self, mut mark: impl FnMut(LoadPhase)) -> io::Result<LoadReport> {
         raise_file_limit()?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -73,13 +73,14 @@ impl LoadTest {
             gone: vec![],
         };
         let mut events = Vec::with_capacity(1024);
-        // Connecting can wait, so another thread does it; those who are connected listen meanwhile.
+        // Connecting can block, so another thread does it; connected clients are served meanwhile.
         let (send, connected) = channel();
         let connecting = std::thread::spawn(move || {
             (0..self.clients).all(|id| send.send(ListenerClient::connect(self.server, id)).is_ok())
         });
         while crowd.clients.len() < self.clients {
-            // All at once: whoever waits here hears its first chunk late, and that would be ours.
+            // All at once: a connected client that waits here would get its first chunk late, which
+            // is not the server's fault.
             for client in connected.try_iter() {
                 let client = client?;
                 let data = EventData::new_u64(crowd.clients.len() as u64);
@@ -104,23 +105,23 @@ impl LoadTest {
     }
 }
 
-/// See [`Crowd::at_once`]: some ten microseconds each.
+/// See [`ListenerPool::at_once`]: some ten microseconds each.
 const HISTORY_AT_ONCE: usize = 2;
 
 #[derive(Debug)]
 struct ListenerPool {
     clients: Vec<ListenerClient>,
     buffer: Vec<u8>,
-    /// Arrival and time stamp of each chunk, once everything has settled.
+    /// Arrival and timestamp of each chunk, after the settling time.
     arrivals: Option<Vec<(i64, i64)>>,
-    /// Requests for the time so far; the n-th is due n/clients seconds after the first.
+    /// Time requests so far; the n-th is due n/clients seconds after the first.
     asked: u64,
     asking_since: Instant,
-    /// How many that have heard something are read between two looks at those who have not, and
-    /// with whom to go on.
+    /// Number of clients with a first chunk that are read between two checks of those without, and
+    /// the next of them.
     at_once: usize,
     turn: usize,
-    /// Those that the server has cut just now.
+    /// Clients whose connection the server has just closed.
     gone: Vec<usize>,
 }
 
@@ -152,8 +153,8 @@ impl ListenerPool {
             Err(e) => return Err(e.into()),
         }
         let id = |event: &epoll::Event| usize::try_from({ event.data }.u64()).unwrap_or(usize::MAX);
-        // While everybody comes, a hundred megabytes of history would stand between a first chunk
-        // and the moment at which it is seen.
+        // While clients connect, a hundred megabytes of history would otherwise be read before some
+        // first chunks.
         events.retain(|event| {
             let new = self.clients.get(id(event)).is_some_and(|c| c.stats.first_chunk_us.is_none());
             if new {
@@ -185,7 +186,7 @@ impl ListenerPool {
         }
     }
 
-    /// Lets those ask whose turn it is: each once a second, evenly spread.
+    /// Sends the Time requests that are due: one per client and second, evenly spread.
     fn request_times(&mut self) {
         let count = self.clients.len() as u64;
         let due = self.asking_since.elapsed().as_micros() * u128::from(count) / 1_000_000;
@@ -220,20 +221,20 @@ impl ListenerPool {
 }
 
 impl LoadReport {
-    /// Gaps of all listeners.
+    /// Gaps of all clients.
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.listeners.iter().map(|h| h.gaps).sum()
     }
 
-    /// Listeners that the server has cut.
+    /// Number of clients that the server has disconnected.
     #[must_use]
     pub fn cut(&self) -> usize {
         self.listeners.iter().filter(|h| h.cut).count()
     }
 
-    /// What each listener's clock is wrong by, microseconds, sorted: the median of the offsets that
-    /// it computed (as snapclient does it) against the reference.
+    /// Clock error of each client, microseconds, sorted: the median of its computed offsets (as in
+    /// snapclient) compared with the reference.
     #[must_use]
     pub fn clock_errors(&self) -> Vec<i64> {
         let reference = self.reference.map_or(0, |o| o.offset);
@@ -250,7 +251,7 @@ impl LoadReport {
         errors
     }
 
-    /// Everything as one object, times in microseconds.
+    /// The results as a JSON object, times in microseconds.
     #[must_use]
     pub fn json(&self) -> Value {
         let spread = |sorted: &[i64]| json!({ "p50": percentile(sorted, 50), "p99": percentile(sorted, 99), "max": sorted.last() });
@@ -290,7 +291,7 @@ pub fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
     sorted.get(sorted.len() * percent / 100).or_else(|| sorted.last()).copied()
 }
 
-/// Microseconds that are left of a moment on [`clock_us`]; for callers that pace by it.
+/// Time until a moment on [`clock_us`]; for callers that pace by it.
 #[must_use]
 pub fn time_until(moment_us: i64) -> Duration {
     Duration::from_micros(u64::try_from(moment_us - clock_us()).unwrap_or(0))

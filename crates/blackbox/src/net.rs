@@ -1,4 +1,4 @@
-//! A network that is not this machine's own: two namespaces and a pair of virtual cards.
+//! A network of its own: two namespaces and a pair of virtual interfaces.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -6,16 +6,16 @@ use std::process::Command;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Two namespaces with a pair of cards between them; they go with the test.
+/// Two namespaces with a pair of interfaces between them; they are removed on drop.
 #[derive(Debug)]
 pub struct NetNamespaces([String; 2]);
 
 impl NetNamespaces {
-    /// Makes them; `10.77.0.1` and `fd77::1` are the one, `10.77.0.2` and `fd77::2` the other. What goes
-    /// to a group goes through their cards.
+    /// Creates them; `10.77.0.1` and `fd77::1` are one end, `10.77.0.2` and `fd77::2` the other.
+    /// Multicast goes through their interfaces.
     ///
     /// # Errors
-    /// When this process may not, or there is no `ip`.
+    /// If this process lacks the privilege, or there is no `ip`.
     pub fn new() -> io::Result<Self> {
         let name = |end| format!("aulos-{}-{end}", std::process::id());
         let net = Self([name("a"), name("b")]);
@@ -34,10 +34,11 @@ impl NetNamespaces {
         Ok(net)
     }
 
-    /// Runs on a thread of its own that lives in one of the two; what it starts lives there too.
+    /// Runs `act` on a new thread in one of the namespaces; processes that it starts are in the
+    /// namespace too.
     ///
     /// # Panics
-    /// When the namespace is gone, and when `act` does.
+    /// If the namespace is gone, and if `act` panics.
     #[allow(clippy::unwrap_used, reason = "a test can go on with nothing else")]
     pub fn run_inside<T: Send>(&self, end: usize, act: impl FnOnce() -> T + Send) -> T {
         let space = std::fs::File::open(format!("/run/netns/{}", self.0[end])).unwrap();

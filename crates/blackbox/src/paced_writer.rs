@@ -1,22 +1,22 @@
-//! Someone who writes sound into a FIFO: steadily, as fast as it plays, or with hiccups.
+//! A writer of audio into a FIFO, in real time, optionally with stalls.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use crate::signal::NoiseRng;
 
-/// Writes PCM in pieces of 20 ms at the pace at which it plays.
+/// Writes PCM in pieces of 20 ms in real time.
 #[derive(Debug)]
 pub struct PacedWriter<W> {
     out: W,
     bytes_per_second: usize,
     stalls: Option<StallConfig>,
-    /// When the first piece was due, and how many have been written since.
+    /// Due time of the first piece, and the number of pieces written since.
     begun: Option<Instant>,
     pieces: u32,
 }
 
-/// Now and then it does nothing for a while, and then writes all that is due.
+/// Stalls now and then, and then writes everything that is due.
 #[derive(Debug)]
 struct StallConfig {
     longest: Duration,
@@ -24,12 +24,12 @@ struct StallConfig {
 }
 
 impl<W: Write> PacedWriter<W> {
-    /// Always in time.
+    /// Without stalls.
     pub const fn steady(out: W, bytes_per_second: usize) -> Self {
         Self { out, bytes_per_second, stalls: None, begun: None, pieces: 0 }
     }
 
-    /// Delayed about twice a second by anything up to `longest`.
+    /// Stalls about twice a second for up to `longest`.
     pub const fn with_stalls(
         out: W,
         bytes_per_second: usize,
@@ -40,10 +40,10 @@ impl<W: Write> PacedWriter<W> {
         Self { out, bytes_per_second, stalls, begun: None, pieces: 0 }
     }
 
-    /// Writes it all, after what was written before; returns when the last piece is written.
+    /// Writes all of `sound`, following the previous data; returns when the last piece is written.
     ///
     /// # Errors
-    /// When the reader has gone.
+    /// If the reader is gone.
     pub fn write(&mut self, sound: &[u8]) -> io::Result<()> {
         let piece = (self.bytes_per_second / 50).max(1);
         let begun = *self.begun.get_or_insert_with(Instant::now);

@@ -1,4 +1,4 @@
-//! Programs that are not ours: finding them, starting them, ending exactly them.
+//! Other programs: finding, starting and terminating them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,9 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scratch::ScratchDir;
 
-/// Where a program is, or a line that says that the test is skipped for the want of it.
+/// The path of a program, or a message that the test is skipped without it.
 ///
-/// The line goes past the test harness's capture: a skip that nobody sees is a lie.
+/// The message bypasses the test harness's capture, so that a skip is always visible.
 #[must_use]
 pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     let found = std::env::var_os("PATH").and_then(|paths| {
@@ -25,9 +25,9 @@ pub fn find_or_skip(program: &str) -> Option<PathBuf> {
     found
 }
 
-/// Says that a test is skipped for the want of `what`.
+/// Prints that a test is skipped because `what` is missing.
 pub fn skip(what: &str) {
-    // Without standard error there is nobody left to tell.
+    // Without standard error the message cannot be printed.
     drop(io::stderr().lock().write_all(format!("\nskipped: no {what}\n").as_bytes()));
 }
 
@@ -39,10 +39,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it with no input, and its output in the files given.
+    /// Starts it without input, and with its output in the given files.
     ///
     /// # Errors
-    /// When it cannot be started, or a file cannot be made.
+    /// If it cannot be started, or a file cannot be created.
     pub fn start(command: &mut Command, out: &Path, err: &Path) -> io::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command
@@ -59,18 +59,18 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it still runs; its exit status if not.
+    /// Its exit status; `None` while it runs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     ///
     /// # Errors
-    /// `TimedOut` when it has not ended by then; it runs on.
+    /// `TimedOut` if it has not ended by then; it keeps running.
     pub fn wait(&mut self, limit: Duration) -> io::Result<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -85,10 +85,10 @@ impl Process {
         }
     }
 
-    /// Asks it to end (SIGTERM) and waits.
+    /// Terminates the process (SIGTERM) and waits.
     ///
     /// # Errors
-    /// `TimedOut` when it has not ended by then; it is killed when this value is dropped.
+    /// `TimedOut` if it has not ended by then; it is killed when this value is dropped.
     pub fn terminate(&mut self, limit: Duration) -> io::Result<ExitStatus> {
         if self.child.try_wait()?.is_none() {
             kill_process(Pid::from_child(&self.child), Signal::TERM)?;
@@ -99,7 +99,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; there is no more that could be done about it here.
+        // It may have ended by itself; errors cannot be handled here.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -114,21 +114,22 @@ pub struct Snapclient {
     log: PathBuf,
 }
 
-/// What `snapclient` prints when the chunks' times moved under it and it had to jump (0.26).
+/// Messages of `snapclient` when the chunks' times shifted and it had to resync (0.26).
 pub const RESYNC: [&str; 5] =
     ["->full() &&", "abs(age >", "age > 0", "dropping old chunks", "Oldest chunk too old"];
 
-/// What it prints when it had nothing to play. Normal before the first chunk, a gap afterwards.
+/// Messages of `snapclient` when it had nothing to play. Normal before the first chunk, a gap
+/// afterwards.
 pub const STARVED: [&str; 2] = ["Failed to get chunk", "No chunks available"];
 
 impl Snapclient {
-    /// Starts it against a server on loopback. `name` tells it from others in the same folder.
+    /// Starts it with a server on loopback. `name` distinguishes it from others in the same folder.
     ///
-    /// It comes before other programs where that is granted: a client that oversleeps because the
-    /// machine is busy corrects itself, and then tells nothing about the server.
+    /// It gets a higher priority if possible: a client that wakes up late because the machine is
+    /// busy corrects itself, and then its output is no evidence about the server.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start(program: &Path, port: u16, scratch: &ScratchDir, name: &str) -> io::Result<Self> {
         let sound = scratch.join(&format!("{name}.pcm"));
         let log = scratch.join(&format!("{name}.log"));
@@ -144,25 +145,25 @@ impl Snapclient {
         Ok(Self { process, sound, log })
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     pub fn log(&self) -> io::Result<String> {
         std::fs::read_to_string(&self.log)
     }
 
-    /// Ends it and gives what it played.
+    /// Terminates it and returns the audio that it played.
     ///
     /// # Errors
-    /// When it does not end, or the file cannot be read.
+    /// If it does not end, or the file cannot be read.
     pub fn stop(&mut self) -> io::Result<Vec<u8>> {
         self.process.terminate(Duration::from_secs(5))?;
         std::fs::read(&self.sound)
     }
 }
 
-/// A program that shall run before others, as far as the system grants it.
+/// A command that runs with a higher priority, if the system grants it.
 fn before_others(program: &Path) -> Command {
     let first = ["-f", "5"];
     let granted = Command::new("chrt").args(first).arg("true").stderr(Stdio::null()).status();
@@ -171,7 +172,7 @@ fn before_others(program: &Path) -> Command {
         command.args(first);
         command
     } else {
-        // Runs it as it is where even this is not granted.
+        // Runs it with the default priority if not even this is granted.
         let mut command = Command::new("nice");
         command.args(["-n", "-15"]);
         command
@@ -180,7 +181,7 @@ fn before_others(program: &Path) -> Command {
     command
 }
 
-/// The lines of a log that hold one of the words.
+/// The lines of a log that contain one of the words.
 #[must_use]
 pub fn lines_with<'a>(log: &'a str, words: &[&str]) -> Vec<&'a str> {
     log.lines().filter(|line| words.iter().any(|word| line.contains(word))).collect()
@@ -189,19 +190,20 @@ pub fn lines_with<'a>(log: &'a str, words: &[&str]) -> Vec<&'a str> {
 /// A real `snapserver` on loopback that plays a FIFO.
 #[derive(Debug)]
 pub struct Snapserver {
-    /// The process, for its account and its end.
+    /// The process, for its resource usage and its termination.
     pub process: Process,
-    /// Where its clients connect.
+    /// Port for clients.
     pub port: u16,
-    /// Where its controllers connect.
+    /// Port for controllers.
     pub control: u16,
 }
 
 impl Snapserver {
-    /// Starts it on a free port and waits until it listens. `spec` is `48000:16:2` and the like.
+    /// Starts it on a free port and waits until it listens. `spec` is a sample spec such as
+    /// `48000:16:2`.
     ///
     /// # Errors
-    /// When it does not listen within five seconds.
+    /// If it does not listen within five seconds.
     pub fn start(
         program: &Path,
         scratch: &ScratchDir,
@@ -249,7 +251,7 @@ impl Snapserver {
 /// A port that was free a moment ago, for programs that cannot choose one themselves.
 ///
 /// # Errors
-/// When the system has none.
+/// If the system has none.
 pub fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

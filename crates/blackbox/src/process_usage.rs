@@ -1,27 +1,27 @@
-//! What a process costs, from the kernel's account of it.
+//! Resource usage of a process, as reported by the kernel.
 
 use std::time::Duration;
 use std::{fs, io};
 
-/// A moment of a process's account.
+/// Resource usage of a process at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessUsage {
-    /// CPU time of all its living threads, to the nanosecond where the kernel keeps schedstat.
+    /// CPU time of all its live threads, to the nanosecond where the kernel provides schedstat.
     pub cpu: Duration,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
     /// Resident memory, bytes.
     pub resident: u64,
 }
 
-/// Reads the account of a running process.
+/// Reads the resource usage of a running process.
 ///
 /// # Errors
-/// When there is no such process, or `/proc` is not what it is on Linux.
+/// If there is no such process, or `/proc` is not that of Linux.
 pub fn read(pid: u32) -> io::Result<ProcessUsage> {
     let mut account = ProcessUsage::default();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread may end between the listing and the look at it.
+        // A thread may end between the listing and the read.
         if let Ok(cpu) = cpu_of_thread(&thread?.path()) {
             account.threads += 1;
             account.cpu += cpu;
@@ -35,10 +35,10 @@ pub fn read(pid: u32) -> io::Result<ProcessUsage> {
     Ok(account)
 }
 
-/// How many descriptors a process has open.
+/// Number of open file descriptors of a process.
 ///
 /// # Errors
-/// As [`of`].
+/// As [`read`].
 pub fn descriptors(pid: u32) -> io::Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }

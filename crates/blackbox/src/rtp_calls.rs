@@ -1,68 +1,68 @@
-//! Telephone calls as RTP: what a few hundred of them send, and when.
+//! Telephone calls as RTP: the datagrams of a few hundred calls, and their times.
 //!
-//! Nobody speaks all the time. A call has spurts of sound, silences in which only comfort noise comes,
-//! keys that are pressed, reports, and a good-bye; its clock is not quite right; and some of them are
-//! moved in the middle, to another number or to another machine. All of it is made beforehand, from
-//! the call's number, so that whoever listens can say of each packet what it has to be.
+//! A call has talk spurts, silences with comfort noise, DTMF events, RTCP reports and a BYE; its
+//! clock drifts; and some calls change their SSRC or their address in the middle. Everything is
+//! generated beforehand from the call's number, so that a receiver can check the content of each
+//! packet.
 
 use std::time::Duration;
 
-/// What a packet of a call is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
-    /// 20 ms of PCMU, which says its number ([`number_of`]).
+    /// 20 ms of PCMU, which encode the packet's number ([`number_of`]).
     Sound,
     /// Comfort noise.
     Noise,
-    /// A key.
+    /// A DTMF event.
     Dtmf,
-    /// A report, or the good-bye.
+    /// An RTCP report or BYE.
     Rtcp,
-    /// Of somebody who has nothing to do with the call.
+    /// From a third party that is not part of the call.
     Intruder,
 }
 
-/// What happens in the middle of a call.
+/// Change in the middle of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallChange {
-    /// Nothing.
+    /// No change.
     None,
-    /// It goes on under another SSRC.
+    /// The call continues with another SSRC.
     Renumbered,
-    /// It is silent, and then goes on from another address.
+    /// The call is silent, and then continues from another address.
     Moved,
 }
 
 /// One datagram.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// When it is sent.
+    /// Time of sending.
     pub due: Duration,
-    /// From which of the call's addresses: 0, 1 when it has moved, 2 is an intruder's.
+    /// Index of the source address: 0, 1 after a move, 2 for an intruder.
     pub from: usize,
-    /// What it is.
+    /// Kind of packet.
     pub kind: PacketKind,
-    /// What is in it.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
-/// A call, the datagrams in the order in which they are sent.
+/// A call, the datagrams in the order of sending.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What happens to it.
+    /// Change in the middle of the call.
     pub change: CallChange,
-    /// All of them.
+    /// All datagrams.
     pub datagrams: Vec<Datagram>,
 }
 
-/// The payload type of keys.
+/// RTP payload type of DTMF telephone-events.
 pub const DTMF_PAYLOAD_TYPE: u8 = 101;
 
-/// How long a call that is moved is silent.
+/// Duration of the silence before a call continues from another address.
 pub const MOVE_PAUSE: Duration = Duration::from_millis(2_600);
 
 impl Call {
-    /// The `number`th one, with about `packets` packets.
+    /// Call number `number`, with about `packets` packets.
     #[must_use]
     pub fn new(number: u32, packets: u32) -> Self {
         let change = match number % 4 {
@@ -92,7 +92,7 @@ impl Call {
         Self { change, datagrams: line.datagrams }
     }
 
-    /// The packets that a listener has to hear.
+    /// The packets that a receiver must get.
     pub fn media(&self) -> impl Iterator<Item = &Datagram> {
         self.datagrams.iter().filter(|one| {
             matches!(one.kind, PacketKind::Sound | PacketKind::Noise | PacketKind::Dtmf)
@@ -100,7 +100,7 @@ impl Call {
     }
 }
 
-/// A call while it is made.
+/// Generates the datagrams of a call.
 struct CallBuilder {
     datagrams: Vec<Datagram>,
     /// Microseconds.
@@ -120,7 +120,7 @@ impl CallBuilder {
         let skew = f64::from(dice % 400) - 200.0;
         Self {
             datagrams: Vec::new(),
-            // They begin one behind the other.
+            // Calls start one after the other.
             now: f64::from(number % 50) * 37_000.0 + f64::from(dice % 20_000),
             step: 20_000.0 * (1.0 + skew * 1e-6),
             ssrc: dice,
@@ -161,7 +161,7 @@ impl CallBuilder {
         self.wait(1);
     }
 
-    /// Nobody speaks for 400 ms.
+    /// Silence for 400 ms.
     fn push_silence(&mut self) {
         for _ in 0..2 {
             self.packet(PacketKind::Noise, (13, self.timestamp), &[60, 130]);
@@ -170,7 +170,7 @@ impl CallBuilder {
         self.spurt = true;
     }
 
-    /// A key for a tenth of a second, whose end is said three times.
+    /// A DTMF event of a tenth of a second, with three end packets.
     fn push_dtmf(&mut self) {
         let began = self.timestamp;
         self.spurt = true;
@@ -197,13 +197,13 @@ impl CallBuilder {
         (self.from, self.spurt) = (1, true);
     }
 
-    /// Somebody who knows everything but the address.
+    /// A packet with the right SSRC and sequence number, but from another address.
     fn push_intruder(&mut self) {
         let header = header(0, self.sequence.wrapping_add(3), self.timestamp, self.ssrc);
         self.push(PacketKind::Intruder, 2, [&header[..], &[0x55; 160]].concat());
     }
 
-    /// A sender's report, with a good-bye if that is meant (RFC 3550, 6.4.1 and 6.6).
+    /// A sender report, with a BYE if `bye` (RFC 3550, 6.4.1 and 6.6).
     fn push_rtcp(&mut self, bye: bool) {
         let ssrc = self.ssrc.to_be_bytes();
         let mut bytes = vec![0x80, 200, 0, 6];
@@ -212,7 +212,7 @@ impl CallBuilder {
         bytes.extend(self.timestamp.to_be_bytes());
         bytes.extend(self.count.to_be_bytes());
         bytes.extend((self.count * 160).to_be_bytes());
-        // SDES: a name of one byte, and its end.
+        // SDES: a name of one byte, and the end.
         bytes.extend([0x81, 202, 0, 2]);
         bytes.extend(ssrc);
         bytes.extend([1, 1, b'a', 0]);
@@ -224,8 +224,8 @@ impl CallBuilder {
     }
 }
 
-/// Which packet of sound a payload is, of whatever law: its first two bytes say what no bit and what
-/// a bit looks like.
+/// The number in a payload of any companding law: its first two bytes are the codes for a 0 and a 1
+/// bit.
 #[must_use]
 pub fn number_of(payload: &[u8]) -> Option<u32> {
     let [none, one, bits @ ..] = payload else { return None };

@@ -1,4 +1,4 @@
-//! A folder that goes away, and FIFOs in it.
+//! A temporary folder, and FIFOs in it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-/// A fresh folder, removed with all that is in it when this is dropped.
+/// A new folder, removed with its contents on drop.
 ///
-/// With `AULOS_KEEP` set it stays, and its place is printed: for looking at what went wrong.
+/// With `AULOS_KEEP` set it stays, and its path is printed, for debugging.
 #[derive(Debug)]
 pub struct ScratchDir(PathBuf);
 
 impl ScratchDir {
-    /// Makes the folder in the system's place for such things.
+    /// Creates the folder in the system's temporary folder.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn new(name: &str) -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -26,22 +26,22 @@ impl ScratchDir {
         Ok(Self(path))
     }
 
-    /// The folder.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A place in it.
+    /// A path in the folder.
     #[must_use]
     pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Makes a FIFO in it.
+    /// Creates a FIFO in the folder.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn fifo(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.join(name);
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)?;
@@ -54,7 +54,7 @@ impl Drop for ScratchDir {
         if std::env::var_os("AULOS_KEEP").is_some() {
             eprintln!("kept: {}", self.0.display());
         } else {
-            // What cannot be removed is the system's to sweep; a test's verdict is not about it.
+            // A folder that cannot be removed is left to the system; it does not fail the test.
             drop(std::fs::remove_dir_all(&self.0));
         }
     }

@@ -1,4 +1,4 @@
-//! A running `aulos serve`, started as a user starts it and asked nothing but what it prints.
+//! A running `aulos serve`, started as by a user and observed by its output.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,26 +13,26 @@ use crate::scratch::ScratchDir;
 #[derive(Debug)]
 pub struct AulosServer {
     process: Process,
-    /// Where Snapcast's clients connect.
+    /// Address for Snapcast clients.
     pub stream: SocketAddr,
     /// Snapcast's control API.
     pub control: SocketAddr,
-    /// The page.
+    /// The web page.
     pub http: SocketAddr,
-    /// From the start of the process to the last printed address.
+    /// Time from the start of the process to the last printed address.
     pub started_in: Duration,
     printed: [PathBuf; 2],
 }
 
-/// How long a server may take to print its addresses before the test gives up. Not a target: a
-/// loaded machine starts a debug build slowly.
+/// Timeout until a server prints its addresses. Not a target: a loaded machine starts a debug build
+/// slowly.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl AulosServer {
     /// Starts it with a configuration file of this content.
     ///
     /// # Errors
-    /// When it ends, or does not print its addresses.
+    /// If it ends, or does not print its addresses.
     pub fn start(scratch: &ScratchDir, config: &str) -> io::Result<Self> {
         let file = scratch.join("aulos.toml");
         std::fs::write(&file, config)?;
@@ -41,19 +41,19 @@ impl AulosServer {
         })
     }
 
-    /// Starts it with what `more` adds to the command: arguments, environment.
+    /// Starts it with the arguments and environment that `more` adds to the command.
     ///
     /// # Errors
-    /// When it ends, or does not print its addresses.
+    /// If it ends, or does not print its addresses.
     pub fn start_with(scratch: &ScratchDir, more: impl FnOnce(&mut Command)) -> io::Result<Self> {
         Self::start_command(scratch, Command::new(binary()), more)
     }
 
-    /// Starts it by way of a program that becomes it (`unshare`, a shell that says `exec "$@"`), so
-    /// that the process id stays the server's.
+    /// Starts it through a program that execs it (`unshare`, a shell with `exec "$@"`), so that the
+    /// process id is the server's.
     ///
     /// # Errors
-    /// When it ends, or does not print its addresses.
+    /// If it ends, or does not print its addresses.
     pub fn start_through(
         scratch: &ScratchDir,
         mut through: Command,
@@ -98,18 +98,18 @@ impl AulosServer {
         self.process.id()
     }
 
-    /// All that it printed so far.
+    /// Its output so far.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// If that cannot be read.
     pub fn printed(&self) -> io::Result<String> {
         read_both(&self.printed)
     }
 
-    /// Asks it to end. The promise is: with status 0, within a second.
+    /// Terminates it. It must end with status 0, within a second.
     ///
     /// # Errors
-    /// When it breaks that promise.
+    /// If it does not.
     pub fn stop(mut self) -> io::Result<()> {
         let status = self.process.terminate(Duration::from_secs(1))?;
         if status.success() {
@@ -119,7 +119,7 @@ impl AulosServer {
     }
 }
 
-/// The server's program: `AULOS_BIN`, else what was built beside the caller's own program.
+/// The server's program: `AULOS_BIN`, otherwise the one next to the caller's own program.
 #[must_use]
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("AULOS_BIN") {
@@ -134,9 +134,9 @@ fn read_both(files: &[PathBuf; 2]) -> io::Result<String> {
     Ok(std::fs::read_to_string(&files[0])? + &std::fs::read_to_string(&files[1])?)
 }
 
-/// The first address that is printed for each of stream, control and http.
+/// The first printed address of each of stream, control and http.
 ///
-/// Only whole lines count: a port that is half written is another port.
+/// Only whole lines count: a port may be incomplete otherwise.
 fn addresses(text: &str) -> [Option<SocketAddr>; 3] {
     let mut found = [None; 3];
     for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {

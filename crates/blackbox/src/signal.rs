@@ -1,25 +1,26 @@
-//! What is put in: programmes that never repeat, so that every frame has only one place.
+//! Test programmes that never repeat, so that every frame has a unique position.
 
 use std::f64::consts::TAU;
 use std::io::{self, Write};
 
-/// One frame of stereo, as whole numbers of the programme's width.
+/// One stereo frame, as integers of the programme's width.
 pub type Frame = [i32; 2];
 
-/// The rate of every programme here.
+/// The rate of all programmes.
 pub const RATE: usize = 48_000;
 
-/// Widths that a programme can have.
+/// Sample width of a programme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleWidth {
     /// 16 bits in 2 bytes.
     B16,
-    /// 24 bits: packed into 3 bytes in a WAV file, in 4 on Snapcast's wire and in its clients.
+    /// 24 bits: packed into 3 bytes in a WAV file, in 4 in the Snapcast protocol and in its
+    /// clients.
     B24,
 }
 
 impl SampleWidth {
-    /// As a number.
+    /// The width in bits.
     #[must_use]
     pub const fn count(self) -> u16 {
         match self {
@@ -34,7 +35,7 @@ impl SampleWidth {
         (1 << (self.count() - 1)) - 1
     }
 
-    /// Reads what a Snapcast client plays.
+    /// Parses the output of a Snapcast client.
     #[must_use]
     pub fn frames(self, bytes: &[u8]) -> Vec<Frame> {
         match self {
@@ -42,7 +43,7 @@ impl SampleWidth {
                 .chunks_exact(4)
                 .map(|b| [[b[0], b[1]], [b[2], b[3]]].map(|b| i16::from_le_bytes(b).into()))
                 .collect(),
-            // What the fourth byte holds is nobody's promise: the sign is taken from the third.
+            // The content of the fourth byte is unspecified: the sign is taken from the third.
             Self::B24 => bytes
                 .chunks_exact(8)
                 .map(|b| {
@@ -53,7 +54,7 @@ impl SampleWidth {
         }
     }
 
-    /// Writes frames as Snapcast has them on the wire.
+    /// Serializes frames as in the Snapcast protocol.
     #[must_use]
     pub fn bytes(self, frames: &[Frame]) -> Vec<u8> {
         let width = if self == Self::B16 { 2 } else { 4 };
@@ -61,9 +62,9 @@ impl SampleWidth {
     }
 }
 
-/// Sweeping tones with a little noise under them, using every bit of the width.
+/// Sweeping tones with a little noise, using every bit of the width.
 ///
-/// The noise makes each stretch of sixteen frames unique; the tones give a codec's predictor work.
+/// The noise makes each run of sixteen frames unique; the tones occupy a codec's predictor.
 #[must_use]
 pub fn programme(frames: usize, bits: SampleWidth, seed: u64) -> Vec<Frame> {
     let mut noise = NoiseRng(seed | 1);
@@ -76,14 +77,14 @@ pub fn programme(frames: usize, bits: SampleWidth, seed: u64) -> Vec<Frame> {
         .collect()
 }
 
-/// The same without noise: what a lossy codec can be measured on, sample by sample.
+/// The same without noise, for measuring a lossy codec sample by sample.
 #[must_use]
 pub fn tonal(frames: usize, bits: SampleWidth) -> Vec<Frame> {
     let scale = f64::from(bits.full_scale());
     (0..frames).map(|n| tones(n).map(|x| round(scale * 0.5 * x))).collect()
 }
 
-/// Three slow sweeps for each channel, at frame `n`; within -1..1, and not 0 at the beginning.
+/// Three slow sweeps per channel, at frame `n`; within -1..1, and not 0 at the beginning.
 fn tones(n: usize) -> [f64; 2] {
     #[expect(clippy::cast_precision_loss, reason = "hours of frames fit into a double")]
     let t = n as f64 / RATE as f64;
@@ -131,10 +132,10 @@ impl NoiseRng {
     }
 }
 
-/// Writes a WAV file; 24 bits are packed, as files have them.
+/// Writes a WAV file; 24 bits are packed.
 ///
 /// # Errors
-/// What the file system says.
+/// The error of the file system.
 pub fn write_wav(mut out: impl Write, frames: &[Frame], bits: SampleWidth) -> io::Result<()> {
     let width = bits.count() / 8;
     let block = width * 2;

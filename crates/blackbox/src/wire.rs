@@ -1,27 +1,27 @@
-//! The few bytes of Snapcast's stream protocol that a listener needs, and how long a chunk lasts.
+//! The part of Snapcast's stream protocol that a client needs, and the duration of a chunk.
 //!
 //! Layout: message header of 26 bytes, little endian: type u16, id u16, refers-to u16, sent (i32 s,
-//! i32 us), received (the same), payload size u32. Taken from the facts about the protocol, not from
-//! the house's own parser: see the crate's page.
+//! i32 us), received (the same), payload size u32. Written from the protocol's documentation,
+//! independent of the server's parser: see the crate's documentation.
 
-/// Bytes of a message header.
+/// Size of a message header in bytes.
 pub const HEADER: usize = 26;
-/// What both sides take as the largest payload.
+/// Maximum payload of both sides.
 pub const MAX_PAYLOAD: u32 = 1_000_000;
 
 /// Message types.
 pub mod kind {
-    /// Server to client: how the chunks are encoded.
+    /// Server to client: codec of the chunks.
     pub const CODEC_HEADER: u16 = 1;
-    /// Server to client: sound.
+    /// Server to client: audio.
     pub const WIRE_CHUNK: u16 = 2;
     /// Server to client: volume, buffer.
     pub const SERVER_SETTINGS: u16 = 3;
-    /// Both ways: what time is it.
+    /// Both directions: time synchronization.
     pub const TIME: u16 = 4;
-    /// Client to server: who I am.
+    /// Client to server: identification of the client.
     pub const HELLO: u16 = 5;
-    /// The highest type there is.
+    /// The highest message type.
     pub const MAX: u16 = 8;
 }
 
@@ -30,9 +30,9 @@ pub mod kind {
 pub struct MessageHeader {
     /// One of [`kind`].
     pub kind: u16,
-    /// Chosen by who asks.
+    /// Chosen by the requester.
     pub id: u16,
-    /// The id of the question, in an answer.
+    /// In a response, the id of the request.
     pub refers_to: u16,
     /// The sender's clock, microseconds.
     pub sent: i64,
@@ -43,7 +43,7 @@ pub struct MessageHeader {
 }
 
 impl MessageHeader {
-    /// Reads one from the first [`HEADER`] bytes.
+    /// Parses a header from the first [`HEADER`] bytes.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         Some(Self {
@@ -56,7 +56,7 @@ impl MessageHeader {
         })
     }
 
-    /// A message with this header and payload; `size` is the payload's.
+    /// Serializes a message with this header and payload; `size` is set to the payload's.
     #[must_use]
     pub fn message(mut self, payload: &[u8]) -> Vec<u8> {
         self.size = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -73,7 +73,7 @@ impl MessageHeader {
     }
 }
 
-/// Seconds and microseconds, the latter never negative.
+/// Serializes microseconds as seconds and microseconds, the latter never negative.
 #[must_use]
 pub fn time_bytes(us: i64) -> [u8; 8] {
     let mut out = [0; 8];
@@ -84,14 +84,14 @@ pub fn time_bytes(us: i64) -> [u8; 8] {
     out
 }
 
-/// The same, read: microseconds.
+/// Parses what [`time_bytes`] writes; in microseconds.
 #[must_use]
 pub fn time_at(bytes: &[u8], at: usize) -> Option<i64> {
     let signed = |at| Some(i64::from(u32_at(bytes, at)?.cast_signed()));
     Some(signed(at)? * 1_000_000 + signed(at + 4)?)
 }
 
-/// A Hello as a client sends it, with an id of its own.
+/// A Hello with a distinct id for each client.
 #[must_use]
 pub fn hello(client: usize) -> Vec<u8> {
     let mac =
@@ -109,17 +109,17 @@ pub fn hello(client: usize) -> Vec<u8> {
     header.message(&payload)
 }
 
-/// How a station's chunks are encoded, as far as their duration goes.
+/// Codec of a station's chunks, as far as it determines their duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkCodec {
-    /// Plain frames.
+    /// PCM frames.
     Pcm {
         /// Frames per second.
         rate: u32,
         /// Bytes per frame on the wire.
         frame: u32,
     },
-    /// One whole FLAC frame; of several the first one's length is taken.
+    /// One whole FLAC frame; with several, the first one's length counts.
     Flac {
         /// Frames per second.
         rate: u32,
@@ -132,7 +132,7 @@ pub enum ChunkCodec {
 }
 
 impl ChunkCodec {
-    /// From the payload of a codec header; `None` for what is none of the three.
+    /// Parses the payload of a codec header; `None` for other codecs.
     #[must_use]
     pub fn parse(payload: &[u8]) -> Option<Self> {
         let name_len = u32_at(payload, 0)? as usize;
@@ -141,7 +141,7 @@ impl ChunkCodec {
         match name {
             b"pcm" => {
                 let (channels, bits) = (u16_at(header, 22)?, u16_at(header, 34)?);
-                // 24 bits travel in 4 bytes, whatever the header says of them.
+                // 24 bits are sent in 4 bytes, whatever the header contains.
                 let width = if bits == 24 { 4 } else { u32::from(bits / 8) };
                 let rate = u32_at(header, 24)?;
                 Some(Self::Pcm { rate, frame: u32::from(channels) * width })
@@ -156,7 +156,7 @@ impl ChunkCodec {
         }
     }
 
-    /// Its name in a configuration.
+    /// Name in configuration files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -174,7 +174,7 @@ impl ChunkCodec {
         }
     }
 
-    /// Frames in a chunk of `len` encoded bytes that begins with `start`.
+    /// Number of frames in a chunk of `len` encoded bytes that begins with `start`.
     #[must_use]
     pub fn frames(self, start: &[u8], len: u32) -> Option<u32> {
         match self {
@@ -185,7 +185,7 @@ impl ChunkCodec {
     }
 }
 
-/// Block size of the FLAC frame that begins here (RFC 9639, 9.1).
+/// Block size of the FLAC frame at the start of `b` (RFC 9639, 9.1).
 fn flac_frames(b: &[u8]) -> Option<u32> {
     if b.first()? != &0xFF || b.get(1)? & 0xFC != 0xF8 {
         return None;

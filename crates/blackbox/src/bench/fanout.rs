@@ -1,7 +1,8 @@
-//! CPU of the server's process per delivered chunk, beside a real snapserver in the same run.
+//! CPU time of the server process per delivered chunk, compared with a real snapserver in the same
+//! run.
 //!
-//! Both play the same FIFO, written by the same writer, to the same crowd. They take turns, and the
-//! least of several rounds counts: noise only adds.
+//! Both play the same FIFO, written by the same writer, to the same clients. They alternate, and
+//! the minimum of several rounds counts, because noise only adds.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -23,7 +24,7 @@ use crate::scratch::ScratchDir;
 use crate::server::AulosServer;
 use crate::signal::{RATE, SampleWidth, programme};
 
-/// One round of one contestant.
+/// One round of one server.
 #[derive(Clone, Debug)]
 struct FanoutRun {
     us_per_chunk: f64,
@@ -32,10 +33,10 @@ struct FanoutRun {
     report: Value,
 }
 
-/// pcm, flac and opus, and what came of delay, clocks and threads meanwhile.
+/// pcm, flac and opus, with delay, clock errors and threads.
 ///
 /// # Errors
-/// When a contestant does not run.
+/// If a server does not run.
 pub fn rows() -> io::Result<Vec<BenchRow>> {
     let crowds = match setting("AULOS_BENCH_CLIENTS", 0) {
         0 => vec![500, 2_000],
@@ -109,7 +110,7 @@ fn compare(
     ]
 }
 
-/// An absolute limit, so the best of all rounds: in the others somebody else had the core.
+/// An absolute limit, so the best of all rounds: in the others another process had the core.
 fn first_chunk(codec: &str, clients: usize, ours: &[FanoutRun], peers: &[FanoutRun]) -> BenchRow {
     let best = |turns: &[FanoutRun]| {
         let all = turns.iter().filter_map(|turn| turn.report["first_chunk_us"]["p99"].as_f64());
@@ -155,12 +156,12 @@ fn run_load(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::Re
         move || {
             let second = SampleWidth::B16.bytes(&programme(10 * RATE, SampleWidth::B16, 1));
             let mut writer = PacedWriter::steady(pipe, 4 * RATE);
-            // The reader's end is the end of the turn.
+            // The run ends when the reader closes the FIFO.
             while !over.load(Ordering::Relaxed) && writer.write(&second[..4 * RATE]).is_ok() {}
         }
     });
-    // By then every buffer of the station's pool has been used once, so that what comes after is
-    // the clients'.
+    // By then every buffer of the station's pool has been used once, so that later memory use is
+    // due to the clients.
     std::thread::sleep(Duration::from_secs(4));
     let alone = process_usage::read(pid)?;
     let (mut begin, mut end) = (ProcessUsage::default(), ProcessUsage::default());
@@ -171,7 +172,7 @@ fn run_load(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::Re
         listen: Duration::from_secs(8),
     };
     let report = load.run(|mark| {
-        // An account that cannot be read is a server that is gone: the chunks will say so.
+        // If the usage cannot be read, the server has ended, which shows in the missing chunks.
         let now = process_usage::read(pid).unwrap_or_default();
         *(if mark == LoadPhase::Begin { &mut begin } else { &mut end }) = now;
     })?;

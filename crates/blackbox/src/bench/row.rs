@@ -1,43 +1,43 @@
-//! One line of the table, and the table.
+//! A row of the results table, and the table.
 
 use std::io;
 
 use serde_json::{Value, json};
 
-/// What was measured, beside whom, and what was aimed at.
+/// A measurement, with the other server's and the target.
 #[derive(Clone, Debug)]
 pub struct BenchRow {
-    /// The part of the house.
+    /// Part of the server.
     pub part: &'static str,
-    /// What exactly, with the unit.
+    /// The measurement, with its unit.
     pub case: String,
-    /// Our figure.
+    /// Value for this server.
     pub ours: f64,
-    /// The peer's, where there is one.
+    /// Value for the other server, if there is one.
     pub peer: Option<f64>,
-    /// What the figure must not exceed.
+    /// Upper limit of the value.
     pub target: BenchTarget,
 }
 
 /// A limit. In this table less is always better.
 #[derive(Clone, Copy, Debug)]
 pub enum BenchTarget {
-    /// Ours by the peer's.
+    /// Ratio of this server's value to the other's.
     Ratio(f64),
-    /// Ours, in the case's unit.
+    /// This server's value, in the unit of the row.
     AtMost(f64),
-    /// None: a figure for those who want to know.
+    /// No limit: for information.
     None,
 }
 
 impl BenchRow {
-    /// Ours by the peer's.
+    /// Ratio of this server's value to the other's.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         Some(self.ours / self.peer.filter(|peer| *peer > 0.0)?)
     }
 
-    /// Whether the target is met; nothing where it cannot be said.
+    /// Whether the target is met; `None` if that is unknown.
     #[must_use]
     pub fn met(&self) -> Option<bool> {
         match self.target {
@@ -60,7 +60,7 @@ impl BenchRow {
     }
 }
 
-/// The rows as `target/bench.json` has them.
+/// The rows as in `target/bench.json`.
 #[must_use]
 pub fn json(rows: &[BenchRow]) -> Value {
     rows.iter().map(BenchRow::json).collect()
@@ -71,10 +71,10 @@ pub fn print(rows: &[BenchRow]) {
     table(&json(rows));
 }
 
-/// Joins files of rows (a missing one is said so): the list on stdout, the table on stderr.
+/// Joins files of rows (a missing one is reported): the list on stdout, the table on stderr.
 ///
 /// # Errors
-/// When a file is no list of rows.
+/// If a file is not a list of rows.
 pub fn join(files: &[String]) -> io::Result<()> {
     let mut all = Vec::new();
     for file in files {

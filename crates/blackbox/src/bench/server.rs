@@ -1,4 +1,4 @@
-//! The server as a whole, with nobody listening: what it costs to have it.
+//! The cost of an idle server.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -13,13 +13,13 @@ use crate::process_usage;
 use crate::scratch::ScratchDir;
 use crate::server::{AulosServer, binary};
 
-/// How long one look at the idle server takes.
+/// Duration of one measurement of the idle server.
 const IDLE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Start, CPU, memory and size; the least of several starts.
+/// Start time, CPU, memory and size; the minimum of several starts.
 ///
 /// # Errors
-/// When the server does not run.
+/// If the server does not run.
 pub fn rows() -> io::Result<Vec<BenchRow>> {
     let (mut started, mut cpu, mut resident) = (f64::MAX, f64::MAX, f64::MAX);
     for _ in 0..setting("AULOS_BENCH_ROUNDS", 5) {
@@ -61,8 +61,8 @@ pub fn rows() -> io::Result<Vec<BenchRow>> {
     Ok(rows)
 }
 
-/// What the status of a house of thousands costs, and how long a controller waits for the end of
-/// it: milliseconds, the least of several rounds of twenty.
+/// The cost of the status with thousands of clients, and the time until a controller has read it:
+/// milliseconds, the minimum of several rounds of twenty.
 fn status_of_many() -> io::Result<[f64; 2]> {
     let scratch = ScratchDir::new("status")?;
     std::fs::create_dir(scratch.join("state"))?;
@@ -80,7 +80,7 @@ fn status_of_many() -> io::Result<[f64; 2]> {
             let start = Instant::now();
             let call = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"Server.GetStatus\"}\n";
             reader.get_mut().write_all(call.as_bytes())?;
-            // Between answers it tells what its station does.
+            // Between responses the server sends notifications of its station.
             while !answer.starts_with("{\"id\":1,") {
                 answer.clear();
                 if reader.read_line(&mut answer)? == 0 {
@@ -102,10 +102,10 @@ fn status_of_many() -> io::Result<[f64; 2]> {
     Ok(best)
 }
 
-/// Enough that what the station costs meanwhile is little beside it.
+/// Enough to make the station's own cost negligible.
 const STATUS_CALLS: u32 = 20;
 
-/// What snapserver keeps of so many clients, each in a group of its own.
+/// snapserver's state file with this number of clients, each in its own group.
 fn state_with_clients(clients: u32) -> Value {
     let group = |n: u32| {
         json!({
@@ -128,7 +128,7 @@ fn state_with_clients(clients: u32) -> Value {
     json!({ "ConfigVersion": 2, "Groups": (0..clients).map(group).collect::<Vec<_>>() })
 }
 
-/// Size of a stripped copy; nothing where there is no `strip`.
+/// Size of a stripped copy; `None` without `strip`.
 fn stripped_megabytes() -> io::Result<Option<f64>> {
     let scratch = ScratchDir::new("strip")?;
     let copy = scratch.join("aulos");

@@ -1,8 +1,8 @@
-//! `aulos-bench [PART]... --rows FILE`: measures the whole server beside its peers.
+//! `aulos-bench [PART]... --rows FILE`: measures the whole server and compares it with others.
 //! `aulos-bench --table FILE...`: joins files of rows into one JSON list on stdout, and prints the
 //! table on stderr.
 //!
-//! `AULOS_BENCH_ROUNDS` (5) and `AULOS_BENCH_CLIENTS` (500, then 2,000) make it shorter for a try.
+//! `AULOS_BENCH_ROUNDS` (5) and `AULOS_BENCH_CLIENTS` (500, then 2,000) allow a shorter run.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! `aulos-load HOST:PORT [--clients N] [--seconds S] [--settle S]`: listens with many clients and
-//! prints one JSON object: gaps, delays, clock errors. Works on any Snapcast server.
+//! `aulos-load HOST:PORT [--clients N] [--seconds S] [--settle S]`: connects many clients and
+//! prints one JSON object: gaps, delays, clock errors. Works with any Snapcast server.
 
 #![forbid(unsafe_code)]
 
