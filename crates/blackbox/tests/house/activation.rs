@@ -1,4 +1,5 @@
-//! Ports that systemd has opened: who comes before the server is there is served once it is.
+//! Socket activation by systemd: clients that connect before the server runs are served once it
+//! does.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -21,15 +22,15 @@ fn who_comes_before_the_server_is_served_once_it_is_there() {
     let Some(python) = find_or_skip("python3") else { return };
     let _turn = turn();
     // By the names that the unit gives them, and by their ports as in one unit with three of them;
-    // one more port is nobody's.
+    // one further port is not assigned.
     served(&python, "http:stream:control", [1, 2, 0], &[]);
     let by_port = ["stream=127.0.0.1:PORT0", "control=[::1]:PORT1", "http=PORT3"];
     let said = served(&python, "a.socket:a.socket:a.socket:a.socket", [0, 1, 3], &by_port);
     assert_eq!(said.matches("has no use for it").count(), 1, "{said}");
 }
 
-/// Starts a server with the ports `NAMES`, of which those with these numbers are stream, control and
-/// http; gives what it printed.
+/// Starts a server with the sockets `NAMES`, of which those with these indices are stream, control
+/// and http; returns its output.
 fn served(python: &Path, names: &str, which: [usize; 3], listen: &[&str]) -> String {
     let scratch = ScratchDir::new("activation").unwrap();
     let config = scratch.join("aulos.toml");

@@ -1,4 +1,4 @@
-//! A spoken announcement, as it is heard in a room: espeak-ng speaks, a real snapclient plays.
+//! A spoken announcement from input to output: espeak-ng speaks, a real snapclient plays.
 
 use std::process::Command;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn speech_is_heard_over_the_programme_which_comes_back_as_it_was() {
         }
     };
     assert_eq!((&ended["cause"], &ended["reason"]), (&json!("played"), &Value::Null));
-    // What is sent now is heard when the client's buffer has passed.
+    // Audio sent now is played once the client's buffer has passed.
     let now = played();
     wait_for("the room goes on", Duration::from_secs(20), || played() > now + 4 * 192_000);
     let sound = room.stop().unwrap();
@@ -60,7 +60,7 @@ fn speech_is_heard_over_the_programme_which_comes_back_as_it_was() {
     let last = peaks.iter().rposition(|peak| *peak > 1_000).unwrap();
     assert!(last - first < 300, "one announcement, and no second one");
     let is_tone = |peak: &u16| (160..170).contains(peak);
-    // In between the tone goes down for 200 ms and comes up as long; a sentence ends in silence.
+    // In between the tone is ducked within 200 ms and restored as fast; a sentence ends in silence.
     assert!(peaks[first - 100..first - 25].iter().all(is_tone), "the programme before it");
     assert!(peaks[last + 90..last + 150].iter().all(is_tone), "the programme behind it");
 }

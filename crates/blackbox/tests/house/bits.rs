@@ -1,4 +1,4 @@
-//! What a real snapclient plays is what was put in: bit by bit where the codec is lossless.
+//! A real snapclient plays exactly the input: bit by bit with lossless codecs.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,7 +12,8 @@ use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal, write_w
 
 use crate::{long_or_short, text, turn};
 
-/// Silence before the programme, in which the client arrives, and after it, in which it plays out.
+/// Silence before the programme, while the client connects, and after it, while the client drains
+/// its buffer.
 const LEAD_S: u64 = 3;
 const TAIL_S: u64 = 2;
 
@@ -41,7 +42,7 @@ fn opus_keeps_the_waveform_to_20_db() {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
     let sound = tonal(frames(), SampleWidth::B16);
-    // As below: a frame that the client put in or left out moves the whole waveform.
+    // As below: a frame that the client inserts or omits shifts the whole waveform.
     let mut tries = Vec::new();
     for _ in 0..3 {
         let (captured, log) = play(&program, "opus", SampleWidth::B16, &sound);
@@ -60,9 +61,9 @@ fn bit_exact(codec: &str, bits: SampleWidth) {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
     let sound = programme(frames(), bits, 5);
-    // A client that corrected its own clock, by single frames or because a busy machine let it
-    // sleep too long (it says so), has said nothing about the server: it gets another chance. What
-    // the server does wrong it does each time. Any other difference ends the test at once.
+    // A client that corrected its own clock, by single frames or because a busy machine delayed it
+    // (its log has a message), is no evidence about the server: the test is repeated. A fault of
+    // the server occurs each time. Any other difference fails the test at once.
     let mut corrections = Vec::new();
     for _ in 0..3 {
         let (captured, log) = play(&program, codec, bits, &sound);
@@ -81,7 +82,7 @@ fn bit_exact(codec: &str, bits: SampleWidth) {
     panic!("the client corrected its clock in every attempt: {corrections:#?}");
 }
 
-/// Plays a file with `aulos serve`, and gives what snapclient played of it, and its log.
+/// Plays a file with `aulos serve`, and returns what snapclient played, and its log.
 fn play(
     program: &std::path::Path,
     codec: &str,

@@ -1,4 +1,4 @@
-//! Telephone calls through the built relay, of which every packet is looked at.
+//! Telephone calls through the built relay, with a check of every packet.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -14,7 +14,7 @@ use crate::{soak, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What came to a listener.
+/// The packets that a receiver got.
 #[derive(Default)]
 struct Heard {
     packets: Vec<Vec<u8>>,
@@ -27,7 +27,8 @@ fn every_packet_of_many_calls_comes_out_once_in_its_turn_and_is_counted() {
     let scratch = ScratchDir::new("calls").unwrap();
     let (count, packets) = if soak() { (200, 600) } else { (40, 120) };
     let calls: Vec<Call> = (0..count).map(|number| Call::new(number, packets)).collect();
-    // As many ports in a row, twice: what is heard there waits in the sockets, seconds of it.
+    // As many consecutive ports, twice: received packets wait in the socket buffers, seconds of
+    // them.
     let listeners = ports(calls.len(), 21_000);
     let first = listeners[0].local_addr().unwrap().port();
     let entries = ports(calls.len(), usize::from(first) + calls.len());
@@ -36,7 +37,7 @@ fn every_packet_of_many_calls_comes_out_once_in_its_turn_and_is_counted() {
     let mut relay = start(&scratch, (entry, first), calls.len());
     let heard = std::thread::scope(|scope| {
         scope.spawn(|| send(&calls, entry));
-        // A good-bye is believed when nothing has come for two seconds; then the listener has it.
+        // A BYE takes effect when nothing has come for two seconds; then the receiver has it.
         let mut heard: Vec<Heard> = calls.iter().map(|_| Heard::default()).collect();
         wait_for("the end of all calls", PATIENCE, || {
             listeners.iter().zip(&mut heard).for_each(|(socket, heard)| listen(socket, heard));
@@ -132,7 +133,7 @@ fn start(scratch: &ScratchDir, (entry, first): (u16, u16), count: usize) -> Proc
     relay
 }
 
-/// Sockets on so many ports in a row, none of them below `from`.
+/// Sockets on `count` consecutive ports, none of them below `from`.
 fn ports(count: usize, from: usize) -> Vec<UdpSocket> {
     let row = |first: usize| -> Option<Vec<UdpSocket>> {
         let port = |port| UdpSocket::bind(("127.0.0.1", u16::try_from(port).ok()?)).ok();
@@ -140,7 +141,7 @@ fn ports(count: usize, from: usize) -> Vec<UdpSocket> {
         row.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
         (row.len() == count).then_some(row)
     };
-    // Below the ports that the system gives to those who ask for any.
+    // Below the range of ephemeral ports.
     (from..32_000).step_by(count).find_map(row).expect("no ports in a row are free")
 }
 
@@ -156,7 +157,7 @@ fn listen(socket: &UdpSocket, heard: &mut Heard) {
     }
 }
 
-/// Whether one of the parts of a compound packet is a good-bye (RFC 3550, 6.6).
+/// Whether one of the parts of a compound packet is a BYE (RFC 3550, 6.6).
 fn has_bye(mut parts: &[u8]) -> bool {
     while let [_, kind, high, low, ..] = *parts {
         if kind == 203 {
@@ -168,7 +169,7 @@ fn has_bye(mut parts: &[u8]) -> bool {
     false
 }
 
-/// Every datagram of all calls at its moment, from an address of its own.
+/// Sends every datagram of all calls at its time, each call from its own address.
 fn send(calls: &[Call], entry: u16) {
     let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
     let sockets: Vec<[UdpSocket; 3]> =
@@ -177,7 +178,7 @@ fn send(calls: &[Call], entry: u16) {
         .zip(calls)
         .flat_map(|(number, call)| call.datagrams.iter().map(move |one| (number, one)))
         .collect();
-    // What is due at one moment stays in its order.
+    // Datagrams that are due at the same time keep their order.
     all.sort_by_key(|(_, one)| one.due);
     let begun = Instant::now();
     for (number, one) in all {

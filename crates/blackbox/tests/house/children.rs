@@ -1,4 +1,4 @@
-//! The programs that the server starts live no longer than it does.
+//! Programs that the server starts end with the server.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -27,14 +27,14 @@ fn a_killed_server_leaves_no_child_behind() {
         });
         id.unwrap()
     });
-    // Dropped, not stopped: that is SIGKILL, and nobody is left to tidy up.
+    // Dropped, not stopped: that is SIGKILL, so the server cannot clean up.
     drop(server);
     for child in children {
         wait_for("its end", PATIENCE, || !lives(child));
     }
 }
 
-/// A program that leaves its number in a file, and then neither reads, writes nor ends.
+/// A program that writes its process id to a file, and then neither reads, writes nor ends.
 fn idler(scratch: &ScratchDir, name: &str) -> String {
     let path = scratch.join(name);
     let number = scratch.join(&format!("{name}.pid"));
@@ -48,7 +48,7 @@ fn id_of(scratch: &ScratchDir, name: &str) -> Option<u32> {
     std::fs::read_to_string(scratch.join(&format!("{name}.pid"))).ok()?.trim().parse().ok()
 }
 
-/// One that has ended and that nobody has asked for yet does not live.
+/// A zombie counts as ended.
 fn lives(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     !stat.is_empty() && !stat.contains(") Z ")

@@ -1,4 +1,4 @@
-//! What the command line promises to scripts: exit codes, and remedies in its words.
+//! The command line interface for scripts: exit codes, and remedies in its messages.
 
 use std::io::Read as _;
 use std::net::TcpListener;

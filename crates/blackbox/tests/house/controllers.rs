@@ -1,4 +1,4 @@
-//! Those who control: Music Assistant from start to stop, and snapserver's answers beside ours.
+//! Controllers: a session of Music Assistant, and snapserver's responses compared with ours.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use crate::{hear, id_of, turn, wait_for};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What Music Assistant does with the server that it starts: wait for a line, connect, and for each
-/// play add a stream, push sound into it, send a group to it and back, and remove it.
+/// playback add a stream, push audio into it, assign a group to it and back, and remove it.
 #[test]
 fn music_assistant_finds_a_snapserver() {
     let _turn = turn();
@@ -45,7 +45,7 @@ fn music_assistant_finds_a_snapserver() {
     process.terminate(PATIENCE).unwrap();
 }
 
-/// Starts it with Music Assistant's arguments, but for the ports; gives where it listens.
+/// Starts it with Music Assistant's arguments, except for the ports; returns its addresses.
 fn start_as_snapserver(scratch: &ScratchDir) -> (Process, SocketAddr, SocketAddr) {
     let program = scratch.join("snapserver");
     std::os::unix::fs::symlink(binary(), &program).unwrap();
@@ -107,12 +107,12 @@ fn play_once(rpc: &mut Rpc, client: &mut ListenerClient, group: &Value) {
     rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": "default" }));
     assert_eq!(rpc.call("Stream.RemoveStream", &json!({ "id": id }))["id"], id);
     assert!(rpc.stream(id).is_none());
-    // What the stream had open is closed; its address can be had again.
+    // The stream's port is closed; its address can be reused.
     wait_for("the port", PATIENCE, || TcpStream::connect(&host).is_err());
 }
 
-/// The same calls to snapserver and to us. What they answer is compared without what must differ:
-/// ids, times, the machine, versions.
+/// The same calls to snapserver and to this server. The responses are compared without what must
+/// differ: ids, times, the machine, versions.
 #[test]
 fn we_answer_as_snapserver_does() {
     let Some(program) = find_or_skip("snapserver") else { return };
@@ -141,8 +141,9 @@ fn we_answer_as_snapserver_does() {
     assert_eq!(theirs.len(), ours.len(), "{theirs:#?}\n{ours:#?}");
 }
 
-/// Many controllers that do not wait for an answer, each in a way of its own, all at the same client.
-/// Each gets its answers in the order of its calls, and all see the same changes in one order.
+/// Many controllers that do not wait for responses, each in its own way, all with the same client.
+/// Each gets its responses in the order of its calls, and all see the same changes in the same
+/// order.
 #[test]
 fn controllers_that_talk_all_at_once_are_answered_in_order_and_see_one_order() {
     let _turn = turn();
@@ -194,7 +195,7 @@ fn names(number: usize) -> Vec<Value> {
     (0..NAMES).map(|n| json!(format!("{}{n}", talker(number)))).collect()
 }
 
-/// Calls and batches in turns, all of them before the first answer is read.
+/// Calls and batches alternately, all of them before the first response is read.
 fn talk(mut rpc: Rpc, number: usize, id: &Value) {
     let names = names(number);
     let call = |id: Value, method: &str, params: Value| json!({ "id": id, "jsonrpc": "2.0", "method": method, "params": params });
@@ -237,8 +238,8 @@ fn talk(mut rpc: Rpc, number: usize, id: &Value) {
     }
 }
 
-/// Takes what a client is sent, so that it is not cut.
-/// What a server answers to one caller and tells another one.
+/// Reads what a client is sent, so that it is not disconnected. Returns the responses to one caller
+/// and the notifications to another.
 fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
     let (mut one, mut two) = (Rpc::connect(control), Rpc::connect(control));
     two.call("Server.GetRPCVersion", &json!({}));
@@ -256,14 +257,14 @@ fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
         mask(&mut answer);
         all.push((format!("{method} {params}"), answer));
     }
-    // A batch, and what is no call.
+    // A batch, and an invalid call.
     let version = |id: u8| {
         json!({ "jsonrpc": "2.0", "id": id, "method": "Client.GetStatus",
         "params": { "id": "nobody" } })
     };
     one.line(&json!([version(1), version(2)]).to_string());
     all.push(("a batch".to_owned(), one.read()));
-    // The second one has heard of each change, in this order; how streams do is not about calls.
+    // The second controller has got each change, in this order; stream states are not compared.
     two.call("Server.GetRPCVersion", &json!({}));
     two.told.retain(|told| {
         let method = told["method"].as_str().unwrap();
@@ -276,7 +277,7 @@ fn exchange(stream: SocketAddr, control: SocketAddr) -> Vec<(String, Value)> {
     all
 }
 
-/// What is called, in this order.
+/// The calls, in this order.
 #[rustfmt::skip]
 fn calls(id: &Value, group: &Value) -> Vec<(&'static str, Value)> {
     let control = |command: &str| json!({ "id": "default", "command": command });
@@ -331,12 +332,13 @@ fn calls(id: &Value, group: &Value) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Takes out what must differ, and what of the two is only in one: our addresses of sources, the
-/// properties that came with later versions, the words and the code for a parameter that is missing.
+/// Removes what must differ, and what only one of the two has: our source addresses, properties of
+/// later versions, the message and code for a missing parameter.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            // A parameter that is not there: they say where their program stumbled, we what we want.
+            // For a missing parameter snapserver reports where its program failed, this server what
+            // it expects.
             let stumbled = map.get("data").and_then(Value::as_str).is_some_and(|data| {
                 data == "map::at"
                     || data.starts_with("[json.exception")

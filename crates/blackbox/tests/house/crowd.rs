@@ -1,4 +1,4 @@
-//! Two hundred listeners cost no thread, no memory that grows, and nobody a frame.
+//! Two hundred clients need no further thread and no growing memory, and lose no frame.
 
 use std::time::Duration;
 
@@ -46,13 +46,13 @@ fn the_status_says_how_each_client_does_and_who_was_too_slow() {
     });
     let well = health(1);
     assert!((0..=1_100).contains(&well["ahead_ms"].as_i64().unwrap()), "{well}");
-    // On loopback it may be less than what is shown.
+    // On loopback it may be less than the displayed resolution.
     assert!((0.0..1_000.0).contains(&well["round_trip_ms"].as_f64().unwrap()), "{well}");
     assert!(
         (&well["skipped_chunks"], &well["skipped_s_ago"]) == (&json!(0), &Value::Null),
         "{well}"
     );
-    // It reads nothing until what waits for it is seconds old, and then goes on.
+    // It reads nothing until the queued data is seconds old, and then continues.
     wait_for("bytes that wait", patience, || {
         hear(&mut good);
         health(2)["ahead_ms"].as_i64().unwrap() < -1_000
@@ -93,7 +93,7 @@ fn hear(codec: &str) {
             *(if mark == LoadPhase::Begin { &mut begin } else { &mut end }) = read(id).unwrap();
         })
         .unwrap();
-    // Towards this machine the kernel copies in any case, so nobody asks it not to.
+    // To this machine the kernel copies in any case, so zero-copy sends are not used.
     let counted = |name| counter(server.http, name);
     assert_eq!((counted("zero_copy_sends"), counted("bytes_sent") > 0), (0, true));
     server.stop().unwrap();
@@ -101,11 +101,13 @@ fn hear(codec: &str) {
     println!("{codec}: {json:#}");
     assert_eq!((report.gaps(), report.cut()), (0, 0), "{json:#}");
     assert!(report.listeners.iter().all(|h| h.strange == 0 && h.early == 0), "{json:#}");
-    // 20 ms a chunk, unless the codec has another: everyone got the time's worth of them.
+    // 20 ms per chunk, unless the codec has another duration: every client got all chunks of the
+    // time.
     let fewest = report.listeners.iter().map(|h| h.chunks).min().unwrap_or(0);
     assert!(fewest + 50 >= 50 * long_or_short(60, 8).as_secs(), "{fewest} chunks: {json:#}");
     assert_eq!((alone.threads, begin.threads), (end.threads, end.threads), "threads");
-    // What the kernel or an allocator does once is not growth; a few bytes per chunk would be.
+    // One-time allocations of the kernel or the allocator are not growth; a few bytes per chunk
+    // would be.
     let grown = end.resident.saturating_sub(begin.resident);
     println!(
         "{codec}: resident {} kB, grown by {} kB; {} threads",

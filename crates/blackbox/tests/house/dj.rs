@@ -1,4 +1,4 @@
-//! ffmpeg as a DJ, and as a listener of what the DJ plays.
+//! ffmpeg as a live source, and as a listener of it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,7 +21,7 @@ codec = "pcm"
 sources = [{ uri = "icecast://127.0.0.1:0/live", password = "very secret" }]
 "#;
 
-/// Behind the DJ is a sound that nobody could take for his.
+/// The fallback of the live source is a clearly different signal.
 const COVERED: &str = r#"[[station]]
 name = "default"
 codec = "pcm"
@@ -56,7 +56,7 @@ fn push(ffmpeg: &Path, url: &str, codec: &str, scratch: &ScratchDir) -> Process 
     Process::start(&mut command, &scratch.join("push.out"), &scratch.join("push.err")).unwrap()
 }
 
-/// What ffmpeg makes of three seconds of it: its report, and the samples of one channel at 48 kHz.
+/// ffmpeg's decoding of three seconds: its report, and the samples of one channel at 48 kHz.
 pub(crate) fn listen(ffmpeg: &Path, http: SocketAddr, path: &str) -> (String, Vec<i16>) {
     let arguments = format!(
         "-nostdin -i http://{http}/listen/{path} -t 3 -f s16le -ar 48000 -ac 1 -flush_packets 1 pipe:1"
@@ -66,7 +66,7 @@ pub(crate) fn listen(ffmpeg: &Path, http: SocketAddr, path: &str) -> (String, Ve
     (String::from_utf8_lossy(&heard.stderr).into_owned(), samples.collect())
 }
 
-/// The share of its energy that is a tone of 440 Hz.
+/// The share of the energy that is a tone of 440 Hz.
 pub(crate) fn share_of_the_tone(samples: &[i16]) -> f64 {
     let (mut sine, mut cosine, mut all) = (0.0, 0.0, 0.0);
     for (index, sample) in samples.iter().enumerate() {
@@ -110,7 +110,7 @@ fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
         assert_eq!(state["name"], "House", "{state}");
         assert_eq!(state["tls"], arguments.contains("-tls 1"), "{state}");
         assert!(state["user_agent"].as_str().unwrap().starts_with("Lavf/"), "{state}");
-        // Past the cross-fade.
+        // After the crossfade.
         std::thread::sleep(Duration::from_secs(1));
         let (report, samples) = listen(&ffmpeg, server.http, path);
         assert!(samples.len() >= 140_000, "{codec}, {path}: {} samples\n{report}", samples.len());
@@ -151,7 +151,7 @@ fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
     assert_eq!(tell("source:very wrong"), "401");
     assert_eq!(tell("source:very secret"), "200");
     wait_for("its title", PATIENCE, || source(&mut rpc)["dj"]["title"]["title"] == "Jóga");
-    // It goes from the control plane to the reactors within a tick of it.
+    // It takes up to a tick to get from the control plane to the reactors.
     std::thread::sleep(Duration::from_millis(500));
     for path in ["default", "default.ogg"] {
         let (report, _) = listen(&ffmpeg, server.http, path);
@@ -160,7 +160,7 @@ fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
         assert!(name, "{path}: {report}");
     }
     dj.terminate(PATIENCE).unwrap();
-    // A DJ who may not is told so, and the wrong password is counted.
+    // A live source without permission gets an error, and the wrong password is counted.
     let wrong = push(&ffmpeg, &url.replace("secret", "wrong"), codec, &scratch);
     let mut wrong = wrong;
     wait_for("his end", PATIENCE, || wrong.ended().unwrap().is_some());
@@ -169,7 +169,7 @@ fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
     server.stop().unwrap();
 }
 
-/// What ices, liquidsoap, mpd and others push with.
+/// The library with which ices, liquidsoap, mpd and others push.
 #[test]
 fn libshout_is_understood_and_its_titles_are_heard() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };

@@ -1,5 +1,5 @@
-//! Real programs as sources: killed, stopped, silent, flapping. What goes out is recorded and looked
-//! at frame by frame, on its own clock: how long anything took on this machine does not matter.
+//! Real programs as sources: killed, stopped, silent, flapping. The output is recorded and analyzed
+//! frame by frame, on its own clock: the time that anything takes on this machine does not matter.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -22,14 +22,14 @@ use crate::{script, text, turn, wait_for};
 /// A loaded machine starts programs slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that writes `body`'s sound to its output, and its process id into a file.
+/// A program that writes the audio of `body` to its output, and its process id into a file.
 fn program(scratch: &ScratchDir, name: &str, body: &str) -> PathBuf {
     let path = scratch.join(name);
     script(&path, &format!("#!/bin/sh\necho $$ > {}.pid\n{body}\n", text(&path)));
     path
 }
 
-/// ffmpeg that plays this filter in real time.
+/// A command for ffmpeg to play this filter in real time.
 fn plays(ffmpeg: &Path, filter: &str) -> String {
     let input = format!("-nostdin -v error -re -f lavfi -i '{filter}'");
     format!("{} {input} -f s16le -ar 48000 -ac 2 -", text(ffmpeg))
@@ -41,7 +41,7 @@ fn signal(program: &Path, name: &str) {
     assert!(status.success(), "{name} to {id}");
 }
 
-/// A server that plays the programs in this order, then a tone; and who records it.
+/// A server that plays the programs in this order, then a tone; with a recorder of its output.
 struct Stage {
     server: AulosServer,
     rpc: Rpc,
@@ -87,12 +87,12 @@ impl Stage {
         self.rpc.call("Aulos.GetStatus", &json!({}))["stations"][0].clone()
     }
 
-    /// Waits until this source is heard.
+    /// Waits until this source is on air.
     fn hears(&mut self, source: &str) {
         wait_for(source, PATIENCE, || self.station()["active"] == source);
     }
 
-    /// What was recorded, what the station says of itself, and the changes that were told.
+    /// The recording, the station's status, and the notified changes.
     fn end(mut self) -> (Vec<i16>, Value, Vec<Value>) {
         std::thread::sleep(Duration::from_secs(2));
         let station = self.station();
@@ -110,15 +110,15 @@ fn count(station: &Value, cause: &str) -> u64 {
     station["switch"]["switches"][cause].as_u64().unwrap_or(0)
 }
 
-/// The longest run of zeros, in frames, behind the first sound.
+/// The longest run of zeros, in frames, after the first audio.
 fn longest_silence(sound: &[i16]) -> usize {
     let start = sound.iter().position(|sample| *sample != 0).unwrap_or(sound.len());
     let runs = sound[start..].split(|sample| sample.unsigned_abs() > 1);
     runs.map(<[i16]>::len).max().unwrap_or(0)
 }
 
-/// Places where the sound is not the continuation of one of these sines: the recurrence of a sine
-/// fails where a frame is missing, repeated or made up. What lies within a fade is one place.
+/// Positions where the signal does not continue one of these sines: the recurrence of a sine fails
+/// where a frame is missing, repeated or inserted. A fade counts as one position.
 fn breaks(sound: &[i16], tones: &[f64]) -> usize {
     let factors: Vec<f64> = tones
         .iter()
@@ -181,7 +181,7 @@ fn programs_that_are_killed_and_stopped_leave_no_hole() {
     );
     assert!(count(&station, "error") >= 2 && count(&station, "late") >= 1, "{station}");
     assert!(longest_silence(&sound) <= RATE / 1_000, "{} frames", longest_silence(&sound));
-    // Fades, and the moment at which a stopped program catches up with a clock that went on.
+    // Fades, and the moment at which a stopped program catches up with a clock that ran on.
     let catching_up = 2;
     assert!(u64::try_from(places).unwrap() <= switches + catching_up, "{places} breaks");
     assert_eq!(station["sources"][0]["health"]["failures"]["error"], 1, "{station}");
@@ -202,7 +202,7 @@ fn a_program_that_plays_digital_silence_gives_way_and_comes_back() {
     let (sound, station, _) = stage.end();
     println!("longest silence {} frames: {}", longest_silence(&sound), station["switch"]);
     assert_eq!(count(&station, "silent"), 1, "{station}");
-    // It is noticed where it comes in, 0.4 s before it would be heard, unless the program was late.
+    // It is detected on input, 0.4 s before it would be played, unless the program was late.
     assert!(longest_silence(&sound) <= RATE * 11 / 10, "{} frames", longest_silence(&sound));
     assert_eq!(station["sources"][0]["health"]["failures"]["silent"], 1, "{station}");
 }
@@ -230,8 +230,9 @@ fn a_program_that_flaps_once_a_second_is_left_once() {
     assert!(longest_silence(&sound) <= RATE / 1_000, "{} frames", longest_silence(&sound));
 }
 
-/// A web radio of a tone of 1 kHz in real time. Its first listener has it for so many seconds, each
-/// later one for so many tenths; then it hangs up. Gives its port, and counts its listeners.
+/// A web radio of a tone of 1 kHz in real time. Its first listener gets it for `seconds` seconds,
+/// each later one for `tenths` tenths of a second; then the connection is closed. Returns its port,
+/// and a count of its listeners.
 fn flapping_radio(seconds: usize, tenths: usize) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -269,7 +270,7 @@ fn flapping_radio(seconds: usize, tenths: usize) -> (u16, Arc<AtomicUsize>) {
     (port, listeners)
 }
 
-/// The head of a WAVE file without an end: two channels of 16 bits at 48 kHz.
+/// The header of an endless WAVE file: two channels of 16 bits at 48 kHz.
 const ENDLESS: &[u8] =
     b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x02\0\x80\xbb\0\0\0\xee\x02\0\
     \x04\0\x10\0data\xff\xff\xff\xff";
@@ -282,7 +283,8 @@ fn a_web_radio_that_hangs_up_once_a_second_is_left_once() {
     let source = format!("\"http://127.0.0.1:{port}/live\", ");
     let mut stage = Stage::of(scratch, &source, "");
     stage.hears("http");
-    // It is missed when its buffer of two seconds is used up, and not at its first hanging up.
+    // The next source takes over when the buffer of two seconds is used up, and not at the first
+    // disconnect.
     stage.hears("tone");
     let before = listeners.load(Ordering::Relaxed);
     wait_for("more of its flapping", PATIENCE, || listeners.load(Ordering::Relaxed) > before + 2);
@@ -299,7 +301,7 @@ fn a_web_radio_that_hangs_up_once_a_second_is_left_once() {
     assert!(count(&station, "first") + count(&station, "better") <= 2, "{told:?}");
     assert_eq!(station["active"], "tone");
     assert!(longest_silence(&sound) <= RATE / 1_000, "{} frames", longest_silence(&sound));
-    // Fades between sources, and joints between one body of the radio and the next.
+    // Fades between sources, and joints between successive bodies of the radio.
     let switches = count(&station, "first") + count(&station, "better") + 1;
     assert!(u64::try_from(places).unwrap() <= switches + connects, "{places} breaks");
 }

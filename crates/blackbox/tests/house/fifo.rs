@@ -30,8 +30,8 @@ const BYTES: usize = 4 * RATE;
 fn a_writer_who_is_late_moves_nobodys_time() {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
-    // A client that overslept, because the machine was busy or its disk slow, says the same as one
-    // whose chunks moved. What the server does wrong it does each time.
+    // A client that was delayed by a busy machine or a slow disk logs the same as one whose chunks
+    // moved. A fault of the server occurs each time.
     let mut heard = Vec::new();
     for _ in 0..3 {
         heard = client_of_a_late_writer(&program);
@@ -42,7 +42,7 @@ fn a_writer_who_is_late_moves_nobodys_time() {
     panic!("in every attempt, the last time: {heard:#?}");
 }
 
-/// What a real client says of chunks that came at another time than it thought.
+/// The messages of a real client about chunks at unexpected times.
 fn client_of_a_late_writer(program: &Path) -> Vec<String> {
     let scratch = ScratchDir::new("late").unwrap();
     let fifo = scratch.join("in");
@@ -65,7 +65,7 @@ fn client_of_a_late_writer(program: &Path) -> Vec<String> {
         }
     });
     let mut client = Snapclient::start(program, server.stream.port(), &scratch, "late").unwrap();
-    // What a client says while it takes up the stream is its own affair; afterwards it is not.
+    // Messages while the client starts playing do not count; later ones do.
     std::thread::sleep(Duration::from_secs(3));
     let taken_up = client.log().unwrap().len();
     let load = LoadTest {
@@ -80,7 +80,7 @@ fn client_of_a_late_writer(program: &Path) -> Vec<String> {
     writer.join().unwrap();
     server.stop().unwrap();
     assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
-    // Time that goes on without sound would pass all that: the programme must be there as well.
+    // A timeline without audio would pass the checks above: the programme must be there as well.
     let windows: Vec<f64> = captured[captured.len().min(3 * RATE)..]
         .chunks_exact(RATE / 10)
         .map(|window| level_dbfs(window, 32_767))
@@ -98,7 +98,7 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
     };
     let _turn = turn();
     let scratch = ScratchDir::new("again").unwrap();
-    // As a new user has it: no configuration, and the FIFO where the server says.
+    // As for a new user: no configuration, and the FIFO at the server's default path.
     let server = AulosServer::start_with(&scratch, |command| {
         command.env("XDG_RUNTIME_DIR", scratch.path()).env("XDG_STATE_HOME", scratch.path());
     })
@@ -109,7 +109,7 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
     let (song, pause) = if soak() { (30, 20) } else { (8, 4) };
     std::thread::sleep(Duration::from_secs(pause));
     for n in 0..2 {
-        // Its own words, but for the song: a tone, which can be told from the demo.
+        // The printed command, except for the file: a tone, which differs from the demo.
         let tone = format!("sine=frequency=1000:sample_rate=48000:duration={song}");
         let mut command = Command::new(&ffmpeg);
         command.args(["-nostdin", "-v", "error", "-y", "-re", "-f", "lavfi", "-i", &tone]);
@@ -125,7 +125,7 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
     judge_song(&captured, song);
 }
 
-/// What a window of 100 ms is.
+/// Content of a window of 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Window {
     Silence,
@@ -143,7 +143,7 @@ fn judge_song(captured: &[[i32; 2]], song: u64) {
             Window::Demo
         }
     });
-    // Runs of the same, the demo's own rests left out.
+    // Runs of equal windows, without the demo's own rests.
     let mut runs: Vec<(Window, u64)> = Vec::new();
     for window in windows.filter(|window| *window != Window::Silence) {
         match runs.last_mut() {
@@ -151,7 +151,7 @@ fn judge_song(captured: &[[i32; 2]], song: u64) {
             _ => runs.push((window, 1)),
         }
     }
-    // A single window is a fade, which is partly both.
+    // A single window is a fade, which contains both.
     runs.retain(|(_, length)| *length > 2);
     let order: Vec<Window> = runs.iter().map(|(window, _)| *window).collect();
     println!("song: {runs:?} (in tenths of a second)");
@@ -165,7 +165,7 @@ fn judge_song(captured: &[[i32; 2]], song: u64) {
     }
 }
 
-/// As some writers do that clean up behind themselves.
+/// As some writers do on exit.
 #[test]
 fn a_writer_that_deletes_the_fifo_finds_another_one() {
     let _turn = turn();
@@ -184,7 +184,7 @@ fn a_writer_that_deletes_the_fifo_finds_another_one() {
     for round in 0..3 {
         let mut opened = None;
         wait_for("a FIFO with a reader", PATIENCE, || {
-            // Without O_NONBLOCK a FIFO that is never read would hold this test up for ever.
+            // Without O_NONBLOCK a FIFO that is never read would block this test.
             let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
             opened = OpenOptions::new().write(true).custom_flags(flags).open(&fifo).ok();
             opened.is_some()
@@ -209,7 +209,7 @@ fn a_writer_that_deletes_the_fifo_finds_another_one() {
     server.stop().unwrap();
 }
 
-/// What a call names is checked when the call comes, and opened later, and again when it is deleted.
+/// The path in a call is checked on the call, opened later, and checked again on deletion.
 #[test]
 fn a_directory_that_becomes_a_link_leads_no_source_out_of_the_roots() {
     let _turn = turn();

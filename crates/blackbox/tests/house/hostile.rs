@@ -1,4 +1,4 @@
-//! Peers that lie, stall and vanish are cut and counted, and nobody else notices.
+//! Peers that lie, stall and vanish are disconnected and counted, without an effect on others.
 
 mod siege;
 
@@ -18,7 +18,7 @@ use crate::{long_or_short, soak, turn};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
 
-/// Longer than any patience that the server may have with a peer that says nothing (5 s).
+/// Longer than any timeout of the server for a silent peer (5 s).
 const CUT_WITHIN: Duration = Duration::from_secs(12);
 
 #[test]
@@ -42,7 +42,7 @@ fn hostile_peers_are_cut_and_counted_and_the_others_lose_nothing() {
             (name, std::thread::spawn(move || is_cut(stream, attack)))
         })
         .collect();
-    // One of them hangs up itself.
+    // One of them closes the connection itself.
     let count = attackers.len() as u64 - 1;
     for (name, attacker) in attackers {
         assert!(attacker.join().unwrap(), "{name}: not cut within {CUT_WITHIN:?}");
@@ -166,7 +166,7 @@ fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
 fn is_cut(server: SocketAddr, attack: Attack) -> bool {
     let start = Instant::now();
     let mut socket = TcpStream::connect(server).unwrap();
-    // An error here is the server's cut, seen while we are still writing.
+    // An error here is the server's disconnect, seen while still writing.
     if attack(&mut socket).is_err() {
         return true;
     }
@@ -183,7 +183,7 @@ fn is_cut(server: SocketAddr, attack: Attack) -> bool {
     false
 }
 
-/// How many peers the server says it has cut, for whatever cause.
+/// Number of peers that the server has disconnected, for any cause.
 fn cuts(http: SocketAddr) -> u64 {
     let counters = counters(http);
     let counters = counters.as_object().expect("counters");

@@ -1,6 +1,6 @@
-//! What Home Assistant, Music Assistant and PipeWire do with a server, call by call, in their order,
-//! with their parameters; judged by what each of them reads of an answer without asking whether it
-//! is there.
+//! The calls of Home Assistant, Music Assistant and PipeWire, one by one, in their order, with
+//! their parameters; checked are the fields that each of them reads without testing for their
+//! presence.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -27,7 +27,7 @@ buffer_ms = 400
 sources = ["tone://?hz=440"]
 "#;
 
-/// The ways in; python-snapcast takes the first, newer controllers the second.
+/// The transports; python-snapcast uses the first, newer controllers the second.
 const WAYS: [fn(&AulosServer) -> Rpc; 2] =
     [|server| Rpc::connect(server.control), |server| Rpc::over_websocket(server.http)];
 
@@ -50,7 +50,7 @@ fn home_assistant_sees_and_moves_every_speaker_and_finds_them_after_a_restart() 
         grouping(&mut ha, &mut phone, first, second);
         come_and_go(&mut ha, &server, &speakers);
 
-        // Home Assistant is started again, or the server is: it connects and asks once more.
+        // Home Assistant or the server restarts: it connects and requests the status again.
         let before = status(&mut ha);
         drop((ha, phone));
         speakers.end();
@@ -70,8 +70,8 @@ fn home_assistant_sees_and_moves_every_speaker_and_finds_them_after_a_restart() 
     }
 }
 
-/// Volume, mute, latency and name, with the services `snapshot` and `restore`. Others hear of it, and
-/// the one who did it does not.
+/// Volume, mute, latency and name, with the services `snapshot` and `restore`. Other controllers
+/// are notified, the caller is not.
 fn sliders_and_names(ha: &mut Rpc, phone: &mut Rpc, client: &Value) {
     for (muted, percent) in [(false, 37), (true, 37), (false, 90), (true, 37)] {
         let volume = json!({ "muted": muted, "percent": percent });
@@ -97,8 +97,8 @@ fn sliders_and_names(ha: &mut Rpc, phone: &mut Rpc, client: &Value) {
     assert!(heard.is_none(), "it hears of what it did itself: {heard:?}");
 }
 
-/// Another source, the group's mute and name, and what `join` and `unjoin` do: the clients of the
-/// group as they are to be, and then the whole status.
+/// Another source, the group's mute and name, and the calls of `join` and `unjoin`: the new clients
+/// of the group, and then the whole status.
 fn grouping(ha: &mut Rpc, phone: &mut Rpc, first: &Value, second: &Value) {
     let group = group_of(&status(ha), first)["id"].clone();
     let source = json!({ "id": group, "stream_id": "kitchen radio" });
@@ -132,7 +132,7 @@ fn grouping(ha: &mut Rpc, phone: &mut Rpc, first: &Value, second: &Value) {
     );
 }
 
-/// A speaker that was never here is an update of the house, one that is known comes and goes.
+/// A new speaker gives a server update, a known one connect and disconnect notifications.
 fn come_and_go(ha: &mut Rpc, server: &AulosServer, speakers: &Listeners) {
     ha.told.clear();
     for (round, method) in ["Server.OnUpdate", "Client.OnConnect"].iter().enumerate() {
@@ -157,9 +157,9 @@ fn come_and_go(ha: &mut Rpc, server: &AulosServer, speakers: &Listeners) {
     speakers.go_on();
 }
 
-/// Music Assistant over one connection that stays: a stream per player on a port that it chooses
+/// Music Assistant over one lasting connection: a stream per player on a port that it chooses
 /// itself, pushed into by ffmpeg, left again when it is idle; announcements by another stream;
-/// players that play together.
+/// players in sync.
 #[test]
 fn music_assistant_plays_announces_and_groups() {
     let _turn = turn();
@@ -183,7 +183,7 @@ fn music_assistant_plays_announces_and_groups() {
             ma.call("Client.SetVolume", &json!({ "id": player, "volume": volume }));
         }
 
-        // A doorbell: the group hears another stream meanwhile, and then the music again.
+        // A doorbell: the group plays another stream meanwhile, and then the music again.
         let bell = Queue::start(&mut ma, "MA announcement", &group);
         let ring = bell.push();
         bell.wait_for(&mut ma, "playing");
@@ -215,13 +215,13 @@ struct Queue {
 }
 
 impl Queue {
-    /// Tries ports until one is free, and plays what comes there to a group.
+    /// Tries ports until one is free, and assigns the stream to a group.
     fn start(ma: &mut Rpc, id: &'static str, group: &Value) -> Self {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let busy = taken.local_addr().unwrap().port();
         let mut port = busy;
         for attempt in 0..50 {
-            // Spaces as they are, and a control script that it would like to have.
+            // Spaces as they are, and the control script that it requests.
             let uri = format!(
                 "tcp://127.0.0.1:{port}?sampleformat=48000:16:2&idle_threshold=60000\
                  &controlscript=control.py&controlscriptparams=--queueid=x%20--api-port=1&name={id}"
@@ -231,13 +231,13 @@ impl Queue {
                 assert!(attempt > 0, "the port was taken");
                 break;
             }
-            // What is no answer with an id is why it did not work, and the next port is tried.
+            // Anything but a response with an id is an error, and the next port is tried.
             assert!(answer["error"].is_object() && answer["result"]["id"].is_null(), "{answer}");
             port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         }
         let house = status(ma);
         let stream = stream(&house, id);
-        // It pushes to `uri.path`, or else to `uri.host`, which has to have the port.
+        // It pushes to `uri.path`, or else to `uri.host`, which must contain the port.
         let host = stream["uri"]["host"].as_str().unwrap().to_owned();
         assert_eq!(
             (host.as_str(), &stream["uri"]["path"]),
@@ -248,7 +248,7 @@ impl Queue {
         Self { id, host }
     }
 
-    /// What ffmpeg does; it tries again while nobody listens yet.
+    /// Pushes like ffmpeg; retries while the port is not open yet.
     fn push(&self) -> TcpStream {
         let mut socket = None;
         wait_for("its port", PATIENCE, || {
@@ -260,7 +260,7 @@ impl Queue {
         socket
     }
 
-    /// It is told how its stream does, and does not ask.
+    /// It gets its stream's state by notifications, without polling.
     fn wait_for(&self, ma: &mut Rpc, wanted: &str) {
         let now = stream(&status(ma), self.id)["status"].clone();
         if now == wanted {
@@ -282,8 +282,8 @@ impl Queue {
     }
 }
 
-/// PipeWire finds a server and asks three things in one go, without waiting for an answer: the
-/// version, that an old stream of its own goes, and a stream that the server fetches from it.
+/// PipeWire finds a server and sends three calls at once, without waiting for a response: the
+/// version, the removal of an old stream of its own, and a stream that the server fetches from it.
 #[test]
 fn pipewire_asks_three_things_at_once_and_is_fetched_from() {
     let _turn = turn();
@@ -326,7 +326,7 @@ fn pipewire_asks_three_things_at_once_and_is_fetched_from() {
     server.stop().unwrap();
 }
 
-/// A second of sound, 48000:16:2.
+/// A second of audio, 48000:16:2.
 fn sound() -> Vec<u8> {
     (0..192_000_u32).map(|at| at.wrapping_mul(37).to_le_bytes()[0]).collect()
 }
@@ -338,11 +338,11 @@ fn status(rpc: &mut Rpc) -> Value {
     status
 }
 
-/// What is read without asking whether it is there.
+/// Reads the fields that the integrations read without testing for their presence.
 fn judge(house: &Value) {
     let version = house["server"]["snapserver"]["version"].as_str().unwrap();
     let numbers: Vec<u32> = version.split('.').map(|part| part.parse().unwrap()).collect();
-    // Methods are asked for from 0.16 and 0.26 on; 0.30 is refused, because it had no AddStream.
+    // Methods are used from 0.16 and 0.26 on; 0.30 is refused, because it had no AddStream.
     assert!(numbers > vec![0, 26] && numbers[1] != 30, "{version}");
     for group in house["groups"].as_array().unwrap() {
         for key in ["id", "name", "stream_id"] {

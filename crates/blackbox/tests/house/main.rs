@@ -1,5 +1,5 @@
-//! The built server before real peers. One program, so that all of it is linked once; the tests
-//! that live on real time take turns, because two of them at once would disturb each other.
+//! The built server with real peers. One program, so that everything is linked once; tests in real
+//! time run one after the other, because two at once would disturb each other.
 //!
 //! `AULOS_SOAK=1` (`make soak`) runs the long forms.
 
@@ -56,18 +56,18 @@ fn soak() -> bool {
     std::env::var_os("AULOS_SOAK").is_some()
 }
 
-/// The time in the long form, or in the short one.
+/// The duration of the long or of the short form.
 fn long_or_short(long: u64, short: u64) -> Duration {
     Duration::from_secs(if soak() { long } else { short })
 }
 
-/// A turn on the machine. A test that failed has ended its turn like any other.
+/// Exclusive use of the machine. A failed test releases it like any other.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for something to become true.
+/// Waits until a condition is true.
 fn wait_for(what: &str, limit: Duration, mut it_is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !it_is() {
@@ -82,7 +82,7 @@ fn hear(client: &mut ListenerClient) -> bool {
     true
 }
 
-/// The id under which a server knows the only client of its first group, once it does.
+/// The id of the only client of the server's first group, once it is connected.
 fn id_of(client: &mut ListenerClient, rpc: &mut Rpc, limit: Duration) -> Value {
     let mut id = Value::Null;
     wait_for("the client", limit, || {
@@ -93,7 +93,7 @@ fn id_of(client: &mut ListenerClient, rpc: &mut Rpc, limit: Duration) -> Value {
     id
 }
 
-/// A script at `path` that can be run.
+/// Writes an executable script to `path`.
 fn script(path: &Path, text: &str) {
     std::fs::write(path, text).expect("the scratch folder can be written to");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -1,5 +1,5 @@
-//! What the network hears of the server, as another implementation of mDNS (python-zeroconf) sees
-//! it from the other end of a pair of virtual cards.
+//! The server's mDNS announcements, as another implementation (python-zeroconf) sees them from the
+//! other end of a pair of virtual interfaces.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::{turn, wait_for};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
 
-/// Several times what a loaded machine needs; the judge asks again and again meanwhile.
+/// Several times what a loaded machine needs; the browser repeats its queries meanwhile.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -28,7 +28,7 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
     let scratch = ScratchDir::new("mdns").unwrap();
     let browser = Browser::start(&net, &judge, &scratch, "browser", "10.77.0.2");
 
-    // The page is for this machine alone, and the control port is not announced by wish.
+    // The page is on loopback only, and announcing the control port is disabled.
     let sets = ["listen.stream=0.0.0.0:0", "mdns.name=House of. sound"];
     let server = start(&net, &scratch, &sets);
     let stream = server.stream.port();
@@ -40,7 +40,7 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
     server.stop().unwrap();
     browser.waits_for("gone House of. sound._snapcast._tcp.local.\n");
 
-    // All that is asked for in place of it, on one address.
+    // Everything that is configured instead, on one address.
     let sets = ["listen.stream=10.77.0.1:0", "listen.control=10.77.0.1:0", "listen.http=[::]:0"];
     let server = start(&net, &scratch, &sets);
     for (kind, port) in [
@@ -56,7 +56,7 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
     for kind in ["snapcast", "snapcast-ctrl", "snapcast-http"] {
         browser.waits_for(&format!("gone Snapcast._{kind}._tcp.local.\n"));
     }
-    // Who speaks no TLS is turned away, and so not invited.
+    // Clients without TLS are refused, and therefore not invited.
     let sets = [
         "listen.stream=0.0.0.0:0",
         "listen.control=0.0.0.0:0",
@@ -96,7 +96,7 @@ fn servers_find_each_other_and_notice_when_one_goes() {
         (0, &upstairs, &downstairs, "Downstairs", "10.77.0.2"),
         (1, &downstairs, &upstairs, "Upstairs", "10.77.0.1"),
     ] {
-        // Itself is not among them, and an address may come a moment after the name.
+        // Its own instance is not among them, and an address may arrive just after the name.
         wait_for(name, PATIENCE, || {
             let servers = found(end, asked);
             assert!(servers.iter().all(|one| one["name"] == name), "{servers:?}");
@@ -117,7 +117,7 @@ fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try()
     let _turn = turn();
     let Some(net) = network() else { return skip("network namespaces") };
     let scratch = ScratchDir::new("mdns-port").unwrap();
-    // For itself alone: without SO_REUSEADDR.
+    // Exclusive: without SO_REUSEADDR.
     let _taken = net.run_inside(0, || UdpSocket::bind("0.0.0.0:5353").unwrap());
     let warned =
         |server: &AulosServer| server.printed().unwrap().matches("port 5353 for mDNS").count();
@@ -133,7 +133,7 @@ fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try()
 
     for sets in [&[][..], &["listen.stream=0.0.0.0:0", "mdns.enabled=false"]] {
         let server = start(&net, &scratch, sets);
-        // It is past the place of the warning when it answers.
+        // A response means that startup is past the warning.
         net.run_inside(0, || aulos_blackbox::http::get(server.http, "/api/v1/status").unwrap());
         assert_eq!(warned(&server), 0, "{sets:?}: {}", server.printed().unwrap());
         assert!(!has_thread(&server), "{sets:?}");
@@ -171,7 +171,7 @@ fn network() -> Option<NetNamespaces> {
     NetNamespaces::new().inspect_err(|e| println!("{e}")).ok()
 }
 
-/// The Python that has zeroconf.
+/// A Python with zeroconf.
 fn judge() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let venv = std::env::var_os("AULOS_TEST_VENV")
@@ -181,7 +181,7 @@ fn judge() -> Option<PathBuf> {
     there.is_ok_and(|done| done.status.success()).then_some(python)
 }
 
-/// Looks at the network from its other end, for as long as it lives.
+/// Observes the network from its other end while it lives.
 struct Browser {
     _process: Process,
     printed: [PathBuf; 2],

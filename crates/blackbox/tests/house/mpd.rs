@@ -1,4 +1,4 @@
-//! snapserver's own control script for mpd, unchanged, between a real mpd and our server.
+//! snapserver's own control script for mpd, unchanged, between a real mpd and this server.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -41,14 +41,14 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     );
     std::fs::write(&house, config).unwrap();
     let server = AulosServer::start_with(&scratch, |command| {
-        // Its modules are the system's, whatever other Python there is.
+        // Its modules are the system's, whatever other Python is installed.
         command.args(["--config", text(&house)]).env("PATH", "/usr/bin:/bin");
     })
     .unwrap();
     let mut rpc = Rpc::connect(server.control);
     let playing = |wanted: &str, rpc: &mut Rpc| {
         wait_for(wanted, PATIENCE, || {
-            // A first update of a folder may still be under way.
+            // A first update of a folder may still be in progress.
             if wanted == "playing" {
                 tell(&socket, &["add one.wav", "play"]);
             }
@@ -72,7 +72,7 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     player.terminate(PATIENCE).unwrap();
 }
 
-/// Starts an mpd that plays one file to nowhere.
+/// Starts an mpd that plays one file without output.
 fn start(mpd: &Path, scratch: &ScratchDir, socket: &Path) -> Process {
     let music = scratch.join("music");
     std::fs::create_dir(&music).unwrap();
@@ -98,7 +98,7 @@ fn start(mpd: &Path, scratch: &ScratchDir, socket: &Path) -> Process {
     player
 }
 
-/// Says lines to mpd, and gives its answers.
+/// Sends lines to mpd, and returns its responses.
 fn tell(socket: &Path, lines: &[&str]) -> String {
     let mut reader = BufReader::new(UnixStream::connect(socket).unwrap());
     reader.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();

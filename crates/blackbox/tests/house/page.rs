@@ -19,7 +19,7 @@ use crate::reload::Listeners;
 use crate::rpc::Rpc;
 use crate::{turn, wait_for};
 
-/// Plays `src` (or what the page's own player has), and gives how far it came in three seconds.
+/// Plays `src` (or that of the page's own player), and returns its progress in three seconds.
 const PLAY: &str = r"(async src => {
     const audio = document.querySelector('audio') ?? document.body.appendChild(new Audio());
     if (src) audio.src = src;
@@ -29,7 +29,8 @@ const PLAY: &str = r"(async src => {
     return audio.currentTime;
 })";
 
-/// The judge before a file that is known to play: if this fails, the browser has no sound at all.
+/// Control experiment with a file that is known to play: if this fails, the browser cannot play
+/// audio.
 #[test]
 fn the_judge_hears_a_file() {
     let Some(program) = find_or_skip("chromium") else { return };
@@ -81,7 +82,7 @@ fn the_page_shows_what_the_normaliser_does_and_lets_people_compare() {
     server.stop().unwrap();
 }
 
-/// What the page of another site does: each request that a browser sends without asking first.
+/// A page of another site: each request that a browser sends without a preflight.
 const ATTACK: &str = r"(async (ports, body) => {
     for (const port of ports) {
         const url = `http://127.0.0.1:${port}/`;
@@ -104,7 +105,7 @@ const ATTACK: &str = r"(async (ports, body) => {
     return true;
 })";
 
-/// A page of another origin, and what a port that takes everything was sent by it.
+/// A page of another origin, and a record of what it sent to a port that accepts everything.
 fn other_site() -> (SocketAddr, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -121,7 +122,7 @@ fn other_site() -> (SocketAddr, mpsc::Receiver<String>) {
             }
             let page = "<!doctype html><title>other</title><iframe name=frame></iframe>";
             let length = page.len();
-            // A browser that has gone has what it wanted.
+            // A browser that has disconnected is done.
             drop(write!(
                 socket,
                 "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\
@@ -151,7 +152,8 @@ fn a_page_of_another_site_gives_no_command() {
     let ports = [site.port(), server.control.port(), server.stream.port(), server.http.port()];
     let attack = format!("{ATTACK}({}, {})", json!(ports), json!(format!("{call}\r\n")));
     assert_eq!(browser.run(&attack).unwrap(), true);
-    // The judge: what the browser sent to a port that takes everything has the call in it.
+    // Control experiment: what the browser sent to a port that accepts everything contains the
+    // call.
     let sent: Vec<String> = received.try_iter().filter(|one| one.starts_with("POST ")).collect();
     assert!(sent.iter().any(|one| one.contains("\r\n\r\n{\"id\":1,")), "{sent:?}");
     let mut rpc = Rpc::connect(server.control);
@@ -191,7 +193,7 @@ fn the_page_shows_the_station_and_plays_it() {
     });
     let picture = browser.screenshot().unwrap();
     assert!(picture.starts_with(b"\x89PNG"), "{} bytes", picture.len());
-    // Kept for people to look at, beside the program that is tested.
+    // Kept for inspection, beside the tested program.
     let kept = std::env::current_exe().unwrap().ancestors().nth(3).map(PathBuf::from).unwrap();
     std::fs::write(kept.join("page.png"), picture).unwrap();
     let loud = browser.run(

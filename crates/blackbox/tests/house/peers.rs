@@ -1,5 +1,5 @@
-//! The judges themselves, before real peers on both sides: if these fail, the fault is in the
-//! judge or in the machine, and what the other tests say means nothing.
+//! The test tools with real peers on both sides: if these tests fail, the fault is in the tools or
+//! in the machine, and the results of the other tests are invalid.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -59,8 +59,8 @@ fn passes(bits: SampleWidth, codec: &str) {
     assert!(report.reference.is_some_and(|o| o.offset.abs() < 1_000), "{:?}", report.reference);
 }
 
-/// Snapserver gives new time stamps to everything whenever its writer is late, and on a busy
-/// machine that happens. A judge that cannot be satisfied never is, so some attempts are enough.
+/// Snapserver shifts all timestamps whenever its writer is late, which happens on a busy machine. A
+/// tool that is wrong fails every time, so some attempts are enough.
 fn attempts<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
     let mut errors = Vec::new();
     for _ in 0..4 {

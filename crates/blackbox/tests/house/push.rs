@@ -1,4 +1,4 @@
-//! A real icecast2 that a station's stream is pushed to, and ffmpeg that listens there.
+//! A station's stream is pushed to a real icecast2, to which ffmpeg listens.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use crate::{script, text, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A control script that tells each title as soon as there is a file of its name.
+/// A control script that reports each title as soon as there is a file of its name.
 const TITLES: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 echo '{"jsonrpc":"2.0","method":"Plugin.Stream.Ready"}'
@@ -30,7 +30,7 @@ done
 sleep 600
 "#;
 
-/// A station of a tone that goes to two mounts of a server; one has titles in it and one has not.
+/// A station with a tone that is pushed to two mounts of a server; one with titles and one without.
 struct Stage {
     scratch: ScratchDir,
     port: u16,
@@ -64,7 +64,7 @@ impl Stage {
         self.rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0]["pushes"].clone()
     }
 
-    /// Waits until both are so.
+    /// Waits until both pushes have this state.
     fn are(&mut self, what: &str) {
         wait_for(what, PATIENCE, || {
             let all = self.pushes();
@@ -76,7 +76,7 @@ impl Stage {
         std::fs::write(self.scratch.join(title), "").unwrap();
     }
 
-    /// What ffmpeg hears of the foreign mount, while something happens: mono at 48 kHz.
+    /// ffmpeg's output from the foreign mount, while something happens: mono at 48 kHz.
     fn hears(&self, ffmpeg: &Path, seconds: u32, meanwhile: impl FnOnce(&Self)) -> Vec<i16> {
         let arguments = format!(
             "-nostdin -loglevel error -i http://127.0.0.1:{}/live.ogg -t {seconds} -f s16le \
@@ -96,7 +96,8 @@ impl Stage {
         bytes.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two)).collect()
     }
 
-    /// What a player that asks for titles is told with the sound of the mount that has none in it.
+    /// Whether a player that requests titles gets this one with the audio of the mount without
+    /// titles.
     fn is_told(&self, title: &str) -> bool {
         let mut socket = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -107,7 +108,7 @@ impl Stage {
     }
 }
 
-/// The longest run of samples that are next to nothing.
+/// The longest run of samples close to zero.
 fn longest_silence(sound: &[i16]) -> usize {
     sound.split(|sample| sample.unsigned_abs() > 300).map(<[i16]>::len).max().unwrap_or(0)
 }
@@ -133,7 +134,7 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
         title.contains("Band - One")
     });
     wait_for("the title beside the sound", PATIENCE, || stage.is_told("Band - One"));
-    // Another title in the middle of what is heard leaves no hole.
+    // A change of title leaves no gap in the audio.
     let sound = stage.hears(&ffmpeg, 6, |stage| stage.says("Two"));
     let share = share_of_the_tone(&sound[24_000..]);
     let hole = longest_silence(&sound[24_000..]);
@@ -159,7 +160,7 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
     ice.terminate(PATIENCE).unwrap();
 }
 
-/// Two servers of ours, over TLS: what one plays is what comes out of the other.
+/// Two instances of this server, over TLS: one plays the other's output.
 #[test]
 fn a_second_aulos_takes_the_stream_over_tls() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
@@ -210,7 +211,7 @@ fn a_real_icecast_that_says_no_is_understood() {
     let scratch = ScratchDir::new("push-no").unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut ice = icecast(&icecast_program, port, &scratch);
-    // Somebody is there already.
+    // The mount is in use already.
     let arguments = format!(
         "-nostdin -loglevel error -re -f lavfi -i sine=440:r=48000 -c:a libopus -content_type \
          application/ogg -f ogg icecast://source:secret@127.0.0.1:{port}/taken.ogg"

@@ -1,4 +1,4 @@
-//! Web radio as it is heard: a real icecast2 with ffmpeg as its source, and a server that hangs up.
+//! Web radio: a real icecast2 with ffmpeg as its source, and a server that disconnects.
 
 use std::io::{Read as _, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,12 +16,12 @@ use crate::{text, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The `radio` of the first source of the first station.
+/// The `radio` object of the first source of the first station.
 fn radio(rpc: &mut Rpc) -> Value {
     rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0]["sources"][0]["radio"].clone()
 }
 
-/// What a browser hears of the station in so many seconds of sound: mono of 16 bits at 48 kHz.
+/// `seconds` seconds of the station as a browser gets it: mono of 16 bits at 48 kHz.
 fn listen(http: SocketAddr, seconds: usize) -> Vec<i16> {
     let mut socket = TcpStream::connect(http).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -32,7 +32,7 @@ fn listen(http: SocketAddr, seconds: usize) -> Vec<i16> {
     bytes[data..].as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two)).collect()
 }
 
-/// The loudest sample of each 5 ms.
+/// The peak of each 5 ms.
 fn peaks(sound: &[i16]) -> Vec<u16> {
     let peak = |piece: &[i16]| piece.iter().map(|s| s.unsigned_abs()).max().unwrap_or(0);
     sound.chunks(240).map(peak).collect()
@@ -47,7 +47,7 @@ fn station(url: &str) -> String {
 
 pub(crate) fn icecast(program: &Path, port: u16, scratch: &ScratchDir) -> Process {
     let dir = text(scratch.path());
-    // It does not run as root, and says so.
+    // It does not run as root.
     let owner = if rustix::process::getuid().is_root() {
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(scratch.path(), open).unwrap();
@@ -85,7 +85,7 @@ fn push(ffmpeg: &Path, port: u16, codec: &str, scratch: &ScratchDir) -> Process 
     Process::start(&mut command, &scratch.join("push.out"), &scratch.join("push.err")).unwrap()
 }
 
-/// Tells icecast what is played, as butt does; what it answers.
+/// Sets the title in icecast, as butt does; returns the response.
 fn update_title(port: u16) -> String {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
     // printf 'source:secret' | base64
@@ -135,7 +135,7 @@ fn a_real_icecast_is_heard_with_its_titles_and_its_end_is_told() {
         let loud = peaks(&sound).iter().filter(|peak| **peak > 1_000).count();
         assert!(loud > 400, "{codec}: {loud} of 600 pieces have the tone");
         source.terminate(PATIENCE).unwrap();
-        // The mount goes with its source.
+        // The mount disappears with its source.
         wait_for("a 404", PATIENCE, || {
             let status = rpc.call("Aulos.GetStatus", &Value::Null);
             let source = &status["stations"][0]["sources"][0];
@@ -158,7 +158,7 @@ fn a_server_that_hangs_up_leaves_no_hole_while_the_buffer_lasts() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        // Each listener gets a burst of four seconds, then sound at its own pace, and is cut off
+        // Each listener gets a burst of four seconds, then audio in real time, and is disconnected
         // three seconds later.
         for mut stream in listener.incoming().take(16).flatten() {
             let tone = tone.clone();
@@ -187,7 +187,7 @@ fn a_server_that_hangs_up_leaves_no_hole_while_the_buffer_lasts() {
     let peaks = peaks(&sound);
     let first = peaks.iter().position(|peak| *peak > 1_000).unwrap();
     let quiet: Vec<_> = (first..peaks.len()).filter(|at| peaks[*at] < 1_000).collect();
-    // At a joint the tone dies away and comes back within a few milliseconds.
+    // At a joint the tone fades and comes back within a few milliseconds.
     assert!(
         quiet.len() <= 2 * usize::try_from(connects).unwrap(),
         "quiet at {quiet:?} of 5 ms each"

@@ -1,4 +1,4 @@
-//! What is recorded, judged by ffmpeg: every frame once, whole after a kill, exact to the frame.
+//! Recordings, checked by ffmpeg: every frame once, complete after a kill, exact to the frame.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::{script, text, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The files of a folder with this ending, by name.
+/// The files of a folder with this extension, by name.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -26,7 +26,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 /// All frames of a file as ffmpeg decodes them: the left channel, 16 bits.
 fn decoded(ffmpeg: &Path, file: &Path) -> Vec<i16> {
     let mut command = Command::new(ffmpeg);
-    // A name that ends with `.part` says nothing to it; what is in the file does.
+    // ffmpeg does not recognize the extension `.part`; it detects the format from the content.
     command.args(["-nostdin", "-v", "error", "-i", text(file), "-f", "s16le", "-ac", "1", "-"]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -34,22 +34,22 @@ fn decoded(ffmpeg: &Path, file: &Path) -> Vec<i16> {
     output.stdout.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two)).collect()
 }
 
-/// That both are the same; where they are not, only the place is told.
+/// Asserts that both are equal; if not, only the position is reported.
 fn same(one: &[i16], other: &[i16]) {
     let place = one.iter().zip(other).position(|(one, other)| one != other);
     assert_eq!((one.len(), place), (other.len(), None));
 }
 
-/// How often a sine does not go on as it should: at the joint of a frame that is missing or twice.
+/// Number of discontinuities of a sine: where a frame is missing or repeated.
 fn breaks(sound: &[i16], hz: f64) -> usize {
     let turn = 2.0 * (std::f64::consts::TAU * hz / 48_000.0).cos();
     let next = |three: &[i16]| turn * f64::from(three[1]) - f64::from(three[0]);
-    // Three roundings of one and a half steps each, dither included, one of them amplified by two. A
-    // frame that is missing or twice is off by two hundred steps, at the least.
+    // Three roundings of one and a half steps each, dither included, one of them amplified by two.
+    // A missing or repeated frame deviates by at least two hundred steps.
     sound.windows(3).filter(|three| (next(three) - f64::from(three[2])).abs() > 6.0).count()
 }
 
-/// What a recorder of the server does.
+/// The state of the server's recorder.
 fn recorder(rpc: &mut Rpc) -> Value {
     rpc.call("Aulos.GetRecordings", &json!({}))["recorders"][0].clone()
 }
@@ -91,7 +91,7 @@ fn the_files_of_a_recording_joined_are_the_stream() {
         }
         assert!(all[..all.len() - 1].iter().all(|file| decoded(&ffmpeg, file).len() == 48_000));
         if exact {
-            // The first frames are the station's silence before its source had sound.
+            // The first frames are the station's silence before its source started.
             let begun = sound.iter().position(|sample| *sample != 0).unwrap();
             let faded = (begun + 4_800).min(sound.len());
             assert_eq!(breaks(&sound[faded..], 997.0), 0, "{format}");
@@ -114,7 +114,7 @@ fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_
             seconds = recorder(&mut rpc)["seconds"].as_f64().unwrap_or(0.0);
             seconds >= 2.0
         });
-        // SIGKILL, as nobody should.
+        // SIGKILL, the worst case.
         drop(server);
         let torn = files(&folder, ".part");
         assert_eq!(torn.len(), 1, "{format}");
@@ -147,7 +147,7 @@ fn a_recorder_is_told_what_to_do_to_the_frame() {
     let frame = |answer: &Value| answer["recorders"][0]["frame"].as_u64().unwrap();
     let begun = rpc.call("Aulos.StartRecording", &json!({ "station": "hall", "ago_s": 1 }));
     let start = frame(&begun);
-    // Each at a frame that is still to come.
+    // Each at a frame in the future.
     let at = |frames: u64| json!({ "station": "hall", "frame": start + frames });
     let mut closed = at(96_000);
     closed["gap"] = json!("closed");
@@ -174,7 +174,7 @@ fn a_recorder_is_told_what_to_do_to_the_frame() {
 fn a_folder_that_cannot_be_had_is_trouble_that_is_told_and_ends() {
     let _turn = turn();
     let scratch = ScratchDir::new("unfolder").unwrap();
-    // Something is in its way: root may write anywhere, but not through a file.
+    // The path is blocked by a file: root may write anywhere, but not below a file.
     let folder = scratch.join("rec");
     std::fs::write(&folder, "no folder").unwrap();
     let (told, hook) = (scratch.join("told"), scratch.join("hook"));
@@ -217,11 +217,11 @@ fn the_command_records_a_source_to_its_end() {
     assert_eq!((code, out.ends_with("/copy.flac\n")), (Some(0), true), "{out}{said}");
     let whole = decoded(&ffmpeg, &original);
     same(&decoded(&ffmpeg, &scratch.join("copy.flac")), &whole);
-    // What is there is not overwritten.
+    // Existing files are not overwritten.
     let (code, _, said) = record(&[&uri, "copy.flac", "--no-pace"]);
     assert_eq!(code, Some(73), "{said}");
     assert!(said.contains("overwrites nothing") && said.contains("hint: "), "{said}");
-    // Rotated, told to end, and joined.
+    // Rotated, ended by a signal, and joined.
     let (code, out, said) =
         record(&[&uri, "part.wav", "--no-pace", "--rotate", "3s", "--for", "10s"]);
     assert_eq!((code, out.lines().count()), (Some(0), 4), "{said}");
@@ -272,7 +272,7 @@ fn the_command_begins_in_the_past_and_ends_by_a_signal() {
     assert_eq!(breaks(&sound, 997.0), 0);
 }
 
-/// Where scripts/test-setup has put s3s-fs, an S3-compatible server.
+/// Path of s3s-fs, an S3-compatible server, as installed by scripts/test-setup.
 fn s3_server() -> Option<PathBuf> {
     let tools = std::env::var_os("AULOS_TEST_TOOLS").map(PathBuf::from);
     let program = tools.map(|tools| tools.join("s3s-fs")).filter(|program| program.is_file());
@@ -282,7 +282,7 @@ fn s3_server() -> Option<PathBuf> {
     program
 }
 
-/// Starts it with a bucket `tapes`, and gives its address.
+/// Starts it with a bucket `tapes`, and returns its address.
 fn start_s3(program: &Path, scratch: &ScratchDir) -> (Process, String) {
     std::fs::create_dir_all(scratch.join("s3/tapes")).unwrap();
     let mut command = Command::new(program);

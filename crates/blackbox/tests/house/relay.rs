@@ -1,4 +1,5 @@
-//! `aulos relay` between real peers: ffmpeg and GStreamer, and two hundred streams that are counted.
+//! `aulos relay` between real peers: ffmpeg and GStreamer, and two hundred streams with counted
+//! packets.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -16,7 +17,7 @@ use crate::{turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A relay on a port of its own.
+/// A relay on a free port.
 struct Relay {
     process: Process,
     port: u16,
@@ -44,7 +45,7 @@ impl Relay {
         Self { process, port: port.unwrap(), logs }
     }
 
-    /// Ends it, and gives what it all came to.
+    /// Terminates it, and returns its final statistics.
     fn stop(mut self) -> Value {
         self.process.terminate(PATIENCE).unwrap();
         let said = std::fs::read_to_string(&self.logs[0]).unwrap();
@@ -68,7 +69,7 @@ fn say(ffmpeg: &Path, codec: &str, seconds: u32, port: u16, scratch: &ScratchDir
     Process::start(&mut command, &scratch.join("say.out"), &scratch.join("say.err")).unwrap()
 }
 
-/// A second out of the middle of a file of raw samples, once there is enough of it.
+/// A second from the middle of a file of raw samples, once it is long enough.
 fn middle(file: &Path) -> Vec<i16> {
     let bytes = std::fs::read(file).unwrap_or_default();
     let samples: Vec<i16> =
@@ -82,7 +83,7 @@ fn ffmpeg_hears_what_ffmpeg_says_in_another_encoding() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = turn();
     let scratch = ScratchDir::new("relay-ffmpeg").unwrap();
-    // Packets of PCM of 5 ms: Opus has none of the odd lengths that ffmpeg makes by itself.
+    // Packets of PCM of 5 ms: Opus supports none of ffmpeg's default lengths.
     let cases = [
         ("pcmu", "-ar 8000 -ac 1 -c:a pcm_mulaw", "pcma", "8", ""),
         (
@@ -152,7 +153,7 @@ fn gstreamer_hears_what_gstreamer_says() {
     });
 }
 
-/// What somebody says in PCMU, heard as PCMA.
+/// Audio sent as PCMU is received as PCMA.
 fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &ScratchDir) -> Process) {
     let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
     let _turn = turn();
@@ -216,7 +217,7 @@ fn of_two_hundred_streams_on_one_port_every_packet_arrives_once_and_in_order() {
             datagram[2..4].copy_from_slice(&number.wrapping_add(65_520).to_be_bytes());
             datagram[4..8].copy_from_slice(&(u32::from(number) * 160).to_be_bytes());
             datagram[8..12].copy_from_slice(&(0x1000 + u32::from(stream)).to_be_bytes());
-            // Ten at a time: what a socket of the listener holds by default is not many more.
+            // Ten at a time: by default a receiver's socket buffer holds not many more.
             if stream % 10 == 0 {
                 let due = u64::from(number) * 20_000 + u64::from(stream) * 100;
                 let due = start + Duration::from_micros(due);

@@ -1,4 +1,4 @@
-//! A house whose configuration changes while it plays: nobody who is not meant notices.
+//! A configuration reload during playback: stations that do not change are not affected.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const OTHER: [&str; 2] = [
     "[[station]]\nname = \"other\"\ncodec = \"pcm\"\nbuffer_ms = 700\nsources = [\"demo://\"]\n",
 ];
 
-/// A server and the file that it reads again.
+/// A server and its configuration file.
 struct House {
     scratch: ScratchDir,
     server: AulosServer,
@@ -47,7 +47,7 @@ impl House {
         kill_process(id, Signal::HUP).unwrap();
     }
 
-    /// Another configuration, by SIGHUP; returns what the log says of it.
+    /// Reloads another configuration by SIGHUP; returns the log message.
     fn turn_into(&mut self, config: &str) -> String {
         self.write(config);
         self.hang_up();
@@ -60,7 +60,7 @@ impl House {
         let mut found = None;
         wait_for(words, PATIENCE, || {
             let log = self.server.printed().unwrap();
-            // A line that is half written is not there yet.
+            // An incomplete line is ignored.
             let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
             found =
                 whole.lines().filter(|line| line.contains(words)).nth(count - 1).map(Into::into);
@@ -70,10 +70,10 @@ impl House {
     }
 }
 
-/// Listeners on a thread of their own, until they are asked what they heard.
+/// Clients on a separate thread, until their statistics are requested.
 pub(crate) struct Listeners {
     stop: Arc<AtomicBool>,
-    /// How many chunks the one with the fewest has had since its last codec header.
+    /// The smallest number of chunks of a client since its last codec header.
     fewest: Arc<AtomicU64>,
     thread: JoinHandle<Vec<ListenerStats>>,
 }
@@ -97,7 +97,7 @@ impl Listeners {
         Self { stop, fewest, thread }
     }
 
-    /// Waits until each has heard something more.
+    /// Waits until each client has received more.
     pub(crate) fn go_on(&self) {
         let before = self.fewest.load(Ordering::Relaxed);
         wait_for("sound", PATIENCE, || self.fewest.load(Ordering::Relaxed) > before + 3);
@@ -116,7 +116,7 @@ fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes(
     let mut house = House::start(ScratchDir::new("reload").unwrap());
     let crowd = Listeners::start(&house.server, 0..clients);
     crowd.go_on();
-    // One more goes to the other station whenever there is one.
+    // One more client moves to the other station whenever there is one.
     let wanderer = Listeners::start(&house.server, 9_000..9_001);
     wanderer.go_on();
     let mut rpc = Rpc::connect(house.server.control);
@@ -144,8 +144,8 @@ fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes(
         assert_eq!((heard.headers, heard.gaps, heard.early), (1, 0, 0), "{heard:?}");
         assert!(!heard.cut && heard.strange == 0, "{heard:?}");
     }
-    // To the other one, its change, and back again: each time a codec header, and a time line
-    // without a hole until the next.
+    // To the other station, its change, and back again: each time a codec header, and a timeline
+    // without a gap until the next.
     let [heard] = &wandered[..] else { panic!("{wandered:?}") };
     assert_eq!((heard.headers, heard.gaps), (1 + 3 * rounds, 0), "{heard:?}");
     assert!(!heard.cut && heard.strange == 0, "{heard:?}");
@@ -169,10 +169,11 @@ fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
     let told = answer["error"]["data"].as_str().unwrap();
     assert!(told.starts_with(line.trim()), "{told} and {line}");
     assert!(rpc.stream("other").is_none() && rpc.stream("default").is_some());
-    // Mended, it is taken over; a call is as good as a signal.
+    // Once corrected, the file is loaded; an API call has the same effect as the signal.
     house.write(&format!("[listen]\nhttp = 1\n{HOUSE}{}", OTHER[0]));
     let done = rpc.call("Aulos.Reload", &json!({}));
-    // The ports of this server were given on its command line, which goes before the file.
+    // The ports of this server were given on its command line, which takes precedence over the
+    // file.
     let wanted = json!({ "added": ["other"], "changed": [], "adjusted": [], "removed": [], "settings": [],
         "needs_restart": [], "failed": [],
         "relays": { "added": [], "changed": [], "removed": [], "failed": [] } });
@@ -246,7 +247,7 @@ fn systemd_hears_signs_of_life_until_the_server_ends() {
         assert_eq!(hear(), "WATCHDOG=1");
     }
     server.stop().unwrap();
-    // Whatever was still on its way, the end comes last, and nothing after it.
+    // Whatever is still in transit, the end comes last, and nothing after it.
     while hear() != "STOPPING=1" {}
     socket.set_nonblocking(true).unwrap();
     assert!(socket.recv(&mut [0; 16]).is_err());

@@ -1,4 +1,4 @@
-//! A controller, as plain as they come: on the control port, or behind a WebSocket.
+//! A minimal controller: on the control port, or over a WebSocket.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-/// A connection that makes calls and keeps what else it is told.
+/// A connection that makes calls and stores notifications.
 pub(crate) struct Rpc {
     wire: Wire,
     next: u64,
-    /// Notifications, as they came.
+    /// Notifications, in order of arrival.
     pub(crate) told: Vec<Value>,
 }
 
@@ -35,7 +35,7 @@ impl Rpc {
         Self { wire, next: 1, told: Vec::new() }
     }
 
-    /// The whole answer to a call.
+    /// The whole response to a call.
     pub(crate) fn answer(&mut self, method: &str, params: &Value) -> Value {
         let id = self.next;
         self.next += 1;
@@ -76,7 +76,7 @@ impl Rpc {
         self.status()["groups"].as_array().unwrap().iter().find(holds).cloned()
     }
 
-    /// Waits for the next notification of a method; those before it are dropped.
+    /// Waits for the next notification of a method; earlier ones are dropped.
     pub(crate) fn hear(&mut self, method: &str) -> Value {
         loop {
             let message = if self.told.is_empty() { self.read() } else { self.told.remove(0) };

@@ -1,6 +1,6 @@
-//! A player behind a WebSocket that has Snapweb's faults (0.9.1): it counts its header into the size
-//! of a message, the length of its JSON in UTF-16 units, asks for the time right behind its hello,
-//! and takes `received` and `sent` for each other.
+//! A player over a WebSocket that has Snapweb's bugs (0.9.1): it counts its header into the size of
+//! a message, gives the length of its JSON in UTF-16 units, requests the time right after its
+//! Hello, and swaps `received` and `sent`.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct Snapweb {
 }
 
 impl Snapweb {
-    /// Connects, says hello and asks for the time, without waiting for anything.
+    /// Connects, sends Hello and Time, without waiting for anything.
     fn connect(http: SocketAddr, id: &str) -> Self {
         let socket = TcpStream::connect(http).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -81,21 +81,21 @@ impl Snapweb {
         }
     }
 
-    /// The next message of a kind; chunks and settings before it are passed over.
+    /// The next message of a kind; chunks and settings before it are skipped.
     fn next_of(&mut self, wanted: u16) -> (MessageHeader, Vec<u8>) {
         loop {
             let (header, payload) = self.read();
             if header.kind == wanted {
                 return (header, payload);
             }
-            // Settings go before the codec header of another stream: its buffer may differ.
+            // Settings precede the codec header of another stream: its buffer may differ.
             let also = [kind::WIRE_CHUNK, kind::SERVER_SETTINGS];
             assert!(also.contains(&header.kind), "{header:?}");
         }
     }
 
-    /// What comes first: settings, and in either order the answer to a Time and a codec header, which
-    /// are given.
+    /// The first messages: settings, and in either order the Time response and a codec header,
+    /// which is returned.
     fn opening(&mut self) -> (MessageHeader, Vec<u8>) {
         let (mut time, mut codec) = (None, None);
         loop {
@@ -103,7 +103,8 @@ impl Snapweb {
             match header.kind {
                 kind::TIME => time = Some(header),
                 kind::CODEC_HEADER => codec = Some(payload),
-                // The chunks behind the header may come first, where the Time came a little later.
+                // The chunks after the header may come first, if the Time request came a little
+                // later.
                 other => assert!([kind::SERVER_SETTINGS, kind::WIRE_CHUNK].contains(&other)),
             }
             if let (Some(time), Some(codec)) = (&time, &codec) {
@@ -112,7 +113,7 @@ impl Snapweb {
         }
     }
 
-    /// The next settings; everything else that comes before is passed over.
+    /// The next settings; everything else before them is skipped.
     fn next_settings(&mut self) -> Vec<u8> {
         loop {
             let (header, payload) = self.read();
@@ -133,7 +134,7 @@ impl Snapweb {
     }
 }
 
-/// The time line has no gap: each chunk begins where the one before ended.
+/// Asserts a timeline without gaps: each chunk begins where the one before ended.
 fn continuous(times: &[i64], step: i64) {
     for pair in times.windows(2) {
         assert!((pair[1] - pair[0] - step).abs() <= 1, "{pair:?}");
@@ -150,7 +151,7 @@ fn snapweb_plays_with_all_its_faults() {
     let scratch = ScratchDir::new("snapweb").unwrap();
     let server = AulosServer::start(&scratch, TWO).unwrap();
     let mut player = Snapweb::connect(server.http, "4a1c-web");
-    // How to play comes first, or Snapweb falls over what comes next.
+    // The settings come first; otherwise Snapweb fails on the next message.
     let (first, payload) = player.read();
     assert_eq!((first.kind, first.refers_to), (kind::SERVER_SETTINGS, 1));
     assert_eq!(settings(&payload)["bufferMs"], 1_000);
@@ -169,13 +170,13 @@ fn snapweb_plays_with_all_its_faults() {
     let (changed, payload) = player.next_of(kind::SERVER_SETTINGS);
     assert_eq!((changed.refers_to, &settings(&payload)["volume"]), (0, &json!(33)));
 
-    // Another stream comes over the same connection, behind a codec header of its own.
+    // Another stream comes over the same connection, after its own codec header.
     rpc.call("Group.SetStream", &json!({ "id": group["id"], "stream_id": "second" }));
     let (_, header) = player.next_of(kind::CODEC_HEADER);
     assert_eq!(&header[4..7], b"pcm");
     continuous(&player.chunks(50), 20_000);
 
-    // What each WebSocket has to answer.
+    // Messages that each WebSocket must answer.
     let asked = player.send(kind::TIME, &[0; 8]);
     assert_eq!(player.next_of(kind::TIME).0.refers_to, asked);
     player.socket.send(Message::Ping(b"x"[..].into())).unwrap();
@@ -230,7 +231,7 @@ fn a_cap_holds_for_the_clients_own_knob_and_after_a_restart() {
     let group = rpc.group_of("4a1c-cap").unwrap()["id"].clone();
     assert_eq!(turn_to(&mut rpc, &json!({ "group": group, "delta": -10 })), 20);
     assert_eq!(volume(&mut player), 20);
-    // The knob at the client itself: it is told to come down again, and others hear what it is.
+    // A volume change at the client: the server corrects it, and others are notified of the result.
     let body = json!({ "volume": 99, "muted": false }).to_string();
     let mut payload = u32::try_from(body.len()).unwrap().to_le_bytes().to_vec();
     payload.extend_from_slice(body.as_bytes());
@@ -248,7 +249,7 @@ fn a_cap_holds_for_the_clients_own_knob_and_after_a_restart() {
     server.stop().unwrap();
 }
 
-/// What the client itself sets.
+/// Settings made at the client.
 const CLIENT_INFO: u16 = 7;
 
 #[test]
@@ -272,7 +273,7 @@ fn whoever_breaks_a_websocket_is_cut_and_others_play_on() {
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         socket.write_all(&[request.as_bytes(), bad].concat()).unwrap();
         let mut answer = Vec::new();
-        // It may be reset with bytes of ours unread.
+        // The connection may be reset with unread bytes of ours.
         drop(socket.read_to_end(&mut answer));
         assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
     }

@@ -1,5 +1,5 @@
-//! What is known of a house outlives whatever happens to the server and to its disk: a kill in the
-//! middle of a save, a full disk, a folder that cannot be written, a file that is broken.
+//! The state survives whatever happens to the server and to its disk: a kill during a save, a full
+//! disk, a folder that cannot be written, a corrupt file.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -21,7 +21,7 @@ use crate::{hear, id_of, soak, text, turn, wait_for};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
 
-/// Longer than a change waits before it is saved, several times.
+/// Several times the delay between a change and its save.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Enough that a save takes a while.
@@ -43,7 +43,7 @@ fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
         assert_eq!(name_of_first(&rpc.status()["groups"]), known, "round {round}");
         let next = format!("round {round}");
         rpc.call("Client.SetName", &json!({ "id": "c0", "name": next }));
-        // The end saves at once; the kill comes somewhere between before and after.
+        // The server saves when it ends; the kill comes at some time before or after.
         let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
         std::thread::sleep(Duration::from_micros((noise.next_u64() >> 16) % 60_000));
@@ -118,7 +118,7 @@ fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("server.json"), "{\"Groups\":[{").unwrap();
     fs::write(folder.join("server.json.previous"), house("from before").to_string()).unwrap();
-    // Twice, because the first start puts the broken one aside.
+    // Twice, because the first start sets the corrupt one aside.
     for _ in 0..2 {
         let server = AulosServer::start(&scratch, CONFIG).unwrap();
         let groups = Rpc::connect(server.control).status()["groups"].clone();
@@ -148,7 +148,7 @@ fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it(
     for part in [&pid, text(&folder), "aulos", "--state-dir"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // Nothing else is hindered.
+    // Nothing else is affected.
     let mut check = Command::new(binary());
     check.arg("check").arg("--config").arg(scratch.join("aulos.toml"));
     assert!(check.output().unwrap().status.success());
@@ -190,12 +190,12 @@ fn of_two_clients_with_one_id_the_newer_one_plays_and_there_is_one_client() {
     server.stop().unwrap();
 }
 
-/// A server whose state lies on a disk of 256 kB that nobody else has.
+/// A server whose state is on a separate disk of 256 kB.
 fn on_a_disk_of_its_own(scratch: &ScratchDir) -> Option<AulosServer> {
     let config = scratch.join("aulos.toml");
     fs::write(&config, CONFIG).unwrap();
     let mut through = Command::new("unshare");
-    // Root in a name space of its own, where that is what it takes.
+    // Root in a separate mount namespace, if required.
     through.args(if rustix::process::geteuid().is_root() { &["-m"][..] } else { &["-Urm"] });
     let mount = format!("mount -t tmpfs -o size=256k none {}", text(&scratch.join("state")));
     through.args(["sh", "-c", &format!("{mount} && exec \"$@\""), "sh"]);
@@ -214,14 +214,14 @@ fn remount(server: &AulosServer, at: &Path, how: &str) {
     assert!(done.unwrap().success());
 }
 
-/// Writes until there is no room left.
+/// Writes until there is no space left.
 fn fill(path: &Path) {
     let mut file = File::create(path).unwrap();
     let full = (0..10_000).find_map(|_| file.write_all(&[0; 512]).err()).expect("it never fills");
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");
 }
 
-/// The groups in a saved state; it has to be whole.
+/// The groups in a saved state, which must be complete.
 fn saved(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text:.200}"));
@@ -232,7 +232,7 @@ fn name_of_first(groups: &Value) -> String {
     groups[0]["clients"][0]["config"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A house as snapserver keeps it; its first client has this name.
+/// A state as snapserver saves it; its first client has this name.
 fn house(name: &str) -> Value {
     let group = |n: usize| {
         json!({

@@ -1,5 +1,6 @@
-//! Stations over RTP with real peers: ffmpeg sends to one, GStreamer receives one from its description,
-//! and a listener of SAP hears of it. Everything stays on this machine, groups too.
+//! Stations over RTP with real peers: ffmpeg sends to one, GStreamer receives one from its
+//! description, and a SAP listener receives its announcement. Everything stays on this machine,
+//! multicast too.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -19,7 +20,7 @@ use crate::{turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A port that is free now, and the one behind it for RTCP.
+/// A port that is free now, and the one after it for RTCP.
 fn free_port() -> u16 {
     loop {
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -29,7 +30,7 @@ fn free_port() -> u16 {
     }
 }
 
-/// A group of its own, in the block for organisations (RFC 2365).
+/// A multicast group in the organization-local scope (RFC 2365).
 fn group(port: u16) -> String {
     let [high, low] = port.to_be_bytes();
     format!("239.192.{high}.{low}")
@@ -39,7 +40,7 @@ fn station(rpc: &mut Rpc) -> Value {
     rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0].clone()
 }
 
-/// A tone of 440 Hz at -12 dBFS without end, in real time.
+/// An endless tone of 440 Hz at -12 dBFS, in real time.
 fn say(ffmpeg: &Path, codec: &str, to: &str, scratch: &ScratchDir) -> Process {
     let arguments = format!(
         "-nostdin -loglevel error -re -f lavfi -i sine=440:r=48000,volume=6dB {codec} -f rtp {to}"
@@ -49,7 +50,7 @@ fn say(ffmpeg: &Path, codec: &str, to: &str, scratch: &ScratchDir) -> Process {
     Process::start(&mut command, &scratch.join("say.sdp"), &scratch.join("say.err")).unwrap()
 }
 
-/// How much of what the station plays is the tone, in a second of it.
+/// The share of the tone in a second of the station's output.
 fn heard_share(ffmpeg: &Path, server: &AulosServer) -> f64 {
     let (said, heard) = listen(ffmpeg, server.http, "default.wav");
     share_of_the_tone(heard.get(48_000..96_000).unwrap_or_else(|| panic!("{said}")))
@@ -110,7 +111,7 @@ fn a_station_finds_in_ffmpegs_description_what_comes() {
         "[[station]]\nname = \"default\"\nsources = [\"sdp://{}?interface=127.0.0.1\"]\n",
         sdp.display()
     );
-    // It is not there yet: the station says so, and looks again.
+    // It does not exist yet: the station reports that, and retries.
     let server = AulosServer::start(&scratch, &config).unwrap();
     let mut rpc = Rpc::connect(server.control);
     wait_for("the reason", PATIENCE, || {
@@ -135,7 +136,7 @@ fn description(server: &AulosServer, path: &str) -> String {
     said
 }
 
-/// GStreamer that plays a description, for as long as it takes until what it has heard is enough.
+/// GStreamer that plays a description until the received audio suffices.
 fn gstreamer(
     program: &Path,
     sdp: &str,
@@ -146,7 +147,7 @@ fn gstreamer(
     let (file, heard) = (scratch.join("out.sdp"), scratch.join("heard.raw"));
     std::fs::remove_file(&heard).ok();
     std::fs::write(&file, sdp).unwrap();
-    // A machine that does much else comes late, and that is not what this is about.
+    // A busy machine is late, which is not tested here.
     let arguments = format!(
         "-q filesrc location={} ! sdpdemux latency=1000 ! decodebin ! audioconvert ! {raw} ! \
          filesink sync=false buffer-mode=unbuffered location={}",
@@ -166,7 +167,7 @@ fn gstreamer(
     drop(listener.terminate(PATIENCE));
 }
 
-/// From one machine to another through a group: that of a namespace each.
+/// Multicast from one machine to another, each in its own namespace.
 #[test]
 fn gstreamer_plays_the_description_of_an_aes67_stream_bit_by_bit() {
     let Some(program) = find_or_skip("gst-launch-1.0") else { return };
@@ -175,7 +176,7 @@ fn gstreamer_plays_the_description_of_an_aes67_stream_bit_by_bit() {
         return skip("network namespaces");
     };
     let scratch = ScratchDir::new("station-rtp-out").unwrap();
-    // What is sent is known frame by frame: a second of the two channels, again and again.
+    // The content is known frame by frame: a second of the two channels, repeated.
     let sound = scratch.join("sound.raw");
     let frames: Vec<[u8; 6]> = (0..48_000_i32).map(frame).collect();
     std::fs::write(&sound, frames.as_flattened()).unwrap();
@@ -198,11 +199,11 @@ fn gstreamer_plays_the_description_of_an_aes67_stream_bit_by_bit() {
     let output = net.run_inside(0, || station(&mut Rpc::connect(server.control))["rtp"][0].clone());
     assert_eq!((&output["state"], &output["unsent"]), (&"sending".into(), &0.into()), "{output}");
     server.stop().unwrap();
-    // Whoever has heard of it hears that it is over.
+    // A listener that got the announcement gets its deletion.
     while !hear_of(&listener).0 {}
 }
 
-/// The longest run of frames in which each is the one that has to come behind the one before.
+/// The longest run of consecutive frames.
 fn in_a_row(heard: &[u8], frames: &[[u8; 6]]) -> usize {
     let (mut longest, mut run, mut next) = (0, 0, None);
     for frame in heard.as_chunks::<6>().0 {
@@ -215,7 +216,7 @@ fn in_a_row(heard: &[u8], frames: &[[u8; 6]]) -> usize {
     longest
 }
 
-/// What is in a frame says which one it is, and the other channel is its opposite.
+/// The content of a frame identifies it, and the other channel is its negative.
 fn frame(number: i32) -> [u8; 6] {
     let ([a, b, c, _], [d, e, f, _]) =
         ((number << 4).to_le_bytes(), (-(number << 4)).to_le_bytes());
@@ -247,7 +248,7 @@ fn gstreamer_plays_telephony_and_opus_of_a_station() {
     server.stop().unwrap();
 }
 
-/// Whether a second of it is the tone, as loud as it was made: -12 dBFS are 8,231, and G.711 is good to
+/// Whether a second of it is the tone, at its level: -12 dBFS are 8,231, and G.711 is accurate to
 /// some per cent.
 fn is_the_tone(heard: &[u8]) -> bool {
     let samples = heard.as_chunks::<2>().0.iter().map(|two| i16::from_le_bytes(*two));
@@ -284,7 +285,7 @@ fn a_card_that_is_not_there_is_said_and_a_reload_changes_outputs_while_the_stati
     let mut datagram = [0; 1_500];
     let length = listener.recv(&mut datagram).unwrap();
     assert_eq!((length, datagram[1] & 0x7f), (12 + 160, 8));
-    // Without it nothing comes any more, but what was on its way, and the reports.
+    // Without it nothing more is received, except packets in transit, and the reports.
     std::fs::write(scratch.join("aulos.toml"), config("")).unwrap();
     rpc.call("Aulos.Reload", &Value::Null);
     listener.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -292,7 +293,7 @@ fn a_card_that_is_not_there_is_said_and_a_reload_changes_outputs_while_the_stati
     server.stop().unwrap();
 }
 
-/// Announcements: whether it is over, and the description.
+/// SAP announcements: whether it is a deletion, and the description.
 fn hear_of(listener: &UdpSocket) -> (bool, String) {
     let mut datagram = [0; 4_096];
     let length = listener.recv(&mut datagram).expect("an announcement within a minute");
@@ -302,7 +303,7 @@ fn hear_of(listener: &UdpSocket) -> (bool, String) {
     (is_over, String::from_utf8_lossy(&datagram[at..length]).into_owned())
 }
 
-/// A socket in SAP's group for sites, on the card with that address.
+/// A socket in SAP's group for sites, on the interface with that address.
 fn sap_socket(card: &str) -> UdpSocket {
     let socket = UdpSocket::bind("239.255.255.255:9875").unwrap();
     socket.join_multicast_v4(&"239.255.255.255".parse().unwrap(), &card.parse().unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! TLS and passwords as other implementations see them: openssl, curl, Python's ssl and a real
-//! snapclient; and peers that begin TLS and mean harm.
+//! TLS and passwords with other implementations: openssl, curl, Python's ssl and a real snapclient;
+//! and peers that attack the TLS handshake.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ const STATION: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources
 const USERS: &str = "[[user]]\nname = \"kitchen\"\nrole = \"listen\"\npassword = \"pass of a kitchen\"\n\
     [[user]]\nname = \"anna\"\nrole = \"admin\"\npassword = \"pass of anna\"\n";
 
-/// A server and what is needed to know it again.
+/// A server and its certificate.
 struct House {
     server: AulosServer,
     scratch: ScratchDir,
@@ -49,7 +49,7 @@ impl House {
         rpc.call("Aulos.GetStatus", &json!({}))["counters"].clone()
     }
 
-    /// A client that is Python's, over its OpenSSL.
+    /// A client in Python, with its OpenSSL.
     fn python(&self, python: &Path, seconds: f64, auth: &[&str]) -> Value {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/house/tls.py");
         let output = Command::new(python)
@@ -66,7 +66,7 @@ impl House {
     }
 }
 
-/// One handshake by openssl, with this certificate as the only one that is trusted.
+/// One handshake by openssl, with this certificate as the only trusted one.
 fn s_client(openssl: &Path, port: SocketAddr, certificate: &Path, more: &[&str]) -> Output {
     Command::new(openssl)
         .args(["s_client", "-connect", &port.to_string(), "-servername", "localhost"])
@@ -111,7 +111,7 @@ fn openssl_and_curl_find_tls_on_every_port_beside_plain_text() {
     assert_eq!((code.as_str(), &body[..]), ("200", &b"ok\n"[..]));
     let plain = format!("http://{}/healthz", house.server.http);
     assert_eq!(curl(&curl_program, &[&plain]).0, "200");
-    // Sound without an end, out of a reactor.
+    // Endless audio, from a reactor.
     let (_, sound) = curl(&curl_program, &["-k", "--max-time", "2", &house.url("/listen/default")]);
     assert!(sound.starts_with(b"RIFF") && sound.len() > 200_000, "{} bytes", sound.len());
     house.server.stop().unwrap();
@@ -131,7 +131,7 @@ fn a_player_with_tls_plays_beside_a_real_one_without() {
     assert_eq!((&heard["settings"], &heard["headers"]), (&json!(1), &json!(1)), "{heard}");
     assert!(heard["chunks"].as_u64().is_some_and(|chunks| chunks > 250), "{heard}");
     assert_eq!(heard["gaps"], 0, "{heard}");
-    // Both clocks are this machine's; what is left is how unevenly a loaded machine runs.
+    // Both clocks are this machine's; the rest is the uneven scheduling of a loaded machine.
     assert!(heard["offset_us"].as_f64().is_some_and(|offset| offset.abs() < 5_000.0), "{heard}");
     let sound = real.stop().unwrap();
     assert!(sound.iter().any(|byte| *byte != 0), "{} bytes of silence", sound.len());
@@ -155,7 +155,7 @@ fn who_has_to_say_his_name_is_let_in_with_it_and_told_without() {
     }
     for auth in [&[][..], &["Plain", "kitchen:wrong"]] {
         let heard = house.python(&python, 5.0, auth);
-        // The greeting's number is 2.
+        // The Hello's number is 2.
         assert_eq!(heard["error"], json!([401, "Unauthorized", 2]), "{heard}");
         assert_eq!(heard["chunks"], 0, "{heard}");
         assert!(heard.get("closed").is_some(), "{heard}");
@@ -249,7 +249,7 @@ fn limits_per_address_hold_for_other_machines_on_every_port_and_not_for_this_one
             let counters = rpc.call("Aulos.GetStatus", &json!({}))["counters"].clone();
             names.iter().map(|name| counters[*name].as_u64().unwrap()).sum::<u64>()
         };
-        // Some may have come in again after a second.
+        // Some may have connected again after a second.
         wait_for("the stream port's refusals", CUT_WITHIN, || {
             count(["connections_refused_same_address", "connections_refused_too_fast"]) >= 6
         });
@@ -263,7 +263,7 @@ fn limits_per_address_hold_for_other_machines_on_every_port_and_not_for_this_one
     server.stop().unwrap();
 }
 
-/// Longer than any patience that the server may have with a handshake (5 s).
+/// Longer than any handshake timeout of the server (5 s).
 const CUT_WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
@@ -288,7 +288,7 @@ fn handshakes_that_mean_harm_are_cut_and_counted_and_the_others_lose_nothing() {
     for attacker in attackers {
         assert!(attacker.join().unwrap(), "not cut within {CUT_WITHIN:?}");
     }
-    // Two hundred that begin and fall silent.
+    // Two hundred that begin a handshake and stop.
     let silent: Vec<TcpStream> = (0..200)
         .map(|_| {
             let mut socket = TcpStream::connect(stream).unwrap();
@@ -337,22 +337,22 @@ fn a_peer_that_wants_to_renegotiate_does_not_get_far() {
     wait_for("its end", CUT_WITHIN, || peer.try_wait().unwrap().is_some());
     let counters = house.counters();
     let cut = |name: &str| counters[name].as_u64().unwrap();
-    // openssl itself gives up when it hears "no"; if it does not, it is cut.
+    // openssl itself disconnects on a refusal; otherwise it is disconnected.
     assert_eq!(cut("tls_sessions"), 1, "{counters}");
     assert!(cut("sessions_cut_tls_failed") + cut("sessions_closed") >= 1, "{counters}");
     drop(input);
     house.server.stop().unwrap();
 }
 
-/// The head of a record with a handshake of 512 bytes, and of a client hello.
+/// The header of a record with a handshake of 512 bytes, and of a ClientHello.
 const CLIENT_HELLO_START: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3];
 
 type Attack = fn(&mut TcpStream);
 
 const ATTACKS: [Attack; 4] = [
-    // Garbage behind the first byte.
+    // Garbage after the first byte.
     |socket| drop(socket.write_all(&[&[0x16, 3, 1, 2, 0][..], &[0xA5; 512]].concat())),
-    // A record that is longer than a record may be (RFC 8446, 5.1), and sent as far as it goes.
+    // A record longer than allowed (RFC 8446, 5.1), sent as far as possible.
     |socket| {
         drop(socket.write_all(&[0x16, 3, 3, 0xFF, 0xFF]));
         (0..64).for_each(|_| drop(socket.write_all(&[0; 4_096])));
@@ -363,7 +363,7 @@ const ATTACKS: [Attack; 4] = [
     |socket| drop(socket.write_all(&[0x16, 3, 1, 0, 8, 1, 0xFF, 0xFF, 0xFF, 3, 3, 0, 0])),
 ];
 
-/// Whether the server hangs up.
+/// Whether the server closes the connection.
 fn is_cut(server: SocketAddr, attack: Attack) -> bool {
     let mut socket = TcpStream::connect(server).unwrap();
     attack(&mut socket);

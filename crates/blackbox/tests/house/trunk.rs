@@ -1,5 +1,5 @@
 //! Two hundred streams from relay to relay through a trunk: on one machine, and from one network
-//! namespace to another, where the cards are virtual and the kernels' real.
+//! namespace to another, with virtual interfaces and the real kernel.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const STREAMS: u16 = 200;
 const PACKETS: u16 = 30;
 
-/// Runs something on the machine where it is at home: the near one, or the far one.
+/// Runs something on the near or on the far machine.
 type At<'a> = &'a dyn Fn(usize, &mut (dyn FnMut() + Send));
 
 #[test]
@@ -54,7 +54,7 @@ fn carry(name: &str, far: Ipv4Addr, at: At<'_>) {
         send(first);
     });
     let here = here.unwrap().stop();
-    // The other end looks at what came last before it is stopped.
+    // The other end processes the last packets before it is stopped.
     std::thread::sleep(Duration::from_millis(300));
     let there = there.stop();
     let all = u64::from(PACKETS) * u64::from(STREAMS);
@@ -76,10 +76,10 @@ fn carry(name: &str, far: Ipv4Addr, at: At<'_>) {
     assert!(sent > all / 4 && came > all / 4, "{sent} sent joined, {came} came so, of {all}");
 }
 
-/// A relay, which says where it listens.
+/// A relay, with its address.
 struct Relay {
     process: Process,
-    /// Of one that listens on a port of the system's choice.
+    /// Of one that listens on a port chosen by the system.
     port: Option<u16>,
     out: PathBuf,
 }
@@ -102,7 +102,7 @@ impl Relay {
         Self { process, port, out }
     }
 
-    /// Ends it, and gives what it all came to.
+    /// Terminates it, and returns its final statistics.
     fn stop(mut self) -> Value {
         self.process.terminate(PATIENCE).unwrap();
         let said = std::fs::read_to_string(&self.out).unwrap();
@@ -110,7 +110,7 @@ impl Relay {
     }
 }
 
-/// As many ports in a row as there are streams, with sockets on them, and the first of them.
+/// As many consecutive ports as there are streams, with sockets on them, and the first of them.
 fn free_range() -> (u16, Vec<UdpSocket>) {
     for first in (20_000..32_000).step_by(usize::from(STREAMS)) {
         let bind = |port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok();
@@ -142,25 +142,25 @@ fn send(first: u16) {
             datagram[2..4].copy_from_slice(&number.to_be_bytes());
             datagram[4..8].copy_from_slice(&(u32::from(number) * 160).to_be_bytes());
             datagram[8..12].copy_from_slice(&(0x1000 + u32::from(place)).to_be_bytes());
-            // Who it is stands in the sound.
+            // The stream's number is part of the audio.
             datagram[12..14].copy_from_slice(&place.to_be_bytes());
             sender.send_to(&datagram, (Ipv4Addr::LOCALHOST, first + place)).unwrap();
         }
         let due = start + Duration::from_millis(20) * u32::from(number + 1);
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
-    // So that the trunk's other end has them before this one says goodbye.
+    // So that the trunk's other end has the packets before this one sends BYE.
     std::thread::sleep(Duration::from_millis(500));
 }
 
-/// The numbers of what came to the port of `place`; all of it must be of that stream.
+/// The sequence numbers received on the port of `place`; all of them must be of that stream.
 fn heard(socket: &UdpSocket, place: usize) -> Vec<u16> {
     let (mut numbers, mut datagram) = (Vec::new(), [0; 1_500]);
     loop {
         let length = match socket.recv(&mut datagram) {
             Ok(length) => length,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return numbers,
-            // Somebody there has gone by now.
+            // That peer has already ended.
             Err(_) => continue,
         };
         // RTCP shares the port (RFC 5761).

@@ -1,5 +1,5 @@
-//! A network that is not this machine's own: two namespaces and a pair of virtual cards. Towards
-//! loopback no send goes without a copy and no address is counted, so both are shown here.
+//! A network that is not loopback: two namespaces and a pair of virtual interfaces. On loopback no
+//! send is zero-copy and addresses are not limited, so both are tested here.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -28,8 +28,8 @@ fn what_is_sent_without_a_copy_is_what_others_hear_and_one_address_has_so_many_p
     }
 }
 
-/// What another machine may hold of the control port and of the page's: a quarter, whether its
-/// connections have made a request or not. This machine, and every other one, still gets in.
+/// Another machine may hold a quarter of the connections of the control port and of the page's,
+/// whether they have made a request or not. This machine, and every other one, can still connect.
 #[test]
 fn one_address_cannot_take_every_connection_of_control_and_http() {
     let _turn = turn();
@@ -51,7 +51,7 @@ fn one_address_cannot_take_every_connection_of_control_and_http() {
         let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
         for (port, request) in [(server.control.port(), call), (server.http.port(), get)] {
             let far = SocketAddr::new([10, 77, 0, 1].into(), port);
-            // Two thirds make a request and stay, the others never end theirs.
+            // Two thirds make a request and stay, the others never complete one.
             let crowd = net.run_inside(1, || {
                 let ask = |number: usize| {
                     let mut socket = TcpStream::connect(far).ok()?;
@@ -59,7 +59,7 @@ fn one_address_cannot_take_every_connection_of_control_and_http() {
                     let part = if whole { request } else { &request[..5] };
                     socket.write_all(part.as_bytes()).ok()?;
                     socket.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-                    // One that is refused is closed.
+                    // A refused connection is closed.
                     if whole && socket.read(&mut [0; 64]).is_ok_and(|count| count > 0) {
                         return Some((socket, true));
                     }
@@ -70,7 +70,7 @@ fn one_address_cannot_take_every_connection_of_control_and_http() {
             assert!(crowd.len() >= 900, "{}: no descriptors for this test", crowd.len());
             let served = crowd.iter().filter(|(_, served)| *served).count();
             assert!(served > 200, "{served} of the first were served");
-            // The card of this end is no loopback, but it is another address.
+            // This end's interface is not loopback, but it has another address.
             let mut friend = TcpStream::connect(far).unwrap();
             friend.write_all(request.as_bytes()).unwrap();
             friend.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -111,7 +111,7 @@ fn hear_both(net: &NetNamespaces, listen: &str, address: IpAddr) {
     for (at, chunk) in &heard {
         assert!(copy.get(at).is_none_or(|other| other == chunk), "another sound at {at}");
     }
-    // The completions of the last sends have come by now, and the counters been published.
+    // By then the completions of the last sends have come, and the counters have been published.
     std::thread::sleep(Duration::from_millis(600));
     let (sends, copied) = (count("zero_copy_sends"), count("zero_copy_copied"));
     println!(
@@ -124,7 +124,7 @@ fn hear_both(net: &NetNamespaces, listen: &str, address: IpAddr) {
         if copied == 0 { "" } else { ": the gain is not measurable here" }
     );
     assert!(sends + count("zero_copy_fallbacks") > 0, "it was never tried");
-    // Who is copied to in any case is left alone after three times.
+    // After three copied sends the server stops zero-copy for that peer.
     assert!(copied <= 3, "{copied} copies");
     net.run_inside(1, || {
         let crowd: Vec<_> = (0..1_030).map_while(|_| TcpStream::connect(far).ok()).collect();
@@ -137,14 +137,15 @@ fn hear_both(net: &NetNamespaces, listen: &str, address: IpAddr) {
 }
 
 fn count_from(net: &NetNamespaces, server: &AulosServer) -> u64 {
-    // Whichever limit is met first: as many as may be here may also come at once.
+    // Depending on the limit that is reached first: the total number per address may also connect
+    // at once.
     ["connections_refused_same_address", "connections_refused_too_fast"]
         .map(|name| net.run_inside(0, || counter(server.http, name)))
         .iter()
         .sum()
 }
 
-/// The chunks that come in three seconds, by their time stamp.
+/// The chunks of three seconds, by their timestamp.
 fn chunks(server: SocketAddr, id: usize) -> io::Result<BTreeMap<i64, Vec<u8>>> {
     let mut socket = TcpStream::connect(server)?;
     socket.write_all(&hello(id))?;

@@ -1,5 +1,5 @@
-//! Everything that a bad network does to a port, all at once and for as long as it takes, beside
-//! fifty listeners who must not notice. The long form takes half an hour.
+//! All attacks of a bad network on a port at once, for a long time, beside fifty clients that must
+//! not be affected. The long form takes half an hour.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -40,7 +40,7 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     let load = LoadTest {
         server: server.stream,
         clients: 50,
-        // What has to grow once, has grown.
+        // One-time growth is over by then.
         settle: long_or_short(60, 5),
         listen: long_or_short(1_800, 15),
     };
@@ -79,26 +79,26 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     server.stop().unwrap();
 }
 
-/// A server whose control needs a login.
+/// A server whose control API needs a login.
 const CLOSED: &str = "[[user]]\nname = \"anna\"\nrole = \"admin\"\npassword = \"a good password\"\n\
     [[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
 
-/// What somebody waits for a button to do something. Asserted in the long form.
+/// Acceptable response time of a button. Asserted in the long form.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(100);
 
-/// The account of a moment in which least is under way, of the next five seconds: an answer of twelve
-/// megabytes that is being sent is no memory that has grown.
+/// Process usage at the moment of least use within the next five seconds: a response of twelve
+/// megabytes that is being sent is not growth.
 fn resting(id: u32) -> ProcessUsage {
     let moments = (0..100).map(|_| {
         std::thread::sleep(Duration::from_millis(50));
         process_usage::read(id).unwrap()
     });
-    moments.min_by_key(|process_usage| process_usage.resident).unwrap()
+    moments.min_by_key(|usage| usage.resident).unwrap()
 }
 
-/// Makes a call and asks for `/healthz`, each over a new connection, until it is over: how many answers
-/// there were, and how long the slowest took. A connection that stayed would have to read all that the
-/// others change, which is no part of the question.
+/// Makes a call and requests `/healthz`, each over a new connection, until the end: returns the
+/// number of responses, and the longest response time. A lasting connection would have to read the
+/// notifications of all changes by others, which is not measured here.
 fn ask(control: SocketAddr, http: SocketAddr) -> JoinHandle<(usize, Duration)> {
     std::thread::spawn(move || {
         let (mut asked, mut worst) = (0, Duration::ZERO);
@@ -134,7 +134,7 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
     let errors = || super::counter(server.http, "accept_errors");
     let start = Instant::now();
     limit_descriptors(server.id(), 20);
-    // More than there are places for; they say hello, so nobody throws them out.
+    // More than the limit; they send Hello, so they are not disconnected.
     let mut crowd: Vec<TcpStream> = (0..60)
         .map(|number| {
             let mut socket = TcpStream::connect(server.stream).unwrap();
@@ -142,7 +142,7 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
             socket
         })
         .collect();
-    // Neither has a controller a place now, nor a browser.
+    // Controllers and browsers are refused too.
     let call = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"Server.GetRPCVersion\"}\n";
     let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let waiting = [(server.control, call), (server.http, get)].map(|(port, request)| {
@@ -152,7 +152,7 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
         socket
     });
     std::thread::sleep(Duration::from_secs(2));
-    // Those who came last wait to be accepted; half of the others go, and the last are served.
+    // The last ones wait to be accepted; after half of the others disconnect, the last are served.
     let last = crowd.split_off(55);
     drop(crowd);
     for mut socket in last {
@@ -168,14 +168,14 @@ fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_
     }
     let (errors, passed) = (errors(), start.elapsed());
     assert!(errors > 0, "it never ran out");
-    // Ten tries a second and one more: whoever asks all the time burns a core.
+    // Ten attempts a second and one more: continuous retries would load a core.
     assert!(u128::from(errors) <= passed.as_millis() / 100 + 2, "{errors} tries in {passed:?}");
     let report = good.join().unwrap().unwrap();
     assert_eq!((report.gaps(), report.cut()), (0, 0), "{:#}", report.json());
     server.stop().unwrap();
 }
 
-/// So many more descriptors and no more.
+/// Limits a process to `more` further descriptors.
 fn limit_descriptors(pid: u32, more: u64) {
     let open = process_usage::descriptors(pid).unwrap() as u64;
     let limit = Rlimit { current: Some(open + more), maximum: Some(open + more) };
@@ -185,7 +185,7 @@ fn limit_descriptors(pid: u32, more: u64) {
 
 type Blow = fn(&Aim, &mut NoiseRng) -> io::Result<()>;
 
-/// What is attacked.
+/// Targets of the attacks.
 #[derive(Clone, Copy)]
 struct Aim {
     stream: SocketAddr,
@@ -195,7 +195,7 @@ struct Aim {
     closed: SocketAddr,
 }
 
-/// One thread for each kind; each waits between two blows, so that the machine is left to others.
+/// One thread for each kind; each waits between two attacks, to leave CPU time to others.
 fn besiege(
     server: &AulosServer,
     closed: &AulosServer,
@@ -212,7 +212,7 @@ fn besiege(
         std::thread::spawn(move || {
             let mut noise = NoiseRng(seed as u64 + 1);
             while !OVER.load(Ordering::SeqCst) {
-                // Whatever the server does about it is right, but for harming others.
+                // Any reaction of the server is right, as long as others are not affected.
                 drop(blow(&aim, &mut noise));
                 blows.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(every_ms));
@@ -223,11 +223,11 @@ fn besiege(
 }
 
 const BLOWS: &[(u64, Blow)] = &[
-    // A port scan: connect, and go.
+    // A port scan: connect and disconnect.
     (20, |aim, _| {
         [aim.stream, aim.control, aim.http].iter().try_for_each(|port| connect(*port).map(drop))
     }),
-    // Many that are half open: some bytes of a greeting, and then nothing for a second.
+    // Many half-open connections: some bytes of a Hello, and then nothing for a second.
     (10, |aim, noise| {
         let crowd: Vec<TcpStream> = (0..40).map_while(|_| connect(aim.stream).ok()).collect();
         for mut socket in &crowd {
@@ -246,7 +246,7 @@ const BLOWS: &[(u64, Blow)] = &[
         }
         Ok(())
     }),
-    // The attacks that end at once, in turns.
+    // The attacks that end at once, alternately.
     (30, |aim, noise| {
         let (name, attack) = ATTACKS[below(noise, ATTACKS.len())];
         if ["nothing at all", "a byte every 200 ms", "asks for the time, but never says hello"]
@@ -256,7 +256,7 @@ const BLOWS: &[(u64, Blow)] = &[
         }
         attack(&mut connect(aim.stream)?)
     }),
-    // Two clients with one id throw each other out.
+    // Two clients with the same id disconnect each other.
     (40, |aim, _| {
         let mut first = connect(aim.stream)?;
         first.write_all(&hello(7_777))?;
@@ -264,7 +264,7 @@ const BLOWS: &[(u64, Blow)] = &[
         second.write_all(&hello(7_777))?;
         second.read_exact(&mut [0; 26])
     }),
-    // One that reads a byte now and then, and one that asks for the time without reading.
+    // One that reads a byte now and then, and one that sends Time requests without reading.
     (100, |aim, _| {
         let mut socket = connect(aim.stream)?;
         socket.write_all(&hello(8_888))?;
@@ -275,7 +275,7 @@ const BLOWS: &[(u64, Blow)] = &[
         }
         Ok(())
     }),
-    // Deep JSON, wrong types, a line without end and unknown things for the control port.
+    // Deep JSON, wrong types, an endless line and unknown messages on the control port.
     (60, |aim, noise| {
         let mut socket = connect(aim.control)?;
         let deep = "[".repeat(20_000);
@@ -296,7 +296,7 @@ const BLOWS: &[(u64, Blow)] = &[
         write!(socket, "GET /{} HTTP/1.1\r\n", "x".repeat(below(noise, 10_000)))?;
         (0..20).try_for_each(|n| write!(socket, "X-{n}: {}\r\n", "y".repeat(400)))
     }),
-    // What a web page makes a browser send: calls and greetings in the body of a request.
+    // What a web page can make a browser send: calls and Hellos in the body of a request.
     (40, |aim, _| {
         let call = call("Aulos.SavePreset", &json!({ "name": "from a page" }), true);
         for (port, body) in [(aim.control, call.as_bytes()), (aim.stream, &hello(6_666))] {
@@ -308,18 +308,18 @@ const BLOWS: &[(u64, Blow)] = &[
         }
         Ok(())
     }),
-    // Lists of calls that are dear, with an id and without.
+    // Batches of expensive calls, with and without ids.
     (100, |aim, noise| {
         let mut socket = connect(aim.control)?;
         let dear = ["Server.GetStatus", "Aulos.GetStatus", "General.GetRPCCommands"];
-        // Answers to more than that would be memory that comes and goes between the two accounts.
+        // Responses to more calls would show as memory changes between the two measurements.
         let (answered, count) = [(true, 16), (false, 256)][below(noise, 2)];
         let one = call(dear[below(noise, dear.len())], &json!({}), answered);
         write!(socket, "[{}]\r\n", vec![one.trim(); count].join(","))?;
         drop(socket.read(&mut [0; 65_536]));
         Ok(())
     }),
-    // As many connections as one port takes, none of which ever makes a request.
+    // As many connections as one port accepts, none of which ever makes a request.
     (200, |aim, _| {
         for port in [aim.control, aim.http] {
             let crowd: Vec<_> = (0..200).map_while(|_| connect(port).ok()).collect();
@@ -329,7 +329,7 @@ const BLOWS: &[(u64, Blow)] = &[
         }
         Ok(())
     }),
-    // Calls before a login, one by one and in lists, from many connections.
+    // Calls before a login, single and in batches, from many connections.
     (50, |aim, _| {
         let crowd: Vec<_> = (0..20).map_while(|_| connect(aim.closed).ok()).collect();
         let one = call("General.GetRPCCommands", &json!({}), true);
@@ -339,7 +339,7 @@ const BLOWS: &[(u64, Blow)] = &[
         }
         Ok(())
     }),
-    // As many presets as are kept, and then more, with the longest names.
+    // The maximum number of presets, and then more, with the longest names.
     (200, |aim, noise| {
         let mut socket = connect(aim.control)?;
         for _ in 0..64 {
@@ -351,7 +351,7 @@ const BLOWS: &[(u64, Blow)] = &[
         drop(socket.read(&mut [0; 512]));
         Ok(())
     }),
-    // More clients than the server remembers, in the long form: they fill its memory once.
+    // More clients than the server's limit, in the long form: they fill its table once.
     (50, |aim, _| {
         if soak() {
             let first = GREETED.fetch_add(100, Ordering::Relaxed) % 8_200;
@@ -364,10 +364,10 @@ const BLOWS: &[(u64, Blow)] = &[
     }),
 ];
 
-/// Clients that have said hello so far.
+/// Clients that have sent Hello so far.
 static GREETED: AtomicUsize = AtomicUsize::new(0);
 
-/// One line of control.
+/// One line of the control API.
 fn call(method: &str, params: &Value, answered: bool) -> String {
     let mut call = json!({ "jsonrpc": "2.0", "method": method, "params": params });
     if answered {
