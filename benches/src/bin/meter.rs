@@ -13,7 +13,7 @@ use std::hint::black_box;
 
 use aulos_benches::{Row, argument, report};
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::meter::{Config, Kernel, Meter, Mode};
+use aulos_dsp::meter::{Meter, MeterConfig, MeterKernel, MeterMode};
 
 struct Case {
     name: &'static str,
@@ -70,11 +70,11 @@ fn measure(case: &Case, reps: usize, seconds: usize, original: Option<&Original>
     let mut best = [f64::INFINITY; 5];
     for _ in 0..reps {
         let times = [
-            ours(case, &signal, Kernel::Avx2, Mode::MOMENTARY),
+            ours(case, &signal, MeterKernel::Avx2, MeterMode::MOMENTARY),
             original.map_or(f64::INFINITY, |peer| peer.measure(case, &signal)),
-            ours(case, &signal, Kernel::Best, Mode::MOMENTARY),
+            ours(case, &signal, MeterKernel::Best, MeterMode::MOMENTARY),
             the_crate(case, &signal),
-            ours(case, &signal, Kernel::Best, Mode::MAXIMA),
+            ours(case, &signal, MeterKernel::Best, MeterMode::MAXIMA),
         ];
         for (best, time) in best.iter_mut().zip(times) {
             *best = best.min(time / frames * 1e9);
@@ -114,19 +114,19 @@ fn cpu_time() -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-fn ours(case: &Case, signal: &[f32], kernel: Kernel, more: Mode) -> f64 {
+fn ours(case: &Case, signal: &[f32], kernel: MeterKernel, more: MeterMode) -> f64 {
     let mut mode = more;
     for (bit, add) in [
-        (2, Mode::SHORT_TERM),
-        (4, Mode::INTEGRATED),
-        (8, Mode::RANGE),
-        (16, Mode::SAMPLE_PEAK),
-        (32, Mode::TRUE_PEAK),
+        (2, MeterMode::SHORT_TERM),
+        (4, MeterMode::INTEGRATED),
+        (8, MeterMode::RANGE),
+        (16, MeterMode::SAMPLE_PEAK),
+        (32, MeterMode::TRUE_PEAK),
     ] {
         mode = if case.mode & bit != 0 { mode | add } else { mode };
     }
     let layout = ChannelLayout::new(case.channels).expect("a few channels");
-    let mut config = Config::new(SampleRate::STUDIO, layout, mode);
+    let mut config = MeterConfig::new(SampleRate::HZ_48000, layout, mode);
     config.kernel = kernel;
     let mut meter = Meter::new(config).expect("a plain configuration");
     timed(|| {

@@ -14,15 +14,16 @@ use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::time::Duration;
 
 use aulos_benches::{Row, argument, report};
-use aulos_rt::clock::{Urgency, now};
-use aulos_rt::notify::{Dispatcher, Strategy};
+use aulos_rt::clock::{ThreadPriority, now};
+use aulos_rt::notify::{Dispatcher, PollStrategy};
 
 const PERIOD: u64 = 5_333_333;
 const WORK: u64 = 30_000;
 
 fn main() {
     let (reps, millis) = (argument("reps", 5), argument("ms", 1000));
-    let granted = std::thread::spawn(|| Urgency::Fifo(50).request()).join().expect("no panic");
+    let granted =
+        std::thread::spawn(|| ThreadPriority::Fifo(50).request()).join().expect("no panic");
     match granted {
         Ok(()) => println!("real-time scheduling: granted"),
         Err(refused) => println!("real-time scheduling: {refused}"),
@@ -78,10 +79,10 @@ fn main() {
 type Method = fn(u64) -> Outcome;
 
 const METHODS: [(&str, Method); 10] = [
-    ("phase-locked", |n| dispatched(n, Strategy::PhaseLocked, false)),
-    ("poll 5 ms", |n| dispatched(n, Strategy::HighResolution, false)),
-    ("poll 40 ms", |n| dispatched(n, Strategy::Timer, false)),
-    ("event (ours)", |n| dispatched(n, Strategy::Event, true)),
+    ("phase-locked", |n| dispatched(n, PollStrategy::PhaseLocked, false)),
+    ("poll 5 ms", |n| dispatched(n, PollStrategy::HighResolution, false)),
+    ("poll 40 ms", |n| dispatched(n, PollStrategy::Timer, false)),
+    ("event (ours)", |n| dispatched(n, PollStrategy::Event, true)),
     ("flag, 5 ms", |n| peer(n, &Flag::default())),
     ("futex", |n| peer(n, &Futex::default())),
     ("eventfd", |n| peer(n, &EventFd::new())),
@@ -168,7 +169,7 @@ fn sleep_until(at: u64) {
 }
 
 fn urgent(priority: u8) {
-    let _ = Urgency::Fifo(priority).request();
+    let _ = ThreadPriority::Fifo(priority).request();
 }
 
 fn cpu_of_this_thread() -> u64 {
@@ -241,7 +242,7 @@ fn hold(raised: &AtomicU64, latencies: &mut Vec<u64>) {
     }
 }
 
-fn dispatched(count: u64, strategy: Strategy, wake: bool) -> Outcome {
+fn dispatched(count: u64, strategy: PollStrategy, wake: bool) -> Outcome {
     let raised = Arc::new(AtomicU64::new(0));
     let latencies = Arc::new(Mutex::new(Vec::with_capacity(count as usize)));
     let (stamp, list) = (Arc::clone(&raised), Arc::clone(&latencies));
@@ -250,7 +251,7 @@ fn dispatched(count: u64, strategy: Strategy, wake: bool) -> Outcome {
         .on(Box::new(move || hold(&stamp, &mut list.lock().expect("no panic"))))
         .expect("room");
     let notifier = dispatcher.notifier(Some(Duration::from_nanos(PERIOD))).expect("room");
-    let (stop, ready) = (dispatcher.stopper(), &Barrier::new(2));
+    let (stop, ready) = (dispatcher.stop_handle(), &Barrier::new(2));
     std::thread::scope(|scope| {
         let watcher = scope.spawn(move || {
             urgent(40);
@@ -266,14 +267,14 @@ fn dispatched(count: u64, strategy: Strategy, wake: bool) -> Outcome {
             callbacks(count, raised, move |act| {
                 // No jump table: it would be one more thing to fetch.
                 if let Act::End(at) = act {
-                    line.beat(at);
+                    line.callback_ended(at);
                 } else if let Act::Announce = act {
                     line.notify(target);
                     if wake {
                         line.wake();
                     }
                 } else {
-                    line.begin();
+                    line.prefetch();
                 }
             })
         });

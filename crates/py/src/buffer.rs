@@ -7,13 +7,13 @@
 
 #![allow(unsafe_code, reason = "memory that Python owns")]
 
-use aulos_dsp::meter::{Meter, Sample};
+use aulos_dsp::meter::{Meter, MeterSample};
 use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// An array that can be measured.
-pub(crate) struct Sound {
+pub(crate) struct SampleArray {
     samples: Samples,
     frames: usize,
     pub(crate) channels: usize,
@@ -26,7 +26,7 @@ enum Samples {
     F64(PyBuffer<f64>),
 }
 
-impl Sound {
+impl SampleArray {
     /// Checks and wraps an object of shape (frames,) or (frames, channels).
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let Ok(buffer) = PyUntypedBuffer::get(object) else {
@@ -47,16 +47,16 @@ impl Sound {
     }
 
     /// Feeds the samples to a meter with the same number of channels.
-    pub(crate) fn hear(&self, py: Python<'_>, meter: &mut Meter) -> PyResult<()> {
+    pub(crate) fn feed(&self, py: Python<'_>, meter: &mut Meter) -> PyResult<()> {
         match &self.samples {
-            Samples::I16(buffer) => self.hear_as(py, buffer, meter),
-            Samples::I32(buffer) => self.hear_as(py, buffer, meter),
-            Samples::F32(buffer) => self.hear_as(py, buffer, meter),
-            Samples::F64(buffer) => self.hear_as(py, buffer, meter),
+            Samples::I16(buffer) => self.feed_as(py, buffer, meter),
+            Samples::I32(buffer) => self.feed_as(py, buffer, meter),
+            Samples::F32(buffer) => self.feed_as(py, buffer, meter),
+            Samples::F64(buffer) => self.feed_as(py, buffer, meter),
         }
     }
 
-    fn hear_as<T: Element + Sample + Send + Sync>(
+    fn feed_as<T: Element + MeterSample + Send + Sync>(
         &self,
         py: Python<'_>,
         buffer: &PyBuffer<T>,

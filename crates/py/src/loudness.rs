@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use aulos_core::{Db, Lufs};
-use aulos_dsp::meter::{Measurement, Meter, Mode};
+use aulos_dsp::meter::{Measurement, Meter, MeterMode};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,7 +14,7 @@ use crate::options::{MODES, invalid};
 #[pyclass(frozen, module = "aulos")]
 pub(crate) struct Loudness {
     measurement: Measurement,
-    mode: Mode,
+    mode: MeterMode,
     #[pyo3(get)]
     seconds: f64,
     #[pyo3(get)]
@@ -44,7 +44,7 @@ impl Loudness {
         ]
     }
 
-    fn if_measured(&self, mode: Mode, after: f64) -> Option<&Measurement> {
+    fn if_measured(&self, mode: MeterMode, after: f64) -> Option<&Measurement> {
         (self.mode.contains(mode) && self.seconds >= after).then_some(&self.measurement)
     }
 }
@@ -53,34 +53,34 @@ impl Loudness {
 impl Loudness {
     #[getter]
     fn integrated(&self) -> Option<f64> {
-        finite(Some(self.if_measured(Mode::INTEGRATED, 0.0)?.integrated()))
+        finite(Some(self.if_measured(MeterMode::INTEGRATED, 0.0)?.integrated()))
     }
 
     #[getter]
     pub(crate) fn loudness_range(&self) -> Option<f64> {
-        let measured = self.if_measured(Mode::RANGE, SHORT_TERM)?;
+        let measured = self.if_measured(MeterMode::RANGE, SHORT_TERM)?;
         self.integrated().map(|_| measured.range().get())
     }
 
     #[getter]
     fn max_momentary(&self) -> Option<f64> {
-        finite(Some(self.if_measured(Mode::MAXIMA, MOMENTARY)?.max_momentary()))
+        finite(Some(self.if_measured(MeterMode::MAXIMA, MOMENTARY)?.max_momentary()))
     }
 
     #[getter]
     fn max_short_term(&self) -> Option<f64> {
-        let mode = Mode::MAXIMA | Mode::SHORT_TERM;
+        let mode = MeterMode::MAXIMA | MeterMode::SHORT_TERM;
         finite(Some(self.if_measured(mode, SHORT_TERM)?.max_short_term()))
     }
 
     #[getter]
     fn true_peak(&self) -> Option<f64> {
-        decibels(self.if_measured(Mode::TRUE_PEAK, 0.0)?.true_peak())
+        decibels(self.if_measured(MeterMode::TRUE_PEAK, 0.0)?.true_peak())
     }
 
     #[getter]
     fn sample_peak(&self) -> Option<f64> {
-        decibels(self.if_measured(Mode::SAMPLE_PEAK, 0.0)?.sample_peak())
+        decibels(self.if_measured(MeterMode::SAMPLE_PEAK, 0.0)?.sample_peak())
     }
 
     #[getter]
@@ -173,12 +173,12 @@ fn bits((_, value): (&'static str, Option<f64>)) -> Option<u64> {
     value.map(f64::to_bits)
 }
 
-fn mode_bits(mode: Mode) -> u8 {
+fn mode_bits(mode: MeterMode) -> u8 {
     let single = MODES.iter().take(MODES.len() - 1).enumerate();
     single.filter(|(_, (_, bit))| mode.contains(*bit)).fold(0, |bits, (at, _)| bits | 1 << at)
 }
 
-fn mode_of(bits: u8) -> Option<Mode> {
+fn mode_of(bits: u8) -> Option<MeterMode> {
     let single = MODES.iter().take(MODES.len() - 1).enumerate();
     let set = single.filter(|(at, _)| bits & 1 << at != 0).map(|(_, (_, mode))| *mode);
     set.reduce(|all, mode| all | mode)

@@ -4,7 +4,7 @@ use aulos_dsp::meter;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::buffer::Sound;
+use crate::buffer::SampleArray;
 use crate::loudness::{Loudness, decibels, finite};
 use crate::options::{Modes, Options, Place, invalid};
 
@@ -31,7 +31,7 @@ impl Meter {
     }
 
     fn add(&mut self, py: Python<'_>, sound: &Bound<'_, PyAny>) -> PyResult<()> {
-        let sound = Sound::of(sound)?;
+        let sound = SampleArray::of(sound)?;
         if sound.channels != self.channels() {
             let (has, wants) = (sound.channels, self.channels());
             let what = format!(
@@ -39,7 +39,7 @@ impl Meter {
             );
             return Err(PyValueError::new_err(what));
         }
-        sound.hear(py, &mut self.meter)
+        sound.feed(py, &mut self.meter)
     }
 
     fn reset(&mut self) {
@@ -153,11 +153,11 @@ pub(crate) fn measure(
     dual_mono: bool,
     lra_hop: f64,
 ) -> PyResult<Loudness> {
-    let sound = Sound::of(sound)?;
+    let sound = SampleArray::of(sound)?;
     let options = Options::new(mode, positions, dual_mono, lra_hop)?;
     let config = options.config(rate, sound.channels)?;
     let mut meter = meter::Meter::new(config).map_err(|error| invalid(&error))?;
-    sound.hear(py, &mut meter)?;
+    sound.feed(py, &mut meter)?;
     Ok(Loudness::of(&meter))
 }
 

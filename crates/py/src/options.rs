@@ -1,7 +1,7 @@
 //! Python names of the meter's settings.
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::meter::{Config, History, Mode, Position, RangeHop};
+use aulos_dsp::meter::{ChannelPosition, MeterConfig, MeterHistory, MeterMode, RangeHop};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -22,30 +22,30 @@ pub(crate) enum Place {
 
 /// All settings except rate and channels.
 pub(crate) struct Options {
-    pub(crate) mode: Mode,
-    positions: Option<Vec<Position>>,
+    pub(crate) mode: MeterMode,
+    positions: Option<Vec<ChannelPosition>>,
     range_hop: RangeHop,
 }
 
-pub(crate) const MODES: [(&str, Mode); 8] = [
-    ("momentary", Mode::MOMENTARY),
-    ("short_term", Mode::SHORT_TERM),
-    ("integrated", Mode::INTEGRATED),
-    ("loudness_range", Mode::RANGE),
-    ("sample_peak", Mode::SAMPLE_PEAK),
-    ("true_peak", Mode::TRUE_PEAK),
-    ("maxima", Mode::MAXIMA),
-    ("all", Mode::ALL),
+pub(crate) const MODES: [(&str, MeterMode); 8] = [
+    ("momentary", MeterMode::MOMENTARY),
+    ("short_term", MeterMode::SHORT_TERM),
+    ("integrated", MeterMode::INTEGRATED),
+    ("loudness_range", MeterMode::RANGE),
+    ("sample_peak", MeterMode::SAMPLE_PEAK),
+    ("true_peak", MeterMode::TRUE_PEAK),
+    ("maxima", MeterMode::MAXIMA),
+    ("all", MeterMode::ALL),
 ];
 
-const PLACES: [(&str, Position); 7] = [
-    ("L", Position::LEFT),
-    ("R", Position::RIGHT),
-    ("C", Position::CENTRE),
-    ("LFE", Position::LFE),
-    ("Ls", Position::LEFT_SURROUND),
-    ("Rs", Position::RIGHT_SURROUND),
-    ("unused", Position::Unused),
+const POSITIONS: [(&str, ChannelPosition); 7] = [
+    ("L", ChannelPosition::LEFT),
+    ("R", ChannelPosition::RIGHT),
+    ("C", ChannelPosition::CENTER),
+    ("LFE", ChannelPosition::LFE),
+    ("Ls", ChannelPosition::LEFT_SURROUND),
+    ("Rs", ChannelPosition::RIGHT_SURROUND),
+    ("unused", ChannelPosition::Unused),
 ];
 
 impl Options {
@@ -56,7 +56,7 @@ impl Options {
         lra_hop: f64,
     ) -> PyResult<Self> {
         let names = match mode {
-            None => return Self::with(Mode::ALL, positions, dual_mono, lra_hop),
+            None => return Self::with(MeterMode::ALL, positions, dual_mono, lra_hop),
             Some(Modes::One(name)) => vec![name],
             Some(Modes::Several(names)) => names,
         };
@@ -68,12 +68,13 @@ impl Options {
         let mode = modes.ok_or_else(|| PyValueError::new_err("no mode: nothing to measure"))?;
         // Integrated loudness distinguishes silence, which has no range, from a tone, whose range
         // is 0.
-        let mode = if mode.contains(Mode::RANGE) { mode | Mode::INTEGRATED } else { mode };
+        let mode =
+            if mode.contains(MeterMode::RANGE) { mode | MeterMode::INTEGRATED } else { mode };
         Self::with(mode, positions, dual_mono, lra_hop)
     }
 
     fn with(
-        mode: Mode,
+        mode: MeterMode,
         positions: Option<Vec<Place>>,
         dual_mono: bool,
         lra_hop: f64,
@@ -95,17 +96,17 @@ impl Options {
             }
             places = Some(positions.into_iter().map(position).collect::<PyResult<_>>()?);
         } else if dual_mono {
-            places = Some(vec![Position::DualMono]);
+            places = Some(vec![ChannelPosition::DualMono]);
         }
         Ok(Self { mode, positions: places, range_hop })
     }
 
-    pub(crate) fn config(self, rate: u32, channels: usize) -> PyResult<Config> {
+    pub(crate) fn config(self, rate: u32, channels: usize) -> PyResult<MeterConfig> {
         let rate = SampleRate::new(rate).map_err(|error| invalid(&error))?;
         let layout = ChannelLayout::new(channels).map_err(|error| {
             invalid(&format!("{error} (the shape of sound is (frames, channels))"))
         })?;
-        let mut config = Config::new(rate, layout, self.mode);
+        let mut config = MeterConfig::new(rate, layout, self.mode);
         if let Some(positions) = self.positions {
             if positions.len() != channels {
                 let what = format!("{} positions for {channels} channels", positions.len());
@@ -114,7 +115,7 @@ impl Options {
             config.positions = positions;
         }
         // The bounded history, allocated in advance, is for threads that must not allocate.
-        config.history = History::Unbounded;
+        config.history = MeterHistory::Unbounded;
         config.range_hop = self.range_hop;
         Ok(config)
     }
@@ -124,11 +125,11 @@ pub(crate) fn invalid(error: &impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-fn position(place: Place) -> PyResult<Position> {
+fn position(place: Place) -> PyResult<ChannelPosition> {
     Ok(match place {
-        Place::Named(name) => find("position", &name, &PLACES)?,
-        Place::Middle(azimuth) => Position::middle(azimuth),
-        Place::At(azimuth, elevation) => Position::At { azimuth, elevation },
+        Place::Named(name) => find("position", &name, &POSITIONS)?,
+        Place::Middle(azimuth) => ChannelPosition::middle(azimuth),
+        Place::At(azimuth, elevation) => ChannelPosition::At { azimuth, elevation },
     })
 }
 

@@ -25,7 +25,7 @@ use std::f64::consts::TAU;
 use aulos_benches::{Row, argument, minimum, report};
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::Limiter;
-use aulos_dsp::meter::{Config, Meter, Mode as Measures};
+use aulos_dsp::meter::{Meter, MeterConfig, MeterMode};
 use aulos_dsp::normalize::{Linear, Mode, Normaliser, Settings};
 
 use peers::{GStreamer, Judged, judge, loudnorm, second_pass};
@@ -135,7 +135,7 @@ fn settings() -> Settings {
 
 fn ours(sound: &Sound, mode: Mode) -> Sound {
     let mut normaliser =
-        Normaliser::new(mode, settings(), SampleRate::STUDIO, ChannelLayout::STEREO)
+        Normaliser::new(mode, settings(), SampleRate::HZ_48000, ChannelLayout::STEREO)
             .expect("settings within bounds");
     let mut out = sound.clone();
     out.chunks_mut(2 * 960).for_each(|block| normaliser.process(block));
@@ -153,8 +153,8 @@ fn ours(sound: &Sound, mode: Mode) -> Sound {
 
 /// One gain, from a measurement.
 fn ours_linear(sound: &Sound) -> Sound {
-    let mode = Measures::INTEGRATED | Measures::TRUE_PEAK;
-    let config = Config::new(SampleRate::STUDIO, ChannelLayout::STEREO, mode);
+    let mode = MeterMode::INTEGRATED | MeterMode::TRUE_PEAK;
+    let config = MeterConfig::new(SampleRate::HZ_48000, ChannelLayout::STEREO, mode);
     let mut meter = Meter::new(config).expect("a plain configuration");
     meter.add(sound);
     let measured = meter.measurement();
@@ -308,7 +308,7 @@ fn costs(rows: &mut Vec<Row>, seconds: usize, reps: usize, gstreamer: Option<&GS
 }
 
 fn limit(programme: &Sound, gain: f64) {
-    let mut limiter = Limiter::new(SampleRate::STUDIO, ChannelLayout::STEREO, Db::new(-1.0));
+    let mut limiter = Limiter::new(SampleRate::HZ_48000, ChannelLayout::STEREO, Db::new(-1.0));
     let gain = db(gain) as f32;
     let mut block = [0.0; 2 * 960];
     for part in programme.chunks(2 * 960) {

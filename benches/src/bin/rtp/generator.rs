@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 
 use aulos_core::{Instant, Span};
-use aulos_dsp::g711::{Law, encode};
+use aulos_dsp::g711::{G711Law, encode};
 use aulos_io::SystemClock;
 use aulos_io::udp::{Config, Context, Machine, Outbox, Packets, Route};
 
@@ -147,7 +147,7 @@ static VOICE: LazyLock<[[u8; 160]; 50]> = LazyLock::new(|| {
             (tones * loud / 4.0) as f32
         });
         let mut codes = [0; 160];
-        encode(Law::Mu, &samples, &mut codes);
+        encode(G711Law::Mu, &samples, &mut codes);
         codes
     })
 });

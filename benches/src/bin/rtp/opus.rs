@@ -1,6 +1,6 @@
 //! PCMU to Opus: how much of what it costs is the codec's.
 
-use aulos_dsp::g711::{Law, decode};
+use aulos_dsp::g711::{G711Law, decode};
 use opus_rs::{Application, OpusEncoder};
 
 use crate::generator::packet;
@@ -18,7 +18,7 @@ pub(crate) fn bare(streams: usize, secs: usize) -> f64 {
         }
         for (stream, encoder) in encoders.iter_mut().enumerate() {
             let packet = packet(stream, number);
-            decode(Law::Mu, &packet[12..], &mut samples);
+            decode(G711Law::Mu, &packet[12..], &mut samples);
             encoder.encode(&samples, 160, &mut out).expect("20 ms are a packet");
             packets += u64::from(number >= 50);
         }

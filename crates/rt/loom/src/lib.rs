@@ -16,12 +16,12 @@ mod sys;
 
 #[path = "../../src/pipe/clear.rs"]
 mod clear;
-#[path = "../../src/discard.rs"]
-pub mod discard;
+#[path = "../../src/drop_queue.rs"]
+pub mod drop_queue;
 #[path = "../../src/latest.rs"]
 pub mod latest;
-#[path = "../../src/bell.rs"]
-mod bell;
+#[path = "../../src/wake.rs"]
+mod wake;
 #[path = "../../src/channel/mod.rs"]
 #[allow(unused_imports, reason = "the main loop, which models lack, uses more of it")]
 pub mod channel;
@@ -35,7 +35,7 @@ pub mod pool;
 pub mod ring;
 #[path = "../../src/spsc.rs"]
 pub mod spsc;
-#[path = "../../src/pipe/turn.rs"]
-mod turn;
+#[path = "../../src/pipe/shared_head.rs"]
+mod shared_head;
 #[path = "../../src/writer_ring/mod.rs"]
 pub mod writer_ring;

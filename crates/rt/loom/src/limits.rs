@@ -1,5 +1,5 @@
 //! Limits that are small enough for a model to reach.
 
-pub(crate) const LINE: usize = 2;
-pub(crate) const MOST_LINES: usize = 2;
-pub(crate) const MOST_TARGETS: usize = 3;
+pub(crate) const NOTIFIER_CAPACITY: usize = 2;
+pub(crate) const MAX_NOTIFIERS: usize = 2;
+pub(crate) const MAX_CALLBACKS: usize = 3;

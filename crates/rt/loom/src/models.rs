@@ -6,22 +6,22 @@ use std::task::{Context, Poll, Wake, Waker};
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use crate::bell::Bell;
-use crate::clear::Clear;
-use crate::notify::{Dispatcher, Strategy};
-use crate::spsc::{GONE, Positions, ReadEnd, WriteEnd};
+use crate::clear::ClearRequest;
+use crate::notify::{Dispatcher, PollStrategy};
+use crate::shared_head::SharedHead;
+use crate::spsc::{DROPPED, Positions, ReadEnd, WriteEnd};
 use crate::sync::{Arc, AtomicUsize, Ordering};
-use crate::turn::Turn;
+use crate::wake::WaitCell;
 
 /// A sleeping thread waits for two events, as the blocking end of a pipe does.
 pub fn sleep_and_wake() {
-    let world = Arc::new((Bell::default(), AtomicUsize::new(0)));
+    let world = Arc::new((WaitCell::default(), AtomicUsize::new(0)));
     let other = world.clone();
     let ringer = thread::spawn(move || {
         let (bell, count) = &*other;
         for i in 1..=2 {
             count.store(i, Ordering::Release);
-            bell.ring(|| count.load(Ordering::Relaxed) >= 1);
+            bell.wake(|| count.load(Ordering::Relaxed) >= 1);
         }
     });
     let (bell, count) = &*world;
@@ -33,7 +33,7 @@ pub fn sleep_and_wake() {
 
 /// Both ends wait for each other in turn.
 pub fn both_sleep() {
-    let world = Arc::new((Bell::default(), Bell::default(), AtomicUsize::new(0)));
+    let world = Arc::new((WaitCell::default(), WaitCell::default(), AtomicUsize::new(0)));
     let other = world.clone();
     let thread = thread::spawn(move || {
         let (ping, pong, turn) = &*other;
@@ -41,11 +41,11 @@ pub fn both_sleep() {
             ping.sleep(None, || turn.load(Ordering::Relaxed) == 1);
         }
         turn.store(2, Ordering::Release);
-        pong.ring(|| true);
+        pong.wake(|| true);
     });
     let (ping, pong, turn) = &*world;
     turn.store(1, Ordering::Release);
-    ping.ring(|| true);
+    ping.wake(|| true);
     while turn.load(Ordering::Acquire) != 2 {
         pong.sleep(None, || turn.load(Ordering::Relaxed) == 2);
     }
@@ -54,12 +54,12 @@ pub fn both_sleep() {
 
 /// A task waits as the async end of a pipe does; only its waker wakes it.
 pub fn task_and_wake() {
-    let world = Arc::new((Bell::default(), AtomicUsize::new(0)));
+    let world = Arc::new((WaitCell::default(), AtomicUsize::new(0)));
     let other = world.clone();
     let ringer = thread::spawn(move || {
         let (bell, count) = &*other;
         count.store(1, Ordering::Release);
-        bell.ring(|| count.load(Ordering::Relaxed) >= 1);
+        bell.wake(|| count.load(Ordering::Relaxed) >= 1);
     });
     let (bell, count) = &*world;
     block_on(std::future::poll_fn(|context| {
@@ -67,7 +67,7 @@ pub fn task_and_wake() {
             if count.load(Ordering::Acquire) >= 1 {
                 return Poll::Ready(());
             }
-            if !bell.leave(context, || count.load(Ordering::Relaxed) >= 1) {
+            if !bell.register_waker(context, || count.load(Ordering::Relaxed) >= 1) {
                 return Poll::Pending;
             }
         }
@@ -92,17 +92,17 @@ fn block_on(future: impl Future<Output = ()>) {
 
 /// The peer of a sleeping thread goes after its last item: the thread wakes up and finds the item.
 pub fn the_peer_leaves() {
-    let world = Arc::new((Bell::default(), Positions::new(0)));
+    let world = Arc::new((WaitCell::default(), Positions::new(0)));
     let other = world.clone();
     let writer = thread::spawn(move || {
         let (bell, positions) = &*other;
         WriteEnd::new(0, 1).publish(positions, 1);
-        positions.set_writer_left(GONE);
-        bell.ring(|| positions.writer_left() != 0);
+        positions.set_writer_exit(DROPPED);
+        bell.wake(|| positions.writer_exit() != 0);
     });
     let (bell, positions) = &*world;
-    while positions.writer_left() == 0 {
-        bell.sleep(None, || positions.writer_left() != 0);
+    while positions.writer_exit() == 0 {
+        bell.sleep(None, || positions.writer_exit() != 0);
     }
     assert_eq!(ReadEnd::new(0).len_now(positions), 1);
     writer.join().unwrap();
@@ -111,7 +111,7 @@ pub fn the_peer_leaves() {
 /// Two clear requests: the position that the reader takes never goes back, and the last request is
 /// found.
 pub fn clear() {
-    let request = Arc::new(Clear::default());
+    let request = Arc::new(ClearRequest::default());
     let other = request.clone();
     let writer = thread::spawn(move || {
         other.request(3);
@@ -131,7 +131,7 @@ pub fn clear() {
 
 /// A cancellation ends the wait although no event occurred.
 pub fn cancel() {
-    let bell = Arc::new(Bell::default());
+    let bell = Arc::new(WaitCell::default());
     let other = bell.clone();
     let thread = thread::spawn(move || other.cancel());
     while !bell.take_cancel() {
@@ -145,18 +145,18 @@ pub fn cancel() {
 pub fn drop_the_oldest() {
     struct World {
         positions: Positions,
-        turn: Turn,
+        turn: SharedHead,
         slots: [UnsafeCell<usize>; 2],
     }
     let slots = [UnsafeCell::new(0), UnsafeCell::new(0)];
-    let world = Arc::new(World { positions: Positions::new(0), turn: Turn::new(0), slots });
+    let world = Arc::new(World { positions: Positions::new(0), turn: SharedHead::new(0), slots });
     let other = world.clone();
     let writer = thread::spawn(move || {
         let mut end = WriteEnd::new(0, 2);
         for item in 0..3 {
             let tail = end.position();
             if end.assume_head(other.turn.head(tail)) == 0 {
-                match other.turn.push_out(tail, 1) {
+                match other.turn.drop_oldest(tail, 1) {
                     Some(head) => assert!(end.assume_head(head) > 0),
                     None => continue,
                 }
@@ -168,8 +168,8 @@ pub fn drop_the_oldest() {
     let mut end = ReadEnd::new(0);
     let mut last = None;
     for _ in 0..2 {
-        let pushed_out = world.turn.begin(end.position());
-        end.jump(&world.positions, pushed_out);
+        let pushed_out = world.turn.begin_read(end.position());
+        end.skip(&world.positions, pushed_out);
         let n = end.len_now(&world.positions);
         assert!(n <= 2);
         for i in 0..n {
@@ -178,7 +178,7 @@ pub fn drop_the_oldest() {
             last = Some(item);
         }
         end.release(&world.positions, n);
-        world.turn.end(end.position());
+        world.turn.end_read(end.position());
     }
     writer.join().unwrap();
 }
@@ -221,8 +221,8 @@ pub fn begin_at_the_front_again() {
 
 /// A dispatcher that sleeps until it is woken: neither the wake nor the stop is lost.
 pub fn event_dispatcher() {
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
-    let stop = dispatcher.stopper();
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
+    let stop = dispatcher.stop_handle();
     let target = dispatcher.on(Box::new(move || stop.stop())).unwrap();
     let mut line = dispatcher.notifier(None).unwrap();
     let thread = thread::spawn(move || {

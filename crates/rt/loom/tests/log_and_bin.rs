@@ -1,6 +1,6 @@
 //! The log and the drop queue: a real-time thread pushes while another thread takes.
 
-use aulos_rt_loom::{discard::bin, log::rt_log};
+use aulos_rt_loom::{drop_queue::drop_queue, log::rt_log};
 use loom::thread;
 
 /// Every record is either read or counted as lost.
@@ -9,13 +9,13 @@ fn every_record_is_read_or_counted() {
     loom::model(|| {
         let (mut log, mut reader) = rt_log(1);
         let thread = thread::spawn(move || {
-            (0..3).for_each(|i| log.note(i, i));
+            (0..3).for_each(|i| log.push(i, i));
             log
         });
         let mut got: Vec<_> = reader.by_ref().collect();
         let mut log = thread.join().unwrap();
         got.extend(reader.by_ref());
-        log.note(3, 3);
+        log.push(3, 3);
         got.extend(reader.by_ref());
         let mut next = 0;
         for entry in got {
@@ -31,7 +31,7 @@ fn every_record_is_read_or_counted() {
 #[test]
 fn what_is_thrown_away_is_dropped_once() {
     loom::model(|| {
-        let (mut bin, mut collector) = bin(2);
+        let (mut bin, mut collector) = drop_queue(2);
         let value = loom::sync::Arc::new(());
         let (one, two) = (value.clone(), value.clone());
         let thread = thread::spawn(move || {

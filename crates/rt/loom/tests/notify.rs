@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use aulos_rt_loom::notify::{Dispatcher, Strategy, Target};
+use aulos_rt_loom::notify::{CallbackId, Dispatcher, PollStrategy};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 /// A dispatcher whose callbacks record their numbers. (The list is not part of the model: only the
 /// dispatcher's thread uses it.)
-fn desk() -> (Dispatcher, Arc<Mutex<Vec<usize>>>, Vec<Target>) {
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+fn desk() -> (Dispatcher, Arc<Mutex<Vec<usize>>>, Vec<CallbackId>) {
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
     let log = Arc::new(Mutex::new(Vec::new()));
     let targets = (0..3)
         .map(|number| {
@@ -86,7 +86,7 @@ fn a_cancel_or_a_call_takes_what_was_announced_before_it_and_no_more() {
             let mut line = dispatcher.notifier(None).unwrap();
             let target = targets[0];
             let thread = thread::spawn(move || {
-                line.begin();
+                line.prefetch();
                 line.notify(target);
                 line
             });

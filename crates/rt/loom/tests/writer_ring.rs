@@ -1,10 +1,10 @@
 //! The writer ring: every interleaving of pushing, closing, sleeping and waking.
 
-use aulos_rt_loom::writer_ring::{Consumer, Door, Refused, writer_ring};
+use aulos_rt_loom::writer_ring::{ConsumerWaker, PushError, RecordConsumer, writer_ring};
 use loom::thread;
 
-fn take(consumer: &mut Consumer) -> Vec<u8> {
-    let n = consumer.look();
+fn take(consumer: &mut RecordConsumer) -> Vec<u8> {
+    let n = consumer.available();
     let (one, two) = consumer.slices(n);
     let bytes = [one, two].concat();
     consumer.release(n);
@@ -15,7 +15,7 @@ fn take(consumer: &mut Consumer) -> Vec<u8> {
 #[test]
 fn records_arrive_whole_and_in_order() {
     loom::model(|| {
-        let (mut producer, mut consumer) = writer_ring(3, &Door::default()).unwrap();
+        let (mut producer, mut consumer) = writer_ring(3, &ConsumerWaker::default()).unwrap();
         let thread = thread::spawn(move || {
             let records: [&[u8]; 3] = [&[1, 2], &[3, 4], &[5]];
             records.into_iter().filter(|record| producer.push(record).is_ok()).collect::<Vec<_>>()
@@ -38,14 +38,14 @@ fn records_arrive_whole_and_in_order() {
 #[test]
 fn what_is_accepted_while_the_ring_is_closed_is_found() {
     loom::model(|| {
-        let (mut producer, mut consumer) = writer_ring(2, &Door::default()).unwrap();
+        let (mut producer, mut consumer) = writer_ring(2, &ConsumerWaker::default()).unwrap();
         let thread = thread::spawn(move || [producer.push(&[1]), producer.push(&[2])]);
         consumer.watch().close();
         let got = take(&mut consumer);
         let answers = thread.join().unwrap();
         let accepted = answers.iter().filter(|answer| answer.is_ok()).count();
         assert_eq!(got, (1..=2).take(accepted).collect::<Vec<u8>>());
-        assert!(answers.iter().all(|answer| matches!(answer, Ok(()) | Err(Refused::Closed))));
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(()) | Err(PushError::Closed))));
     });
 }
 
@@ -54,17 +54,17 @@ fn what_is_accepted_while_the_ring_is_closed_is_found() {
 #[test]
 fn a_record_wakes_the_writer() {
     loom::model(|| {
-        let door = Door::default();
+        let door = ConsumerWaker::default();
         let (mut producer, mut consumer) = writer_ring(1, &door).unwrap();
         let thread = thread::spawn(move || {
             producer.push(&[1]).unwrap();
-            producer.announce();
+            producer.wake_consumer();
             // The ring is kept, so that dropping it does not act as a wake.
             producer
         });
         let mut got = Vec::new();
         while got.is_empty() {
-            door.sleep(1, None, || consumer.calls(1));
+            door.sleep(1, None, || consumer.is_wake_due(1));
             got.extend(take(&mut consumer));
         }
         drop(thread.join().unwrap());
@@ -75,10 +75,10 @@ fn a_record_wakes_the_writer() {
 #[test]
 fn room_wakes_the_producer() {
     loom::model(|| {
-        let (mut producer, mut consumer) = writer_ring(1, &Door::default()).unwrap();
+        let (mut producer, mut consumer) = writer_ring(1, &ConsumerWaker::default()).unwrap();
         producer.push(&[1]).unwrap();
         let thread = thread::spawn(move || {
-            while producer.push(&[2]) == Err(Refused::Full) {
+            while producer.push(&[2]) == Err(PushError::Full) {
                 producer.wait(1, None);
             }
         });
@@ -93,17 +93,17 @@ fn room_wakes_the_producer() {
 #[test]
 fn who_waits_for_room_wakes_the_writer() {
     loom::model(|| {
-        let door = Door::default();
+        let door = ConsumerWaker::default();
         let (mut producer, mut consumer) = writer_ring(4, &door).unwrap();
         producer.push(&[1]).unwrap();
         let thread = thread::spawn(move || {
-            if producer.push(&[2; 4]) == Err(Refused::Full) {
+            if producer.push(&[2; 4]) == Err(PushError::Full) {
                 producer.wait(4, None);
             }
             producer
         });
-        while consumer.look() == 0 || !consumer.calls(4) {
-            door.sleep(4, None, || consumer.calls(4));
+        while consumer.available() == 0 || !consumer.is_wake_due(4) {
+            door.sleep(4, None, || consumer.is_wake_due(4));
         }
         consumer.release(1);
         drop(thread.join().unwrap());
@@ -114,10 +114,10 @@ fn who_waits_for_room_wakes_the_writer() {
 #[test]
 fn a_close_ends_the_wait_for_room() {
     loom::model(|| {
-        let (mut producer, consumer) = writer_ring(1, &Door::default()).unwrap();
+        let (mut producer, consumer) = writer_ring(1, &ConsumerWaker::default()).unwrap();
         producer.push(&[1]).unwrap();
         let thread = thread::spawn(move || {
-            while producer.push(&[2]) == Err(Refused::Full) {
+            while producer.push(&[2]) == Err(PushError::Full) {
                 producer.wait(1, None);
             }
         });
@@ -130,7 +130,7 @@ fn a_close_ends_the_wait_for_room() {
 #[test]
 fn the_end_of_a_producer_wakes_the_writer() {
     loom::model(|| {
-        let door = Door::default();
+        let door = ConsumerWaker::default();
         let (producer, consumer) = writer_ring(1, &door).unwrap();
         let thread = thread::spawn(move || drop(producer));
         while !consumer.is_abandoned() {

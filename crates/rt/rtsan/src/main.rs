@@ -7,10 +7,10 @@
 
 use std::hint::black_box;
 
-use aulos_rt::notify::{Dispatcher, Strategy};
-use aulos_rt::pipe::{Overflow, PipeConfig, Sample, Underrun, pipe};
-use aulos_rt::writer_ring::{Door, writer_ring};
-use aulos_rt::{Pool, bin, clock, latest, ring::ring, rt_log};
+use aulos_rt::notify::{Dispatcher, PollStrategy};
+use aulos_rt::pipe::{OverflowPolicy, PipeConfig, SampleEncoding, UnderrunPolicy, pipe};
+use aulos_rt::writer_ring::{ConsumerWaker, writer_ring};
+use aulos_rt::{Pool, clock, drop_queue, latest, ring::ring, rt_log};
 
 unsafe extern "C" {
     fn __rtsan_ensure_initialized();
@@ -57,11 +57,21 @@ fn main() {
 }
 
 fn pipes() {
-    let overflow = [Overflow::Block, Overflow::Error, Overflow::DropNewest, Overflow::DropOldest];
-    let underrun = [Underrun::Short, Underrun::Silence, Underrun::Repeat, Underrun::Repeat];
+    let overflow = [
+        OverflowPolicy::Block,
+        OverflowPolicy::Error,
+        OverflowPolicy::DropNewest,
+        OverflowPolicy::DropOldest,
+    ];
+    let underrun = [
+        UnderrunPolicy::Short,
+        UnderrunPolicy::Silence,
+        UnderrunPolicy::Repeat,
+        UnderrunPolicy::Repeat,
+    ];
     for (overflow, underrun) in overflow.into_iter().zip(underrun) {
         for mirrored in [true, false] {
-            let audio = PipeConfig::audio(48_000, 2, Sample::S16Le, 1000);
+            let audio = PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 1000);
             let (mut writer, mut reader) =
                 pipe(&PipeConfig { overflow, underrun, mirrored, ..audio }).expect("a pipe");
             let (data, mut out) = ([3; 1500], [0; 1000]);
@@ -90,16 +100,16 @@ fn pipes() {
 }
 
 fn announcements() {
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
     let target = dispatcher.on(Box::new(|| ())).expect("room");
     let (mut values, _there) = ring(50);
     let mut line = dispatcher.notifier(None).expect("room");
     real_time(|| {
         for i in 0..1000 {
-            line.begin();
+            line.prefetch();
             line.notify(target);
             line.send(target, &mut values, i).ok();
-            line.beat(clock::now());
+            line.callback_ended(clock::now());
         }
     });
 }
@@ -109,7 +119,7 @@ fn cells() {
     let (mut publisher, mut reader) = latest([0_u64; 9]);
     let (mut producer, mut consumer) = ring(100);
     let (mut log, mut told) = rt_log(100);
-    let (mut bin, mut collector) = bin(100);
+    let (mut bin, mut collector) = drop_queue(100);
     let mut old: Vec<_> = (0..100).map(|_| vec![0_u8; 100]).collect();
     real_time(|| {
         for i in 0..1000 {
@@ -118,7 +128,7 @@ fn cells() {
             publisher.publish([i; 9]);
             black_box((reader.read(), ()));
             black_box(consumer.pop());
-            log.note(i, i);
+            log.push(i, i);
             black_box(told.next());
             old.pop().map_or(Ok(()), |old| bin.discard(old)).ok();
         }
@@ -127,11 +137,12 @@ fn cells() {
 }
 
 fn records() {
-    let (mut producer, mut consumer) = writer_ring(50_000, &Door::default()).expect("memory");
+    let (mut producer, mut consumer) =
+        writer_ring(50_000, &ConsumerWaker::default()).expect("memory");
     real_time(|| {
         for i in 0..1000 {
             black_box((producer.push(&[3; 150]), producer.push(&[3; 50_001]))).0.ok();
-            black_box((consumer.calls(1), consumer.look()));
+            black_box((consumer.is_wake_due(1), consumer.available()));
             if i == 900 {
                 consumer.watch().close();
             }
@@ -141,7 +152,7 @@ fn records() {
 
 /// The only function of a notifier that is not real-time safe, with a sleeping dispatcher.
 fn woken() {
-    let mut dispatcher: Dispatcher = Dispatcher::new(Strategy::Event);
+    let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::Event);
     let target = dispatcher.on(Box::new(|| ())).expect("room");
     let mut line = dispatcher.notifier(None).expect("room");
     std::thread::spawn(move || dispatcher.run());

@@ -9,9 +9,9 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// Not available here: rings use two slices.
 #[derive(Debug)]
-pub(crate) enum Mirror {}
+pub(crate) enum MirroredMapping {}
 
-impl Mirror {
+impl MirroredMapping {
     pub(crate) fn new(_at_least: usize) -> Option<Self> {
         None
     }
