@@ -41,19 +41,19 @@ type SyscallReport = (u32, i32);
 /// Runs `work` on a new thread that counts system calls.
 fn guarded(work: impl FnOnce() + Send + 'static) -> SyscallReport {
     install_handler();
-    let (tell, hear) = channel();
+    let (sender, receiver) = channel();
     let body = move || {
         // The channel's first message allocates; a second one then needs no system call before the
         // count is read.
-        tell.send((0, 0)).unwrap();
-        let tell: Sender<SyscallReport> = tell;
+        sender.send((0, 0)).unwrap();
+        let sender: Sender<SyscallReport> = sender;
         black_box(clock::now());
         guard_this_thread();
         work();
         let verdict = (CALLS.get(), LATEST.get());
         // From here on calls are counted without effect, and refused: the message is in memory
         // already when the wake fails, and the receiver polls.
-        tell.send(verdict).ok();
+        sender.send(verdict).ok();
         loop {
             // SAFETY: ends this thread without its regular cleanup, which the filter would refuse
             // anyway.
@@ -61,9 +61,9 @@ fn guarded(work: impl FnOnce() + Send + 'static) -> SyscallReport {
         }
     };
     drop(std::thread::Builder::new().spawn(body).unwrap());
-    hear.recv().unwrap();
+    receiver.recv().unwrap();
     loop {
-        if let Ok(verdict) = hear.recv_timeout(Duration::from_millis(1)) {
+        if let Ok(verdict) = receiver.recv_timeout(Duration::from_millis(1)) {
             return verdict;
         }
     }
@@ -295,11 +295,11 @@ fn items_to_a_loop_and_to_a_descriptor_that_sleep() {
 /// The writer sleeps until the first byte, and nothing takes records, so the ring is soon full.
 #[test]
 fn records_to_a_writer_that_sleeps() {
-    let door = ConsumerWaker::default();
-    let (mut producer, consumer) = writer_ring(50_000, &door).unwrap();
+    let waker = ConsumerWaker::default();
+    let (mut producer, consumer) = writer_ring(50_000, &waker).unwrap();
     let watch = producer.watch();
     std::thread::scope(|scope| {
-        scope.spawn(|| door.sleep(1, None, || false));
+        scope.spawn(|| waker.sleep(1, None, || false));
         wait_until_peer_sleeps();
         let work = move || {
             for _ in 0..5_000 {
@@ -311,18 +311,18 @@ fn records_to_a_writer_that_sleeps() {
             std::mem::forget((producer, consumer));
         };
         assert_eq!(guarded(work), NONE);
-        door.wake();
+        waker.wake();
     });
     assert_eq!(watch.accepted(), 49_950);
 }
 
 #[test]
 fn the_guard_sees_a_record_that_is_announced() {
-    let door = ConsumerWaker::default();
-    let (mut producer, consumer) = writer_ring(100, &door).unwrap();
+    let waker = ConsumerWaker::default();
+    let (mut producer, consumer) = writer_ring(100, &waker).unwrap();
     std::thread::scope(|scope| {
         // The wake is refused, so this thread needs a time limit.
-        scope.spawn(|| door.sleep(1, Some(Duration::from_millis(300)), || false));
+        scope.spawn(|| waker.sleep(1, Some(Duration::from_millis(300)), || false));
         wait_until_peer_sleeps();
         let work = move || {
             producer.push(&[3]).ok();

@@ -335,10 +335,10 @@ fn announcements() {
     everywhere(|| {
         let mut dispatcher: Dispatcher =
             Dispatcher::new(PollStrategy::Every(Duration::from_micros(50)));
-        let (heard, hear) = channel();
+        let (sender, receiver) = channel();
         let targets = [0, 1, 2].map(|number| {
-            let heard = heard.clone();
-            dispatcher.on(Box::new(move || heard.send(number).unwrap())).unwrap()
+            let sender = sender.clone();
+            dispatcher.on(Box::new(move || sender.send(number).unwrap())).unwrap()
         });
         let mut line = dispatcher.notifier(None).unwrap();
         let stop = dispatcher.stop_handle();
@@ -354,7 +354,7 @@ fn announcements() {
                 // No notification is pending before the next round: each callback has run again.
                 let mut missing = [true; 3];
                 while missing.contains(&true) {
-                    let number: usize = hear.recv().unwrap();
+                    let number: usize = receiver.recv().unwrap();
                     missing[number] = false;
                 }
                 if round % 16 == 0 {
@@ -365,7 +365,7 @@ fn announcements() {
         };
         let serve = move || {
             dispatcher.run();
-            drop(heard);
+            drop(sender);
         };
         [Box::new(announce), Box::new(serve)]
     });

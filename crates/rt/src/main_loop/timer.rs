@@ -27,8 +27,8 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    pub(super) fn new(handle: LoopHandle, wish: TimerExpiry) -> Self {
-        Self { handle, state: Arc::new(TimerState::new(wish)), is_armed: false }
+    pub(super) fn new(handle: LoopHandle, expiry: TimerExpiry) -> Self {
+        Self { handle, state: Arc::new(TimerState::new(expiry)), is_armed: false }
     }
 
     /// The planned and the actual end; `None` if the loop is gone.

@@ -382,9 +382,10 @@ fn an_event_dispatcher_sleeps_until_woken() {
 fn a_phase_locked_dispatcher_serves_a_running_stream() {
     let period = Duration::from_millis(1);
     let mut dispatcher: Dispatcher = Dispatcher::new(PollStrategy::PhaseLocked);
-    let heard = Arc::new(AtomicBool::new(false));
-    let hear = Arc::clone(&heard);
-    let target = dispatcher.on(Box::new(move || hear.store(true, Ordering::Release))).unwrap();
+    let called = Arc::new(AtomicBool::new(false));
+    let set_called = Arc::clone(&called);
+    let target =
+        dispatcher.on(Box::new(move || set_called.store(true, Ordering::Release))).unwrap();
     let mut line = dispatcher.notifier(Some(period)).unwrap();
     let stop = dispatcher.stop_handle();
     std::thread::scope(|scope| {
@@ -392,7 +393,7 @@ fn a_phase_locked_dispatcher_serves_a_running_stream() {
         for _ in 0..50 {
             line.notify(target);
             line.callback_ended(clock::now());
-            while !heard.swap(false, Ordering::AcqRel) {
+            while !called.swap(false, Ordering::AcqRel) {
                 std::thread::park_timeout(period);
                 line.callback_ended(clock::now());
             }

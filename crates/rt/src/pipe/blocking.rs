@@ -23,7 +23,7 @@ impl PipeWriter {
     /// Converts into an end that may sleep and that wakes the reader.
     #[must_use]
     pub fn blocking(self) -> BlockingWriter {
-        self.core.writer.0.rings.store(true, Ordering::Release);
+        self.core.writer.0.wakes_peer.store(true, Ordering::Release);
         BlockingWriter { inner: self, paused: false }
     }
 }
@@ -95,8 +95,8 @@ impl BlockingWriter {
     /// Returns the wait-free end. A sleeping reader polls from now on.
     #[must_use]
     pub fn into_inner(self) -> PipeWriter {
-        self.inner.core.writer.0.rings.store(false, Ordering::Release);
-        self.inner.core.reader.0.bell.wake(|| true);
+        self.inner.core.writer.0.wakes_peer.store(false, Ordering::Release);
+        self.inner.core.reader.0.wait.wake(|| true);
         self.inner
     }
 
@@ -130,7 +130,7 @@ impl BlockingWriter {
         if core.positions.reader_exit() != 0 {
             return Err(PipeWriteError::ReaderGone);
         }
-        if core.writer.0.bell.take_cancel() {
+        if core.writer.0.wait.take_cancel() {
             return Err(PipeWriteError::Cancelled { stored });
         }
         if self.paused && core.is_resumable() {
@@ -142,9 +142,10 @@ impl BlockingWriter {
     fn wait_while_paused(&mut self, stored: usize) -> Result<(), PipeWriteError> {
         while self.poll_paused(stored)? {
             let core = &self.inner.core;
-            let rings = core.reader.0.rings.load(Ordering::Acquire);
-            core.writer.0.bell.sleep(sleep_limit(rings), || {
-                core.is_resumable() || rings != core.reader.0.rings.load(Ordering::Relaxed)
+            let wakes_peer = core.reader.0.wakes_peer.load(Ordering::Acquire);
+            core.writer.0.wait.sleep(sleep_limit(wakes_peer), || {
+                core.is_resumable()
+                    || wakes_peer != core.reader.0.wakes_peer.load(Ordering::Relaxed)
             });
         }
         Ok(())
@@ -161,7 +162,7 @@ impl PipeReader {
     /// Converts into an end that may sleep and that wakes the writer.
     #[must_use]
     pub fn blocking(self) -> BlockingReader {
-        self.core.reader.0.rings.store(true, Ordering::Release);
+        self.core.reader.0.wakes_peer.store(true, Ordering::Release);
         BlockingReader { inner: self }
     }
 }
@@ -238,8 +239,8 @@ impl BlockingReader {
     /// Returns the wait-free end. A sleeping writer polls from now on.
     #[must_use]
     pub fn into_inner(self) -> PipeReader {
-        self.inner.core.reader.0.rings.store(false, Ordering::Release);
-        self.inner.core.writer.0.bell.wake(|| true);
+        self.inner.core.reader.0.wakes_peer.store(false, Ordering::Release);
+        self.inner.core.writer.0.wait.wake(|| true);
         self.inner
     }
 
@@ -263,27 +264,28 @@ impl BlockingReader {
     fn wait_for(&self, n: usize) -> Result<(), WaitCancelled> {
         let core = &self.inner.core;
         loop {
-            if core.reader.0.bell.take_cancel() {
+            if core.reader.0.wait.take_cancel() {
                 return Err(WaitCancelled);
             }
             if core.is_readable(n) {
                 return Ok(());
             }
-            let rings = core.writer.0.rings.load(Ordering::Acquire);
+            let wakes_peer = core.writer.0.wakes_peer.load(Ordering::Acquire);
             core.reader.0.demand.store(n, Ordering::Release);
-            core.reader.0.bell.sleep(sleep_limit(rings), || {
+            core.reader.0.wait.sleep(sleep_limit(wakes_peer), || {
                 // The writer may sleep with a pipe that is full by its thresholds: this demand
                 // lifts them.
                 core.wake_writer();
-                core.is_readable(n) || rings != core.writer.0.rings.load(Ordering::Relaxed)
+                core.is_readable(n)
+                    || wakes_peer != core.writer.0.wakes_peer.load(Ordering::Relaxed)
             });
         }
     }
 }
 
 /// No limit if the peer wakes this end; otherwise the poll interval.
-fn sleep_limit(peer_rings: bool) -> Option<Duration> {
-    if peer_rings { None } else { Some(POLL_INTERVAL) }
+fn sleep_limit(peer_wakes: bool) -> Option<Duration> {
+    if peer_wakes { None } else { Some(POLL_INTERVAL) }
 }
 
 /// Short compared with any buffer, long compared with the cost of a poll (some microseconds).

@@ -104,7 +104,7 @@ impl AsyncWriter {
                 Ok(true) => {}
             }
             let core = &self.inner.inner.core;
-            if !core.writer.0.bell.register_waker(context, || core.is_resumable()) {
+            if !core.writer.0.wait.register_waker(context, || core.is_resumable()) {
                 return Poll::Pending;
             }
         }
@@ -178,14 +178,14 @@ impl AsyncReader {
     fn poll_readable(&self, context: &Context<'_>, n: usize) -> Poll<Result<(), WaitCancelled>> {
         let core = &self.inner.inner.core;
         loop {
-            if core.reader.0.bell.take_cancel() {
+            if core.reader.0.wait.take_cancel() {
                 return Poll::Ready(Err(WaitCancelled));
             }
             if core.is_readable(n) {
                 return Poll::Ready(Ok(()));
             }
             core.reader.0.demand.store(n, Ordering::Release);
-            let ready = core.reader.0.bell.register_waker(context, || {
+            let ready = core.reader.0.wait.register_waker(context, || {
                 core.wake_writer();
                 core.is_readable(n)
             });

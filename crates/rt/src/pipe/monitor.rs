@@ -69,7 +69,7 @@ impl PipeMonitor {
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn cancel_read(&self) {
-        self.core.reader.0.bell.cancel();
+        self.core.reader.0.wait.cancel();
     }
 
     /// Ends the current or the next wait of the blocking or async writer with
@@ -77,7 +77,7 @@ impl PipeMonitor {
     ///
     /// Not for a real-time thread: may wake a thread.
     pub fn cancel_write(&self) {
-        self.core.writer.0.bell.cancel();
+        self.core.writer.0.wait.cancel();
     }
 
     /// Wakes an end that sleeps and may continue: for an end whose peer is real-time and never

@@ -31,7 +31,7 @@ pub struct PipeReader {
     /// Buffer for ranges that are not contiguous in memory.
     scratch: Box<[u8]>,
     stamps: LatestPublisher<Option<FrameTimestamp>>,
-    heard: LatestReader<Option<FrameTimestamp>>,
+    peer_stamps: LatestReader<Option<FrameTimestamp>>,
 }
 
 impl PipeReader {
@@ -40,7 +40,7 @@ impl PipeReader {
         start: usize,
         (underrun, conceal): (UnderrunPolicy, Concealer),
         stamps: LatestPublisher<Option<FrameTimestamp>>,
-        heard: LatestReader<Option<FrameTimestamp>>,
+        peer_stamps: LatestReader<Option<FrameTimestamp>>,
     ) -> Self {
         let spare = if core.memory.is_mirrored() { 0 } else { core.capacity };
         Self {
@@ -55,7 +55,7 @@ impl PipeReader {
             is_reading: false,
             scratch: vec![0; spare].into_boxed_slice(),
             stamps,
-            heard,
+            peer_stamps,
         }
     }
 
@@ -251,7 +251,7 @@ impl PipeReader {
     /// # Real-time
     /// Wait-free.
     pub fn writer_stamp(&mut self) -> Option<FrameTimestamp> {
-        *self.heard.read()
+        *self.peer_stamps.read()
     }
 
     /// A monitor of the pipe for any thread.
@@ -276,10 +276,10 @@ impl PipeReader {
 
     #[inline]
     fn begin_access(&mut self) {
-        if let Some(turn) = &self.core.shared_head
+        if let Some(shared_head) = &self.core.shared_head
             && !self.is_reading
         {
-            let pushed_out = turn.begin_read(self.end.position());
+            let pushed_out = shared_head.begin_read(self.end.position());
             self.is_reading = true;
             self.end.skip(&self.core.positions, pushed_out);
             self.count_skipped(pushed_out);
@@ -313,8 +313,8 @@ impl PipeReader {
 
     #[inline]
     fn end_access(&mut self) {
-        if let Some(turn) = &self.core.shared_head {
-            turn.end_read(self.end.position());
+        if let Some(shared_head) = &self.core.shared_head {
+            shared_head.end_read(self.end.position());
             self.is_reading = false;
         }
     }

@@ -36,9 +36,9 @@ pub(super) struct Core {
 /// State published by the writer, besides its position.
 #[derive(Debug, Default)]
 pub(super) struct WriterState {
-    pub(super) bell: WaitCell,
+    pub(super) wait: WaitCell,
     /// Whether this end wakes the reader, so that the reader may sleep without polling.
-    pub(super) rings: AtomicBool,
+    pub(super) wakes_peer: AtomicBool,
     pub(super) high_water: AtomicUsize,
     pub(super) dropped: AtomicU64,
     pub(super) failure: AtomicU32,
@@ -47,26 +47,32 @@ pub(super) struct WriterState {
 /// State published by the reader, besides its position.
 #[derive(Debug, Default)]
 pub(super) struct ReaderState {
-    pub(super) bell: WaitCell,
+    pub(super) wait: WaitCell,
     /// Bytes that a sleeping reader waits for.
     pub(super) demand: AtomicUsize,
-    pub(super) rings: AtomicBool,
+    pub(super) wakes_peer: AtomicBool,
     pub(super) padded: AtomicU64,
     pub(super) skipped: AtomicU64,
 }
 
 impl Core {
-    pub(super) fn thresholds(wish: Backpressure, frame: usize, capacity: usize) -> (usize, usize) {
-        let pause = wish.pause_frames.map_or(capacity, |frames| frames.saturating_mul(frame));
-        let resume = wish.resume_frames.map_or(pause / 2, |frames| frames.saturating_mul(frame));
+    pub(super) fn thresholds(
+        backpressure: Backpressure,
+        frame: usize,
+        capacity: usize,
+    ) -> (usize, usize) {
+        let pause =
+            backpressure.pause_frames.map_or(capacity, |frames| frames.saturating_mul(frame));
+        let resume =
+            backpressure.resume_frames.map_or(pause / 2, |frames| frames.saturating_mul(frame));
         (pause, resume)
     }
 
     /// Fill in bytes; exact for either end, a snapshot for other threads.
     pub(super) fn fill(&self) -> usize {
-        if let Some(turn) = &self.shared_head {
+        if let Some(shared_head) = &self.shared_head {
             let tail = self.positions.tail();
-            return tail.wrapping_sub(turn.head(tail)).min(self.capacity);
+            return tail.wrapping_sub(shared_head.head(tail)).min(self.capacity);
         }
         // The head is read first: it can only have grown when the tail is loaded, so the difference
         // is never negative. A third thread may see up to one lap too much.
@@ -88,7 +94,7 @@ impl Core {
 
     /// Whether the reader sleeps with an unmet demand although there is space.
     pub(super) fn is_reader_starved(&self, fill: usize) -> bool {
-        let starves = self.reader.0.bell.is_asleep() && self.demand() > fill;
+        let starves = self.reader.0.wait.is_asleep() && self.demand() > fill;
         starves && fill < self.capacity
     }
 
@@ -98,12 +104,12 @@ impl Core {
 
     /// Wakes a reader that sleeps and whose demand is met.
     pub(super) fn wake_reader(&self) {
-        self.reader.0.bell.wake(|| self.is_readable(self.demand()));
+        self.reader.0.wait.wake(|| self.is_readable(self.demand()));
     }
 
     /// Wakes a writer that sleeps and may continue.
     pub(super) fn wake_writer(&self) {
-        self.writer.0.bell.wake(|| self.is_resumable());
+        self.writer.0.wait.wake(|| self.is_resumable());
     }
 
     pub(super) fn frames(&self, bytes: usize) -> usize {

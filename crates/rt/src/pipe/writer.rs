@@ -31,7 +31,7 @@ pub struct PipeWriter {
     scratch: Box<[u8]>,
     scratched: bool,
     stamps: LatestPublisher<Option<FrameTimestamp>>,
-    heard: LatestReader<Option<FrameTimestamp>>,
+    peer_stamps: LatestReader<Option<FrameTimestamp>>,
 }
 
 impl PipeWriter {
@@ -40,7 +40,7 @@ impl PipeWriter {
         start: usize,
         overflow: OverflowPolicy,
         stamps: LatestPublisher<Option<FrameTimestamp>>,
-        heard: LatestReader<Option<FrameTimestamp>>,
+        peer_stamps: LatestReader<Option<FrameTimestamp>>,
     ) -> Self {
         let end = WriteEnd::new(start, core.capacity);
         let rewind = RewindPolicy::new(start, core.capacity, core.shared_head.is_none());
@@ -57,7 +57,7 @@ impl PipeWriter {
             scratch,
             scratched: false,
             stamps,
-            heard,
+            peer_stamps,
         }
     }
 
@@ -124,8 +124,9 @@ impl PipeWriter {
     /// Drops the oldest data to make space for `n` bytes, unless the reader is accessing it;
     /// returns the resulting free space.
     fn drop_oldest(&self, n: usize, free: usize) -> usize {
-        let Some(turn) = &self.core.shared_head else { return free };
-        let Some(head) = turn.drop_oldest(self.end.position(), self.core.capacity - n) else {
+        let Some(shared_head) = &self.core.shared_head else { return free };
+        let Some(head) = shared_head.drop_oldest(self.end.position(), self.core.capacity - n)
+        else {
             return free;
         };
         self.end.assume_head(head)
@@ -185,7 +186,7 @@ impl PipeWriter {
     /// # Real-time
     /// Wait-free.
     pub fn reader_stamp(&mut self) -> Option<FrameTimestamp> {
-        *self.heard.read()
+        *self.peer_stamps.read()
     }
 
     /// Requests that the reader skip everything written so far, which it does at its next call.
@@ -276,7 +277,7 @@ impl PipeWriter {
     fn update_high_water(&mut self) {
         let free = match &self.core.shared_head {
             None => self.end.free_now(&self.core.positions),
-            Some(turn) => self.end.assume_head(turn.head(self.end.position())),
+            Some(shared_head) => self.end.assume_head(shared_head.head(self.end.position())),
         };
         let fill = self.core.capacity - free;
         if fill > self.high_water {
@@ -295,7 +296,7 @@ impl PipeWriter {
         }
         match &self.core.shared_head {
             None => self.end.free(&self.core.positions, want),
-            Some(turn) => self.end.assume_head(turn.head(self.end.position())),
+            Some(shared_head) => self.end.assume_head(shared_head.head(self.end.position())),
         }
     }
 }

@@ -176,9 +176,10 @@ pub(crate) fn precise_sleep() {
 
 /// Requests the real-time class with a priority from 1 to 99; returns the system's error number.
 pub(crate) fn set_fifo(priority: u8) -> Result<(), i32> {
-    let wish = libc::sched_param { sched_priority: priority.into() };
+    let parameter = libc::sched_param { sched_priority: priority.into() };
     // SAFETY: 0 means this thread; the kernel only reads the parameter.
-    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const wish) } != 0;
+    let refused =
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } != 0;
     if refused { Err(last_error()) } else { Ok(()) }
 }
 

@@ -21,7 +21,7 @@ use crate::spsc::CachePadded;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::wake::WaitCell;
 
-/// Creates a ring for `capacity` bytes, whose consumer sleeps on `door`.
+/// Creates a ring for `capacity` bytes, whose consumer sleeps on `waker`.
 ///
 /// Not for a real-time thread: allocates. `None` if there is not enough memory.
 ///
@@ -42,12 +42,12 @@ use crate::wake::WaitCell;
 #[must_use]
 pub fn writer_ring(
     capacity: usize,
-    door: &ConsumerWaker,
+    waker: &ConsumerWaker,
 ) -> Option<(RecordProducer, RecordConsumer)> {
     let core = Arc::new(Core {
         memory: Memory::new(capacity, true)?,
         capacity,
-        waker: door.clone(),
+        waker: waker.clone(),
         word: CachePadded(AtomicU64::new(0)),
         head: CachePadded(AtomicU64::new(0)),
         producer_wait: CachePadded(ProducerWait::default()),
@@ -109,8 +109,8 @@ impl RecordProducer {
     /// [`ConsumerWaker::sleep`]. Not for a real-time thread: may make a system call.
     #[inline]
     pub fn wake_consumer(&self) {
-        let door = &*self.core.waker.0;
-        door.bell.wake(|| self.core.is_wake_due(door.wake_at.load(Ordering::Relaxed)));
+        let consumer = &*self.core.waker.0;
+        consumer.wait.wake(|| self.core.is_wake_due(consumer.wake_at.load(Ordering::Relaxed)));
     }
 
     /// After [`PushError::Full`]: sleeps until the ring is half empty and a record of `n` bytes
@@ -119,7 +119,7 @@ impl RecordProducer {
         let Some(goal) = self.resume_position(n) else { return };
         let core = &*self.core;
         core.producer_wait.0.resume_at.store(goal, Ordering::Relaxed);
-        core.producer_wait.0.bell.sleep(limit, || core.can_resume(goal));
+        core.producer_wait.0.wait.sleep(limit, || core.can_resume(goal));
     }
 
     /// Like [`RecordProducer::wait`], for a task: registers its waker, or returns ready if it need
@@ -128,7 +128,7 @@ impl RecordProducer {
         let Some(goal) = self.resume_position(n) else { return Poll::Ready(()) };
         let core = &*self.core;
         core.producer_wait.0.resume_at.store(goal, Ordering::Relaxed);
-        let ready = core.producer_wait.0.bell.register_waker(context, || core.can_resume(goal));
+        let ready = core.producer_wait.0.wait.register_waker(context, || core.can_resume(goal));
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -236,7 +236,7 @@ impl RecordConsumer {
         // Release: reads of these bytes happened before they may be overwritten.
         self.core.head.0.store(self.head, Ordering::Release);
         let (room, head) = (&self.core.producer_wait.0, self.head);
-        room.bell.wake(|| head >= room.resume_at.load(Ordering::Relaxed));
+        room.wait.wake(|| head >= room.resume_at.load(Ordering::Relaxed));
     }
 
     /// Whether the producer is gone. If this is checked before [`RecordConsumer::available`],
@@ -257,7 +257,7 @@ impl RecordConsumer {
     #[must_use]
     pub fn is_wake_due(&self, wake_at: usize) -> bool {
         self.core.is_wake_due(wake_at)
-            || (self.core.producer_wait.0.bell.is_asleep() && self.core.is_wake_due(1))
+            || (self.core.producer_wait.0.wait.is_asleep() && self.core.is_wake_due(1))
     }
 
     /// A monitor of the ring.
@@ -312,24 +312,24 @@ impl ConsumerWaker {
     pub fn sleep(&self, wake_at: usize, limit: Option<Duration>, ready: impl FnOnce() -> bool) {
         // Relaxed: ordered by the swap of the sleep mark.
         self.0.wake_at.store(wake_at, Ordering::Relaxed);
-        self.0.bell.sleep(limit, ready);
+        self.0.wait.sleep(limit, ready);
     }
 
     /// Wakes the thread if it sleeps with a threshold that `waiting` bytes reach, or half of
     /// `capacity`: for bytes that are stored elsewhere than in a ring.
     pub fn wake_if_due(&self, waiting: usize, capacity: usize) {
-        self.0.bell.wake(|| is_wake_due(waiting, self.0.wake_at.load(Ordering::Relaxed), capacity));
+        self.0.wait.wake(|| is_wake_due(waiting, self.0.wake_at.load(Ordering::Relaxed), capacity));
     }
 
     /// Wakes the thread if it sleeps. Everything it is to find must be stored before.
     pub fn wake(&self) {
-        self.0.bell.wake(|| true);
+        self.0.wait.wake(|| true);
     }
 }
 
 #[derive(Debug, Default)]
 struct ConsumerWait {
-    bell: WaitCell,
+    wait: WaitCell,
     wake_at: AtomicUsize,
 }
 
@@ -349,7 +349,7 @@ struct Core {
 /// The producer sleeps here.
 #[derive(Debug, Default)]
 struct ProducerWait {
-    bell: WaitCell,
+    wait: WaitCell,
     /// The consumer's position from which on the producer is to be woken.
     resume_at: AtomicU64,
     gone: AtomicBool,
@@ -380,7 +380,7 @@ impl Core {
 
     fn close(&self) {
         self.word.0.fetch_or(CLOSED, Ordering::AcqRel);
-        self.producer_wait.0.bell.wake(|| true);
+        self.producer_wait.0.wait.wake(|| true);
     }
 }
 

@@ -87,9 +87,9 @@ fn a_ring_calls_when_it_holds_enough_for_its_size() {
 /// order.
 #[test]
 fn sleepers_on_both_sides() {
-    let door = ConsumerWaker::default();
+    let waker = ConsumerWaker::default();
     let (producers, mut consumers): (Vec<_>, Vec<_>) =
-        (0..3).map(|_| writer_ring(64, &door).unwrap()).unzip();
+        (0..3).map(|_| writer_ring(64, &waker).unwrap()).unzip();
     std::thread::scope(|scope| {
         for mut producer in producers {
             scope.spawn(move || {
@@ -103,7 +103,7 @@ fn sleepers_on_both_sides() {
         }
         let mut next = [0_u32; 3];
         while next != [5_000; 3] {
-            door.sleep(1, None, || consumers.iter().any(|consumer| consumer.is_wake_due(1)));
+            waker.sleep(1, None, || consumers.iter().any(|consumer| consumer.is_wake_due(1)));
             for (consumer, next) in consumers.iter_mut().zip(&mut next) {
                 let n = consumer.available();
                 for record in take(consumer, n).chunks_exact(4) {
