@@ -62,7 +62,7 @@ impl LoadTest {
     pub fn run(self, mut mark: impl FnMut(LoadPhase)) -> io::Result<LoadReport> {
         raise_file_limit()?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let mut crowd = ListenerPool {
+        let mut pool = ListenerPool {
             clients: Vec::with_capacity(self.clients),
             buffer: vec![0; 256 * 1024],
             arrivals: None,
@@ -78,30 +78,30 @@ impl LoadTest {
         let connecting = std::thread::spawn(move || {
             (0..self.clients).all(|id| send.send(ListenerClient::connect(self.server, id)).is_ok())
         });
-        while crowd.clients.len() < self.clients {
+        while pool.clients.len() < self.clients {
             // All at once: a connected client that waits here would get its first chunk late, which
             // is not the server's fault.
             for client in connected.try_iter() {
                 let client = client?;
-                let data = EventData::new_u64(crowd.clients.len() as u64);
+                let data = EventData::new_u64(pool.clients.len() as u64);
                 epoll::add(&epoll, client.socket(), data, EventFlags::IN)?;
-                crowd.clients.push(client);
+                pool.clients.push(client);
             }
-            crowd.step(&epoll, &mut events, Duration::from_micros(100))?;
+            pool.step(&epoll, &mut events, Duration::from_micros(100))?;
         }
         drop(connecting.join());
-        crowd.at_once = usize::MAX;
-        crowd.asking_since = Instant::now();
-        crowd.listen(&epoll, &mut events, self.settle)?;
-        crowd.arrivals = Some(Vec::with_capacity(self.clients * 64));
-        let (before, cpu_before) = (crowd.chunks(), thread_cpu_us());
+        pool.at_once = usize::MAX;
+        pool.asking_since = Instant::now();
+        pool.listen(&epoll, &mut events, self.settle)?;
+        pool.arrivals = Some(Vec::with_capacity(self.clients * 64));
+        let (before, cpu_before) = (pool.chunks(), thread_cpu_us());
         let start = Instant::now();
         mark(LoadPhase::Begin);
-        crowd.listen(&epoll, &mut events, self.listen)?;
+        pool.listen(&epoll, &mut events, self.listen)?;
         mark(LoadPhase::End);
         let elapsed = start.elapsed();
-        let (chunks, own_cpu_us) = (crowd.chunks() - before, thread_cpu_us() - cpu_before);
-        Ok(crowd.report(chunks, elapsed, own_cpu_us))
+        let (chunks, own_cpu_us) = (pool.chunks() - before, thread_cpu_us() - cpu_before);
+        Ok(pool.report(chunks, elapsed, own_cpu_us))
     }
 }
 

@@ -70,26 +70,26 @@ impl Call {
             3 => CallChange::Moved,
             _ => CallChange::None,
         };
-        let mut line = CallBuilder::new(number);
-        line.push_rtcp(false);
+        let mut builder = CallBuilder::new(number);
+        builder.push_rtcp(false);
         for packet in 0..packets {
             if packet == packets / 2 {
                 match change {
                     CallChange::None => {}
-                    CallChange::Renumbered => line.change_ssrc(),
-                    CallChange::Moved => line.change_address(),
+                    CallChange::Renumbered => builder.change_ssrc(),
+                    CallChange::Moved => builder.change_address(),
                 }
             }
             match packet {
-                _ if packet == packets / 4 => line.push_dtmf(),
-                _ if packet % 50 == 40 => line.push_silence(),
-                _ if packet % 20 == 19 => line.push_intruder(),
+                _ if packet == packets / 4 => builder.push_dtmf(),
+                _ if packet % 50 == 40 => builder.push_silence(),
+                _ if packet % 20 == 19 => builder.push_intruder(),
                 _ => {}
             }
-            line.push_sound();
+            builder.push_sound();
         }
-        line.push_rtcp(true);
-        Self { change, datagrams: line.datagrams }
+        builder.push_rtcp(true);
+        Self { change, datagrams: builder.datagrams }
     }
 
     /// The packets that a receiver must get.

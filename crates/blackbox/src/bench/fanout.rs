@@ -38,11 +38,11 @@ struct FanoutRun {
 /// # Errors
 /// If a server does not run.
 pub fn rows() -> io::Result<Vec<BenchRow>> {
-    let crowds = match setting("AULOS_BENCH_CLIENTS", 0) {
+    let counts = match setting("AULOS_BENCH_CLIENTS", 0) {
         0 => vec![500, 2_000],
         clients => vec![clients],
     };
-    let rows = crowds.into_iter().map(rows_of).collect::<io::Result<Vec<_>>>()?;
+    let rows = counts.into_iter().map(rows_of).collect::<io::Result<Vec<_>>>()?;
     Ok(rows.into_iter().flatten().collect())
 }
 
@@ -56,11 +56,11 @@ fn rows_of(clients: usize) -> io::Result<Vec<BenchRow>> {
             if let Some(program) = &snapserver {
                 peers.push(run_snapserver(program, codec, clients)?);
             }
-            let last = |turns: &[FanoutRun]| turns.last().map(|turn| turn.us_per_chunk);
+            let last = |runs: &[FanoutRun]| runs.last().map(|run| run.us_per_chunk);
             eprintln!("{codec} {round}: {:.2?} us, peer {:.2?} us", last(&ours), last(&peers));
         }
-        let best = |turns: &[FanoutRun]| {
-            turns.iter().min_by(|a, b| a.us_per_chunk.total_cmp(&b.us_per_chunk)).cloned()
+        let best = |runs: &[FanoutRun]| {
+            runs.iter().min_by(|a, b| a.us_per_chunk.total_cmp(&b.us_per_chunk)).cloned()
         };
         if let Some(best_of_ours) = best(&ours) {
             rows.extend(compare(codec, clients, &best_of_ours, best(&peers).as_ref()));
@@ -83,10 +83,10 @@ fn compare(
         peer: peer.map(figure),
         target,
     };
-    let of = |turn: &FanoutRun, group: &str, key: &str, unit: f64| {
-        turn.report[group][key].as_f64().unwrap_or(f64::NAN) / unit
+    let of = |run: &FanoutRun, group: &str, key: &str, unit: f64| {
+        run.report[group][key].as_f64().unwrap_or(f64::NAN) / unit
     };
-    let count = |turn: &FanoutRun, key: &str| turn.report[key].as_f64().unwrap_or(f64::NAN);
+    let count = |run: &FanoutRun, key: &str| run.report[key].as_f64().unwrap_or(f64::NAN);
     vec![
         row("us of CPU per chunk", &|t| t.us_per_chunk, BenchTarget::Ratio(1.0 / 6.0)),
         row(
@@ -112,8 +112,8 @@ fn compare(
 
 /// An absolute limit, so the best of all rounds: in the others another process had the core.
 fn first_chunk(codec: &str, clients: usize, ours: &[FanoutRun], peers: &[FanoutRun]) -> BenchRow {
-    let best = |turns: &[FanoutRun]| {
-        let all = turns.iter().filter_map(|turn| turn.report["first_chunk_us"]["p99"].as_f64());
+    let best = |runs: &[FanoutRun]| {
+        let all = runs.iter().filter_map(|run| run.report["first_chunk_us"]["p99"].as_f64());
         all.min_by(f64::total_cmp).map(|us| us / 1e3)
     };
     BenchRow {
@@ -133,9 +133,9 @@ fn run_ours(codec: &str, clients: usize) -> io::Result<FanoutRun> {
         fifo.display()
     );
     let server = AulosServer::start(&scratch, &config)?;
-    let turn = run_load(server.id(), server.stream, &fifo, clients)?;
+    let run = run_load(server.id(), server.stream, &fifo, clients)?;
     server.stop()?;
-    Ok(turn)
+    Ok(run)
 }
 
 fn run_snapserver(program: &Path, codec: &str, clients: usize) -> io::Result<FanoutRun> {
@@ -143,9 +143,9 @@ fn run_snapserver(program: &Path, codec: &str, clients: usize) -> io::Result<Fan
     let fifo = scratch.fifo("in")?;
     let mut server = Snapserver::start(program, &scratch, &fifo, codec, "48000:16:2")?;
     let address = ([127, 0, 0, 1], server.port).into();
-    let turn = run_load(server.process.id(), address, &fifo, clients)?;
+    let run = run_load(server.process.id(), address, &fifo, clients)?;
     server.process.terminate(Duration::from_secs(10))?;
-    Ok(turn)
+    Ok(run)
 }
 
 fn run_load(pid: u32, server: SocketAddr, fifo: &Path, clients: usize) -> io::Result<FanoutRun> {

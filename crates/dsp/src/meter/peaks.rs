@@ -155,8 +155,8 @@ impl Interpolator {
         };
         let taps = simd::TruePeakTaps::new(factor);
         let samples = vec![0.0; (taps.reach() + RUN) * channels];
-        let room = simd::PeakScratch::new(RUN, channels);
-        Some(Self { channels, taps, samples, scratch: room })
+        let scratch = simd::PeakScratch::new(RUN, channels);
+        Some(Self { channels, taps, samples, scratch })
     }
 
     /// Raises peaks to those of a run, and stores its end. Of a long run only the beginning is
@@ -172,12 +172,12 @@ impl Interpolator {
         let reach = self.taps.reach() * self.channels;
         let head = if run.len() > LONG * self.channels { HEAD * self.channels } else { run.len() };
         self.samples[reach..reach + head].copy_from_slice(&run[..head]);
-        let Self { taps, channels, scratch: room, .. } = self;
+        let Self { taps, channels, scratch, .. } = self;
         let mut found = simd::FoundPeaks { at, settled: false, between };
         let parts = [&self.samples[..reach + head], &run[head.saturating_sub(reach)..]];
         for samples in parts.into_iter().take(1 + usize::from(head < run.len())) {
             let search = simd::PeakSearch { taps, samples, channels: *channels, floor };
-            simd::search_peaks(level, &search, room, &mut found);
+            simd::search_peaks(level, &search, scratch, &mut found);
         }
         self.keep(SampleView::Narrow(run));
     }
@@ -195,11 +195,11 @@ impl Interpolator {
         narrow(run, &mut self.samples[reach..]);
         // A rounded sample may be greater than the original.
         self.delayed(run.len() / self.channels, between);
-        let Self { taps, channels, scratch: room, samples } = self;
+        let Self { taps, channels, scratch, samples } = self;
         let samples = &samples[..reach + run.len()];
         let mut found = simd::FoundPeaks { at, settled: true, between };
         let search = simd::PeakSearch { taps, samples, channels: *channels, floor };
-        simd::search_peaks(level, &search, room, &mut found);
+        simd::search_peaks(level, &search, scratch, &mut found);
         self.keep(SampleView::Wide(run));
     }
 

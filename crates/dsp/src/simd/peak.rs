@@ -195,61 +195,64 @@ impl PeakScratch {
 pub(crate) fn search_peaks(
     level: SimdLevel,
     search: &PeakSearch<'_>,
-    room: &mut PeakScratch,
+    scratch: &mut PeakScratch,
     found: &mut FoundPeaks<'_>,
 ) {
     match level {
-        SimdLevel::Scalar => search.run::<ScalarLanes>(room, found),
+        SimdLevel::Scalar => search.run::<ScalarLanes>(scratch, found),
         // Wider registers exceed the remaining blocks, and were slower.
         #[cfg(target_arch = "x86_64")]
         _ => {
             // SAFETY: `SimdLevel::available` found AVX2 and FMA.
-            unsafe { search_avx2(search, room, found) }
+            unsafe { search_avx2(search, scratch, found) }
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn search_avx2(search: &PeakSearch<'_>, room: &mut PeakScratch, found: &mut FoundPeaks<'_>) {
-    search.run::<core::arch::x86_64::__m256>(room, found);
+fn search_avx2(search: &PeakSearch<'_>, scratch: &mut PeakScratch, found: &mut FoundPeaks<'_>) {
+    search.run::<core::arch::x86_64::__m256>(scratch, found);
 }
 
 impl PeakSearch<'_> {
     /// Searches candidates in f32, and computes the exact value of those that may raise a peak.
     #[inline(always)]
-    fn run<V: F32Lanes>(&self, room: &mut PeakScratch, found: &mut FoundPeaks<'_>) {
+    fn run<V: F32Lanes>(&self, scratch: &mut PeakScratch, found: &mut FoundPeaks<'_>) {
         let reach = self.taps.reach() * self.channels;
         let block = BLOCK.max(self.taps.reach()) * self.channels;
         let (past, samples) = self.samples.split_at(reach);
-        lane_peaks::<V>(past, &mut room.past);
+        lane_peaks::<V>(past, &mut scratch.past);
         for (samples, row) in
-            samples.chunks(block).zip(room.block_peaks.chunks_exact_mut(room.width))
+            samples.chunks(block).zip(scratch.block_peaks.chunks_exact_mut(scratch.width))
         {
             lane_peaks::<V>(samples, row);
         }
         let blocks = samples.len().div_ceil(block);
         if !found.settled {
             let mut all = [0.0f32; 8 * MAX_CHANNELS];
-            let all = &mut all[..room.width];
-            lane_peaks::<V>(&room.block_peaks[..blocks * room.width], all);
+            let all = &mut all[..scratch.width];
+            lane_peaks::<V>(&scratch.block_peaks[..blocks * scratch.width], all);
             for (lane, top) in all.iter().enumerate() {
                 let at = &mut found.at[lane % self.channels];
                 *at = f64::from(*top).max(*at);
             }
         }
-        self.update_thresholds(room, found);
+        self.update_thresholds(scratch, found);
         for index in 0..blocks {
-            let end = (index + 1) * room.width;
-            let now = &room.block_peaks[end - room.width..end];
-            let before =
-                if index == 0 { &room.past[..] } else { &room.block_peaks[end - 2 * room.width..] };
-            if exceeds::<V>(before, &room.limits) || exceeds::<V>(now, &room.limits) {
+            let end = (index + 1) * scratch.width;
+            let now = &scratch.block_peaks[end - scratch.width..end];
+            let before = if index == 0 {
+                &scratch.past[..]
+            } else {
+                &scratch.block_peaks[end - 2 * scratch.width..]
+            };
+            if exceeds::<V>(before, &scratch.limits) || exceeds::<V>(now, &scratch.limits) {
                 let start = reach + index * block;
                 let end = (start + block).min(self.samples.len());
                 match self.taps.count {
-                    12 => self.block::<V, 12>(start, end, room, found),
-                    _ => self.block::<V, 24>(start, end, room, found),
+                    12 => self.block::<V, 12>(start, end, scratch, found),
+                    _ => self.block::<V, 24>(start, end, scratch, found),
                 }
             }
         }
@@ -259,21 +262,21 @@ impl PeakSearch<'_> {
     /// may.
     #[allow(clippy::cast_possible_truncation, reason = "the slack is wider")]
     #[inline(never)]
-    fn update_thresholds(&self, room: &mut PeakScratch, found: &FoundPeaks<'_>) {
-        for lane in 0..room.width {
+    fn update_thresholds(&self, scratch: &mut PeakScratch, found: &FoundPeaks<'_>) {
+        for lane in 0..scratch.width {
             let channel = lane % self.channels;
             let floor = self.floor.map_or(0.0, |floor| floor[channel]);
             let value = floor.max(found.at[channel]).max(found.between[channel]) as f32;
-            room.limits[lane] = value / self.taps.gain;
-            room.thresholds[lane] = value - greater(value, room.past[lane]) * SLACK;
+            scratch.limits[lane] = value / self.taps.gain;
+            scratch.thresholds[lane] = value - greater(value, scratch.past[lane]) * SLACK;
         }
         // A lane's past applies to the other lanes of its channel too.
-        for lane in self.channels..room.width {
+        for lane in self.channels..scratch.width {
             let first = lane % self.channels;
-            room.thresholds[first] = room.thresholds[first].min(room.thresholds[lane]);
+            scratch.thresholds[first] = scratch.thresholds[first].min(scratch.thresholds[lane]);
         }
-        for lane in self.channels..room.width {
-            room.thresholds[lane] = room.thresholds[lane % self.channels];
+        for lane in self.channels..scratch.width {
+            scratch.thresholds[lane] = scratch.thresholds[lane % self.channels];
         }
     }
 
@@ -282,16 +285,16 @@ impl PeakSearch<'_> {
         &self,
         start: usize,
         end: usize,
-        room: &mut PeakScratch,
+        scratch: &mut PeakScratch,
         found: &mut FoundPeaks<'_>,
     ) {
         let mut index = start;
         // Two registers share the taps if one row is one register.
-        while room.width == V::LANES && index + 2 * V::LANES <= end {
-            let threshold = V::read(&room.thresholds);
-            let news = self.find_candidates::<V, TAPS, 2>(index, [threshold; 2]);
-            if news != 0 {
-                self.evaluate_candidates::<V>(index, news, room, found);
+        while scratch.width == V::LANES && index + 2 * V::LANES <= end {
+            let threshold = V::read(&scratch.thresholds);
+            let candidates = self.find_candidates::<V, TAPS, 2>(index, [threshold; 2]);
+            if candidates != 0 {
+                self.evaluate_candidates::<V>(index, candidates, scratch, found);
             }
             index += 2 * V::LANES;
         }
@@ -303,13 +306,13 @@ impl PeakSearch<'_> {
                 self.evaluate_exactly(index, end, found.between);
                 return;
             }
-            let threshold = V::read(&room.thresholds[lane..]);
-            let news = self.find_candidates::<V, TAPS, 1>(index, [threshold]);
-            if news != 0 {
-                self.evaluate_candidates::<V>(index, news, room, found);
+            let threshold = V::read(&scratch.thresholds[lane..]);
+            let candidates = self.find_candidates::<V, TAPS, 1>(index, [threshold]);
+            if candidates != 0 {
+                self.evaluate_candidates::<V>(index, candidates, scratch, found);
             }
             index += V::LANES;
-            lane = if lane + V::LANES == room.width { 0 } else { lane + V::LANES };
+            lane = if lane + V::LANES == scratch.width { 0 } else { lane + V::LANES };
         }
     }
 
@@ -318,14 +321,14 @@ impl PeakSearch<'_> {
     fn evaluate_candidates<V: F32Lanes>(
         &self,
         at: usize,
-        news: u32,
-        room: &mut PeakScratch,
+        candidates: u32,
+        scratch: &mut PeakScratch,
         found: &mut FoundPeaks<'_>,
     ) {
-        for lane in (0..2 * V::LANES).filter(|lane| news >> lane & 1 == 1) {
+        for lane in (0..2 * V::LANES).filter(|lane| candidates >> lane & 1 == 1) {
             self.evaluate_exactly(at + lane, at + lane + 1, found.between);
         }
-        self.update_thresholds(room, found);
+        self.update_thresholds(scratch, found);
     }
 
     /// Computes the exact values of some samples.
@@ -367,7 +370,7 @@ impl PeakSearch<'_> {
                 odd[register] = late.minus(early).times_plus(difference, odd[register]);
             }
         }
-        let mut news = 0;
+        let mut candidates = 0;
         for register in 0..N {
             // The first phase is even + odd, the last even - odd: this is the greater of the two.
             let mut greatest = even[register].magnitude();
@@ -375,9 +378,9 @@ impl PeakSearch<'_> {
                 greatest = greatest.plus(odd[register].magnitude());
                 greatest = greatest.greater(middle[register].magnitude());
             }
-            news |= greatest.exceeds(thresholds[register]) << (register * V::LANES);
+            candidates |= greatest.exceeds(thresholds[register]) << (register * V::LANES);
         }
-        news
+        candidates
     }
 }
 

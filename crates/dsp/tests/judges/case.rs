@@ -137,23 +137,23 @@ impl Case {
             with(&|case| drop(case.steps.remove(index)));
         }
         for (index, step) in self.steps.iter().enumerate() {
-            let Step::Add(hear) = *step else { continue };
-            for frames in [hear.frames / 2, hear.frames * 9 / 10] {
-                if frames > 0 && frames < hear.frames {
-                    with(&|case| case.steps[index] = Step::Add(AddStep { frames, ..hear }));
+            let Step::Add(add) = *step else { continue };
+            for frames in [add.frames / 2, add.frames * 9 / 10] {
+                if frames > 0 && frames < add.frames {
+                    with(&|case| case.steps[index] = Step::Add(AddStep { frames, ..add }));
                 }
             }
-            if hear.largest < hear.frames {
-                let largest = hear.frames;
-                with(&|case| case.steps[index] = Step::Add(AddStep { largest, ..hear }));
+            if add.largest < add.frames {
+                let largest = add.frames;
+                with(&|case| case.steps[index] = Step::Add(AddStep { largest, ..add }));
             }
-            if !matches!(hear.form, SampleForm::F64) {
+            if !matches!(add.form, SampleForm::F64) {
                 with(&|case| {
-                    case.steps[index] = Step::Add(AddStep { form: SampleForm::F64, ..hear })
+                    case.steps[index] = Step::Add(AddStep { form: SampleForm::F64, ..add })
                 });
             }
-            if hear.planar {
-                with(&|case| case.steps[index] = Step::Add(AddStep { planar: false, ..hear }));
+            if add.planar {
+                with(&|case| case.steps[index] = Step::Add(AddStep { planar: false, ..add }));
             }
         }
         let changes = self.steps.iter().any(|step| matches!(step, Step::Change(_)));

@@ -18,16 +18,16 @@ const LOUDNESS_FROM: u32 = 4_000;
 const JUDGES_FROM: u32 = 150;
 
 pub(crate) fn run(case: &Case, original: Option<Libebur128>) -> Result<(), String> {
-    let mut court = Comparison::new(case, original);
+    let mut comparison = Comparison::new(case, original);
     for step in &case.steps {
         match step {
-            Step::Add(hear) => court.feed(hear)?,
-            Step::Window(ms) => court.set_window(*ms),
-            Step::History(ms) => court.set_history(*ms),
-            Step::Change(shape) => court.change(shape),
-            Step::Reset => court.reset(),
+            Step::Add(hear) => comparison.feed(hear)?,
+            Step::Window(ms) => comparison.set_window(*ms),
+            Step::History(ms) => comparison.set_history(*ms),
+            Step::Change(shape) => comparison.change(shape),
+            Step::Reset => comparison.reset(),
         }
-        court.compare().map_err(|what| format!("{what}, after {step:?}"))?;
+        comparison.compare().map_err(|what| format!("{what}, after {step:?}"))?;
     }
     Ok(())
 }

@@ -23,14 +23,14 @@ fn day(name: &str, link: Link, ppm: i32) {
     // The first five minutes do not count.
     let (length, settling) = (Span::from_secs(86_400), Span::from_secs(300));
     let call = SimulatedCall { link, drift: Ppm::from_ppm(ppm), length, settling, stalls: None };
-    let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
-    let (first, last) = heard.first_and_last_hour();
-    let (p50, p99) = (heard.latency(0.5), heard.latency(0.99));
-    let (lost, concealed, late) = (heard.lost, heard.concealed, heard.late);
+    let result = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
+    let (first, last) = result.first_and_last_hour();
+    let (p50, p99) = (result.latency(0.5), result.latency(0.99));
+    let (lost, concealed, late) = (result.lost, result.concealed, result.late);
     println!(
         "{name}, {ppm} ppm: {first:.1} ms, {last:.1} ms; p50 {p50:.0}, p99 {p99:.0}; \
          {lost} lost, {concealed} concealed, {late} late; {:?}",
-        heard.stats.drift
+        result.stats.drift
     );
     assert!((first - last).abs() < 2.0, "{name}, {ppm} ppm: {first} ms, then {last} ms");
     assert!(p99 - p50 < 10.0, "{name}, {ppm} ppm: mostly {p50} ms, but {p99} ms too");

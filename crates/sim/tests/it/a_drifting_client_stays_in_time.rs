@@ -9,19 +9,19 @@ use aulos_sim::{Link, LocalClock};
 /// chunk arrived, in order and in time.
 fn ten_minutes(ppm: i32, link: Link, filter: OffsetFilter, seed: u64) -> (f64, bool) {
     let booted = |seconds| Instant::ZERO + Span::from_secs(seconds);
-    let mut house = SimServer::new(LocalClock::new(booted(50_000), Ppm::ZERO));
+    let mut server = SimServer::new(LocalClock::new(booted(50_000), Ppm::ZERO));
     let clock = LocalClock::new(booted(123), Ppm::from_ppm(ppm));
     let player = Player::new("drifting", clock, filter);
-    let number = house.connect(Peer::Player(player), link, link, seed);
-    house.run_until(Instant::ZERO + Span::from_secs(600));
+    let number = server.connect(Peer::Player(player), link, link, seed);
+    server.run_until(Instant::ZERO + Span::from_secs(600));
 
-    let Some(player) = house.connection(number).player() else { return (f64::NAN, false) };
-    assert_eq!((player.ended(), house.connection(number).ended()), (None, None));
-    let heard = player.played();
-    let whole = heard.len() > 29_000
-        && heard.windows(2).all(|pair| pair[1].chunk == pair[0].chunk + 1)
-        && heard.iter().skip(50).all(|heard| heard.early > Some(Span::ZERO));
-    let errors = heard.iter().skip(60 * 50).filter_map(|heard| heard.error);
+    let Some(player) = server.connection(number).player() else { return (f64::NAN, false) };
+    assert_eq!((player.ended(), server.connection(number).ended()), (None, None));
+    let played = player.played();
+    let whole = played.len() > 29_000
+        && played.windows(2).all(|pair| pair[1].chunk == pair[0].chunk + 1)
+        && played.iter().skip(50).all(|played| played.early > Some(Span::ZERO));
+    let errors = played.iter().skip(60 * 50).filter_map(|played| played.error);
     let worst = errors.map(|error| error.abs()).max().unwrap_or(Span::MAX);
     (worst.as_secs_f64() * 1e3, whole)
 }

@@ -9,44 +9,44 @@ use aulos_sim::SimRng;
 /// then writes everything that is overdue. The analyzer checks the timestamps.
 fn minutes(count: u64, longest: Span, loops: bool, seed: u64) -> StationSim {
     let mut random = SimRng::new(seed);
-    let mut studio = StationSim::new(SampleRate::HZ_48000, &[0], loops, !seed);
-    studio.run(Span::from_secs(1));
-    studio.analyzer.reset();
-    while studio.analyzer.frames < 48_000 * 60 * count {
+    let mut sim = StationSim::new(SampleRate::HZ_48000, &[0], loops, !seed);
+    sim.run(Span::from_secs(1));
+    sim.analyzer.reset();
+    while sim.analyzer.frames < 48_000 * 60 * count {
         let stall = crate::station_sim::seconds(random.next_f64() * longest.as_secs_f64());
-        studio.senders[0].stall_for(studio.now, stall);
-        studio.run(stall + crate::station_sim::seconds(random.exponential(0.5)));
+        sim.senders[0].stall_for(sim.now, stall);
+        sim.run(stall + crate::station_sim::seconds(random.exponential(0.5)));
     }
-    let status = studio.status();
+    let status = sim.status();
     println!(
         "up to {longest}, seed {seed}: {} switches, {} underruns, silence {}, bent by {:.0} ppm",
         status.switches,
         status.underruns,
-        studio.analyzer.silence(),
-        studio.analyzer.max_drift_ppm
+        sim.analyzer.silence(),
+        sim.analyzer.max_drift_ppm
     );
-    studio
+    sim
 }
 
 #[test]
 fn held_up_for_less_than_its_time_out_it_is_played_to_the_last_frame() {
     for (loops, seed) in [(true, 1), (false, 2)] {
-        let mut studio = minutes(3, Span::from_millis(280), loops, seed);
-        let status = studio.status();
+        let mut sim = minutes(3, Span::from_millis(280), loops, seed);
+        let status = sim.status();
         assert_eq!((status.active, status.underruns), (Some(0), 0));
         assert_eq!(status.switches, 1, "it came on air and stayed");
-        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
-        assert_eq!(studio.analyzer.frames_by_source[0], studio.analyzer.frames);
-        assert!(studio.analyzer.max_drift_ppm < 2.0, "its clock is ours");
+        assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
+        assert_eq!(sim.analyzer.frames_by_source[0], sim.analyzer.frames);
+        assert!(sim.analyzer.max_drift_ppm < 2.0, "its clock is ours");
     }
 }
 
 #[test]
 fn held_up_for_longer_it_is_covered() {
     for (millis, seed) in [(300, 3), (500, 4), (500, 5)] {
-        let mut studio = minutes(3, Span::from_millis(millis), true, seed);
-        assert!(studio.status().switches > 2, "a time-out");
-        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
-        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
+        let mut sim = minutes(3, Span::from_millis(millis), true, seed);
+        assert!(sim.status().switches > 2, "a time-out");
+        assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
+        assert!(sim.analyzer.silence() <= Span::from_millis(1), "{}", sim.analyzer.silence());
     }
 }

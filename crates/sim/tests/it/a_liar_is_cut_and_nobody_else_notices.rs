@@ -54,21 +54,22 @@ fn lies() -> Vec<(CloseReason, Vec<u8>)> {
 /// The chunks that an honest player gets in 20 s among these peers, and why each of those was
 /// disconnected.
 fn listen(lies: &[(CloseReason, Vec<u8>)]) -> (Vec<PlayedChunk>, Vec<Option<CloseReason>>) {
-    let mut house = SimServer::new(LocalClock::new(world(9_000), Ppm::ZERO));
+    let mut server = SimServer::new(LocalClock::new(world(9_000), Ppm::ZERO));
     let clock = LocalClock::new(world(0), Ppm::from_ppm(20));
     let player = Player::new("honest", clock, OffsetFilter::DriftCorrected);
-    let honest = house.connect(Peer::Player(player), Link::WIFI, Link::WIFI, 7);
-    house.run_until(world(5_000));
+    let honest = server.connect(Peer::Player(player), Link::WIFI, Link::WIFI, 7);
+    server.run_until(world(5_000));
     let liars: Vec<_> = (8..)
         .zip(lies)
         .map(|(seed, (_, bytes))| {
             let script = VecDeque::from([(world(6_000), bytes.clone())]);
-            house.connect(Peer::Script(script), Link::WIFI, Link::CABLE, seed)
+            server.connect(Peer::Script(script), Link::WIFI, Link::CABLE, seed)
         })
         .collect();
-    house.run_until(world(20_000));
-    let heard = house.connection(honest).player().map(|player| player.played().to_vec());
-    let ends = liars.into_iter().map(|liar| house.connection(liar).ended().map(|(_, cause)| cause));
+    server.run_until(world(20_000));
+    let heard = server.connection(honest).player().map(|player| player.played().to_vec());
+    let ends =
+        liars.into_iter().map(|liar| server.connection(liar).ended().map(|(_, cause)| cause));
     (heard.unwrap_or_default(), ends.collect())
 }
 

@@ -19,16 +19,16 @@ struct Report {
 /// it.
 fn follow(hours: u32, ppm: i32, looked_at: bool) -> Report {
     let Ok(rate) = SampleRate::new(2_000) else { unreachable!("a rate") };
-    let mut studio = StationSim::new(rate, &[ppm], false, 7);
+    let mut sim = StationSim::new(rate, &[ppm], false, 7);
     if looked_at {
-        studio.senders[0].poll_every(Span::from_millis(10));
+        sim.senders[0].poll_every(Span::from_millis(10));
     }
-    studio.run(Span::from_secs(1));
-    studio.analyzer.reset();
+    sim.run(Span::from_secs(1));
+    sim.analyzer.reset();
     let mut report = Report { max_fill_error_ms: 0.0, wrong: 0.0, max_drift_ppm: 0.0 };
     for quantum in 0..hours * 3_600 * 50 {
-        studio.run(QUANTUM);
-        let input = studio.status().inputs[0];
+        sim.run(QUANTUM);
+        let input = sim.status().inputs[0];
         let fill = input.buffered - Span::from_millis(400);
         report.max_fill_error_ms = report.max_fill_error_ms.max(fill.as_secs_f64().abs() * 1e3);
         if quantum > 1_800 * 50 {
@@ -36,11 +36,11 @@ fn follow(hours: u32, ppm: i32, looked_at: bool) -> Report {
             report.wrong = report.wrong.max(wrong.abs());
         }
     }
-    report.max_drift_ppm = studio.analyzer.max_drift_ppm;
+    report.max_drift_ppm = sim.analyzer.max_drift_ppm;
     println!("{ppm} ppm, looked at: {looked_at}: {report:.1?}");
-    let status = studio.status();
+    let status = sim.status();
     assert_eq!((status.underruns, status.switches), (0, 1));
-    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+    assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
     report
 }
 
@@ -81,26 +81,26 @@ fn in_step_it_is_left_as_it_is() {
 }
 
 /// A simulation at a low rate with senders with these drifts, a second after they are on air.
-fn studio(senders: &[i32]) -> StationSim {
+fn sim(senders: &[i32]) -> StationSim {
     let Ok(rate) = SampleRate::new(2_000) else { unreachable!("a rate") };
-    let mut studio = StationSim::new(rate, senders, false, 7);
-    studio.run(Span::from_secs(2));
-    studio.analyzer.reset();
-    studio
+    let mut sim = StationSim::new(rate, senders, false, 7);
+    sim.run(Span::from_secs(2));
+    sim.analyzer.reset();
+    sim
 }
 
 /// Runs `count` seconds of the first sender; `wrong` is the drift error at the end.
-fn seconds(studio: &mut StationSim, count: u32, ppm: i32) -> Report {
-    studio.analyzer.max_drift_ppm = 0.0;
+fn seconds(sim: &mut StationSim, count: u32, ppm: i32) -> Report {
+    sim.analyzer.max_drift_ppm = 0.0;
     let mut report = Report { max_fill_error_ms: 0.0, wrong: 0.0, max_drift_ppm: 0.0 };
     for _ in 0..count * 50 {
-        studio.run(QUANTUM);
-        let fill = studio.status().inputs[0].buffered - Span::from_millis(400);
+        sim.run(QUANTUM);
+        let fill = sim.status().inputs[0].buffered - Span::from_millis(400);
         report.max_fill_error_ms = report.max_fill_error_ms.max(fill.as_secs_f64().abs() * 1e3);
     }
-    let drift = studio.status().inputs[0].drift;
+    let drift = sim.status().inputs[0].drift;
     report.wrong = (f64::from(drift.as_ppb()) * 1e-3 - f64::from(ppm)).abs();
-    report.max_drift_ppm = studio.analyzer.max_drift_ppm;
+    report.max_drift_ppm = sim.analyzer.max_drift_ppm;
     println!("{ppm} ppm, {count} s: {report:.1?}");
     report
 }
@@ -108,10 +108,10 @@ fn seconds(studio: &mut StationSim, count: u32, ppm: i32) -> Report {
 #[test]
 fn off_by_seven_hundred_and_by_two_thousand_ppm() {
     for ppm in [700, -700, 2_000, -2_000] {
-        let mut studio = studio(&[ppm]);
-        let first = seconds(&mut studio, 30, ppm);
+        let mut sim = sim(&[ppm]);
+        let first = seconds(&mut sim, 30, ppm);
         assert!(first.wrong <= 35.0, "known within half a minute: {first:?}");
-        let rest = seconds(&mut studio, 1_200, ppm);
+        let rest = seconds(&mut sim, 1_200, ppm);
         assert!(
             first.max_fill_error_ms <= 60.0 && rest.max_fill_error_ms <= 60.0,
             "{first:?} {rest:?}"
@@ -121,71 +121,71 @@ fn off_by_seven_hundred_and_by_two_thousand_ppm() {
             rest.wrong <= 2.0 && rest.max_drift_ppm <= f64::from(ppm.abs()) + 410.0,
             "{rest:?}"
         );
-        let end = seconds(&mut studio, 60, ppm);
+        let end = seconds(&mut sim, 60, ppm);
         assert!(end.max_fill_error_ms <= 22.0, "at its target: {end:?}");
-        let status = studio.status();
+        let status = sim.status();
         assert_eq!((status.underruns, status.switches), (0, 1));
-        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+        assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
     }
 }
 
 #[test]
 fn held_up_for_a_fifth_of_a_second_it_is_neither_hurried_nor_slowed() {
     for ppm in [0, 700] {
-        let mut studio = studio(&[ppm]);
-        seconds(&mut studio, 600, ppm);
+        let mut sim = sim(&[ppm]);
+        seconds(&mut sim, 600, ppm);
         for _ in 0..10 {
-            studio.senders[0].stall_for(studio.now, Span::from_millis(200));
+            sim.senders[0].stall_for(sim.now, Span::from_millis(200));
             // It waits for late data only.
-            studio.run(Span::from_secs(1));
-            let report = seconds(&mut studio, 120, ppm);
+            sim.run(Span::from_secs(1));
+            let report = seconds(&mut sim, 120, ppm);
             assert!(report.max_fill_error_ms <= 40.0 && report.wrong <= 2.0, "{report:?}");
             assert!(report.max_drift_ppm <= f64::from(ppm) + 30.0, "{report:?}");
         }
-        let status = studio.status();
+        let status = sim.status();
         assert_eq!((status.underruns, status.switches), (0, 1));
-        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+        assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
     }
 }
 
 #[test]
 fn what_it_sent_late_is_played_and_its_delay_drained_to_a_known_end() {
-    let mut studio = studio(&[0]);
-    seconds(&mut studio, 60, 0);
-    studio.senders[0].stall_for(studio.now, Span::from_secs(2));
-    studio.run(Span::from_secs(5));
-    assert_eq!(studio.status().active, Some(0));
-    studio.analyzer.reset();
+    let mut sim = sim(&[0]);
+    seconds(&mut sim, 60, 0);
+    sim.senders[0].stall_for(sim.now, Span::from_secs(2));
+    sim.run(Span::from_secs(5));
+    assert_eq!(sim.status().active, Some(0));
+    sim.analyzer.reset();
     // 1.6 s were silence; at 400 ppm the delay is drained in 4,000 s.
-    let draining = seconds(&mut studio, 3_900, 0);
+    let draining = seconds(&mut sim, 3_900, 0);
     assert!((390.0..=410.0).contains(&draining.max_drift_ppm), "{draining:?}");
-    seconds(&mut studio, 500, 0);
-    let settled = seconds(&mut studio, 600, 0);
+    seconds(&mut sim, 500, 0);
+    let settled = seconds(&mut sim, 600, 0);
     assert!(settled.max_fill_error_ms <= 40.0 && settled.max_drift_ppm <= 2.0, "{settled:?}");
-    assert_eq!((studio.status().underruns, studio.status().switches), (1, 3));
-    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+    assert_eq!((sim.status().underruns, sim.status().switches), (1, 3));
+    assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
 }
 
 #[test]
 fn its_clock_is_known_when_it_is_back() {
-    let mut studio = studio(&[700, -300]);
-    seconds(&mut studio, 600, 700);
+    let mut sim = sim(&[700, -300]);
+    seconds(&mut sim, 600, 700);
     // Once its data stops and once it closes the connection; the other one is on air meanwhile.
     for closes in [false, true] {
         match closes {
-            false => studio.senders[0].stop_for(studio.now, Span::from_secs(60)),
-            true => studio.senders[0].end_for(studio.now, Span::from_secs(60)),
+            false => sim.senders[0].stop_for(sim.now, Span::from_secs(60)),
+            true => sim.senders[0].end_for(sim.now, Span::from_secs(60)),
         }
-        studio.run(Span::from_secs(50));
-        assert_eq!(studio.status().active, Some(1));
-        let other = f64::from(studio.status().inputs[1].drift.as_ppb()) * 1e-3;
+        sim.run(Span::from_secs(50));
+        assert_eq!(sim.status().active, Some(1));
+        let other = f64::from(sim.status().inputs[1].drift.as_ppb()) * 1e-3;
         assert!((other + 300.0).abs() <= 5.0, "{other} ppm");
-        studio.run(Span::from_secs(12));
-        assert_eq!(studio.status().active, Some(0));
-        let back = seconds(&mut studio, 5, 700);
+        sim.run(Span::from_secs(12));
+        assert_eq!(sim.status().active, Some(0));
+        let back = seconds(&mut sim, 5, 700);
         assert!(back.wrong <= 2.0 && back.max_fill_error_ms <= 40.0, "{back:?}");
-        let later = seconds(&mut studio, 300, 700);
+        let later = seconds(&mut sim, 300, 700);
         assert!(later.wrong <= 2.0 && later.max_fill_error_ms <= 40.0, "{later:?}");
     }
-    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
+    assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
 }

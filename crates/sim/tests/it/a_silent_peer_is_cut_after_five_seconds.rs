@@ -13,12 +13,12 @@ fn at(millis: i64) -> Instant {
 }
 
 fn cut_at(script: Vec<(Instant, Vec<u8>)>) -> Option<(Instant, CloseReason)> {
-    let mut house = SimServer::new(LocalClock::new(at(1_000_000), Ppm::ZERO));
-    house.run_until(at(3_000));
+    let mut server = SimServer::new(LocalClock::new(at(1_000_000), Ppm::ZERO));
+    server.run_until(at(3_000));
     let peer = Peer::Script(VecDeque::from(script));
-    let number = house.connect(peer, Link::CABLE, Link::CABLE, 1);
-    house.run_until(at(60_000));
-    house.connection(number).ended()
+    let number = server.connect(peer, Link::CABLE, Link::CABLE, 1);
+    server.run_until(at(60_000));
+    server.connection(number).ended()
 }
 
 fn greeting() -> Vec<u8> {

@@ -9,16 +9,16 @@ use aulos_engine::switch;
 use aulos_sim::SimRng;
 
 /// A sender that delivers a page at a time, before a recording as fallback.
-fn studio(page: Span, ppm: i32, seed: u64) -> StationSim {
+fn sim(page: Span, ppm: i32, seed: u64) -> StationSim {
     let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
     let wishes = (switch::Config::default(), input, Pacing::Streamed);
-    let mut studio = StationSim::with_config(SampleRate::HZ_48000, &[ppm], true, seed, wishes);
-    studio.senders[0].poll_every(page);
+    let mut sim = StationSim::with_config(SampleRate::HZ_48000, &[ppm], true, seed, wishes);
+    sim.senders[0].poll_every(page);
     // The recording starts after a second.
-    studio.run(Span::from_secs(6));
-    assert_eq!(studio.status().active, Some(0));
-    studio.analyzer.reset();
-    studio
+    sim.run(Span::from_secs(6));
+    assert_eq!(sim.status().active, Some(0));
+    sim.analyzer.reset();
+    sim
 }
 
 const SECOND: Span = Span::from_secs(1);
@@ -26,76 +26,75 @@ const HALF: Span = Span::from_millis(500);
 
 #[test]
 fn pages_of_a_second_one_after_the_other() {
-    let mut studio = studio(SECOND, 50, 1);
-    let before = studio.status();
-    studio.run(Span::from_secs(600));
-    let after = studio.status();
+    let mut sim = sim(SECOND, 50, 1);
+    let before = sim.status();
+    sim.run(Span::from_secs(600));
+    let after = sim.status();
     assert_eq!((after.active, after.switches), (Some(0), before.switches));
     assert_eq!((after.underruns, after.inputs[0].failures.late), (before.underruns, 0));
-    assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
-    assert_eq!(studio.analyzer.frames_by_source[0], studio.analyzer.frames);
+    assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
+    assert_eq!(sim.analyzer.frames_by_source[0], sim.analyzer.frames);
 }
 
 #[test]
 fn pages_of_half_a_second_that_are_late_by_up_to_a_second() {
     for (ppm, seed) in [(0, 1), (100, 2), (-100, 3)] {
-        let mut studio = studio(HALF, ppm, seed);
-        let before = studio.status();
+        let mut sim = sim(HALF, ppm, seed);
+        let before = sim.status();
         let mut random = SimRng::new(seed);
         for _ in 0..250 {
             let stall = crate::station_sim::seconds(0.75 * random.next_f64());
-            studio.senders[0].stall_for(studio.now, stall);
-            studio.run(stall + crate::station_sim::seconds(1.0 + random.exponential(1.0)));
+            sim.senders[0].stall_for(sim.now, stall);
+            sim.run(stall + crate::station_sim::seconds(1.0 + random.exponential(1.0)));
         }
-        let after = studio.status();
+        let after = sim.status();
         assert_eq!((after.active, after.switches), (Some(0), before.switches), "{ppm} ppm");
         assert_eq!((after.underruns, after.inputs[0].failures.late), (before.underruns, 0));
-        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
-        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
+        assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
+        assert!(sim.analyzer.silence() <= Span::from_millis(1), "{}", sim.analyzer.silence());
     }
 }
 
 #[test]
 fn it_is_gone_for_less_than_its_buffer_and_nobody_knows() {
-    let mut studio = studio(HALF, 0, 4);
-    let before = studio.status();
+    let mut sim = sim(HALF, 0, 4);
+    let before = sim.status();
     for _ in 0..20 {
-        studio.senders[0].stall_for(studio.now, Span::from_millis(900));
-        studio.run(Span::from_secs(7));
+        sim.senders[0].stall_for(sim.now, Span::from_millis(900));
+        sim.run(Span::from_secs(7));
     }
-    assert_eq!(studio.status().switches, before.switches);
-    assert_eq!(studio.analyzer.slips, []);
+    assert_eq!(sim.status().switches, before.switches);
+    assert_eq!(sim.analyzer.slips, []);
 }
 
 #[test]
 fn it_is_gone_for_good_and_the_next_one_follows_without_a_hole() {
     for seed in 5..25 {
-        let mut studio = studio(SECOND, 0, seed);
+        let mut sim = sim(SECOND, 0, seed);
         let mut random = SimRng::new(seed);
-        studio.run(crate::station_sim::seconds(3.0 * random.next_f64()));
-        studio.senders[0].stop_for(studio.now, Span::from_secs(600));
-        studio.run(Span::from_secs(5));
-        let after = studio.status();
+        sim.run(crate::station_sim::seconds(3.0 * random.next_f64()));
+        sim.senders[0].stop_for(sim.now, Span::from_secs(600));
+        sim.run(Span::from_secs(5));
+        let after = sim.status();
         assert_eq!((after.active, after.inputs[0].failures.late), (Some(1), 1));
-        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
-        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
+        assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
+        assert!(sim.analyzer.silence() <= Span::from_millis(1), "{}", sim.analyzer.silence());
     }
 }
 
 #[test]
 fn it_comes_more_slowly_than_it_is_played_and_the_next_one_follows_without_a_hole() {
     for seed in 40..60 {
-        let mut studio = studio(Span::from_millis(20), 0, seed);
+        let mut sim = sim(Span::from_millis(20), 0, seed);
         let mut random = SimRng::new(seed);
-        while studio.status().active == Some(0) {
-            studio.senders[0]
-                .stop_for(studio.now, crate::station_sim::seconds(0.1 + random.next_f64()));
-            studio.run(crate::station_sim::seconds(0.5 + 1.1 * random.next_f64()));
+        while sim.status().active == Some(0) {
+            sim.senders[0].stop_for(sim.now, crate::station_sim::seconds(0.1 + random.next_f64()));
+            sim.run(crate::station_sim::seconds(0.5 + 1.1 * random.next_f64()));
         }
-        let after = studio.status();
+        let after = sim.status();
         assert_eq!((after.active, after.inputs[0].failures.late), (Some(1), 1), "{seed}");
-        assert_eq!(studio.analyzer.slips, [], "frames left out or repeated");
-        assert!(studio.analyzer.silence() <= Span::from_millis(1), "{}", studio.analyzer.silence());
+        assert_eq!(sim.analyzer.slips, [], "frames left out or repeated");
+        assert!(sim.analyzer.silence() <= Span::from_millis(1), "{}", sim.analyzer.silence());
     }
 }
 
@@ -103,11 +102,11 @@ fn it_comes_more_slowly_than_it_is_played_and_the_next_one_follows_without_a_hol
 fn who_is_not_on_air_and_sends_nothing_is_not_chosen_for_what_is_left_of_him() {
     let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
     let wishes = (switch::Config::default(), input, Pacing::Streamed);
-    let mut studio = StationSim::with_config(SampleRate::HZ_48000, &[0, 0], true, 30, wishes);
-    studio.run(Span::from_secs(6));
-    studio.senders[1].stop_for(studio.now, Span::from_secs(600));
-    studio.run(Span::from_secs(10));
-    studio.senders[0].stop_for(studio.now, Span::from_secs(600));
-    studio.run(Span::from_secs(5));
-    assert_eq!((studio.status().active, studio.analyzer.frames_by_source[1]), (Some(2), 0));
+    let mut sim = StationSim::with_config(SampleRate::HZ_48000, &[0, 0], true, 30, wishes);
+    sim.run(Span::from_secs(6));
+    sim.senders[1].stop_for(sim.now, Span::from_secs(600));
+    sim.run(Span::from_secs(10));
+    sim.senders[0].stop_for(sim.now, Span::from_secs(600));
+    sim.run(Span::from_secs(5));
+    assert_eq!((sim.status().active, sim.analyzer.frames_by_source[1]), (Some(2), 0));
 }

@@ -26,12 +26,12 @@ struct FailureRun {
 impl FailureRun {
     fn new(senders: usize, hold_in: Span, seed: u64) -> Self {
         let switch = switch::Config { failback_delay: hold_in, ..switch::Config::default() };
-        let mut wishes = input::Config::default();
-        wishes.silence.duration = Span::from_millis(500);
-        wishes.silence.dead_channel = Some(Span::from_millis(500));
-        let wishes = (switch, wishes, Pacing::Live);
+        let mut input_config = input::Config::default();
+        input_config.silence.duration = Span::from_millis(500);
+        input_config.silence.dead_channel = Some(Span::from_millis(500));
+        let configs = (switch, input_config, Pacing::Live);
         let mut sim =
-            StationSim::with_config(SampleRate::HZ_48000, &vec![0; senders], true, !seed, wishes);
+            StationSim::with_config(SampleRate::HZ_48000, &vec![0; senders], true, !seed, configs);
         sim.run(Span::from_secs(2));
         sim.analyzer.reset();
         let waited = sim.status().silent_frames;
@@ -109,49 +109,57 @@ impl FailureRun {
 
     fn check(mut self, failures: u64) {
         let status = self.sim.status();
-        let (ear, clerk) = (&self.sim.analyzer, &self.sim.decision_times);
+        let (analyzer, decisions) = (&self.sim.analyzer, &self.sim.decision_times);
         println!(
             "{} s, {} senders, {} switches by cause {:?}, {} underruns, {} flapped; silence {}, sent as \
              such {}, bent by {:.0} ppm, {} slips in {} joins; decided {} after the time-out, silence \
              noticed {} to {} after its time; heard {:?}",
-            ear.frames / 48_000,
+            analyzer.frames / 48_000,
             self.sim.senders.len(),
             status.switches,
             status.switches_by,
             status.underruns,
             self.flapped,
-            ear.silence(),
-            ear.sent_silence(),
-            ear.max_drift_ppm,
-            ear.slips.len(),
+            analyzer.silence(),
+            analyzer.sent_silence(),
+            analyzer.max_drift_ppm,
+            analyzer.slips.len(),
             self.joins,
-            clerk.latest,
-            clerk.silence.0,
-            clerk.silence.1,
-            ear.frames_by_source
+            decisions.latest,
+            decisions.silence.0,
+            decisions.silence.1,
+            analyzer.frames_by_source
         );
-        assert!(ear.silence() <= Span::from_millis(1), "{}", ear.silence());
+        assert!(analyzer.silence() <= Span::from_millis(1), "{}", analyzer.silence());
         // Half a second is detected on input, 0.4 s before it would be played.
-        assert!(ear.sent_silence() <= Span::from_millis(650), "{}", ear.sent_silence());
-        assert!(ear.slips.len() <= self.joins, "frames left out or repeated: {:?}", ear.slips);
+        assert!(analyzer.sent_silence() <= Span::from_millis(650), "{}", analyzer.sent_silence());
+        assert!(
+            analyzer.slips.len() <= self.joins,
+            "frames left out or repeated: {:?}",
+            analyzer.slips
+        );
         // The resampler's ringing at a join is 40 frames, and no frame of a sender is missing.
-        assert!(ear.slips.iter().all(|(_, by)| (40.0 + by).abs() < 1.1), "{:?}", ear.slips);
+        assert!(
+            analyzer.slips.iter().all(|(_, by)| (40.0 + by).abs() < 1.1),
+            "{:?}",
+            analyzer.slips
+        );
         // The drift servo's limit, and the ringing of a join in the next chunk.
-        assert!(ear.max_drift_ppm < 515.0);
+        assert!(analyzer.max_drift_ppm < 515.0);
         // A quantum, plus the worker's lateness.
-        assert!(clerk.latest <= Span::from_millis(23), "{}", clerk.latest);
-        let (least, most) = clerk.silence;
+        assert!(decisions.latest <= Span::from_millis(23), "{}", decisions.latest);
+        let (least, most) = decisions.silence;
         assert!(least >= -Span::from_millis(100) && most <= Span::from_millis(100));
-        assert!(ear.changes <= status.switches);
+        assert!(analyzer.changes <= status.switches);
         let counts = (status.silent_frames - self.waited, status.pool_exhausted, status.stalls);
         assert_eq!(counts, (0, 0, 0));
         if self.hold_in == Span::ZERO {
             // Switching away and back.
             assert!(status.switches >= failures / 4, "{} switches", status.switches);
             assert!(
-                ear.frames_by_source[..2].iter().all(|frames| frames * 20 > ear.frames),
+                analyzer.frames_by_source[..2].iter().all(|frames| frames * 20 > analyzer.frames),
                 "{:?}",
-                ear.frames_by_source
+                analyzer.frames_by_source
             );
         }
     }

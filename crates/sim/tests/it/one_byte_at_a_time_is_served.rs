@@ -7,20 +7,20 @@ use aulos_sim::{Link, LocalClock};
 
 #[test]
 fn bytes_one_at_a_time_in_both_directions() {
-    let mut house = SimServer::new(LocalClock::new(Instant::ZERO, Ppm::ZERO));
+    let mut server = SimServer::new(LocalClock::new(Instant::ZERO, Ppm::ZERO));
     let trickle = Link { segment: 1, ..Link::CABLE };
     let clock = LocalClock::new(Instant::ZERO + Span::from_secs(77), Ppm::ZERO);
     let player = Player::new("thin", clock, OffsetFilter::DriftCorrected);
-    let number = house.connect(Peer::Player(player), trickle, trickle, 1);
-    house.run_until(Instant::ZERO + Span::from_secs(20));
+    let number = server.connect(Peer::Player(player), trickle, trickle, 1);
+    server.run_until(Instant::ZERO + Span::from_secs(20));
 
-    let connection = house.connection(number);
+    let connection = server.connection(number);
     assert_eq!(connection.ended(), None);
-    let heard = connection.player().map_or(&[][..], Player::played);
-    assert!(heard.len() > 990, "{} chunks", heard.len());
-    assert!(heard.windows(2).all(|pair| pair[1].chunk == pair[0].chunk + 1));
+    let played = connection.player().map_or(&[][..], Player::played);
+    assert!(played.len() > 990, "{} chunks", played.len());
+    assert!(played.windows(2).all(|pair| pair[1].chunk == pair[0].chunk + 1));
     let in_time = |error: Span| error.abs() < Span::from_millis(1);
-    assert!(heard.iter().skip(100).all(|heard| heard.error.is_some_and(in_time)));
+    assert!(played.iter().skip(100).all(|played| played.error.is_some_and(in_time)));
     // A Hello, fifty quick Time requests and about twenty slow ones.
     assert!((65..75).contains(&connection.counts().messages), "{:?}", connection.counts());
 }

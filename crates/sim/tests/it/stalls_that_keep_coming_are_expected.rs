@@ -13,10 +13,10 @@ fn stalls(every: Span, length: Span) -> SimulatedCall {
 fn rare_ones_as_well_as_frequent_ones() {
     for seconds in [2, 8, 20] {
         let call = stalls(Span::from_secs(seconds), Span::from_millis(120));
-        let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
-        let (p50, stats) = (heard.latency(0.5), heard.stats);
-        println!("every {seconds} s: {} late, p50 {p50} ms, {stats:?}", heard.late);
-        assert_eq!(heard.late, 0, "every {seconds} s");
+        let result = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
+        let (p50, stats) = (result.latency(0.5), result.stats);
+        println!("every {seconds} s: {} late, p50 {p50} ms, {stats:?}", result.late);
+        assert_eq!(result.late, 0, "every {seconds} s");
         assert!(p50 < 20.0 + 120.0 + 30.0, "every {seconds} s: {p50} ms");
     }
 }
@@ -25,12 +25,12 @@ fn rare_ones_as_well_as_frequent_ones() {
 #[test]
 fn what_is_too_rare_to_be_expected_costs_no_latency() {
     let call = stalls(Span::from_secs(120), Span::from_millis(120));
-    let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
-    let p50 = heard.latency(0.5);
-    println!("{} late, p50 {p50} ms", heard.late);
+    let result = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
+    let p50 = result.latency(0.5);
+    println!("{} late, p50 {p50} ms", result.late);
     assert!(p50 < 60.0, "{p50} ms");
     // For each stall, the packets later than the delay.
-    assert!(heard.late > 0 && heard.late <= 6 * 4, "{}", heard.late);
+    assert!(result.late > 0 && result.late <= 6 * 4, "{}", result.late);
 }
 
 /// Three seconds exceed the maximum delay: what was sent during the stall is lost, and what follows
@@ -38,10 +38,15 @@ fn what_is_too_rare_to_be_expected_costs_no_latency() {
 #[test]
 fn a_long_one_costs_what_was_sent_in_it() {
     let call = stalls(Span::from_secs(120), Span::from_secs(3));
-    let heard = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
-    println!("{} late, p50 {} ms, p99 {} ms", heard.late, heard.latency(0.5), heard.latency(0.99));
-    assert_eq!(heard.concealed, heard.late + heard.lost);
+    let result = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
+    println!(
+        "{} late, p50 {} ms, p99 {} ms",
+        result.late,
+        result.latency(0.5),
+        result.latency(0.99)
+    );
+    assert_eq!(result.concealed, result.late + result.lost);
     // Four of them, of 150 packets each.
-    assert!((560..=600).contains(&heard.late), "{}", heard.late);
-    assert!(heard.latency(0.99) < 20.0 + 200.0 + 10.0, "{} ms", heard.latency(0.99));
+    assert!((560..=600).contains(&result.late), "{}", result.late);
+    assert!(result.latency(0.99) < 20.0 + 200.0 + 10.0, "{} ms", result.latency(0.99));
 }

@@ -48,8 +48,8 @@ impl StationSim {
     /// A station at `rate` with live senders with these drifts, in order of priority, and
     /// optionally an endless recording as fallback.
     pub(crate) fn new(rate: SampleRate, senders: &[i32], loops: bool, seed: u64) -> Self {
-        let wishes = (switch::Config::default(), input::Config::default(), Pacing::Live);
-        Self::with_config(rate, senders, loops, seed, wishes)
+        let configs = (switch::Config::default(), input::Config::default(), Pacing::Live);
+        Self::with_config(rate, senders, loops, seed, configs)
     }
 
     /// The same with other configurations and another pacing of the senders.
@@ -58,7 +58,7 @@ impl StationSim {
         senders: &[i32],
         loops: bool,
         seed: u64,
-        (switch, wishes, pacing): (switch::Config, input::Config, Pacing),
+        (switch, input_config, pacing): (switch::Config, input::Config, Pacing),
     ) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let spec = SampleSpec { rate, format: SampleFormat::F32, layout: ChannelLayout::STEREO };
@@ -72,7 +72,7 @@ impl StationSim {
         if loops {
             sources.push(Box::new(CircleSource { circle: CircleSignal::new(senders.len()), rate }));
         }
-        let input = |source| Input::new(source, rate, spec.layout, wishes);
+        let input = |source| Input::new(source, rate, spec.layout, input_config);
         let quantum = rate.frames(QUANTUM);
         let config =
             StationConfig { quantum, switch, crossfade: QUANTUM, write_header: |_, _, _, _| 0 };
@@ -96,7 +96,7 @@ impl StationSim {
             senders: live,
             analyzer: ContinuityAnalyzer::new(rate),
             decision_times: DecisionTimes::default(),
-            silence: wishes.silence.duration,
+            silence: input_config.silence.duration,
             station,
             chunks,
             status,
