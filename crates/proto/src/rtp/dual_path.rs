@@ -1,74 +1,74 @@
-//! One stream over two ways (SMPTE ST 2022-7, RFC 7198): the same packets are sent twice, and the first
-//! of each two is taken.
+//! Merges a stream that is sent over two redundant paths (SMPTE ST 2022-7, RFC 7198): the first
+//! copy of each packet is used.
 //!
-//! It stands in front of the receiver, which then sees one stream without the copies. A window of
-//! sequence numbers says what has been there; what lies outside of it is let through, for the receiver
-//! to judge. The ways may come from two addresses; to a table of sources they have to be one.
+//! The merger precedes the receiver, which then sees one stream without duplicates. A window of
+//! sequence numbers records what was received; packets outside it are passed on for the receiver to
+//! classify. The paths may have two source addresses; a source table must see a single one.
 
 use aulos_core::Instant;
 
 use super::receiver::{ReceiveOutcome, Receiver, ReceiverStats};
 use super::sequence::{FIRST_SEQUENCE, extend_sequence};
 
-/// Packets that one way may be behind the other: more than 450 ms, the most that ST 2022-7 asks for,
-/// with 8,000 packets a second.
+/// Number of packets that one path may be behind the other: more than 450 ms, the maximum of ST
+/// 2022-7, at 8,000 packets per second.
 pub const WINDOW: u64 = 4_096;
 
-/// One of the two ways.
+/// One of the two paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "there are two ways")]
 pub enum RedundantPath {
-    /// The first that was named.
+    /// The first configured path.
     A,
-    /// The other.
+    /// The second configured path.
     B,
 }
 
-/// What becomes of a packet.
+/// Result for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
 pub enum MergeOutcome {
-    /// Nobody had it: take it.
+    /// First copy: use the packet.
     First,
-    /// It came before: drop it.
+    /// Second copy: drop the packet.
     Duplicate,
-    /// It lies outside the window, too late or far ahead: the receiver behind will judge.
+    /// Outside the window, too late or too far ahead: the receiver classifies it.
     OutsideWindow,
 }
 
-/// Two ways of one SSRC; less than 1 kB.
+/// Merger of the two paths of one SSRC; less than 1 kB.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::rtp::legs::{Leg, Legs, Picked};
+/// use aulos_proto::rtp::dual_path::{DualPathMerger, MergeOutcome, RedundantPath};
 ///
-/// let mut legs = Legs::new();
-/// let mut come = |leg, sequence| legs.receive(Instant::ZERO, leg, sequence, 0, 48_000);
-/// assert_eq!(come(Leg::A, 1), Picked::First);
-/// assert_eq!(come(Leg::B, 1), Picked::Copy);
-/// assert_eq!(come(Leg::B, 2), Picked::First, "A has lost it, or is slower");
+/// let mut merger = DualPathMerger::new();
+/// let mut receive = |leg, sequence| merger.receive(Instant::ZERO, leg, sequence, 0, 48_000);
+/// assert_eq!(receive(RedundantPath::A, 1), MergeOutcome::First);
+/// assert_eq!(receive(RedundantPath::B, 1), MergeOutcome::Duplicate);
+/// assert_eq!(receive(RedundantPath::B, 2), MergeOutcome::First, "A has lost it, or is slower");
 /// ```
 #[derive(Clone, Debug)]
 pub struct DualPathMerger {
     legs: [Receiver; 2],
-    /// The highest number so far, none before the first packet.
+    /// Highest sequence number so far; `None` before the first packet.
     highest: Option<u64>,
     seen: [u64; WORDS],
     tally: DualPathStats,
 }
 
-/// What both ways came to.
+/// Counters of a merger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DualPathStats {
-    /// Packets that were taken from A, and from B.
+    /// Packets used from path A and from path B.
     pub accepted: [u64; 2],
-    /// Packets that had come before.
+    /// Duplicates.
     pub duplicates: u64,
     /// Packets outside the window.
     pub outside: u64,
-    /// New starts of the sender.
+    /// Restarts of the sender.
     pub restarts: u64,
 }
 
@@ -84,13 +84,14 @@ impl Default for DualPathMerger {
 }
 
 impl DualPathMerger {
-    /// Two ways on which nothing has come.
+    /// A merger that has received nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Judges a packet that came on `leg`; the rest is as with [`Receiver::receive`].
+    /// Classifies a packet that arrived on `leg`; the other parameters are those of
+    /// [`Receiver::receive`].
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -114,7 +115,7 @@ impl DualPathMerger {
                 self.tally.outside += 1;
                 return MergeOutcome::OutsideWindow;
             }
-            // The other way will come to the new numbers, too.
+            // The other path will follow to the new sequence numbers.
             self.tally.restarts += 1;
             self.seen = [0; WORDS];
             self.record_new(number);
@@ -130,14 +131,14 @@ impl DualPathMerger {
         MergeOutcome::First
     }
 
-    /// What one way came to by itself: its losses are those that the other one has covered, or not.
+    /// Counters of one path by itself; the other path may have covered its losses.
     #[must_use]
     pub fn path_stats(&self, leg: RedundantPath) -> ReceiverStats {
         let [a, b] = &self.legs;
         if leg == RedundantPath::A { a.stats() } else { b.stats() }
     }
 
-    /// What both came to.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> DualPathStats {
         self.tally
@@ -224,7 +225,8 @@ mod tests {
             again(&mut legs, RedundantPath::A),
             [MergeOutcome::OutsideWindow, MergeOutcome::First, MergeOutcome::First]
         );
-        // The stray first one of the other way is given again; the receiver knows it by then.
+        // The first packet of the other path is passed on again as a stray; by then the receiver
+        // recognizes it.
         assert_eq!(
             again(&mut legs, RedundantPath::B),
             [MergeOutcome::First, MergeOutcome::Duplicate, MergeOutcome::Duplicate]
@@ -233,7 +235,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each packet comes out exactly once if it came on any way, however far the ways are apart.
+        /// Each packet that arrives on any path comes out exactly once, whatever the delay between
+        /// the paths.
         #[test]
         fn once_each(
             start: u16,

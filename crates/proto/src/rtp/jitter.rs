@@ -1,38 +1,42 @@
-//! The jitter buffer: packets go in as they come, and come out in order and in time.
+//! Jitter buffer: packets are inserted in the order of arrival, and come out in sequence and at
+//! their time.
 //!
 //! ```text
-//!  insert(arrival, payload) -> Held | Late | Duplicate | Stray | Full     (each gives the payload back)
-//!  next(now) -> Packet | Missing | Skip | Wait
+//!  insert(arrival, payload) -> Held | Late | Duplicate | Stray | Full
+//!                             (all but Held return the payload)
+//!  poll(now) -> Packet | Missing | Skip | Wait
 //! ```
 //!
-//! It knows sequence numbers, timestamps and arrival times, and nothing of what is in a packet: to
-//! conceal what is missing is a decoder's work, which knows what came before.
+//! The buffer uses sequence numbers, timestamps and arrival times, and knows nothing of the
+//! payload. Concealing a gap is left to the decoder, which has the state of the audio before it.
 //!
-//! The payload is of any type `P`, and never copied. A thread with thousands of streams has the
-//! bytes in one slab of its own and gives handles to it; each stream then costs its slots (some
-//! 50 bytes each) and about a kilobyte of statistics, and the slab is as large as all of them need
-//! together. Slots with the bytes in them were the alternative: then each stream pays for its
-//! longest packets all the time, and every packet is copied once more. Because a bare handle must
-//! not get lost, nothing is dropped in here: what is not played is given back, with the reason.
+//! The payload has any type `P` and is never copied. A thread with thousands of streams keeps the
+//! bytes in one slab and inserts handles; a stream then costs its slots (about 50 bytes each) and
+//! about a kilobyte of statistics, and the slab is as large as all streams together need. Slots
+//! that contain the bytes were rejected: each stream would always reserve memory for its longest
+//! packets, and every packet would be copied once more. Because a handle must not get lost, the
+//! buffer drops nothing: every payload is returned, with the reason.
 //!
-//! Packets stand in a ring of fixed slots, found by sequence number, with a bitmap of who is there.
-//! Trees and hash maps allocate, and are slower at what is nearly always an append.
+//! Packets are stored in a ring of fixed slots indexed by sequence number, with a bitmap of the
+//! occupied ones. Trees and hash maps allocate, and are slower for what is almost always an append.
 //!
 //! # The two modes
-//! *Play-out* gives each packet when its time has come: its media time, plus the transit of the
-//! fastest packets, plus a delay that nearly all packets keep. The delay follows the network. It
-//! grows where something has to be concealed anyway, and in silence; it shrinks in silence; and
-//! otherwise it creeps by [`CREEP`] at most, which is as inaudible as a card that is off by as much.
-//! Who can stretch time asks [`JitterBuffer::wish`] and orders with [`JitterBuffer::adjust`].
+//! *Play-out* returns each packet at its playout time: its media time, plus the transit of the
+//! fastest packets, plus a delay within which nearly all packets arrive. The delay follows the
+//! network. It grows during concealment and silence, and shrinks during silence. Otherwise it
+//! changes by at most [`MAX_SLEW`], which is as inaudible as the clock error of a sound card. A
+//! caller with a time stretcher queries [`JitterBuffer::suggested_adjustment`] and applies it with
+//! [`JitterBuffer::adjust`].
 //!
-//! *Relay* puts packets in order and otherwise keeps out of the way: what is next in line comes at
-//! once, and what comes behind a hole waits as long as those that are missing can be expected. One
-//! packet comes out for each one that went in.
+//! *Relay* sorts packets and otherwise adds as little delay as possible: the next packet in
+//! sequence comes out at once, and a packet after a gap waits as long as the missing ones can be
+//! expected. One packet comes out for each inserted one.
 //!
 //! # Media time
-//! [`Packet::position`] counts units from the first packet that came out. It goes on by exactly what
-//! packets and [`Missing`] say, whatever is lost, doubled or late; when a sender begins anew with
-//! other sequence numbers or timestamps, it goes on from where it was.
+//! [`BufferedPacket::position`] counts units from the first packet that came out. It advances
+//! exactly by the packets and each [`MediaGap`], whatever is lost, duplicated or late. When a
+//! sender restarts with other sequence numbers or timestamps, it continues from the current
+//! position.
 
 mod clock_units;
 mod config;
@@ -62,26 +66,30 @@ use received_window::{ReceivedWindow, SequenceStatus};
 use runs::{RunPosition, RunTracker};
 use transit_estimator::TransitEstimator;
 
-/// Puts packets in order and in time; see the [module](self).
+/// Sorts packets and returns them at their time; see the [module](self).
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{Instant, Span};
-/// use aulos_proto::rtp::jitter::{Arrival, Config, Delay, Insert, JitterBuffer, Mode, Next};
+/// use aulos_proto::rtp::jitter::{
+///     Arrival, DelayPolicy, InsertOutcome, JitterBuffer, JitterConfig, JitterMode, JitterOutput,
+/// };
 ///
-/// let mode = Mode::Playout(Delay::Fixed(Span::from_millis(40)));
-/// let mut buffer = JitterBuffer::new(Config { clock_rate: 8_000, slots: 16, mode });
+/// let mode = JitterMode::Playout(DelayPolicy::Fixed(Span::from_millis(40)));
+/// let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: 8_000, slots: 16, mode });
 /// let now = Instant::from_nanos(7_000_000_000);
 /// let arrival =
 ///     Arrival { sequence: 65_535, timestamp: 0, units: 160, marker: true, received: now };
-/// assert_eq!(buffer.insert(arrival, "payload"), Insert::Held);
+/// assert_eq!(buffer.insert(arrival, "payload"), InsertOutcome::Held);
 ///
-/// assert_eq!(buffer.next(now), Next::Wait(Some(now + Span::from_millis(40))));
-/// let Next::Packet(packet) = buffer.next(now + Span::from_millis(40)) else { unreachable!() };
+/// assert_eq!(buffer.poll(now), JitterOutput::Wait(Some(now + Span::from_millis(40))));
+/// let output = buffer.poll(now + Span::from_millis(40));
+/// let JitterOutput::Packet(packet) = output else { unreachable!() };
 /// assert_eq!((packet.payload, packet.position, packet.units), ("payload", 0, 160));
-/// // The next one has not come when it should be played.
-/// let Next::Missing(hole) = buffer.next(now + Span::from_millis(60)) else { unreachable!() };
-/// assert_eq!((hole.position, hole.units), (160, 160));
+/// // The next packet is missing at its playout time.
+/// let output = buffer.poll(now + Span::from_millis(60));
+/// let JitterOutput::Missing(gap) = output else { unreachable!() };
+/// assert_eq!((gap.position, gap.units), (160, 160));
 /// ```
 #[derive(Debug)]
 pub struct JitterBuffer<P> {
@@ -92,35 +100,35 @@ pub struct JitterBuffer<P> {
     runs: RunTracker,
     transit: TransitEstimator,
     stats: JitterStats,
-    /// The number that is next in line; `None` until a packet came out.
+    /// Sequence number of the next packet to come out; `None` until one came out.
     head: Option<u64>,
-    /// Where the media time began, as soon as something came out that was not skipped; where the
-    /// last packet ended; and how far it is by now.
+    /// Media time at which output began, not counting skipped packets; media time at the end of the
+    /// last packet; and current media time.
     start: Option<i64>,
     end: i64,
     position: i64,
-    /// From media time to the time at which it is played, in nanoseconds.
+    /// Playout time minus media time, in nanoseconds.
     offset: i64,
-    /// What of its creeping is less than a nanosecond.
+    /// Fraction of a nanosecond left over from the last slew.
     creep: f64,
-    /// By how much play-out has become later in holes, and [`JitterBuffer::take_growth`] has not told.
+    /// Delay added in gaps since the last call of [`JitterBuffer::take_added_delay`].
     grown: i64,
     now: i64,
-    /// When the last packet came.
+    /// Arrival time of the last packet.
     latest: i64,
-    /// Everything below this number is due, to make room.
+    /// Packets below this number are due at once, to make room.
     press: u64,
     finished: bool,
-    /// Since when every packet has come too late.
+    /// Time since which every packet has been late.
     late_since: Option<i64>,
-    /// The length of the last packet, in units.
+    /// Length of the last packet, in units.
     period: u32,
 }
 
 impl<P> JitterBuffer<P> {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     ///
-    /// What is out of range in `config` is brought into it.
+    /// Values of `config` that are out of range are clamped.
     #[must_use]
     pub fn new(config: JitterConfig) -> Self {
         let units = ClockUnits::new(config.clock_rate);
@@ -149,12 +157,12 @@ impl<P> JitterBuffer<P> {
         }
     }
 
-    /// Puts a packet in line.
+    /// Inserts a packet.
     ///
     /// # Real-time
     /// Neither allocates nor frees; its time does not depend on what is held.
     pub fn insert(&mut self, arrival: Arrival, payload: P) -> InsertOutcome<P> {
-        // A clock that goes back is followed for as long as packets can be late, and no farther.
+        // A clock that goes back is followed, but at most by the largest accepted timestamp error.
         let at = to_nanos(arrival.received).max(self.latest - MAX_TIMESTAMP_ERROR);
         self.latest = self.latest.max(at);
         let base = if self.transit.is_new() { at } else { self.transit.base(at) };
@@ -182,7 +190,7 @@ impl<P> JitterBuffer<P> {
         if late && self.is_permanently_late(&place, at) {
             place = self.runs.begin(&arrival, self.seen.top(), fresh);
             late = false;
-            // How late all that was says nothing of the way.
+            // That lateness was not caused by the network.
             self.reset_lateness();
         }
         if !late && !self.slots.fits(place.seq) {
@@ -217,7 +225,7 @@ impl<P> JitterBuffer<P> {
         InsertOutcome::Held
     }
 
-    /// What is to be done at `now`. To be called until it says `Wait`.
+    /// The next output at `now`. To be called until it returns `Wait`.
     ///
     /// # Real-time
     /// Neither allocates nor frees.
@@ -234,27 +242,27 @@ impl<P> JitterBuffer<P> {
         }
     }
 
-    /// What is still there is the rest: nothing is waited for behind it. Inserting a packet takes
-    /// that back.
+    /// Ends the stream: the held packets come out without waiting for missing ones. Inserting a
+    /// packet revokes this.
     pub const fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// The next packet that is inserted begins a new run, whatever its numbers are: the receiver
-    /// knows that the sender began anew.
+    /// Makes the next inserted packet begin a new run, whatever its numbers are, when the receiver
+    /// has detected a restart of the sender.
     pub const fn begin_run(&mut self) {
         self.runs.end_run();
     }
 
-    /// The payload of the packet right behind what was last said to be missing, for a codec that
-    /// repeats the packet before in each (Opus with in-band error correction, RFC 2198).
+    /// Payload of the packet directly after the last reported gap, for codecs whose packets repeat
+    /// the previous one (Opus with in-band FEC, RFC 2198).
     #[must_use]
     pub fn peek_following(&self) -> Option<&P> {
         let (_, held) = self.slots.first()?;
         (self.head.is_some() && held.at == self.position).then_some(&held.payload)
     }
 
-    /// By how much later (or, when it is negative, earlier) everything should be played than it is.
+    /// By how much later (earlier if negative) playout should be than it is.
     #[must_use]
     pub fn suggested_adjustment(&self) -> Span {
         match self.mode {
@@ -265,8 +273,8 @@ impl<P> JitterBuffer<P> {
         }
     }
 
-    /// The caller has stretched time: everything is played later by `by`, or earlier when it is
-    /// negative. Returns what was done of it: the delay stays between nothing and the most.
+    /// Applies a time stretch of the caller: playout becomes later by `by`, or earlier if negative.
+    /// Returns the applied change, which keeps the delay between zero and the maximum.
     pub fn adjust(&mut self, by: Span) -> Span {
         let JitterMode::Playout(delay) = self.mode else { return Span::ZERO };
         if self.start.is_none() {
@@ -275,15 +283,15 @@ impl<P> JitterBuffer<P> {
         let base = self.transit.base(self.now);
         let (low, high) = (base, base.saturating_add(delay.most().as_nanos()));
         let to = self.offset.saturating_add(by.as_nanos());
-        // What is outside already may stay there, but is not moved farther out.
+        // A delay that is already out of range may stay, but does not move further out.
         let to = to.clamp(low.min(self.offset), high.max(self.offset));
         let done = Span::from_nanos(to.saturating_sub(self.offset));
         self.offset = to;
         done
     }
 
-    /// By how much play-out has become later in holes since the last call. A caller that hands on an
-    /// unbroken stream conceals for so long, and does nothing when packets only wait.
+    /// Delay added in gaps since the last call. A caller with a continuous output conceals for this
+    /// long; one that outputs packets ignores it.
     #[must_use = "what is taken is not told again"]
     pub const fn take_added_delay(&mut self) -> Span {
         let grown = self.grown;
@@ -291,7 +299,7 @@ impl<P> JitterBuffer<P> {
         Span::from_nanos(grown)
     }
 
-    /// What was counted, and what is known of the way.
+    /// Counters, and statistics of the network.
     #[must_use]
     pub fn stats(&self) -> JitterStats {
         let playing = matches!(self.mode, JitterMode::Playout(_)) && self.start.is_some();
@@ -306,15 +314,15 @@ impl<P> JitterBuffer<P> {
         }
     }
 
-    /// The time that has no packet any more, or no packet yet.
+    /// Whether the media time of the packet has already passed.
     fn is_late(&self, place: &RunPosition) -> bool {
         let Some(head) = self.head else { return false };
         let dry = self.position > self.end && matches!(self.mode, JitterMode::Playout(_));
         place.seq < head || (dry && place.at < self.position)
     }
 
-    /// Whether a late packet is one of a stream that will never be in time again: the sender has
-    /// made a pause and not told its timestamps.
+    /// Whether all further packets would be late as well: the sender has paused without advancing
+    /// its timestamps.
     fn is_permanently_late(&self, place: &RunPosition, at: i64) -> bool {
         let since =
             self.late_since.is_some_and(|since| at.saturating_sub(since) >= PERMANENTLY_LATE_AFTER);
@@ -353,7 +361,7 @@ impl<P> JitterBuffer<P> {
     }
 }
 
-/// Relaying.
+/// Relay mode.
 impl<P> JitterBuffer<P> {
     fn poll_relay(&mut self, hold: Span) -> JitterOutput<P> {
         let Some((seq, held)) = self.slots.first() else { return JitterOutput::Wait(None) };
@@ -371,7 +379,7 @@ impl<P> JitterBuffer<P> {
         if self.now < until && seq >= self.press && !self.finished {
             return JitterOutput::Wait(Some(to_instant(until)));
         }
-        // Before the first packet there is nothing to be missing behind.
+        // Nothing can be missing before the first packet.
         let units = self.lost_units(head, seq, at);
         self.stats.lost += self.seen.count_missing(head, seq);
         self.head = Some(seq);
@@ -384,7 +392,7 @@ impl<P> JitterBuffer<P> {
 }
 
 impl<P> JitterBuffer<P> {
-    /// The first packet in line, whose number is `seq`.
+    /// Takes out the first packet, whose number is `seq`.
     fn emit(&mut self, seq: u64) -> JitterOutput<P> {
         let Some(held) = self.slots.take_first() else { return JitterOutput::Wait(None) };
         let head = self.head.unwrap_or(seq);
@@ -406,8 +414,8 @@ impl<P> JitterBuffer<P> {
         })
     }
 
-    /// How much of the media time between `head` and `seq`, which begins at `at`, was in packets. The
-    /// rest is a silence for which nothing was sent.
+    /// How much of the media time between `head` and `seq`, which begins at `at`, was in packets.
+    /// The rest is silence for which the sender sent nothing.
     fn lost_units(&self, head: u64, seq: u64, at: i64) -> i64 {
         let packets = seq.saturating_sub(head).min(runs::MAX_AHEAD).cast_signed();
         (packets * i64::from(self.period)).min(at.saturating_sub(self.end))
@@ -423,7 +431,7 @@ impl<P> JitterBuffer<P> {
         at.saturating_sub(self.start.unwrap_or(at)).max(0).unsigned_abs()
     }
 
-    /// What `offset` should be.
+    /// Target of `offset`.
     fn target_offset(&self) -> i64 {
         let base = if self.transit.is_new() { 0 } else { self.transit.base(self.now) };
         base.saturating_add(self.target().as_nanos())
@@ -444,11 +452,12 @@ impl<P> JitterBuffer<P> {
 const MIN_SLOTS: usize = 8;
 const MAX_SLOTS: usize = 4_096;
 
-/// As long as nothing else is known.
+/// Packet length until a better value is known.
 const DEFAULT_PACKET_TIME: Span = Span::from_millis(20);
 
-/// A timestamp that is this far from where it should be is that of a sender who began anew.
+/// A larger deviation of a timestamp from its expected value is a restart of the sender.
 const MAX_TIMESTAMP_ERROR: i64 = 10 * SECOND;
 
-/// When everything has come too late for so long, it will go on like that.
+/// When all packets have been late for this long, the sender's timestamps are assumed to be
+/// permanently behind.
 const PERMANENTLY_LATE_AFTER: i64 = SECOND / 2;

@@ -1,70 +1,76 @@
-//! RTP (RFC 3550): sound in datagrams, and what its peers tell each other about it.
+//! RTP (RFC 3550) with RTCP and jitter buffer.
 //!
 //! ```text
-//!  datagram -> is_rtcp? -> Packet (checked view) -> Receiver (numbers, loss, jitter) -> jitter buffer
+//!  datagram -> is_rtcp? -> RtpPacket (checked view) -> Receiver (loss, jitter) -> jitter buffer
 //! ```
 //!
-//! Beside that way stand the sources of a port ([`Table`]), what is told about them ([`report`]), what
-//! their payloads mean ([`payload`]), and what repairs them ([`red`], [`legs`]).
+//! Other parts are the table of a port's sources ([`SourceTable`]), RTCP sessions
+//! ([`rtcp_session`]), payload types ([`payload`]), and protection against loss ([`red`],
+//! [`dual_path`]).
 //!
-//! What is here is written from the RFCs, and `docs/standards/rtp.md` lists what we do and do not. The
-//! crate `rtp-types` does not tell a lying CSRC count from a lying extension, nor either from a datagram
-//! that was cut, and each has to be counted by itself. `rtcp-types` allocates for every SDES that it
-//! reads and every compound that it builds, and takes the leading zeros of an SSRC in SDES for padding;
-//! it judges ours in the tests (`docs/decisions/rtp-formats.md`).
+//! The implementation follows the RFCs; `docs/standards/rtp.md` lists what is and is not supported.
+//! The crate `rtp-types` was rejected because it does not distinguish a wrong CSRC count, a wrong
+//! extension length and a truncated datagram, and these errors are counted separately. The crate
+//! `rtcp-types` allocates for every SDES that it parses and every compound packet that it builds,
+//! and takes the leading zeros of an SSRC in SDES for padding; the tests use it to verify this
+//! implementation (`docs/decisions/rtp-formats.md`).
 //!
-//! Nothing here allocates for a packet. Whatever comes is counted by kind, and bounded.
+//! No packet causes an allocation. Everything that is received is counted by kind, and all memory
+//! is bounded.
 //!
 //! # Examples
-//! A port on which any number of sources send, driven by hand:
+//! A port with any number of sources:
 //! ```
 //! use core::net::SocketAddr;
 //!
 //! use aulos_core::{Instant, Span};
-//! use aulos_proto::rtp::report::{Event, Rtcp, RtcpConfig};
+//! use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpEvent, RtcpSession};
 //! use aulos_proto::rtp::{
-//!     Accepted, Found, HEADER_LEN, Header, Packet, Receiver, Refused, Table, TableConfig, is_rtcp,
+//!     HEADER_LEN, Receiver, ReceiveOutcome, RtpErrorCounts, RtpHeader, RtpPacket, SourceLookup,
+//!     SourceTable, SourceTableConfig, is_rtcp,
 //! };
 //!
 //! struct Port {
-//!     table: Table<Receiver>,
-//!     rtcp: Rtcp,
-//!     refused: Refused,
+//!     table: SourceTable<Receiver>,
+//!     rtcp: RtcpSession,
+//!     refused: RtpErrorCounts,
 //!     reported: u32,
 //! }
 //!
 //! impl Port {
 //!     fn receive(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
 //!         if is_rtcp(datagram) {
-//!             // What cannot be read is counted in there.
+//!             // Invalid datagrams are counted by the session.
 //!             _ = self.rtcp.handle_input(now, datagram, |event| {
-//!                 if let Event::Left { ssrc } = event {
-//!                     println!("{ssrc} is gone");
+//!                 if let RtcpEvent::Left { ssrc } = event {
+//!                     println!("{ssrc} has left");
 //!                 }
 //!             });
 //!             return;
 //!         }
-//!         let packet = match Packet::parse(datagram) {
+//!         let packet = match RtpPacket::parse(datagram) {
 //!             Ok(packet) => packet,
 //!             Err(why) => return self.refused.count(why),
 //!         };
-//!         let id = match self.table.enter(now, packet.ssrc(), from, Receiver::new) {
-//!             Found::Known(id) | Found::Moved(id) | Found::Entered(id, _) => id,
-//!             Found::Collision | Found::Full => return,
+//!         let id = match self.table.find_or_insert(now, packet.ssrc(), from, Receiver::new) {
+//!             SourceLookup::Known(id)
+//!             | SourceLookup::Moved(id)
+//!             | SourceLookup::Inserted(id, _) => id,
+//!             SourceLookup::Collision | SourceLookup::Full => return,
 //!         };
 //!         let Some(receiver) = self.table.get_mut(id) else { return };
 //!         match receiver.receive(now, packet.sequence(), packet.timestamp(), 8_000) {
-//!             Accepted::Valid(_position) | Accepted::Restarted(_position) => {
-//!                 // What was held, and then packet.payload(), goes to the jitter buffer.
-//!                 self.table.prove(id);
-//!                 self.rtcp.received(now, packet.ssrc());
+//!             ReceiveOutcome::Valid(_position) | ReceiveOutcome::Restarted(_position) => {
+//!                 // Insert the held packets, then packet.payload(), into the jitter buffer.
+//!                 self.table.mark_valid(id);
+//!                 self.rtcp.record_received(now, packet.ssrc());
 //!             }
-//!             Accepted::Probation { .. } | Accepted::Stray => { /* to be held */ }
-//!             Accepted::Duplicate => {}
+//!             ReceiveOutcome::Probation { .. } | ReceiveOutcome::Stray => { /* hold it */ }
+//!             ReceiveOutcome::Duplicate => {}
 //!         }
 //!     }
 //!
-//!     /// Called when `rtcp.poll_timeout()` says so.
+//!     /// Called at `rtcp.poll_timeout()`.
 //!     fn report(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
 //!         self.rtcp.handle_timeout(now, |_| ());
 //!         let sources = self.table.iter_mut_after(self.reported).filter_map(|(ssrc, receiver)| {
@@ -77,14 +83,15 @@
 //! }
 //!
 //! let mut port = Port {
-//!     table: Table::new(TableConfig::default()),
-//!     rtcp: Rtcp::new(RtcpConfig::default(), Instant::ZERO),
-//!     refused: Refused::default(),
+//!     table: SourceTable::new(SourceTableConfig::default()),
+//!     rtcp: RtcpSession::new(RtcpConfig::default(), Instant::ZERO),
+//!     refused: RtpErrorCounts::default(),
 //!     reported: 0,
 //! };
 //! let (mut now, from) = (Instant::ZERO, "192.0.2.1:5004".parse()?);
 //! for sequence in 0..500 {
-//!     let header = Header { sequence, timestamp: 160 * u32::from(sequence), ssrc: 7, ..Header::default() };
+//!     let timestamp = 160 * u32::from(sequence);
+//!     let header = RtpHeader { sequence, timestamp, ssrc: 7, ..RtpHeader::default() };
 //!     let mut datagram = [0; HEADER_LEN + 160];
 //!     assert_eq!(header.write(&mut datagram), Some(HEADER_LEN));
 //!     port.receive(now, from, &datagram);

@@ -1,18 +1,18 @@
-//! One RTP packet: a checked view on the bytes of a datagram, and a header as a plain value.
+//! RTP packets: a checked view of a datagram, and the header as a value.
 //!
-//! The view is checked once and completely, so that what reads it cannot meet a length again.
+//! All lengths are checked when the view is created, so its methods need no further checks.
 
 use core::fmt;
 use core::ops::Range;
 
-/// Bytes of a header without contributing sources and extension, the only kind that we write.
+/// Length of a header without contributing sources and extension, the only form that is written.
 pub const HEADER_LEN: usize = 12;
-/// Contributing sources that a header can name.
+/// Maximum number of contributing sources in a header.
 pub const MAX_SOURCES: usize = 15;
 
 /// Whether a datagram on a port that RTP and RTCP share is RTCP (RFC 5761, 4): its second byte is
-/// then 192 to 223, which as RTP would be a marker with one of the payload types 64 to 95, and those
-/// are not used on such a port.
+/// 192 to 223. In RTP that would be a marker with one of the payload types 64 to 95, which are not
+/// used on such a port.
 ///
 /// # Real-time
 /// Neither allocates nor waits.
@@ -21,19 +21,19 @@ pub fn is_rtcp(datagram: &[u8]) -> bool {
     matches!(datagram.get(1), Some(192..=223))
 }
 
-/// Why a datagram is no RTP packet.
+/// Reason why a datagram is not an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RtpError {
-    /// Fewer bytes than a header has.
+    /// Shorter than a header.
     Short,
-    /// A version other than 2.
+    /// RTP version other than 2.
     Version,
-    /// More contributing sources than there are bytes for.
+    /// The contributing sources exceed the packet.
     Sources,
-    /// A header extension that ends behind the packet.
+    /// The header extension exceeds the packet.
     Extension,
-    /// Padding of no bytes, or of more than there are behind the header.
+    /// The padding is empty or exceeds the payload.
     Padding,
 }
 
@@ -51,24 +51,24 @@ impl fmt::Display for RtpError {
 
 impl core::error::Error for RtpError {}
 
-/// How many datagrams were refused, by kind.
+/// Number of rejected datagrams, by error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "one count per kind")]
 pub struct RtpErrorCounts {
-    /// See [`Malformed::Short`].
+    /// See [`RtpError::Short`].
     pub short: u64,
-    /// See [`Malformed::Version`].
+    /// See [`RtpError::Version`].
     pub version: u64,
-    /// See [`Malformed::Sources`].
+    /// See [`RtpError::Sources`].
     pub sources: u64,
-    /// See [`Malformed::Extension`].
+    /// See [`RtpError::Extension`].
     pub extension: u64,
-    /// See [`Malformed::Padding`].
+    /// See [`RtpError::Padding`].
     pub padding: u64,
 }
 
 impl RtpErrorCounts {
-    /// Counts one more.
+    /// Counts an error.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -83,7 +83,7 @@ impl RtpErrorCounts {
         *count = count.saturating_add(1);
     }
 
-    /// All kinds together.
+    /// Sum of all counters.
     #[must_use]
     pub fn total(&self) -> u64 {
         [self.short, self.version, self.sources, self.extension, self.padding]
@@ -96,24 +96,24 @@ impl RtpErrorCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these two and no others")]
 pub struct HeaderExtension<'a> {
-    /// Says what the data is: 0xbede for one-byte elements of RFC 8285.
+    /// Identifies the format of the data: 0xbede for one-byte elements of RFC 8285.
     pub profile: u16,
-    /// A multiple of four bytes.
+    /// Data; its length is a multiple of four bytes.
     pub data: &'a [u8],
 }
 
-/// A datagram that has been found to be an RTP packet.
+/// A checked RTP packet.
 ///
 /// # Examples
 /// ```
-/// use aulos_proto::rtp::{HEADER_LEN, Header, Packet};
+/// use aulos_proto::rtp::{HEADER_LEN, RtpHeader, RtpPacket};
 ///
-/// let header = Header { sequence: 7, timestamp: 160, ssrc: 1, ..Header::default() };
+/// let header = RtpHeader { sequence: 7, timestamp: 160, ssrc: 1, ..RtpHeader::default() };
 /// let mut datagram = vec![0; HEADER_LEN + 160];
 /// assert_eq!(header.write(&mut datagram), Some(HEADER_LEN));
-/// let packet = Packet::parse(&datagram)?;
+/// let packet = RtpPacket::parse(&datagram)?;
 /// assert_eq!((packet.header(), packet.payload().len()), (header, 160));
-/// # Ok::<(), aulos_proto::rtp::Malformed>(())
+/// # Ok::<(), aulos_proto::rtp::RtpError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct RtpPacket<'a> {
@@ -124,13 +124,13 @@ pub struct RtpPacket<'a> {
 }
 
 impl<'a> RtpPacket<'a> {
-    /// Checks every length in `datagram`.
+    /// Parses a datagram and checks every length in it.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first violation.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, RtpError> {
         let (header, rest) = datagram.split_first_chunk::<HEADER_LEN>().ok_or(RtpError::Short)?;
         let [flags, ..] = *header;
@@ -157,43 +157,43 @@ impl<'a> RtpPacket<'a> {
         Ok(Self { header, sources, extension, payload })
     }
 
-    /// Whether the sender marked the packet: with sound, the first of a talk spurt (RFC 3551, 4.1).
+    /// Marker bit: in audio, the first packet of a talk spurt (RFC 3551, 4.1).
     #[must_use]
     pub fn marker(&self) -> bool {
         self.byte(field::TYPE) & MARKER != 0
     }
 
-    /// What the payload is, 0 to 127.
+    /// Payload type, 0 to 127.
     #[must_use]
     pub fn payload_type(&self) -> u8 {
         self.byte(field::TYPE) & !MARKER
     }
 
-    /// Grows by one with each packet of a source, and wraps.
+    /// Sequence number; increases by one with each packet of a source, and wraps.
     #[must_use]
     pub fn sequence(&self) -> u16 {
         u16::from_be_bytes(self.field(field::SEQUENCE))
     }
 
-    /// When the first frame was taken, in units of the encoding's clock; wraps.
+    /// Sampling instant of the first frame, in units of the encoding's clock; wraps.
     #[must_use]
     pub fn timestamp(&self) -> u32 {
         u32::from_be_bytes(self.field(field::TIMESTAMP))
     }
 
-    /// The source's number.
+    /// SSRC of the source.
     #[must_use]
     pub fn ssrc(&self) -> u32 {
         u32::from_be_bytes(self.field(field::SSRC))
     }
 
-    /// The sources that a mixer made this of; none with most senders.
+    /// Contributing sources that a mixer combined; usually empty.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         let (sources, _) = self.sources.as_chunks();
         sources.iter().map(|source| u32::from_be_bytes(*source))
     }
 
-    /// The header extension, if there is one.
+    /// Header extension, if present.
     #[must_use]
     pub fn extension(&self) -> Option<HeaderExtension<'a>> {
         let (head, data) = self.extension.split_first_chunk()?;
@@ -201,13 +201,13 @@ impl<'a> RtpPacket<'a> {
         Some(HeaderExtension { profile: u16::from_be_bytes([high, low]), data })
     }
 
-    /// The sound, without padding; may be empty.
+    /// Payload without padding; may be empty.
     #[must_use]
     pub const fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// The header as a value: what is left of it when it is sent on.
+    /// The fixed header as a value, for forwarding.
     #[must_use]
     pub fn header(&self) -> RtpHeader {
         RtpHeader {
@@ -228,25 +228,25 @@ impl<'a> RtpPacket<'a> {
     }
 }
 
-/// A header without contributing sources, extension and padding.
+/// Fixed header, without contributing sources, extension and padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these five and no others")]
 pub struct RtpHeader {
-    /// The first packet of a talk spurt.
+    /// First packet of a talk spurt.
     pub marker: bool,
-    /// What the payload is, 0 to 127; the eighth bit is not written.
+    /// Payload type, 0 to 127; the eighth bit is ignored.
     pub payload_type: u8,
-    /// One more than the packet before.
+    /// Sequence number.
     pub sequence: u16,
-    /// When the first frame was taken, in units of the encoding's clock.
+    /// Sampling instant of the first frame, in units of the encoding's clock.
     pub timestamp: u32,
-    /// The source's number.
+    /// SSRC of the source.
     pub ssrc: u32,
 }
 
 impl RtpHeader {
-    /// Writes the header to the front of `out` and says how many bytes it has, [`HEADER_LEN`]; none
-    /// when `out` is shorter, and then nothing is written.
+    /// Writes the header to the front of `out` and returns its length, [`HEADER_LEN`]. Writes
+    /// nothing and returns `None` when `out` is too short.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -256,7 +256,7 @@ impl RtpHeader {
         Some(HEADER_LEN)
     }
 
-    /// The header as it goes over the wire.
+    /// The encoded header.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -277,7 +277,7 @@ const EXTENSION: u8 = 0x10;
 const SOURCES: u8 = 0x0f;
 const MARKER: u8 = 0x80;
 
-/// Where things are in the fixed header.
+/// Offsets in the fixed header.
 mod field {
     use core::ops::Range;
 
@@ -293,8 +293,8 @@ mod tests {
 
     use super::*;
 
-    /// A packet with everything a header can have, laid out by hand after RFC 3550, 5.1 and 5.3.1:
-    /// padding, extension, two contributing sources, marker, type 96.
+    /// A packet with every optional part, laid out by hand after RFC 3550, 5.1 and 5.3.1: padding,
+    /// extension, two contributing sources, marker, type 96.
     const FULL: [u8; 38] = [
         0xb2, 0xe0, 0x12, 0x34, 0x00, 0x00, 0x03, 0xe8, 0xde, 0xad, 0xbe, 0xef, // header
         0x00, 0x00, 0x00, 0x01, 0x80, 0x00, 0x00, 0x02, // contributing sources
@@ -369,7 +369,7 @@ mod tests {
             prop_assert_eq!((packet.sources().len(), packet.extension()), (0, None));
         }
 
-        /// The lengths of the parts and of what is left out add up to the datagram's.
+        /// The lengths of the parts and of the padding add up to the length of the datagram.
         #[test]
         fn nothing_is_read_twice(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(packet) = RtpPacket::parse(&bytes) {

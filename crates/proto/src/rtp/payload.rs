@@ -1,11 +1,11 @@
-//! What a payload type means: the static ones of RFC 3551, the dynamic ones by their names in SDP.
+//! Payload types: the static ones of RFC 3551, and the dynamic ones by their names in SDP.
 
 use core::fmt;
 
-/// Payload types that have no fixed meaning; SDP gives them one.
+/// Dynamic payload types, whose meaning SDP defines.
 pub const DYNAMIC_TYPES: core::ops::RangeInclusive<u8> = 96..=127;
 
-/// How sound is put into payloads.
+/// Codec of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RtpCodec {
@@ -13,30 +13,31 @@ pub enum RtpCodec {
     Pcmu,
     /// G.711 A-law.
     Pcma,
-    /// G.722 at 64 kbit/s; its clock says 8 kHz although it has 16 kHz (RFC 3551, 4.5.2).
+    /// G.722 at 64 kbit/s; its RTP clock is 8 kHz although its sample rate is 16 kHz (RFC 3551,
+    /// 4.5.2).
     G722,
-    /// 16 bit, big endian, interleaved.
+    /// 16-bit PCM, big endian, interleaved.
     L16,
-    /// 24 bit packed, big endian, interleaved (RFC 3190).
+    /// 24-bit packed PCM, big endian, interleaved (RFC 3190).
     L24,
-    /// Opus (RFC 7587); its clock is 48 kHz and it is written with two channels, whatever it has.
+    /// Opus (RFC 7587); its RTP clock is always 48 kHz, and `rtpmap` always has two channels.
     Opus,
     /// Comfort noise (RFC 3389).
     ComfortNoise,
-    /// DTMF (RFC 4733).
+    /// DTMF telephone-events (RFC 4733).
     TelephoneEvent,
-    /// Packets that repeat earlier ones (RFC 2198).
+    /// Redundant audio data (RFC 2198).
     Red,
 }
 
 impl RtpCodec {
-    /// The codec with that name in `rtpmap`, in any case.
+    /// Codec by its name in `rtpmap`, ignoring case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         ALL.into_iter().find(|codec| codec.name().eq_ignore_ascii_case(name))
     }
 
-    /// Its name in `rtpmap`.
+    /// Name in `rtpmap`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,21 +72,21 @@ const ALL: [RtpCodec; 9] = [
     RtpCodec::Red,
 ];
 
-/// A payload type's meaning.
+/// Meaning of a payload type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_structs, reason = "rtpmap has these three and no others")]
 pub struct Encoding {
-    /// How the sound is put into payloads.
+    /// Codec.
     pub codec: RtpCodec,
-    /// Timestamps per second. That is the sample rate, but with G.722.
+    /// RTP clock in Hz. It is the sample rate, except for G.722.
     pub clock_rate: u32,
-    /// Channels, as `rtpmap` says them.
+    /// Number of channels in `rtpmap`.
     pub channels: u8,
 }
 
 impl Encoding {
-    /// What a static payload type means (RFC 3551, 6); none for the others, and for those that we
-    /// have no codec for.
+    /// Encoding of a static payload type (RFC 3551, 6); `None` for dynamic types and unsupported
+    /// codecs.
     #[must_use]
     pub const fn from_static_type(payload_type: u8) -> Option<Self> {
         let (codec, clock_rate, channels) = match payload_type {
@@ -100,7 +101,7 @@ impl Encoding {
         Some(Self { codec, clock_rate, channels })
     }
 
-    /// The static payload type that means this; none when it needs a dynamic one.
+    /// Static payload type of this encoding; `None` when it needs a dynamic one.
     #[must_use]
     pub fn static_type(self) -> Option<u8> {
         [0, 8, 9, 10, 11, 13]
@@ -108,7 +109,7 @@ impl Encoding {
             .find(|number| Self::from_static_type(*number) == Some(self))
     }
 
-    /// Frames per second of the sound: twice the clock with G.722.
+    /// Sample rate in frames per second: twice the RTP clock for G.722.
     #[must_use]
     pub const fn sample_rate(self) -> u32 {
         match self.codec {
@@ -117,8 +118,8 @@ impl Encoding {
         }
     }
 
-    /// How far the timestamp goes on with a payload; none when only a decoder can tell, or when the
-    /// payload is not whole frames.
+    /// Duration of a payload in units of the RTP clock; `None` when only a decoder can tell, or
+    /// when the payload is not a whole number of frames.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -133,7 +134,8 @@ impl Encoding {
         }
     }
 
-    /// Bytes of a payload that takes the timestamp on by `ticks`; none when that depends on the sound.
+    /// Length in bytes of a payload with a duration of `ticks`; `None` when it depends on the
+    /// signal.
     #[must_use]
     pub fn payload_bytes(self, ticks: u32) -> Option<usize> {
         match self.frame_bytes() {
@@ -142,7 +144,7 @@ impl Encoding {
         }
     }
 
-    /// Bytes per tick of the clock; 0 where there is no such number.
+    /// Bytes per tick of the RTP clock; 0 when that is not fixed.
     const fn frame_bytes(self) -> usize {
         let channels = self.channels as usize;
         match self.codec {
@@ -154,7 +156,7 @@ impl Encoding {
     }
 }
 
-/// As in `rtpmap`: `L24/48000/2`, and `PCMU/8000` with one channel.
+/// In the notation of `rtpmap`: `L24/48000/2`, and `PCMU/8000` with one channel.
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.codec, self.clock_rate)?;
@@ -162,8 +164,8 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// What an Opus packet holds in ticks of 48 kHz (RFC 6716, 3.1 and 3.2); none when it is none, or
-/// holds more than the 120 ms that a packet may.
+/// Duration of an Opus packet in ticks of 48 kHz (RFC 6716, 3.1 and 3.2); `None` for an invalid
+/// packet, or one longer than the allowed 120 ms.
 fn opus_ticks(packet: &[u8]) -> Option<u32> {
     let toc = *packet.first()?;
     let frame = match toc >> 3 {
@@ -179,18 +181,18 @@ fn opus_ticks(packet: &[u8]) -> Option<u32> {
     Some(frame * frames).filter(|ticks| (120..=5_760).contains(ticks))
 }
 
-/// How much of the packet before an Opus packet holds again in low quality, in ticks of 48 kHz; none
-/// when it holds nothing of it (in-band error correction; RFC 6716, 2.1.7 and 4.2.3).
+/// Duration of the previous packet's audio that an Opus packet repeats in low quality, in ticks of
+/// 48 kHz; `None` when it repeats nothing (in-band FEC; RFC 6716, 2.1.7 and 4.2.3).
 ///
-/// Seen from its first bits, which stand in the packet as they are. Of packets with any number of
-/// frames in them (code 3) it is not looked for.
+/// The flag is in the first bits of the packet, which are not entropy coded. Packets with an
+/// arbitrary number of frames (code 3) are not examined.
 ///
 /// # Real-time
 /// Neither allocates nor waits.
 #[must_use]
 pub fn opus_fec_ticks(packet: &[u8]) -> Option<u32> {
     let (toc, rest) = packet.split_first()?;
-    // Frames of the speech layer in one of the packet's.
+    // SILK frames per frame of the packet.
     let (frames, ticks) = match toc >> 3 {
         config @ 0..=11 => match config % 4 {
             0 => (1, 480),
@@ -209,30 +211,32 @@ pub fn opus_fec_ticks(packet: &[u8]) -> Option<u32> {
     };
     let header = *first.first().filter(|_| first.len() > 1)?;
     let bit = |at: u32| header >> (7 - at) & 1 == 1;
-    // Whether each frame has a voice in it, and then this; in stereo the same again for the side.
+    // One VAD bit per SILK frame, then the LBRR flag; in stereo the same again for the side
+    // channel.
     let stereo = toc & 4 != 0;
     (bit(frames) || (stereo && bit(2 * frames + 1))).then_some(ticks)
 }
 
-/// What `a=fmtp` says of Opus (RFC 7587, 6.1): what its writer would like to receive.
+/// Opus parameters in `a=fmtp` (RFC 7587, 6.1): what the creator of the description prefers to
+/// receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
 pub struct OpusParameters {
-    /// The highest sample rate that is of use, 8,000 to 48,000.
+    /// Maximum useful sample rate, 8,000 to 48,000.
     pub max_playback_rate: u32,
-    /// The highest sample rate that will be sent.
+    /// Maximum sample rate that will be sent.
     pub sprop_max_capture_rate: u32,
-    /// Bits per second; none is for the encoder to choose.
+    /// Maximum bit rate in bits per second; `None` leaves it to the encoder.
     pub max_average_bitrate: Option<u32>,
-    /// Two channels are welcome.
+    /// Stereo is preferred.
     pub stereo: bool,
-    /// Two channels are likely to be sent.
+    /// Stereo is likely to be sent.
     pub sprop_stereo: bool,
-    /// Constant bit rate is wanted.
+    /// Constant bit rate is preferred.
     pub cbr: bool,
-    /// Packets may carry a copy of the one before in low quality.
+    /// In-band FEC is useful.
     pub use_inband_fec: bool,
-    /// Silence may be left out.
+    /// Discontinuous transmission is preferred.
     pub use_dtx: bool,
 }
 
@@ -252,7 +256,7 @@ impl Default for OpusParameters {
 }
 
 impl OpusParameters {
-    /// Reads the parameters. What is unknown or makes no sense is passed over, as RFC 7587 wants it.
+    /// Parses the parameters. Unknown and invalid ones are ignored, as RFC 7587 requires.
     #[must_use]
     pub fn parse(fmtp: &str) -> Self {
         let mut parameters = Self::default();
@@ -277,7 +281,7 @@ impl OpusParameters {
     }
 }
 
-/// Only what differs from the defaults; empty when nothing does.
+/// Writes the parameters that differ from the defaults.
 impl fmt::Display for OpusParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = |rate: u32| (rate != 48_000).then_some(rate);
@@ -327,7 +331,7 @@ mod tests {
         let l24 = encoding(RtpCodec::L24, 48_000, 2);
         assert_eq!((l24.ticks(&[0; 288]), l24.payload_bytes(48)), (Some(48), Some(288)));
         assert_eq!(l24.ticks(&[0; 287]), None);
-        // 20 ms of G.722 are 160 bytes, 320 samples, and 160 ticks.
+        // 20 ms of G.722: 160 bytes, 320 samples, 160 ticks.
         let g722 = encoding(RtpCodec::G722, 8_000, 1);
         assert_eq!(g722.ticks(&[0; 160]), Some(160));
         assert_eq!(encoding(RtpCodec::L16, 48_000, 0).ticks(&[]), None);
@@ -348,7 +352,7 @@ mod tests {
         assert_eq!((ticks(&[31 << 3 | 3]), ticks(&[])), (None, None));
     }
 
-    /// By hand, after RFC 6716, 4.2.3: a bit for each frame's voice, and then the one that is meant.
+    /// By hand, after RFC 6716, 4.2.3: a VAD bit per frame, and then the LBRR flag.
     #[test]
     fn an_opus_packet_says_whether_it_repeats_the_one_before() {
         // SILK of 20 ms, mono and stereo.
@@ -356,12 +360,12 @@ mod tests {
         assert_eq!(opus_fec_ticks(&[1 << 3, 0b1011_1111, 0]), None);
         assert_eq!(opus_fec_ticks(&[1 << 3 | 4, 0b1001_0000, 0]), Some(960));
         assert_eq!(opus_fec_ticks(&[1 << 3, 0b1001_0000, 0]), None);
-        // 60 ms have three frames; two packets of 10 ms in one, with and without a length.
+        // 60 ms have three SILK frames; two frames of 10 ms in a packet, with and without a length.
         assert_eq!(opus_fec_ticks(&[3 << 3, 0b0001_0000, 0]), Some(2_880));
         assert_eq!(opus_fec_ticks(&[1, 0b0100_0000, 0]), Some(480));
         assert_eq!(opus_fec_ticks(&[2, 10, 0b0100_0000, 0]), Some(480));
         assert_eq!(opus_fec_ticks(&[2, 252, 0, 0b0100_0000, 0]), Some(480));
-        // CELT has none, nor has what is lost or any number of frames.
+        // Not for CELT, lost packets, or an arbitrary number of frames.
         assert_eq!(opus_fec_ticks(&[31 << 3, 0xff, 0xff]), None);
         for nothing in [&[][..], &[1 << 3], &[1 << 3, 0xff], &[1 << 3 | 3, 0xff, 0xff], &[2, 252]] {
             assert_eq!(opus_fec_ticks(nothing), None);

@@ -1,9 +1,9 @@
-//! What a receiver keeps about one source (RFC 3550, A.1, A.3 and A.8): whether it is one at all,
-//! which of its packets are missing, and how unevenly they come.
+//! Reception state of one source (RFC 3550, A.1, A.3 and A.8): validation, loss and jitter.
 //!
-//! Two things differ from the appendix, both because a relay gives one packet for each that it gets.
-//! Packets in probation are not thrown away: whoever asks holds them, and they count from the first
-//! of them on. And numbers never go back: a source that starts again gets the next free turn.
+//! It differs from the appendix in two points, because a relay sends one packet for each one it
+//! receives. Packets in probation are not dropped: the caller holds them, and they count from the
+//! first one on. Extended sequence numbers never go back: a source that restarts continues in the
+//! next unused cycle.
 
 use aulos_core::Instant;
 
@@ -12,111 +12,115 @@ use super::sequence::{
     sequence_diff, timestamp_diff,
 };
 
-/// Packets in a row that make a source of an SSRC (RFC 3550, A.1).
+/// Number of packets in sequence that validate a source (RFC 3550, A.1).
 pub const MIN_SEQUENTIAL: u8 = 2;
-/// A packet that is this far ahead does not belong to the run (RFC 3550, A.1).
+/// A packet this far ahead does not belong to the run (RFC 3550, A.1).
 pub const MAX_DROPOUT: i16 = 3_000;
-/// A packet that is this far behind does not belong to the run (RFC 3550, A.1).
+/// A packet this far behind does not belong to the run (RFC 3550, A.1).
 pub const MAX_MISORDER: i16 = 100;
 
-/// A packet's place among those of its source, in numbers that do not wrap.
+/// Position of a packet in its stream, in numbers that do not wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_structs, reason = "a packet has these two")]
 pub struct PacketPosition {
-    /// The sequence number; the lower 16 bits are the packet's.
+    /// Extended sequence number; its lower 16 bits are those of the packet.
     pub sequence: u64,
-    /// The timestamp in units of the encoding's clock; the lower 32 bits are the packet's.
+    /// Extended timestamp in units of the encoding's clock; its lower 32 bits are those of the
+    /// packet.
     pub timestamp: u64,
 }
 
-/// What a packet is to its source.
+/// Classification of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "who forwards packets has to know every case")]
 pub enum ReceiveOutcome {
-    /// It belongs to the source. What was held goes first.
+    /// The packet belongs to the source. Packets that were held come first.
     Valid(PacketPosition),
-    /// Too early to say: hold it. When `fresh`, what was held before belongs to nothing.
+    /// The source is not validated yet: hold the packet. When `fresh`, discard the packets that
+    /// were held before.
     Probation {
-        /// Where it will be when the source turns out to be one.
+        /// Position of the packet if the source is validated.
         position: PacketPosition,
-        /// It has nothing to do with the packets before it.
+        /// The packet does not continue the packets before it.
         fresh: bool,
     },
-    /// The source started again, with the last stray packet: that one's number is one less, and
-    /// [`Receiver::position`] knows its timestamp. Numbers go on, timestamps need not.
+    /// The source has restarted, beginning with the last stray packet: its sequence number is one
+    /// less, and [`Receiver::position`] returns its timestamp. Sequence numbers continue,
+    /// timestamps need not.
     Restarted(PacketPosition),
-    /// It was there before.
+    /// The packet was received before.
     Duplicate,
-    /// It is far from all others. Hold it until the next stray one, whatever comes between: then the
-    /// source has perhaps [`Self::Restarted`].
+    /// The packet is far from all others. Hold it until the next stray packet, whatever is received
+    /// in between: the source may then have [`Self::Restarted`].
     Stray,
 }
 
-/// What a source's packets came to since it was first heard.
+/// Counters of a source since its first packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceiverStats {
-    /// Packets of the source, duplicates and strays not counted.
+    /// Packets of the source, without duplicates and strays.
     pub received: u64,
-    /// Packets that never came, as far as is known now.
+    /// Packets that are missing, as far as is known now.
     pub lost: u64,
-    /// Packets that came again.
+    /// Packets received more than once.
     pub duplicates: u64,
-    /// Packets that came behind a later one.
+    /// Packets received after a later one.
     pub reordered: u64,
     /// Packets that belong to no run.
     pub strays: u64,
-    /// Jumps of the sequence number that went on.
+    /// Jumps of the sequence number that persisted.
     pub restarts: u64,
-    /// Jumps of the timestamp by more than [`MAX_JUMP_SECONDS`] against the time of arrival.
+    /// Jumps of the timestamp by more than [`MAX_JUMP_SECONDS`] against the arrival time.
     pub jumps: u64,
 }
 
-/// What a reception report says of a source (RFC 3550, 6.4.1).
+/// Reception statistics for a report block (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these four and no others")]
 pub struct ReceptionReport {
-    /// Share of packets lost since the last report, in 1/256.
+    /// Fraction of packets lost since the last report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets lost since the source started, less duplicates; 24 bits with their sign.
+    /// Packets lost since the source started, minus duplicates; a signed 24-bit number.
     pub cumulative_lost: i32,
-    /// Turns of the sequence number, and its highest value in the lower 16 bits.
+    /// Extended highest sequence number: the cycles, and the highest value in the lower 16 bits.
     pub highest: u32,
-    /// Mean deviation of the time between packets, in units of the encoding's clock.
+    /// Interarrival jitter in units of the encoding's clock.
     pub jitter: u32,
 }
 
-/// A timestamp that moves this much against the time of arrival has jumped: that is not jitter.
+/// A larger change of the timestamp against the arrival time is a jump and does not count as
+/// jitter.
 pub const MAX_JUMP_SECONDS: u32 = 5;
 
-/// One source as its receiver sees it; 176 bytes.
+/// Reception state of one source; 176 bytes.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::rtp::{Accepted, Receiver};
+/// use aulos_proto::rtp::{ReceiveOutcome, Receiver};
 ///
 /// let mut receiver = Receiver::new();
 /// let mut accept = |sequence| receiver.receive(Instant::ZERO, sequence, 0, 8_000);
-/// assert!(matches!(accept(65_535), Accepted::Probation { .. }));
-/// assert!(matches!(accept(0), Accepted::Valid(_)));
-/// assert!(matches!(accept(40_000), Accepted::Stray));
+/// assert!(matches!(accept(65_535), ReceiveOutcome::Probation { .. }));
+/// assert!(matches!(accept(0), ReceiveOutcome::Valid(_)));
+/// assert!(matches!(accept(40_000), ReceiveOutcome::Stray));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     state: SourceState,
-    /// Packets in a row while in probation.
+    /// Number of packets in sequence during probation.
     in_row: u8,
     clock_rate: u32,
-    /// Jitter times 16, as A.8 keeps it.
+    /// Jitter times 16, as in A.8.
     jitter: u64,
-    /// Time of arrival less timestamp of the last packet.
+    /// Arrival time minus timestamp of the last packet.
     transit: Option<u32>,
-    /// The number that would follow the last stray packet.
+    /// The sequence number after the last stray packet.
     suspect: Option<u16>,
-    /// The highest packet so far.
+    /// Position of the highest packet so far.
     highest: PacketPosition,
-    /// Bit n is set when `highest.sequence - n` has come.
+    /// Bit n is set when `highest.sequence - n` was received.
     seen: u128,
     run: RunCounters,
     tally: ReceiverStats,
@@ -124,22 +128,22 @@ pub struct Receiver {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SourceState {
-    /// Nothing has come.
+    /// Nothing was received.
     #[default]
     Empty,
-    /// Waits for packets in a row.
+    /// Fewer than [`MIN_SEQUENTIAL`] packets in sequence were received.
     Probation,
     Valid,
 }
 
-/// What reports count: it begins again with each start of the source.
+/// Counters for reports; they restart whenever the source restarts.
 #[derive(Clone, Copy, Debug, Default)]
 struct RunCounters {
-    /// The lowest number.
+    /// Lowest sequence number.
     base: u64,
-    /// Where the turn of the first packet began.
+    /// Start of the cycle of the first packet.
     turn: u64,
-    /// Duplicates are among them.
+    /// Received packets, including duplicates.
     received: u64,
     duplicates: u64,
     expected_prior: u64,
@@ -147,14 +151,15 @@ struct RunCounters {
 }
 
 impl Receiver {
-    /// A source that has not been heard yet.
+    /// A source without packets.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Judges a packet that arrived at `now`. `clock_rate` is that of its payload type, in Hz; with 0
-    /// jitter is not measured. At another rate than before, it goes on in the new units (RFC 7160).
+    /// Classifies a packet that arrived at `now`. `clock_rate` is the RTP clock of its payload type
+    /// in Hz; 0 disables the jitter measurement. When the rate changes, the measurement continues
+    /// in the new units (RFC 7160).
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -186,8 +191,8 @@ impl Receiver {
         accepted
     }
 
-    /// What goes into the next reception report, and begins the interval of the one after; none while
-    /// the source is in probation, or when nothing has come since the last report.
+    /// Statistics for the next report block; also begins the interval of the next one. `None` while
+    /// the source is in probation, or when nothing was received since the last report.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -211,25 +216,25 @@ impl Receiver {
         })
     }
 
-    /// Whether the source has proved to be one.
+    /// Whether the source is validated.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.state == SourceState::Valid
     }
 
-    /// What has been counted since the source was first heard.
+    /// The counters.
     #[must_use]
     pub fn stats(&self) -> ReceiverStats {
         ReceiverStats { lost: self.tally.lost + self.missing(), ..self.tally }
     }
 
-    /// Mean deviation of the time between packets, in units of the encoding's clock.
+    /// Interarrival jitter in units of the encoding's clock.
     #[must_use]
     pub fn jitter(&self) -> u32 {
         u32::try_from(self.jitter >> 4).unwrap_or(u32::MAX)
     }
 
-    /// Where a packet with these numbers is, next to the highest so far.
+    /// Position of a packet with these numbers, relative to the highest packet so far.
     #[must_use]
     pub fn position(&self, sequence: u16, timestamp: u32) -> PacketPosition {
         PacketPosition {
@@ -238,8 +243,8 @@ impl Receiver {
         }
     }
 
-    /// Whether this number is one of the run's, and its packet has not come: what repairs a loss need
-    /// not look at others. Farther behind than 127 packets nothing is said to be missing.
+    /// Whether the packet belongs to the current run and is missing; loss recovery can ignore all
+    /// others. Packets more than 127 behind are never reported as missing.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -252,7 +257,7 @@ impl Receiver {
         here && bit.is_some_and(|bit| self.seen & bit == 0)
     }
 
-    /// The first packet, or the first of another numbering while in probation.
+    /// Handles the first packet, or the first packet of another run during probation.
     fn begin(&mut self, sequence: u16, timestamp: u32) -> ReceiveOutcome {
         let fresh = self.state == SourceState::Probation;
         if fresh {
@@ -282,7 +287,8 @@ impl Receiver {
         self.mark(sequence, timestamp).map_or(ReceiveOutcome::Duplicate, ReceiveOutcome::Valid)
     }
 
-    /// Two packets in a row far from all others: the stray one is the first of the new run.
+    /// Handles two packets in sequence that are far from all others: the first of them, the stray
+    /// one, begins a new run.
     fn restart(&mut self, sequence: u16, timestamp: u32) -> ReceiveOutcome {
         self.tally.lost += self.missing();
         self.tally.restarts += 1;
@@ -292,7 +298,7 @@ impl Receiver {
         self.mark(sequence, timestamp).map_or(ReceiveOutcome::Duplicate, ReceiveOutcome::Restarted)
     }
 
-    /// A run that begins with `sequence`, in a turn that no packet before was in.
+    /// Begins a run at `sequence`, in an unused cycle.
     fn start(&mut self, sequence: u16, timestamp: u32) -> PacketPosition {
         let turn = (self.highest.sequence & !u64::from(u16::MAX)) + FIRST_SEQUENCE;
         let base = turn | u64::from(sequence);
@@ -306,7 +312,7 @@ impl Receiver {
         self.highest
     }
 
-    /// Enters a packet that is near the others; none when it has been there before.
+    /// Records a packet of the current run; `None` for a duplicate.
     fn mark(&mut self, sequence: u16, timestamp: u32) -> Option<PacketPosition> {
         let position = self.position(sequence, timestamp);
         self.run.received += 1;
@@ -331,7 +337,8 @@ impl Receiver {
         Some(position)
     }
 
-    /// RFC 3550, A.8, without what a jump of the timestamp or of the clock's rate would do to it.
+    /// Updates the jitter after RFC 3550, A.8, but ignores jumps of the timestamp and changes of
+    /// the clock rate.
     fn measure(&mut self, now: Instant, timestamp: u32, clock_rate: u32) {
         if clock_rate == 0 {
             return;
@@ -358,7 +365,7 @@ impl Receiver {
         }
     }
 
-    /// Packets of this run that have not come.
+    /// Number of missing packets of this run.
     const fn missing(&self) -> u64 {
         self.expected().saturating_sub(self.run.received - self.run.duplicates)
     }
@@ -367,7 +374,7 @@ impl Receiver {
 const MAX_LOST: i64 = 0x7f_ffff;
 const MIN_LOST: i64 = -0x80_0000;
 
-/// A moment in units of a clock of that rate; its lower bits, and rounded down.
+/// Converts an instant into units of the clock, rounded down; only the lower bits are meaningful.
 const fn units(now: Instant, clock_rate: u32) -> u64 {
     let (nanos, rate) = (now.as_nanos(), clock_rate as u64);
     let part = (nanos % NANOS * rate) / NANOS;

@@ -1,39 +1,39 @@
-//! RED (RFC 2198): a payload that carries what earlier packets carried, so that a lost packet is there
-//! again in the next one.
+//! RED (RFC 2198): a payload that repeats the payloads of earlier packets, so that the next packet
+//! recovers a lost one.
 //!
 //! ```text
-//!  4 bytes per repeated block: 1 | type 7 | timestamp offset 14 | length 10
-//!  1 byte for the own block:   0 | type 7          then all blocks, the own one last
+//!  4 bytes per redundant block:  1 | type 7 | timestamp offset 14 | length 10
+//!  1 byte for the primary block: 0 | type 7          then all blocks, the primary one last
 //! ```
 
 use core::fmt;
 
-/// Blocks in one payload; more than this has no use, and RFC 2198 has no limit.
+/// Maximum number of blocks in a payload. RFC 2198 has no limit, but more are not useful.
 pub const MAX_BLOCKS: usize = 8;
-/// How far back a block may lie, in units of the clock: 14 bits.
+/// Maximum timestamp offset of a block, in units of the clock: 14 bits.
 pub const MAX_OFFSET: u16 = 0x3fff;
-/// Bytes of a repeated block: 10 bits.
+/// Maximum length of a redundant block in bytes: 10 bits.
 pub const MAX_BLOCK: usize = 0x3ff;
 
-/// One of the blocks in a payload.
+/// A block of a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these three and no others")]
 pub struct RedBlock<'a> {
-    /// What the data is.
+    /// Payload type of the data.
     pub payload_type: u8,
-    /// How much earlier than the packet's timestamp its own is; 0 for the packet's own block.
+    /// How much earlier its timestamp is than the packet's; 0 for the primary block.
     pub timestamp_offset: u16,
-    /// The payload of the packet that had it first. An empty one is legal.
+    /// Payload of the original packet; may be empty.
     pub data: &'a [u8],
 }
 
-/// Why a payload is no RED.
+/// Reason why a payload is not valid RED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RedError {
-    /// The headers do not end inside the payload.
+    /// The headers exceed the payload.
     Headers,
-    /// The blocks are longer than the payload.
+    /// The blocks exceed the payload.
     Blocks,
     /// More than [`MAX_BLOCKS`].
     TooMany,
@@ -51,7 +51,7 @@ impl fmt::Display for RedError {
 
 impl core::error::Error for RedError {}
 
-/// A payload's blocks, the oldest first and the packet's own last.
+/// Blocks of a payload, the oldest first and the primary block last.
 #[derive(Clone, Copy, Debug)]
 pub struct RedBlocks<'a> {
     blocks: [RedBlock<'a>; MAX_BLOCKS],
@@ -59,13 +59,13 @@ pub struct RedBlocks<'a> {
 }
 
 impl<'a> RedBlocks<'a> {
-    /// Checks every length in `payload`.
+    /// Parses a payload and checks every length in it.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first violation.
     pub fn parse(payload: &'a [u8]) -> Result<Self, RedError> {
         let mut heads = payload;
         let mut lengths = [0; MAX_BLOCKS];
@@ -97,36 +97,36 @@ impl<'a> RedBlocks<'a> {
         Ok(Self { blocks, len })
     }
 
-    /// All blocks, the oldest first, as their sender put them.
+    /// All blocks in the order of the payload, the oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = RedBlock<'a>> + use<'a, '_> {
         self.blocks.iter().copied().take(self.len)
     }
 
-    /// The packet's own block.
+    /// The primary block.
     #[must_use]
     pub fn primary(&self) -> RedBlock<'a> {
         self.iter().last().unwrap_or_default()
     }
 }
 
-/// Writes `repeated`, the oldest first, and the packet's own payload to the front of `out`; says how
-/// many bytes that are. None when `out` is too short, or a block is more than [`MAX_BLOCK`] or
-/// [`MAX_OFFSET`] allow, or there are too many.
+/// Writes `repeated`, the oldest first, and the packet's own payload to the front of `out` and
+/// returns the length in bytes. `None` when `out` is too short, when a block exceeds [`MAX_BLOCK`]
+/// or [`MAX_OFFSET`], or when there are too many.
 ///
 /// # Real-time
 /// Neither allocates nor waits.
 ///
 /// # Examples
 /// ```
-/// use aulos_proto::rtp::red::{Block, Blocks, write};
+/// use aulos_proto::rtp::red::{RedBlock, RedBlocks, write};
 ///
-/// let before = Block { payload_type: 0, offset: 160, data: &[1; 160] };
+/// let before = RedBlock { payload_type: 0, timestamp_offset: 160, data: &[1; 160] };
 /// let mut out = [0; 400];
 /// let length = write(&mut out, &[before], 0, &[2; 160]).unwrap_or(0);
-/// let blocks = Blocks::parse(&out[..length])?;
+/// let blocks = RedBlocks::parse(&out[..length])?;
 /// assert_eq!(blocks.iter().next(), Some(before));
-/// assert_eq!(blocks.own().data, [2; 160]);
-/// # Ok::<(), aulos_proto::rtp::red::Malformed>(())
+/// assert_eq!(blocks.primary().data, [2; 160]);
+/// # Ok::<(), aulos_proto::rtp::red::RedError>(())
 /// ```
 #[must_use = "nothing is written to a buffer that is too short"]
 pub fn write(
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// The example of RFC 2198, 5, in small: a DVI4 packet with LPC of the packet before, whose
+    /// A shortened example of RFC 2198, 5: a DVI4 packet with LPC of the previous packet, whose
     /// timestamp is 160 earlier.
     #[test]
     fn a_payload_by_hand() {

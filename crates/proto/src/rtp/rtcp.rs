@@ -1,7 +1,7 @@
-//! RTCP packets (RFC 3550, 6; RFC 3611): a checked view on what comes, and a writer for what goes.
+//! RTCP packets (RFC 3550, 6; RFC 3611): a checked view of received datagrams, and an encoder.
 //!
-//! A datagram is checked whole, then its parts are walked without a length in sight. What nobody here
-//! needs (APP, feedback, the other report blocks of XR) is passed over.
+//! A datagram is checked completely before its packets are returned. Unused packet types (APP,
+//! feedback, the other report blocks of XR) are skipped.
 
 mod write;
 
@@ -11,56 +11,56 @@ use aulos_core::Span;
 
 pub use write::RtcpWriter;
 
-/// Bytes of a report block.
+/// Length of a report block in bytes.
 pub const BLOCK_LEN: usize = 24;
-/// Report blocks, chunks or sources in one packet: its count has five bits.
+/// Maximum number of report blocks, chunks or sources in a packet: the count has five bits.
 pub const MAX_COUNT: usize = 31;
-/// Bytes of a CNAME, or of a reason to leave.
+/// Maximum length of a CNAME, or of a reason for leaving, in bytes.
 pub const MAX_TEXT: usize = 255;
 
-/// Numbers of the packets.
+/// Packet types.
 mod packet_type {
     pub(super) const SENDER_REPORT: u8 = 200;
     pub(super) const RECEIVER_REPORT: u8 = 201;
     pub(super) const SOURCE_DESCRIPTION: u8 = 202;
     pub(super) const BYE: u8 = 203;
     pub(super) const EXTENDED: u8 = 207;
-    /// Items and blocks inside them.
+    /// SDES items and XR block types.
     pub(super) const CNAME: u8 = 1;
     pub(super) const REFERENCE_TIME: u8 = 4;
     pub(super) const DLRR: u8 = 5;
 }
 
-/// A time of day in seconds since 1900, 32 bits before the point and 32 behind; wraps in 2036.
+/// NTP timestamp: seconds since 1900 with 32 fractional bits; wraps in 2036.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NtpTime(u64);
 
 impl NtpTime {
-    /// A time as it goes over the wire.
+    /// From the wire format.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// A time so long after 1 January 1970.
+    /// From the time since 1 January 1970.
     #[must_use]
     pub fn from_unix(since: Span) -> Self {
         Self(2_208_988_800 << 32).after(since)
     }
 
-    /// The time as it goes over the wire.
+    /// In the wire format.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// The 32 bits in the middle, in 1/65,536 s: what reports give back.
+    /// The middle 32 bits, in 1/65,536 s, as reports use them.
     #[must_use]
     pub const fn middle_bits(self) -> u32 {
         super::sequence::low_32(self.0 >> 16)
     }
 
-    /// The time so much later, or earlier.
+    /// This time plus `span`, which may be negative.
     #[must_use]
     pub fn after(self, span: Span) -> Self {
         let units = (i128::from(span.as_nanos()) << 32).div_euclid(1_000_000_000);
@@ -69,31 +69,32 @@ impl NtpTime {
     }
 }
 
-/// A span in 1/65,536 s, as reports have it; a negative one is 0, and 18 hours are the most.
+/// Converts a span to 1/65,536 s for reports; negative spans become 0, and 18 hours are the
+/// maximum.
 #[must_use]
 pub(super) fn to_ntp_short(span: Span) -> u32 {
     let units = (i128::from(span.as_nanos().max(0)) << 16) / 1_000_000_000;
     u32::try_from(units).unwrap_or(u32::MAX)
 }
 
-/// A span out of 1/65,536 s.
+/// Converts 1/65,536 s to a span.
 pub(super) fn from_ntp_short(units: u32) -> Span {
     Span::from_nanos((i64::from(units) * 1_000_000_000) >> 16)
 }
 
-/// Why a datagram is no RTCP.
+/// Reason why a datagram is not RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RtcpError {
-    /// Fewer bytes than a header has, or a cut one at the end.
+    /// Shorter than a header, or a truncated header at the end.
     Short,
-    /// A version other than 2.
+    /// RTCP version other than 2.
     Version,
-    /// A packet that ends behind the datagram.
+    /// A packet exceeds the datagram.
     Length,
-    /// Padding before the last packet, of no bytes, or of more than there are.
+    /// Padding before the last packet, empty, or longer than the packet.
     Padding,
-    /// Report blocks, sources or items that end behind their packet.
+    /// Report blocks, sources or items exceed their packet.
     Count,
 }
 
@@ -111,105 +112,106 @@ impl fmt::Display for RtcpError {
 
 impl core::error::Error for RtcpError {}
 
-/// What a receiver says of a source (RFC 3550, 6.4.1).
+/// Reception report about a source (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these seven and no others")]
 pub struct ReportBlock {
-    /// The source.
+    /// SSRC of the source.
     pub ssrc: u32,
-    /// Share of packets lost since the last report, in 1/256.
+    /// Fraction of packets lost since the last report, in 1/256.
     pub fraction_lost: u8,
-    /// Packets lost since the beginning; 24 bits with their sign.
+    /// Packets lost since the beginning; a signed 24-bit number.
     pub cumulative_lost: i32,
-    /// Turns of the sequence number, and its highest value in the lower 16 bits.
+    /// Extended highest sequence number: the cycles, and the highest value in the lower 16 bits.
     pub highest: u32,
-    /// Jitter in units of the source's clock.
+    /// Interarrival jitter in units of the source's clock.
     pub jitter: u32,
-    /// Middle of the NTP time of the source's last report; 0 when there was none.
+    /// Middle 32 bits of the NTP time of the source's last report; 0 without one.
     pub last_report: u32,
-    /// Time since that report came, in 1/65,536 s.
+    /// Time since that report was received, in 1/65,536 s.
     pub delay: u32,
 }
 
-/// A sender about itself (RFC 3550, 6.4.1).
+/// Sender information (RFC 3550, 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these four and no others")]
 pub struct SenderInfo {
-    /// When this was written.
+    /// Time of the report.
     pub ntp: NtpTime,
-    /// The same moment on the clock of the RTP timestamps.
+    /// The same instant on the clock of the RTP timestamps.
     pub timestamp: u32,
-    /// Packets since the beginning; wraps.
+    /// Packets sent since the beginning; wraps.
     pub packets: u32,
-    /// Bytes of payload since the beginning; wraps.
+    /// Payload bytes sent since the beginning; wraps.
     pub octets: u32,
 }
 
-/// The answer to a receiver's reference time (RFC 3611, 4.5).
+/// DLRR sub-block, the answer to a receiver's reference time (RFC 3611, 4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these three and no others")]
 pub struct DlrrBlock {
-    /// The receiver.
+    /// SSRC of the receiver.
     pub ssrc: u32,
-    /// Middle of its reference time.
+    /// Middle 32 bits of its reference time.
     pub last_report: u32,
-    /// Time since that came, in 1/65,536 s.
+    /// Time since the reference time was received, in 1/65,536 s.
     pub delay: u32,
 }
 
-/// One packet of a datagram.
+/// A packet of a compound datagram.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RtcpPacket<'a> {
-    /// SR, or RR when there is no `sender`.
+    /// SR, or RR without `sender`.
     Report {
-        /// Who says it.
+        /// SSRC of the reporting member.
         ssrc: u32,
-        /// About itself.
+        /// Sender information.
         sender: Option<SenderInfo>,
-        /// About others.
+        /// Report blocks.
         blocks: ReportBlocks<'a>,
     },
-    /// SDES: who the sources are.
+    /// SDES: descriptions of sources.
     SourceDescription(SdesChunks<'a>),
-    /// BYE: sources that leave.
+    /// BYE: leaving sources.
     Bye(ByeSources<'a>),
-    /// XR.
+    /// XR: extended report.
     Extended {
-        /// Who says it.
+        /// SSRC of the reporting member.
         ssrc: u32,
-        /// Reference time and its answers; the other blocks are passed over.
+        /// Reference times and their answers; other blocks are skipped.
         blocks: ExtendedBlocks<'a>,
     },
-    /// Anything else, by its number.
+    /// Any other packet type.
     Other(u8),
 }
 
-/// A datagram that has been found to be RTCP. It need not begin with a report (RFC 5506).
+/// A checked RTCP datagram. It need not begin with a report (RFC 5506).
 ///
 /// # Examples
 /// ```
-/// use aulos_proto::rtp::rtcp::{Compound, Part, Writer};
+/// use aulos_proto::rtp::rtcp::{CompoundPacket, RtcpPacket, RtcpWriter};
 ///
 /// let mut out = [0; 100];
-/// let mut writer = Writer::new(&mut out);
+/// let mut writer = RtcpWriter::new(&mut out);
 /// writer.report(7, None, 0, core::iter::empty());
 /// writer.cname(7, "aulos@192.0.2.1");
-/// let compound = Compound::parse(writer.finish())?;
-/// assert!(matches!(compound.parts().next(), Some(Part::Report { ssrc: 7, sender: None, .. })));
-/// # Ok::<(), aulos_proto::rtp::rtcp::Malformed>(())
+/// let compound = CompoundPacket::parse(writer.finish())?;
+/// let report = compound.packets().next();
+/// assert!(matches!(report, Some(RtcpPacket::Report { ssrc: 7, sender: None, .. })));
+/// # Ok::<(), aulos_proto::rtp::rtcp::RtcpError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CompoundPacket<'a>(&'a [u8]);
 
 impl<'a> CompoundPacket<'a> {
-    /// Checks every length in `datagram`.
+    /// Parses a datagram and checks every length in it.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
     ///
     /// # Errors
-    /// The first thing that is wrong; then nothing of the datagram is believed.
+    /// The first violation; the whole datagram is then rejected.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, RtcpError> {
         let mut rest = datagram;
         loop {
@@ -233,7 +235,7 @@ impl<'a> CompoundPacket<'a> {
         })
     }
 
-    /// Bytes of the datagram.
+    /// Length of the datagram in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub const fn len(&self) -> usize {
@@ -241,7 +243,7 @@ impl<'a> CompoundPacket<'a> {
     }
 }
 
-/// One packet and what is behind it.
+/// Splits off the first packet.
 fn part(bytes: &[u8]) -> Result<(RtcpPacket<'_>, &[u8]), RtcpError> {
     let ([flags, number, high, low], _) = bytes.split_first_chunk::<4>().ok_or(RtcpError::Short)?;
     if flags >> 6 != VERSION {
@@ -259,7 +261,7 @@ fn part(bytes: &[u8]) -> Result<(RtcpPacket<'_>, &[u8]), RtcpError> {
     Ok((parse_body(*number, count, body).ok_or(RtcpError::Count)?, rest))
 }
 
-/// What a packet says; none when it says that it has more than there is.
+/// Parses the body of a packet; `None` when its count exceeds its length.
 fn parse_body(number: u8, count: usize, body: &[u8]) -> Option<RtcpPacket<'_>> {
     Some(match number {
         packet_type::SENDER_REPORT => {
@@ -305,7 +307,7 @@ fn parse_body(number: u8, count: usize, body: &[u8]) -> Option<RtcpPacket<'_>> {
     })
 }
 
-/// Report blocks of one packet.
+/// Report blocks of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportBlocks<'a>(&'a [[u8; BLOCK_LEN]]);
 
@@ -333,7 +335,7 @@ impl<'a> ReportBlocks<'a> {
     }
 }
 
-/// Descriptions of sources in one packet.
+/// SDES chunks of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct SdesChunks<'a> {
     count: usize,
@@ -341,13 +343,13 @@ pub struct SdesChunks<'a> {
 }
 
 impl<'a> SdesChunks<'a> {
-    /// Each source with its CNAME, if that is there.
+    /// SSRC and CNAME of every source that has one.
     pub fn cnames(mut self) -> impl Iterator<Item = (u32, &'a [u8])> {
         let step = move |_| self.step();
         (0..self.count).map_while(step).filter_map(|(ssrc, name)| Some((ssrc, name?)))
     }
 
-    /// One source and its CNAME; none when the items do not end inside.
+    /// The next source and its CNAME; `None` when the items exceed the packet.
     fn step(&mut self) -> Option<(u32, Option<&'a [u8]>)> {
         let (ssrc, items) = word(self.rest)?;
         let (mut rest, mut name) = (items, None);
@@ -363,14 +365,14 @@ impl<'a> SdesChunks<'a> {
             }
             rest = behind;
         }
-        // At least one zero ends the items, and as many more as bring them to a whole word.
+        // The items end with at least one zero and are padded to whole words.
         let used = (items.len() - rest.len() + 1).next_multiple_of(4);
         self.rest = items.get(used..)?;
         Some((ssrc, name))
     }
 }
 
-/// Sources that leave.
+/// Sources of a BYE packet.
 #[derive(Clone, Copy, Debug)]
 pub struct ByeSources<'a> {
     sources: &'a [[u8; 4]],
@@ -378,12 +380,12 @@ pub struct ByeSources<'a> {
 }
 
 impl<'a> ByeSources<'a> {
-    /// Who leaves.
+    /// SSRCs of the leaving sources.
     pub fn iter(self) -> impl ExactSizeIterator<Item = u32> + use<'a> {
         self.sources.iter().map(|source| u32::from_be_bytes(*source))
     }
 
-    /// Why, as the peer says it; empty when it says nothing.
+    /// Reason for leaving; empty when absent.
     #[must_use]
     pub const fn reason(self) -> &'a [u8] {
         self.reason
@@ -394,18 +396,18 @@ impl<'a> ByeSources<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct ExtendedBlocks<'a>(&'a [u8]);
 
-/// One block of an extended report.
+/// A block of an extended report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendedBlock {
-    /// When this was written: a receiver wants to know its distance.
+    /// Receiver reference time: the receiver measures its round-trip time.
     ReferenceTime(NtpTime),
-    /// An answer to that.
+    /// Answer to a reference time.
     Dlrr(DlrrBlock),
 }
 
 impl<'a> ExtendedBlocks<'a> {
-    /// Those blocks that are understood.
+    /// The blocks of known types.
     pub fn iter(self) -> impl Iterator<Item = ExtendedBlock> + use<'a> {
         let (mut rest, mut delays) = (self.0, [].iter());
         core::iter::from_fn(move || {
@@ -435,7 +437,7 @@ fn parse_dlrr(bytes: &[u8; 12]) -> DlrrBlock {
     DlrrBlock { ssrc: word(), last_report: word(), delay: word() }
 }
 
-/// Number and body of an extended report's first block, and what is behind it.
+/// Type and body of the first block of an extended report, and the rest.
 fn extended(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let ([number, _, high, low], rest) = bytes.split_first_chunk::<4>()?;
     let length = usize::from(u16::from_be_bytes([*high, *low])) * 4;

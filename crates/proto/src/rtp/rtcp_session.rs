@@ -1,9 +1,10 @@
-//! When to say what in RTCP (RFC 3550, 6.2 and 6.3): one machine per session.
+//! RTCP timing and reports (RFC 3550, 6.2 and 6.3): one machine per session.
 //!
-//! All members of a session together may use a twentieth of its bandwidth, however many there are, so
-//! each has to find out how many there are, and to wait accordingly. The machine is a few hundred bytes
-//! for a session of two and keeps no timer: its deadline is a number, for a wheel that all sessions
-//! share. Whoever receives RTP keeps the receivers, and lends what they say when a report is due.
+//! All members of a session together may use a twentieth of its bandwidth, so each member estimates
+//! the number of members and adapts its interval. For a session of two, the machine takes a few
+//! hundred bytes. It has no timer of its own: its deadline is a number, for a timer wheel that all
+//! sessions share. The RTP receivers belong to the caller, which passes their statistics when a
+//! report is due.
 
 use std::sync::Arc;
 
@@ -17,37 +18,38 @@ use super::rtcp::{
 };
 use super::ssrc_map::SsrcMap;
 
-/// The shortest time between two reports (RFC 3550, 6.2); half of it before the first.
+/// Minimum interval between two reports (RFC 3550, 6.2); half of it before the first one.
 pub const MIN_INTERVAL: Span = Span::from_secs(5);
-/// A member that was not heard for so many intervals is gone (RFC 3550, 6.3.5).
+/// A member without packets for this many intervals has timed out (RFC 3550, 6.3.5).
 pub const MEMBER_INTERVALS: i64 = 5;
-/// With as many members or more, a BYE waits its turn (RFC 3550, 6.3.7).
+/// With this many members or more, the BYE is delayed (RFC 3550, 6.3.7).
 pub const BYE_BACK_OFF: usize = 50;
-/// A member that said BYE has left when it has sent nothing for so long.
+/// A member has left when it has sent nothing for this long after its BYE.
 pub const BYE_GRACE: Span = Span::from_secs(2);
-/// RTP that comes so soon after a BYE may have been on its way; what comes later says that the BYE was
-/// not the member's own.
+/// RTP received within this time after a BYE may have been on its way; later packets show that the
+/// BYE was forged.
 pub const BYE_STRAGGLER_TIME: Span = Span::from_millis(500);
-/// Bytes of IPv4 and UDP in front of each datagram; they count as bandwidth (RFC 3550, 6.2).
+/// Bytes of the IPv4 and UDP headers of a datagram; they count as bandwidth (RFC 3550, 6.2).
 pub const IP_UDP_OVERHEAD: usize = 28;
 
-/// Wishes for an [`Rtcp`].
+/// Configuration of an [`RtcpSession`].
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
 pub struct RtcpConfig {
-    /// Our own number.
+    /// Local SSRC.
     pub ssrc: u32,
-    /// Our own name, which stays the same when the number changes: `user@host`.
+    /// Local CNAME, `user@host`; it stays the same when the SSRC changes.
     pub cname: Arc<str>,
-    /// Bytes per second that all members together may use: a twentieth of the session's bandwidth.
+    /// Bandwidth of all members together in bytes per second: a twentieth of the session's
+    /// bandwidth.
     pub bandwidth: u32,
-    /// The shortest time between two reports: [`MIN_INTERVAL`], or [`RtcpConfig::reduced`].
+    /// Minimum interval between two reports: [`MIN_INTERVAL`], or [`RtcpConfig::reduced`].
     pub min_interval: Span,
-    /// Other members that are kept at once; 1 to 1,048,576. About 130 bytes each.
+    /// Maximum number of other members; 1 to 1,048,576. About 130 bytes each.
     pub max_members: usize,
-    /// Ask for the distance to others even when we send nothing (RFC 3611, 4.4).
+    /// Measure the round-trip time to others even without sending RTP (RFC 3611, 4.4).
     pub reference_time: bool,
-    /// Anything that no other session has, and that peers cannot guess.
+    /// Random seed; differs between sessions, and peers must not be able to guess it.
     pub seed: u64,
 }
 
@@ -66,8 +68,8 @@ impl Default for RtcpConfig {
 }
 
 impl RtcpConfig {
-    /// The shorter minimum that RFC 3550, 6.2 allows: 360 s over the session's bandwidth in kbit/s,
-    /// and never more than [`MIN_INTERVAL`].
+    /// Reduced minimum interval of RFC 3550, 6.2: 360 s divided by the session's bandwidth in
+    /// kbit/s, at most [`MIN_INTERVAL`].
     #[must_use]
     pub fn reduced(session_bits_per_second: u32) -> Span {
         let nanos = 360_000_i64 * 1_000_000_000 / i64::from(session_bits_per_second.max(1));
@@ -75,78 +77,78 @@ impl RtcpConfig {
     }
 }
 
-/// What is learned from others.
+/// Information received from other members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RtcpEvent<'a> {
-    /// A sender's clock: `ntp` and `timestamp` are the same moment.
+    /// Clock of a sender: `ntp` and `timestamp` denote the same instant.
     SenderClock {
-        /// The sender.
+        /// SSRC of the sender.
         ssrc: u32,
-        /// Time of day, as the sender has it.
+        /// Wall-clock time of the sender.
         ntp: NtpTime,
-        /// Its RTP timestamp.
+        /// RTP timestamp of the sender.
         timestamp: u32,
     },
-    /// What somebody receives of us.
+    /// Reception report about the local source.
     ReceptionReport {
-        /// Who says it.
+        /// SSRC of the reporting member.
         by: u32,
-        /// What it says.
+        /// Report block.
         block: ReportBlock,
-        /// The way there and back, when that could be told.
+        /// Round-trip time, if it could be computed.
         round_trip: Option<Span>,
     },
-    /// The way to a sender and back, which we asked for without sending.
+    /// Round-trip time to a sender, measured without sending RTP.
     RoundTrip {
-        /// The sender.
+        /// SSRC of the sender.
         by: u32,
-        /// There and back.
+        /// Round-trip time.
         span: Span,
     },
-    /// A member's name, unchecked.
+    /// Name of a member, not validated.
     Cname {
-        /// The member.
+        /// SSRC of the member.
         ssrc: u32,
-        /// Its CNAME.
+        /// CNAME.
         name: &'a [u8],
     },
-    /// A member said BYE and has been quiet since, or was not heard for too long.
+    /// A member has left after a BYE, or has timed out.
     Left {
-        /// The member.
+        /// SSRC of the member.
         ssrc: u32,
     },
 }
 
-/// What has happened in a session.
+/// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RtcpStats {
-    /// Datagrams that were sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// Datagrams that were read.
+    /// Valid datagrams received.
     pub received: u64,
-    /// Datagrams that could not be read.
+    /// Invalid datagrams received.
     pub malformed: u64,
-    /// BYEs of members that went on sending, and of such that are not there.
+    /// BYEs of members that kept sending, and of unknown members.
     pub forged_byes: u64,
-    /// Members for which others had to go.
+    /// Members evicted to make room for others.
     pub evicted: u64,
-    /// Members that were not heard for too long.
+    /// Members that timed out.
     pub timed_out: u64,
-    /// Reports that answer what was never sent.
+    /// Reports that refer to something that was never sent.
     pub implausible: u64,
 }
 
-/// The RTCP of one session; see the module for how it is driven. About 400 bytes, and 130 for each
-/// member that it has room for.
+/// RTCP session; the module documentation describes how to drive it. About 400 bytes, and 130 for
+/// each member of the configured maximum.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::rtp::report::{Rtcp, RtcpConfig};
+/// use aulos_proto::rtp::rtcp_session::{RtcpConfig, RtcpSession};
 ///
-/// let mut rtcp = Rtcp::new(RtcpConfig { ssrc: 7, ..RtcpConfig::default() }, Instant::ZERO);
+/// let mut rtcp = RtcpSession::new(RtcpConfig { ssrc: 7, ..RtcpConfig::default() }, Instant::ZERO);
 /// let mut out = [0; 1_200];
 /// let mut sent = 0;
 /// while let Some(now) = rtcp.poll_timeout().filter(|_| sent < 3) {
@@ -163,20 +165,20 @@ pub struct RtcpSession {
     state: State,
     members: SsrcMap<Member>,
     chance: Rng,
-    /// A time of day and the moment at which it was, for reports.
+    /// A wall-clock time and its local instant, for reports.
     clock: (Instant, NtpTime),
     started: Instant,
-    /// When the last report went out, or would have (tp).
+    /// Time of the last report, sent or reconsidered (tp).
     previous: Instant,
-    /// The time between the two reports before.
+    /// Interval between the two reports before.
     waited: Span,
-    /// When to look again (tn).
+    /// Time of the next timeout (tn).
     next: Instant,
-    /// When the next BYE of somebody else is believed.
+    /// Time at which the next pending BYE of another member takes effect.
     leaving: Option<Instant>,
-    /// Members at the time at which `next` was computed (pmembers).
+    /// Number of members when `next` was computed (pmembers).
     counted: usize,
-    /// A mean of the datagrams' sizes, in bytes.
+    /// Average datagram size in bytes.
     average: f64,
     own: SentCounters,
     tally: RtcpStats,
@@ -184,47 +186,47 @@ pub struct RtcpSession {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Waits for the first report's time.
+    /// Waits for the time of the first report.
     Joining,
-    /// Waits for the next report's time.
+    /// Waits for the time of the next report.
     Reporting,
-    /// A report waits to be fetched; `first` when none went out before.
+    /// A report is due; `first` if none was sent before.
     Due { first: bool },
-    /// Waits for the BYE's time; so many others have said theirs meanwhile.
+    /// Waits for the time of the BYE; `byes` counts those of other members meanwhile.
     Leaving { byes: usize },
-    /// The BYE waits to be fetched.
+    /// The BYE is due.
     ByeDue,
-    /// Nothing more comes.
+    /// The session has ended.
     Left,
 }
 
-/// What we have sent ourselves.
+/// Counters of the local source.
 #[derive(Clone, Copy, Debug, Default)]
 struct SentCounters {
     packets: u32,
     octets: u32,
-    /// The last packet: when it was sent, its timestamp, and the rate of that.
+    /// Send time, timestamp and clock rate of the last packet.
     last: Option<(Instant, u32, u32)>,
-    /// Whether a report went out: without one there is nobody to say BYE.
+    /// Whether a report was sent; without one, no BYE is necessary.
     reported: bool,
 }
 
-/// Somebody else in the session.
+/// Another member of the session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     heard: Instant,
-    /// When RTP came from it.
+    /// Time of the last RTP packet.
     rtp: Option<Instant>,
-    /// Middle of its last sender report's time, and when that came.
+    /// Middle 32 bits of the last sender report's NTP time, and its arrival time.
     report: Option<(u32, Instant)>,
-    /// The same of a reference time that is to be answered.
+    /// The same for a reference time that has to be answered.
     reference: Option<(u32, Instant)>,
-    /// When it said BYE.
+    /// Time of the BYE.
     bye: Option<Instant>,
 }
 
 impl RtcpSession {
-    /// A session that begins at `now`. This allocates all that it will ever need.
+    /// A session that begins at `now`. All memory is allocated here.
     #[must_use]
     pub fn new(config: RtcpConfig, now: Instant) -> Self {
         let mut chance = Rng::new(config.seed);
@@ -251,13 +253,13 @@ impl RtcpSession {
         rtcp
     }
 
-    /// Says what time of day it is at `now`, for reports. Without it they count from 1900, which is
-    /// enough to measure distances (RFC 3550, 4).
+    /// Sets the wall-clock time at `now`, for reports. Without it, reports count from 1900, which
+    /// suffices for round-trip times (RFC 3550, 4).
     pub const fn set_clock(&mut self, now: Instant, ntp: NtpTime) {
         self.clock = (now, ntp);
     }
 
-    /// Counts an RTP packet that we sent; `octets` are those of its payload.
+    /// Records a sent RTP packet; `octets` is the length of its payload.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -274,7 +276,7 @@ impl RtcpSession {
         self.own.last = Some((now, header.timestamp, clock_rate));
     }
 
-    /// Takes note of an RTP packet of a source that has proved to be one.
+    /// Records an RTP packet received from a validated source.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -289,15 +291,15 @@ impl RtcpSession {
         }
     }
 
-    /// Reads a datagram that came at `now`, and tells what is in it.
+    /// Processes a datagram received at `now` and reports its contents.
     ///
-    /// Whether it came from where it should, the caller has to know: RTCP is not signed.
+    /// The caller must check the source address, because RTCP is not authenticated.
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `tell` does not.
     ///
     /// # Errors
-    /// Why it is no RTCP; then nothing in it counts.
+    /// The reason why the datagram is not RTCP; it then has no effect.
     pub fn handle_input(
         &mut self,
         now: Instant,
@@ -346,7 +348,7 @@ impl RtcpSession {
         Ok(())
     }
 
-    /// Does what is due at `now`, and tells who is gone.
+    /// Handles what is due at `now` and reports members that have left.
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `tell` does not.
@@ -366,18 +368,19 @@ impl RtcpSession {
         if matches!(due, State::Due { .. }) {
             self.expire_members(now, &mut tell);
         }
-        // Reconsideration: there may be more members than when the timer was set (6.3.6).
+        // Reconsideration: the number of members may have grown since the timer was set (6.3.6).
         let next = self.previous + self.interval(now);
         self.counted = self.member_count();
         if next <= now { self.state = due } else { self.next = next }
     }
 
-    /// Writes what is due into `out` and says how many bytes to send; none when nothing is due.
+    /// Writes the due packets into `out` and returns their length in bytes; `None` when nothing is
+    /// due.
     ///
-    /// `sources` are the sources that we receive, as [`super::Receiver::report`] has them. No more are
-    /// taken than fit: with more than 31, begin where the last report ended
-    /// ([`super::Table::iter_mut_after`]). `out` is best as long as a
-    /// datagram may be; in fewer than 100 bytes not even a name has room.
+    /// `sources` are the received sources with their [`super::Receiver::report`]. No more are
+    /// consumed than fit: with more than 31, begin where the last report ended
+    /// ([`super::SourceTable::iter_mut_after`]). `out` should have the maximum length of a
+    /// datagram; with less than 100 bytes, even the name does not fit.
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `sources` does not.
@@ -403,14 +406,14 @@ impl RtcpSession {
         Some(length)
     }
 
-    /// When to call [`Rtcp::handle_timeout`]; none when nothing more will come.
+    /// Time at which to call [`RtcpSession::handle_timeout`]; `None` when the session has ended.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let next = (self.state != State::Left).then_some(self.next)?;
         Some(self.leaving.map_or(next, |leaving| leaving.min(next)))
     }
 
-    /// Leaves the session: with a BYE, at once or in its turn, unless nobody knows of us.
+    /// Leaves the session: with a BYE, immediately or delayed, unless nothing was ever sent.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -431,7 +434,7 @@ impl RtcpSession {
         }
     }
 
-    /// Takes another number after a collision (RFC 3550, 8.2) and writes the BYE of the old one.
+    /// Changes the SSRC after a collision (RFC 3550, 8.2) and writes the BYE of the old one.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -444,19 +447,19 @@ impl RtcpSession {
         length
     }
 
-    /// Our own number.
+    /// Local SSRC.
     #[must_use]
     pub const fn ssrc(&self) -> u32 {
         self.config.ssrc
     }
 
-    /// Members of the session that are known, we among them.
+    /// Number of known members, including the local one.
     #[must_use]
     pub const fn members(&self) -> usize {
         self.members.len() + 1
     }
 
-    /// What has happened so far.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> RtcpStats {
         self.tally
@@ -465,7 +468,7 @@ impl RtcpSession {
 
 mod inside;
 
-/// A BYE with an empty report in front, as it goes over the wire.
+/// Size of a BYE with an empty report, including the IP and UDP headers.
 const BYE_BYTES: f64 = 28.0 + 8.0 + 24.0 + 8.0;
 
 #[cfg(test)]

@@ -1,34 +1,34 @@
-//! Numbers that wrap: all of it, in one place.
+//! Arithmetic with wrapping numbers.
 //!
-//! RTP counts packets in 16 bits and time in 32. Everything behind the receiver works with 64 bits
-//! that never wrap; what is here makes the one of the other. A wrapping number means the 64-bit one
-//! that is nearest to a reference, and half a circle away is taken as behind.
+//! RTP has 16-bit sequence numbers and 32-bit timestamps. Everything behind the receiver uses
+//! 64-bit numbers that never wrap; this module extends the ones to the others. A wrapping number
+//! denotes the 64-bit number nearest to a reference; a distance of half a cycle counts as behind.
 
-/// Where 64-bit sequence numbers begin: one turn of the circle, so that packets from before the first
-/// one have numbers, too.
+/// Start of the 64-bit sequence numbers: one cycle, so that packets before the first one have
+/// numbers too.
 pub const FIRST_SEQUENCE: u64 = 1 << 16;
-/// Where 64-bit timestamps begin: one turn of the circle.
+/// Start of the 64-bit timestamps: one cycle.
 pub const FIRST_TIMESTAMP: u64 = 1 << 32;
 
-/// How far `a` is ahead of `b` on the circle of sequence numbers; negative when it is behind.
+/// Signed distance from `b` to `a` in sequence numbers; negative when `a` is behind.
 #[must_use]
 pub const fn sequence_diff(a: u16, b: u16) -> i16 {
     a.wrapping_sub(b).cast_signed()
 }
 
-/// Whether `a` comes before `b` on the circle of sequence numbers.
+/// Whether sequence number `a` is before `b`.
 #[must_use]
 pub const fn sequence_before(a: u16, b: u16) -> bool {
     sequence_diff(a, b) < 0
 }
 
-/// How far `a` is ahead of `b` on the circle of timestamps; negative when it is behind.
+/// Signed distance from `b` to `a` in timestamps; negative when `a` is behind.
 #[must_use]
 pub const fn timestamp_diff(a: u32, b: u32) -> i32 {
     a.wrapping_sub(b).cast_signed()
 }
 
-/// Whether `a` comes before `b` on the circle of timestamps.
+/// Whether timestamp `a` is before `b`.
 #[must_use]
 pub const fn timestamp_before(a: u32, b: u32) -> bool {
     timestamp_diff(a, b) < 0
@@ -48,21 +48,21 @@ pub fn extend_timestamp(reference: u64, timestamp: u32) -> u64 {
     nearest(reference, off, 1 << 32)
 }
 
-/// The number as it goes over the wire.
+/// The 16-bit number on the wire.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, reason = "the lower bits are what is meant")]
 pub const fn low_16(sequence: u64) -> u16 {
     sequence as u16
 }
 
-/// The timestamp, or the extended highest sequence number, as it goes over the wire.
+/// The 32-bit number on the wire: a timestamp, or an extended highest sequence number.
 #[must_use]
 #[allow(clippy::cast_possible_truncation, reason = "the lower bits are what is meant")]
 pub const fn low_32(timestamp: u64) -> u32 {
     timestamp as u32
 }
 
-/// `off` from `reference`, or at the ends of 64 bits the same place one `turn` further inside.
+/// `reference` plus `off`; at the ends of the 64-bit range, one cycle (`turn`) further inside.
 fn nearest(reference: u64, off: i64, turn: u64) -> u64 {
     let inside = if off < 0 { turn } else { turn.wrapping_neg() };
     reference

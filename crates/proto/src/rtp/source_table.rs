@@ -1,9 +1,9 @@
-//! The sources behind one port: who is there, from where, and what happens when there are too many.
+//! Table of the sources of one port, with their addresses and a bound on their number.
 //!
-//! A flood of made-up sources must cost neither memory nor a stream that plays. Room is made at the
-//! cost of who has not proved itself and has been quiet the longest; a proven source goes only when it
-//! has been quiet for a while. The same number from two addresses is a collision or a loop (RFC 3550,
-//! 8.2): the first one stays.
+//! A flood of forged sources must not cost memory and must not stop a running stream. When the
+//! table is full, the least recently received source that is not validated is removed; a validated
+//! source is removed only after a timeout. One SSRC from two addresses is a collision or a loop
+//! (RFC 3550, 8.2): the first address keeps it.
 
 use core::net::SocketAddr;
 
@@ -11,15 +11,15 @@ use aulos_core::{Instant, Span};
 
 use super::ssrc_map::SsrcMap;
 
-/// Wishes for a [`Table`].
+/// Configuration of a [`SourceTable`].
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
 pub struct SourceTableConfig {
-    /// Sources at once; 1 to 1,048,576.
+    /// Maximum number of sources; 1 to 1,048,576.
     pub capacity: usize,
-    /// A source that has been quiet for so long may move to another address, or be put out.
+    /// A source without packets for this long may move to another address, or be evicted.
     pub idle_timeout: Span,
-    /// A number that peers cannot guess: it spreads the sources over the index.
+    /// Hash key, which peers must not be able to guess.
     pub key: u64,
 }
 
@@ -29,56 +29,55 @@ impl Default for SourceTableConfig {
     }
 }
 
-/// A source's place in its table; it is good until the source is gone.
+/// Handle of a source in its table; valid until the source is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SourceId(u32);
 
-/// What a packet's SSRC and address are to the table.
+/// Result of looking up a packet's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
 pub enum SourceLookup<T> {
-    /// A source that is there.
+    /// A known source.
     Known(SourceId),
-    /// A source that has just been entered. Who had to go for it comes along.
+    /// A new source, with the evicted one if the table was full.
     Inserted(SourceId, Option<(u32, T)>),
-    /// A known source that was quiet, and now is at another address.
+    /// A known source that was idle and has a new address.
     Moved(SourceId),
-    /// Another address has this SSRC, and its packets still come: a collision, or a loop. Drop it.
+    /// Another address uses this SSRC and is still sending: a collision or a loop. Drop the packet.
     Collision,
-    /// All places are taken by proven sources that are not quiet. Drop it.
+    /// The table is full of validated sources that are not idle. Drop the packet.
     Full,
 }
 
-/// What has happened in a table since it was made.
+/// Counters of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceTableStats {
-    /// Sources that were entered.
+    /// Inserted sources.
     pub inserted: u64,
-    /// Sources that had to go for others.
+    /// Evicted sources.
     pub evicted: u64,
-    /// Packets of new sources for which there was no room.
+    /// Packets of new sources that were dropped because the table was full.
     pub refused: u64,
     /// Packets with the SSRC of a source at another address.
     pub collisions: u64,
-    /// Sources that came back from another address.
+    /// Sources that changed their address.
     pub moved: u64,
 }
 
-/// Sources of one port by SSRC, with a `T` each.
+/// Sources of one port by SSRC, with a value `T` each.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::rtp::{Found, Receiver, Table, TableConfig};
+/// use aulos_proto::rtp::{Receiver, SourceLookup, SourceTable, SourceTableConfig};
 ///
-/// let mut table = Table::<Receiver>::new(TableConfig::default());
+/// let mut table = SourceTable::<Receiver>::new(SourceTableConfig::default());
 /// let from = "192.0.2.1:5004".parse()?;
-/// let Found::Entered(id, None) = table.enter(Instant::ZERO, 7, from, Receiver::new) else {
-///     unreachable!("there is room")
-/// };
-/// let again = table.enter(Instant::ZERO, 7, from, Receiver::new);
-/// assert!(matches!(again, Found::Known(known) if known == id));
+/// let inserted = table.find_or_insert(Instant::ZERO, 7, from, Receiver::new);
+/// let SourceLookup::Inserted(id, None) = inserted else { unreachable!("there is room") };
+/// let again = table.find_or_insert(Instant::ZERO, 7, from, Receiver::new);
+/// assert!(matches!(again, SourceLookup::Known(known) if known == id));
 /// # Ok::<(), core::net::AddrParseError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -96,14 +95,14 @@ struct SourceEntry<T> {
 }
 
 impl<T> SourceTable<T> {
-    /// An empty table. This allocates all that it will ever need.
+    /// An empty table. All memory is allocated here.
     #[must_use]
     pub fn new(config: SourceTableConfig) -> Self {
         let slots = SsrcMap::new(config.capacity, config.key);
         Self { slots, idle: config.idle_timeout, tally: SourceTableStats::default() }
     }
 
-    /// Looks a packet's source up and enters it when it is new.
+    /// Looks up a packet's source and inserts it when it is new.
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `make` does not.
@@ -135,7 +134,7 @@ impl<T> SourceTable<T> {
         }
     }
 
-    /// The source has proved to be one: from now on it goes only when it is quiet.
+    /// Marks the source as validated: from now on it is evicted only when it is idle.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -143,7 +142,7 @@ impl<T> SourceTable<T> {
         self.slots.mark_valid(id.0);
     }
 
-    /// Takes a source out.
+    /// Removes a source.
     ///
     /// # Real-time
     /// Neither allocates nor frees, but for the value that it returns.
@@ -151,7 +150,7 @@ impl<T> SourceTable<T> {
         self.slots.remove(id.0).map(|(ssrc, entry)| (ssrc, entry.value))
     }
 
-    /// Takes out a source that has been quiet for `limit` or longer; call it until there is none.
+    /// Removes a source that has been idle for at least `limit`; call it until it returns `None`.
     ///
     /// # Real-time
     /// Neither allocates nor frees, but for the value that it returns.
@@ -173,49 +172,49 @@ impl<T> SourceTable<T> {
         self.slots.get(id.0).map(|entry| &entry.value)
     }
 
-    /// Where a source sends from.
+    /// Address of a source.
     #[must_use]
     pub fn address(&self, id: SourceId) -> Option<SocketAddr> {
         self.slots.get(id.0).map(|entry| entry.from)
     }
 
-    /// A source by its number.
+    /// Handle of a source by its SSRC.
     #[must_use]
     pub fn find(&self, ssrc: u32) -> Option<SourceId> {
         self.slots.find(ssrc).map(SourceId)
     }
 
-    /// All sources with their numbers, in no order that means anything.
+    /// All sources with their SSRCs, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().map(|(ssrc, entry)| (ssrc, &entry.value))
     }
 
-    /// All sources with their numbers, in no order that means anything.
+    /// All sources with their SSRCs, in no particular order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.slots.iter_mut().map(|(ssrc, entry)| (ssrc, &mut entry.value))
     }
 
-    /// All sources with their numbers, that of `ssrc` last: a report has room for 31, and the next one
-    /// goes on behind the last that was taken.
+    /// All sources with their SSRCs, beginning after `ssrc`: a report has room for 31, and the next
+    /// one continues after the last source reported.
     pub fn iter_mut_after(&mut self, ssrc: u32) -> impl Iterator<Item = (u32, &mut T)> {
         let number = self.slots.find(ssrc).unwrap_or(0);
         let entries = self.slots.iter_mut_after(number);
         entries.map(|(ssrc, entry)| (ssrc, &mut entry.value))
     }
 
-    /// How many sources there are.
+    /// Number of sources.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there is no source.
+    /// Whether the table is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What has happened so far.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> SourceTableStats {
         self.tally
@@ -238,7 +237,7 @@ impl<T> SourceTable<T> {
         SourceLookup::Known(SourceId(number))
     }
 
-    /// Who goes when there is no room.
+    /// The source to evict when the table is full.
     fn eviction_candidate(&self, now: Instant) -> Option<u32> {
         let proven =
             || self.slots.least_recent(true).filter(|at| self.idle_time(now, *at) >= self.idle);
@@ -250,22 +249,23 @@ impl<T> SourceTable<T> {
     }
 }
 
-/// Addresses with which we have collided that are remembered at once.
+/// Maximum number of remembered conflicting addresses.
 pub const MAX_CONFLICTS: usize = 8;
 
-/// What a packet with our own SSRC is (RFC 3550, 8.2).
+/// Classification of a packet by its SSRC (RFC 3550, 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "who receives packets has to know every case")]
 pub enum SsrcCheck {
-    /// Somebody else's number.
+    /// The SSRC is not the local one.
     Foreign,
-    /// Our number, for the first time from there: say BYE, and take another one.
+    /// The local SSRC, for the first time from this address: send BYE and choose another SSRC.
     Collision,
-    /// Our number from where it came from before, though we changed it: our own packets come back.
+    /// The local SSRC again from a conflicting address, although it was changed: packets of this
+    /// host are looped back.
     Loop,
 }
 
-/// Our own SSRC and the addresses from which it came back.
+/// The local SSRC, and the addresses that used it as well.
 #[derive(Clone, Debug)]
 pub struct LocalSsrc {
     ssrc: u32,
@@ -274,24 +274,25 @@ pub struct LocalSsrc {
 }
 
 impl LocalSsrc {
-    /// `memory` is how long an address is remembered; RFC 3550 has ten intervals of reports.
+    /// `memory` is how long a conflicting address is remembered; RFC 3550 recommends ten report
+    /// intervals.
     #[must_use]
     pub const fn new(ssrc: u32, memory: Span) -> Self {
         Self { ssrc, memory, conflicts: [None; MAX_CONFLICTS] }
     }
 
-    /// Our number.
+    /// The local SSRC.
     #[must_use]
     pub const fn ssrc(&self) -> u32 {
         self.ssrc
     }
 
-    /// Takes another number, after a collision.
+    /// Changes the SSRC after a collision.
     pub const fn change(&mut self, ssrc: u32) {
         self.ssrc = ssrc;
     }
 
-    /// Judges a packet by its SSRC and where it came from.
+    /// Classifies a packet by its SSRC and source address.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!(table.iter_mut_after(12_345).count(), 99, "a source that is gone");
     }
 
-    /// RFC 3550, 8.2: a collision once, and what comes from there afterwards is a loop.
+    /// RFC 3550, 8.2: the first packet is a collision, further ones from that address are a loop.
     #[test]
     fn our_own_number_comes_back() {
         let mut identity = LocalSsrc::new(7, Span::from_secs(50));

@@ -1,27 +1,27 @@
-//! A bounded map from SSRCs to values that never allocates after it was made.
+//! Bounded map from SSRCs to values, which allocates only when it is created.
 //!
-//! `HashMap` reads the system's random numbers and moves everything once in a while; a list is slow
-//! with thousands. This is open addressing with two entries of index per slot, and keyed, because
-//! whoever sends chooses the numbers. Two lists through the slots keep who has been quiet the longest:
-//! one of those that have proved themselves, one of the others.
+//! `HashMap` reads the system's random numbers and occasionally rehashes everything; a list is slow
+//! with thousands of entries. This map uses open addressing with two index entries per slot. The
+//! hash is keyed, because the senders choose the SSRCs. Two lists order the slots by their last
+//! packet: one of the validated sources, one of the others.
 
 use core::mem;
 
 use aulos_core::Rng;
 
-/// An empty place of the index, an end of a list.
+/// An empty index entry, or the end of a list.
 const NONE: u32 = u32::MAX;
-/// What a map can hold at most; the number of a slot has to fit into 32 bits with room to double.
+/// Maximum capacity of a map; twice the number of slots must fit into 32 bits.
 pub(super) const MAX_SLOTS: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct SsrcMap<T> {
     slots: Vec<Slot<T>>,
-    /// Numbers of slots by hash; a power of two of them, at most half full.
+    /// Slot numbers by hash; a power of two of entries, at most half full.
     index: Box<[u32]>,
-    /// First unused slot, in a chain through `next`.
+    /// First unused slot; the others are linked through `newer`.
     free: u32,
-    /// Quiet the longest and the shortest, of the unproven and of the proven.
+    /// LRU lists of the unvalidated and of the validated sources.
     lists: [LruList; 2],
     len: usize,
     key: u64,
@@ -43,7 +43,7 @@ struct Slot<T> {
 }
 
 impl<T> SsrcMap<T> {
-    /// Room for `capacity` sources, at least one and at most [`MAX_SLOTS`].
+    /// A map for `capacity` sources, at least one and at most [`MAX_SLOTS`].
     pub(super) fn new(capacity: usize, key: u64) -> Self {
         let capacity = u32::try_from(capacity.clamp(1, MAX_SLOTS)).unwrap_or(1);
         let slot = |number: u32| Slot {
@@ -83,7 +83,7 @@ impl<T> SsrcMap<T> {
         }
     }
 
-    /// A new source, which must not be there yet; none when there is no room.
+    /// Inserts a source that is not in the map; `None` when the map is full.
     pub(super) fn insert(&mut self, ssrc: u32, value: T) -> Option<u32> {
         let number = self.free;
         let slot = self.slots.get_mut(number as usize)?;
@@ -115,7 +115,7 @@ impl<T> SsrcMap<T> {
         Some((ssrc, value))
     }
 
-    /// Puts the source behind all others of its list: it has just been heard.
+    /// Moves the source to the end of its list, because a packet was received.
     pub(super) fn touch(&mut self, number: u32) {
         let newest = self.list(number).map(|list| list.newest);
         if newest.is_some_and(|newest| newest != number) {
@@ -124,7 +124,7 @@ impl<T> SsrcMap<T> {
         }
     }
 
-    /// From now on the source is among those that have proved themselves.
+    /// Moves the source to the list of validated sources.
     pub(super) fn mark_valid(&mut self, number: u32) {
         if self.slot(number).is_some_and(|slot| !slot.proven && slot.value.is_some()) {
             self.unlink(number);
@@ -135,7 +135,7 @@ impl<T> SsrcMap<T> {
         }
     }
 
-    /// The source that has been quiet the longest, of the proven or of the others.
+    /// The least recently received source of the validated ones or of the others.
     pub(super) fn least_recent(&self, proven: bool) -> Option<u32> {
         let [unproven, the_proven] = self.lists;
         let number = if proven { the_proven } else { unproven }.oldest;
@@ -154,13 +154,13 @@ impl<T> SsrcMap<T> {
         self.slots.get_mut(number as usize)?.value.as_mut()
     }
 
-    /// What a slot costs, with its share of the index when that is as empty as it can be.
+    /// Memory per slot, including its share of the index at the lowest load.
     #[cfg(test)]
     pub(super) const fn bytes_each() -> usize {
         size_of::<Slot<T>>() + 4 * size_of::<u32>()
     }
 
-    /// Every number that a slot can have.
+    /// All slot numbers.
     pub(super) fn numbers(&self) -> core::ops::Range<u32> {
         0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
@@ -173,7 +173,7 @@ impl<T> SsrcMap<T> {
         self.slots.iter_mut().filter_map(|slot| Some((slot.ssrc, slot.value.as_mut()?)))
     }
 
-    /// All of them, those in the slots behind `number` first.
+    /// All sources, beginning with those in the slots after `number`.
     pub(super) fn iter_mut_after(&mut self, number: u32) -> impl Iterator<Item = (u32, &mut T)> {
         let middle = (number as usize).saturating_add(1).min(self.slots.len());
         let (front, behind) = self.slots.split_at_mut(middle);
@@ -217,7 +217,7 @@ impl<T> SsrcMap<T> {
         }
     }
 
-    /// Empties a place of the index, and moves up what stands behind it for want of room.
+    /// Removes an index entry and moves up displaced entries behind it.
     fn remove_index(&mut self, mut hole: usize) {
         let mut at = self.next_index(hole);
         while let Some(number) = self.index.get(at).copied().filter(|number| *number != NONE) {
@@ -246,7 +246,7 @@ impl<T> SsrcMap<T> {
         (at + 1) & self.mask()
     }
 
-    /// Where the index begins to look.
+    /// First index position of an SSRC.
     #[allow(clippy::cast_possible_truncation, reason = "the lower bits are what is meant")]
     const fn first_index(&self, ssrc: u32) -> usize {
         Rng::new(self.key ^ ssrc as u64).next_u64() as usize & self.mask()
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A map and a list in order of silence are the reference.
+        /// Compared with a map, and a list ordered by the last packet.
         #[test]
         fn as_a_map_and_a_list(
             capacity in 1_usize..20,

@@ -7,7 +7,7 @@ use super::*;
 
 const TURN: u64 = FIRST_SEQUENCE;
 
-/// A receiver that gets packets 20 ms apart, at 8 kHz.
+/// A receiver of packets 20 ms apart, at 8 kHz.
 #[derive(Default)]
 struct Harness {
     receiver: Receiver,
@@ -106,7 +106,7 @@ fn a_jump_is_believed_when_it_goes_on() {
     let mut world = Harness::default();
     world.run(100..200);
     assert_eq!(world.get(50_000), ReceiveOutcome::Stray);
-    // A packet of the old run between them does not matter (A.1).
+    // A packet of the old run between them is ignored (A.1).
     assert!(matches!(world.get(200), ReceiveOutcome::Valid(_)));
     assert!(
         matches!(world.get(50_001), ReceiveOutcome::Restarted(at) if at.sequence == 2 * TURN + 50_001)
@@ -147,8 +147,8 @@ fn two_strays_that_do_not_follow_each_other_change_nothing() {
     assert_eq!(world.receiver.stats().strays, 3);
 }
 
-/// The figures of RFC 3550, A.3, by hand: 3 of 10 lost in the first interval, one duplicate more than
-/// lost in the second.
+/// The numbers of RFC 3550, A.3, by hand: 3 of 10 lost in the first interval, one duplicate more
+/// than lost in the second.
 #[test]
 fn loss_by_interval() {
     let mut world = Harness::default();
@@ -182,8 +182,8 @@ fn the_count_of_lost_packets_stays_in_24_bits() {
     assert_eq!(world.receiver.report().unwrap().cumulative_lost, -0x80_0000);
 }
 
-/// Packets 20 ms apart that come 10 ms too early and too late by turns: every difference is 20 ms,
-/// and J goes towards it, by 1/16 of what is missing with each packet.
+/// Packets 20 ms apart that arrive alternately 10 ms early and late: every difference is 20 ms, and
+/// J approaches it by 1/16 of the remainder with each packet.
 #[test]
 fn jitter_approaches_the_mean_deviation() {
     let mut receiver = Receiver::new();
@@ -218,7 +218,7 @@ fn neither_a_jump_of_time_nor_another_clock_is_jitter() {
     assert_eq!(get(120, 77, 48_000), (60, 1), "the same in units of the new clock");
     assert_eq!(get(140, 77 + 960, 48_000).1, 1);
     assert_eq!(get(10_140, 77 + 1_920, 0).1, 1, "a type of unknown rate");
-    // A pause of the sender: time and timestamp go on together.
+    // A pause of the sender: time and timestamp advance together.
     assert_eq!(get(60_140, 77 + 960 + 60 * 48_000, 48_000).1, 1);
 }
 
@@ -228,8 +228,8 @@ fn it_is_as_small_as_it_says() {
 }
 
 proptest! {
-    /// Whatever is lost, doubled or disordered within the window: each packet is given once, with its
-    /// own number, and what is missing is what was lost.
+    /// Whatever is lost, duplicated or reordered within the window: each packet is returned once,
+    /// with its own number, and the missing ones are those that were lost.
     #[test]
     fn every_packet_once_and_under_its_number(
         start: u16,
@@ -267,7 +267,8 @@ proptest! {
         prop_assert_eq!(tally.lost, highest - first + 1 - given.len() as u64);
     }
 
-    /// Any packets at any time: no panic, numbers keep their lower bits, and a restart goes up.
+    /// Arbitrary packets at arbitrary times: no panic, numbers keep their lower bits, and a restart
+    /// increases them.
     #[test]
     fn nonsense_is_counted(
         packets in proptest::collection::vec((any::<u16>(), any::<u32>(), any::<u64>(), 0_u32..5), 0..300),

@@ -83,7 +83,7 @@ fn zeros_at_the_start_of_the_next_ssrc_are_no_padding() {
         0x82, 202, 0, 6, 0, 0, 0, 1, 1, 1, b'x', 0, // ends exactly at the word
         0, 0, 0, 2, 1, 2, b'y', b'z', 0, 0, 0, 0,
     ];
-    // 6 + 1 words are 28 bytes; the item of the second chunk has four zeros behind it.
+    // 6 + 1 words are 28 bytes; the item of the second chunk is followed by four zeros.
     let bytes = [&bytes[..], &[0, 0, 0, 0]].concat();
     let compound = CompoundPacket::parse(&bytes).unwrap();
     let Some(RtcpPacket::SourceDescription(chunks)) = compound.packets().next() else { panic!() };
@@ -134,7 +134,7 @@ fn block() -> impl Strategy<Value = ReportBlock> {
 }
 
 proptest! {
-    /// `rtcp-types` reads what we write, and finds the same in it.
+    /// `rtcp-types` parses what this crate writes and finds the same values.
     #[test]
     fn another_reads_what_we_write(
         ssrc: u32,

@@ -1,11 +1,12 @@
-//! Writing RTCP into a buffer that somebody else has.
+//! Encoder of RTCP packets into a buffer of the caller.
 
 use super::{
     BLOCK_LEN, COUNT, DlrrBlock, MAX_COUNT, MAX_TEXT, NtpTime, ReportBlock, SenderInfo, VERSION,
     packet_type,
 };
 
-/// Writes packets one behind the other. What does not fit is left out whole, and the answer says so.
+/// Appends packets to a buffer. A packet that does not fit is omitted completely, and its method
+/// returns false.
 #[derive(Debug)]
 pub struct RtcpWriter<'a> {
     out: &'a mut [u8],
@@ -18,8 +19,8 @@ impl<'a> RtcpWriter<'a> {
         Self { out, len: 0 }
     }
 
-    /// SR, or RR when there is no `sender`, with as many blocks as there is room for when `reserve`
-    /// bytes are kept for what comes behind; the others are not taken out of `blocks`.
+    /// SR, or RR without `sender`, with as many blocks as fit while `reserve` bytes remain for
+    /// further packets; the other blocks are not consumed from `blocks`.
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `blocks` does not.
@@ -53,7 +54,7 @@ impl<'a> RtcpWriter<'a> {
         })
     }
 
-    /// SDES with the one item that has to be there. What is longer than [`MAX_TEXT`] is cut.
+    /// SDES with the mandatory CNAME. A name longer than [`MAX_TEXT`] is truncated.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -62,13 +63,14 @@ impl<'a> RtcpWriter<'a> {
             this.word(ssrc)?;
             this.put(&[packet_type::CNAME])?;
             let length = this.text(name)?;
-            // Zeros end the items: one at least, and up to a whole word.
+            // The items end with at least one zero and are padded to a whole word.
             this.put([0; 4].get((length + 2) % 4..)?)?;
             Some(1)
         })
     }
 
-    /// BYE for one source, with a reason unless that is empty. What is longer than [`MAX_TEXT`] is cut.
+    /// BYE for one source, with a reason unless it is empty. A reason longer than [`MAX_TEXT`] is
+    /// truncated.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -83,7 +85,7 @@ impl<'a> RtcpWriter<'a> {
         })
     }
 
-    /// XR with a reference time: who sends reports of its own answers with a delay.
+    /// XR with a reference time; senders answer with a DLRR block.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -96,7 +98,7 @@ impl<'a> RtcpWriter<'a> {
         })
     }
 
-    /// XR with the answers to reference times, as many as there is room for.
+    /// XR with a DLRR block, with as many answers as fit.
     ///
     /// # Real-time
     /// Neither waits nor allocates, if `delays` does not.
@@ -118,14 +120,14 @@ impl<'a> RtcpWriter<'a> {
         })
     }
 
-    /// Everything that was written.
+    /// The packets written so far.
     #[must_use]
     pub fn finish(self) -> &'a [u8] {
         let Self { out, len } = self;
         out.get(..len).unwrap_or_default()
     }
 
-    /// A packet whose body says how many things it counts; nothing when that does not fit.
+    /// Writes a packet whose body returns its count; removes it when it does not fit.
     fn packet(&mut self, number: u8, body: impl FnOnce(&mut Self) -> Option<usize>) -> bool {
         let start = self.len;
         let written = self.put(&[VERSION << 6, number, 0, 0]).and_then(|()| body(self));
@@ -153,7 +155,7 @@ impl<'a> RtcpWriter<'a> {
             .try_for_each(|word| self.word(word))
     }
 
-    /// A length and so many bytes; says how many.
+    /// Writes a length and the text, truncated to [`MAX_TEXT`]; returns the length.
     fn text(&mut self, text: &str) -> Option<usize> {
         let end = (0..=MAX_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
         let text = text.get(..end?)?;

@@ -1,4 +1,4 @@
-//! What the machine does by itself: who is there, how long to wait, what to write.
+//! Internals of the session: members, intervals and the contents of reports.
 
 use aulos_core::{Instant, Span};
 
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl RtcpSession {
-    /// Enters a member or notes that it is there; none for our own number.
+    /// Inserts a member, or updates the time of its last packet; `None` for the local SSRC.
     pub(super) fn touch_member(&mut self, now: Instant, ssrc: u32) -> Option<u32> {
         if ssrc == self.config.ssrc {
             return None;
@@ -65,8 +65,8 @@ impl RtcpSession {
         }
     }
 
-    /// RFC 3550, 6.4.1: now less the report's time less the delay. What would be before it, or before
-    /// the session began, answers nothing that we sent.
+    /// RFC 3550, 6.4.1: now minus the time of the report minus the delay. A negative result, or one
+    /// from before the session, is implausible.
     fn round_trip(&mut self, now: Instant, last_report: u32, delay: u32) -> Option<Span> {
         if last_report == 0 {
             return None;
@@ -95,7 +95,7 @@ impl RtcpSession {
         }
     }
 
-    /// Lets those go who said BYE and were quiet since.
+    /// Removes members whose BYE was not followed by packets.
     pub(super) fn expire_byes(&mut self, now: Instant, tell: &mut impl FnMut(RtcpEvent<'_>)) {
         let gone = |member: &Member| member.bye.is_some_and(|bye| now.since(bye) >= BYE_GRACE);
         self.drop_members(tell, gone);
@@ -104,7 +104,7 @@ impl RtcpSession {
         self.reconsider(now);
     }
 
-    /// Lets those go who were not heard for too long (6.3.5).
+    /// Removes members that have timed out (6.3.5).
     pub(super) fn expire_members(&mut self, now: Instant, tell: &mut impl FnMut(RtcpEvent<'_>)) {
         let limit = self.expected_interval(now) * MEMBER_INTERVALS;
         let silent = |member: &Member| now.since(member.heard) > limit;
@@ -131,7 +131,7 @@ impl RtcpSession {
         count
     }
 
-    /// With fewer members the next report comes sooner (6.3.4).
+    /// Brings the next report forward when the number of members has decreased (6.3.4).
     fn reconsider(&mut self, now: Instant) {
         let members = self.member_count();
         if members >= self.counted || matches!(self.state, State::Leaving { .. }) {
@@ -144,7 +144,7 @@ impl RtcpSession {
         self.counted = members;
     }
 
-    /// Members as the timer counts them: while we leave, those who leave, too.
+    /// Number of members for the timer; while leaving, the number of leaving members.
     pub(super) fn member_count(&self) -> usize {
         match self.state {
             State::Leaving { byes } => byes + 1,
@@ -152,8 +152,8 @@ impl RtcpSession {
         }
     }
 
-    /// The time until the next report (6.3.1, A.7): random, so that sessions do not fall into step,
-    /// and longer by what reconsideration makes shorter.
+    /// Interval until the next report (6.3.1, A.7): randomized to avoid synchronization, and
+    /// compensated for reconsideration.
     pub(super) fn interval(&mut self, now: Instant) -> Span {
         let random = self.chance.next_f64() + 0.5;
         let initial = matches!(self.state, State::Joining | State::Leaving { .. });
@@ -161,12 +161,12 @@ impl RtcpSession {
         scale(self.bandwidth_interval(now).max(minimum), random / (core::f64::consts::E - 1.5))
     }
 
-    /// The same without chance, and with the long minimum: what time-outs go by (6.3.5).
+    /// Interval without randomization and with the full minimum, the base of timeouts (6.3.5).
     fn expected_interval(&self, now: Instant) -> Span {
         self.bandwidth_interval(now).max(MIN_INTERVAL)
     }
 
-    /// How long the members that share a bandwidth with us need for a report each.
+    /// Time in which all members of the same bandwidth share can send one report each.
     fn bandwidth_interval(&self, now: Instant) -> Span {
         let members = self.member_count();
         let leaving = matches!(self.state, State::Leaving { .. });
@@ -185,13 +185,14 @@ impl RtcpSession {
         scale(Span::from_secs(1), seconds)
     }
 
-    /// Who has sent RTP then is a sender now: two intervals make him one no more (6.3.5, 6.3.8).
+    /// Whether a packet at this time makes its sender a current one: within the last two intervals
+    /// (6.3.5, 6.3.8).
     fn is_recent(&self, now: Instant, at: Instant) -> bool {
         let interval = self.waited.max(now.since(self.previous)).max(MIN_INTERVAL);
         now.since(at) < interval * 2
     }
 
-    /// A datagram went over the wire: the mean follows it by a sixteenth (6.3.3).
+    /// Updates the average datagram size with a weight of 1/16 (6.3.3).
     pub(super) fn update_average_size(&mut self, length: usize) {
         #[allow(clippy::cast_precision_loss, reason = "a datagram")]
         let size = (length + IP_UDP_OVERHEAD) as f64;
@@ -234,7 +235,7 @@ impl RtcpSession {
         writer.finish().len()
     }
 
-    /// What we say of ourselves, as long as we are a sender.
+    /// Sender information about the local source, while it is sending.
     fn sender_info(&self, now: Instant) -> Option<SenderInfo> {
         let (at, timestamp, rate) = self.own.last?;
         if !self.is_recent(now, at) {
@@ -254,7 +255,7 @@ impl RtcpSession {
     }
 }
 
-/// A report block about a source whose own report came at a moment.
+/// Report block about a source; `report` is its last sender report and the arrival time.
 fn block(
     now: Instant,
     ssrc: u32,
@@ -277,7 +278,7 @@ fn scale(span: Span, by: f64) -> Span {
     Span::from_nanos((span.as_nanos() as f64 * by) as i64)
 }
 
-/// Bytes of what follows the report blocks, without the name: SDES, and BYE or a reference time.
+/// Bytes after the report blocks, without the name: SDES, and BYE or a reference time.
 const TRAILER_BYTES: usize = 16 + 20;
-/// What a report may be older than the session: the clock was set again meanwhile.
+/// Tolerance for a report from before the session, in case the clock was set meanwhile.
 const TOLERANCE: Span = Span::from_secs(1);

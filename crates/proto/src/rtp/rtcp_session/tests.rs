@@ -18,11 +18,11 @@ fn new_session(ssrc: u32, members: usize) -> RtcpSession {
     RtcpSession::new(config, Instant::ZERO)
 }
 
-/// A session in which everybody hears everybody at once.
+/// A session in which every member receives every datagram at once.
 struct Session {
     members: Vec<RtcpSession>,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
-    /// When each datagram was sent, by whom, and its size with headers.
+    /// Time, sender and size with headers of every datagram.
     sent: Vec<(Instant, usize, usize)>,
 }
 
@@ -44,7 +44,7 @@ impl Session {
         while self.timers.peek().is_some_and(|timer| timer.0.0 <= until) {
             let Some(Reverse((now, n))) = self.timers.pop() else { break };
             let rtcp = &mut self.members[n];
-            // An entry that something has overtaken: there is another one for the new deadline.
+            // An outdated entry: there is another one for the new deadline.
             if rtcp.poll_timeout() != Some(now) {
                 continue;
             }
@@ -77,8 +77,8 @@ impl Session {
     }
 }
 
-/// RFC 3550, 6.2: all members together use what they may, however many they are; here a thousand who
-/// come at the same moment, with 400 bytes per second.
+/// RFC 3550, 6.2: all members together use the allowed bandwidth, whatever their number; here a
+/// thousand members that join at the same time, with 400 bytes per second.
 #[test]
 fn a_thousand_members_share_the_bandwidth() {
     let mut session = Session::new(1_000);
@@ -87,17 +87,17 @@ fn a_thousand_members_share_the_bandwidth() {
     // Without reconsideration all thousand would report between 1.03 and 3.1 s: 45 kB.
     let first = session.bytes(0, 5_000);
     assert!(first < 12_000, "{first} bytes in the first 5 s");
-    // A quarter is kept for senders, and nobody sends (A.7).
+    // A quarter is reserved for senders, and there are none (A.7).
     let late = rate(300_000, 900_000);
     assert!((270.0..=330.0).contains(&late), "{late} bytes per second of 300");
     assert!(session.members.iter().all(|member| member.members() == 1_000));
-    // Everybody has a turn.
+    // Every member has reported.
     let who: HashSet<_> = session.sent.iter().map(|(_, n, _)| *n).collect();
     assert_eq!(who.len(), 1_000);
 }
 
-/// RFC 3550, 6.2: senders have a quarter of the bandwidth for themselves, here with a minimum that holds
-/// nobody back.
+/// RFC 3550, 6.2: senders have a quarter of the bandwidth for themselves; here the minimum interval
+/// does not limit.
 #[test]
 fn senders_report_more_often() {
     let mut session = Session::new(200);
@@ -114,7 +114,7 @@ fn senders_report_more_often() {
     assert!((370.0..=420.0).contains(&bytes), "{bytes} bytes per second of 400");
 }
 
-/// RFC 3550, 6.3.7: a thousand who leave at once wait their turn.
+/// RFC 3550, 6.3.7: a thousand members that leave at once delay their BYEs.
 #[test]
 fn a_thousand_leave_at_once() {
     let mut session = Session::new(1_000);
@@ -133,8 +133,8 @@ fn a_thousand_leave_at_once() {
     assert!(session.members.iter().all(|member| member.poll_timeout().is_none()));
 }
 
-/// A.7: with two members and enough bandwidth the mean is the minimum times (E[U] = 1) / 1.21828, and
-/// reconsideration takes it back to about the minimum.
+/// A.7: with two members and sufficient bandwidth the mean interval is the minimum times (E[U] = 1)
+/// / 1.21828, and reconsideration increases it to about the minimum.
 #[test]
 fn two_members_report_every_five_seconds() {
     let mut session = Session::new(2);
@@ -151,7 +151,7 @@ fn pair() -> (RtcpSession, RtcpSession) {
     (new_session(1, 4), new_session(2, 4))
 }
 
-/// The next report of a machine, and when it is.
+/// The next report of a session, and its time.
 fn next(rtcp: &mut RtcpSession, sources: &[(u32, ReceptionReport)]) -> (Instant, Vec<u8>) {
     let mut out = [0; 1_200];
     loop {
