@@ -1,15 +1,15 @@
-//! Media time in units of a timestamp, local time in nanoseconds.
+//! Conversion between media time in timestamp units and local time in nanoseconds.
 
 use aulos_core::{Instant, Span};
 
-/// Between units and nanoseconds.
+/// Converts between units and nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockUnits {
     rate: i64,
 }
 
 impl ClockUnits {
-    /// Of `rate` units per second, brought into range.
+    /// A clock of `rate` units per second, clamped to the allowed range.
     pub(super) fn new(rate: u32) -> Self {
         Self { rate: i64::from(rate.clamp(1, MAX_CLOCK_RATE)) }
     }
@@ -24,28 +24,28 @@ impl ClockUnits {
         seconds.saturating_mul(self.rate).saturating_add(rest * self.rate / SECOND)
     }
 
-    /// The units of a packet that lasts `span`.
+    /// Number of units in `span`.
     pub(super) fn units_in_span(self, span: Span) -> u32 {
         u32::try_from(self.units_in(span.as_nanos())).unwrap_or(u32::MAX).max(1)
     }
 
-    /// A packet's length, at most [`LONGEST_PACKET`].
+    /// Length of a packet, at most [`LONGEST_PACKET`].
     pub(super) fn sane(self, units: u32) -> u32 {
         units.clamp(1, self.units_in_span(LONGEST_PACKET))
     }
 }
 
-/// An instant as a number that can be added to and taken from without a thought: 36 years.
+/// An instant in nanoseconds, limited to 36 years so that sums do not overflow.
 pub(super) fn to_nanos(instant: Instant) -> i64 {
     (instant - Instant::ZERO).as_nanos().min(1 << 60)
 }
 
-/// The instant that [`time`] made a number of.
+/// Inverse of [`to_nanos`].
 pub(super) fn to_instant(nanos: i64) -> Instant {
     Instant::ZERO + Span::from_nanos(nanos.max(0))
 }
 
-/// A packet of audio is never longer; Opus ends at 120 ms.
+/// Maximum duration of an audio packet; the longest in use are those of Opus with 120 ms.
 pub const LONGEST_PACKET: Span = Span::from_secs(1);
 
 pub(super) const SECOND: i64 = 1_000_000_000;

@@ -1,52 +1,52 @@
-//! What a jitter buffer is told.
+//! Configuration of a jitter buffer.
 
 use aulos_core::Span;
 
-/// What kind of buffer it is to be.
+/// Configuration of a jitter buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JitterConfig {
-    /// Units of timestamps per second, 1 to 1,000,000.
+    /// Timestamp units per second, 1 to 1,000,000.
     pub clock_rate: u32,
-    /// How many packets it holds, 8 to 4,096; rounded up to a power of two.
+    /// Capacity in packets, 8 to 4,096; rounded up to a power of two.
     pub slots: usize,
-    /// What it is for.
+    /// Mode of operation.
     pub mode: JitterMode,
 }
 
-/// What a buffer is for.
+/// Mode of operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum JitterMode {
-    /// Packets come out when they are to be heard.
+    /// Packets come out at their playout time.
     Playout(DelayPolicy),
-    /// Packets come out in order, as soon as they can.
+    /// Packets come out in sequence, as soon as possible.
     Relay {
-        /// The longest that a packet waits for one before it.
+        /// Maximum time for which a packet waits for a missing one before it.
         hold: Span,
     },
 }
 
-/// How much later than the fastest packets sound is played.
+/// Playout delay, relative to the fastest packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum DelayPolicy {
-    /// Always the same.
+    /// Constant delay.
     Fixed(Span),
-    /// As much as the network needs.
+    /// Delay that follows the network.
     Adaptive {
-        /// The part of the packets that is to come in time, 0.5 to 0.9999.
+        /// Share of the packets that must arrive in time, 0.5 to 0.9999.
         quantile: f32,
-        /// Never less than this.
+        /// Minimum delay.
         least: Span,
-        /// Never more than this.
+        /// Maximum delay.
         most: Span,
-        /// What to begin with.
+        /// Initial delay.
         first: Span,
     },
 }
 
 impl DelayPolicy {
-    /// 99.5 % in time, up to 200 ms; it begins with 40 ms.
+    /// 99.5 % in time, up to 200 ms, initially 40 ms.
     pub const ADAPTIVE: Self = Self::Adaptive {
         quantile: 0.995,
         least: Span::ZERO,
@@ -56,7 +56,7 @@ impl DelayPolicy {
 }
 
 impl DelayPolicy {
-    /// The longest that it can be.
+    /// Maximum delay.
     pub(super) const fn most(&self) -> Span {
         match *self {
             Self::Fixed(delay) => delay,
@@ -65,7 +65,7 @@ impl DelayPolicy {
     }
 }
 
-/// The mode with everything in range, the longest delay, the one to begin with, and the quantile.
+/// Returns the mode with clamped values, the maximum delay, the initial delay, and the quantile.
 pub(super) fn sanitize(mode: JitterMode) -> (JitterMode, Span, Span, f32) {
     let within = |span: Span| span.clamp(Span::ZERO, MAX_DELAY);
     match mode {
@@ -87,8 +87,8 @@ pub(super) fn sanitize(mode: JitterMode) -> (JitterMode, Span, Span, f32) {
     }
 }
 
-/// The longest delay that can be asked for.
+/// Maximum of a configured delay.
 pub const MAX_DELAY: Span = Span::from_secs(10);
 
-/// A relay's patience: for nearly everyone.
+/// Share of the packets for which a relay waits.
 const RELAY_QUANTILE: f32 = 0.999;

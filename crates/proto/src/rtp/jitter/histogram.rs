@@ -1,9 +1,9 @@
-//! How late packets come: a histogram that forgets.
+//! Histogram of packet delays with exponential forgetting.
 //!
-//! Its buckets are fine near zero and coarse far out, an eighth of an octave each, so that a quiet
-//! network is seen to a fraction of a millisecond and a bad one still fits. To forget, newer
-//! packets weigh more instead of older ones less: a packet costs one addition, and the whole is
-//! scaled down once in many thousands.
+//! Buckets are fine near zero and coarse at large delays, an eighth of an octave each, so a quiet
+//! network is resolved to a fraction of a millisecond and a bad one still fits. Instead of
+//! decreasing the weights of old packets, the weights of new ones increase: a packet costs one
+//! addition, and the histogram is rescaled once in many thousands.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -16,14 +16,14 @@
 pub(super) struct DelayHistogram {
     weights: [f32; BUCKETS],
     total: f32,
-    /// What the next packet weighs.
+    /// Weight of the next packet.
     next: f32,
-    /// The width of the first buckets, in nanoseconds.
+    /// Width of the first buckets, in nanoseconds.
     grain: i64,
 }
 
 impl DelayHistogram {
-    /// Delays up to `most` nanoseconds, and for a beginning the guess that they are `guess`.
+    /// A histogram for delays up to `most` nanoseconds, initialized with `guess`.
     pub(super) fn new(most: i64, guess: i64) -> Self {
         let grain = (most / SPAN).max(1);
         let mut histogram = Self { weights: [0.0; BUCKETS], total: 0.0, next: 1.0, grain };
@@ -31,13 +31,13 @@ impl DelayHistogram {
         histogram
     }
 
-    /// Nothing is known but `guess`.
+    /// Resets the histogram to `guess`.
     pub(super) fn restart(&mut self, guess: i64) {
         (self.weights, self.total, self.next) = ([0.0; BUCKETS], 0.0, 1.0);
         self.add(guess, GUESS_WEIGHT);
     }
 
-    /// A packet that was `delay` nanoseconds later than the fastest, `elapsed` seconds after the
+    /// Records a packet `delay` nanoseconds later than the fastest, `elapsed` seconds after the
     /// last one.
     pub(super) fn record(&mut self, delay: i64, elapsed: f32) {
         self.next *= 1.0 + elapsed / MEMORY_S;
@@ -50,7 +50,7 @@ impl DelayHistogram {
         self.add(delay, self.next);
     }
 
-    /// The delay that a part `quantile` of the packets does not exceed, in nanoseconds: the upper
+    /// Delay in nanoseconds that a share of `quantile` of the packets does not exceed: the upper
     /// edge of its bucket.
     pub(super) fn quantile(&self, quantile: f32) -> i64 {
         let beyond = self.total * (1.0 - quantile);
@@ -73,7 +73,7 @@ impl DelayHistogram {
     }
 }
 
-/// Eight buckets of one grain, then eight for each octave.
+/// Eight buckets of one grain each, then eight for each octave.
 const fn bucket(grains: i64) -> usize {
     if grains < 8 {
         return grains as usize;
@@ -93,16 +93,16 @@ const fn upper_edge(bucket: usize) -> i64 {
 
 const BUCKETS: usize = 64;
 
-/// The grains that the buckets reach: 8 << 7, the end of seven octaves above the first eight.
+/// Range of the buckets in grains: 8 << 7, the end of seven octaves above the first eight.
 const SPAN: i64 = 1_024;
 
-/// Long enough for a hundredth of the packets of 20 ms to be five.
+/// Time constant of forgetting, in seconds: a hundredth of the packets of 20 ms are then five.
 const MEMORY_S: f32 = 10.0;
 
-/// The guess counts as much as so many packets: it is forgotten within some seconds.
+/// Weight of the initial guess in packets; it is forgotten within seconds.
 const GUESS_WEIGHT: f32 = 10.0;
 
-/// Weights that differ more than this are lost in the precision of an f32.
+/// Larger ratios of weights exceed the precision of an f32.
 const RESCALE: f32 = 65_536.0;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Where packets stand: a ring of fixed slots, found by sequence number, with a bit for each.
+//! Storage of packets: a ring of fixed slots indexed by sequence number, with a bitmap.
 
 use aulos_core::Instant;
 
-/// What stands in a slot.
+/// A stored packet.
 #[derive(Debug)]
 pub(super) struct HeldPacket<P> {
-    /// Where its media begins, in units of the buffer's own time line.
+    /// Media time in units, on the buffer's own time line.
     pub(super) at: i64,
-    /// As the sender wrote it.
+    /// Sequence number of the sender.
     pub(super) sequence: u64,
-    /// As the sender wrote it.
+    /// Timestamp of the sender.
     pub(super) timestamp: u64,
     pub(super) received: Instant,
     pub(super) units: u32,
@@ -21,17 +21,17 @@ pub(super) struct HeldPacket<P> {
 #[derive(Debug)]
 pub(super) struct PacketRing<P> {
     slots: Box<[Option<HeldPacket<P>>]>,
-    /// A bit for each slot, so that the next one that is taken is found 64 at a time.
+    /// One bit per slot, so that the next occupied one is found 64 at a time.
     present: Box<[u64]>,
     mask: u64,
     held: usize,
-    /// The lowest and the highest that are held, while any is.
+    /// Lowest and highest number stored; valid while the ring is not empty.
     first: u64,
     last: u64,
 }
 
 impl<P> PacketRing<P> {
-    /// Room for `slots` packets, rounded up to a power of two.
+    /// A ring of `slots` packets, rounded up to a power of two.
     pub(super) fn new(slots: usize) -> Self {
         let slots = slots.next_power_of_two();
         Self {
@@ -52,12 +52,12 @@ impl<P> PacketRing<P> {
         self.mask + 1
     }
 
-    /// Whether `seq` can stand beside what is held.
+    /// Whether `seq` fits into the ring together with the stored packets.
     pub(super) fn fits(&self, seq: u64) -> bool {
         self.held == 0 || self.last.max(seq) - self.first.min(seq) <= self.mask
     }
 
-    /// Puts a packet in, which must fit and not be there.
+    /// Inserts a packet, which must fit and must not be present.
     pub(super) fn insert(&mut self, seq: u64, packet: HeldPacket<P>) {
         debug_assert!(self.fits(seq));
         let index = self.index(seq);
@@ -83,7 +83,7 @@ impl<P> PacketRing<P> {
         Some((self.first, self.slots.get(self.index(self.first))?.as_ref()?))
     }
 
-    /// Takes the packet with the lowest number out.
+    /// Removes the packet with the lowest number.
     pub(super) fn take_first(&mut self) -> Option<HeldPacket<P>> {
         if self.held == 0 {
             return None;
@@ -100,7 +100,7 @@ impl<P> PacketRing<P> {
         Some(packet)
     }
 
-    /// The lowest number from `seq` on that is held; there is one.
+    /// Lowest stored number from `seq` on; there must be one.
     fn next_present(&self, mut seq: u64) -> u64 {
         while seq <= self.last {
             let index = self.index(seq);

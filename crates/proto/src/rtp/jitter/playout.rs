@@ -1,21 +1,21 @@
-//! Playing: when a packet's time has come, and what is said when it is not there.
+//! Play-out mode: playout times, gaps and adaptation of the delay.
 
 use aulos_core::{Instant, Ppm, Span};
 
 use super::clock_units::to_instant;
 use super::{GapCause, JitterBuffer, JitterMode, JitterOutput};
 
-/// Playing.
+/// Play-out mode.
 impl<P> JitterBuffer<P> {
     pub(super) fn poll_playout(&mut self) -> JitterOutput<P> {
         let Some((seq, held)) = self.slots.first() else { return self.poll_empty() };
         let at = held.at;
         if self.start.is_none() {
-            // Nobody has heard anything yet: what the first packets tell costs nothing.
+            // Nothing was played yet, so the delay can change freely.
             self.offset = self.target_offset();
             (self.end, self.position) = (at, at);
             let end = at.saturating_add(i64::from(held.units));
-            // Of a sender who begins with all that he has, only what is not past is played.
+            // When a sender begins with a backlog, only the part that is not in the past is played.
             let is_past = self.wait_until(end).is_none() && self.slots.len() > 1;
             if is_past || seq < self.press {
                 return self.skip(seq);
@@ -33,7 +33,7 @@ impl<P> JitterBuffer<P> {
         if let Some(until) = self.wait_until(self.position.min(at)) {
             return JitterOutput::Wait(Some(until));
         }
-        // What was concealed for want of anything better may have been a silence.
+        // Time that was concealed as an underrun may turn out to be silence.
         let lost = self.lost_units(self.head.unwrap_or(seq), seq, at).max(0);
         let said = self.position - self.end;
         if said > lost {
@@ -45,8 +45,7 @@ impl<P> JitterBuffer<P> {
         if at <= self.position { self.emit(seq) } else { self.fill_gap(at, lost) }
     }
 
-    /// Something before the first packet in line is missing: so many units are lost, and the rest is
-    /// a silence.
+    /// Handles a gap before the first packet: `lost` units are lost, the rest is silence.
     fn fill_gap(&mut self, at: i64, lost: i64) -> JitterOutput<P> {
         if let Some(until) = self.grow_delay() {
             return JitterOutput::Wait(Some(until));
@@ -73,7 +72,7 @@ impl<P> JitterBuffer<P> {
         self.emit_gap(units, cause)
     }
 
-    /// Nothing is in line.
+    /// Handles an empty buffer.
     fn poll_empty(&mut self) -> JitterOutput<P> {
         if self.start.is_none() || self.finished {
             return JitterOutput::Wait(None);
@@ -89,7 +88,7 @@ impl<P> JitterBuffer<P> {
         self.emit_gap(units, GapCause::Underrun)
     }
 
-    /// Something has to be filled in anyway: the moment to become later, if that is needed.
+    /// Increases the delay if necessary, because the output has a gap anyway.
     fn grow_delay(&mut self) -> Option<Instant> {
         let wanted = self.target_offset();
         if wanted.saturating_sub(self.offset) < LEAST_STEP {
@@ -100,9 +99,10 @@ impl<P> JitterBuffer<P> {
         self.wait_until(self.position)
     }
 
-    /// When much more is in line than the longest delay, somebody has sent faster than time passes: only as
-    /// much is kept as the delay should be. It is packets that count here, and not what the base says:
-    /// one wrong timestamp must not move everything.
+    /// Drops packets when the buffer holds much more than the longest delay, because the sender was
+    /// faster than real time: only as much as the target delay is kept. The decision depends on the
+    /// number of packets and not on the base transit, so that a single wrong timestamp has no
+    /// effect.
     fn drop_excess(&mut self, first: u64) {
         let JitterMode::Playout(delay) = self.mode else { return };
         let held = self.slots.len() as u64;
@@ -111,7 +111,7 @@ impl<P> JitterBuffer<P> {
         }
     }
 
-    /// How many packets are kept when there are too many.
+    /// Number of packets to keep when there are too many.
     pub(super) fn packets_to_keep(&self) -> u64 {
         self.packets(self.target()) + 1
     }
@@ -121,8 +121,8 @@ impl<P> JitterBuffer<P> {
         (span.as_nanos() / period).max(0).unsigned_abs()
     }
 
-    /// There are more packets than slots, or than can be played: those in front go, and what is behind
-    /// moves up.
+    /// Skips the first packet, because there are more packets than slots or than can be played;
+    /// later ones move forward.
     fn skip(&mut self, seq: u64) -> JitterOutput<P> {
         let (before, next) = (self.position, self.slots.first().map_or(0, |(_, held)| held.at));
         if self.start.is_some() && next > before {
@@ -139,7 +139,7 @@ impl<P> JitterBuffer<P> {
         JitterOutput::Skip(packet)
     }
 
-    /// Follows the sender's clock, and the wish, as slowly as nobody hears.
+    /// Follows the sender's clock and the target delay at an inaudible rate.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -158,31 +158,31 @@ impl<P> JitterBuffer<P> {
         self.creep = self.creep.fract();
     }
 
-    /// The units that are due: those of a packet, and of several if nobody has asked for a while.
+    /// Units to output: those of one packet, or of several after a pause of the caller.
     fn due_units(&self) -> i64 {
         let due = self.units.units_in(self.now.saturating_sub(self.offset));
         let period = i64::from(self.period);
         period * (due.saturating_sub(self.position).max(0) / period + 1)
     }
 
-    /// When `position` is to be played, if that is not yet.
+    /// Playout time of `position`, if it is in the future.
     fn wait_until(&self, position: i64) -> Option<Instant> {
         let due = self.units.nanos_of(position).saturating_add(self.offset);
         (due > self.now).then(|| to_instant(due))
     }
 }
 
-/// How fast the delay changes while something is heard: no more than a card may be off.
+/// Maximum rate at which the delay changes during playout: the tolerance of a sound card's clock.
 pub const MAX_SLEW: Ppm = Ppm::from_ppm(100);
 
-/// What is less than this is not worth a step, in nanoseconds.
+/// Smaller differences from the target are ignored, in nanoseconds.
 const LEAST_STEP: i64 = 2_000_000;
 
-/// So many packets more than twice the longest delay are in line only when there are too many.
+/// Packets in excess of twice the longest delay before packets are dropped.
 const EXCESS_PACKETS: u64 = 3;
 
-/// A wish is followed in so many seconds, if [`CREEP`] lets it.
+/// Time constant of adjustments in seconds, limited by [`MAX_SLEW`].
 const SLEW_TIME_S: f64 = 10.0;
 
-/// Who has not asked for longer than this, in nanoseconds, does not creep on in one jump.
+/// Maximum elapsed time of one slew step, in nanoseconds.
 const LONGEST_STEP: i64 = 60_000_000_000;

@@ -1,18 +1,19 @@
-//! Which sequence numbers have come, so that a copy is known for one long after the first is gone.
+//! Record of received sequence numbers, which detects duplicates long after the first copy came
+//! out.
 
-/// How far back a copy is known for one. Twice the slots of the deepest usual buffer; what comes
-/// later than that belongs to nothing.
+/// Size of the window in packets: twice the slots of the deepest usual buffer. A packet older than
+/// that is a stray one.
 pub(super) const WINDOW_PACKETS: u64 = 512;
 
-/// A bit for each of the last [`REACH`] sequence numbers.
+/// One bit for each of the last [`WINDOW_PACKETS`] sequence numbers.
 #[derive(Debug)]
 pub(super) struct ReceivedWindow {
     words: [u64; WORDS],
-    /// One more than the highest that has come.
+    /// One more than the highest received number.
     top: u64,
 }
 
-/// What is known of a sequence number.
+/// Status of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SequenceStatus {
     New,
@@ -53,7 +54,7 @@ impl ReceivedWindow {
         self.set(seq, true);
     }
 
-    /// How many of `from..to` have not come, as far as it is known.
+    /// Number of missing packets in `from..to`, as far as it is known.
     pub(super) fn count_missing(&self, from: u64, to: u64) -> u64 {
         let known = from.max(self.top.saturating_sub(WINDOW_PACKETS));
         let seen = (known..to.min(self.top)).filter(|&seq| self.is_received(seq)).count() as u64;

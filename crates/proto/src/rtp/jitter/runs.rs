@@ -1,15 +1,15 @@
-//! From the sender's numbers to the buffer's own, which go on when the sender begins anew.
+//! Maps the sender's numbers to the buffer's own, which continue when the sender restarts.
 
 use super::{Arrival, ClockUnits};
 
-/// Where the buffer's own sequence numbers begin: what was sent before the first packet that came has
-/// a number too.
+/// Start of the buffer's sequence numbers, so that packets from before the first received one have
+/// numbers too.
 pub(super) const ORIGIN: u64 = 1 << 32;
 
-/// The farthest that a sequence number is ahead of its time (RFC 3550 appendix A.1, `MAX_DROPOUT`).
+/// How far a sequence number may be ahead (RFC 3550 appendix A.1, `MAX_DROPOUT`).
 pub(super) const MAX_AHEAD: u64 = 3_000;
 
-/// A packet's place in the buffer's own numbers.
+/// Position of a packet in the buffer's numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPosition {
     pub(super) seq: u64,
@@ -17,15 +17,15 @@ pub(super) struct RunPosition {
     pub(super) begins_run: bool,
 }
 
-/// What is added to the sender's numbers.
+/// Current run, and its offset from the sender's numbers.
 #[derive(Debug, Default)]
 pub(super) struct RunTracker {
     shift: Option<RunOffset>,
-    /// One that did not belong to anything, and what would come behind it.
+    /// Sequence number after a stray packet, which would confirm a new run.
     candidate: Option<u64>,
-    /// Where the media that has come ends.
+    /// Media time at the end of all received packets.
     pub(super) end: i64,
-    /// The last packet that came in order, and its timestamp: the next one tells how long it is.
+    /// Last packet in sequence and its timestamp, from which the packet length is computed.
     last: Option<(u64, i64)>,
 }
 
@@ -33,16 +33,16 @@ pub(super) struct RunTracker {
 struct RunOffset {
     seq: u64,
     timestamp: u64,
-    /// Where the run began: what is before it belongs to another one.
+    /// First number of the run; lower ones belong to the previous run.
     from: u64,
 }
 
 impl RunTracker {
-    /// Where a packet belongs; `None` when it belongs to nothing.
+    /// Position of a packet; `None` for a stray one.
     ///
-    /// `top` is one more than the highest number so far. By the time of its arrival its media would
-    /// be at `expected`, and farther from there than `reach` it cannot be; a new run would begin at
-    /// `fresh`.
+    /// `top` is one more than the highest number so far. `expected` is the media time that
+    /// corresponds to the arrival time, `reach` the largest accepted distance from it; a new run
+    /// would begin at `fresh`.
     pub(super) fn locate(
         &mut self,
         arrival: &Arrival,
@@ -74,7 +74,7 @@ impl RunTracker {
         Some(RunPosition { seq, at, begins_run: seq == shift.from })
     }
 
-    /// Begins a run with this packet, right behind all that has come.
+    /// Begins a run with this packet, directly after everything received so far.
     pub(super) fn begin(&mut self, arrival: &Arrival, top: u64, fresh: i64) -> RunPosition {
         let shift = RunOffset {
             seq: top.wrapping_sub(arrival.sequence),
@@ -85,12 +85,12 @@ impl RunTracker {
         RunPosition { seq: top, at: fresh, begins_run: true }
     }
 
-    /// The next packet begins a run.
+    /// Makes the next packet begin a run.
     pub(super) const fn end_run(&mut self) {
         self.shift = None;
     }
 
-    /// Notes a packet that was accepted; returns how long packets are, which was `period`.
+    /// Records an accepted packet; returns the packet length, initially `period`.
     pub(super) fn record(
         &mut self,
         arrival: &Arrival,
@@ -116,5 +116,5 @@ impl RunTracker {
     }
 }
 
-/// The first packet that comes may be one that overtook so many others.
+/// Maximum number of packets that the first received packet may have overtaken.
 const MAX_OVERTAKEN: u64 = 64;

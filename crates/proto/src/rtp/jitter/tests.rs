@@ -1,4 +1,4 @@
-//! One sentence each.
+//! Each test checks one property of the buffer.
 
 use aulos_core::{Instant, Span};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn relay() -> JitterBuffer<u64> {
     })
 }
 
-/// The packet `number` of a sender who sends one every 20 ms, and which comes `late` behind that.
+/// Packet `number` of a sender with one packet every 20 ms, received `late` after its time.
 fn packet(number: u64, late: Span) -> Arrival {
     Arrival {
         sequence: 65_000 + number,
@@ -40,7 +40,7 @@ fn packet(number: u64, late: Span) -> Arrival {
     }
 }
 
-/// What comes out of a buffer until it waits.
+/// All output up to the next `Wait`.
 fn drain(buffer: &mut JitterBuffer<u64>, now: Instant) -> Vec<JitterOutput<u64>> {
     let mut out = Vec::new();
     loop {
@@ -52,7 +52,7 @@ fn drain(buffer: &mut JitterBuffer<u64>, now: Instant) -> Vec<JitterOutput<u64>>
     }
 }
 
-/// What is heard, in media time: a payload, or nothing for a piece that is missing.
+/// Output in media time: a payload, or nothing for a gap.
 fn played_media(out: &[JitterOutput<u64>]) -> Vec<(u64, Option<u64>)> {
     out.iter()
         .filter_map(|next| match next {
@@ -63,8 +63,8 @@ fn played_media(out: &[JitterOutput<u64>]) -> Vec<(u64, Option<u64>)> {
         .collect()
 }
 
-/// Plays `arrivals`, which are sorted by when they come, looking every 5 ms. Nothing is
-/// waited for behind the last.
+/// Plays `arrivals`, sorted by arrival time, with a poll every 5 ms, and ends the stream after the
+/// last one.
 fn play(
     buffer: &mut JitterBuffer<u64>,
     arrivals: &[Arrival],
@@ -105,7 +105,7 @@ fn what_is_lost_is_said_once_and_moves_nothing() {
         out.truncate(9);
         let there = |number: u64| Some(number).filter(|number| ![2, 5, 6].contains(number));
         if buffer.mode == (JitterMode::Relay { hold: ms(60) }) {
-            // A hole is one piece there.
+            // A gap is one output here.
             let wanted = [0, 1, 2, 3, 4, 5, 7, 8].map(|number| (number * 160, there(number)));
             assert_eq!(played_media(&out), wanted);
         } else {
@@ -165,7 +165,7 @@ fn copies_and_latecomers_are_given_back() {
 fn a_silence_of_the_sender_is_not_loss() {
     let mut arrivals: Vec<_> = (0..60).map(|number| packet(number, ms(0))).collect();
     for arrival in &mut arrivals[30..] {
-        // Half a second in which nothing was sent.
+        // Half a second without packets.
         arrival.timestamp += 4_000;
         arrival.received += ms(500);
     }
@@ -244,7 +244,7 @@ fn a_sender_who_paused_its_timestamps_is_played_again_after_half_a_second() {
     assert!(buffer.stats().delay < ms(60), "{}", buffer.stats().delay);
 }
 
-/// What a buffer says of a sender whose packets come in `order`, one every 20 ms.
+/// Output for packets sent every 20 ms whose sequence numbers are in `order`.
 fn play_in_order(order: &[u64], mode: JitterMode) -> Vec<(u64, Option<u64>)> {
     let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: RATE, slots: 32, mode });
     let arrivals: Vec<_> = (0..)
@@ -266,12 +266,12 @@ proptest! {
             .flat_map(|(block, order)| order.iter().map(move |number| block * 8 + number))
             .collect();
         prop_assert_eq!(&play_in_order(&order, JitterMode::Playout(DelayPolicy::Fixed(ms(300)))), &wanted);
-        // A relay has given the first one before another could come: it is the first.
+        // A relay has output the first packet before another one arrives.
         let first = order.iter().position(|&number| number == 0).unwrap_or(0);
         order.swap(0, first);
         prop_assert_eq!(&play_in_order(&order, JitterMode::Relay { hold: ms(400) }), &wanted);
         for copy in copies {
-            // A copy comes at once with the one that is one place farther.
+            // A copy arrives together with the next packet but one.
             let number = order[copy];
             order.insert(copy + 1, number);
         }
@@ -307,7 +307,7 @@ proptest! {
                     (packet.position, u64::from(packet.units))
                 }
                 JitterOutput::Missing(missing) => (missing.position, missing.units),
-                // Those in front, when the first that came were late.
+                // Packets at the front are skipped when the first arrivals were late.
                 JitterOutput::Skip(_) if first.is_none() => continue,
                 JitterOutput::Skip(packet) => (packet.position, u64::from(packet.units)),
                 other @ JitterOutput::Wait(_) => unreachable!("{other:?}"),
@@ -433,7 +433,7 @@ fn of_a_sender_who_begins_with_all_that_he_has_the_newest_is_played() {
         assert_eq!(again, InsertOutcome::Held);
     }
     let (last, when) = played.pop().unwrap();
-    // The first one had nothing behind it yet.
+    // The first packet was not followed by another yet.
     let torn = played.windows(2).filter(|pair| pair[0].0 + 1 != pair[1].0).count();
     assert!(played.len() >= 90 && torn <= 1, "{torn}, {played:?}");
     let late = when - (START + ms(20) * (last.cast_signed() - 100));
@@ -454,7 +454,7 @@ fn the_packet_behind_a_hole_can_be_looked_at() {
             seen.push((matches!(next, JitterOutput::Missing(_)), buffer.peek_following().copied()));
         }
     }
-    // Number 1 can be had from number 2; of 3 and 4 only 4 from 5.
+    // Number 1 is recovered from number 2; of 3 and 4 only 4, from 5.
     let wanted = [None, Some(2), None, None, Some(5)];
     let missing: Vec<_> = seen.iter().take(5).map(|&(_, following)| following).collect();
     assert_eq!(missing, wanted);

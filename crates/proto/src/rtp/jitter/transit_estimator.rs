@@ -1,11 +1,11 @@
-//! What arrival times tell: how long packets are under way, how much that varies, and whose clock is
-//! fast.
+//! Statistics of arrival times: transit, its variation, and the drift of the sender's clock.
 //!
-//! A packet's *transit* is the time of its arrival minus its media time. Nobody knows when it was
-//! sent, so only differences mean anything: the fastest packets of the last seconds are the *base*,
-//! and the others are so much later than it. The base is not a plain minimum of a window, because
-//! with two clocks 100 ppm apart that would be a millisecond old news; each second's minimum is
-//! carried on to now by the slope of the last minutes, which is also the drift that a servo wants.
+//! The *transit* of a packet is its arrival time minus its media time. The send time is unknown, so
+//! only differences are meaningful: the transit of the fastest packets of the last seconds is the
+//! *base*, and the delay of other packets is relative to it. A plain minimum over a window would be
+//! wrong by a millisecond for clocks 100 ppm apart, so the minimum of each second is extrapolated
+//! to the current time with the slope of the last minutes. This slope is also the drift that a
+//! servo needs.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -18,12 +18,12 @@ use aulos_core::Ppm;
 
 use super::histogram::DelayHistogram;
 
-/// Times in here are nanoseconds, of the local clock or between two of its readings.
+/// Transit statistics. Times are nanoseconds of the local clock, or differences.
 #[derive(Debug)]
 pub(super) struct TransitEstimator {
     histogram: DelayHistogram,
     lows: [TransitSample; WINDOW],
-    /// Which of `lows` is of the current second.
+    /// Index in `lows` of the current second.
     open: usize,
     opened: i64,
     base: TransitSample,
@@ -32,13 +32,13 @@ pub(super) struct TransitEstimator {
     last: Option<TransitSample>,
     spikes: DelaySpikes,
     quantile: f32,
-    /// The quantile, and what nine of ten packets keep, as of some packets ago.
+    /// Delay at the configured quantile, and at [`SPIKE_BASELINE_QUANTILE`], as of the last update.
     usual: i64,
     ordinary: i64,
     until_usual: u8,
 }
 
-/// A transit, and when it was seen.
+/// A transit and its arrival time.
 #[derive(Clone, Copy, Debug)]
 struct TransitSample {
     transit: i64,
@@ -46,8 +46,8 @@ struct TransitSample {
 }
 
 impl TransitEstimator {
-    /// Delays up to `most` above the base are told apart, and are `guess` as long as nothing is
-    /// known; `quantile` is the part of the packets that are to come in time.
+    /// Resolves delays up to `most` above the base, initialized with `guess`; `quantile` is the
+    /// share of the packets that must arrive in time.
     pub(super) fn new(most: i64, guess: i64, quantile: f32) -> Self {
         let histogram = DelayHistogram::new(most, guess);
         let usual = histogram.quantile(quantile);
@@ -68,8 +68,8 @@ impl TransitEstimator {
         }
     }
 
-    /// Takes a packet that came at `at` after `transit`; returns how much later it is than the
-    /// fastest.
+    /// Records a packet with the given transit that arrived at `at`; returns its delay relative to
+    /// the fastest packets.
     pub(super) fn record(&mut self, transit: i64, at: i64) -> i64 {
         let elapsed = self.last.map_or(0, |last| at.saturating_sub(last.at));
         if let Some(last) = self.last {
@@ -89,45 +89,44 @@ impl TransitEstimator {
         delay
     }
 
-    /// The next packet's timestamp has nothing to do with the last one's.
+    /// The next timestamp is not related to the last one.
     pub(super) const fn restart(&mut self) {
         self.last = None;
     }
 
-    /// How late packets were is forgotten, and guessed to be `guess`.
+    /// Resets the delay statistics to `guess`.
     pub(super) fn reset_lateness(&mut self, guess: i64) {
         self.histogram.restart(guess);
         (self.usual, self.ordinary) = self.quantiles();
         self.spikes = DelaySpikes::default();
     }
 
-    /// Nothing has been recorded.
+    /// Whether nothing was recorded.
     pub(super) const fn is_new(&self) -> bool {
         self.base.at == NEVER.at
     }
 
-    /// The transit of the fastest packets, carried on to `at`.
+    /// Transit of the fastest packets, extrapolated to `at`.
     pub(super) fn base(&self, at: i64) -> i64 {
         self.carried(self.base, at)
     }
 
-    /// How much later than the fastest packets come, but for the few that the quantile leaves out
-    /// and that no spikes foretell.
+    /// Delay to allow for: the quantile, or the height of expected spikes.
     pub(super) fn lateness(&self, now: i64) -> i64 {
         self.usual.max(self.spikes.expected_height(now))
     }
 
-    /// The interarrival jitter of RFC 3550 section 6.4.1.
+    /// Interarrival jitter of RFC 3550 section 6.4.1.
     pub(super) const fn jitter(&self) -> i64 {
         self.jitter
     }
 
-    /// How fast the sender's clock is.
+    /// Drift of the sender's clock.
     pub(super) fn drift(&self) -> Ppm {
         Ppm::from_ppb(-self.line.slope() as i32)
     }
 
-    /// The change of the base, in nanoseconds per second.
+    /// Slope of the base, in nanoseconds per second.
     pub(super) fn slope(&self) -> f64 {
         self.line.slope()
     }
@@ -154,13 +153,13 @@ impl TransitEstimator {
         }
     }
 
-    /// Ends a second that has lasted `over`.
+    /// Ends the current second, which has lasted `over`.
     fn close_second(&mut self, over: i64, at: i64) {
         self.line.add(self.lows[self.open]);
         self.opened = at;
         self.open = (self.open + 1) % WINDOW;
         self.lows[self.open] = NEVER;
-        // After a pause longer than the window only the line is left, carried on.
+        // After a pause longer than the window, only the extrapolated line remains.
         if over > SECOND.saturating_mul(WINDOW as i64) {
             let newest = TransitSample { transit: self.base(at), at };
             self.lows = [NEVER; WINDOW];
@@ -178,11 +177,11 @@ impl TransitEstimator {
     }
 }
 
-/// A straight line through each second's minimum, by least squares, of which what is older than
-/// some minutes is forgotten. Its sums are relative to the newest point.
+/// Least-squares line through the minimum of each second, with exponential forgetting over minutes.
+/// Its sums are relative to the newest point.
 ///
-/// It is drawn as if it were known beforehand that clocks differ by some 50 ppm: after a few
-/// seconds on a bad network a free line would say a thousand.
+/// The slope has a prior of about 50 ppm: without it, the line would show a thousand ppm after a
+/// few seconds on a bad network.
 #[derive(Debug, Default)]
 struct DriftLine {
     points: f64,
@@ -192,11 +191,11 @@ struct DriftLine {
     ty: f64,
     newest: Option<TransitSample>,
     slope: f64,
-    /// What is believed of the slope before there are points: that of the line before.
+    /// Prior of the slope: the slope of the previous line.
     believed: f64,
-    /// How far points are from the line, on average.
+    /// Mean distance of the points from the line.
     spread: f64,
-    /// So many points in a row were somewhere else.
+    /// Number of consecutive outliers.
     elsewhere: u8,
 }
 
@@ -228,7 +227,7 @@ impl DriftLine {
         }
         let keep = (-dt / LINE_S).exp();
         let n = self.points;
-        // Time and height are counted from the new point; each sum is moved there.
+        // Moves the origin of the sums to the new point.
         self.ty = keep * (self.ty - dt * self.y - dy * self.t + dt * dy * n);
         self.tt = keep * (self.tt - 2.0 * dt * self.t + dt * dt * n);
         self.t = keep * (self.t - dt * n);
@@ -242,25 +241,25 @@ impl DriftLine {
         self.slope = (self.believed + learnt).clamp(-MOST_DRIFT, MOST_DRIFT);
     }
 
-    /// The line at the newest point, seen from that point.
+    /// Value of the line at the newest point, relative to that point.
     fn height(&self) -> f64 {
         (self.y - self.slope * self.t) / self.points.max(1.0)
     }
 
-    /// Draws a new line from here, which goes on as the last one did until more is known.
+    /// Begins a new line with the slope of the last one as prior.
     fn begin(&mut self, low: TransitSample) {
         let (slope, believed) = (self.slope, self.slope);
         *self = Self { points: 1.0, newest: Some(low), slope, believed, ..Self::default() };
     }
 }
 
-/// Moments at which the way stood still, and for how long: several packets in a row are late, and come
-/// together. One is an accident; when they keep coming, it is better to be prepared for the next. A
-/// packet that is late alone is the histogram's affair.
+/// Delay spikes: several consecutive packets are late and arrive together, because the network
+/// stalled. A single spike is ignored; when they recur, the delay allows for the next one. A single
+/// late packet is handled by the histogram.
 #[derive(Debug, Default)]
 struct DelaySpikes {
     past: [Option<TransitSample>; SPIKES],
-    /// One may be under way: when it began, how high it is, and of how many packets.
+    /// Current spike: its start, height and number of packets.
     now: Option<(TransitSample, u32)>,
 }
 
@@ -279,7 +278,7 @@ impl DelaySpikes {
         }
     }
 
-    /// The height to be prepared for, and a little more; 0 where nothing is to be expected.
+    /// Height of spikes to expect, with a margin; 0 when none are expected.
     fn expected_height(&self, now: i64) -> i64 {
         let recent = |low: &&TransitSample| now.saturating_sub(low.at) < SPIKES_REMEMBERED;
         let recent = self.past.iter().flatten().filter(recent);
@@ -296,29 +295,31 @@ fn seconds(nanos: i64) -> f64 {
 const NEVER: TransitSample = TransitSample { transit: i64::MAX, at: i64::MIN };
 const SECOND: i64 = 1_000_000_000;
 
-/// Seconds whose minima make the base: some hundred packets, of which one is hardly ever not among
-/// the fastest.
+/// Number of seconds whose minima form the base: several hundred packets, at least one of which is
+/// nearly always among the fastest.
 const WINDOW: usize = 10;
 
-/// The quantile is taken anew after so many packets; it does not move faster.
+/// The quantiles are updated after this many packets; they do not change faster.
 const UPDATE_EVERY: u8 = 8;
 
-/// What the line remembers, in seconds: with 1 ms of noise a slope good to about one ppm.
+/// Time constant of the line in seconds: with 1 ms of noise, the slope is accurate to about one
+/// ppm.
 const LINE_S: f64 = 120.0;
 
-/// What is this far from the line, and four times its spread, is not on it. Three such seconds in
-/// a row are a new way through the network.
+/// Distance from the line, in addition to four times its spread, from which a point is an outlier.
+/// Three consecutive outliers mean a new route through the network.
 const OUTLIER_NS: f64 = 5e6;
 const OUTLIERS_TO_RESTART: u8 = 3;
 
-/// Crystals differ by tens of ppm, and none by more than 500. In nanoseconds per second.
+/// Usual and maximum drift of crystal clocks, 50 and 500 ppm, in nanoseconds per second.
 const USUAL_DRIFT: f64 = 50_000.0;
 const MOST_DRIFT: f64 = 500_000.0;
 
-/// Minima are never better known than this: the tick of the reader's clock.
+/// Lower bound of the uncertainty of the minima: the polling interval of the reader.
 const LEAST_SPREAD_NS: f64 = 50_000.0;
 
-/// How far beyond what nine of ten packets keep a spike begins, and how many packets it has at least.
+/// Minimum height of a spike above the delay of nine tenths of the packets, and its minimum number
+/// of packets.
 const SPIKE_NS: i64 = 20_000_000;
 const SPIKE_PACKETS: u32 = 3;
 const SPIKE_BASELINE_QUANTILE: f32 = 0.9;

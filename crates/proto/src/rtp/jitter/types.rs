@@ -1,131 +1,131 @@
-//! What goes into a jitter buffer and comes out of it.
+//! Input and output types of the jitter buffer.
 
 use aulos_core::{Instant, Ppm, Span};
 
-/// What is known of a packet that came.
+/// Header fields and arrival time of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The sequence number, unwrapped.
+    /// Extended sequence number.
     pub sequence: u64,
-    /// The timestamp, unwrapped.
+    /// Extended timestamp.
     pub timestamp: u64,
-    /// How long its media is, in units of the timestamp; 0 when only the next packet tells.
+    /// Duration in timestamp units; 0 when only the next packet reveals it.
     pub units: u32,
-    /// The first packet after a silence.
+    /// First packet after a silence.
     pub marker: bool,
-    /// When it came.
+    /// Arrival time.
     pub received: Instant,
 }
 
-/// What became of a packet.
+/// Result of inserting a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum InsertOutcome<P> {
-    /// It stands in line.
+    /// Stored.
     Held,
-    /// Its time has passed. A relay sends it on as it is: who listens may have more patience.
+    /// Too late for playout. A relay forwards it unchanged, because the receiver's delay may be
+    /// longer.
     Late(P),
-    /// It is there already, or was.
+    /// Duplicate of a received packet.
     Duplicate(P),
-    /// It does not belong to what is there. If the next one belongs to it, a new run begins.
+    /// Not related to the current run. If the next packet continues it, a new run begins.
     Stray(P),
-    /// It is too far ahead. Take what [`super::JitterBuffer::next`] gives until it says `Wait`, all of
-    /// which is now due, and insert it again: then there is room.
+    /// Too far ahead. All stored packets are due now: take the output of
+    /// [`super::JitterBuffer::poll`] until it returns `Wait`, then insert the packet again.
     Full(P),
 }
 
-/// What is to be done now.
+/// Output of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum JitterOutput<P> {
-    /// This is to be played, or sent.
+    /// Packet to play or to send.
     Packet(BufferedPacket<P>),
-    /// Nothing is there for the media time that is due.
+    /// Gap: the current media time has no packet.
     Missing(MediaGap),
-    /// There is more than can be held or played in time. Its media time passes, but is not to be heard.
+    /// Packet that exceeds the capacity or the delay. Its media time passes without output.
     Skip(BufferedPacket<P>),
-    /// Nothing until then; `None`: until something is inserted.
+    /// Nothing until this time; `None`: until a packet is inserted.
     Wait(Option<Instant>),
 }
 
-/// A packet whose turn it is.
+/// A packet that comes out of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferedPacket<P> {
-    /// As it was inserted.
+    /// As inserted.
     pub sequence: u64,
-    /// As it was inserted.
+    /// As inserted.
     pub timestamp: u64,
-    /// Its media time, in units since the first packet.
+    /// Media time, in units since the first packet.
     pub position: u64,
-    /// How long its media is, in units.
+    /// Duration in units.
     pub units: u32,
-    /// As it was inserted.
+    /// As inserted.
     pub marker: bool,
-    /// The sender began anew with this one: what a decoder remembers is void.
+    /// The sender has restarted with this packet: reset the decoder.
     pub begins_run: bool,
-    /// As it was inserted.
+    /// As inserted.
     pub received: Instant,
-    /// As it was inserted.
+    /// As inserted.
     pub payload: P,
 }
 
-/// A piece of media time for which there is no packet.
+/// Media time without a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaGap {
-    /// Where it begins, in units since the first packet.
+    /// Start, in units since the first packet.
     pub position: u64,
-    /// How long it is, in units.
+    /// Length in units.
     pub units: u64,
-    /// Why there is none.
+    /// Cause of the gap.
     pub cause: GapCause,
 }
 
-/// Why there is no packet.
+/// Cause of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GapCause {
-    /// Packets behind it are there: it is lost. To be concealed.
+    /// Lost: later packets have arrived. Conceal it.
     Lost,
-    /// Nothing is there at all: lost, late, or the sender is silent. To be concealed.
+    /// The buffer is empty: packets are lost or late, or the sender is silent. Conceal it.
     Underrun,
-    /// The sender sent nothing, on purpose. Comfort noise, or nothing.
+    /// The sender intentionally sent nothing. Play comfort noise or silence.
     Silence,
-    /// Part of a silence that is left out, so that the delay becomes shorter. Nothing is to be
-    /// heard for it.
+    /// Part of a silence that is skipped to shorten the delay. Play nothing for it.
     Shortened,
 }
 
-/// What was counted since the beginning.
+/// Counters since the beginning, and current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JitterStats {
-    /// Packets that came, late ones too, copies not.
+    /// Packets received, including late ones, without duplicates.
     pub received: u64,
-    /// Copies of packets that had come.
+    /// Duplicates.
     pub duplicates: u64,
-    /// Packets that came after one with a higher number.
+    /// Packets received after one with a higher number.
     pub reordered: u64,
-    /// Packets that came after their time.
+    /// Packets received after their playout time.
     pub late: u64,
-    /// Packets that did not come.
+    /// Lost packets.
     pub lost: u64,
-    /// Packets that belonged to nothing.
+    /// Packets that belonged to no run.
     pub strays: u64,
-    /// Packets that were skipped because there were too many.
+    /// Packets skipped because there were too many.
     pub skipped: u64,
-    /// Units that were to be concealed. What turned out to be a silence is not among them.
+    /// Units to conceal, without those that turned out to be silence.
     pub concealed: u64,
-    /// Units for which the sender sent nothing.
+    /// Units of silence, for which the sender sent nothing.
     pub silent: u64,
-    /// How often the sender began anew.
+    /// Restarts of the sender.
     pub restarts: u64,
-    /// Packets that stand in line.
+    /// Packets currently stored.
     pub held: usize,
-    /// The interarrival jitter of RFC 3550.
+    /// Interarrival jitter of RFC 3550.
     pub jitter: Span,
-    /// How much later than the fastest packets sound is played now. Zero in a relay.
+    /// Current playout delay, relative to the fastest packets. Zero in relay mode.
     pub delay: Span,
-    /// What [`Stats::delay`] should be.
+    /// Target of [`JitterStats::delay`].
     pub target: Span,
-    /// How fast the sender's clock is, for a servo.
+    /// Drift of the sender's clock, for a servo.
     pub drift: Ppm,
 }
