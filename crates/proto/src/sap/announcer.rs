@@ -1,4 +1,4 @@
-//! Announcing one session until it is over.
+//! Announces one session periodically.
 
 use core::net::IpAddr;
 
@@ -7,19 +7,19 @@ use aulos_core::{Instant, Rng, Span};
 use super::{SapPacket, description_hash};
 use crate::sdp::MAX_BYTES;
 
-/// The usual time between two announcements. RFC 2974 has 300 s or more, so as not to fill a group of
-/// the whole world; AES67 devices announce every 30 s, and expect it of others.
+/// Default interval between two announcements. RFC 2974 requires 300 s or more, to limit the
+/// traffic of a global group; AES67 devices announce every 30 s and expect the same of others.
 pub const INTERVAL: Span = Span::from_secs(30);
 
-/// Wishes for an [`Announcer`].
+/// Configuration of an [`Announcer`].
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
 pub struct AnnouncerConfig {
-    /// Time between two announcements, give or take a third.
+    /// Time between two announcements, randomized by a third in both directions.
     pub interval: Span,
-    /// Bits per second that all announcements in the group together may take.
+    /// Bandwidth limit of all announcements in the group together, in bits per second.
     pub bandwidth: u32,
-    /// Anything that no other announcer has.
+    /// Seed of the random intervals; differs between announcers.
     pub seed: u64,
 }
 
@@ -29,28 +29,28 @@ impl Default for AnnouncerConfig {
     }
 }
 
-/// Announces one session: at once, again and again, and when it is over.
+/// Announces one session: at once, then periodically, and sends a deletion at the end.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::Instant;
-/// use aulos_proto::sap::{Announcer, AnnouncerConfig, Packet};
+/// use aulos_proto::sap::{Announcer, AnnouncerConfig, SapPacket};
 ///
 /// let config = AnnouncerConfig::default();
 /// let mut announcer = Announcer::new(config, [192, 0, 2, 1].into(), Instant::ZERO);
 /// announcer.set(Instant::ZERO, "v=0\r\n");
 /// let mut out = [0; 1_500];
 /// let length = announcer.poll_output(&mut out).unwrap_or(0);
-/// assert_eq!(Packet::parse(&out[..length])?.payload, b"v=0\r\n");
+/// assert_eq!(SapPacket::parse(&out[..length])?.payload, b"v=0\r\n");
 /// assert!(announcer.poll_timeout().is_some(), "when to say it again");
-/// # Ok::<(), aulos_proto::sap::Malformed>(())
+/// # Ok::<(), aulos_proto::sap::SapError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Announcer {
     config: AnnouncerConfig,
     origin: IpAddr,
     chance: Rng,
-    /// What is announced, and what is taken back.
+    /// The announced description, and one whose deletion is pending.
     current: Option<String>,
     former: Option<String>,
     due: bool,
@@ -59,7 +59,7 @@ pub struct Announcer {
 }
 
 impl Announcer {
-    /// Announces nothing yet. `origin` is our own address.
+    /// An announcer without a session. `origin` is the local address.
     #[must_use]
     pub fn new(config: AnnouncerConfig, origin: IpAddr, now: Instant) -> Self {
         Self {
@@ -74,8 +74,8 @@ impl Announcer {
         }
     }
 
-    /// Announces `sdp` from now on, and takes back what was announced before. More than
-    /// [`MAX_BYTES`] nobody would read, and it is not announced.
+    /// Announces `sdp` from now on and deletes the previous announcement. A description longer than
+    /// [`MAX_BYTES`] is ignored, because receivers do not accept it.
     pub fn set(&mut self, now: Instant, sdp: &str) {
         if self.current.as_deref() == Some(sdp) || sdp.len() > MAX_BYTES {
             return;
@@ -86,18 +86,18 @@ impl Announcer {
         self.schedule_next(now);
     }
 
-    /// The session is over.
+    /// Ends the session: its deletion is sent next.
     pub fn withdraw(&mut self) {
         self.former = self.current.take().or_else(|| self.former.take());
         self.due = false;
     }
 
-    /// How many other announcements there are in the group; with many of them everybody has to be slower.
+    /// Sets the number of other announcements in the group; the interval grows with it.
     pub const fn set_other_announcements(&mut self, others: usize) {
         self.others = others;
     }
 
-    /// Does what is due at `now`.
+    /// Handles what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.current.is_some() && self.next <= now {
             self.due = true;
@@ -105,8 +105,8 @@ impl Announcer {
         }
     }
 
-    /// Writes what is to be sent into `out`, and says how many bytes it has; none when there is
-    /// nothing, or `out` is too short for it.
+    /// Writes the next packet into `out` and returns its length in bytes; `None` when nothing is
+    /// due or `out` is too short.
     pub fn poll_output(&mut self, out: &mut [u8]) -> Option<usize> {
         let (sdp, deletion) = match self.former.take() {
             Some(former) => (former, true),
@@ -120,14 +120,14 @@ impl Announcer {
         SapPacket { deletion, hash, origin: self.origin, payload }.write(out)
     }
 
-    /// When to call [`Announcer::handle_timeout`]; none when nothing is announced.
+    /// Time at which to call [`Announcer::handle_timeout`]; `None` without a session.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.current.is_some().then_some(self.next)
     }
 
-    /// RFC 2974, 3.1: what all announcements need at their bandwidth, or the usual time if that is more,
-    /// and up to a third sooner or later.
+    /// RFC 2974, 3.1: the time that all announcements need at the bandwidth limit, or the
+    /// configured interval if that is longer, randomized by up to a third.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a wait")]
     fn schedule_next(&mut self, now: Instant) {
         let bits =

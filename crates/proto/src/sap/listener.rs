@@ -1,4 +1,4 @@
-//! Keeping what others announce.
+//! Collects the sessions that other hosts announce.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -8,20 +8,20 @@ use aulos_core::{Instant, Span};
 use super::{SapError, SapPacket};
 use crate::sdp::{self, SessionDescription};
 
-/// A session that was not announced for so many of its periods is over (RFC 2974, 4).
+/// A session expires after this many intervals without an announcement (RFC 2974, 4).
 pub const EXPIRY_PERIODS: i64 = 10;
-/// No session is over before it was not announced for so long (RFC 2974, 4).
+/// Minimum time without an announcement before a session expires (RFC 2974, 4).
 pub const MIN_LIFETIME: Span = Span::from_secs(3_600);
-/// Sessions of one sender; the largest AES67 machines have 64 streams.
+/// Maximum number of sessions per sender; the largest AES67 devices have 64 streams.
 pub const MAX_PER_SENDER: usize = 128;
 
-/// Wishes for a [`Listener`].
+/// Configuration of a [`Listener`].
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with Default and changed")]
 pub struct ListenerConfig {
-    /// Sessions at once; up to 2 kB each with usual descriptions, and never more than 64 kB.
+    /// Maximum number of sessions; up to 2 kB each for usual descriptions, at most 64 kB each.
     pub capacity: usize,
-    /// The shortest time for which a session is believed: [`MIN_LIFE`].
+    /// Minimum lifetime of a session: [`MIN_LIFETIME`].
     pub min_lifetime: Span,
 }
 
@@ -31,31 +31,31 @@ impl Default for ListenerConfig {
     }
 }
 
-/// What has changed.
+/// Change in the list of sessions.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum AnnouncementEvent<'a> {
-    /// A session that was not there.
+    /// New session.
     Announced(&'a SessionDescription),
-    /// A session that was there is different now.
+    /// Changed description of a known session.
     Changed(&'a SessionDescription),
-    /// A session is over, or was not announced for too long.
+    /// Session deleted or expired.
     Removed(&'a SessionDescription),
 }
 
-/// Why an announcement is not believed.
+/// Reason why an announcement is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RejectReason {
-    /// It is no announcement.
+    /// Not a SAP packet.
     Malformed(SapError),
-    /// Its description cannot be read.
+    /// Invalid description.
     Description(sdp::Error),
-    /// The session belongs to somebody else.
+    /// The session was announced by another host.
     NotOwner,
-    /// The sender has announced [`MAX_PER_SENDER`] sessions.
+    /// The sender already announces [`MAX_PER_SENDER`] sessions.
     TooManyFromSender,
-    /// There is no room for more sessions.
+    /// The session table is full.
     TableFull,
 }
 
@@ -75,27 +75,27 @@ impl fmt::Display for RejectReason {
 
 impl core::error::Error for RejectReason {}
 
-/// What has happened so far.
+/// Counters of a [`Listener`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListenerStats {
-    /// Announcements and deletions that were believed.
+    /// Accepted announcements and deletions.
     pub accepted: u64,
-    /// Datagrams that are no announcements.
+    /// Datagrams that are not SAP packets.
     pub malformed: u64,
-    /// Descriptions that cannot be read.
+    /// Invalid descriptions.
     pub unreadable: u64,
-    /// Announcements and deletions of somebody else's session.
+    /// Announcements and deletions of sessions of another host.
     pub not_owner: u64,
-    /// Announcements for which there was no room.
+    /// Announcements rejected because of a limit.
     pub refused: u64,
-    /// Sessions that were not announced for too long.
+    /// Expired sessions.
     pub expired: u64,
 }
 
-/// The sessions that others announce.
+/// Table of the sessions that other hosts announce.
 ///
-/// Its table is searched from front to back: announcements are a few in a second at most.
+/// The table is searched linearly: at most a few announcements arrive per second.
 #[derive(Debug)]
 pub struct Listener {
     config: ListenerConfig,
@@ -109,13 +109,13 @@ struct SessionEntry {
     origin: IpAddr,
     hash: u16,
     heard: Instant,
-    /// The longest time between two announcements.
+    /// Longest time between two announcements so far.
     period: Span,
     session: SessionDescription,
 }
 
 impl Listener {
-    /// Nothing has been heard yet.
+    /// A listener without sessions.
     #[must_use]
     pub const fn new(config: ListenerConfig) -> Self {
         Self {
@@ -132,10 +132,10 @@ impl Listener {
         }
     }
 
-    /// Reads a datagram that came from `from` at `now`, and tells what it changes.
+    /// Processes a datagram from `from` received at `now`, and reports the change it causes.
     ///
     /// # Errors
-    /// Why it is not believed; that is counted.
+    /// The reason for rejecting the datagram, which is also counted.
     pub fn handle_input(
         &mut self,
         now: Instant,
@@ -157,7 +157,7 @@ impl Listener {
         done
     }
 
-    /// Forgets what has not been announced for too long.
+    /// Removes expired sessions.
     pub fn handle_timeout(&mut self, now: Instant, mut tell: impl FnMut(AnnouncementEvent<'_>)) {
         let life = self.config.min_lifetime;
         let expired = self.entries.extract_if(.., |entry| entry.expires_at(life) <= now);
@@ -167,18 +167,18 @@ impl Listener {
         }
     }
 
-    /// When to call [`Listener::handle_timeout`]; none when nothing is known.
+    /// Time at which to call [`Listener::handle_timeout`]; `None` without sessions.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.entries.iter().map(|entry| entry.expires_at(self.config.min_lifetime)).min()
     }
 
-    /// The sessions that are on.
+    /// The current sessions.
     pub fn sessions(&self) -> impl ExactSizeIterator<Item = &SessionDescription> {
         self.entries.iter().map(|entry| &entry.session)
     }
 
-    /// What has happened so far.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> ListenerStats {
         self.tally
@@ -219,7 +219,7 @@ impl Listener {
             period: Span::ZERO,
             session,
         };
-        // The same session under a new hash is a change of it.
+        // A known session with a new hash is a new version of it.
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.is_same_session(&session)) {
             if entry.from != from {
                 return Err(RejectReason::NotOwner);
@@ -241,7 +241,7 @@ impl Listener {
 }
 
 impl SessionEntry {
-    /// Whether that is a version of the same session: user, number and address name it.
+    /// Whether `other` is a version of the same session: user, id and address identify a session.
     fn is_same_session(&self, other: &SessionDescription) -> bool {
         let (a, b) = (&self.session.origin, &other.origin);
         (&a.user, &a.id, &a.address) == (&b.user, &b.id, &b.address)

@@ -1,12 +1,13 @@
-//! SAP (RFC 2974): descriptions that are sent to a group again and again, so that whoever listens knows
-//! what is on in the network.
+//! SAP (RFC 2974): session descriptions that are sent periodically to a multicast group, so that
+//! receivers learn which sessions exist.
 //!
 //! ```text
 //!  flags | authentication length | hash 16 | origin 4 or 16 bytes | authentication | type\0 | SDP
 //! ```
 //!
-//! Nothing of it is signed in practice, so anybody can announce anything. What is kept has limits, for
-//! each sender, too; and only who announced a session can take it back.
+//! In practice no announcement is authenticated, so any host can announce any session. The number
+//! of stored sessions is limited, also per sender, and only the announcing host can delete or
+//! change a session.
 
 mod announcer;
 mod listener;
@@ -20,24 +21,24 @@ pub use listener::{
     MIN_LIFETIME, RejectReason,
 };
 
-/// The port of SAP.
+/// UDP port of SAP.
 pub const PORT: u16 = 9_875;
-/// The group for sessions of the whole world, 224.2.127.254.
+/// Group for sessions with global scope, 224.2.127.254.
 pub const GLOBAL: Ipv4Addr = Ipv4Addr::new(224, 2, 127, 254);
-/// The group for sessions of a site (239/8), where AES67 devices are, 239.255.255.255.
+/// Group for sessions with administrative scope (239/8), which AES67 devices use, 239.255.255.255.
 pub const SITE: Ipv4Addr = Ipv4Addr::new(239, 255, 255, 255);
 
-/// Why a datagram is no announcement.
+/// Reason why a datagram is not an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SapError {
-    /// It ends before its header does.
+    /// Shorter than its header.
     Short,
-    /// A version other than 1.
+    /// SAP version other than 1.
     Version,
-    /// It is encrypted or compressed, which nobody does.
+    /// Encrypted or compressed; not used in practice.
     EncryptedOrCompressed,
-    /// Its payload is not SDP.
+    /// The payload type is not SDP.
     NotSdp,
 }
 
@@ -54,25 +55,25 @@ impl fmt::Display for SapError {
 
 impl core::error::Error for SapError {}
 
-/// An announcement, or the end of one.
+/// Announcement or deletion of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the wire has these four and no others")]
 pub struct SapPacket<'a> {
-    /// The session is over.
+    /// Deletion: the session has ended.
     pub deletion: bool,
-    /// Names this version of the session, together with `origin`.
+    /// Together with `origin`, identifies this version of the session.
     pub hash: u16,
-    /// Who announces.
+    /// Address of the announcing host.
     pub origin: IpAddr,
-    /// SDP; of a deletion perhaps no more than its `o=` line.
+    /// SDP; in a deletion possibly just the `o=` line.
     pub payload: &'a [u8],
 }
 
 impl<'a> SapPacket<'a> {
-    /// Checks every length in `datagram`.
+    /// Parses a datagram and checks every length in it.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first violation.
     pub fn parse(datagram: &'a [u8]) -> Result<Self, SapError> {
         let ([flags, words, h0, h1], rest) =
             datagram.split_first_chunk::<4>().ok_or(SapError::Short)?;
@@ -90,7 +91,7 @@ impl<'a> SapPacket<'a> {
             (IpAddr::from(*origin), rest)
         };
         let rest = rest.get(usize::from(*words) * 4..).ok_or(SapError::Short)?;
-        // The type may be left out; then the payload begins at once (RFC 2974, 6).
+        // The payload type is optional; without it the payload follows at once (RFC 2974, 6).
         let payload = if rest.starts_with(b"v=0") || rest.starts_with(b"o=") {
             rest
         } else {
@@ -100,7 +101,7 @@ impl<'a> SapPacket<'a> {
         Ok(Self { deletion: flags & DELETION != 0, hash, origin, payload })
     }
 
-    /// Writes the announcement to the front of `out` and says how many bytes it has; none when `out`
+    /// Writes the packet to the front of `out` and returns its length in bytes; `None` when `out`
     /// is too short.
     #[must_use = "nothing is written to a buffer that is too short"]
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
@@ -133,8 +134,8 @@ impl<'a> SapPacket<'a> {
     }
 }
 
-/// A hash of a description: FNV-1a (Fowler, Noll, Vo), folded to 16 bits, and never 0, which once meant
-/// that there is none.
+/// Hash of a description: FNV-1a (Fowler, Noll, Vo), folded to 16 bits. Never 0, which earlier
+/// versions of SAP used for "no hash".
 #[must_use]
 pub fn description_hash(payload: &[u8]) -> u16 {
     let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);

@@ -27,7 +27,7 @@ fn packet(deletion: bool, sdp: &str) -> Vec<u8> {
     out
 }
 
-/// What a listener tells of a datagram.
+/// The events that a listener reports for a datagram.
 fn receive(
     listener: &mut Listener,
     now: Instant,
@@ -51,7 +51,8 @@ fn receive(
     (told, done)
 }
 
-/// The header of RFC 2974, 6, by hand: version 1, one word of authentication, IPv4 and IPv6.
+/// The header of RFC 2974, 6, laid out by hand: version 1, one word of authentication, IPv4 and
+/// IPv6.
 #[test]
 fn a_header_by_hand() {
     let bytes = [&[0x20, 1, 0xab, 0xcd, 192, 0, 2, 1, 9, 9, 9, 9][..], b"application/sdp\0v=0\r\n"]
@@ -114,7 +115,7 @@ fn nobody_takes_back_or_changes_what_another_announced() {
     assert_eq!((listener.sessions().len(), listener.stats().not_owner), (1, 3));
 }
 
-/// RFC 2974, 4: ten periods or an hour, whichever is longer.
+/// RFC 2974, 4: ten intervals or an hour, whichever is longer.
 #[test]
 fn what_is_not_announced_any_more_is_gone() {
     let mut listener = Listener::new(ListenerConfig::default());
@@ -188,7 +189,7 @@ fn an_announcer_says_it_at_once_again_and_at_the_end() {
     assert_eq!((announcer.poll_output(&mut out), announcer.poll_timeout()), (None, None));
 }
 
-/// A thousand sessions of 170 bytes share 4 kbit/s: each has a turn in about 340 s.
+/// A thousand sessions of 170 bytes share 4 kbit/s: each is announced about every 340 s.
 #[test]
 fn with_many_others_everybody_is_slower() {
     let mut announcer = Announcer::new(AnnouncerConfig::default(), ip(1), at(0));
