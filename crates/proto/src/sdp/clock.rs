@@ -1,28 +1,28 @@
-//! Clocks in SDP (RFC 7273): which one the sender follows, and how its timestamps do.
+//! Clock attributes in SDP (RFC 7273): the reference clock and its relation to the timestamps.
 
 use core::fmt;
 
-/// The clock that a sender follows.
+/// Reference clock of a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReferenceClock {
-    /// PTP of some version, such as `IEEE1588-2008`.
+    /// PTP of a version such as `IEEE1588-2008`.
     Ptp {
-        /// Which PTP.
+        /// Version of PTP.
         version: String,
-        /// The grandmaster's identity; none when any that is traceable will do.
+        /// Identity of the grandmaster; `None` when any traceable one is allowed.
         grandmaster: Option<[u8; 8]>,
-        /// Its domain.
+        /// PTP domain.
         domain: Option<u8>,
     },
-    /// The sender's own clock, by its network interface.
+    /// The sender's own clock, identified by its network interface.
     LocalMac([u8; 6]),
-    /// Anything else, as it stands there: `ntp=`, `gps`, `local`, `private`.
+    /// Any other clock, as written: `ntp=`, `gps`, `local`, `private`.
     Other(String),
 }
 
 impl ReferenceClock {
-    /// Reads what stands behind `ts-refclk:`.
+    /// Parses the value of `ts-refclk:`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let Some((kind, value)) = text.split_once('=') else {
             return (!text.is_empty()).then(|| Self::Other(text.to_owned()));
@@ -37,7 +37,7 @@ impl ReferenceClock {
                     Some(identity) => Some(octets(identity)?),
                 };
                 let domain = match parts.next() {
-                    // IEEE 1588-2002 had names for domains.
+                    // IEEE 1588-2002 has names for domains.
                     Some(domain) => domain.trim_start_matches("domain-nmbr=").parse().ok(),
                     None => None,
                 };
@@ -63,23 +63,24 @@ impl fmt::Display for ReferenceClock {
     }
 }
 
-/// How timestamps follow the reference clock.
+/// Relation of the timestamps to the reference clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MediaClock {
-    /// They are its time in units of the encoding's clock, and this much more.
+    /// The timestamps are the time of the reference clock in units of the encoding's clock, plus an
+    /// offset.
     Direct {
-        /// What is added.
+        /// Offset of the timestamps.
         offset: u64,
-        /// The rate is this over that of what `rtpmap` says: 1000/1001.
+        /// Ratio of the actual rate to the one in `rtpmap`, such as 1000/1001.
         rate: Option<(u32, u32)>,
     },
-    /// They do not: only the sender knows.
+    /// The timestamps are not related to the reference clock.
     Sender,
 }
 
 impl MediaClock {
-    /// Reads what stands behind `mediaclk:`.
+    /// Parses the value of `mediaclk:`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let first = words.next()?;
@@ -115,7 +116,7 @@ impl fmt::Display for MediaClock {
     }
 }
 
-/// Octets in hexadecimal with dashes between them.
+/// Parses hexadecimal octets separated by dashes.
 fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut octets = [0; N];
     let mut parts = text.split('-');
@@ -126,7 +127,7 @@ fn octets<const N: usize>(text: &str) -> Option<[u8; N]> {
     parts.next().is_none().then_some(octets)
 }
 
-/// Shows octets so.
+/// Formats octets in the same notation.
 struct DisplayOctets<'a>(&'a [u8]);
 
 impl fmt::Display for DisplayOctets<'_> {

@@ -1,11 +1,11 @@
-//! SDP (RFC 8866) of sound over RTP: where it comes, how it is packed, which clock it follows.
+//! SDP (RFC 8866) for audio over RTP: addresses, encodings, packet times and clocks.
 //!
-//! The crate `sdp-types` reads more than this, but its attributes no longer know the line that they
-//! stood in, and whoever pastes a description that does not work has to be told the line and what to
-//! write there. So it judges ours in the tests.
+//! The crate `sdp-types` supports more of SDP, but its attributes do not keep their line numbers,
+//! and an error message for a pasted description must name the line and the expected text. The
+//! tests use that crate to verify this implementation.
 //!
-//! What stands for the whole session is handed down to the media it holds for, so a reader looks in one
-//! place. What is unknown is passed over; what is known and wrong is an error.
+//! Session-level values are copied into the media they apply to, so readers find everything in one
+//! place. Unknown lines are ignored; invalid known ones are errors.
 
 mod clock;
 mod parse;
@@ -20,99 +20,100 @@ pub use clock::{MediaClock, ReferenceClock};
 
 use crate::rtp::Encoding;
 
-/// Bytes of a description. AES67 devices send less than 2 kB.
+/// Maximum size of a description in bytes. AES67 devices send less than 2 kB.
 pub const MAX_BYTES: usize = 16 * 1_024;
-/// Lines of a description.
+/// Maximum number of lines of a description.
 pub const MAX_LINES: usize = 512;
-/// Media of a description.
+/// Maximum number of media of a description.
 pub const MAX_MEDIA: usize = 32;
-/// Payload types of one media, sources of one filter, members of one group.
+/// Maximum number of payload types per media, sources per filter and members per group.
 pub const MAX_LIST: usize = 32;
 
-/// A description of a session.
+/// Description of a session.
 ///
 /// # Examples
 /// ```
-/// use aulos_proto::sdp::Session;
+/// use aulos_proto::sdp::SessionDescription;
 ///
 /// let text = "v=0\no=- 1 1 IN IP4 192.0.2.1\ns=Hall\nc=IN IP4 239.1.2.3/32\nt=0 0\n\
 ///             m=audio 5004 RTP/AVP 96\na=rtpmap:96 L24/48000/2\na=ptime:1\n";
-/// let session = Session::parse(text.as_bytes())?;
+/// let session = SessionDescription::parse(text.as_bytes())?;
 /// let media = &session.media[0];
 /// assert_eq!(media.connection.to_string(), "239.1.2.3/32");
 /// assert_eq!(media.formats[0].encoding.to_string(), "L24/48000/2");
-/// assert_eq!(Session::parse(session.to_string().as_bytes())?, session);
+/// assert_eq!(SessionDescription::parse(session.to_string().as_bytes())?, session);
 /// # Ok::<(), aulos_proto::sdp::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plain value that is built and written")]
 pub struct SessionDescription {
-    /// Who made it, and its version.
+    /// Creator and version of the description.
     pub origin: Origin,
-    /// What people call it.
+    /// Name of the session for users.
     pub name: String,
-    /// More about it, for people; empty when there is nothing.
+    /// Additional information for users; may be empty.
     pub information: String,
-    /// Names of media that carry the same (`group:DUP`, RFC 7104): two ways of one stream.
+    /// Ids of media that carry the same packets (`group:DUP`, RFC 7104): redundant paths of one
+    /// stream.
     pub duplicates: Vec<Vec<String>>,
-    /// Sound over RTP.
+    /// Audio over RTP.
     pub media: Vec<MediaDescription>,
-    /// Media that are something else, or were refused with port 0.
+    /// Number of media of other kinds, or rejected with port 0.
     pub skipped: usize,
 }
 
-/// Who made a description (`o=`). User, number and address together name the session.
+/// Creator of a description (`o=`). User, id and address together identify the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the line has these four")]
 pub struct Origin {
-    /// Login name, `-` without one.
+    /// Login name; `-` when there is none.
     pub user: String,
-    /// A number, in digits.
+    /// Numeric id, in digits.
     pub id: String,
-    /// Grows with each change.
+    /// Version of the description; increases with every change.
     pub version: u64,
-    /// The machine, an address or a name.
+    /// Address or name of the host.
     pub address: String,
 }
 
-/// One `m=` section.
+/// An `m=` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plain value that is built and written")]
 pub struct MediaDescription {
-    /// Port of RTP.
+    /// RTP port.
     pub port: u16,
-    /// Where it comes, or goes to.
+    /// Destination address of the packets.
     pub connection: Connection,
-    /// What the payload types mean; at least one.
+    /// Meaning of the payload types; at least one.
     pub formats: Vec<PayloadFormat>,
-    /// More about it, for people: AES67 devices name their channels here. Empty when there is nothing.
+    /// Additional information for users; AES67 devices name their channels here. May be empty.
     pub information: String,
-    /// Who sends.
+    /// Direction of the media.
     pub direction: Direction,
-    /// Sound in one packet.
+    /// Duration of a packet.
     pub packet_time: Option<Span>,
-    /// The most sound in one packet that is welcome.
+    /// Maximum duration of a packet that the receiver accepts.
     pub max_packet_time: Option<Span>,
-    /// Frames in one packet, as RAVENNA says it.
+    /// Frames per packet, in the notation of RAVENNA.
     pub frame_count: Option<u32>,
-    /// Port and address of RTCP when they are not the next port and the same address (RFC 3605).
+    /// Port and address of RTCP, when they are not the next port and the same address (RFC 3605).
     pub rtcp: Option<(u16, Option<IpAddr>)>,
-    /// RTCP on RTP's own port (RFC 5761).
+    /// RTCP shares the RTP port (RFC 5761).
     pub rtcp_mux: bool,
-    /// Only packets from these are meant (RFC 4570); all when it is empty.
+    /// Source filter (RFC 4570): accept packets from these addresses only; empty means all.
     pub sources: Vec<IpAddr>,
-    /// The clock that the sender follows (RFC 7273); the first one where several are named.
+    /// Reference clock of the sender (RFC 7273); the first one when several are listed.
     pub reference_clock: Option<ReferenceClock>,
-    /// How timestamps follow that clock (RFC 7273).
+    /// Relation of the timestamps to the reference clock (RFC 7273).
     pub media_clock: Option<MediaClock>,
-    /// Its name in groups; empty without one.
+    /// Id of the media in groups (`mid`); empty when absent.
     pub id: String,
-    /// SSRCs that carry the same (`ssrc-group:DUP`, RFC 7104).
+    /// SSRCs that carry the same packets (`ssrc-group:DUP`, RFC 7104).
     pub duplicates: Vec<Vec<u32>>,
 }
 
 impl MediaDescription {
-    /// Sound in one encoding that goes to one place, from now on.
+    /// A media with one encoding and default attributes.
     #[must_use]
     pub fn new(connection: Connection, port: u16, format: PayloadFormat) -> Self {
         Self {
@@ -135,29 +136,29 @@ impl MediaDescription {
     }
 }
 
-/// What a payload type means in this media.
+/// Meaning of a payload type in a media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "rtpmap and fmtp")]
 pub struct PayloadFormat {
-    /// 0 to 127.
+    /// Payload type, 0 to 127.
     pub payload_type: u8,
-    /// What it means.
+    /// Encoding from `rtpmap` or of the static type.
     pub encoding: Encoding,
-    /// What `fmtp` says, for the codec to read; empty without one.
+    /// Parameters from `fmtp`, interpreted by the codec; empty when absent.
     pub parameters: String,
 }
 
-/// Where packets go (`c=`).
+/// Destination of the packets (`c=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the line has these two")]
 pub struct Connection {
-    /// A machine or a group.
+    /// Unicast or multicast address.
     pub address: IpAddr,
-    /// How many routers a packet for an IPv4 group may pass.
+    /// TTL of packets to an IPv4 group.
     pub ttl: Option<u8>,
 }
 
-/// As in `c=`: the TTL is only there with a group.
+/// In the notation of `c=`; the TTL is written for IPv4 groups only.
 impl fmt::Display for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ttl {
@@ -167,28 +168,29 @@ impl fmt::Display for Connection {
     }
 }
 
-/// Who sends, as its writer sees it.
+/// Direction of the media, as the creator of the description sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "SDP has these four")]
 pub enum Direction {
-    /// Both.
+    /// Both sides send.
     #[default]
     Both,
-    /// Its writer. AES67 and RAVENNA say `recvonly` all the same: what the reader does.
+    /// The creator sends. AES67 and RAVENNA write `recvonly` nevertheless, from the reader's point
+    /// of view.
     SendOnly,
-    /// Its reader.
+    /// The creator receives.
     ReceiveOnly,
-    /// Nobody.
+    /// Neither side sends.
     Inactive,
 }
 
-/// What is wrong with a description, and where.
+/// Error in a description, with its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a place and a cause")]
 pub struct Error {
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// What is wrong.
     pub kind: ErrorKind,
 }
 
@@ -200,7 +202,7 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// What can be wrong with a description.
+/// Kind of an error in a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -208,41 +210,41 @@ pub enum ErrorKind {
     TooLarge,
     /// Not UTF-8.
     NotUtf8,
-    /// Not a letter, `=` and a value.
+    /// Not of the form letter, `=`, value.
     InvalidLine,
-    /// It does not begin with `v=0`.
+    /// The description does not begin with `v=0`.
     Version,
-    /// An origin that cannot be read, or none.
+    /// The origin is missing or invalid.
     Origin,
-    /// A connection that cannot be read.
+    /// Invalid connection.
     Connection,
-    /// A media for which there is no connection.
+    /// A media without a connection.
     NoConnection,
-    /// An `m=` line that cannot be read.
+    /// Invalid `m=` line.
     Media,
-    /// Sound that is encrypted.
+    /// Encrypted audio.
     Encrypted,
-    /// An `rtpmap` that cannot be read.
+    /// Invalid `rtpmap`.
     Rtpmap,
-    /// No payload type of a media has an encoding that we know.
+    /// No payload type of a media has a supported encoding.
     NoEncoding,
-    /// A packet time that is no time, or longer than [`MAX_PACKET_TIME`].
+    /// The packet time is not a time, or is longer than [`MAX_PACKET_TIME`].
     PacketTime,
-    /// An `rtcp` that cannot be read.
+    /// Invalid `rtcp`.
     Rtcp,
-    /// A `source-filter` that cannot be read.
+    /// Invalid `source-filter`.
     SourceFilter,
-    /// A `ts-refclk` that cannot be read.
+    /// Invalid `ts-refclk`.
     ReferenceClock,
-    /// A `mediaclk` that cannot be read.
+    /// Invalid `mediaclk`.
     MediaClock,
-    /// An `ssrc-group` that cannot be read.
+    /// Invalid `ssrc-group`.
     SsrcGroup,
-    /// No sound over RTP at all.
+    /// The description has no audio over RTP.
     NoAudio,
 }
 
-/// The longest packet time: Opus has packets of 120 ms, nobody has longer ones than this.
+/// Maximum packet time. The longest packets in use are those of Opus with 120 ms.
 pub const MAX_PACKET_TIME: Span = Span::from_secs(1);
 
 impl fmt::Display for ErrorKind {

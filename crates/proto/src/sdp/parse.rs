@@ -1,4 +1,4 @@
-//! Reading a description, line by line.
+//! Parser of descriptions, line by line.
 
 use core::net::IpAddr;
 
@@ -12,10 +12,10 @@ use super::{
 use crate::rtp::{Encoding, RtpCodec};
 
 impl SessionDescription {
-    /// Reads a description. Lines end with LF, CR LF, or the text.
+    /// Parses a description. A line ends with LF, CR LF or the end of the text.
     ///
     /// # Errors
-    /// The first line that is wrong, or the one that lacks something.
+    /// The first invalid line, or the line of the section that lacks something.
     pub fn parse(text: &[u8]) -> Result<Self, Error> {
         let at = |line, fault| Error { line, kind: fault };
         if text.len() > MAX_BYTES {
@@ -38,7 +38,7 @@ impl SessionDescription {
     }
 }
 
-/// What has been read so far.
+/// State of the parser.
 #[derive(Default)]
 struct SdpParser {
     begun: bool,
@@ -48,13 +48,13 @@ struct SdpParser {
     duplicates: Vec<Vec<String>>,
     media: Vec<MediaSection>,
     skipped: usize,
-    /// What holds for all media that do not say otherwise.
+    /// Session-level values, which apply to every media without its own.
     common: SharedAttributes,
-    /// The lines belong to a media that is not for us.
+    /// The current lines belong to an unsupported media and are ignored.
     skipping: bool,
 }
 
-/// What the session can say as well as a media.
+/// Attributes that are allowed at session and at media level.
 #[derive(Default)]
 struct SharedAttributes {
     connection: Option<Connection>,
@@ -64,10 +64,10 @@ struct SharedAttributes {
     filters: Vec<SourceFilter>,
 }
 
-/// A group, or any, and who may send to it.
+/// Group (`None` for any) and the sources that may send to it.
 type SourceFilter = (Option<IpAddr>, Vec<IpAddr>);
 
-/// A media that is being read.
+/// A media that is being parsed.
 struct MediaSection {
     line: usize,
     port: u16,
@@ -83,7 +83,7 @@ struct MediaSection {
     duplicates: Vec<Vec<u32>>,
 }
 
-/// A payload type and what is known of it.
+/// A payload type and its attributes so far.
 struct PayloadType {
     number: u8,
     encoding: Option<Encoding>,
@@ -124,7 +124,8 @@ impl SdpParser {
         let mut words = value.split_ascii_whitespace();
         let mut word = || words.next().ok_or(ErrorKind::Media);
         let (kind, port, protocol) = (word()?, word()?, word()?);
-        // `5004/2` is two ports; both legs of a stream have sections of their own.
+        // `5004/2` means two ports. Redundant paths have sections of their own, so the count is
+        // ignored.
         let port = port.split('/').next().unwrap_or(port);
         let port = port.parse().map_err(|_| ErrorKind::Media)?;
         self.skipping = kind != "audio" || port == 0 || !protocol.starts_with("RTP/");
@@ -249,7 +250,7 @@ impl MediaSection {
             "maxptime" => {
                 self.max_packet_time = Some(packet_time(value).ok_or(ErrorKind::PacketTime)?);
             }
-            // RAVENNA also has ranges and lists here; they say nothing about this stream.
+            // RAVENNA also uses ranges and lists here; they do not describe the current stream.
             "framecount" => self.frame_count = value.parse().ok(),
             "rtcp" => self.rtcp = Some(rtcp(value).ok_or(ErrorKind::Rtcp)?),
             "rtcp-mux" => self.rtcp_mux = true,
@@ -325,7 +326,7 @@ fn origin(value: &str) -> Option<Origin> {
     })
 }
 
-/// `IN IP4 ADDRESS/TTL/COUNT`, `IN IP6 ADDRESS/COUNT`. Of several addresses the first one is taken.
+/// `IN IP4 ADDRESS/TTL/COUNT`, `IN IP6 ADDRESS/COUNT`. Of several addresses the first one is used.
 fn connection(value: &str) -> Option<Connection> {
     let mut parts = address_of(value)?.split('/');
     let address: IpAddr = parts.next()?.parse().ok()?;
@@ -343,7 +344,7 @@ fn address_of(value: &str) -> Option<&str> {
     words.next().filter(|_| known)
 }
 
-/// `96 L24/48000/2`; the encoding is none when we have no codec for it.
+/// `96 L24/48000/2`; the encoding is `None` when the codec is not supported.
 fn rtpmap(value: &str) -> Option<(u8, Option<Encoding>)> {
     let (number, encoding) = value.split_once(' ')?;
     let mut parts = encoding.trim().split('/');
@@ -356,7 +357,7 @@ fn rtpmap(value: &str) -> Option<(u8, Option<Encoding>)> {
     Some((number.parse().ok()?, RtpCodec::from_name(name).and_then(encoding)))
 }
 
-/// Milliseconds, with a point where they are not whole: `0.125`.
+/// Milliseconds, with an optional fraction: `0.125`.
 fn packet_time(value: &str) -> Option<Span> {
     let (whole, part) = value.split_once('.').unwrap_or((value, ""));
     let digits = |text: &str| text.len() <= 9 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -379,7 +380,7 @@ fn rtcp(value: &str) -> Option<(u16, Option<IpAddr>)> {
     Some((port.parse().ok()?, address))
 }
 
-/// `incl IN IP4 GROUP SOURCE...`, with `*` for any group. Those that leave sources out are passed over.
+/// `incl IN IP4 GROUP SOURCE...`, with `*` for any group. Exclusion filters are ignored.
 fn filter(value: &str) -> Result<Option<SourceFilter>, ErrorKind> {
     let mut words = value.split_ascii_whitespace();
     if words.next() != Some("incl") {
@@ -395,7 +396,7 @@ fn filter(value: &str) -> Result<Option<SourceFilter>, ErrorKind> {
     Ok(Some((group, sources.map_err(|_| ErrorKind::SourceFilter)?)))
 }
 
-/// `DUP NAME NAME`; other groups are passed over.
+/// `DUP NAME NAME`; other groups are ignored.
 fn group(value: &str) -> Result<Option<Vec<String>>, ErrorKind> {
     let mut words = value.split_ascii_whitespace();
     if words.next() != Some("DUP") {
@@ -405,7 +406,7 @@ fn group(value: &str) -> Result<Option<Vec<String>>, ErrorKind> {
     if names.len() > MAX_LIST { Err(ErrorKind::TooLarge) } else { Ok(Some(names)) }
 }
 
-/// Text that a screen can show.
+/// Removes control characters and surrounding white space.
 fn without_controls(text: &str) -> String {
     text.trim().chars().filter(|letter| !letter.is_control()).collect()
 }

@@ -1,7 +1,8 @@
 use super::*;
 use crate::rtp::RtpCodec;
 
-/// A description as AES67 devices announce it, with two ways (AES67-2018, annex; ST 2110-30; RFC 7104).
+/// A description as AES67 devices announce it, with redundant paths (AES67-2018, annex; ST 2110-30;
+/// RFC 7104).
 const AES67: &str = "v=0\r\n\
 o=- 1311738121 1311738123 IN IP4 192.0.2.10\r\n\
 s=Stage left outputs 1-2\r\n\
@@ -54,8 +55,8 @@ fn an_aes67_stream_with_two_ways() {
     assert_eq!(SessionDescription::parse(session.to_string().as_bytes()), Ok(session));
 }
 
-/// What devices write beside what the standards have: words of RAVENNA, a domain with its old name, a
-/// time of day, channel names, no TTL, spaces.
+/// Deviations from the standards that devices write: RAVENNA attributes, a domain in its old
+/// notation, a start time, channel names, no TTL, spaces.
 #[test]
 fn what_devices_write_besides() {
     let text = "v=0\r\no=- 8 0 IN IP4 192.0.2.9\r\ns=ALSA (on console_9) \r\nt=0 0\r\n\
@@ -76,7 +77,7 @@ fn what_devices_write_besides() {
     assert_eq!(media.formats[0].encoding.channels, 8);
 }
 
-/// A telephone's offer: static and dynamic types, Opus with parameters, RTCP on the same port.
+/// An offer of a telephone: static and dynamic types, Opus with parameters, RTCP on the RTP port.
 #[test]
 fn a_telephones_offer() {
     let text = "v=0\no=alice 2890844526 2890844526 IN IP6 2001:db8::1\ns=-\nc=IN IP6 2001:db8::1\n\
@@ -96,7 +97,7 @@ fn a_telephones_offer() {
     assert_eq!(again, SessionDescription { skipped: 0, ..session });
 }
 
-/// Another library reads what we write, and finds the same in it.
+/// Another library parses the written descriptions and finds the same values.
 #[test]
 fn another_reads_what_we_write() {
     let mut session = SessionDescription::parse(AES67.as_bytes()).unwrap();

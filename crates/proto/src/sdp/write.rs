@@ -1,4 +1,4 @@
-//! Writing a description.
+//! Encoder of descriptions.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -7,8 +7,8 @@ use aulos_core::Span;
 
 use super::{Direction, MediaDescription, SessionDescription};
 
-/// As it goes over the wire, lines ending with CR LF. Line ends inside of texts are left out, so that
-/// nobody writes a line of his own through a name.
+/// The wire format, with lines that end with CR LF. Line breaks inside values are removed, so that
+/// a name cannot add a line to the description.
 impl fmt::Display for SessionDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = &self.origin;
@@ -31,7 +31,7 @@ impl fmt::Display for SessionDescription {
     }
 }
 
-/// One section.
+/// The `m=` section.
 impl fmt::Display for MediaDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "m=audio {} RTP/AVP", self.port)?;
@@ -71,7 +71,7 @@ impl fmt::Display for MediaDescription {
 }
 
 impl MediaDescription {
-    /// Who sends from where, and RTCP.
+    /// Source filter, RTCP and redundancy attributes.
     fn transport(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let group = self.connection.address;
         if !self.sources.is_empty() {
@@ -103,7 +103,7 @@ const fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "IP4" } else { "IP6" }
 }
 
-/// Text on one line.
+/// Writes a value without line breaks.
 struct DisplayText<T>(T);
 
 impl<T: fmt::Display> fmt::Display for DisplayText<T> {
@@ -113,7 +113,7 @@ impl<T: fmt::Display> fmt::Display for DisplayText<T> {
     }
 }
 
-/// A word; `-` when there is none.
+/// Writes a value without white space; `-` when it is empty.
 struct DisplayWord<'a>(&'a str);
 
 impl fmt::Display for DisplayWord<'_> {
@@ -126,7 +126,7 @@ impl fmt::Display for DisplayWord<'_> {
     }
 }
 
-/// Passes on what may stand inside a line.
+/// Writer that removes control characters, and white space unless `spaces` is set.
 struct LineSanitizer<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     spaces: bool,
@@ -139,7 +139,7 @@ impl fmt::Write for LineSanitizer<'_, '_> {
     }
 }
 
-/// Milliseconds with as many places behind the point as they need.
+/// Milliseconds with as many decimals as needed.
 struct DisplayMillis(Span);
 
 impl fmt::Display for DisplayMillis {
