@@ -1,8 +1,8 @@
-//! The client's side of one stream connection: for the player, the load generator and the tests.
+//! Client side of a stream connection, for the player, the load generator and the tests.
 //!
-//! It greets, keeps its idea of the server's clock, and hands out chunks as views on its own
-//! buffer. It is strict where Snapcast's clients are: what would make those hang up makes this one
-//! hang up, so that a server which satisfies it satisfies them.
+//! It sends the Hello, estimates the server's clock, and returns chunks as views of its own buffer.
+//! It is as strict as Snapcast's clients: whatever makes them disconnect makes this one disconnect,
+//! so a server that this client accepts is accepted by all.
 
 mod output;
 
@@ -18,38 +18,39 @@ use super::wire::{
     ServerSettings, parse_framed, parse_message, write_message,
 };
 
-/// How long the server may take to answer the greeting.
+/// Time within which the server must answer the Hello.
 pub const ANSWER_TIMEOUT: Span = Span::from_secs(2);
 
-/// Who a client is and how it listens.
+/// Configuration of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// How it introduces itself.
+    /// The Hello message to send.
     pub hello: Hello,
-    /// How it takes the server's clock from the exchanges.
+    /// How the server's clock is estimated.
     pub filter: OffsetFilter,
 }
 
-/// What a client is told.
+/// Input of a client.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ClientInput<'a> {
-    /// Bytes from TCP, cut anywhere. The time of the input is the moment right after the read.
+    /// Bytes from TCP, split anywhere. The time of the input is the instant directly after the
+    /// read.
     Received(&'a [u8]),
-    /// One binary WebSocket message.
+    /// A binary WebSocket message.
     Framed(&'a [u8]),
-    /// Its own volume or mute has changed.
+    /// The client's own volume or mute has changed.
     MixerChanged(ClientInfo),
 }
 
-/// The client's side of one stream connection.
+/// Client side of a stream connection.
 ///
-/// After each input and timeout, [`Client::poll_output`] is drained until it is empty.
+/// After each input and timeout, call [`Client::poll_output`] until it returns `None`.
 #[derive(Debug)]
 pub struct Client {
     state: State,
     buffer: Vec<u8>,
-    /// How much of `buffer` has been read.
+    /// How much of `buffer` has been parsed.
     read: usize,
     outgoing: VecDeque<ClientOutgoing>,
     closing: Option<DisconnectReason>,
@@ -59,7 +60,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that is connected at `now`; its greeting is the first output.
+    /// A client that is connected at `now`; its Hello is the first output.
     #[must_use]
     pub fn new(config: ClientConfig, now: Instant) -> Self {
         Self {
@@ -77,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Takes one input. Holds at most one message and what is given at once.
+    /// Processes one input. Buffers at most one message and the input.
     pub fn handle_input(&mut self, now: Instant, input: ClientInput<'_>) {
         self.now = self.now.max(now);
         if matches!(self.state, State::Closed) {
@@ -95,7 +96,7 @@ impl Client {
         }
     }
 
-    /// Sends what is due; gives up on a server that does not answer.
+    /// Sends what is due; closes the connection when the server does not answer.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
         match self.state {
@@ -113,8 +114,7 @@ impl Client {
         }
     }
 
-    /// The next thing that the client wants or has; the sound is a view that lasts until the next
-    /// call.
+    /// The next output; the payload of a chunk is a view that is valid until the next call.
     pub fn poll_output(&mut self) -> Option<ClientOutput<'_>> {
         loop {
             if let Some(outgoing) = self.outgoing.pop_front() {
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// When [`Client::handle_timeout`] is due.
+    /// Time at which to call [`Client::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -141,21 +141,21 @@ impl Client {
         }
     }
 
-    /// What is known of the server's clock.
+    /// The estimate of the server's clock.
     #[must_use]
     pub const fn sync(&self) -> &TimeSync {
         &self.sync
     }
 
-    /// When, on the own clock, what was stamped `timestamp` must be audible; none before the clocks
-    /// have been compared. The client's own latency is not in it.
+    /// Playout time of `timestamp` on the local clock; `None` before the first clock comparison.
+    /// The client's own latency is not included.
     #[must_use]
     pub fn playout(&self, timestamp: Instant) -> Option<Instant> {
         let delay = (self.settings.buffer - self.settings.latency).max(Span::ZERO);
         self.sync.local_time(timestamp + delay)
     }
 
-    /// Reads one message, or none when the buffer holds no whole one.
+    /// Parses one message; `None` when the buffer holds no complete one.
     fn parse_next(&mut self) -> Option<ParseStep> {
         if matches!(self.state, State::Closed) {
             return None;
@@ -203,7 +203,7 @@ impl Client {
         }
     }
 
-    /// The codec header or chunk at `from`, which [`Client::step`] has already judged.
+    /// The codec header or chunk at `from`, which [`Client::parse_next`] has already validated.
     fn view(&self, from: usize) -> Option<ClientOutput<'_>> {
         let Ok(ParsedMessage::Message(frame)) =
             parse_message(self.buffer.get(from..)?, MAX_MESSAGE)
@@ -253,13 +253,13 @@ impl Client {
 
 #[derive(Debug)]
 enum State {
-    /// The greeting is out. When the deadline passes, the server is dead.
+    /// The Hello was sent. After the deadline, the server counts as dead.
     ExpectSettings { deadline: Instant },
-    /// It is known how to play, but not what.
+    /// The settings were received, but no codec.
     ExpectCodec,
-    /// Chunks may come.
+    /// Chunks may be received.
     Playing,
-    /// Nothing is read and nothing is said any more.
+    /// Nothing is received or sent any more.
     Closed,
 }
 

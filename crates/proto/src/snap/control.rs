@@ -1,9 +1,9 @@
-//! JSON-RPC 2.0 as Snapcast's control clients speak it: framing only.
+//! JSON-RPC 2.0 framing, as Snapcast's control clients use it.
 //!
-//! Bytes become [`Incoming`], and [`Reply`] and [`Notification`] become bytes. What a method means
-//! is the dispatcher's; a typed enum of all methods in here was rejected, because then every new
-//! method would touch two floors. On TCP a message is a line: we take LF or CRLF and always send
-//! CRLF, because python-snapcast waits for it for ever.
+//! Bytes are parsed into [`IncomingMessage`]; [`Reply`] and [`Notification`] are encoded. The
+//! methods are defined by the dispatcher: a typed enum of all methods was rejected, because every
+//! new method would then change two crates. On TCP a message is a line that ends with LF or CRLF;
+//! the server always sends CRLF, because python-snapcast requires it.
 
 mod line_splitter;
 mod message;
@@ -14,15 +14,15 @@ pub use message::{
     parse_incoming,
 };
 
-/// The longest line or HTTP body that is read. `Group.SetClients` with a thousand clients has 40 kB.
+/// Maximum length of a line or HTTP body. `Group.SetClients` with a thousand clients has 40 kB.
 pub const MAX_LINE: usize = 256 * 1024;
 
-/// Whether a connection that begins with these bytes sends JSON-RPC: its first byte that is not white
-/// space opens an object or a list. `None` while nothing but white space has arrived.
+/// Whether a connection that begins with these bytes carries JSON-RPC: its first byte that is not
+/// white space opens an object or a list. `None` as long as there is only white space.
 ///
-/// A web page of any origin can make a browser send an HTTP request to any port, and chooses its body.
-/// What stands in front of that body is a request line, which begins with a letter: a connection that
-/// begins so is no controller, and nothing of it may be carried out.
+/// A web page of any origin can make a browser send an HTTP request with any body to any port. The
+/// body is preceded by a request line, which begins with a letter: a connection that begins with a
+/// letter is not a control client, and none of its content may be executed.
 #[must_use]
 pub fn begins_json(bytes: &[u8]) -> Option<bool> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
@@ -31,9 +31,9 @@ pub fn begins_json(bytes: &[u8]) -> Option<bool> {
 
 /// Appends JSON in ASCII.
 ///
-/// What is not ASCII is escaped (RFC 8259, section 7), which in JSON can only be inside of a text:
-/// python-snapcast decodes each piece that it reads by itself, and falls over one that ends in the
-/// middle of the two bytes of "ü".
+/// Characters outside ASCII, which occur in JSON only inside strings, are escaped (RFC 8259,
+/// section 7): python-snapcast decodes each piece that it reads separately and fails when a piece
+/// ends inside a multi-byte character.
 pub fn write_json(json: &str, out: &mut Vec<u8>) {
     let mut rest = json;
     while let Some(at) = rest.find(|c: char| !c.is_ascii()) {

@@ -1,10 +1,11 @@
-//! Snapcast: its stream protocol (TCP 1704, WebSocket `/stream`) and its control framing (1705).
+//! Snapcast: the stream protocol (TCP 1704, WebSocket `/stream`) and the framing of the control
+//! protocol (1705).
 //!
-//! Written from observation of the wire and of the published behaviour of Snapcast 0.26 to 0.34
-//! (`docs/standards/snapcast.md` lists what we do and do not). The protocol has one message framing
-//! for both directions ([`wire`]), one server-side machine ([`Session`]) and one client-side
-//! machine ([`client::Client`]). A common state machine for both sides was rejected: they share the
-//! framing and nothing else.
+//! Written from observation of the wire and of the published behaviour of Snapcast 0.26 to 0.34;
+//! `docs/standards/snapcast.md` lists what is and is not supported. The protocol has one message
+//! framing for both directions ([`wire`]), one server-side machine ([`Session`]) and one
+//! client-side machine ([`client::Client`]). A common state machine for both sides was rejected:
+//! they share nothing but the framing.
 
 pub mod client;
 pub mod control;

@@ -1,16 +1,17 @@
-//! The server's side of one stream connection.
+//! Server side of a stream connection.
 //!
-//! The machine reads messages, keeps their order right and decides when to hang up; it never sees
-//! sound. Chunks are the same bytes for every client and go from the log straight to the socket
-//! whenever [`Session::wants_audio`] says so; a session that copied them into its own queue was
-//! rejected, because its memory would grow with the slowest client.
+//! The machine parses messages, keeps their order and decides when to disconnect; it does not
+//! handle audio. Chunks are the same bytes for every client and are sent directly from the log
+//! while [`Session::is_ready_for_audio`] is true. A queue of chunks in each session was rejected,
+//! because its memory would grow with the slowest client.
 //!
-//! What it has to say is an [`Outgoing`]: a few numbers that the driver turns into bytes at the very
-//! last moment, ahead of any audio that waits. Clients set their clock by the two stamps in a Time
-//! reply, and every microsecond between stamping and writing would be an error of their clock.
+//! Messages to send are [`ServerOutgoing`] values, which the driver encodes directly before the
+//! write, ahead of any waiting audio. Clients set their clock by the two timestamps in a Time
+//! reply, so every microsecond between taking the timestamp and writing would be an error of their
+//! clock.
 //!
-//! After each input the driver drains [`Session::poll_output`] until it is empty; what can wait in
-//! between is bounded by [`TIME_BURST`] and a handful.
+//! After each input, the driver calls [`Session::poll_output`] until it returns `None`; the number
+//! of outputs is bounded by [`TIME_BURST`] plus a few.
 
 mod assembly;
 mod outgoing;
@@ -28,23 +29,23 @@ use super::wire::{
     PayloadError, ServerSettings, Transport, parse_framed,
 };
 
-/// How long a peer may be connected without having said who it is.
+/// Time within which a peer must send its Hello.
 pub const HELLO_TIMEOUT: Span = Span::from_secs(5);
 
-/// The largest message that is read, in bytes of payload. A greeting has some 300. After the
-/// greeting, what is larger but legal ([`MAX_MESSAGE`]) is passed over without being kept.
+/// Maximum payload of a received message in bytes; a Hello has about 300. After the Hello, larger
+/// messages within [`MAX_MESSAGE`] are skipped.
 pub const MAX_READ: usize = 64 * 1024;
 
-/// How many Time requests are answered at once. Snapclient sends 50 when it connects.
+/// Number of Time requests that are answered at once. Snapclient sends 50 when it connects.
 pub const TIME_BURST: u32 = 256;
 
-/// One more Time request is answered every this long; snapclient asks once a second.
+/// Interval at which one more Time request is answered; snapclient sends one per second.
 pub const TIME_INTERVAL: Span = Span::from_millis(10);
 
-/// So many unanswered Time requests are no mistake any more.
+/// Number of unanswered Time requests from which the peer is disconnected.
 pub const MAX_UNANSWERED: u32 = 10_000;
 
-/// The server's side of one stream connection.
+/// Server side of a stream connection.
 #[derive(Debug)]
 pub struct Session {
     state: State,
@@ -55,70 +56,72 @@ pub struct Session {
     counts: SessionStats,
 }
 
-/// What a session is told.
+/// Input of a session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SessionInput<'a> {
-    /// Bytes from TCP, cut anywhere. The time of the input is the moment right after the read.
+    /// Bytes from TCP, split anywhere. The time of the input is the instant directly after the
+    /// read.
     Received(&'a [u8]),
-    /// One binary WebSocket message.
+    /// A binary WebSocket message.
     Framed(&'a [u8]),
-    /// How this client is to play: the answer to [`Event::Hello`], and later every change.
+    /// Settings of this client: the answer to [`SessionEvent::Hello`], and later every change.
     Settings(ServerSettings),
-    /// A stream begins, or another one in its place; the payload of
+    /// A stream begins, or replaces another one; the payload of
     /// [`codec_header`](super::wire::codec_header).
     Stream(Arc<[u8]>),
-    /// The answer to [`Event::Hello`] when this client is not welcome.
+    /// The answer to [`SessionEvent::Hello`] when the client is refused.
     Refuse(Refusal),
 }
 
-/// What a session wants.
+/// Output of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionOutput {
-    /// The client has said something that matters elsewhere.
+    /// Event for the driver.
     Event(SessionEvent),
-    /// To be written now, ahead of audio.
+    /// Message to send now, ahead of audio.
     Send(ServerOutgoing),
-    /// What was sent so far still goes out, then the connection ends. Nothing comes after it.
+    /// The connection ends after everything sent so far. It is the last output.
     Close(CloseReason),
 }
 
-/// What a client has said.
+/// Event from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SessionEvent {
-    /// Who it is. To be answered with [`Input::Settings`] (or [`Input::Refuse`]) within 2 s, or
-    /// snapclient goes away.
+    /// Hello. To be answered with [`SessionInput::Settings`] (or [`SessionInput::Refuse`]) within 2
+    /// s, or snapclient disconnects.
     Hello(Box<Hello>),
-    /// Its own volume or mute has changed. Several in one input are one event, the last.
+    /// The client's own volume or mute has changed. Several changes in one input are merged into
+    /// one event.
     ClientInfo(ClientInfo),
 }
 
-/// Why a session ends.
+/// Reason why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// It did not say who it is within [`HELLO_TIMEOUT`].
+    /// No Hello within [`HELLO_TIMEOUT`].
     NoHello,
-    /// It sent a message type that does not exist: it speaks something else.
+    /// Unknown message type: the peer uses another protocol.
     BadType,
-    /// It announced more bytes than it may.
+    /// Message larger than allowed.
     TooLarge,
-    /// Its greeting cannot be read.
+    /// Invalid Hello.
     BadHello,
-    /// It greeted twice.
+    /// Second Hello.
     SecondHello,
-    /// Another of its messages cannot be read.
+    /// Another invalid message.
     Malformed,
-    /// It asks for the time and does not stop.
+    /// Too many Time requests.
     TimeFlood,
-    /// It was refused.
+    /// Refused by the driver.
     Refused,
 }
 
 impl CloseReason {
-    /// A word for logs and metrics.
+    /// Name for logs and metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,22 +137,22 @@ impl CloseReason {
     }
 }
 
-/// What has happened in a session so far.
+/// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionStats {
-    /// Whole messages from the client.
+    /// Complete messages from the client.
     pub messages: u64,
-    /// Messages that were legal and passed over.
+    /// Valid messages that were ignored.
     pub ignored: u64,
-    /// Time requests beyond the budget, left unanswered.
+    /// Time requests beyond the rate limit, not answered.
     pub unanswered: u32,
-    /// Inputs whose time lay before that of an earlier one; they were taken as simultaneous.
+    /// Inputs with a time before that of an earlier one; they are treated as simultaneous.
     pub backwards: u64,
 }
 
 impl Session {
-    /// A session for a peer that connected at `now`.
+    /// A session with a peer that connected at `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -162,7 +165,7 @@ impl Session {
         }
     }
 
-    /// Takes one input; the outputs are to be drained after it.
+    /// Processes one input; its outputs must be taken afterwards.
     ///
     /// # Real-time
     /// Once greeted, Time requests are answered without allocating.
@@ -177,12 +180,12 @@ impl Session {
         }
     }
 
-    /// Hangs up on a peer that has not greeted in time.
+    /// Disconnects a peer that has not sent its Hello in time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
     }
 
-    /// The next thing that the session wants, or none until the next input.
+    /// The next output; `None` until the next input.
     pub fn poll_output(&mut self) -> Option<SessionOutput> {
         let output = self.outputs.pop_front();
         if output.is_none() && self.outputs.capacity() > IDLE_OUTPUTS {
@@ -191,7 +194,7 @@ impl Session {
         output
     }
 
-    /// When [`Session::handle_timeout`] is due.
+    /// Time at which to call [`Session::handle_timeout`].
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -200,20 +203,19 @@ impl Session {
         }
     }
 
-    /// Whether chunks may follow what has been sent so far: settings and codec header are out.
+    /// Whether chunks may be sent: settings and codec header were output.
     #[must_use]
     pub const fn is_ready_for_audio(&self) -> bool {
         matches!(self.state, State::Streaming { audio: true })
     }
 
-    /// What has happened so far.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> SessionStats {
         self.counts
     }
 
-    /// Time never runs backwards in here, and a deadline that has passed is seen before anything
-    /// that came after it.
+    /// Time never goes backwards here, and a deadline that has passed is handled before the input.
     fn advance(&mut self, now: Instant) -> Instant {
         if now < self.now {
             self.counts.backwards += 1;
@@ -281,8 +283,8 @@ impl Session {
         self.outputs.push_back(SessionOutput::Event(SessionEvent::Hello(hello)));
     }
 
-    /// Snapweb asks for the time right behind its greeting; the answer waits for the settings, so
-    /// that the first thing that a client hears is how to play.
+    /// Snapweb sends a Time request directly after its Hello. The reply waits for the settings, so
+    /// that they are the first message to the client.
     fn time(&mut self, now: Instant, frame: &MessageFrame<'_>) {
         if !self.budget.try_take(now) {
             self.counts.unanswered += 1;
@@ -340,7 +342,7 @@ impl Session {
         }
     }
 
-    /// Only ever in answer to a greeting: older clients do not know the message.
+    /// Sent only in answer to a Hello, because older clients do not know the message.
     fn refuse(&mut self, refusal: Refusal) {
         if let State::ExpectAnswer { hello_id, .. } = self.state {
             self.send(ServerOutgoing::Error { refers_to: hello_id, refusal });
@@ -371,17 +373,17 @@ impl Session {
 
 #[derive(Debug)]
 enum State {
-    /// Connected. When the deadline passes, the peer is cut.
+    /// Connected. After the deadline, the peer is disconnected.
     ExpectHello { deadline: Instant },
-    /// The driver has been told who it is and has not answered yet.
+    /// The Hello was reported to the driver, which has not answered yet.
     ExpectAnswer { hello_id: u16, stream: Option<Arc<[u8]>>, held: Vec<ServerOutgoing> },
-    /// The client knows how to play; `audio` once it also knows what.
+    /// The settings were sent; `audio` after the codec header.
     Streaming { audio: bool },
-    /// Nothing is read and nothing is said any more.
+    /// Nothing is received or sent any more.
     Closed,
 }
 
-/// Room for outputs that an idle session keeps; a burst's is given back.
+/// Capacity of the output queue that an idle session keeps.
 const IDLE_OUTPUTS: usize = 4;
 
 const fn frame_close_reason(error: FrameError) -> CloseReason {

@@ -1,12 +1,12 @@
-//! A client's idea of its server's clock.
+//! Estimates the server's clock on the client.
 //!
-//! Each exchange gives two one-way times by two clocks; half their difference is the offset, off by
-//! half the difference of the two ways. The median over many throws the bad ones away. A median
-//! alone, which is what Snapcast's own client takes, lags behind when the clocks drift: with 200
-//! exchanges, one a second, it is the offset of 100 s ago, and at 100 ppm that is 10 ms. Therefore
-//! [`Filter::Line`] listens only to the quarter of the exchanges with the shortest round trips, as
-//! NTP does (RFC 5905, section 10), and takes the drift out before it takes the median. A
-//! least-squares line was rejected: one late packet moves it.
+//! Each exchange measures two one-way times with two clocks; half of their difference is the
+//! offset, with an error of half the difference of the actual times. A median over many exchanges
+//! removes outliers. A plain median, as Snapcast's client uses it, lags when the clocks drift: with
+//! 200 exchanges, one per second, it is the offset of 100 s ago, which at 100 ppm is an error of 10
+//! ms. Therefore [`OffsetFilter::DriftCorrected`] uses only the quarter of the exchanges with the
+//! shortest round trips, as NTP does (RFC 5905, section 10), and removes the drift before taking
+//! the median. A least-squares line was rejected, because a single late packet changes it.
 
 use core::ops::RangeBounds;
 use std::collections::VecDeque;
@@ -15,46 +15,46 @@ use aulos_core::{Instant, Ppm, Span};
 
 use super::wire::{MessageStamp, WireTime};
 
-/// Exchanges that are remembered.
+/// Maximum number of stored exchanges.
 pub const WINDOW: usize = 200;
 
-/// How many exchanges begin a connection, one as soon as the last is over.
+/// Number of exchanges at the beginning of a connection that follow each other immediately.
 pub const QUICK_EXCHANGES: u32 = 50;
 
-/// From a reply to the next request while there are quick ones.
+/// Time from a reply to the next request during the initial exchanges.
 pub const QUICK_INTERVAL: Span = Span::from_micros(100);
 
-/// From a request to the next.
+/// Time between two requests afterwards.
 pub const INTERVAL: Span = Span::from_secs(1);
 
-/// A server that does not answer within this is gone.
+/// Time without a reply after which the server counts as dead.
 pub const REPLY_TIMEOUT: Span = Span::from_secs(2);
 
-/// After so long without a reply, what was known about the offset is worth nothing.
+/// Time without a reply after which the offset is no longer valid.
 pub const STALE_AFTER: Span = Span::from_secs(60);
 
-/// How the offset is taken from the exchanges.
+/// How the offset is computed from the exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OffsetFilter {
-    /// The plain median, as Snapcast's client does it.
+    /// Plain median, as in Snapcast's client.
     Median,
-    /// The median of the quickest quarter around a robust line, which does not lag.
+    /// Median of the quickest quarter around a robust line, which does not lag.
     #[default]
     DriftCorrected,
 }
 
-/// What [`TimeSync::handle_timeout`] wants.
+/// Action that [`TimeSync::handle_timeout`] requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyncAction {
-    /// A Time request with this number is to be sent.
+    /// Send a Time request with this id.
     Request(u16),
-    /// The server has not answered for [`REPLY_TIMEOUT`].
+    /// No reply within [`REPLY_TIMEOUT`].
     ServerTimedOut,
 }
 
-/// A client's idea of its server's clock.
+/// Estimate of the server's clock.
 #[derive(Debug)]
 pub struct TimeSync {
     filter: OffsetFilter,
@@ -67,7 +67,7 @@ pub struct TimeSync {
 }
 
 impl TimeSync {
-    /// Begins with the quick requests at `now`.
+    /// Begins the initial exchanges at `now`.
     #[must_use]
     pub fn new(filter: OffsetFilter, now: Instant) -> Self {
         Self {
@@ -81,12 +81,12 @@ impl TimeSync {
         }
     }
 
-    /// Puts the first request to `now`: the connection is only ready now.
+    /// Moves the first request to `now`, when the connection becomes ready.
     pub const fn begin(&mut self, now: Instant) {
         self.timer = SyncTimer::NextRequest(now);
     }
 
-    /// What is due at `now`, if anything.
+    /// The action that is due at `now`, if any.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<SyncAction> {
         match self.timer {
             SyncTimer::NextRequest(at) if at <= now => {
@@ -101,7 +101,7 @@ impl TimeSync {
         }
     }
 
-    /// Takes a Time reply that was read at `now`; one that answers no open request is not taken.
+    /// Processes a Time reply received at `now`; returns false for a reply without an open request.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -120,7 +120,7 @@ impl TimeSync {
         true
     }
 
-    /// When [`TimeSync::handle_timeout`] is due.
+    /// Time at which to call [`TimeSync::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
         match self.timer {
@@ -129,36 +129,36 @@ impl TimeSync {
         }
     }
 
-    /// Server time minus own time at the own time `local`; none before the first reply and after
-    /// a minute without one.
+    /// Server time minus local time at the local time `local`; `None` before the first reply, and
+    /// after a minute without one.
     #[must_use]
     pub fn offset(&self, local: Instant) -> Option<Span> {
         self.line.filter(|line| local - line.at < STALE_AFTER).map(|line| line.offset_at(local))
     }
 
-    /// How much faster the server's clock runs than the own one, as far as is known.
+    /// Estimated drift of the server's clock relative to the local one; positive when it is faster.
     #[must_use]
     pub fn drift(&self) -> Ppm {
         let ppb = self.line.map_or(0, |line| line.drift);
         Ppm::from_ppb(i32::try_from(ppb).unwrap_or(0))
     }
 
-    /// The server's time at the own time `local`.
+    /// Server time at the local time `local`.
     #[must_use]
     pub fn server_time(&self, local: Instant) -> Option<Instant> {
         self.offset(local).map(|offset| local + offset)
     }
 
-    /// The own time at the server's time `server`.
+    /// Local time at the server time `server`.
     #[must_use]
     pub fn local_time(&self, server: Instant) -> Option<Instant> {
         let line = self.line?;
-        // The offset changes so slowly that it is the same at a guess which is off by itself.
+        // The offset changes so slowly that its value at the approximate time is sufficient.
         let guess = server - line.offset_at(line.at);
         self.offset(guess).map(|offset| server - offset)
     }
 
-    /// How many exchanges the offset rests on.
+    /// Number of exchanges behind the estimate.
     #[must_use]
     pub fn exchanges(&self) -> usize {
         self.exchanges.len()
@@ -190,8 +190,8 @@ impl TimeSync {
         self.line = Some(ClockModel { at, offset: Span::from_nanos(offset), drift });
     }
 
-    /// From the median of the older half to the median of the younger half. Offsets that lie on a
-    /// line have the median that belongs to the median time, however they are spaced.
+    /// Slope from the median of the older half to the median of the newer half. For offsets on a
+    /// line, the median offset belongs to the median time, whatever the spacing.
     fn measure_drift(&mut self) -> i64 {
         let half = self.exchanges.len() / 2;
         let old_at = self.median(..half, Exchange::nanos);
@@ -223,8 +223,9 @@ impl TimeSync {
         self.scratch.clear();
         self.scratch.extend(quick.map(value));
         let count = self.scratch.len();
-        // Of an even number the mean of both in the middle: only then does it not matter whether
-        // the offsets rise or fall, which at the gap after the quick exchanges is half a minute.
+        // For an even count, the mean of the two middle values: otherwise the result depends on
+        // whether the offsets rise or fall, which at the gap after the initial exchanges is half a
+        // minute.
         let upper = nth(&mut self.scratch, count / 2);
         let lower = nth(&mut self.scratch, count.saturating_sub(1) / 2);
         lower.midpoint(upper)
@@ -233,9 +234,9 @@ impl TimeSync {
 
 #[derive(Clone, Copy, Debug)]
 enum SyncTimer {
-    /// When it fires, the next request is due.
+    /// Time of the next request.
     NextRequest(Instant),
-    /// A request is open; when it fires, the server is dead.
+    /// A request is open; after the timeout, the server counts as dead.
     AwaitReply { id: u16, asked: Instant },
 }
 
@@ -243,7 +244,8 @@ enum SyncTimer {
 struct Exchange {
     at: Instant,
     offset: Span,
-    /// Microseconds; the offset is off by at most half of what this is above the shortest possible.
+    /// Microseconds; the error of the offset is at most half of the excess over the shortest
+    /// possible value.
     round_trip: i64,
 }
 
@@ -267,7 +269,7 @@ impl ClockModel {
     }
 }
 
-/// The value at `place` of the sorted values; 0 where there is none.
+/// The value at index `place` of the sorted values; 0 when out of range.
 fn nth(values: &mut [i64], place: usize) -> i64 {
     if place < values.len() { *values.select_nth_unstable(place).1 } else { 0 }
 }
@@ -277,16 +279,16 @@ fn drift_over(ppb: i64, span: Span) -> Span {
     Span::from_nanos(i64::try_from(nanos).unwrap_or(0))
 }
 
-/// One exchange in so many is quick enough to be listened to.
+/// One of this many exchanges is quick enough to be used.
 const QUICKEST_FRACTION: usize = 4;
 
-/// Below this the jitter of single exchanges would be taken for drift.
+/// Over shorter times, the jitter of single exchanges would be taken for drift.
 const DRIFT_AFTER: Span = Span::from_secs(10);
 
-/// In parts per billion; no quartz is off by more than 500 ppm.
+/// In parts per billion; quartz clocks deviate by less than 500 ppm.
 const MAX_DRIFT: i64 = 500_000;
 
-/// The greeting has number 1.
+/// The Hello has id 1.
 const FIRST_ID: u16 = 2;
 const LAST_ID: u16 = 9_999;
 
@@ -294,7 +296,7 @@ const LAST_ID: u16 = 9_999;
 mod tests {
     use super::*;
 
-    /// A server whose clock is `offset` ahead and `ppm` fast, at the end of a way of 1 ms.
+    /// A server whose clock is `offset` ahead and `ppm` fast, with a one-way time of 1 ms.
     fn run(
         filter: OffsetFilter,
         seconds: i64,

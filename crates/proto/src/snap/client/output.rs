@@ -1,58 +1,58 @@
-//! What a client wants, has, and says.
+//! Outputs of a client.
 
 use aulos_core::Instant;
 
 use crate::snap::wire::{ClientInfo, ClientMessage, Hello, MessageStamp, ServerSettings, WireTime};
 
-/// What a client wants or has.
+/// Output of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientOutput<'a> {
-    /// To be written now.
+    /// Message to send now.
     Send(ClientOutgoing),
-    /// How to play, from now on.
+    /// Playback settings, valid from now on.
     Settings(ServerSettings),
-    /// A stream begins, perhaps in place of another.
+    /// A stream begins, possibly replacing another one.
     Codec {
-        /// The codec's name.
+        /// Name of the codec.
         codec: &'a [u8],
-        /// What its decoder needs first.
+        /// Header of the codec, for the decoder.
         header: &'a [u8],
     },
-    /// A piece of the stream.
+    /// Chunk of the stream.
     Chunk {
-        /// When its first frame was recorded, on the server's clock.
+        /// Recording time of the first frame, on the server's clock.
         timestamp: Instant,
-        /// The encoded sound.
+        /// Encoded audio.
         payload: &'a [u8],
     },
-    /// The connection ends. Nothing comes after it.
+    /// The connection ends. It is the last output.
     Close(DisconnectReason),
 }
 
-/// A message on its way out, held until the moment of the write.
+/// Message to send, encoded at the time of the write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientOutgoing {
-    /// Who the client is.
+    /// Hello message.
     Hello {
-        /// The number that the answer refers to.
+        /// Id, to which the answer refers.
         id: u16,
-        /// Who.
+        /// The Hello.
         hello: Box<Hello>,
     },
-    /// What time is it?
+    /// Time request.
     Time {
-        /// The number that the answer refers to.
+        /// Id, to which the answer refers.
         id: u16,
     },
-    /// Its own volume and mute.
+    /// The client's own volume and mute.
     ClientInfo(ClientInfo),
 }
 
 impl ClientOutgoing {
-    /// Appends the message as bytes. `sent` is to be the moment right before the write: the
-    /// server's answer is relative to it.
+    /// Appends the encoded message. `sent` must be the instant directly before the write, because
+    /// the server's answer is relative to it.
     pub fn write(self, sent: Instant, out: &mut Vec<u8>) {
         let (id, message) = match self {
             Self::Hello { id, hello } => (id, ClientMessage::Hello(hello)),
@@ -64,20 +64,20 @@ impl ClientOutgoing {
     }
 }
 
-/// Why a client hangs up.
+/// Reason for disconnecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DisconnectReason {
-    /// The server did not answer the greeting or a Time request within 2 s.
+    /// The server did not answer the Hello or a Time request within 2 s.
     NoAnswer,
-    /// The server refused, with this code.
+    /// The server refused the client, with this code.
     Refused(u32),
-    /// A message type that does not exist.
+    /// Unknown message type.
     BadType,
-    /// More bytes than a message may have.
+    /// Message larger than allowed.
     TooLarge,
-    /// A message that cannot be read.
+    /// Invalid message.
     Malformed,
-    /// Sound before its codec, a codec before the settings, or an answer that is none.
+    /// Audio before its codec, a codec before the settings, or an answer without a request.
     OutOfOrder,
 }

@@ -1,4 +1,4 @@
-//! The two machines against each other, and the client against servers that do it wrong.
+//! Client and session connected to each other, and the client with faulty servers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn client() -> Client {
     Client::new(ClientConfig { hello: Hello::new("me"), filter: OffsetFilter::default() }, at(0))
 }
 
-/// Drains a client: its bytes to the server, and what it has in words.
+/// Takes all output of a client: its bytes for the server, and the rest as text.
 fn drain(client: &mut Client, now: Instant) -> (Vec<u8>, Vec<String>) {
     let (mut bytes, mut words) = (Vec::new(), Vec::new());
     while let Some(output) = client.poll_output() {
@@ -38,7 +38,7 @@ fn drain(client: &mut Client, now: Instant) -> (Vec<u8>, Vec<String>) {
     (bytes, words)
 }
 
-/// Drains a session, answering its greeting event as a driver would.
+/// Takes all output of a session and answers its Hello event as a driver does.
 fn serve(session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
     session.handle_input(now, session::SessionInput::Received(bytes));
     let mut out = Vec::new();

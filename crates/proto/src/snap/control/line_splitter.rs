@@ -1,17 +1,17 @@
-//! Lines out of a stream of bytes.
+//! Splits a byte stream into lines.
 
 use core::fmt;
 
 use super::MAX_LINE;
 
-/// Puts lines together from pieces.
+/// Reassembles lines from bytes that are split anywhere.
 #[derive(Debug)]
 pub struct LineSplitter {
     limit: usize,
     buffer: Vec<u8>,
-    /// Where the next line begins.
+    /// Start of the next line.
     start: usize,
-    /// Up to where no end of line has been found.
+    /// End of the part that contains no line end.
     searched: usize,
 }
 
@@ -22,19 +22,19 @@ impl Default for LineSplitter {
 }
 
 impl LineSplitter {
-    /// Lines of at most `limit` bytes; the default is [`MAX_LINE`].
+    /// Limits lines to `limit` bytes; the default is [`MAX_LINE`].
     #[must_use]
     pub const fn with_limit(limit: usize) -> Self {
         Self { limit, buffer: Vec::new(), start: 0, searched: 0 }
     }
 
-    /// Another limit, for the lines that come next.
+    /// Changes the limit for the following lines.
     pub const fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Takes bytes as they come. [`Lines::next_line`] is to be drained before the next piece; then
-    /// no more than the limit and one piece is held.
+    /// Appends bytes. Call [`LineSplitter::next_line`] until it returns `None` before the next
+    /// call; the buffer then holds no more than the limit and one piece.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start.min(self.buffer.len()));
         self.searched = self.searched.saturating_sub(self.start);
@@ -45,7 +45,7 @@ impl LineSplitter {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next line that is not empty, without its end; none until more has come.
+    /// The next line that is not empty, without its line end; `None` while it is incomplete.
     ///
     /// # Errors
     /// [`LineError::TooLong`]; the connection cannot be read any further.
@@ -65,18 +65,18 @@ impl LineSplitter {
             }
             let line = self.buffer.get(from..end).unwrap_or_default().trim_ascii();
             if !line.is_empty() {
-                // Asked again, because a borrow that is returned would last through the loop.
+                // Sliced again, because returning the first borrow would extend it over the loop.
                 return Ok(self.buffer.get(from..end).map(<[u8]>::trim_ascii));
             }
         }
     }
 }
 
-/// Why there are no more lines.
+/// Reason why no more lines can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineError {
-    /// A line above the limit.
+    /// A line exceeds the limit.
     TooLong,
 }
 
@@ -88,5 +88,5 @@ impl fmt::Display for LineError {
 
 impl core::error::Error for LineError {}
 
-/// Room that an idle connection keeps.
+/// Buffer capacity that an idle connection keeps.
 const IDLE_BYTES: usize = 4 * 1024;

@@ -1,4 +1,4 @@
-//! Requests, replies, notifications.
+//! Requests, replies and notifications.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -7,56 +7,56 @@ use serde_json::{Map, Number, Value, json};
 
 use crate::json::{self, JsonError};
 
-/// The most calls in one batch.
+/// Maximum number of calls in a batch.
 pub const MAX_BATCH: usize = 256;
 
-/// What a client, or a plug-in, has sent.
+/// Message from a client or a plug-in.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum IncomingMessage {
-    /// Somebody wants something. When it is no proper request, what is to be answered.
+    /// A single request, or the reply to an invalid one.
     Single(Result<Request, Reply>),
-    /// Several at once; the replies go back as a batch, too.
+    /// A batch; its replies are sent as a batch as well.
     Batch(Vec<Result<Request, Reply>>),
-    /// The answer to what we asked a plug-in.
+    /// Reply to a request that was sent to a plug-in.
     Reply(Reply),
 }
 
-/// Somebody wants something.
+/// Request to call a method.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
-    /// Its number; without one nobody wants an answer.
+    /// Id; without one, no reply is sent.
     pub id: Option<RequestId>,
-    /// What is to be done.
+    /// Name of the method.
     pub method: String,
-    /// With what; an empty object when there was nothing.
+    /// Parameters; an empty object when absent.
     pub params: Value,
 }
 
 impl Request {
-    /// The answer to this request, or none when nobody wants one.
+    /// The reply to this request; `None` when it has no id.
     #[must_use]
     pub fn reply(self, outcome: Result<Value, RpcError>) -> Option<Reply> {
         self.id.map(|id| Reply { id, outcome })
     }
 
-    /// The JSON of the answer whose result is JSON already, or none when nobody wants one.
+    /// The encoded reply with a result that is JSON already; `None` when the request has no id.
     #[must_use]
     pub fn reply_text(self, result: &str) -> Option<String> {
         self.id.map(|id| success(&id, &result))
     }
 }
 
-/// The number of a request, as its sender wrote it.
+/// Id of a request, as its sender wrote it.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "JSON-RPC 2.0, section 4, has these three")]
 pub enum RequestId {
-    /// No number could be read, or the sender wrote `null`.
+    /// No id could be parsed, or it was `null`.
     Null,
     /// A number.
     Number(Number),
-    /// A text.
+    /// A string.
     Text(String),
 }
 
@@ -70,36 +70,36 @@ impl RequestId {
     }
 }
 
-/// The answer to a request.
+/// Reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 5")]
 pub struct Reply {
-    /// The number of the request.
+    /// Id of the request.
     pub id: RequestId,
-    /// What came of it.
+    /// Result or error.
     pub outcome: Result<Value, RpcError>,
 }
 
-/// Why a request was not done.
+/// Error of a request.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 5.1")]
 pub struct RpcError {
-    /// One of [`code`], or one of Snapcast's own above zero.
+    /// One of [`code`], or a positive one of Snapcast's own.
     pub code: i64,
-    /// In a sentence.
+    /// Error message.
     pub message: Cow<'static, str>,
-    /// What exactly.
+    /// Details.
     pub data: Option<Value>,
 }
 
 impl RpcError {
-    /// An error without further data.
+    /// An error without details.
     #[must_use]
     pub fn new(code: i64, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The standard's words for one of the standard's codes, and what exactly was wrong.
+    /// A standard error with its standard message, and details.
     fn standard(code: i64, data: &str) -> Self {
         let message = match code {
             code::PARSE_ERROR => "Parse error",
@@ -117,14 +117,14 @@ impl RpcError {
         Self::standard(code::METHOD_NOT_FOUND, method)
     }
 
-    /// [`code::INVALID_PARAMS`], and which.
+    /// [`code::INVALID_PARAMS`] with details.
     #[must_use]
     pub fn invalid_params(what: &str) -> Self {
         Self::standard(code::INVALID_PARAMS, what)
     }
 
-    /// [`code::INTERNAL_ERROR`], which Snapcast also answers when a client, group or stream is not
-    /// there; `what` is then the message.
+    /// [`code::INTERNAL_ERROR`], which Snapcast also uses for an unknown client, group or stream;
+    /// `what` is the message.
     #[must_use]
     pub fn not_found(what: &'static str) -> Self {
         Self::new(code::INTERNAL_ERROR, what)
@@ -139,46 +139,46 @@ impl fmt::Display for RpcError {
 
 impl core::error::Error for RpcError {}
 
-/// The codes of JSON-RPC 2.0, section 5.1.
+/// Error codes of JSON-RPC 2.0, section 5.1.
 pub mod code {
-    /// It is not JSON, or nested too deeply.
+    /// Not JSON, or nested too deeply.
     pub const PARSE_ERROR: i64 = -32_700;
-    /// It is JSON and not a request.
+    /// JSON, but not a valid request.
     pub const INVALID_REQUEST: i64 = -32_600;
-    /// There is no such method.
+    /// Unknown method.
     pub const METHOD_NOT_FOUND: i64 = -32_601;
-    /// The method wants something else.
+    /// Invalid parameters.
     pub const INVALID_PARAMS: i64 = -32_602;
-    /// It could not be done.
+    /// The request failed.
     pub const INTERNAL_ERROR: i64 = -32_603;
 }
 
-/// Something has happened; nobody answers. It never has a number: python-snapcast would take it for
-/// a reply.
+/// Notification, which is not answered. It never has an id, because python-snapcast would take it
+/// for a reply.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "JSON-RPC 2.0, section 4.1")]
 pub struct Notification {
-    /// What has happened.
+    /// Name of the notification.
     pub method: Cow<'static, str>,
-    /// To whom.
+    /// Parameters.
     pub params: Value,
 }
 
 impl Notification {
-    /// The JSON of one.
+    /// The encoded notification.
     #[must_use]
     pub fn to_json(&self) -> String {
         Self::with_text(&self.method, &self.params)
     }
 
-    /// The JSON of one whose parameters are JSON already.
+    /// An encoded notification with parameters that are JSON already.
     #[must_use]
     pub fn with_text(method: &str, params: &impl fmt::Display) -> String {
         let method = Value::from(method);
         format!("{{\"jsonrpc\":\"2.0\",\"method\":{method},\"params\":{params}}}")
     }
 
-    /// The JSON of several: what Snapcast sends after a batch.
+    /// The encoded batch, which Snapcast sends after a batch of requests.
     #[must_use]
     pub fn batch_to_json(all: &[Self]) -> String {
         Value::Array(all.iter().map(Self::to_value).collect()).to_string()
@@ -190,7 +190,7 @@ impl Notification {
 }
 
 impl Reply {
-    /// The JSON of one.
+    /// The encoded reply.
     #[must_use]
     pub fn to_json(&self) -> String {
         match &self.outcome {
@@ -199,7 +199,7 @@ impl Reply {
         }
     }
 
-    /// The JSON of the answers to a batch; none when nobody wants one.
+    /// The encoded replies to a batch; `None` when there are none.
     #[must_use]
     pub fn batch_to_json(all: &[Self]) -> Option<String> {
         let values: Vec<_> = all.iter().map(Self::to_value).collect();
@@ -221,16 +221,15 @@ impl Reply {
     }
 }
 
-/// Written and not built: the status of a house is megabytes, and `json!` copies the trees that it
-/// is given.
+/// Formatted directly: the server's status can have megabytes, and `json!` copies its arguments.
 fn success(id: &RequestId, result: &impl fmt::Display) -> String {
     format!("{{\"id\":{},\"jsonrpc\":\"2.0\",\"result\":{result}}}", id.to_value())
 }
 
-/// Reads one line, HTTP body or WebSocket message.
+/// Parses a line, HTTP body or WebSocket message.
 ///
-/// What is wrong with it is inside, as the reply that JSON-RPC wants for it. The caller bounds the
-/// length ([`MAX_LINE`](super::MAX_LINE)); depth and number of calls are bounded here.
+/// For invalid input, the result contains the error reply that JSON-RPC requires. The caller limits
+/// the length ([`MAX_LINE`](super::MAX_LINE)); nesting depth and number of calls are limited here.
 #[must_use]
 pub fn parse_incoming(bytes: &[u8]) -> IncomingMessage {
     match json::parse(bytes) {

@@ -1,4 +1,4 @@
-//! Requests of real clients, the examples of the standard, and bad ones.
+//! Requests of real clients, the examples of the standard, and invalid ones.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -1,26 +1,27 @@
-//! Putting messages together from what a socket gave.
+//! Reassembly of messages from the bytes of a socket.
 
 use super::MAX_READ;
 use crate::snap::wire::{
     FrameError, HEADER_LEN, MessageFrame, MessageHeader, ParsedMessage, parse_message,
 };
 
-/// Puts messages together from pieces.
+/// Reassembles messages from bytes that are split anywhere.
 ///
-/// A message that arrives whole is read where it lies; only the torn one at the end of a read is
-/// copied. No more than one message of [`MAX_READ`] is ever held: the rest of a larger one is
-/// counted down and not kept.
+/// A message that is complete in the input is parsed in place; only a partial one at the end is
+/// copied. At most one message of [`MAX_READ`] is held: larger ones are skipped by counting their
+/// bytes.
 #[derive(Debug, Default)]
 pub(super) struct MessageAssembler {
     torn: Vec<u8>,
-    /// The torn message has been handed out and can be forgotten.
+    /// The message in `torn` was returned; the next call clears it.
     used: bool,
-    /// Bytes still to come of a message that is too large to keep.
+    /// Remaining bytes of a message that is skipped.
     passing: Option<usize>,
 }
 
 impl MessageAssembler {
-    /// The next whole message, taking what it needs off `bytes`; none when they are used up.
+    /// Returns the next complete message and removes its bytes from `bytes`; `None` when all bytes
+    /// are consumed.
     pub(super) fn next<'s, 'b: 's>(
         &'s mut self,
         bytes: &mut &'b [u8],
@@ -37,8 +38,8 @@ impl MessageAssembler {
             return self.next_in_place(bytes, limit);
         }
         loop {
-            // Whether the message is whole is asked twice: borrowed from `self` and returned in one
-            // go, the compiler would hold the borrow through the loop.
+            // The message is parsed twice: returning the first borrow from `self` would extend it
+            // over the loop.
             match parse_message(&self.torn, limit)? {
                 ParsedMessage::Message(_) => break,
                 ParsedMessage::Incomplete { needed, header } => {
@@ -62,7 +63,7 @@ impl MessageAssembler {
         }
     }
 
-    /// Gives back what a large message took, so that ten thousand idle sessions stay small.
+    /// Frees the memory of a large message, so that ten thousand idle sessions stay small.
     pub(super) fn shrink(&mut self) {
         if self.used {
             self.torn.clear();
@@ -73,7 +74,7 @@ impl MessageAssembler {
         }
     }
 
-    /// Bytes that are held, in use or not.
+    /// Bytes allocated.
     #[cfg(test)]
     pub(super) const fn capacity(&self) -> usize {
         self.torn.capacity()
@@ -114,12 +115,12 @@ impl MessageAssembler {
     }
 }
 
-/// What [`Assembly`] has put together.
+/// Result of [`MessageAssembler`].
 #[derive(Debug)]
 pub(super) enum AssembledMessage<'a> {
-    /// A whole message.
+    /// A complete message.
     Message(MessageFrame<'a>),
-    /// One too large to keep has gone by.
+    /// The end of a skipped message.
     Skipped,
 }
 
@@ -127,5 +128,5 @@ fn is_too_large(header: Option<MessageHeader>) -> bool {
     header.is_some_and(|header| header.size as usize > MAX_READ)
 }
 
-/// Bytes that an idle session keeps for the next torn message; a Time request has 34.
+/// Capacity that an idle session keeps for the next partial message; a Time request has 34 bytes.
 const IDLE_BYTES: usize = 256;

@@ -1,4 +1,4 @@
-//! What a server says, before it has become bytes.
+//! Messages of the server before they are encoded.
 
 use std::sync::Arc;
 
@@ -8,42 +8,42 @@ use crate::snap::wire::{
     MessageKind, MessageStamp, ServerMessage, ServerSettings, WireTime, write_message,
 };
 
-/// A message on its way out, small enough to be held until the moment of the write.
+/// Message to send, encoded at the time of the write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerOutgoing {
-    /// How to play.
+    /// Playback settings.
     Settings {
-        /// The greeting that this answers, 0 for a change later on.
+        /// Id of the Hello that this answers; 0 for a later change.
         refers_to: u16,
-        /// How.
+        /// The settings.
         settings: ServerSettings,
     },
     /// A stream begins; shared by all clients of a station.
     CodecHeader(Arc<[u8]>),
-    /// What time it is here.
+    /// Reply to a Time request.
     Time {
-        /// The request's number.
+        /// Id of the request.
         id: u16,
-        /// When the client sent its request, on its own clock.
+        /// When the client sent the request, on its own clock.
         requested: WireTime,
-        /// When the request was read here.
+        /// When the server received the request.
         received: Instant,
     },
-    /// The client is not welcome.
+    /// The client is refused.
     Error {
-        /// The greeting that this answers.
+        /// Id of the Hello that this answers.
         refers_to: u16,
-        /// Why.
+        /// Reason.
         refusal: Refusal,
     },
 }
 
 impl ServerOutgoing {
-    /// Appends the message as bytes. `sent` is to be the moment right before the write.
+    /// Appends the encoded message. `sent` must be the instant directly before the write.
     ///
-    /// Snapweb reads `sent` and `received` of a Time reply in each other's place, so both are always
-    /// filled in, and the nearer they are to each other the better.
+    /// Snapweb swaps `sent` and `received` of a Time reply, so both are always set and should be
+    /// close to each other.
     ///
     /// # Real-time
     /// A Time reply does not allocate when `out` has room for 34 bytes.
@@ -78,13 +78,13 @@ impl ServerOutgoing {
     }
 }
 
-/// Why a client is not welcome.
+/// Reason why a client is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It did not say who vouches for it, or lied.
+    /// Missing or wrong credentials.
     Unauthorized,
-    /// It is known and may not listen.
+    /// Known client without permission.
     Forbidden,
 }
 

@@ -1,4 +1,4 @@
-//! The order of messages, the stamps of a Time reply, and what is done to peers that lie.
+//! Order of messages, timestamps of a Time reply, and reactions to faulty peers.
 
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ fn receive(session: &mut Session, millis: i64, bytes: &[u8]) -> Vec<SessionOutpu
     drain(session)
 }
 
-/// A session that plays.
+/// A session that is streaming.
 fn playing() -> Session {
     let mut session = Session::new(at(0));
     receive(&mut session, 1, &hello(2));
@@ -170,7 +170,7 @@ fn every_lie_has_its_cause() {
     }
 }
 
-/// A web page of any origin can make a browser send such a request, and chooses its body.
+/// A web page of any origin can make a browser send such a request with any body.
 #[test]
 fn a_greeting_in_the_body_of_an_http_request_is_not_heard() {
     for method in ["GET", "POST", "HEAD", "PUT", "OPTIONS", "DELETE", "PATCH", "CONNECT"] {
@@ -288,7 +288,7 @@ fn time_that_runs_backwards_is_counted_and_stands_still() {
     assert_eq!(session.stats().backwards, 1);
 }
 
-/// Messages that a client could send, good and bad.
+/// Messages that a client may send, valid and invalid.
 fn any_messages() -> impl Strategy<Value = Vec<u8>> {
     let one = prop_oneof![
         4 => any::<u16>().prop_map(|id| message(MessageKind::Time, id, &[0; 8])),
@@ -305,8 +305,8 @@ fn any_messages() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(one, 0..12).prop_map(|messages| messages.concat())
 }
 
-/// What comes out when the bytes arrive in these pieces; events of the volume are left out because
-/// how many are merged depends on the reads.
+/// Output for bytes in these pieces, without the volume events, because the number of merged ones
+/// depends on the reads.
 fn outcome(bytes: &[u8], cuts: &[usize]) -> (Vec<SessionOutput>, SessionStats) {
     let mut session = Session::new(at(0));
     let (mut outputs, mut rest) = (Vec::new(), bytes);
@@ -324,8 +324,8 @@ fn outcome(bytes: &[u8], cuts: &[usize]) -> (Vec<SessionOutput>, SessionStats) {
             }
         }
     }
-    // What waits for the settings is lost when the peer is cut in the same read, and stands behind
-    // them otherwise.
+    // Outputs that wait for the settings are lost when the peer is disconnected in the same read,
+    // and follow them otherwise.
     if outputs.iter().any(|output| matches!(output, SessionOutput::Close(_))) {
         outputs.retain(|output| !matches!(output, SessionOutput::Send(_)));
     }

@@ -1,4 +1,4 @@
-//! What is written on the audio path: the codec header once, the chunk header for every chunk.
+//! Headers on the audio path: the codec header once per stream, the chunk header for every chunk.
 
 use core::fmt;
 
@@ -9,20 +9,19 @@ use crate::bytes::put_blob;
 use crate::wav;
 use crate::ws::{self, WsFrameHeader};
 
-/// Bytes in front of a chunk's encoded sound: header, timestamp, length.
+/// Bytes in front of a chunk's encoded audio: header, timestamp, length.
 pub const CHUNK_HEADER_LEN: usize = HEADER_LEN + 8 + 4;
 
-/// Writes the header of a chunk right-aligned at the END of `headroom`, directly in front of the
-/// `payload_len` bytes of encoded sound, and returns how many bytes it takes
-/// ([`CHUNK_HEADER_LEN`]).
+/// Writes the header of a chunk right-aligned at the end of `headroom`, directly in front of the
+/// `payload_len` bytes of encoded audio, and returns its length ([`CHUNK_HEADER_LEN`]).
 ///
-/// In front of it, where there is room, lies the head of the WebSocket frame that holds the message,
-/// so that clients of either kind get the same bytes: a WebSocket's begin
-/// [`ws::head_len`](crate::ws::head_len) of the message earlier.
+/// If there is room, it is preceded by the header of the WebSocket frame that contains the message,
+/// so that both kinds of clients get the same bytes: those for a WebSocket begin
+/// [`ws::header_len`](crate::ws::header_len) of the message earlier.
 ///
-/// The bytes are the same for every client, `sent` included: clients do not look at the `sent` of a
-/// chunk. `timestamp` is the recording time of its first frame on the server's clock. A payload
-/// above [`MAX_MESSAGE`](super::MAX_MESSAGE) minus 12 makes every client hang up.
+/// The bytes are the same for every client, including `sent`, which clients ignore in chunks.
+/// `timestamp` is the recording time of the first frame on the server's clock. A payload above
+/// [`MAX_MESSAGE`](super::MAX_MESSAGE) minus 12 makes every client disconnect.
 ///
 /// # Real-time
 /// Does not allocate.
@@ -56,15 +55,16 @@ pub fn write_chunk_header(
     CHUNK_HEADER_LEN
 }
 
-/// The payload of the message that begins a stream: the codec's name and what its decoder needs.
+/// Payload of the message that begins a stream: the name of the codec and the header for its
+/// decoder.
 ///
-/// * `pcm`: a RIFF/WAVE header of 44 bytes without sound. With 24 bits its block align says three
-///   bytes per sample although four are sent; clients expect it so.
+/// * `pcm`: a RIFF/WAVE header of 44 bytes without audio. With 24 bits, its block align is three
+///   bytes per sample although four are sent; clients expect this.
 /// * `flac`: `stream_header`, the encoder's own `fLaC` and metadata blocks.
 /// * `opus`: `SUPO`, rate, 16 bits, channels.
 ///
 /// # Errors
-/// [`NotOnWire`] for a PCM format that Snapcast cannot say.
+/// [`UnsupportedSampleFormat`] for a PCM format that Snapcast does not support.
 pub fn codec_header(
     codec: Codec,
     spec: SampleSpec,
@@ -80,7 +80,7 @@ pub fn codec_header(
     Ok(payload)
 }
 
-/// A sample format that has no place in Snapcast's PCM: it knows 8, 16, 24 (in 32) and 32 bits,
+/// Sample format that Snapcast's PCM does not support; it has 8, 16, 24 (in 32) and 32 bits,
 /// signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsupportedSampleFormat(pub SampleFormat);
@@ -112,7 +112,7 @@ fn opus_header(spec: SampleSpec) -> [u8; 12] {
     [a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
-/// `OPUS` as a number, which reads `SUPO` in the bytes.
+/// `OPUS` as a number; its little-endian bytes are `SUPO`.
 const OPUS_MAGIC: u32 = 0x4f50_5553;
 
 #[cfg(test)]

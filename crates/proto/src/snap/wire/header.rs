@@ -1,22 +1,22 @@
-//! The 26 bytes in front of every message, and how messages are cut from a stream of bytes.
+//! The 26-byte header of every message, and splitting a byte stream into messages.
 
 use core::fmt;
 use core::ops::Range;
 
 use super::WireTime;
 
-/// Bytes of the base header.
+/// Length of the base header in bytes.
 pub const HEADER_LEN: usize = 26;
 
-/// The largest payload that either side takes; above it, Snapcast's own peers hang up.
+/// Maximum payload of a message; Snapcast's own peers disconnect above it.
 pub const MAX_MESSAGE: usize = 1_000_000;
 
-/// What a message is.
+/// Type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 #[allow(clippy::exhaustive_enums, reason = "the wire has these nine and no others")]
 pub enum MessageKind {
-    /// Never sent alone.
+    /// Never sent by itself.
     Base = 0,
     /// Server to client: codec name and codec header.
     CodecHeader = 1,
@@ -24,20 +24,20 @@ pub enum MessageKind {
     WireChunk = 2,
     /// Server to client: buffer, latency, volume, mute.
     ServerSettings = 3,
-    /// Both ways: clock comparison.
+    /// Both directions: clock comparison.
     Time = 4,
-    /// Client to server: who it is.
+    /// Client to server: identification.
     Hello = 5,
     /// Retired.
     StreamTags = 6,
-    /// Client to server: its own volume and mute.
+    /// Client to server: the client's own volume and mute.
     ClientInfo = 7,
-    /// Server to client: why it is refused.
+    /// Server to client: reason for a refusal.
     Error = 8,
 }
 
 impl MessageKind {
-    /// The kind with that number, if there is one.
+    /// The type with this number, if it exists.
     #[must_use]
     pub const fn from_number(number: u16) -> Option<Self> {
         Some(match number {
@@ -54,55 +54,55 @@ impl MessageKind {
         })
     }
 
-    /// The number on the wire.
+    /// Number on the wire.
     #[must_use]
     pub const fn number(self) -> u16 {
         self as u16
     }
 }
 
-/// A base header as it lies in memory: every field can be read, none has been judged.
+/// View of an encoded base header; its fields are not validated.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageHeaderView<'a>(&'a [u8; HEADER_LEN]);
 
 impl<'a> MessageHeaderView<'a> {
-    /// The header at the front of `bytes`, or none when they are fewer than [`HEADER_LEN`].
+    /// View of the header at the front of `bytes`; `None` when they are fewer than [`HEADER_LEN`].
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         bytes.first_chunk().map(Self)
     }
 
-    /// The kind's number, which may be none of [`Kind`].
+    /// Number of the type, possibly not one of [`MessageKind`].
     #[must_use]
     pub fn kind(self) -> u16 {
         u16::from_le_bytes(self.field(field::KIND))
     }
 
-    /// The sender's number for a request; 0 is none.
+    /// Id of a request; 0 is none.
     #[must_use]
     pub fn id(self) -> u16 {
         u16::from_le_bytes(self.field(field::ID))
     }
 
-    /// The request that this answers; 0 is none.
+    /// Id of the request that this answers; 0 is none.
     #[must_use]
     pub fn refers_to(self) -> u16 {
         u16::from_le_bytes(self.field(field::REFERS_TO))
     }
 
-    /// When it was sent, on the sender's clock.
+    /// Send time, on the sender's clock.
     #[must_use]
     pub fn sent(self) -> WireTime {
         WireTime::from_le_bytes(self.field(field::SENT))
     }
 
-    /// When what it answers was received, on the sender's clock.
+    /// Receive time of the answered message, on the sender's clock.
     #[must_use]
     pub fn received(self) -> WireTime {
         WireTime::from_le_bytes(self.field(field::RECEIVED))
     }
 
-    /// Bytes of the payload, as the sender says. Snapweb counts the header, too.
+    /// Length of the payload according to the sender. Snapweb includes the header.
     #[must_use]
     pub fn size(self) -> u32 {
         u32::from_le_bytes(self.field(field::SIZE))
@@ -113,33 +113,33 @@ impl<'a> MessageHeaderView<'a> {
     }
 }
 
-/// Numbers and times of a message: its header without kind and size.
+/// Ids and times of a message: its header without type and size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageStamp {
-    /// The sender's number for a request; 0 is none.
+    /// Id of a request; 0 is none.
     pub id: u16,
-    /// The request that this answers. Anything but 0 in a message that answers nothing would be
-    /// swallowed as somebody's answer.
+    /// Id of the request that this answers. Clients would take a message with another value than 0
+    /// for the answer to a pending request.
     pub refers_to: u16,
-    /// When it was sent, on the sender's monotonic clock.
+    /// Send time, on the sender's monotonic clock.
     pub sent: WireTime,
-    /// When what it answers was received, on the sender's monotonic clock.
+    /// Receive time of the answered message, on the sender's monotonic clock.
     pub received: WireTime,
 }
 
-/// A base header whose kind is known.
+/// A base header with a known type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// What the message is.
+    /// Type of the message.
     pub kind: MessageKind,
-    /// Its numbers and times.
+    /// Ids and times.
     pub stamp: MessageStamp,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     pub size: u32,
 }
 
 impl MessageHeader {
-    /// Judges a header: its kind must be known. The size is only read.
+    /// Validates the type of a header. The size is not validated.
     ///
     /// # Errors
     /// [`FrameError::BadType`].
@@ -155,7 +155,7 @@ impl MessageHeader {
         Ok(Self { kind, stamp, size: view.size() })
     }
 
-    /// The bytes that [`Header::parse`] reads back.
+    /// Encodes the header; the inverse of [`MessageHeader::parse`].
     ///
     /// # Real-time
     /// Does not allocate.
@@ -177,35 +177,36 @@ impl MessageHeader {
     }
 }
 
-/// One whole message in somebody's buffer.
+/// View of a complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageFrame<'a> {
-    /// Its header.
+    /// Header.
     pub header: MessageHeader,
-    /// What follows the header.
+    /// Payload.
     pub payload: &'a [u8],
 }
 
-/// What the bytes so far amount to.
+/// Result of parsing the front of a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
 pub enum ParsedMessage<'a> {
-    /// Not a whole message yet.
+    /// The message is incomplete.
     Incomplete {
-        /// Bytes that the buffer must hold before it is worth another look: the header, or the
-        /// whole message once its size is known.
+        /// Number of bytes that the buffer must hold for the next attempt: the header, or the
+        /// complete message once its size is known.
         needed: usize,
-        /// The header, once there is one.
+        /// The header, if it is complete.
         header: Option<MessageHeader>,
     },
-    /// A whole message, of `HEADER_LEN + payload.len()` bytes.
+    /// A complete message, of `HEADER_LEN + payload.len()` bytes.
     Message(MessageFrame<'a>),
 }
 
-/// Cuts the first message off a stream of bytes.
+/// Parses the first message of a byte stream.
 ///
-/// `limit` is the largest payload to accept, at most [`MAX_MESSAGE`]. A kind that does not exist is
-/// reported after two bytes, a size that is too large with the header: nobody is waited for in vain.
+/// `limit` is the maximum payload to accept, at most [`MAX_MESSAGE`]. An unknown type is reported
+/// after two bytes, an excessive size with the header, so that no caller waits for the rest of an
+/// invalid message.
 ///
 /// # Errors
 /// [`FrameError`]; the stream cannot be read any further.
@@ -229,11 +230,11 @@ pub fn parse_message(bytes: &[u8], limit: usize) -> Result<ParsedMessage<'_>, Fr
     })
 }
 
-/// Reads a message that a WebSocket has already cut: the size in its header is not looked at,
-/// because Snapweb counts the header into it.
+/// Parses the content of a WebSocket message. The size in the header is ignored, because Snapweb
+/// includes the header in it.
 ///
 /// # Errors
-/// [`FrameError`]; the next WebSocket message may still be good.
+/// [`FrameError`]; the next WebSocket message may be valid.
 pub fn parse_framed(bytes: &[u8]) -> Result<MessageFrame<'_>, FrameError> {
     let view = MessageHeaderView::new(bytes).ok_or(FrameError::Truncated)?;
     let payload = bytes.get(HEADER_LEN..).unwrap_or_default();
@@ -243,15 +244,15 @@ pub fn parse_framed(bytes: &[u8]) -> Result<MessageFrame<'_>, FrameError> {
     Ok(MessageFrame { header: MessageHeader::parse(view)?, payload })
 }
 
-/// Why bytes are not a message.
+/// Reason why bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// A kind above 8: not this protocol at all.
+    /// Type above 8: another protocol.
     BadType(u16),
-    /// More bytes than the limit.
+    /// Payload above the limit.
     TooLarge(u32),
-    /// A WebSocket message shorter than a header.
+    /// WebSocket message shorter than a header.
     Truncated,
 }
 

@@ -1,8 +1,7 @@
-//! The JSON bodies: Hello, server settings, client info.
+//! JSON payloads: Hello, server settings, client info.
 //!
-//! They are read by hand from a [`Value`] and not derived: clients leave keys out, send numbers for
-//! strings and have keys that we do not know, and none of that is a reason to keep a loudspeaker
-//! silent.
+//! They are parsed from a [`Value`] and not by derived code: clients omit keys, send numbers as
+//! strings and add unknown keys, and none of this should keep a client from playing.
 
 use aulos_core::Span;
 use serde_json::{Map, Value, json};
@@ -10,55 +9,55 @@ use serde_json::{Map, Value, json};
 use super::PayloadError;
 use crate::json;
 
-/// The longest client id, in bytes. A MAC address has 17, a UUID 36.
+/// Maximum length of a client id in bytes. A MAC address has 17, a UUID 36.
 pub const MAX_ID: usize = 128;
 
-/// The longest of the other texts of a greeting, in bytes; the rest is cut off.
+/// Maximum length of the other texts of a Hello in bytes; longer ones are truncated.
 pub const MAX_TEXT: usize = 256;
 
-/// How a client introduces itself.
+/// Hello message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The address of its network card; Snapweb sends zeros.
+    /// MAC address; Snapweb sends zeros.
     pub mac: String,
-    /// The name of its machine.
+    /// Host name.
     pub host_name: String,
-    /// Its version.
+    /// Version of the client.
     pub version: String,
-    /// Its program: `Snapclient`, `Snapweb`, ...
+    /// Name of the client program: `Snapclient`, `Snapweb`, ...
     pub client_name: String,
-    /// Its operating system.
+    /// Operating system.
     pub os: String,
-    /// Its processor; `web` for Snapweb.
+    /// Processor architecture; `web` for Snapweb.
     pub arch: String,
-    /// Which of several clients on one machine it is, from 1.
+    /// Number of the client among those on one host, from 1.
     pub instance: u32,
-    /// What it wants to be known by; never empty.
+    /// Id of the client; never empty.
     pub id: String,
-    /// The version of the protocol that it speaks: 2 today.
+    /// Version of the protocol; currently 2.
     pub protocol_version: u32,
-    /// Its credentials, if it sends any.
+    /// Credentials, if present.
     pub auth: Option<Auth>,
 }
 
-/// What a client proves itself with.
+/// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Auth {
     /// `Basic` (base64 of user:password) or `Plain` (user:password).
     pub scheme: String,
-    /// The proof itself.
+    /// The credentials.
     pub param: String,
 }
 
 impl core::fmt::Debug for Auth {
-    /// Leaves the proof out: greetings are logged.
+    /// Omits the credentials, because Hello messages are logged.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Auth").field("scheme", &self.scheme).finish_non_exhaustive()
     }
 }
 
 impl Hello {
-    /// A client called `id` that leaves everything else at its default.
+    /// A Hello with this id and default values.
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
@@ -75,19 +74,19 @@ impl Hello {
         }
     }
 
-    /// The name that the server knows the client by: its id, with `#` and the instance when that is
-    /// not the first.
+    /// Id by which the server knows the client: its id, with `#` and the instance unless that is 1.
     #[must_use]
     pub fn client_id(&self) -> String {
         if self.instance == 1 { self.id.clone() } else { format!("{}#{}", self.id, self.instance) }
     }
 
-    /// Reads a greeting. Control characters are taken out of every text, so that an id can go into
+    /// Parses a Hello. Control characters are removed from every text, so that an id can be used in
     /// a log line, a file and a topic name.
     ///
     /// # Errors
-    /// [`BodyError::Json`], [`BodyError::NoIdentity`] when neither `ID` nor `MAC` says who it is,
-    /// [`BodyError::IdTooLong`] above [`MAX_ID`]: a cut id could be somebody else's.
+    /// [`PayloadError::Json`], [`PayloadError::NoIdentity`] without `ID` and `MAC`,
+    /// [`PayloadError::IdTooLong`] above [`MAX_ID`]: a truncated id could be that of another
+    /// client.
     pub fn parse(json: &[u8]) -> Result<Self, PayloadError> {
         let Value::Object(map) = json::parse(json)? else { return Err(PayloadError::NoIdentity) };
         let mac = text(&map, "MAC", MAX_ID + 1);
@@ -135,31 +134,31 @@ impl Hello {
     }
 }
 
-/// What a client needs to know to play.
+/// Playback settings of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// From a chunk's timestamp to the moment that it sounds; whole milliseconds on the wire.
+    /// Time from a chunk's timestamp to its playout; whole milliseconds on the wire.
     pub buffer: Span,
-    /// How much later than others this client's loudspeaker is; whole milliseconds on the wire.
+    /// Latency of this client's loudspeaker; whole milliseconds on the wire.
     pub latency: Span,
     /// 0 to 100 %; the client applies its own curve.
     pub volume: u8,
-    /// Whether the client, or its group, is to be silent.
+    /// Whether the client or its group is muted.
     pub muted: bool,
 }
 
 impl Default for ServerSettings {
-    /// Snapserver's defaults: one second of buffer, full volume.
+    /// Snapserver's defaults: a buffer of one second, full volume.
     fn default() -> Self {
         Self { buffer: Span::from_secs(1), latency: Span::ZERO, volume: 100, muted: false }
     }
 }
 
 impl ServerSettings {
-    /// Reads settings; what is missing has its default, what is out of range is clamped.
+    /// Parses settings; missing values have their defaults, values out of range are clamped.
     ///
     /// # Errors
-    /// [`BodyError::Json`].
+    /// [`PayloadError::Json`].
     pub fn parse(json: &[u8]) -> Result<Self, PayloadError> {
         let value = json::parse(json)?;
         let default = Self::default();
@@ -184,20 +183,20 @@ impl ServerSettings {
     }
 }
 
-/// What a client tells of its own mixer; absent is unchanged.
+/// A client's own mixer settings; absent values are unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientInfo {
     /// 0 to 100 %.
     pub volume: Option<u8>,
-    /// Whether it is silent.
+    /// Whether the client is muted.
     pub muted: Option<bool>,
 }
 
 impl ClientInfo {
-    /// Reads a client's own volume and mute; what is out of range is clamped.
+    /// Parses a client's own volume and mute; values out of range are clamped.
     ///
     /// # Errors
-    /// [`BodyError::Json`].
+    /// [`PayloadError::Json`].
     pub fn parse(json: &[u8]) -> Result<Self, PayloadError> {
         let value = json::parse(json)?;
         Ok(Self {
@@ -218,8 +217,8 @@ impl ClientInfo {
     }
 }
 
-/// The text under `key` without control characters, at most `limit` bytes; numbers and booleans as
-/// they are written, everything else is empty.
+/// The text of `key` without control characters, truncated to `limit` bytes. Numbers and booleans
+/// are formatted; everything else is empty.
 fn text(map: &Map<String, Value>, key: &str, limit: usize) -> String {
     let mut text = match map.get(key) {
         Some(Value::String(text)) => text.chars().filter(|char| !char.is_control()).collect(),
@@ -237,7 +236,7 @@ fn number(map: &Map<String, Value>, key: &str) -> Option<u32> {
     Some(u32::try_from(value.max(0)).unwrap_or(u32::MAX))
 }
 
-/// Integers, floats without their fraction, and either of them in a string.
+/// Converts integers, floats without their fraction, and either of them in a string.
 #[allow(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
 fn integer(value: &Value) -> Option<i64> {
     match value {

@@ -1,4 +1,4 @@
-//! Messages as values, one enum per direction.
+//! Parsed messages, one enum per direction.
 
 use core::fmt;
 
@@ -8,36 +8,36 @@ use super::{
 };
 use crate::bytes::{Reader, put_blob};
 
-/// How messages are told apart on the way, which decides whom to believe about a length.
+/// Transport of the messages, which determines how inner lengths are validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the protocol has two transports")]
 pub enum Transport {
-    /// TCP: lengths are bytes and must be right.
+    /// TCP: inner lengths must be correct.
     Stream,
-    /// One WebSocket message each: the inner length of JSON may be short (Snapweb counts UTF-16
-    /// units), so JSON goes to the end of the message.
+    /// WebSocket: the inner length of JSON may be too small, because Snapweb counts UTF-16 units;
+    /// the JSON extends to the end of the message.
     WebSocket,
 }
 
-/// What a client sends.
+/// Message from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientMessage {
-    /// Who it is.
+    /// Identification of the client.
     Hello(Box<Hello>),
-    /// What time is it?
+    /// Time request.
     Time,
-    /// Its own volume and mute.
+    /// The client's own volume and mute.
     ClientInfo(ClientInfo),
-    /// Legal, and none of a server's business.
+    /// Valid type that a server ignores.
     Ignored(MessageKind),
 }
 
 impl ClientMessage {
-    /// Reads what a client sent.
+    /// Parses a message from a client.
     ///
     /// # Errors
-    /// [`BodyError`].
+    /// [`PayloadError`].
     pub fn parse(frame: &MessageFrame<'_>, framing: Transport) -> Result<Self, PayloadError> {
         let text = || json_body(frame.payload, framing).ok_or(PayloadError::Truncated);
         Ok(match frame.header.kind {
@@ -48,7 +48,7 @@ impl ClientMessage {
         })
     }
 
-    /// Appends the message. [`ClientMessage::Ignored`] is written as a header alone.
+    /// Appends the encoded message; of [`ClientMessage::Ignored`], only the header.
     pub fn write(&self, stamp: MessageStamp, out: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => {
@@ -69,54 +69,54 @@ impl ClientMessage {
     }
 }
 
-/// What a server sends; a view on its bytes.
+/// Message from a server; a view of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ServerMessage<'a> {
-    /// A stream begins: what it is encoded with.
+    /// A stream begins.
     CodecHeader {
-        /// The codec's name as it stands there.
+        /// Name of the codec.
         codec: &'a [u8],
-        /// What its decoder needs first.
+        /// Header for the decoder.
         header: &'a [u8],
     },
-    /// A piece of the stream.
+    /// Chunk of the stream.
     WireChunk {
-        /// When its first frame was recorded, on the server's clock.
+        /// Recording time of the first frame, on the server's clock.
         timestamp: WireTime,
-        /// The encoded sound.
+        /// Encoded audio.
         payload: &'a [u8],
     },
-    /// How to play.
+    /// Playback settings.
     Settings(ServerSettings),
-    /// The answer to [`ClientMessage::Time`]: the way there took so long by both clocks.
+    /// Reply to [`ClientMessage::Time`].
     Time {
-        /// Received minus sent.
+        /// Receive time minus send time of the request, each on its own clock.
         latency: WireTime,
     },
-    /// Go away.
+    /// The client is refused.
     Error {
         /// 401 or 403.
         code: u32,
-        /// In one word.
+        /// Short text.
         error: &'a [u8],
-        /// In a sentence.
+        /// Details.
         detail: &'a [u8],
     },
-    /// Legal, and none of a client's business.
+    /// Valid type that a client ignores.
     Ignored(MessageKind),
 }
 
 impl<'a> ServerMessage<'a> {
-    /// Reads what a server sent.
+    /// Parses a message from a server.
     ///
     /// # Errors
-    /// [`BodyError`].
+    /// [`PayloadError`].
     pub fn parse(frame: &MessageFrame<'a>) -> Result<Self, PayloadError> {
         Self::read(frame.header.kind, Reader::new(frame.payload)).ok_or(PayloadError::Truncated)?
     }
 
-    /// Appends the message. [`ServerMessage::Ignored`] is written as a header alone.
+    /// Appends the encoded message; of [`ServerMessage::Ignored`], only the header.
     pub fn write(&self, stamp: MessageStamp, out: &mut Vec<u8>) {
         match *self {
             Self::CodecHeader { codec, header } => {
@@ -174,7 +174,7 @@ impl<'a> ServerMessage<'a> {
     }
 }
 
-/// Appends a header, whatever `body` writes, and puts the size of that into the header.
+/// Appends a header and the output of `body`, and sets the size in the header.
 pub(crate) fn write_message(
     kind: MessageKind,
     stamp: MessageStamp,
@@ -197,15 +197,15 @@ fn json_body(payload: &[u8], framing: Transport) -> Option<&[u8]> {
     }
 }
 
-/// Why a payload makes no sense.
+/// Reason why a payload is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// An inner length points behind the end, or a field is missing.
+    /// An inner length exceeds the message, or a field is missing.
     Truncated,
-    /// The JSON cannot be read.
+    /// Invalid JSON.
     Json(JsonError),
-    /// A greeting that says neither `ID` nor `MAC`.
+    /// A Hello without `ID` and `MAC`.
     NoIdentity,
     /// An `ID` above [`MAX_ID`](super::MAX_ID).
     IdTooLong,

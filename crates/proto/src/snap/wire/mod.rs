@@ -1,10 +1,10 @@
-//! Snapcast's stream protocol as bytes.
+//! Wire format of Snapcast's stream protocol.
 //!
-//! Every message is a header of 26 bytes and a payload, all little endian. [`parse`] cuts messages
-//! off a stream that may end anywhere; [`ClientMessage`] and [`ServerMessage`] give the payload a
-//! meaning; both directions can be written and read, so that server, client and tests share one
-//! truth. Audio does not go through these enums on its way out: [`write_chunk_header`] writes in
-//! front of bytes that never move.
+//! Every message is a header of 26 bytes and a payload, all little endian. [`parse_message`] splits
+//! messages off a byte stream; [`ClientMessage`] and [`ServerMessage`] are the parsed payloads.
+//! Both directions can be parsed and encoded, so that server, client and tests share one
+//! implementation. Outgoing audio does not use these enums: [`write_chunk_header`] writes in front
+//! of bytes that are never copied.
 
 mod audio;
 mod header;

@@ -1,4 +1,4 @@
-//! What can be built can be sent, and comes back the same; what comes in cannot hurt.
+//! Every message that can be built is encoded and parsed back unchanged; no input causes a panic.
 
 use aulos_core::Span;
 use proptest::prelude::*;

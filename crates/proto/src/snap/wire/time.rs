@@ -1,25 +1,25 @@
-//! Seconds and microseconds, as Snapcast sends them.
+//! Times on the wire: seconds and microseconds.
 
 use aulos_core::{Instant, Span};
 
-/// A moment or a difference on the wire: two signed 32-bit numbers.
+/// An instant or a difference on the wire: two signed 32-bit numbers.
 ///
-/// A moment counts from the start of the sender's monotonic clock. A negative difference has
-/// negative seconds and microseconds of 0 to 999,999, as in `timeval` arithmetic; what comes in may
-/// be anything and is taken as the sum of the two.
+/// An instant counts from the start of the sender's monotonic clock. A negative difference has
+/// negative seconds and microseconds of 0 to 999,999, as in `timeval` arithmetic; received values
+/// may be arbitrary, and their sum counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WireTime {
     /// Whole seconds.
     pub sec: i32,
-    /// Microseconds on top.
+    /// Additional microseconds.
     pub usec: i32,
 }
 
 impl WireTime {
-    /// Not filled in.
+    /// Unset.
     pub const ZERO: Self = Self { sec: 0, usec: 0 };
 
-    /// A moment, rounded down to a microsecond; saturates after 68 years.
+    /// An instant, rounded down to a microsecond; saturates after 68 years.
     #[must_use]
     pub fn from_instant(instant: Instant) -> Self {
         Self::from_micros(i64::try_from(instant.as_nanos() / 1_000).unwrap_or(i64::MAX))
@@ -31,7 +31,7 @@ impl WireTime {
         Self::from_micros(span.as_micros())
     }
 
-    /// A number of microseconds, normalised; saturates at 68 years.
+    /// A number of microseconds, normalized; saturates at 68 years.
     #[must_use]
     pub fn from_micros(micros: i64) -> Self {
         let sec = micros.div_euclid(MICROS);
@@ -43,19 +43,19 @@ impl WireTime {
         }
     }
 
-    /// The two numbers as one.
+    /// The total in microseconds.
     #[must_use]
     pub const fn as_micros(self) -> i64 {
         self.sec as i64 * MICROS + self.usec as i64
     }
 
-    /// The same as a difference.
+    /// As a difference.
     #[must_use]
     pub const fn to_span(self) -> Span {
         Span::from_micros(self.as_micros())
     }
 
-    /// The same as a moment; what lies before the start of the clock is its start.
+    /// As an instant; times before the start of the clock become its start.
     #[must_use]
     pub fn to_instant(self) -> Instant {
         Instant::ZERO + self.to_span()
