@@ -1,52 +1,53 @@
-//! The addresses of sources, as people and programs really write them.
+//! URIs of sources, in the form that users and control clients write them.
 //!
-//! Music Assistant sends names with bare spaces, configuration files have paths with umlauts and
-//! ports that are ranges. A parser that is right by RFC 3986 refuses most of that, so this one only
-//! cuts at the separators and decodes what is left; it keeps the raw text, because control clients
-//! compare it.
+//! Music Assistant sends names with bare spaces, and configuration files contain paths with umlauts
+//! and port ranges. A strict parser of RFC 3986 refuses most of these, so this one only splits at
+//! the separators and decodes the parts. It keeps the raw text, because control clients compare it.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// The longest address, in bytes; Music Assistant's have about 300.
+/// Maximum length of a URI in bytes; those of Music Assistant have about 300.
 pub const MAX_URI: usize = 8_192;
 
-/// The most `key=value` pairs in one address.
+/// Maximum number of `key=value` pairs in a URI.
 pub const MAX_PAIRS: usize = 128;
 
-/// `scheme://user@host:port/path?key=value&key=value#fragment`, every part but the scheme optional.
+/// `scheme://user@host:port/path?key=value&key=value#fragment`; every part except the scheme is
+/// optional.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Uri {
-    /// As it was given, without the white space around it.
+    /// The URI as given, without surrounding white space.
     pub raw: String,
-    /// In lower case.
+    /// Scheme in lower case.
     pub scheme: String,
-    /// What stands before `@`, decoded.
+    /// User part before `@`, decoded.
     pub user: Option<String>,
-    /// Without port, and without the brackets of IPv6.
+    /// Host without port, and without the brackets of IPv6.
     pub host: String,
-    /// The port, or the first of a range.
+    /// Port, or the first port of a range.
     pub port: Option<u16>,
-    /// The last of a range of ports, as in `udp://0.0.0.0:6000-6999`.
+    /// Last port of a range, as in `udp://0.0.0.0:6000-6999`.
     pub last_port: Option<u16>,
-    /// With its leading slash, decoded.
+    /// Path with its leading slash, decoded.
     pub path: String,
-    /// In order, decoded, keys possibly repeated. `+` is a plus: names have them.
+    /// Query pairs in their order, decoded; keys may repeat. `+` stays a plus, because names
+    /// contain it.
     pub query: Vec<(String, String)>,
-    /// What stands behind `#`, decoded.
+    /// Fragment after `#`, decoded.
     pub fragment: String,
 }
 
 impl Uri {
-    /// The value of `key`; of a repeated one the last, as Snapcast takes it.
+    /// Value of `key`; of a repeated key the last value, as Snapcast does it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.query.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Host and port as in the address. Music Assistant pushes its sound to what stands here, so the
-    /// port must not get lost.
+    /// Host and port as in the URI. Music Assistant sends its audio to this address, so the port
+    /// must be preserved.
     #[must_use]
     pub fn authority(&self) -> String {
         let host =
@@ -82,7 +83,8 @@ impl FromStr for Uri {
             None => (None, authority),
         };
         let (host, ports) = split_port(place);
-        // Looked at decoded. Blanks may be: in `meta:` a station stands here.
+        // The decoded host is checked. Blanks are allowed: in `meta:` URIs the host is a station
+        // name.
         let host = percent_decode(host);
         if host.contains(char::is_control) {
             return Err(UriError::BadHost);
@@ -115,17 +117,17 @@ impl fmt::Display for Uri {
     }
 }
 
-/// Why a text is not an address.
+/// Reason why a text is not a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UriError {
-    /// It does not begin with letters and a colon.
+    /// It does not begin with a scheme and a colon.
     NoScheme,
-    /// What stands behind the host's colon is neither a port nor a range of ports.
+    /// The text after the host's colon is neither a port nor a port range.
     BadPort,
-    /// The host holds a control character, perhaps a percent-encoded one.
+    /// The host contains a control character, possibly percent-encoded.
     BadHost,
-    /// It is longer than [`MAX_URI`] or has more pairs than [`MAX_PAIRS`].
+    /// Longer than [`MAX_URI`], or more pairs than [`MAX_PAIRS`].
     TooLong,
 }
 
@@ -148,7 +150,7 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|char| char.is_ascii_alphanumeric() || "+-._".contains(char))
 }
 
-/// Host and what stands behind its colon; a bare IPv6 address has no port.
+/// Splits host and port; a bare IPv6 address has no port.
 fn split_port(place: &str) -> (&str, &str) {
     if let Some((host, behind)) = place.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (host, behind.strip_prefix(':').unwrap_or(behind));
@@ -174,12 +176,12 @@ fn parse_ports(text: &str) -> Result<(Option<u16>, Option<u16>), UriError> {
     }
 }
 
-/// `%41` is `A`; a percent sign without two hexadecimal digits is a percent sign.
+/// Decodes percent-escapes; a percent sign without two hexadecimal digits is kept.
 pub(crate) fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&percent_decode_bytes(text)).into_owned()
 }
 
-/// The same, of bytes that may be in any writing.
+/// Like [`percent_decode`], for bytes in any character encoding.
 pub(crate) fn percent_decode_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -191,7 +193,7 @@ pub(crate) fn percent_decode_bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A path or a value in a form that [`Uri`] gives back unchanged.
+/// Escapes a path or a value so that parsing it as part of a [`Uri`] returns it unchanged.
 #[must_use]
 pub fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -1,19 +1,19 @@
-//! WebSocket frames (RFC 6455), the server's side, after the handshake.
+//! WebSocket frames (RFC 6455) on the server side, after the handshake.
 //!
-//! Only streaming (`/stream`) comes here. Its chunks go out as the same bytes to every client, so the
-//! head of a frame is written in front of a chunk once, in its headroom; a library that owns the
-//! socket and copies each message into a buffer of its own was rejected for that. Control
-//! (`/jsonrpc`) is text at leisure and uses such a library.
+//! Only the stream endpoint (`/stream`) uses this module. Every client gets the same bytes of a
+//! chunk, so the frame header is written once into the headroom in front of the chunk. A WebSocket
+//! library was rejected because it owns the socket and copies every message into its own buffer.
+//! The control endpoint (`/jsonrpc`) uses such a library.
 
 use core::fmt;
 
-/// The largest message that is kept, in bytes: the largest that a session reads, and its header.
+/// Maximum size of a message in bytes: the largest message that a session accepts, with its header.
 pub const MAX_MESSAGE: usize = crate::snap::session::MAX_READ + 64;
 
-/// The longest head that we write: no mask, a length of 64 bits.
+/// Maximum length of a frame header that the server writes: unmasked, with a 64-bit length.
 pub const MAX_HEADER_LEN: usize = 10;
 
-/// How long the head of a frame with so many bytes is (section 5.2).
+/// Length of the frame header for `payload` bytes (section 5.2).
 #[must_use]
 pub const fn header_len(payload: usize) -> usize {
     match payload {
@@ -23,19 +23,19 @@ pub const fn header_len(payload: usize) -> usize {
     }
 }
 
-/// The kinds of frame that we send, each a whole message.
+/// Kinds of frames that the server sends; each is a complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameKind {
-    /// Bytes.
+    /// Binary message.
     Binary,
-    /// The end of the conversation.
+    /// Close frame.
     Close,
-    /// The answer to a ping.
+    /// Pong, the answer to a ping.
     Pong,
 }
 
-/// The head of a frame, unmasked, as a server sends it.
+/// Unmasked frame header, as a server sends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WsFrameHeader {
     bytes: [u8; MAX_HEADER_LEN],
@@ -43,7 +43,7 @@ pub struct WsFrameHeader {
 }
 
 impl WsFrameHeader {
-    /// The head for `payload` bytes.
+    /// Creates the header for `payload` bytes.
     #[must_use]
     pub const fn new(kind: FrameKind, payload: usize) -> Self {
         let first = FIN
@@ -66,42 +66,42 @@ impl WsFrameHeader {
         Self { bytes, len: header_len(payload) }
     }
 
-    /// Its bytes.
+    /// The encoded header.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 
-/// A whole message, or a control frame between two pieces of one.
+/// A complete message, or a control frame between two fragments of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WsMessage<'a> {
-    /// Bytes.
+    /// Binary message.
     Binary(&'a [u8]),
-    /// Text; Snapcast has no use for it here.
+    /// Text message; not used by the stream protocol.
     Text(&'a [u8]),
-    /// To be answered with a pong of the same bytes.
+    /// Ping; must be answered with a pong with the same payload.
     Ping(&'a [u8]),
-    /// The answer to a ping.
+    /// Pong, the answer to a ping.
     Pong(&'a [u8]),
-    /// The peer wants to end; to be answered with the same.
+    /// The peer closes the connection; must be answered with the same payload.
     Close(&'a [u8]),
 }
 
-/// Why a peer cannot be read any further.
+/// Protocol violation; the connection cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WsError {
-    /// A client's frame without a mask (section 5.1).
+    /// Client frame without a mask (section 5.1).
     Unmasked,
-    /// A bit that no extension gave a meaning, or an unknown kind of frame.
+    /// Reserved bit set, or unknown opcode.
     Unknown,
-    /// A control frame in pieces or above 125 bytes (section 5.5).
+    /// Control frame that is fragmented or longer than 125 bytes (section 5.5).
     BadControl,
-    /// A piece of no message, or a message inside of another.
+    /// Continuation without a message, or a new message before the last one ended.
     BadFragment,
-    /// More than [`MAX_MESSAGE`].
+    /// Message larger than [`MAX_MESSAGE`].
     TooLarge,
 }
 
@@ -119,21 +119,21 @@ impl fmt::Display for WsError {
 
 impl core::error::Error for WsError {}
 
-/// Puts a client's messages together from bytes that are cut anywhere.
+/// Reassembles a client's messages from bytes that are split anywhere.
 ///
-/// It holds at most one message of [`MAX_MESSAGE`] and one control frame of 125 bytes.
+/// Holds at most one message of [`MAX_MESSAGE`] and one control frame of 125 bytes.
 #[derive(Debug, Default)]
 pub struct WsReader {
-    /// The head that is being read: 2 bytes, a longer length, the mask.
+    /// Partial frame header: 2 bytes, an extended length, the mask.
     head: [u8; MAX_CLIENT_HEADER_LEN],
     head_len: usize,
     frame: Option<FrameState>,
-    /// The payloads of a message's frames so far.
+    /// Payload of the message's fragments so far.
     message: Vec<u8>,
-    /// Which kind of message is being put together.
+    /// Opcode of the message that is being reassembled.
     kind: Option<u8>,
     control: Vec<u8>,
-    /// What was handed out and can be forgotten.
+    /// Which buffer the last call returned; the next call clears it.
     used: LastReturned,
 }
 
@@ -142,7 +142,7 @@ struct FrameState {
     opcode: u8,
     fin: bool,
     mask: [u8; 4],
-    /// Which byte of the mask is next.
+    /// Index of the next byte of the mask.
     turn: usize,
     rest: usize,
 }
@@ -156,7 +156,8 @@ enum LastReturned {
 }
 
 impl WsReader {
-    /// The next message, taking what it needs off `bytes`; none when they are used up.
+    /// Returns the next message and removes its bytes from `bytes`; `None` when all bytes are
+    /// consumed.
     ///
     /// # Errors
     /// [`WsError`]; the connection cannot be read any further.
@@ -200,7 +201,7 @@ impl WsReader {
         }
     }
 
-    /// The next frame's head, checked; none until all of it has come.
+    /// Reads and validates the next frame header; `None` while it is incomplete.
     fn read_head(&mut self, bytes: &mut &[u8]) -> Result<Option<FrameState>, WsError> {
         loop {
             let wanted = self.header_bytes_needed()?;
@@ -217,8 +218,8 @@ impl WsReader {
         }
     }
 
-    /// How long this head is, as far as that is known; what is wrong in its first two bytes is seen
-    /// with them.
+    /// Length of the current header as far as it is known. Errors in the first two bytes are
+    /// reported as soon as they are read.
     fn header_bytes_needed(&self) -> Result<usize, WsError> {
         let [first, second, ..] = self.head;
         if self.head_len < 2 {
@@ -288,17 +289,17 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// The longest head of a client: 2 bytes, a length of 8, a mask of 4.
+/// Maximum length of a client's frame header: 2 bytes, a length of 8, a mask of 4.
 const MAX_CLIENT_HEADER_LEN: usize = 14;
 
-/// Room for a message that an idle connection keeps: a greeting has some 300.
+/// Buffer capacity that an idle connection keeps; a Hello message has about 300 bytes.
 const IDLE_BYTES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A client's frame.
+    /// A masked client frame.
     fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
         let mask = [0x37, 0xfa, 0x21, 0x3d];
         let mut bytes = vec![first];
@@ -318,7 +319,7 @@ mod tests {
         bytes
     }
 
-    /// What comes out of these bytes in pieces of `size`.
+    /// The messages in `bytes`, which are passed in pieces of `size`.
     fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, WsError> {
         let (mut reader, mut found) = (WsReader::default(), Vec::new());
         for mut piece in bytes.chunks(size) {

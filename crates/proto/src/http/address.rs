@@ -1,39 +1,40 @@
-//! Which part of the network an address belongs to.
+//! Classification of IP addresses by network scope.
 //!
-//! A server on the public network that redirects to `http://127.0.0.1/` or `http://10.0.0.1/` makes
-//! whoever follows ask machines that the server itself cannot reach. Names do not show that: what
-//! counts is the address that is dialled. The standard library has no complete answer in a stable
-//! version, so the registries are written down here.
+//! A public server that redirects to `http://127.0.0.1/` or `http://10.0.0.1/` makes the client
+//! send requests to hosts that the server itself cannot reach. Host names do not reveal that, so
+//! the address that is dialled is checked. The standard library has no complete classification in a
+//! stable version, so this module contains the registries.
 //!
-//! Sources: IANA's special-purpose address registries of IPv4 and IPv6 (RFC 6890 and what updates it),
-//! RFC 4291 (IPv6), RFC 6052 (addresses behind a NAT64), RFC 3056 (6to4).
+//! Sources: IANA's special-purpose address registries of IPv4 and IPv6 (RFC 6890 and its updates),
+//! RFC 4291 (IPv6), RFC 6052 (NAT64 addresses), RFC 3056 (6to4).
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is good for.
+/// Scope of an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressClass {
-    /// It is reached from everywhere.
+    /// Globally reachable.
     Public,
-    /// It names no host: `0.0.0.0/8`, `::`.
+    /// Does not name a host: `0.0.0.0/8`, `::`.
     Unspecified,
-    /// This machine.
+    /// This host.
     Loopback,
-    /// A private network: RFC 1918, shared addresses of a provider (RFC 6598), unique local ones of
-    /// IPv6 (RFC 4193).
+    /// Private network: RFC 1918, shared address space (RFC 6598), unique local addresses of IPv6
+    /// (RFC 4193).
     Private,
-    /// One link: RFC 3927, `fe80::/10`.
+    /// Link-local: RFC 3927, `fe80::/10`.
     LinkLocal,
-    /// A group.
+    /// Multicast group.
     Multicast,
-    /// Reserved, for documentation, for measurements, or not given out yet.
+    /// Reserved, for documentation, for benchmarks, or not allocated.
     Reserved,
 }
 
 impl AddressClass {
-    /// The class of an address. One of IPv4 inside one of IPv6 counts as what it is by itself.
+    /// Scope of `address`. An IPv4 address embedded in an IPv6 address has the scope of the IPv4
+    /// address.
     #[must_use]
     pub const fn of(address: IpAddr) -> Self {
         match address {
@@ -42,7 +43,7 @@ impl AddressClass {
         }
     }
 
-    /// Whether it is reached from everywhere.
+    /// Whether the address is globally reachable.
     #[must_use]
     pub const fn is_public(self) -> bool {
         matches!(self, Self::Public)
@@ -72,7 +73,8 @@ const fn of_v4(address: Ipv4Addr) -> AddressClass {
         }
         [169, 254, ..] => AddressClass::LinkLocal,
         [224..=239, ..] => AddressClass::Multicast,
-        // 192.0.0.0/24 (protocols), documentation, 6to4 relays, measurements, class E and broadcast.
+        // 192.0.0.0/24 (protocol assignments), documentation, 6to4 relays, benchmarks, class E and
+        // broadcast.
         [192, 0, 0 | 2, _]
         | [198, 51, 100, _]
         | [203, 0, 113, _]
@@ -87,28 +89,29 @@ const fn of_v6(address: Ipv6Addr) -> AddressClass {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => AddressClass::Unspecified,
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Loopback,
-        // Mapped (::ffff:0:0/96), compatible (::/96), translated (::ffff:0:0:0/96, RFC 2765) and behind
-        // a NAT64 (64:ff9b::/96).
+        // Mapped (::ffff:0:0/96), compatible (::/96), translated (::ffff:0:0:0/96, RFC 2765), NAT64
+        // (64:ff9b::/96).
         [0, 0, 0, 0, 0, 0xffff | 0, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         // 6to4: 2002:V4ADDR::/48.
         | [0x2002, high, low, ..] => of_v4(embedded(high, low)),
-        // A NAT64 of one's own.
+        // Local-use NAT64 prefix.
         [0x64, 0xff9b, 1, ..] | [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => {
             AddressClass::Private
         }
         [0xfe80..=0xfebf, ..] => AddressClass::LinkLocal,
         [0xff00..=0xffff, ..] => AddressClass::Multicast,
-        // Within global unicast: protocols, Teredo among them (2001::/23), and documentation.
+        // Within global unicast: protocol assignments including Teredo (2001::/23), and
+        // documentation.
         [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => AddressClass::Reserved,
-        // RFC 4291, section 2.4: this is all that has been given out.
+        // RFC 4291, section 2.4: no other block is allocated.
         [0x2000..=0x3fff, ..] => AddressClass::Public,
         _ => AddressClass::Reserved,
     }
 }
 
-/// The address of IPv4 in two groups of one of IPv6.
+/// The IPv4 address in two groups of an IPv6 address.
 const fn embedded(high: u16, low: u16) -> Ipv4Addr {
     let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
     Ipv4Addr::new(a, b, c, d)

@@ -1,22 +1,22 @@
-//! The body of a response, bit by bit: chunks (RFC 9112, 7.1) and ICY metadata taken out.
+//! Incremental decoder of response bodies: chunked encoding (RFC 9112, 7.1) and ICY metadata.
 
 use core::fmt;
 
 use crate::titles::TrackMetadata;
 
-/// How long a body is.
+/// How the length of a body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "RFC 9112, 6.3 has no other")]
 pub enum BodyFraming {
-    /// So many bytes.
+    /// A known number of bytes.
     Length(u64),
-    /// In chunks, each with its length.
+    /// Chunked encoding.
     Chunked,
     /// Up to the end of the connection.
     UntilClosed,
 }
 
-/// Takes a body apart, in pieces of any size.
+/// Decodes a body that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct BodyDecoder {
     framing: FramingState,
@@ -31,36 +31,36 @@ enum FramingState {
     UntilClosed,
 }
 
-/// Where in a body of chunks we are.
+/// Position in a chunked body.
 #[derive(Debug)]
 enum ChunkState {
-    /// In the line with a length; the digits and bytes so far.
+    /// In a chunk-size line; value, digits and bytes so far.
     Size { size: u64, digits: u32, bytes: u32, extension: bool },
-    /// So many bytes are left of a chunk.
+    /// In chunk data; bytes that are left.
     Data(u64),
-    /// The line break behind a chunk.
+    /// At the line break after the chunk data.
     DataEnd,
-    /// In the lines behind the last chunk: bytes in this line, and in all.
+    /// In the trailer section; bytes in this line, and in total.
     Trailer { line: u32, bytes: u32 },
 }
 
-/// Shoutcast's metadata: after every so many bytes of sound a length and a text.
+/// Shoutcast metadata: after every `interval` bytes of audio, a length and a text.
 #[derive(Debug)]
 struct IcyDemuxer {
     interval: usize,
-    /// Bytes of sound until the next one.
+    /// Bytes of audio until the next metadata block.
     left: usize,
-    /// Bytes of text that are still to come.
+    /// Bytes of text that are still missing.
     wanted: usize,
     text: Vec<u8>,
     told: Vec<u8>,
 }
 
-/// Why a body cannot be read on.
+/// Reason why a body cannot be decoded any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyError {
-    /// Something that is no chunk.
+    /// Invalid chunked encoding.
     Chunk,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for BodyError {
 impl core::error::Error for BodyError {}
 
 impl BodyDecoder {
-    /// A body with metadata after every `icy` bytes, if the server said so.
+    /// Creates a decoder; `icy` is the metadata interval in bytes, if the server announced one.
     #[must_use]
     pub fn new(framing: BodyFraming, icy: Option<usize>) -> Self {
         let icy = icy.filter(|interval| (1..=MAX_INTERVAL).contains(interval));
@@ -88,11 +88,11 @@ impl BodyDecoder {
         }
     }
 
-    /// Takes what has come. `sound` gets what is to be decoded, in pieces that together are never
-    /// longer than `bytes`; `title` what plays, when that changes.
+    /// Decodes the next bytes. `sound` receives audio data, in total never longer than `bytes`;
+    /// `title` receives the metadata whenever it changes.
     ///
     /// # Errors
-    /// [`BodyError`]; the body is of no further use.
+    /// [`BodyError`]; the body cannot be decoded any further.
     pub fn push(
         &mut self,
         mut bytes: &[u8],
@@ -132,7 +132,7 @@ impl BodyDecoder {
         Ok(())
     }
 
-    /// The body said that it is over; what comes behind it is not read.
+    /// Whether the body has ended; further bytes are ignored.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
         self.over
@@ -142,7 +142,7 @@ impl BodyDecoder {
 impl ChunkState {
     const NEW: Self = Self::Size { size: 0, digits: 0, bytes: 0, extension: false };
 
-    /// Takes one byte outside of a chunk's data; true at the end of the body.
+    /// Consumes one byte of framing; returns true at the end of the body.
     fn step(&mut self, byte: u8) -> Result<bool, BodyError> {
         match self {
             Self::Size { size, digits, bytes, extension } => {
@@ -235,10 +235,10 @@ impl IcyDemuxer {
         }
     }
 
-    /// A text is whole. The same one comes again and again.
+    /// Reports a complete text unless it repeats the last one.
     fn report_title(&mut self, title: &mut impl FnMut(TrackMetadata)) {
         if self.text != self.told {
-            // An empty title is one as well: the last one is over.
+            // An empty title is reported too: the last one no longer applies.
             if let Some(found) = stream_title(&self.text) {
                 title(found);
             }
@@ -248,7 +248,8 @@ impl IcyDemuxer {
     }
 }
 
-/// `StreamTitle='Artist - Title';StreamUrl='...';` and zeroes. A title may have quotes in it.
+/// Parses `StreamTitle='Artist - Title';StreamUrl='...';`, padded with zeros. A title may contain
+/// quotes.
 fn stream_title(bytes: &[u8]) -> Option<TrackMetadata> {
     const KEY: &[u8] = b"StreamTitle='";
     let at = bytes.windows(KEY.len()).position(|here| here == KEY)?;
@@ -258,7 +259,7 @@ fn stream_title(bytes: &[u8]) -> Option<TrackMetadata> {
     Some(TrackMetadata::from_stream_title(&decode_text(rest.get(..end)?)))
 }
 
-/// Text as servers send it: UTF-8, or else Latin-1, which is what old ones have.
+/// Decodes text as UTF-8, or else as Latin-1, which old servers send.
 #[must_use]
 pub fn decode_text(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
@@ -267,19 +268,19 @@ pub fn decode_text(bytes: &[u8]) -> String {
     }
 }
 
-/// Every byte is a letter.
+/// Decodes Latin-1.
 pub(crate) fn decode_latin_1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-/// Bytes between two texts of ICY; usual are 8,192 to 65,536.
+/// Maximum ICY interval in bytes; usual values are 8,192 to 65,536.
 const MAX_INTERVAL: usize = 1 << 20;
 
-/// Bytes of the line with the length of a chunk, and its digits.
+/// Maximum length of a chunk-size line in bytes, and of its number in digits.
 const MAX_LINE: u32 = 256;
 const MAX_DIGITS: u32 = 15;
 
-/// Bytes behind the last chunk.
+/// Maximum length of the trailer section in bytes.
 const MAX_TRAILER: u32 = 8_192;
 
 #[cfg(test)]
@@ -312,7 +313,7 @@ mod tests {
 
     #[test]
     fn chunks_and_titles_come_out_whatever_the_pieces() {
-        // Ten bytes of sound, a title in Latin-1, ten more, none, and the rest.
+        // Ten bytes of audio, a title in Latin-1, ten more, an empty block, and the rest.
         let mut inner = b"0123456789\x02StreamTitle='B\xf6rk - It's';\0\0\0".to_vec();
         inner.resize(11 + 32, 0);
         inner.extend_from_slice(b"abcdefghij\0ABC");

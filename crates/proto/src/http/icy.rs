@@ -1,31 +1,31 @@
-//! Titles between the sound, as listeners of Shoutcast and Icecast want them (`Icy-MetaData: 1`).
+//! Encoder of ICY metadata for listeners of Shoutcast and Icecast streams (`Icy-MetaData: 1`).
 //!
-//! The other side of [`super::Body`].
+//! The counterpart of [`super::BodyDecoder`].
 
 use crate::titles::TrackMetadata;
 
-/// Puts a title after every [`INTERVAL`] bytes of sound.
+/// Inserts a metadata block after every [`INTERVAL`] bytes of audio.
 #[derive(Clone, Debug)]
 pub struct IcyWriter {
     left: usize,
-    /// What was told last; a listener keeps it until he is told something else.
+    /// The last title that was sent; it stays valid until another one is sent.
     told: Option<String>,
 }
 
-/// Bytes of sound between two places for a title (`icy-metaint`): what Icecast has.
+/// Bytes of audio between two metadata blocks (`icy-metaint`), Icecast's value.
 pub const INTERVAL: usize = 16_000;
 
-/// Sixteens of bytes in the longest text, whose length is one byte.
+/// Maximum length of a metadata text: its length byte counts units of 16 bytes.
 const MAX_METADATA_BYTES: usize = 255 * 16;
 
 impl IcyWriter {
-    /// A body that begins with sound.
+    /// A stream that begins with audio.
     #[must_use]
     pub const fn new() -> Self {
         Self { left: INTERVAL, told: None }
     }
 
-    /// Appends sound to `out`, with what is played where a listener looks for it.
+    /// Appends audio to `out`, with `title` at the positions of the metadata blocks.
     pub fn write(&mut self, mut sound: &[u8], title: &str, out: &mut Vec<u8>) {
         while let Some((now, later)) = sound.split_at_checked(self.left) {
             out.extend_from_slice(now);
@@ -49,7 +49,7 @@ impl Default for IcyWriter {
     }
 }
 
-/// A title in one line: `Artist - Title`.
+/// Formats a title as one line: `Artist - Title`.
 #[must_use]
 pub fn stream_title(title: &TrackMetadata) -> String {
     match (&title.artist, &title.title) {
@@ -58,9 +58,9 @@ pub fn stream_title(title: &TrackMetadata) -> String {
     }
 }
 
-/// The length in sixteens, the text, and zeroes.
+/// Appends the length in units of 16 bytes, the text, and zeros.
 fn put_metadata(title: &str, out: &mut Vec<u8>) {
-    // `';` ends a title, and there is no way to write it in one.
+    // `';` ends a title and cannot be escaped.
     let clean = title.replace("';", "' ;");
     let room = MAX_METADATA_BYTES - "StreamTitle='';".len();
     let mut end = clean.len().min(room);
@@ -69,7 +69,7 @@ fn put_metadata(title: &str, out: &mut Vec<u8>) {
     }
     let text = format!("StreamTitle='{}';", clean.get(..end).unwrap_or_default());
     let sixteens = text.len().div_ceil(16);
-    // It fits: see `MOST`.
+    // It fits: see `MAX_METADATA_BYTES`.
     out.push(u8::try_from(sixteens).unwrap_or(0));
     out.extend_from_slice(text.as_bytes());
     out.resize(out.len() + sixteens * 16 - text.len(), 0);
@@ -82,7 +82,7 @@ mod tests {
     use super::super::{BodyDecoder, BodyFraming};
     use super::*;
 
-    /// What a listener makes of it.
+    /// Audio and titles that a listener decodes.
     fn demultiplex(bytes: &[u8]) -> (Vec<u8>, Vec<String>) {
         let (mut sound, mut titles) = (Vec::new(), Vec::new());
         let mut body = BodyDecoder::new(BodyFraming::UntilClosed, Some(INTERVAL));

@@ -1,11 +1,11 @@
-//! What a listener of web radio has to understand of HTTP besides the head of a response: addresses,
-//! playlists, and the body of a response with its chunks and titles taken out.
+//! HTTP for web radio apart from the response head: URLs, playlists, and response bodies with
+//! chunked encoding and ICY metadata.
 //!
-//! Heads are parsed by a library where they are received. Bodies are not: they are taken off a socket
-//! bit by bit, long after the head, on a thread that knows nothing of HTTP.
+//! An HTTP library parses the response head. The body is decoded here, because a reactor reads it
+//! from the socket in pieces, long after the head.
 //!
-//! Sources: RFC 9110 and 9112 (HTTP/1.1), RFC 3986 section 5 (relative addresses), Shoutcast's ICY
-//! metadata as its servers send it, xspf.org (XSPF version 1).
+//! Sources: RFC 9110 and 9112 (HTTP/1.1), RFC 3986 section 5 (relative references), ICY metadata as
+//! Shoutcast servers send it, xspf.org (XSPF version 1).
 
 mod address;
 mod body;

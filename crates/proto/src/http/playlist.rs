@@ -1,20 +1,20 @@
-//! Lists of streams: M3U, PLS, XSPF.
+//! Playlists: M3U, PLS, XSPF.
 
 use core::fmt;
 
-/// Bytes of a list; the rest of a longer one is not read.
+/// Maximum size of a playlist in bytes; the rest of a longer one is ignored.
 pub const MAX_PLAYLIST_BYTES: usize = 256 * 1024;
 
-/// Entries that are tried.
+/// Maximum number of entries.
 pub const MAX_PLAYLIST_ENTRIES: usize = 32;
 
-/// Why a list is of no use.
+/// Reason why a playlist cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlaylistError {
-    /// It is one of HLS: pieces of a programme, and not streams.
+    /// HLS: segments of a programme instead of streams.
     Hls,
-    /// Nothing in it is an address.
+    /// It contains no address.
     Empty,
 }
 
@@ -29,14 +29,15 @@ impl fmt::Display for PlaylistError {
 
 impl core::error::Error for PlaylistError {}
 
-/// Whether a server says that it sends a list.
+/// Whether a content type denotes a playlist.
 #[must_use]
 pub fn is_playlist_type(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     TYPES.contains(&&kind[..])
 }
 
-/// The addresses in a list, in its order; the first [`MAX_ENTRIES`] of them. They may be relative.
+/// Parses the addresses in a playlist, in their order, at most [`MAX_PLAYLIST_ENTRIES`]. They may
+/// be relative.
 ///
 /// # Errors
 /// [`PlaylistError`].
@@ -62,7 +63,7 @@ pub fn playlist_entries(bytes: &[u8]) -> Result<Vec<String>, PlaylistError> {
     if found.is_empty() { Err(PlaylistError::Empty) } else { Ok(found) }
 }
 
-/// What stands between `<location>` and `</location>`.
+/// Texts between `<location>` and `</location>`.
 fn locations(text: &str) -> impl Iterator<Item = String> {
     text.split("<location>").skip(1).filter_map(|rest| {
         let (location, _) = rest.split_once("</location>")?;

@@ -1,12 +1,12 @@
-//! The one place where heads of requests are written.
+//! Encodes request heads; all of them are written here.
 //!
-//! An address is checked where it is parsed. What is checked there may be decoded later, or come from
-//! somewhere else in the next version; so every part is checked again where it becomes bytes. A part
-//! that would end its line is refused and not repaired: a request that was not meant is not sent.
+//! A URL is validated when it is parsed, but a part may be decoded later, or come from another
+//! place in a later version. So every part is checked again when it becomes bytes. A part that
+//! would break its line is an error and is not repaired: no unintended request is sent.
 
 use core::fmt;
 
-/// The head of a request while it is written.
+/// Builder of a request head.
 #[derive(Debug)]
 pub struct RequestHead {
     text: String,
@@ -29,12 +29,12 @@ impl RequestHead {
         Self { text, error }
     }
 
-    /// One more header.
+    /// Adds a header.
     #[must_use]
     pub fn field(mut self, name: &'static str, value: &str) -> Self {
         let is_token = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
         let is_name = !name.is_empty() && name.bytes().all(is_token);
-        // RFC 9110, section 5.5: a value has visible characters, blanks and tabs.
+        // RFC 9110, section 5.5: a value consists of visible characters, blanks and tabs.
         if !is_name || value.chars().any(|c| c.is_control() && c != '\t') {
             self.error.get_or_insert(HeadError { part: name });
         }
@@ -45,7 +45,7 @@ impl RequestHead {
         self
     }
 
-    /// One more header, where there is a value.
+    /// Adds a header if there is a value.
     #[must_use]
     pub fn optional(self, name: &'static str, value: Option<&str>) -> Self {
         match value {
@@ -54,10 +54,10 @@ impl RequestHead {
         }
     }
 
-    /// The head with the empty line that ends it.
+    /// The head with its final empty line.
     ///
     /// # Errors
-    /// [`HeadError`] when a part holds a character that would end its line or its word.
+    /// [`HeadError`] when a part contains a character that would break its line.
     pub fn finish(mut self) -> Result<String, HeadError> {
         match self.error {
             Some(error) => Err(error),
@@ -69,11 +69,12 @@ impl RequestHead {
     }
 }
 
-/// A part of a head cannot be sent. Its value is not kept: it may be a password.
+/// A part of a request head contains an invalid character. The value is not kept, because it may be
+/// a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeadError {
-    /// The header's name, or which part of the request line.
+    /// Name of the header, or part of the request line.
     pub part: &'static str,
 }
 

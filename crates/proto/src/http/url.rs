@@ -1,4 +1,4 @@
-//! Addresses of HTTP.
+//! HTTP URLs.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,25 +8,25 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::uri::{MAX_URI, percent_decode};
 
-/// `http://user:password@host:port/path?query`, as it is asked for.
+/// HTTP URL, `http://user:password@host:port/path?query`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct HttpUrl {
-    /// With TLS.
+    /// Use TLS.
     pub secure: bool,
-    /// What stands before `@`, decoded.
+    /// User and password before `@`, decoded.
     pub user: Option<String>,
-    /// Without the brackets of IPv6.
+    /// Host, without the brackets of IPv6.
     pub host: String,
-    /// The one that is meant where none was named.
+    /// Port; the default port of the scheme when the URL has none.
     pub port: u16,
-    /// Path and query, encoded as they are sent; begins with a slash.
+    /// Path and query, encoded for the request line; begins with a slash.
     pub target: String,
 }
 
 impl HttpUrl {
-    /// The address that `reference` means where it stands in what this address gave (RFC 3986,
-    /// section 5.2). Another host does not get the password of this one.
+    /// Resolves `reference` against this URL (RFC 3986, section 5.2). The credentials are not
+    /// passed on to another host.
     ///
     /// # Errors
     /// [`UrlError`].
@@ -63,7 +63,7 @@ impl HttpUrl {
         Ok(Self { target: escape_target(&target), ..self.clone() })
     }
 
-    /// What a server is told as `Host`.
+    /// Value of the `Host` header.
     #[must_use]
     pub fn authority(&self) -> String {
         let host =
@@ -72,7 +72,7 @@ impl HttpUrl {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// What a server is told as `Authorization`, where somebody is named (RFC 7617).
+    /// Value of the `Authorization` header, if the URL has credentials (RFC 7617).
     #[must_use]
     pub fn authorization(&self) -> Option<String> {
         self.user.as_ref().map(|user| format!("Basic {}", STANDARD.encode(user)))
@@ -107,7 +107,7 @@ impl FromStr for HttpUrl {
             Some((host, port)) => (host, port.strip_prefix(':').unwrap_or(port)),
             None => place.split_once(':').unwrap_or((place, "")),
         };
-        // What is encoded in it is looked at decoded, because that is what is sent.
+        // The decoded host is validated, because it is sent decoded.
         let host = percent_decode(host);
         if !is_host(&host) {
             return Err(UrlError::NoHost);
@@ -123,7 +123,7 @@ impl FromStr for HttpUrl {
     }
 }
 
-/// As the address was, but for the password.
+/// Without the credentials.
 impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
@@ -131,8 +131,8 @@ impl fmt::Display for HttpUrl {
     }
 }
 
-/// Whether a decoded text can be a host: a name, or an address, whose zone stands behind a percent
-/// sign (RFC 6874).
+/// Whether a decoded text is a valid host: a name, or an address with an optional zone after a
+/// percent sign (RFC 6874).
 pub(crate) fn is_host(text: &str) -> bool {
     let fits = |c: char| c.is_alphanumeric() || "-._~:".contains(c);
     let (name, zone) = match text.split_once('%') {
@@ -144,7 +144,7 @@ pub(crate) fn is_host(text: &str) -> bool {
     is_part(name) && zone.is_none_or(is_part)
 }
 
-/// Nothing but what may stand in a request line: whatever else would end it, or break it in two.
+/// Escapes every character that is not allowed in a request line.
 fn escape_target(target: &str) -> String {
     let mut out = String::with_capacity(target.len());
     for byte in target.bytes() {
@@ -157,15 +157,15 @@ fn escape_target(target: &str) -> String {
     out
 }
 
-/// Why a text is not an address of HTTP.
+/// Reason why a text is not an HTTP URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UrlError {
     /// It does not begin with `http://` or `https://`.
     NotHttp,
-    /// No host stands there.
+    /// It has no host.
     NoHost,
-    /// What stands behind the host's colon is no port.
+    /// The text after the host's colon is not a port.
     BadPort,
     /// It is longer than [`MAX_URI`].
     TooLong,
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(joined("http://h:81/z").user.as_deref(), Some("u:p"));
     }
 
-    /// Bytes of every kind, most of them percent-encoded once or twice.
+    /// Texts with all byte values, most of them percent-encoded once or twice.
     fn encoded() -> impl Strategy<Value = String> {
         let byte = (any::<u8>(), 0..4).prop_map(|(byte, how)| match how {
             0 => char::from(byte).to_string(),
