@@ -1,12 +1,12 @@
-//! What a DJ's program says before its stream, as Icecast's sources say it, and what we say to others
-//! as such a source ([`Target`]).
+//! The Icecast source protocol: requests of source clients (DJs), and the same requests from this
+//! server to other servers ([`IcecastUrl`]).
 //!
-//! `PUT /mount HTTP/1.1` is how it is done today, `SOURCE /mount ICE/1.0` how it was; a title goes by
-//! `GET /admin/metadata?mode=updinfo&mount=/mount&song=...` on a connection of its own. The second of
-//! them is no HTTP, so the head is read here and not by a library.
+//! Current source clients send `PUT /mount HTTP/1.1`, old ones `SOURCE /mount ICE/1.0`. Metadata
+//! updates are separate requests, `GET /admin/metadata?mode=updinfo&mount=/mount&song=...`.
+//! `SOURCE` requests are not HTTP, so the head is parsed here and not by an HTTP library.
 //!
-//! Sources: Icecast's documents ("Icecast protocol specification", "Admin interface"), RFC 9110 and
-//! 9112.
+//! Sources: Icecast's documentation ("Icecast protocol specification", "Admin interface"), RFC 9110
+//! and 9112.
 
 mod client;
 
@@ -20,65 +20,65 @@ use crate::http::{BodyFraming, decode_latin_1, decode_text};
 use crate::titles::{TrackMetadata, clean_text};
 use crate::uri::{percent_decode, percent_decode_bytes};
 
-/// The head of a request.
+/// Head of a source client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IcecastRequest {
-    /// What is wanted.
+    /// What the client requests.
     pub kind: RequestKind,
-    /// `Authorization`, as it was sent.
+    /// `Authorization`, unchanged.
     pub authorization: Option<String>,
-    /// `User-Agent`, without what does not belong on a screen.
+    /// `User-Agent`, without control characters.
     pub agent: Option<String>,
-    /// A browser sends it for a page of some site (`Origin`, `Referer`, `Sec-Fetch-Site`): no DJ's
-    /// program does.
+    /// The request comes from a web page in a browser (`Origin`, `Referer` or `Sec-Fetch-Site` is
+    /// set). Source clients do not send these headers.
     pub from_browser: bool,
-    /// `Host`, as it was sent.
+    /// `Host`, unchanged.
     pub host: Option<String>,
 }
 
-/// What somebody wants who comes to a port for DJs.
+/// Kind of a request to a source port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestKind {
-    /// To go on air.
+    /// Start a stream.
     Source(SourceRequest),
-    /// To tell what plays.
+    /// Update the metadata.
     Metadata {
-        /// The mount, with its slash.
+        /// Mount, with its leading slash.
         mount: String,
-        /// What plays; empty: nothing that has a name.
+        /// Metadata of the current track; empty when the track has no name.
         title: TrackMetadata,
     },
-    /// To know what there is (`OPTIONS`).
+    /// Query the capabilities (`OPTIONS`).
     Options,
-    /// Something that is not done here.
+    /// Any other request; not supported.
     Other,
 }
 
-/// A stream that is to follow.
+/// Request to start a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceRequest {
-    /// The mount, with its slash.
+    /// Mount, with its leading slash.
     pub mount: String,
-    /// Whether the DJ waits for `100 Continue`.
+    /// Whether the client waits for `100 Continue`.
     pub expects_continue: bool,
-    /// How long the stream is.
+    /// Framing of the stream.
     pub framing: BodyFraming,
-    /// `Content-Type`; empty where it was not sent.
+    /// `Content-Type`; empty when absent.
     pub content_type: String,
-    /// `Ice-Name`: what the programme is called.
+    /// `Ice-Name`: name of the programme.
     pub name: Option<String>,
 }
 
-/// Why bytes are no request.
+/// Reason why bytes are not a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// No method, target and version in the first line.
+    /// The first line is not method, target and version.
     Line,
-    /// A length that is none, or one beside chunks.
+    /// An invalid length, or a length together with chunked encoding.
     Length,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for RequestError {
 
 impl core::error::Error for RequestError {}
 
-/// Where the body begins behind this head; `None` while the head is not here as a whole.
+/// Length of the head including its final empty line; `None` while the head is incomplete.
 #[must_use]
 pub fn head_length(read: &[u8]) -> Option<usize> {
     let end = |mark: &[u8]| read.windows(mark.len()).position(|here| here == mark);
@@ -102,10 +102,10 @@ pub fn head_length(read: &[u8]) -> Option<usize> {
 }
 
 impl IcecastRequest {
-    /// Reads a head that is here as a whole ([`head_length`]).
+    /// Parses a complete head ([`head_length`]).
     ///
     /// # Errors
-    /// [`HeadError`].
+    /// [`RequestError`].
     pub fn parse(head: &[u8]) -> Result<Self, RequestError> {
         let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         let first = lines.next().and_then(|line| core::str::from_utf8(line).ok());
@@ -137,7 +137,7 @@ impl IcecastRequest {
     }
 }
 
-/// What lines of a head say that matter here.
+/// The header fields that are used.
 #[derive(Debug, Default)]
 struct Fields {
     authorization: Option<String>,
@@ -176,11 +176,11 @@ impl Fields {
 
     fn source_request(&self, old: bool, mount: String) -> Result<SourceRequest, RequestError> {
         let framing = match (old, self.chunked, self.length) {
-            // It had neither.
+            // `SOURCE` requests have neither a length nor chunks.
             (true, ..) | (false, false, None) => BodyFraming::UntilClosed,
             (false, true, None) => BodyFraming::Chunked,
             (false, true, Some(_)) => return Err(RequestError::Length),
-            // Some programs say that they send nothing, and then send a stream without an end.
+            // Some source clients announce a length of 0 and then send an endless stream.
             (false, false, Some(Ok(0))) => BodyFraming::UntilClosed,
             (false, false, Some(length)) => BodyFraming::Length(length?),
         };
@@ -194,7 +194,7 @@ impl Fields {
     }
 }
 
-/// What `/admin/metadata` is told.
+/// Parses the query of `/admin/metadata`.
 fn metadata_request(query: &str) -> RequestKind {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let raw = |wanted: &str| {
@@ -224,8 +224,8 @@ fn metadata_request(query: &str) -> RequestKind {
     RequestKind::Metadata { mount: mount.unwrap_or_default(), title }
 }
 
-/// Whether a stream that calls itself so can hold nothing that is played here. What else it calls
-/// itself is no matter: its bytes say what it is.
+/// Whether a stream of this content type cannot be played. The type only excludes formats; the
+/// actual format is detected from the bytes.
 #[must_use]
 pub fn is_unsupported_type(content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -233,7 +233,7 @@ pub fn is_unsupported_type(content_type: &str) -> bool {
         || UNSUPPORTED_TYPES.contains(&&*kind)
 }
 
-/// `video/ogg` is what some call Ogg of any kind.
+/// `video/ogg` is not listed: some clients use it for any Ogg stream.
 const UNSUPPORTED_PREFIXES: [&str; 6] =
     ["text/", "image/", "font/", "model/", "video/webm", "video/mp"];
 
@@ -252,7 +252,7 @@ const UNSUPPORTED_TYPES: [&str; 9] = [
 const LATIN_1_NAMES: [&[u8]; 5] =
     [b"iso-8859-1", b"iso8859-1", b"latin1", b"latin-1", b"windows-1252"];
 
-/// Lines of a head that are looked at.
+/// Maximum number of header lines that are parsed.
 const MAX_FIELDS: usize = 128;
 
 #[cfg(test)]

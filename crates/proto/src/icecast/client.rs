@@ -1,5 +1,6 @@
-//! The other side of [`Request`](super::Request): what a source says to an Icecast server that it
-//! pushes to, and what it is answered.
+//! Client side of the Icecast source protocol: the requests that this server sends to the server
+//! that it pushes to, and the responses. The counterpart of
+//! [`IcecastRequest`](super::IcecastRequest).
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,82 +12,82 @@ use super::head_length;
 use crate::http::{HeadError, RequestHead, decode_text};
 use crate::uri::{MAX_URI, percent_decode};
 
-/// A mount of a server, `icecast://USER@HOST:PORT/MOUNT`. Its password stands elsewhere, because
-/// addresses are shown.
+/// Mount on a server, `icecast://USER@HOST:PORT/MOUNT`. The password is configured separately,
+/// because URLs are shown to users.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct IcecastUrl {
-    /// With TLS (`icecasts:`).
+    /// Use TLS (`icecasts:`).
     pub secure: bool,
-    /// Who we are; `source` where nobody was named.
+    /// User name; `source` by default.
     pub user: String,
-    /// Without the brackets of IPv6.
+    /// Host, without the brackets of IPv6.
     pub host: String,
-    /// The usual one where none was named.
+    /// Port; the default port of the scheme when the URL has none.
     pub port: u16,
-    /// As it stands in a request; begins with a slash.
+    /// Mount, encoded for the request line; begins with a slash.
     pub mount: String,
 }
 
-/// What a server may know of a programme.
+/// Description of a stream, sent to the server with the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "what a request says")]
 pub struct StreamMetadata {
-    /// The media type of the stream.
+    /// Media type of the stream.
     pub content_type: String,
-    /// What it is called.
+    /// Name of the programme.
     pub name: Option<String>,
-    /// A sentence about it.
+    /// Description of the programme.
     pub description: Option<String>,
-    /// What kind of programme it is.
+    /// Genre of the programme.
     pub genre: Option<String>,
-    /// Its web page.
+    /// Web page of the programme.
     pub site: Option<String>,
-    /// Whether it may be in public lists.
+    /// Whether the server may list the stream in public directories.
     pub public: bool,
-    /// `ice-samplerate=...` and the like.
+    /// Audio parameters, such as `ice-samplerate=...`.
     pub audio_info: String,
 }
 
-/// How a stream is announced.
+/// HTTP method that starts a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceMethod {
-    /// `PUT`, and the server says that it may begin.
+    /// `PUT` with `Expect: 100-continue`.
     #[default]
     Put,
-    /// `SOURCE`, which servers before Icecast 2.4 want.
+    /// `SOURCE`, which servers before Icecast 2.4 require.
     Source,
 }
 
-/// What a server says to that.
+/// Server's response to a request to start a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SourceResponse {
     /// The stream may begin.
     Accepted,
-    /// 401: the name or the password is wrong.
+    /// 401: wrong user name or password.
     Unauthorized,
-    /// Somebody sends there already.
+    /// Another source is connected to the mount.
     MountInUse,
-    /// It does not know this way of asking.
+    /// The server does not support the method.
     MethodNotSupported,
-    /// It says no: the status, and its words.
+    /// Refused: status code and reason text.
     Refused(u16, String),
 }
 
 impl IcecastUrl {
-    /// What is told as `Host`.
+    /// Value of the `Host` header.
     #[must_use]
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 
-    /// The head of the request that a stream follows.
+    /// Head of the request that starts a stream.
     ///
     /// # Errors
-    /// [`HeadError`] when a part of it would end its line.
+    /// [`HeadError`] when a value contains a line break.
     pub fn source_request(
         &self,
         way: SourceMethod,
@@ -118,10 +119,10 @@ impl IcecastUrl {
         head.finish()
     }
 
-    /// A whole request that tells what is played, for streams that cannot carry it.
+    /// Complete request that updates the metadata, for streams that cannot carry it.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin).
+    /// As for [`source_request`](Self::source_request).
     pub fn metadata_request(
         &self,
         password: Option<&str>,
@@ -136,7 +137,7 @@ impl IcecastUrl {
             .finish()
     }
 
-    /// What both requests say of us.
+    /// Adds the headers that both requests have in common.
     fn fields(&self, head: RequestHead, password: Option<&str>, agent: &str) -> RequestHead {
         let login = password.map(|password| {
             format!("Basic {}", STANDARD.encode(format!("{}:{password}", self.user)))
@@ -147,7 +148,7 @@ impl IcecastUrl {
     }
 }
 
-/// Without the name: it is shown to everybody.
+/// Without the user name, because the URL is shown to users.
 impl fmt::Display for IcecastUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "icecasts" } else { "icecast" };
@@ -193,7 +194,7 @@ impl FromStr for IcecastUrl {
         if path.len() < 2 || path.contains(bare) {
             return Err(IcecastUrlError::NoMount);
         }
-        // As a request line can have it; what was encoded stays as it is.
+        // Escapes characters that are not allowed in a request line; existing escapes remain.
         let mount = path.bytes().map(|byte| match byte {
             b if b.is_ascii_graphic() => char::from(b).to_string(),
             b => format!("%{b:02X}"),
@@ -202,21 +203,21 @@ impl FromStr for IcecastUrl {
     }
 }
 
-/// Why a text is not a place to push to.
+/// Reason why a text is not an Icecast URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IcecastUrlError {
     /// It does not begin with `icecast://` or `icecasts://`.
     NotIcecast,
-    /// A password is in it.
+    /// It contains a password.
     Password,
-    /// What stands before `@` is no name.
+    /// The part before `@` is not a user name.
     User,
-    /// It names no host.
+    /// It has no host.
     NoHost,
-    /// Its port is no number above 0.
+    /// Its port is not a number above 0.
     BadPort,
-    /// It names no mount, or one with a query.
+    /// It has no mount, or the mount has a query.
     NoMount,
     /// It is longer than [`MAX_URI`].
     TooLong,
@@ -239,11 +240,11 @@ impl fmt::Display for IcecastUrlError {
 impl core::error::Error for IcecastUrlError {}
 
 impl SourceResponse {
-    /// Reads an answer as far as it is here; `None` while its head is not whole. `asked` is how it
-    /// was asked for.
+    /// Parses a response; `None` while its head is incomplete. `asked` is the method of the
+    /// request.
     ///
     /// # Errors
-    /// [`NoAnswer`] for bytes that no server says.
+    /// [`InvalidResponse`] when the bytes are not an HTTP or ICY response.
     pub fn parse(read: &[u8], asked: SourceMethod) -> Result<Option<Self>, InvalidResponse> {
         let Some(length) = head_length(read) else {
             return if read.len() > MAX_ANSWER { Err(InvalidResponse) } else { Ok(None) };
@@ -277,7 +278,7 @@ impl SourceResponse {
     }
 }
 
-/// What came is no answer of an Icecast server.
+/// The bytes are not a response of an Icecast server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "there is nothing to add")]
 pub struct InvalidResponse;
@@ -290,7 +291,7 @@ impl fmt::Display for InvalidResponse {
 
 impl core::error::Error for InvalidResponse {}
 
-/// The words of a page without what makes it one, or else those of the status line.
+/// Text of an HTML error page without its tags, or the reason phrase when the page has none.
 fn response_text(body: &[u8], reason: &str) -> String {
     let mut text = String::new();
     let (mut in_tag, mut title) = (false, false);
@@ -299,7 +300,7 @@ fn response_text(body: &[u8], reason: &str) -> String {
             .strip_suffix(['<', '>'])
             .map_or((piece, ' '), |inner| (inner, if piece.ends_with('<') { '<' } else { '>' }));
         if in_tag {
-            // A page says in its title what it says below.
+            // The title of an error page repeats its text.
             title = inner.eq_ignore_ascii_case("title") || (title && inner != "/title");
         } else if !title {
             text.push_str(inner);
@@ -312,12 +313,12 @@ fn response_text(body: &[u8], reason: &str) -> String {
     clean.join(" ").chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect()
 }
 
-/// A value that ends no line but its own.
+/// Replaces control characters by spaces, so that a value cannot break its line.
 fn without_controls(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// All but what no server misunderstands.
+/// Percent-encodes everything except unreserved characters and slashes.
 fn query_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -330,14 +331,14 @@ fn query_escape(text: &str) -> String {
     out
 }
 
-/// Bytes of an answer that has no end, and letters of it that are shown.
+/// Maximum size of a response head in bytes, and maximum length of the reason text in characters.
 const MAX_ANSWER: usize = 8 << 10;
 const MAX_REASON_CHARS: usize = 160;
 
-/// What Icecast's sources call themselves.
+/// Default user name of Icecast sources.
 const USER: &str = "source";
 
-/// Icecast's port, and that of TLS.
+/// Default ports of Icecast, without and with TLS.
 const PORT: u16 = 8000;
 const SECURE_PORT: u16 = 443;
 
