@@ -5,7 +5,7 @@ use aulos_core::{ChannelLayout, SampleRate};
 use super::input_buffer::InputBuffer;
 use super::{PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamStart};
 
-/// The seven bytes in front of a frame.
+/// The seven-byte header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     profile: u8,
@@ -13,12 +13,12 @@ pub(super) struct Header {
     channels: u8,
     length: u16,
     protected: bool,
-    /// Raw data blocks in the frame.
+    /// Number of raw data blocks in the frame.
     blocks: u8,
 }
 
 impl Header {
-    /// Whether these bytes may begin a header.
+    /// Whether these bytes may be the start of a header.
     pub(super) const fn is_sync([a, b, ..]: [u8; 4]) -> bool {
         a == 0xff && b & 0xf6 == 0xf0
     }
@@ -39,12 +39,12 @@ impl Header {
         (whole && usize::from(header.rate) < RATES.len()).then_some(header)
     }
 
-    /// Bytes of the frame, the header among them.
+    /// Length of the frame in bytes, including the header.
     pub(super) const fn bytes(&self) -> usize {
         self.length as usize
     }
 
-    /// Whether both belong to one stream.
+    /// Whether both headers belong to the same stream.
     pub(super) const fn is_like(&self, other: &Self) -> bool {
         self.profile == other.profile
             && self.rate == other.rate
@@ -56,7 +56,7 @@ impl Header {
         if self.protected { 9 } else { 7 }
     }
 
-    /// What a decoder has to know (ISO/IEC 14496-3, 1.6.2.1): object type, rate, channels.
+    /// The `AudioSpecificConfig` (ISO/IEC 14496-3, 1.6.2.1): object type, rate, channels.
     fn format(&self) -> Option<PacketFormat> {
         let hz = *RATES.get(usize::from(self.rate))?;
         let object = self.profile + 1;
@@ -73,7 +73,7 @@ impl Header {
     }
 }
 
-/// What is read, once it is known.
+/// Reader of ADTS frames; `like` is the header of the current stream.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     like: Option<Header>,
@@ -102,7 +102,7 @@ impl Reader {
         packet.clear();
         packet.extend_from_slice(frame.get(header.head()..).unwrap_or_default());
         input.skip(header.bytes() as u64);
-        // Several blocks in one frame have no lengths of their own, and nobody sends them.
+        // A frame with several blocks does not contain their lengths; none are in use.
         if header.blocks > 1 {
             return ReaderStep::Found(SplitterEvent::Lost(header.bytes() as u64));
         }
@@ -110,7 +110,7 @@ impl Reader {
     }
 }
 
-/// By sampling frequency index.
+/// Sample rates by sampling frequency index.
 const RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000,
     7_350,

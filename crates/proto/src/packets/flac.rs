@@ -1,4 +1,4 @@
-//! FLAC frames (RFC 9639, sections 8 and 9), out of a stream.
+//! Reader of FLAC streams (RFC 9639, sections 8 and 9).
 
 use aulos_core::{ChannelLayout, SampleRate};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::flac::{FrameEnd, FrameEndSearch, FrameHeader, ParsedFrameHeader, StreamInfo};
 
-/// Where in the stream we are.
+/// Reader of FLAC blocks and frames.
 #[derive(Debug)]
 pub(super) struct Reader {
     state: State,
@@ -20,7 +20,7 @@ pub(super) struct Reader {
 enum State {
     Magic,
     Blocks,
-    /// At the first frame, which may say more than is known.
+    /// At a frame whose header may differ from the last one.
     FirstHeader,
     Frames(FrameEndSearch),
 }
@@ -32,12 +32,12 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// A reader of a stream that was joined at a frame.
+    /// A reader for a stream that was joined at a frame.
     pub(super) const fn joined_midstream() -> Self {
         Self { state: State::FirstHeader, info: None }
     }
 
-    /// The same reader, at a frame further on.
+    /// Continues at a later frame.
     pub(super) fn resume(self) -> Self {
         Self { state: State::FirstHeader, ..self }
     }
@@ -93,7 +93,7 @@ impl Reader {
         found
     }
 
-    /// The header in front says what is to be decoded.
+    /// Reads a frame header, which may change the format.
     fn read_first_header(&mut self, input: &InputBuffer) -> ReaderStep {
         let header = match FrameHeader::parse(input.bytes()) {
             ParsedFrameHeader::Header(header) => header,
@@ -134,7 +134,7 @@ impl Reader {
         packet.clear();
         packet.extend(input.bytes().iter().take(scan.at));
         input.skip(scan.at as u64);
-        // The next header was seen, if there is one; it may be of another kind.
+        // The next header was checked, but it may be that of another stream.
         let over = input.bytes().is_empty();
         self.state =
             if over { State::Frames(FrameEndSearch::default()) } else { State::FirstHeader };
@@ -142,7 +142,7 @@ impl Reader {
     }
 }
 
-/// What STREAMINFO says, to a decoder.
+/// The start event for a STREAMINFO block.
 pub(super) fn stream_start(info: &StreamInfo) -> Option<Box<StreamStart>> {
     let rate = SampleRate::new(info.hz()).ok()?;
     let layout = ChannelLayout::new(info.channels()).ok()?;
@@ -150,7 +150,7 @@ pub(super) fn stream_start(info: &StreamInfo) -> Option<Box<StreamStart>> {
     Some(Box::new(StreamStart { format, skip: 0, padding: None }))
 }
 
-/// The type of a block with comments.
+/// Type of a comment block.
 const COMMENT: u8 = 4;
-/// Bytes of comments that are read; longer ones are passed over.
+/// Maximum size of a comment block in bytes; larger ones are skipped.
 const MAX_COMMENT: u64 = 256 * 1024;

@@ -1,24 +1,24 @@
-//! The bytes that have come and are not used yet.
+//! Buffer of bytes that were received but not consumed.
 
 use super::MAX_BUFFER;
 
-/// A bounded queue of bytes that can be looked at in one piece.
+/// Bounded queue of bytes, readable as one slice.
 #[derive(Debug, Default)]
 pub(crate) struct InputBuffer {
     bytes: Vec<u8>,
     start: usize,
-    /// Bytes to throw away as they come.
+    /// Number of future bytes to discard.
     skip: u64,
     ended: bool,
 }
 
 impl InputBuffer {
-    /// Takes as many bytes as there is room for.
+    /// Appends bytes as far as there is room; returns their number.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> usize {
         let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
         self.skip -= skipped as u64;
         let rest = bytes.get(skipped..).unwrap_or_default();
-        // Moved rarely: each byte once or twice, however small the pieces are.
+        // Moves the bytes rarely: each of them once or twice, however small the pieces are.
         if self.start > self.bytes.len() / 2 || self.bytes.len() + rest.len() > MAX_BUFFER {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -32,24 +32,24 @@ impl InputBuffer {
         self.ended = true;
     }
 
-    /// Throws `count` bytes away, those that have not come yet too.
+    /// Discards `count` bytes, including those that were not received yet.
     pub(crate) fn skip(&mut self, count: u64) {
         let here = usize::try_from(count).unwrap_or(usize::MAX).min(self.bytes().len());
         self.start += here;
         self.skip += count - here as u64;
     }
 
-    /// All that is there.
+    /// The buffered bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// No byte has room any more.
+    /// Whether the buffer is full.
     pub(crate) const fn is_full(&self) -> bool {
         self.bytes.len() - self.start >= MAX_BUFFER
     }
 
-    /// No more will come.
+    /// Whether the input has ended.
     pub(crate) const fn is_ended(&self) -> bool {
         self.ended
     }

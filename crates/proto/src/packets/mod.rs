@@ -1,17 +1,18 @@
-//! From the bytes of an encoded stream that never ends to its packets.
+//! Splits endless encoded streams into packets.
 //!
-//! Web radio and whoever pushes to us send MP3, AAC, Ogg, FLAC or WAVE, from any point on, with
-//! whatever got in between: a tag, an advertisement, half a frame, another format. A [`Splitter`]
-//! takes the bytes as they come, in pieces of any size, and gives packets for a decoder.
+//! Web radio and source clients send MP3, AAC, Ogg, FLAC or WAVE, beginning at any point and with
+//! anything in between: tags, advertisements, partial frames, another format. A [`PacketSplitter`]
+//! accepts the bytes in pieces of any size and returns packets for a decoder.
 //!
 //! ```text
-//!  bytes -> Input -> sniff -> mpeg | adts | flac | ogg | wave -> Begin, Packet, Title, Lost
-//!                      ^----------- out of step ------------'
+//!  bytes -> InputBuffer -> sniff -> mpeg | adts | flac | ogg | wave -> Begin, Packet, Title, Lost
+//!                            ^-------- out of sync ---------'
 //! ```
 //!
-//! What a stream is, its bytes say. `Content-Type` was rejected as a judge: servers lie. It is asked
-//! only where bytes leave it open ([`Hint`]). The readers of a container library were rejected
-//! because they pull: they would block a thread for each stream.
+//! The format is detected from the bytes. `Content-Type` is not trusted, because servers send wrong
+//! values; it is used only where the bytes are ambiguous ([`FormatHint`]). The readers of a
+//! container library were rejected because they pull their input and would block a thread per
+//! stream.
 //!
 //! Sources: ISO/IEC 11172-3 and 13818-3 (MPEG audio), 13818-7 (ADTS), RFC 9639 (FLAC), RFC 3533
 //! (Ogg), RFC 7845 (Opus), the Vorbis I specification, id3.org (ID3v2.4), Xing's and LAME's tag.
@@ -35,10 +36,10 @@ use crate::titles::TrackMetadata;
 use crate::wav::Samples;
 use input_buffer::InputBuffer;
 
-/// Splits one stream of bytes into packets.
+/// Splits one byte stream into packets.
 ///
-/// Push bytes, then ask until there is nothing more; memory is bounded by [`MAX_BUFFER`] and
-/// [`MAX_PACKET`] whatever comes.
+/// Push bytes, then call [`PacketSplitter::next`] until it returns `None`; memory is bounded by
+/// [`MAX_BUFFER`] and [`MAX_PACKET`].
 #[derive(Debug)]
 pub struct PacketSplitter {
     input: InputBuffer,
@@ -46,24 +47,24 @@ pub struct PacketSplitter {
     state: State,
     hint: FormatHint,
     counts: SplitterStats,
-    /// An event that comes before anything else is looked at.
+    /// Event to return before parsing continues.
     pending: Option<SplitterEvent>,
 }
 
-/// What the server says that it sends, where the bytes alone leave it open.
+/// Format according to the server, where the bytes are ambiguous.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatHint {
-    /// Nothing that helps.
+    /// No usable information.
     #[default]
     None,
-    /// `audio/flac`: a stream that was joined in the middle has nothing but frames, which look like
-    /// much else.
+    /// `audio/flac`: a stream joined in the middle has only FLAC frames, which are hard to
+    /// recognize.
     Flac,
 }
 
 impl FormatHint {
-    /// What a `Content-Type` is good for.
+    /// The hint in a `Content-Type`.
     #[must_use]
     pub fn from_content_type(text: &str) -> Self {
         let kind = text.split(';').next().unwrap_or_default().trim();
@@ -72,72 +73,72 @@ impl FormatHint {
     }
 }
 
-/// What was found in the bytes.
+/// Event in the byte stream.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SplitterEvent {
-    /// Packets of this kind follow: make a new decoder.
+    /// A stream of this format begins: create a new decoder.
     Begin(Box<StreamStart>),
-    /// A packet; its bytes are [`Splitter::packet`].
+    /// A packet; [`PacketSplitter::packet`] returns its bytes.
     Packet(PacketPlacement),
-    /// So many bytes were thrown away before the next packet; 0 where only packets are missing.
+    /// Number of bytes that were skipped before the next packet; 0 when only packets are missing.
     Lost(u64),
-    /// What is played from here on.
+    /// Metadata of the audio that follows.
     Title(TrackMetadata),
 }
 
-/// How packets begin.
+/// Start of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamStart {
-    /// What the packets are.
+    /// Format of the packets.
     pub format: PacketFormat,
-    /// Frames at the beginning that only the decoder needs.
+    /// Frames at the beginning to discard after decoding.
     pub skip: u64,
-    /// Frames that only filled the last packet: the first of them, counted with those of `skip`,
-    /// and how many.
+    /// Padding at the end to discard: the first frame of it, counted including `skip`, and the
+    /// number of frames.
     pub padding: Option<(u64, u64)>,
 }
 
-/// Where a packet stands.
+/// Position of a packet in its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketPlacement {
-    /// The codec's position after the packet in frames, where the container says it.
+    /// The codec's position after the packet in frames, where the container has it.
     pub position: Option<u64>,
-    /// It is the last one: frames beyond `position` only fill it.
+    /// Last packet: frames beyond `position` are padding.
     pub last: bool,
 }
 
-/// What packets are.
+/// Format of packets.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PacketFormat {
-    /// MPEG audio, with its frame headers.
+    /// MPEG audio with its frame headers.
     Mpeg {
-        /// 1, 2 or 3.
+        /// Layer 1, 2 or 3.
         layer: u8,
-        /// Frames per second.
+        /// Sample rate.
         rate: SampleRate,
-        /// One channel or two.
+        /// Mono or stereo.
         layout: ChannelLayout,
     },
     /// AAC without headers.
     Aac {
-        /// What a decoder is configured with: the `AudioSpecificConfig`.
+        /// The `AudioSpecificConfig` for the decoder.
         config: [u8; 2],
-        /// Frames per second.
+        /// Sample rate.
         rate: SampleRate,
-        /// The channels; `None` where only the packets say it.
+        /// Channels; `None` when only the packets contain them.
         layout: Option<ChannelLayout>,
-        /// Low complexity, the profile that everybody sends.
+        /// Low complexity, the usual profile.
         low_complexity: bool,
     },
     /// FLAC frames.
     Flac {
-        /// The STREAMINFO block, ours where the stream was joined behind it.
+        /// The STREAMINFO block; generated when the stream was joined after it.
         info: [u8; 34],
-        /// Frames per second.
+        /// Sample rate.
         rate: SampleRate,
-        /// The channels.
+        /// Channels.
         layout: ChannelLayout,
     },
     /// Opus.
@@ -152,49 +153,49 @@ pub enum PacketFormat {
         /// The setup header.
         setup: Vec<u8>,
     },
-    /// Samples as they are.
+    /// PCM samples.
     Pcm {
-        /// How one is written.
+        /// Sample format.
         samples: Samples,
-        /// Frames per second.
+        /// Sample rate.
         rate: SampleRate,
-        /// The channels.
+        /// Channels.
         layout: ChannelLayout,
     },
 }
 
-/// What happened so far.
+/// Counters of a splitter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitterStats {
-    /// Packets given.
+    /// Packets returned.
     pub packets: u64,
-    /// Bytes that belonged to nothing.
+    /// Bytes skipped.
     pub skipped: u64,
-    /// Times that the next packet was not where it should have been.
+    /// Number of times that synchronization was lost.
     pub resyncs: u64,
 }
 
-/// Why a stream cannot be played. It stays so.
+/// Reason why a stream cannot be played. The error is permanent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamFormatError {
     /// A web page.
     WebPage,
-    /// A list of streams and not a stream.
+    /// A playlist instead of a stream.
     Playlist,
-    /// MP4, which is for files.
+    /// MP4, which is a file format.
     Mp4,
     /// Matroska or `WebM`.
     Matroska,
     /// An MPEG transport stream.
     TransportStream,
-    /// MP3 whose frames do not say how long they are.
+    /// MP3 of free format, whose frames do not contain their length.
     FreeFormat,
-    /// Ogg without one of the codecs known here, or joined behind its headers.
+    /// Ogg without a supported codec, or joined after its headers.
     NoOggHeaders,
-    /// WAVE with compressed sound, or damaged.
+    /// WAVE that is compressed or damaged.
     Wave,
-    /// Nothing that was recognised within [`MAX_GARBAGE`] bytes.
+    /// No format was recognized within [`MAX_GARBAGE`] bytes.
     NotAudio,
 }
 
@@ -218,7 +219,7 @@ impl core::error::Error for StreamFormatError {}
 
 #[derive(Debug)]
 enum State {
-    /// Looking for the beginning of anything.
+    /// Searching for the start of a stream or frame.
     Sniffing(SniffState),
     Reading(FormatReader),
     Refused(StreamFormatError),
@@ -226,10 +227,10 @@ enum State {
 
 #[derive(Debug, Default)]
 struct SniffState {
-    /// What was read before, and may be read on.
+    /// The last reader, which may continue.
     before: Option<FormatReader>,
     garbage: u64,
-    /// A header of free format was seen.
+    /// A header of free format was found.
     free_format: bool,
 }
 
@@ -242,19 +243,19 @@ enum FormatReader {
     Wave(wave::Reader),
 }
 
-/// What a reader made of the bytes at the front.
+/// Result of reading at the front of the buffer.
 enum ReaderStep {
-    /// It needs more of them.
+    /// More bytes are needed.
     NeedMore,
-    /// It took some, and there is something to tell.
+    /// Bytes were consumed, and there is an event.
     Found(SplitterEvent),
-    /// It took some.
+    /// Bytes were consumed.
     Consumed,
-    /// They do not belong to it; so many of them need not be looked at again.
+    /// The bytes do not match the format; this many need not be searched again.
     Lost(u64),
-    /// What it read has come to its end, and anything may follow.
+    /// The stream has ended, and any format may follow.
     EndOfStream,
-    /// It cannot be played.
+    /// The stream cannot be played.
     Refused(StreamFormatError),
 }
 
@@ -272,21 +273,21 @@ impl PacketSplitter {
         }
     }
 
-    /// Takes bytes, as many as there is room for, and returns how many that were. There is always
-    /// room after [`Splitter::next`] gave nothing.
+    /// Appends bytes as far as there is room, and returns their number. There is always room after
+    /// [`PacketSplitter::next`] has returned `None`.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         self.input.push(bytes)
     }
 
-    /// No more bytes will come: what is there is all.
+    /// Marks the end of the input.
     pub const fn finish(&mut self) {
         self.input.end();
     }
 
-    /// The next thing in the bytes; `None` when there must be more of them first.
+    /// The next event; `None` until more bytes are pushed.
     ///
     /// # Errors
-    /// [`Refusal`], from then on always.
+    /// [`StreamFormatError`], which is returned by all later calls too.
     #[allow(clippy::should_implement_trait, reason = "more may come after None")]
     pub fn next(&mut self) -> Result<Option<SplitterEvent>, StreamFormatError> {
         if let Some(event) = self.pending.take() {
@@ -324,19 +325,19 @@ impl PacketSplitter {
         }
     }
 
-    /// The bytes of the packet that [`Splitter::next`] gave last.
+    /// Bytes of the packet that [`PacketSplitter::next`] returned last.
     #[must_use]
     pub fn packet(&self) -> &[u8] {
         &self.packet
     }
 
-    /// What happened so far.
+    /// The counters.
     #[must_use]
     pub const fn stats(&self) -> SplitterStats {
         self.counts
     }
 
-    /// Looks for the beginning of something. `false`: there are not enough bytes to tell.
+    /// Searches for a start; `false` when more bytes are needed.
     fn sniff(&mut self) -> bool {
         let State::Sniffing(sniffing) = &mut self.state else { return true };
         let is_flac =
@@ -348,7 +349,7 @@ impl PacketSplitter {
             self.state = State::Refused(why);
             return true;
         }
-        // A web page is known by its first words, a transport stream by its third packet.
+        // The first words identify a web page, the third packet a transport stream.
         if fresh && !look.ended && bytes.len() < MIN_SNIFF_BYTES && !sniff::may_begin(bytes) {
             return false;
         }
@@ -386,7 +387,8 @@ impl PacketSplitter {
         true
     }
 
-    /// Nothing was found in what is there. At the end that is final, if there never was anything.
+    /// Handles a search without a result: at the end of the input it is an error if there never was
+    /// a packet.
     fn finish_sniffing(&mut self) -> Result<Option<SplitterEvent>, StreamFormatError> {
         let State::Sniffing(sniffing) = &self.state else { return Ok(None) };
         if self.input.is_ended() && self.counts.packets == 0 && self.counts.skipped > 0 {
@@ -401,7 +403,7 @@ impl PacketSplitter {
         Ok(None)
     }
 
-    /// The front is not what it should be: begins to look for what is.
+    /// Begins a search after a loss of synchronization.
     fn resynchronize(&mut self, skip: u64) {
         let before = core::mem::replace(&mut self.state, State::Sniffing(SniffState::default()));
         if let (State::Reading(reader), State::Sniffing(sniffing)) = (before, &mut self.state) {
@@ -413,7 +415,7 @@ impl PacketSplitter {
 }
 
 impl FormatReader {
-    /// A reader of `kind`: the one from before, if it is of that kind.
+    /// A reader for `kind`: the previous one if it has that kind.
     fn resume(before: Option<Self>, kind: sniff::StreamKind) -> Self {
         match (kind, before) {
             (sniff::StreamKind::Mpeg, Some(Self::Mpeg(reader))) => Self::Mpeg(reader),
@@ -444,17 +446,18 @@ impl FormatReader {
     }
 }
 
-/// Bytes that are held at most. A FLAC frame is known to be whole only when the next one begins.
+/// Maximum number of buffered bytes. A FLAC frame is complete only when the next one begins.
 pub const MAX_BUFFER: usize = 1024 * 1024;
 
-/// Bytes of one packet: 16,384 frames of eight channels with 24 bits are less.
+/// Maximum size of a packet in bytes; 16,384 frames of eight channels with 24 bits are less.
 pub const MAX_PACKET: usize = 512 * 1024;
 
-/// Bytes in a row that may belong to nothing: two pages of Ogg, or eight seconds of MP3 at 128 kb/s.
+/// Maximum number of consecutive bytes without a recognized format: two pages of Ogg, or eight
+/// seconds of MP3 at 128 kb/s.
 pub const MAX_GARBAGE: u64 = 128 * 1024;
 
-/// Bytes that show what something is that is not to be played.
+/// Number of bytes that identify an unsupported format.
 const MIN_SNIFF_BYTES: usize = 512;
 
-/// Bytes of a tag (`ID3v2`, pictures in FLAC) that are passed over.
+/// Maximum size of a skipped tag in bytes (`ID3v2`, pictures in FLAC).
 pub const MAX_TAG: u64 = 16 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! Frames of MPEG audio (ISO/IEC 11172-3, 2.4.1.3, and 13818-3), MPEG 2.5 too.
+//! MPEG audio frames (ISO/IEC 11172-3, 2.4.1.3, and 13818-3), including MPEG 2.5.
 
 use aulos_core::{ChannelLayout, SampleRate};
 
@@ -6,10 +6,10 @@ use super::input_buffer::InputBuffer;
 use super::{PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamStart};
 use crate::bytes;
 
-/// The four bytes in front of a frame.
+/// The four-byte header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// 1, 2, or 25 for 2.5.
+    /// 1, 2, or 25 for MPEG 2.5.
     version: u8,
     layer: u8,
     bits_per_second: u32,
@@ -20,7 +20,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// `None` for what is not a header, and for free format.
+    /// Parses a header; `None` for invalid ones and for free format.
     pub(super) fn parse([a, b, c, d]: [u8; 4]) -> Option<Self> {
         if a != 0xff || b & 0xe0 != 0xe0 {
             return None;
@@ -58,12 +58,12 @@ impl Header {
         })
     }
 
-    /// Whether a header says everything but the length of its frame.
+    /// Whether these bytes are a header of free format, without the length of the frame.
     pub(super) fn is_free_format([a, b, c, d]: [u8; 4]) -> bool {
         c >> 4 == 0 && Self::parse([a, b, c | 0x10, d]).is_some()
     }
 
-    /// Bytes of the frame, the header among them.
+    /// Length of the frame in bytes, including the header.
     pub(super) const fn bytes(&self) -> usize {
         let padding = self.padded as u32;
         let bytes = match self.layer {
@@ -75,8 +75,7 @@ impl Header {
         bytes as usize
     }
 
-    /// Whether both belong to one stream. Its bit rate may change, its channels may be coded in
-    /// other ways.
+    /// Whether both headers belong to the same stream; bit rate and channel coding may differ.
     pub(super) const fn is_like(&self, other: &Self) -> bool {
         self.version == other.version
             && self.layer == other.layer
@@ -84,7 +83,7 @@ impl Header {
             && self.mono == other.mono
     }
 
-    /// Frames (samples of every channel) in it.
+    /// Number of frames (samples of every channel) in it.
     const fn frames(&self) -> u32 {
         match (self.layer, self.version) {
             (1, _) => 384,
@@ -93,7 +92,7 @@ impl Header {
         }
     }
 
-    /// Where the tag of an encoder stands, behind the side information.
+    /// Offset of the encoder's tag, behind the side information.
     const fn tag_at(&self) -> usize {
         let side = match (self.version, self.mono) {
             (1, false) => 32,
@@ -110,7 +109,7 @@ impl Header {
     }
 }
 
-/// What is read, once it is known.
+/// Reader of MPEG frames; `like` is the header of the current stream.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     like: Option<Header>,
@@ -123,7 +122,7 @@ impl Reader {
         let Some(header) = Header::parse(*word) else { return ReaderStep::Lost(0) };
         let Some(frame) = bytes.get(..header.bytes()) else { return ReaderStep::NeedMore };
         let same = self.like.is_some_and(|like| like.is_like(&header));
-        // A frame of another kind in the middle has to be confirmed by the one behind it.
+        // A frame of another format must be confirmed by the following one.
         if self.like.is_some() && !same {
             self.like = None;
             return ReaderStep::Lost(0);
@@ -158,7 +157,7 @@ impl Reader {
     }
 }
 
-/// What an encoder notes in a first frame without sound (`Xing`, `Info`, `VBRI`).
+/// Encoder's tag in a first frame without audio (`Xing`, `Info`, `VBRI`).
 struct EncoderTag {
     skip: u64,
     padding: Option<(u64, u64)>,
@@ -180,7 +179,7 @@ impl EncoderTag {
         Some(Self::lame_delays(header, tag).unwrap_or(nothing))
     }
 
-    /// LAME's delay and padding, 12 bits each, behind the fields whose bits are set.
+    /// LAME's delay and padding, 12 bits each, after the optional fields.
     fn lame_delays(header: &Header, tag: &[u8]) -> Option<Self> {
         let mut fields = bytes::Reader::new(tag.get(4..)?);
         let [_, _, _, set] = fields.array()?;
@@ -188,7 +187,7 @@ impl EncoderTag {
         fields.take(if set & 2 != 0 { 4 } else { 0 })?;
         fields.take(if set & 4 != 0 { 100 } else { 0 })?;
         fields.take(if set & 8 != 0 { 4 } else { 0 })?;
-        // The encoder's name and nine fields that matter to others.
+        // The encoder's name and nine unused fields.
         fields.take(21)?;
         let [a, b, c] = fields.array()?;
         let delay = u64::from(a) << 4 | u64::from(b >> 4);
@@ -197,7 +196,7 @@ impl EncoderTag {
             return None;
         }
         let whole = count.map(|count| u64::from(count) * u64::from(header.frames()));
-        // The decoder's own delay lets the sound end later than its packets.
+        // The decoder's delay moves the end of the audio behind the last packet.
         let padding = padding.saturating_sub(DECODER_DELAY);
         let at = whole.and_then(|whole| whole.checked_sub(padding));
         Some(Self {
@@ -207,10 +206,10 @@ impl EncoderTag {
     }
 }
 
-/// Frames that every decoder of layer III is late by.
+/// Delay of every layer III decoder in frames.
 const DECODER_DELAY: u64 = 529;
 
-/// Where Fraunhofer's tag stands.
+/// Offset of Fraunhofer's tag.
 const VBRI_AT: usize = 36;
 
 /// Kilobits per second by version and layer (ISO/IEC 11172-3, 2.4.2.3; 13818-3, 2.4.2.3).

@@ -1,7 +1,7 @@
-//! Packets out of Ogg pages, one logical stream after the other.
+//! Reader of Ogg streams, one logical stream after the other.
 //!
 //! A station that changes its title ends one stream and begins the next (chaining, RFC 3533,
-//! section 4). What runs beside the first stream of sound (pictures, a skeleton) is passed over.
+//! section 4). Streams in parallel to the first audio stream (pictures, a skeleton) are skipped.
 
 use super::input_buffer::InputBuffer;
 use super::{
@@ -12,30 +12,30 @@ use crate::flac::StreamInfo;
 use crate::ogg::{Page, PageError, ParsedPage, parse_page};
 use crate::titles::TrackMetadata;
 
-/// Puts packets together.
+/// Reassembles packets from pages.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     link: Option<LogicalStream>,
     page: Option<OpenPage>,
-    /// The packet that goes on.
+    /// Packet that continues on the next page.
     partial: Vec<u8>,
-    /// The packet that goes on has lost its beginning.
+    /// The beginning of the partial packet is missing.
     torn: bool,
-    /// Bytes of pages that belong to nothing we know.
+    /// Bytes in pages of unknown streams.
     foreign: u64,
 }
 
-/// A logical stream.
+/// State of a logical stream.
 #[derive(Debug)]
 struct LogicalStream {
     serial: u32,
     codec: Codec,
-    /// The sequence number of the next page.
+    /// Sequence number of the next page.
     sequence: Option<u32>,
-    /// Headers are over.
+    /// All headers were read.
     begun: bool,
     headers: Vec<Vec<u8>>,
-    /// What is told next.
+    /// Metadata to report next.
     title: Option<TrackMetadata>,
 }
 
@@ -46,15 +46,15 @@ enum Codec {
     Flac,
 }
 
-/// The page that is being read; it lies at the front of the input.
+/// The page that is being read; it is at the front of the buffer.
 #[derive(Clone, Copy, Debug)]
 struct OpenPage {
     total: usize,
     segments: usize,
-    /// The next segment, and where it begins.
+    /// Index and offset of the next segment.
     next: usize,
     at: usize,
-    /// The segment with which the last packet of the page ends.
+    /// Index of the segment that ends the last packet of the page.
     last_end: Option<usize>,
     position: Option<u64>,
     ends_stream: bool,
@@ -72,7 +72,7 @@ impl Codec {
 }
 
 impl Reader {
-    /// The same reader, at a page further on.
+    /// Continues at a later page.
     pub(super) fn resume(self) -> Self {
         Self { page: None, ..self }
     }
@@ -87,12 +87,12 @@ impl Reader {
         }
     }
 
-    /// Opens the page at the front.
+    /// Begins to read the page at the front.
     fn page(&mut self, input: &mut InputBuffer) -> ReaderStep {
         let page = match parse_page(input.bytes()) {
             Ok(ParsedPage::Page(page)) => page,
             Ok(ParsedPage::Incomplete { .. }) => return ReaderStep::NeedMore,
-            // Past the magic, which would be found again.
+            // Skips the magic, which would be found again.
             Err(PageError::Checksum) => return ReaderStep::Lost(4),
             Err(_) => return ReaderStep::Lost(0),
         };
@@ -133,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// Takes segments up to the end of a packet or of the page.
+    /// Reads segments up to the end of a packet or of the page.
     fn segments(
         &mut self,
         mut page: OpenPage,
@@ -169,11 +169,11 @@ impl Reader {
         ReaderStep::Consumed
     }
 
-    /// A packet is whole: sound, or one of the headers.
+    /// Handles a complete packet: audio or a header.
     fn packet_complete(&mut self, place: PacketPlacement, packet: &[u8]) -> ReaderStep {
         let Some(link) = &mut self.link else { return ReaderStep::Consumed };
         if link.begun {
-            // An empty packet is nothing; one that begins like a header is a header gone astray.
+            // Empty packets and repeated headers are ignored.
             return if packet.is_empty() || link.is_header(packet) {
                 ReaderStep::Consumed
             } else {
@@ -194,7 +194,7 @@ impl LogicalStream {
         }
     }
 
-    /// Takes a header.
+    /// Handles a header.
     fn header(&mut self, packet: &[u8]) -> ReaderStep {
         match self.codec {
             Codec::Opus if packet.starts_with(b"OpusTags") => {
@@ -212,7 +212,7 @@ impl LogicalStream {
                 self.begin(PacketFormat::Vorbis { identification, setup: packet.to_vec() }, 0)
             }
             Codec::Flac if self.headers.is_empty() => {
-                // Version, count of headers, `fLaC`, then a metadata block (RFC 9639, 10.1).
+                // Version, number of headers, `fLaC`, then a metadata block (RFC 9639, 10.1).
                 let info = packet.get(17..).and_then(StreamInfo::parse);
                 let Some(start) = info.as_ref().and_then(flac::stream_start) else {
                     return ReaderStep::Refused(StreamFormatError::NoOggHeaders);
@@ -269,11 +269,11 @@ impl OpenPage {
     }
 }
 
-/// Bytes of a page before its table of segments.
+/// Length of a page header without its segment table.
 const HEADER_LEN: usize = 27;
 
-/// Headers of one stream: Vorbis has three.
+/// Maximum number of headers before the audio: Vorbis has three.
 const MOST_HEADERS: usize = 3;
 
-/// Bytes of pages without a header that we know until there is no hope.
+/// Maximum number of bytes in pages of unknown streams before the stream is rejected.
 const MAX_FOREIGN: u64 = 1024 * 1024;

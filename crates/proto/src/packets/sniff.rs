@@ -1,37 +1,37 @@
-//! What bytes are, by their look.
+//! Format detection by content.
 
 use super::{StreamFormatError, adts, mpeg};
 use crate::flac::{FrameHeader, ParsedFrameHeader};
 
-/// What begins somewhere.
+/// Formats that are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamKind {
     Mpeg,
     Adts,
-    /// FLAC from its very beginning.
+    /// FLAC from its beginning.
     Flac,
-    /// FLAC that was joined in the middle.
+    /// FLAC joined in the middle.
     FlacFrames,
     Ogg,
     Wave,
 }
 
-/// What is at a place.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SniffResult {
-    /// Nothing that is known, or too little to tell.
+    /// No known format, or not enough bytes to decide.
     Nothing,
-    /// So many bytes that are no sound.
+    /// A tag of this length.
     Tag(u64),
     Start(StreamKind),
 }
 
-/// How to look.
+/// Parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sniffer {
-    /// There will be no more bytes.
+    /// The input has ended.
     pub(super) ended: bool,
-    /// Bare FLAC frames count: they look like much else.
+    /// Bare FLAC frames are accepted; they are easily confused with other data.
     pub(super) is_flac: bool,
 }
 
@@ -42,7 +42,7 @@ enum ProbeResult {
 }
 
 impl Sniffer {
-    /// The first place where something is or may be, and what.
+    /// Offset of the first match or possible match, and the result there.
     pub(super) fn find_start(self, bytes: &[u8], fresh: bool) -> (usize, SniffResult) {
         for at in 0..bytes.len() {
             match self.probe(bytes.get(at..).unwrap_or_default(), fresh && at == 0) {
@@ -79,7 +79,7 @@ impl Sniffer {
         }
     }
 
-    /// `ID3v2` (id3.org, ID3v2.4.0 main structure, 3.1): its size is written with 7 bits a byte.
+    /// `ID3v2` (id3.org, ID3v2.4.0 main structure, 3.1); its size is encoded with 7 bits per byte.
     fn tag(self, bytes: &[u8]) -> ProbeResult {
         if !bytes.iter().zip(b"ID3").all(|(here, wanted)| here == wanted) {
             return ProbeResult::No;
@@ -100,7 +100,7 @@ impl Sniffer {
         }
     }
 
-    /// A frame counts when another one of its kind follows it, or nothing at all.
+    /// A frame must be followed by another one of its stream, or be the last one.
     fn frame(self, bytes: &[u8]) -> ProbeResult {
         if self.is_flac {
             match FrameHeader::parse(bytes) {
@@ -143,7 +143,7 @@ impl Sniffer {
         match bytes.get(length..).map(is_like) {
             Some(Some(true)) => self.accept(kind),
             Some(Some(false)) => ProbeResult::No,
-            // The very last frame has none behind it.
+            // The last frame is not followed by another one.
             Some(None) if self.ended => self.accept(kind),
             _ => self.undecided(),
         }
@@ -159,7 +159,7 @@ impl Sniffer {
     }
 }
 
-/// What is certainly not to be played, by its first bytes.
+/// Recognizes unsupported formats by their first bytes.
 pub(super) fn known_unsupported(bytes: &[u8]) -> Option<StreamFormatError> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     let begins =
@@ -176,17 +176,17 @@ pub(super) fn known_unsupported(bytes: &[u8]) -> Option<StreamFormatError> {
     if bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]) {
         return Some(StreamFormatError::Matroska);
     }
-    // A packet of a transport stream has 188 bytes.
+    // Packets of a transport stream have 188 bytes.
     let is_transport = [0, 188, 376].iter().all(|at| bytes.get(*at) == Some(&0x47));
     is_transport.then_some(StreamFormatError::TransportStream)
 }
 
-/// Whether the first byte is one of those with which sound begins.
+/// Whether the first byte may begin a supported format.
 pub(super) fn may_begin(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| matches!(first, b'O' | b'f' | b'R' | b'I' | 0xff))
 }
 
-/// Whether MPEG audio begins here whose frames do not say how long they are.
+/// Whether the bytes begin with an MPEG frame of free format.
 pub(super) fn is_free_format(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|word| mpeg::Header::is_free_format(*word))
 }

@@ -1,4 +1,5 @@
-//! Made by hand after the formats' tables; real streams are judged by ffmpeg where they are decoded.
+//! Inputs written by hand from the formats' tables; the tests of the decoders compare real streams
+//! with ffmpeg.
 
 use proptest::prelude::*;
 
@@ -22,7 +23,7 @@ fn adts(payload: &[u8]) -> Vec<u8> {
 
 type Events = Vec<(SplitterEvent, Vec<u8>)>;
 
-/// All events of `bytes` in pieces of `grain`, with the packets' bytes.
+/// All events of `bytes` in pieces of `grain`, with the bytes of the packets.
 fn events(bytes: &[u8], grain: usize) -> (Events, Option<StreamFormatError>, SplitterStats) {
     let mut splitter = PacketSplitter::new(FormatHint::None);
     let mut found = Vec::new();
@@ -56,7 +57,7 @@ fn packets(found: &[(SplitterEvent, Vec<u8>)]) -> Vec<&[u8]> {
 
 #[test]
 fn lengths_of_mpeg_frames_are_those_of_the_standard() {
-    // Header, bytes: by hand after ISO/IEC 11172-3, 2.4.3.1.
+    // Header and length in bytes, by hand after ISO/IEC 11172-3, 2.4.3.1.
     let cases: [(u32, usize); 7] = [
         (0xfffb_9064, 417),
         (0xfffb_9264, 418),
@@ -70,7 +71,7 @@ fn lengths_of_mpeg_frames_are_those_of_the_standard() {
         let header = mpeg::Header::parse(word.to_be_bytes()).unwrap();
         assert_eq!(header.bytes(), bytes, "{word:08x}");
     }
-    // Free format, a forbidden rate, a reserved layer, a reserved version, no sync.
+    // Free format, a forbidden rate, a reserved layer, a reserved version, no sync word.
     for word in [0xfffb_0064_u32, 0xfffb_9c64, 0xfff9_9064, 0xffeb_9064, 0xfe1b_9064] {
         assert_eq!(mpeg::Header::parse(word.to_be_bytes()), None, "{word:08x}");
     }
@@ -92,7 +93,7 @@ fn tags_are_passed_over_wherever_they_stand() {
 #[test]
 fn one_lie_about_the_length_costs_one_frame() {
     let mut frames: Vec<Vec<u8>> = (1..=9).map(mp3).collect();
-    // The fifth says that it is of 64 kb/s.
+    // The header of the fifth frame claims 64 kb/s.
     frames[4][2] = 0x50;
     let (found, why, counts) = events(&frames.concat(), 50);
     assert_eq!((why, counts.resyncs), (None, 1));
@@ -135,7 +136,7 @@ fn what_a_decoder_of_aac_is_configured_with() {
 
 #[test]
 fn a_tag_that_never_ends_and_a_buffer_that_never_fills() {
-    // A tag of 256 MB is none, and a megabyte of nothing is not kept.
+    // A tag of 256 MB is not accepted, and a megabyte of zeros is not buffered.
     let stream = [&b"ID3\x04\0\0\x7f\x7f\x7f\x7f"[..], &vec![0; 1_000_000]].concat();
     let (found, why, _) = events(&stream, 4_096);
     assert_eq!((found.len(), why), (0, Some(StreamFormatError::NotAudio)));
@@ -143,7 +144,7 @@ fn a_tag_that_never_ends_and_a_buffer_that_never_fills() {
 
 #[test]
 fn a_flac_frame_that_never_ends_does_not_grow() {
-    // A header with its checksum, and then nothing that ends it.
+    // A valid header without an end of the frame.
     let header = [0xff, 0xf8, 0xc9, 0x18, 0x00, 0xc2];
     assert!(matches!(FrameHeader::parse(&header), ParsedFrameHeader::Header(_)));
     let mut splitter = PacketSplitter::new(FormatHint::Flac);

@@ -1,10 +1,10 @@
-//! Vorbis comments (Vorbis I specification, 5.2), which FLAC and Opus have as well.
+//! Vorbis comments (Vorbis I specification, 5.2), which FLAC and Opus use as well.
 
 use crate::bytes::Reader;
 use crate::titles::{TrackMetadata, clean_text};
 
-/// The title in a comment header without its magic; `None` where it has none. A header that is cut
-/// short is read as far as it goes.
+/// Parses the metadata of a comment header without its magic; `None` when there is none. A
+/// truncated header is parsed as far as possible.
 pub(super) fn parse_title(bytes: &[u8]) -> Option<TrackMetadata> {
     let mut reader = Reader::new(bytes);
     reader.blob()?;
@@ -29,5 +29,5 @@ pub(super) fn parse_title(bytes: &[u8]) -> Option<TrackMetadata> {
     (title != TrackMetadata::default()).then_some(title)
 }
 
-/// Comments that are looked at.
+/// Maximum number of comments that are parsed.
 const MAX_COMMENTS: u32 = 256;

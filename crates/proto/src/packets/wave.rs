@@ -1,4 +1,4 @@
-//! WAVE: a header, then samples.
+//! Reader of WAVE streams: a header, then samples.
 
 use super::input_buffer::InputBuffer;
 use super::{
@@ -7,14 +7,14 @@ use super::{
 };
 use crate::wav::{self, Parsed};
 
-/// Where in the file we are.
+/// State of the reader.
 #[derive(Debug, Default)]
 pub(super) enum Reader {
     #[default]
     Header,
     Samples {
         frame: usize,
-        /// Bytes that are still to come, where the file says it.
+        /// Remaining bytes, when the header has a length.
         left: Option<u64>,
     },
 }
@@ -30,7 +30,7 @@ impl Reader {
                 let there = there.min(usize::try_from(left_here).unwrap_or(usize::MAX));
                 let whole = there - there % *frame;
                 if whole == 0 {
-                    // What is left of the length is no whole frame.
+                    // The rest is less than a frame.
                     return if left_here < *frame as u64 {
                         ReaderStep::EndOfStream
                     } else {
@@ -57,7 +57,7 @@ impl Reader {
             Ok(Parsed::Incomplete { .. }) => ReaderStep::NeedMore,
             Ok(Parsed::Wave(wave)) => {
                 input.skip(wave.start as u64);
-                // Who streams writes lengths of gigabytes, and means none.
+                // Live encoders write a length of gigabytes as a placeholder.
                 let left = wave.length.filter(|length| *length < ENDLESS);
                 *self = Self::Samples { frame: wave.frame_bytes(), left };
                 let wav::Wave { samples, rate, layout, .. } = wave;
@@ -73,8 +73,8 @@ impl Reader {
     }
 }
 
-/// Frames that are given at once.
+/// Maximum number of frames per packet.
 const PACKET_FRAMES: usize = 1_024;
 
-/// A length that means "for ever".
+/// Lengths from here on mean an endless stream.
 const ENDLESS: u64 = 0x7fff_0000;
