@@ -1,9 +1,9 @@
-//! Ogg pages, and Opus in them: for an endless HTTP stream that somebody joins in the middle, and for
-//! a file whose length is exact, and that can be read while it grows.
+//! Ogg pages, and Opus in Ogg: as an endless HTTP stream that listeners join in the middle, and as
+//! a file with an exact length that can be read while it grows.
 //!
-//! Every listener gets pages of its own, because sequence numbers, positions and checksums count
-//! from where he joined; only the Opus packets inside are shared. Sending everybody the same pages
-//! was rejected: browsers then wait for, or seek to, the hours that they have missed.
+//! Every listener gets individual pages, because sequence numbers, positions and checksums count
+//! from the join; only the Opus packets are shared. Sending the same pages to all listeners was
+//! rejected, because browsers then wait for the missed hours or try to seek to them.
 //!
 //! Sources: RFC 3533 (Ogg), RFC 7845 (Ogg Opus).
 

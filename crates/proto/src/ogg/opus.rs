@@ -6,15 +6,15 @@ use aulos_core::{ChannelLayout, Frames, SampleRate};
 
 use super::{PageBuilder, PageWriter, StreamBoundary};
 
-/// Frames at 48 kHz that a listener's decoder throws away while it settles: 80 ms, what RFC 7845,
-/// section 4.2, asks for in a stream that is joined in the middle.
+/// Pre-skip of a stream in frames at 48 kHz, which the decoder discards while it converges: 80 ms,
+/// as RFC 7845, section 4.2, recommends for a stream that is joined in the middle.
 pub const PRE_SKIP: u16 = 3_840;
 
-/// An endless Ogg Opus stream for one listener.
+/// Endless Ogg Opus stream for one listener.
 ///
-/// Packets share pages: a page of its own for each of 20 ms would be an eighth more at 96 kb/s. The
-/// caller says with [`caught_up`](Self::caught_up) that there is no further packet now, and decides
-/// by that how long a packet waits for its page.
+/// Packets share pages: individual pages for packets of 20 ms would add an eighth at 96 kb/s. The
+/// caller ends each batch of packets with [`end_batch`](Self::end_batch) and so determines how long
+/// a packet waits for its page.
 #[derive(Clone, Debug)]
 pub struct OpusStream {
     pages: PageWriter,
@@ -27,11 +27,11 @@ pub struct OpusStream {
 impl OpusStream {
     /// Begins a stream: appends the two header pages to `out`.
     ///
-    /// `serial` may be anything. `rate` is what the sound had before it was encoded; it is told, not
-    /// used. `title` goes into the comments.
+    /// `serial` may be any number. `rate` is the sample rate before encoding, for information only.
+    /// `title` becomes a comment.
     ///
     /// # Errors
-    /// [`NotInOggOpus`] for more than two channels.
+    /// [`UnsupportedOpusLayout`] for more than two channels.
     pub fn begin(
         serial: u32,
         layout: ChannelLayout,
@@ -42,14 +42,14 @@ impl OpusStream {
         Ok(Self::begin_link(serial, &head(layout, rate, PRE_SKIP)?, title, out))
     }
 
-    /// Ends this stream with `packet` and begins another one behind it (RFC 3533, section 4), for
-    /// `title` is another from here on. `serial` is one that the stream has not had yet.
+    /// Ends this stream with `packet` and begins another one with a new `title` (RFC 3533, section
+    /// 4). `serial` must be new.
     ///
-    /// Its first packet follows on the last one of this stream, so nothing is to be thrown away: a
-    /// decoder that begins anew here takes a few packets to be as loud as it should.
+    /// The next packet continues the audio, so the new stream has no pre-skip: a decoder that
+    /// starts here needs a few packets to converge.
     ///
     /// # Errors
-    /// [`NotInOggOpus`] for more than two channels.
+    /// [`UnsupportedOpusLayout`] for more than two channels.
     pub fn chain(
         self,
         (packet, duration): (&[u8], Frames),
@@ -70,11 +70,12 @@ impl OpusStream {
         Self { pages, bundle: PageBuilder::default(), granule: 0, paged: 0 }
     }
 
-    /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` once it lasts
-    /// 200 ms.
+    /// Adds an Opus packet that lasts `duration` at 48 kHz; a page is appended to `out` once it
+    /// lasts 200 ms.
     ///
     /// # Real-time
-    /// Does not allocate once a page of each size has been there, and when `out` has room for a page.
+    /// Does not allocate once a page of each size has been there, and when `out` has room for a
+    /// page.
     pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
         self.push_packet(packet, duration, out);
         if self.pending() >= MAX_STREAM_PAGE {
@@ -82,15 +83,15 @@ impl OpusStream {
         }
     }
 
-    /// There is no further packet now: ends the page when it lasts 60 ms at least, or is the first
-    /// one, which is what a listener is waiting for.
+    /// Ends a batch of packets: ends the page if it lasts at least 60 ms, or is the first one, for
+    /// which the listener is waiting.
     pub fn end_batch(&mut self, out: &mut Vec<u8>) {
         if self.paged == 0 || self.pending() >= MIN_STREAM_PAGE {
             self.page(out);
         }
     }
 
-    /// Puts what was taken so far into a page.
+    /// Writes the pending packets as a page.
     pub fn page(&mut self, out: &mut Vec<u8>) {
         if !self.bundle.is_empty() {
             self.pages.write_packets(&mut self.bundle, self.granule, StreamBoundary::Middle, out);
@@ -98,7 +99,7 @@ impl OpusStream {
         }
     }
 
-    /// Appends the last packet; a listener then knows that the stream is over and not torn.
+    /// Appends the last packet; its page marks the end of the stream.
     pub fn finish(mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
         self.push_packet(packet, duration, out);
         self.pages.write_packets(&mut self.bundle, self.granule, StreamBoundary::Last, out);
@@ -107,7 +108,7 @@ impl OpusStream {
     fn push_packet(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
         if !self.bundle.push(packet) {
             self.page(out);
-            // An Opus packet is far shorter than a page.
+            // An Opus packet is much shorter than a page.
             let _fits = self.bundle.push(packet);
         }
         self.granule = self.granule.saturating_add(duration.0);
@@ -118,13 +119,13 @@ impl OpusStream {
     }
 }
 
-/// 60 ms: less would cost more than it saves. A listener is served every 100 ms, so that its pages
-/// last 100 ms as a rule and no packet waits for them.
+/// 60 ms: shorter pages cost more than they save. Listeners are served every 100 ms, so pages
+/// usually last 100 ms and no packet waits.
 const MIN_STREAM_PAGE: u64 = 2_880;
-/// 200 ms: longer ones save less than 0.1 % more.
+/// 200 ms: longer pages save less than 0.1 %.
 const MAX_STREAM_PAGE: u64 = 9_600;
 
-/// An Ogg Opus file: from the encoder's first packet to its last, and as long as the sound was.
+/// Ogg Opus file, from the encoder's first packet to its last, with the exact length of the audio.
 #[derive(Clone, Debug)]
 pub struct OpusFile {
     pages: PageWriter,
@@ -138,12 +139,12 @@ pub struct OpusFile {
 impl OpusFile {
     /// Begins a file: appends the two header pages to `out`.
     ///
-    /// `rate` is what the sound had before it was encoded; it is told, not used. `pre_skip` is the
-    /// encoder's delay at 48 kHz: so much is thrown away at the beginning. `comments` are names and
-    /// values; a name is ASCII without `=`.
+    /// `rate` is the sample rate before encoding, for information only. `pre_skip` is the encoder's
+    /// delay at 48 kHz, which players discard. `comments` are names and values; a name is ASCII
+    /// without `=`.
     ///
     /// # Errors
-    /// [`NotInOggOpus`] for more than two channels.
+    /// [`UnsupportedOpusLayout`] for more than two channels.
     pub fn begin<'a>(
         serial: u32,
         layout: ChannelLayout,
@@ -158,18 +159,18 @@ impl OpusFile {
         Ok(Self { pages, pre_skip, bundle: PageBuilder::default(), granule: 0, paged: 0 })
     }
 
-    /// Takes one Opus packet that lasts `duration` at 48 kHz; a page goes to `out` once it is a
-    /// second long.
+    /// Adds an Opus packet that lasts `duration` at 48 kHz; a page is appended to `out` once it
+    /// lasts a second.
     pub fn write(&mut self, packet: &[u8], duration: Frames, out: &mut Vec<u8>) {
         if self.granule - self.paged >= FILE_PAGE_FRAMES || !self.bundle.push(packet) {
             self.page(out);
-            // An Opus packet is far shorter than a page.
+            // An Opus packet is much shorter than a page.
             let _fits = self.bundle.push(packet);
         }
         self.granule = self.granule.saturating_add(duration.0);
     }
 
-    /// Puts what was taken so far into a page, so that whoever reads the file finds it there.
+    /// Writes the pending packets as a page, so that readers of the file can see them.
     pub fn page(&mut self, out: &mut Vec<u8>) {
         if !self.bundle.is_empty() {
             self.pages.write_packets(&mut self.bundle, self.granule, StreamBoundary::Middle, out);
@@ -177,30 +178,30 @@ impl OpusFile {
         }
     }
 
-    /// Frames at 48 kHz that a reader of the pages so far hears.
+    /// Duration of the pages so far, in frames at 48 kHz without pre-skip.
     #[must_use]
     pub fn paged_frames(&self) -> Frames {
         Frames(self.paged.saturating_sub(u64::from(self.pre_skip)))
     }
 
-    /// Frames at 48 kHz in packets that are in no page yet.
+    /// Duration of the pending packets, in frames at 48 kHz.
     #[must_use]
     pub const fn pending_frames(&self) -> Frames {
         Frames(self.granule - self.paged)
     }
 
-    /// Ends the file, of which `frames` are to be heard: what the packets hold beyond that only
-    /// filled the last one (RFC 7845, section 4.4).
+    /// Ends the file with a length of `frames`: the rest of the last packet is padding (RFC 7845,
+    /// section 4.4).
     pub fn finish(mut self, frames: Frames, out: &mut Vec<u8>) {
         let end = frames.0.saturating_add(u64::from(self.pre_skip)).clamp(self.paged, self.granule);
         self.pages.write_packets(&mut self.bundle, end, StreamBoundary::Last, out);
     }
 }
 
-/// A second: what a player waits for when it seeks.
+/// A second: the granularity of seeking.
 const FILE_PAGE_FRAMES: u64 = 48_000;
 
-/// A layout that has no place in the simple mapping of RFC 7845, section 5.1.1.1.
+/// A channel layout that is not in channel mapping family 0 (RFC 7845, section 5.1.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsupportedOpusLayout(pub ChannelLayout);
 
@@ -212,7 +213,7 @@ impl fmt::Display for UnsupportedOpusLayout {
 
 impl core::error::Error for UnsupportedOpusLayout {}
 
-/// RFC 7845, section 5.1.
+/// Identification header (RFC 7845, section 5.1).
 fn head(
     layout: ChannelLayout,
     rate: SampleRate,
@@ -227,12 +228,12 @@ fn head(
     head.push(channels);
     head.extend_from_slice(&skip.to_le_bytes());
     head.extend_from_slice(&rate.hz().to_le_bytes());
-    // No gain, and the mapping that needs no table.
+    // No gain, and channel mapping family 0.
     head.extend_from_slice(&[0, 0, 0]);
     Ok(head)
 }
 
-/// RFC 7845, section 5.2.
+/// Comment header (RFC 7845, section 5.2).
 fn tags<'a>(comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
     let mut tags = b"OpusTags".to_vec();
     crate::bytes::put_comments(&mut tags, comments);
@@ -276,7 +277,7 @@ mod tests {
         let mut out = Vec::new();
         let (stereo, rate) = (ChannelLayout::STEREO, SampleRate::HZ_48000);
         let mut stream = OpusStream::begin(1, stereo, rate, "", &mut out).unwrap();
-        // So many packets of 20 ms are there each time that the listener is served.
+        // The number of packets of 20 ms in each batch.
         for packets in [1, 5, 2, 3, 4, 23, 1] {
             for _ in 0..packets {
                 stream.write(&[7; 480], Frames(960), &mut out);
@@ -286,7 +287,7 @@ mod tests {
         let packets = |granule: u64| granule / 960;
         let positions: Vec<_> =
             pages(&out)[2..].iter().map(|(granule, _)| packets(*granule)).collect();
-        // 2 packets wait for the 3; of 23 two pages of 200 ms and the rest; the last one waits.
+        // 2 packets wait for the 3; of 23, two pages of 200 ms and the rest; the last one waits.
         assert_eq!(positions, [1, 6, 11, 15, 25, 35, 38]);
         stream.finish(&[7; 480], Frames(960), &mut out);
         let pages = pages(&out);
@@ -334,7 +335,7 @@ mod tests {
                 (two, false, false, 960),
             ]
         );
-        // The second one throws nothing away.
+        // The second stream has no pre-skip.
         let pages = pages(&out);
         assert_eq!((&pages[4].1[9..12], pages[6].1.as_slice()), (&[1, 0, 0][..], &b"c"[..]));
         assert!(pages[5].1.ends_with(b"TITLE=Two"));

@@ -1,39 +1,39 @@
-//! Pages (RFC 3533, section 6).
+//! Ogg pages (RFC 3533, section 6).
 
 use core::fmt;
 
 use crate::Patch;
 
-/// Writes the packets of one logical stream as pages.
+/// Writes the packets of a logical stream as pages.
 #[derive(Clone, Debug)]
 pub struct PageWriter {
     serial: u32,
     sequence: u32,
 }
 
-/// Which packet of the stream one is.
+/// Whether a packet is the first or the last of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a stream has two ends and a middle")]
 pub enum StreamBoundary {
-    /// The first.
+    /// First packet.
     First,
-    /// Neither first nor last.
+    /// Neither first nor last packet.
     Middle,
-    /// The last.
+    /// Last packet.
     Last,
 }
 
 impl PageWriter {
-    /// A stream with its own number among those in one physical stream.
+    /// A logical stream; `serial` identifies it within the physical stream.
     #[must_use]
     pub const fn new(serial: u32) -> Self {
         Self { serial, sequence: 0 }
     }
 
-    /// Appends `packet` as one page of its own, or several where it does not fit into one.
+    /// Appends `packet` as a page, or as several pages if necessary.
     ///
-    /// `granule` is the codec's position after the packet. A page per packet costs some 28 bytes and
-    /// saves the listener from waiting for the page to fill.
+    /// `granule` is the codec's position after the packet. A page per packet costs about 28 bytes
+    /// and avoids waiting for more packets.
     ///
     /// # Real-time
     /// Does not allocate when `out` has room for the packet, 1/255 of it, and 27 bytes per page.
@@ -48,8 +48,8 @@ impl PageWriter {
         loop {
             let here = rest.len().min(MAX_BODY);
             let (body, behind) = rest.split_at_checked(here).unwrap_or((rest, &[]));
-            // A packet ends with a segment shorter than 255, which may have to be an empty one; a
-            // page that is full to the brim has no room for it.
+            // A packet ends with a segment shorter than 255, possibly an empty one, for which a
+            // full page has no room.
             let complete = here < MAX_BODY;
             let mut flags = 0;
             flags |= if continued { CONTINUED } else { 0 };
@@ -64,9 +64,9 @@ impl PageWriter {
         }
     }
 
-    /// Appends the packets of `bundle` as one page and empties it.
+    /// Appends the packets of `bundle` as one page and clears it.
     ///
-    /// `granule` is the codec's position after the last of them.
+    /// `granule` is the codec's position after the last packet.
     pub fn write_packets(
         &mut self,
         bundle: &mut PageBuilder,
@@ -114,8 +114,7 @@ impl PageWriter {
     }
 }
 
-/// Whole packets that are going to share a page: in a file nobody waits for them, and a page of its
-/// own for each would be an eighth more.
+/// Complete packets that will share a page; a page per packet would add an eighth.
 #[derive(Clone, Debug, Default)]
 pub struct PageBuilder {
     segments: Vec<u8>,
@@ -123,7 +122,7 @@ pub struct PageBuilder {
 }
 
 impl PageBuilder {
-    /// Adds a packet; `false`, and nothing else, when the page has no room for it.
+    /// Adds a packet; returns `false` and does nothing when the page has no room.
     #[must_use]
     pub fn push(&mut self, packet: &[u8]) -> bool {
         if self.segments.len() + packet.len() / 255 + 1 > MAX_SEGMENTS {
@@ -134,50 +133,50 @@ impl PageBuilder {
         true
     }
 
-    /// Whether there is no packet in it.
+    /// Whether there is no packet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 }
 
-/// The lengths of a packet's segments; the last one is shorter than 255 where it is `complete`.
+/// Segment lengths of a packet; when it is `complete`, the last one is less than 255.
 fn segments(length: usize, complete: bool) -> impl Iterator<Item = u8> {
     let last = complete.then(|| u8::try_from(length % 255).unwrap_or(0));
     core::iter::repeat_n(255, length / 255).chain(last)
 }
 
-/// One page in somebody's buffer.
+/// View of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page<'a> {
-    /// Its first segment goes on with a packet that began on an earlier page.
+    /// The first segment continues a packet of an earlier page.
     pub continued: bool,
-    /// The stream begins here.
+    /// First page of the stream.
     pub first: bool,
-    /// The stream ends here.
+    /// Last page of the stream.
     pub last: bool,
-    /// The codec's position after the last packet that ends here; all ones when none does.
+    /// Granule position after the last packet that ends here; all ones when none does.
     pub granule: u64,
-    /// The number of the stream.
+    /// Serial number of the stream.
     pub serial: u32,
-    /// The number of the page in the stream.
+    /// Sequence number of the page.
     pub sequence: u32,
-    /// The lengths of the segments. One shorter than 255 ends a packet.
+    /// Segment lengths. One less than 255 ends a packet.
     pub segments: &'a [u8],
-    /// The segments themselves.
+    /// Content of the segments.
     pub body: &'a [u8],
 }
 
 impl Page<'_> {
-    /// Bytes of the whole page.
+    /// Length of the page in bytes.
     #[must_use]
     pub const fn total_len(&self) -> usize {
         HEADER_LEN + self.segments.len() + self.body.len()
     }
 }
 
-/// The change that makes `page`, which stands `at` bytes from the front of its file, the last of its
-/// stream; `None` when it is no whole page.
+/// The patch that marks `page`, at offset `at` of its file, as the last of its stream; `None` when
+/// it is not a valid page.
 #[must_use]
 pub fn mark_last_page(page: &[u8], at: u64) -> Option<Patch> {
     let Ok(ParsedPage::Page(_)) = parse_page(page) else { return None };
@@ -188,23 +187,23 @@ pub fn mark_last_page(page: &[u8], at: u64) -> Option<Patch> {
     Some(Patch::new(at, page.get(..HEADER_LEN)?))
 }
 
-/// What the bytes so far amount to.
+/// Result of parsing the front of a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third answer")]
 pub enum ParsedPage<'a> {
-    /// So many bytes are needed to know more; never above 65,307.
+    /// The page is incomplete.
     Incomplete {
-        /// Bytes from the start of the page.
+        /// Bytes needed from the start of the page, at most 65,307.
         needed: usize,
     },
-    /// A whole page whose checksum is right.
+    /// A complete page with a correct checksum.
     Page(Page<'a>),
 }
 
-/// Reads the page at the front of `bytes`.
+/// Parses the page at the front of `bytes`.
 ///
 /// # Errors
-/// [`PageError`]; the reader may look for the next `OggS` one byte further on.
+/// [`PageError`]; the search for the next `OggS` may continue one byte further on.
 pub fn parse_page(bytes: &[u8]) -> Result<ParsedPage<'_>, PageError> {
     if !MAGIC.iter().zip(bytes).all(|(wanted, here)| wanted == here) {
         return Err(PageError::NotOgg);
@@ -238,15 +237,15 @@ pub fn parse_page(bytes: &[u8]) -> Result<ParsedPage<'_>, PageError> {
     }))
 }
 
-/// Why bytes are not a page.
+/// Reason why bytes are not a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageError {
     /// It does not begin with `OggS`.
     NotOgg,
-    /// A version other than 0, the only one there is.
+    /// Unknown version; only 0 exists.
     Version(u8),
-    /// It was damaged on the way.
+    /// Wrong checksum.
     Checksum,
 }
 
@@ -266,8 +265,8 @@ fn read<const N: usize>(header: &[u8; HEADER_LEN], range: core::ops::Range<usize
     header.get(range).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
 }
 
-/// The checksum of a page, its own field taken as zero: polynomial 0x04c11db7, most significant bit
-/// first, nothing inverted.
+/// Checksum of a page with its own field as zero: polynomial 0x04c11db7, most significant bit
+/// first, not inverted.
 fn checksum(page: &[u8]) -> u32 {
     let mut crc = 0_u32;
     for (at, byte) in page.iter().enumerate() {
@@ -308,11 +307,11 @@ mod field {
 
 const MAGIC: &[u8; 4] = b"OggS";
 const HEADER_LEN: usize = 27;
-/// What one byte counts.
+/// The segment count is one byte.
 const MAX_SEGMENTS: usize = 255;
-/// So many of 255 bytes.
+/// Maximum length of the content: 255 segments of 255 bytes.
 const MAX_BODY: usize = MAX_SEGMENTS * 255;
-/// The position of a page on which no packet ends.
+/// Granule position of a page on which no packet ends.
 const NO_GRANULE: u64 = u64::MAX;
 const CONTINUED: u8 = 1;
 const FIRST: u8 = 2;
@@ -324,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// The packets in a run of pages, with the position after each.
+    /// The packets in a sequence of pages, with the granule position after each.
     fn packets(mut bytes: &[u8]) -> Vec<(Vec<u8>, u64)> {
         let (mut packets, mut open, mut sequence) = (Vec::new(), Vec::new(), 0);
         while !bytes.is_empty() {

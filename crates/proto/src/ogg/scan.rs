@@ -1,58 +1,59 @@
-//! What is left of a file whose writer was killed.
+//! Recovery of files whose writer was killed.
 
 use aulos_core::Frames;
 
 use super::{Page, PageError, ParsedPage, parse_page};
 use crate::packets::input_buffer::InputBuffer;
 
-/// Finds the whole pages of an Ogg Opus file; its bytes come in order, in pieces of any size.
+/// Finds the complete pages of an Ogg Opus file; its bytes are pushed in order, in pieces of any
+/// size.
 ///
-/// What is damaged in the middle is passed over: a repair takes nothing away that can be heard.
+/// Damaged parts in the middle are skipped: a repair removes nothing that can be played.
 #[derive(Debug, Default)]
 pub struct OggScanner {
     input: InputBuffer,
     found: OggScanReport,
     serial: Option<u32>,
-    /// Where the front of the input is, and the end of the last whole page.
+    /// Offset of the front of the input, and of the end of the last complete page.
     at: u64,
     whole: u64,
     failures: u32,
 }
 
-/// What a walk has found.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OggScanReport {
-    /// How many channels, once both headers are there; 0 where they are not, or are no Opus.
+    /// Number of channels; 0 when the headers are incomplete or not those of Opus.
     pub channels: u8,
-    /// Frames that a decoder throws away at the beginning.
+    /// Frames that a decoder discards at the beginning.
     pub pre_skip: u16,
-    /// The last page with sound that ends with a packet.
+    /// The last page with audio on which a packet ends.
     pub last: Option<LastPage>,
-    /// Bytes in the middle that are no pages.
+    /// Bytes between pages that belong to no page.
     pub damaged: u64,
-    /// There is another stream in the file, beside this one or behind it.
+    /// The file contains another stream, in parallel or afterwards.
     pub has_other_streams: bool,
-    /// So much of it is no page that the rest was not looked at.
+    /// The scan was aborted because of too much damage.
     pub aborted: bool,
 }
 
-/// A page, and where it stands.
+/// Location of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "all that matters of it")]
 pub struct LastPage {
-    /// Bytes from the front of the file.
+    /// Offset in the file.
     pub at: u64,
-    /// Its own bytes.
+    /// Length in bytes.
     pub length: usize,
-    /// The codec's position after it.
+    /// Granule position.
     pub granule: u64,
-    /// The stream ends with it.
+    /// It is marked as the end of the stream.
     pub ends: bool,
 }
 
 impl OggScanReport {
-    /// Frames that are heard of the file, at 48 kHz.
+    /// Duration of the file in frames at 48 kHz.
     #[must_use]
     pub fn frames(&self) -> Frames {
         let granule = self.last.map_or(0, |last| last.granule);
@@ -61,7 +62,7 @@ impl OggScanReport {
 }
 
 impl OggScanner {
-    /// Takes the bytes that come next.
+    /// Scans the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.found.aborted {
             let taken = self.input.push(bytes);
@@ -70,7 +71,7 @@ impl OggScanner {
         }
     }
 
-    /// What there is, now that no more bytes come.
+    /// Ends the input and returns the result.
     #[must_use]
     pub fn finish(mut self) -> OggScanReport {
         self.input.end();
@@ -103,7 +104,7 @@ impl OggScanner {
     }
 }
 
-/// To the next byte that may begin a page.
+/// Distance to the next byte that may begin a page.
 fn skip_to_magic(bytes: &[u8]) -> usize {
     let next = bytes.iter().skip(1).position(|byte| *byte == b'O');
     next.map_or(bytes.len(), |at| at + 1)
@@ -134,9 +135,9 @@ fn record_page(found: &mut OggScanReport, serial: &mut Option<u32>, page: &Page<
     }
 }
 
-/// Beyond it positions are negative, which means that no packet ends on a page.
+/// From here on positions are negative, which means that no packet ends on a page.
 const FIRST_NEGATIVE_GRANULE: u64 = 1 << 63;
-/// Beginnings of pages that are none: each costs the checksum of 64 kB.
+/// Maximum number of false page starts, each of which costs the checksum of 64 kB.
 const MAX_FAILURES: u32 = 1_000;
 
 #[cfg(test)]
@@ -147,7 +148,7 @@ mod tests {
     use super::super::{OpusFile, mark_last_page};
     use super::*;
 
-    /// A file of pages of two packets each, and its end.
+    /// A file with two packets per page, and its writer.
     fn file(pages: usize) -> (Vec<u8>, OpusFile) {
         let mut out = Vec::new();
         let comments = [("TITLE", "Hall")].into_iter();
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(last.at + last.length as u64, bytes.len() as u64);
         let torn = &bytes[..bytes.len() - 1];
         assert_eq!(walk(torn, 11).last.unwrap().granule, 3_840);
-        // Told that it is the last, it is.
+        // When its last page is marked as the end, the scan reports it.
         let at = usize::try_from(last.at).unwrap();
         let patch = mark_last_page(&bytes[at..], last.at).unwrap();
         bytes[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
