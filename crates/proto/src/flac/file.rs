@@ -1,4 +1,5 @@
-//! A file that grows, and what is left of it when its writer was killed.
+//! FLAC files: headers of files that are being written, and recovery of files whose writer was
+//! killed.
 
 use aulos_core::Frames;
 
@@ -10,18 +11,18 @@ use crate::bytes::put_comments;
 use crate::packets::MAX_PACKET;
 use crate::packets::input_buffer::InputBuffer;
 
-/// Everything in front of the sound.
+/// Everything in front of the audio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlacFileHeader {
-    /// What STREAMINFO says. What is changed here comes into the file by [`Head::patch`].
+    /// STREAMINFO. [`FlacFileHeader::stream_info_patch`] writes changes to the file.
     pub info: StreamInfo,
-    /// Where the sound begins, in bytes from the start of the file.
+    /// Offset of the audio in bytes from the start of the file.
     pub audio_offset: u64,
 }
 
 impl FlacFileHeader {
-    /// Begins a file: appends its head to `out`. Names of `comments` are ASCII without `=`. Behind them
-    /// are `room` bytes of padding for what is known later; without any there is no such block.
+    /// Begins a file: appends the header to `out`. The names in `comments` are ASCII without `=`.
+    /// `room` bytes of padding behind them are reserved for later; with 0 there is no padding block.
     pub fn begin<'a>(
         info: StreamInfo,
         comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
@@ -34,7 +35,7 @@ impl FlacFileHeader {
         out.extend_from_slice(info.bytes());
         let mut body = Vec::new();
         put_comments(&mut body, comments);
-        // A block is at most 16 MiB long. More than that nobody has to say of a recording.
+        // A block is at most 16 MiB long; comments beyond this limit are truncated.
         body.truncate(MAX_HEAD / 2);
         let [.., a, b, c] = body.len().to_be_bytes();
         let room = room.min(MAX_HEAD / 4);
@@ -49,14 +50,15 @@ impl FlacFileHeader {
         Self { info, audio_offset: (out.len() - start) as u64 }
     }
 
-    /// STREAMINFO as it is now, for its place in the file.
+    /// The patch that writes the current STREAMINFO to the file.
     #[must_use]
     pub fn stream_info_patch(&self) -> Patch {
         Patch::new(INFO_AT as u64, self.info.bytes())
     }
 
-    /// Reads the front of a file as far as it says where its sound begins, which may be behind the end
-    /// of `bytes`. `Err` says how many bytes are needed; `None`, that this is no FLAC file, or one with more than 4 MiB in front of its sound.
+    /// Parses the front of a file up to the offset of its audio, which may be beyond the end of
+    /// `bytes`. `Err` is the number of bytes needed; `None` means that the file is not FLAC, or has
+    /// more than 4 MiB in front of its audio.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Result<Self, usize>> {
         if !MAGIC.iter().zip(bytes).all(|(wanted, here)| wanted == here) {
@@ -70,7 +72,7 @@ impl FlacFileHeader {
             };
             let end = at + 4 + u32::from_be_bytes([0, a, b, c]) as usize;
             if info.is_none() {
-                // STREAMINFO comes first, always.
+                // STREAMINFO is always the first block.
                 if kind & !LAST != STREAMINFO || end != INFO_AT + INFO_LEN {
                     return None;
                 }
@@ -86,41 +88,41 @@ impl FlacFileHeader {
     }
 }
 
-/// Finds the whole FLAC frames of a file; its bytes come in order, in pieces of any size.
+/// Finds the complete FLAC frames of a file; its bytes are pushed in order, in pieces of any size.
 ///
-/// What is damaged in the middle is passed over: a repair takes nothing away that can be heard.
+/// Damaged parts in the middle are skipped: a repair removes nothing that can be played.
 #[derive(Debug)]
 pub struct FlacScanner {
     info: StreamInfo,
     input: InputBuffer,
     scan: FrameEndSearch,
     found: FlacScanReport,
-    /// Where the front of the input is, in bytes from the first of the sound.
+    /// Offset of the front of the input, in bytes from the start of the audio.
     at: u64,
     failures: u32,
 }
 
-/// What a walk has found.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FlacScanReport {
-    /// Where the last whole FLAC frame ends, in bytes from the first of the sound.
+    /// End of the last complete FLAC frame, in bytes from the start of the audio.
     pub end: u64,
-    /// How long the sound is, by the number of the last FLAC frame: what is missing in the middle
-    /// counts.
+    /// Duration of the audio according to the number of the last FLAC frame; missing frames in the
+    /// middle count.
     pub frames: Frames,
-    /// The bytes of the smallest FLAC frame, 0 when there is none.
+    /// Size of the smallest FLAC frame in bytes; 0 when there is none.
     pub smallest: u32,
-    /// The bytes of the largest.
+    /// Size of the largest FLAC frame in bytes.
     pub largest: u32,
-    /// Bytes in the middle that are no FLAC frames.
+    /// Bytes between FLAC frames that belong to none.
     pub damaged: u64,
-    /// So much of it is no FLAC frame that the rest was not looked at.
+    /// The scan was aborted because of too much damage.
     pub aborted: bool,
 }
 
 impl FlacScanner {
-    /// A walk along the sound of a file whose STREAMINFO is `info`.
+    /// A scanner for the audio of a file with this STREAMINFO.
     #[must_use]
     pub fn new(info: StreamInfo) -> Self {
         Self {
@@ -133,7 +135,7 @@ impl FlacScanner {
         }
     }
 
-    /// Takes the bytes that come next.
+    /// Scans the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && !self.found.aborted {
             let taken = self.input.push(bytes);
@@ -142,7 +144,7 @@ impl FlacScanner {
         }
     }
 
-    /// What there is, now that no more bytes come.
+    /// Ends the input and returns the result.
     #[must_use]
     pub fn finish(mut self) -> FlacScanReport {
         self.input.end();
@@ -186,7 +188,8 @@ impl FlacScanner {
         found.damaged += self.at - found.end;
         found.smallest = if found.smallest == 0 { bytes } else { found.smallest.min(bytes) };
         found.largest = found.largest.max(bytes);
-        // A file whose blocks are of one length counts them, another one counts their samples.
+        // With a fixed block size, FLAC frames are numbered; otherwise the number is that of the
+        // first sample.
         let block = self.info.block_size().map_or(1, u64::from);
         let frames = header.number.saturating_mul(block).saturating_add(u64::from(header.block));
         found.frames = found.frames.max(Frames(frames));
@@ -194,7 +197,7 @@ impl FlacScanner {
         self.found.end = self.at;
     }
 
-    /// The front is not what it looked like.
+    /// Handles a false frame header.
     fn fail(&mut self, skip: usize) {
         self.failures += 1;
         self.skip(skip);
@@ -208,17 +211,17 @@ impl FlacScanner {
 }
 
 pub(super) const MAGIC: &[u8; 4] = b"fLaC";
-/// Types of metadata blocks, and the mark of the last one (RFC 9639, section 8.1).
+/// Types of metadata blocks, and the flag of the last one (RFC 9639, section 8.1).
 const STREAMINFO: u8 = 0;
 pub(super) const PADDING: u8 = 1;
 pub(super) const COMMENTS: u8 = 4;
 pub(super) const LAST: u8 = 0x80;
-/// Where the body of STREAMINFO stands in every file.
+/// Offset of the body of STREAMINFO in every file.
 const INFO_AT: usize = 8;
-/// How far into a file its sound may begin, as with WAVE.
+/// Maximum offset of the audio, as with WAVE.
 pub(super) const MAX_HEAD: usize = crate::wav::MAX_PREAMBLE;
-/// Beginnings without an end: each costs half a megabyte of looking, so that a file made up of them
-/// would take days.
+/// Maximum number of frame headers without an end: each costs a search of half a megabyte, so a
+/// file full of them would take days.
 const MAX_FAILURES: u32 = 1_000;
 
 #[cfg(test)]
@@ -237,7 +240,7 @@ mod tests {
         StreamInfo::parse(&bytes).unwrap()
     }
 
-    /// Something with the header and the checksum of a frame.
+    /// Arbitrary data with the header and the checksum of a frame.
     fn frame(number: u8, body: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0xff, 0xf8, 0xca, 0x18, number];
         let check = bytes.iter().fold(0, |crc, byte| crc8(crc ^ byte));
@@ -271,7 +274,7 @@ mod tests {
         for length in 0..bytes.len() {
             match FlacFileHeader::parse(&bytes[..length]) {
                 Some(Err(needed)) => assert!(needed > length && needed <= bytes.len()),
-                // What the comments say does not matter.
+                // The content of the comments does not matter.
                 found => assert_eq!(found, Some(Ok(head.clone())), "{length}"),
             }
         }

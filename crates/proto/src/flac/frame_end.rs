@@ -1,27 +1,27 @@
-//! Where a frame ends.
+//! Search for the end of a frame.
 //!
-//! A frame does not say how long it is. It ends where the next one begins, and that is certain when
-//! the checksum over it is right; the checksum goes on with each byte, so nothing is looked at
-//! twice however small the pieces are.
+//! A frame does not contain its length. It ends where the next one begins, which is certain when
+//! its checksum is correct. The checksum is continued with each byte, so no byte is examined twice,
+//! however small the pieces are.
 
 use super::StreamInfo;
 use super::header::{FrameHeader, ParsedFrameHeader};
 use crate::packets::MAX_PACKET;
 
-/// How far the end of the frame at the front was looked for.
+/// State of the search for the end of the frame at the front.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FrameEndSearch {
-    /// Bytes that the checksum has gone over.
+    /// Number of bytes in the checksum.
     pub(crate) at: usize,
     crc: u16,
-    /// The last header behind the front, and the checksum from there on.
+    /// Offset of the last header found after the front, and the checksum from there on.
     later: Option<(usize, u16)>,
-    /// Where the checksum became right; zeros leave it so.
+    /// Offset at which the checksum became zero; zero bytes leave it zero.
     right: usize,
 }
 
 impl FrameEndSearch {
-    /// Goes on over `bytes` to the end of the frame.
+    /// Continues the search in `bytes`.
     pub(crate) fn find(
         &mut self,
         bytes: &[u8],
@@ -37,7 +37,7 @@ impl FrameEndSearch {
             }
             match FrameHeader::parse(here) {
                 ParsedFrameHeader::Incomplete if !ended => return FrameEnd::NeedMore,
-                // Of the next frame, there may be no more than the beginning of its header.
+                // At the end of the input, the header of the next frame may be incomplete.
                 ParsedFrameHeader::Header(_) | ParsedFrameHeader::Incomplete if self.is_whole() => {
                     return FrameEnd::Found;
                 }
@@ -45,7 +45,7 @@ impl FrameEndSearch {
                     if info.is_none_or(|info| header.is_like(info)) =>
                 {
                     match self.later {
-                        // A whole frame behind the one at the front, which is none then.
+                        // A later frame is complete, so the one at the front is not a frame.
                         Some((at, 0)) if self.at > at + SMALLEST => return FrameEnd::Damaged(at),
                         _ if self.at > 0 => self.later = Some((self.at, 0)),
                         _ => {}
@@ -66,8 +66,8 @@ impl FrameEndSearch {
         FrameEnd::NeedMore
     }
 
-    /// Where the frame ends when nothing follows it but zeros, as a file may have whose last blocks
-    /// never came to the disk. Two of them may be its checksum.
+    /// End of the frame when only zeros follow, as in a file whose last blocks were not written to
+    /// disk. Two of the zeros may be its checksum.
     pub(crate) const fn end_before_zeros(&self) -> Option<usize> {
         if !self.is_whole() {
             return None;
@@ -76,19 +76,19 @@ impl FrameEndSearch {
         Some(if zeros <= 2 { self.at } else { self.right })
     }
 
-    /// The checksum over a frame and its own checksum is zero.
+    /// Whether the checksum over the frame, including its own checksum, is zero.
     pub(crate) const fn is_whole(&self) -> bool {
         self.crc == 0 && self.at > SMALLEST
     }
 }
 
-/// What a scan came to.
+/// Result of a search.
 pub(crate) enum FrameEnd {
-    /// The end of the bytes.
+    /// The bytes are exhausted.
     NeedMore,
-    /// The next frame.
+    /// The next frame begins.
     Found,
-    /// A whole frame so many bytes further on, while this one has no end.
+    /// A later frame is complete while this one has no end; the offset of the later frame.
     Damaged(usize),
 }
 
@@ -115,7 +115,7 @@ const CRC16: [u16; 256] = {
     table
 };
 
-/// What else than a frame may follow a frame.
+/// Data other than a frame that may follow a frame.
 const AFTER: [&[u8]; 3] = [b"fLaC", b"OggS", b"ID3"];
-/// A frame has a header of six bytes, a subframe and two bytes of checksum.
+/// Minimum size of a frame: a header of six bytes, a subframe and two bytes of checksum.
 const SMALLEST: usize = 8;

@@ -1,22 +1,22 @@
-//! What is in front of a frame (RFC 9639, section 9.1).
+//! Frame headers (RFC 9639, section 9.1).
 
 use super::StreamInfo;
 
-/// What is in front of a frame.
+/// Header of a FLAC frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
-    /// Absent where only STREAMINFO says it.
+    /// `None` when only STREAMINFO contains it.
     pub(super) hz: Option<u32>,
     pub(super) channels: u8,
     pub(super) bits: Option<u8>,
-    /// Its frames, in the house's word: samples of each channel.
+    /// Block size: samples per channel.
     pub(crate) block: u32,
-    /// Its place in the stream: of the frames before it, or of the sound's.
+    /// Number of the FLAC frame, or of its first sample.
     pub(crate) number: u64,
     bytes: usize,
 }
 
-/// What bytes are as a header.
+/// Result of parsing a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ParsedFrameHeader {
     Invalid,
@@ -25,7 +25,7 @@ pub(crate) enum ParsedFrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads a header (RFC 9639, 9.1), its checksum too.
+    /// Parses a header and verifies its checksum (RFC 9639, 9.1).
     pub(crate) fn parse(bytes: &[u8]) -> ParsedFrameHeader {
         match bytes {
             [0xff] => return ParsedFrameHeader::Incomplete,
@@ -40,7 +40,7 @@ impl FrameHeader {
         if block == 0 || rate == 15 || channels > 10 || bits == 3 || d & 1 == 1 {
             return ParsedFrameHeader::Invalid;
         }
-        // The number of the frame or sample, as long as its first byte has leading ones.
+        // Length of the coded number: the number of leading ones in its first byte.
         let number = match bytes.get(4).map(|byte| byte.leading_ones()) {
             Some(0) => 1,
             Some(ones @ 2..=7) => ones as usize,
@@ -82,7 +82,7 @@ impl FrameHeader {
         })
     }
 
-    /// Whether a stream can go on like this: `None` stands for what STREAMINFO says.
+    /// Whether the header fits the stream: `None` stands for the value in STREAMINFO.
     pub(crate) fn is_like(&self, info: &StreamInfo) -> bool {
         self.channels == info.channels
             && self.hz.is_none_or(|hz| hz == info.hz)
@@ -90,7 +90,7 @@ impl FrameHeader {
     }
 }
 
-/// A number in the code of section 9.1.5: as UTF-8, but with up to 36 bits.
+/// Decodes a number as in section 9.1.5: like UTF-8, but with up to 36 bits.
 fn coded_number(bytes: &[u8]) -> u64 {
     let Some((first, rest)) = bytes.split_first() else { return 0 };
     let head = u64::from(*first) & (0xff_u64 >> (first.leading_ones() + 1).min(8));
@@ -107,7 +107,7 @@ const fn block_size(code: u8, uncommon: u32) -> u32 {
     }
 }
 
-/// RFC 9639, 9.1.2; `None` where only STREAMINFO says it.
+/// RFC 9639, 9.1.2; `None` when only STREAMINFO contains it.
 fn sample_rate(code: u8, uncommon: u32) -> Option<u32> {
     match code {
         0 => None,
@@ -128,6 +128,6 @@ pub(super) const fn crc8(mut crc: u8) -> u8 {
     crc
 }
 
-/// Codes 1 to 11.
+/// Sample rates of codes 1 to 11.
 const RATES: [u32; 11] =
     [88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000];

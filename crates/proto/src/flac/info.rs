@@ -1,10 +1,10 @@
-//! STREAMINFO (RFC 9639, section 8.2).
+//! STREAMINFO block (RFC 9639, section 8.2).
 
 use aulos_core::SampleRate;
 
 use super::header::FrameHeader;
 
-/// What STREAMINFO says: rate, channels and bits, and of a file that is complete, its length.
+/// STREAMINFO: rate, channels and bits per sample; in a complete file also its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
     bytes: [u8; INFO_LEN],
@@ -14,8 +14,8 @@ pub struct StreamInfo {
 }
 
 impl StreamInfo {
-    /// Reads the block, without the four bytes in front of it; `None` when it is too short or its
-    /// rate can be none.
+    /// Parses the block without its four-byte header; `None` when it is too short or has an invalid
+    /// rate.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes = *bytes.first_chunk::<INFO_LEN>()?;
@@ -26,13 +26,13 @@ impl StreamInfo {
         SampleRate::new(hz).is_ok().then_some(info)
     }
 
-    /// What a frame's own header says of a stream that was joined behind its STREAMINFO.
+    /// Generates a block from a frame header, for a stream that was joined after its STREAMINFO.
     pub(crate) fn from_frame_header(header: &FrameHeader) -> Option<Self> {
         let (hz, bits) = (header.hz?, header.bits?);
         SampleRate::new(hz).ok()?;
         let channels = header.channels - 1;
         let packed = u64::from(hz) << 44 | u64::from(channels) << 41 | u64::from(bits - 1) << 36;
-        // A block may have any length.
+        // Arbitrary block sizes.
         let sizes = [0, 16, 0xff, 0xff, 0, 0, 0, 0, 0, 0];
         let mut bytes = [0; INFO_LEN];
         for (to, from) in bytes.iter_mut().zip(sizes.into_iter().chain(packed.to_be_bytes())) {
@@ -41,8 +41,8 @@ impl StreamInfo {
         Some(Self { bytes, hz, channels: header.channels, bits })
     }
 
-    /// Writes how many frames there are, and the bytes of the smallest and the largest FLAC frame;
-    /// 0 is "not known". What a field has no room for is not known either.
+    /// Sets the number of frames, and the sizes of the smallest and the largest FLAC frame in
+    /// bytes; 0 means unknown. Values that exceed their field are set to unknown.
     pub fn set_totals(&mut self, frames: u64, smallest: u32, largest: u32) {
         let [_, s0, s1, s2] = if smallest >> 24 == 0 { smallest } else { 0 }.to_be_bytes();
         let [_, l0, l1, l2] = if largest >> 24 == 0 { largest } else { 0 }.to_be_bytes();
@@ -52,51 +52,51 @@ impl StreamInfo {
         self.bytes[field::FRAMES..field::FRAMES + 5].copy_from_slice(&[bits | f0, f1, f2, f3, f4]);
     }
 
-    /// Writes the MD5 sum of the samples, as integers of whole bytes, little-endian and interleaved;
-    /// zeros are "not known".
+    /// Sets the MD5 sum of the samples, as little-endian, interleaved integers of whole bytes;
+    /// zeros mean unknown.
     pub fn set_md5(&mut self, sum: [u8; 16]) {
         self.bytes[field::MD5..].copy_from_slice(&sum);
     }
 
-    /// The MD5 sum of the samples; none where it is not known.
+    /// MD5 sum of the samples; `None` when unknown.
     #[must_use]
     pub fn md5(&self) -> Option<[u8; 16]> {
         self.bytes.last_chunk().copied().filter(|sum| *sum != [0; 16])
     }
 
-    /// How many frames there are; 0 where that is not known.
+    /// Number of frames; 0 when unknown.
     #[must_use]
     pub fn frames(&self) -> u64 {
         let [_, _, _, _, _, _, _, _, _, _, _, _, _, a, b, c, d, e, ..] = self.bytes;
         u64::from_be_bytes([0, 0, 0, a & 0x0f, b, c, d, e])
     }
 
-    /// How long every block but the last one is, where that is the same for all.
+    /// Block size of all blocks but the last one, when it is fixed.
     #[must_use]
     pub fn block_size(&self) -> Option<u16> {
         let [a, b, c, d, ..] = self.bytes;
         ([a, b] == [c, d]).then_some(u16::from_be_bytes([a, b]))
     }
 
-    /// Frames per second.
+    /// Sample rate in Hz.
     #[must_use]
     pub const fn hz(&self) -> u32 {
         self.hz
     }
 
-    /// How many channels, 1 to 8.
+    /// Number of channels, 1 to 8.
     #[must_use]
     pub const fn channels(&self) -> usize {
         self.channels as usize
     }
 
-    /// Bits of a sample.
+    /// Bits per sample.
     #[must_use]
     pub const fn bits(&self) -> u8 {
         self.bits
     }
 
-    /// The block as it stands in a file.
+    /// The encoded block.
     #[must_use]
     pub const fn bytes(&self) -> &[u8; INFO_LEN] {
         &self.bytes
@@ -105,11 +105,11 @@ impl StreamInfo {
 
 mod field {
     pub(super) const SIZES: usize = 4;
-    /// Its first byte shares its place with the bits of a sample.
+    /// Its first byte also contains the lowest bits of the bits per sample.
     pub(super) const FRAMES: usize = 13;
     /// The last 16 bytes.
     pub(super) const MD5: usize = 18;
 }
 
-/// Bytes of STREAMINFO.
+/// Length of STREAMINFO in bytes.
 pub(super) const INFO_LEN: usize = 34;

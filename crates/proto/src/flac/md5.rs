@@ -1,14 +1,14 @@
-//! MD5 (RFC 1321), which STREAMINFO has of the samples: it shows that a file was decoded as it was
-//! encoded. It guards against accidents and not against people, which is all that is asked of it here.
+//! MD5 (RFC 1321), which STREAMINFO contains for the decoded samples. It detects accidental
+//! corruption; security is not required.
 
-/// The sum of bytes that come in pieces.
+/// Incremental MD5 sum.
 #[derive(Clone, Debug)]
 pub struct Md5 {
     state: [u32; 4],
-    /// The beginning of a block that is not whole.
+    /// Incomplete block.
     block: [u8; BLOCK],
     filled: usize,
-    /// Bytes in all.
+    /// Total number of bytes.
     length: u64,
 }
 
@@ -19,7 +19,7 @@ impl Default for Md5 {
 }
 
 impl Md5 {
-    /// Takes the bytes that come next.
+    /// Hashes the next bytes.
     ///
     /// # Real-time
     /// Does not allocate; some 2 ns a byte.
@@ -37,11 +37,11 @@ impl Md5 {
         self.fill(rest);
     }
 
-    /// The sum of all of them.
+    /// The MD5 sum.
     #[must_use]
     pub fn finish(mut self) -> [u8; 16] {
         let bits = self.length.wrapping_mul(8);
-        // A one, and zeros until the length just fits.
+        // Padding: a one bit, and zeros up to the length.
         self.add(&[0x80]);
         while self.filled != BLOCK - 8 {
             self.add(&[0]);
@@ -54,7 +54,7 @@ impl Md5 {
         sum
     }
 
-    /// Takes no more than there is room for in the block.
+    /// Appends bytes to the block, no more than fit.
     fn fill(&mut self, bytes: &[u8]) {
         for (to, from) in self.block.iter_mut().skip(self.filled).zip(bytes) {
             *to = *from;
@@ -92,11 +92,11 @@ fn compress(state: [u32; 4], block: &[u8; BLOCK]) -> [u32; 4] {
     [a.wrapping_add(e), b.wrapping_add(f), c.wrapping_add(g), d.wrapping_add(h)]
 }
 
-/// Bytes that are mixed in at once.
+/// Block size of MD5 in bytes.
 const BLOCK: usize = 64;
 const INITIAL: [u32; 4] = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
 const SHIFTS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
-/// The integer part of 2 to the 32 times the sine of 1 to 64, without its sign.
+/// The integer part of 2 to the 32 times the absolute value of the sine of 1 to 64.
 const SINES: [u32; 64] = [
     0xd76a_a478,
     0xe8c7_b756,

@@ -1,7 +1,6 @@
-//! FLAC outside of any codec (RFC 9639): what is in front of the sound, and where frames begin and
-//! end.
+//! FLAC without a codec (RFC 9639): metadata, frame headers and frame boundaries.
 //!
-//! A *block* is here what the standard calls so: the samples that one FLAC frame holds.
+//! A *block* is a block in the sense of the standard: the samples of one FLAC frame.
 
 mod chapters;
 mod file;
