@@ -1,9 +1,9 @@
-//! What child programs tell of what they play: librespot in its log, shairport-sync through its
-//! metadata pipe.
+//! Track metadata from player processes: librespot reports it in its log, shairport-sync through
+//! its metadata pipe.
 //!
-//! Both are machines that take bytes of any grain. What they do not know they pass over, and what is
-//! longer than it can be they throw away: the other side is a program that we have started, but what
-//! it tells comes from strangers' phones.
+//! Both parsers accept bytes in pieces of any size. They ignore what they do not know and discard
+//! items that exceed a limit: the player is a child process, but its metadata comes from untrusted
+//! phones.
 
 mod airplay;
 mod librespot;
@@ -13,44 +13,44 @@ use aulos_core::Span;
 pub use airplay::AirplayMetadataParser;
 pub use librespot::LibrespotLogParser;
 
-/// What was told.
+/// Playback event reported by a player process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlaybackEvent {
-    /// Another title plays, or more is known of it.
+    /// Another track plays, or more of its metadata is known.
     Title(TrackMetadata),
-    /// A picture of it as it came, JPEG or PNG; empty takes the last one away.
+    /// Cover image as it was received, JPEG or PNG; an empty one removes the last image.
     Picture(Vec<u8>),
-    /// Where in the title it is, and how long that is.
+    /// Position in the track, and the length of the track.
     Position(Span, Span),
-    /// Sound comes.
+    /// Playback runs.
     Playing,
-    /// None comes just now.
+    /// Playback is paused.
     Paused,
-    /// Nobody plays any more.
+    /// Playback ended.
     Stopped,
 }
 
-/// What is played, as far as it was told.
+/// Metadata of a track, as far as the player reported it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackMetadata {
-    /// Of the piece.
+    /// Title of the track.
     pub title: Option<String>,
-    /// Who plays it.
+    /// Performer.
     pub artist: Option<String>,
-    /// Where it is from.
+    /// Album.
     pub album: Option<String>,
-    /// Of what kind it is.
+    /// Genre.
     pub genre: Option<String>,
-    /// Who wrote it.
+    /// Composer.
     pub composer: Option<String>,
-    /// How long it is.
+    /// Length of the track.
     pub duration: Option<Span>,
-    /// Where it is to be found, as `spotify:track:...`.
+    /// Address of the track, such as `spotify:track:...`.
     pub url: Option<String>,
 }
 
 impl TrackMetadata {
-    /// From the one line that radio has for it, `Artist - Title`.
+    /// Parses the single line that radio streams carry, `Artist - Title`.
     #[must_use]
     pub fn from_stream_title(line: &str) -> Self {
         let (artist, title) = match line.split_once(" - ") {
@@ -61,10 +61,10 @@ impl TrackMetadata {
     }
 }
 
-/// Bytes of one text; a longer one is cut.
+/// Maximum length of one text in bytes; a longer text is truncated.
 pub const MAX_TEXT: usize = 1_024;
 
-/// A text without line breaks and the like, of at most [`MAX_TEXT`] bytes; none where nothing is left.
+/// Removes control characters and truncates to [`MAX_TEXT`] bytes; `None` when nothing is left.
 pub(crate) fn clean_text(bytes: &[u8]) -> Option<String> {
     let mut out = String::new();
     for letter in String::from_utf8_lossy(bytes).trim().chars().filter(|c| !c.is_control()) {

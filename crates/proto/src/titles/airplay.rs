@@ -1,7 +1,8 @@
-//! shairport-sync's metadata pipe.
+//! Parser of shairport-sync's metadata pipe.
 //!
-//! A row of items without a frame around them, as the README of its metadata reader has it: a type
-//! and a code of four letters, each in hexadecimal, and perhaps data in base64.
+//! The pipe carries a sequence of items without an enclosing element, as the README of
+//! shairport-sync-metadata-reader describes: a type and a code of four letters, both in
+//! hexadecimal, and optional data in base64.
 //!
 //! ```text
 //!  <item><type>636f7265</type><code>6d696e6d</code><length>6</length>
@@ -9,7 +10,8 @@
 //!  U3RhYmF0</data></item>
 //! ```
 //!
-//! Type `core` is what the phone tells (DMAP), `ssnc` what shairport-sync tells itself.
+//! Items of type `core` come from the phone (DMAP), items of type `ssnc` from shairport-sync
+//! itself.
 
 use aulos_core::Span;
 use base64::Engine;
@@ -17,17 +19,17 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{PlaybackEvent, TrackMetadata, clean_text};
 
-/// Reads the pipe.
+/// Parses the metadata pipe.
 #[derive(Debug, Default)]
 pub struct AirplayMetadataParser {
     item: Vec<u8>,
-    /// Of the item, what has been searched for its end.
+    /// How much of `item` has already been searched for the end tag.
     searched: usize,
     title: TrackMetadata,
 }
 
 impl AirplayMetadataParser {
-    /// Takes bytes, and tells what they said.
+    /// Consumes bytes and reports the events in them.
     pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(PlaybackEvent)) {
         self.item.extend_from_slice(bytes);
         while let Some(at) = find(self.item.get(self.searched..).unwrap_or_default(), END) {
@@ -35,7 +37,7 @@ impl AirplayMetadataParser {
             let rest = self.item.split_off(end);
             let item = core::mem::replace(&mut self.item, rest);
             self.searched = 0;
-            // Behind a picture that was thrown away comes the rest of it.
+            // After an oversized item was discarded, its remainder precedes the next item.
             if let Some(at) = rfind(&item, BEGIN) {
                 self.parse_item(item.get(at..).unwrap_or_default(), &mut tell);
             }
@@ -43,7 +45,7 @@ impl AirplayMetadataParser {
         if self.item.len() > MAX_ITEM {
             self.item = Vec::new();
         }
-        // Its end may have come in part.
+        // A part of the end tag may already be in the buffer.
         self.searched = self.item.len().saturating_sub(END.len());
     }
 
@@ -61,7 +63,7 @@ impl AirplayMetadataParser {
                 self.title.duration =
                     millis.filter(|millis| *millis > 0).map(|ms| Span::from_millis(ms.into()));
             }
-            // What was told before belongs to another piece.
+            // A new bundle begins: the metadata so far belongs to the previous track.
             (b"ssnc", b"mdst") => self.title = TrackMetadata::default(),
             (b"ssnc", b"mden") => tell(PlaybackEvent::Title(self.title.clone())),
             (b"ssnc", b"PICT") => tell(PlaybackEvent::Picture(data)),
@@ -78,7 +80,7 @@ impl AirplayMetadataParser {
     }
 }
 
-/// The four letters behind a tag, in hexadecimal.
+/// The four-letter code after a tag, decoded from hexadecimal.
 fn code(item: &[u8], tag: &[u8]) -> Option<[u8; 4]> {
     let at = find(item, tag)? + tag.len();
     let digits = core::str::from_utf8(item.get(at..at + 8)?).ok()?;
@@ -94,19 +96,19 @@ fn data(item: &[u8]) -> Vec<u8> {
     };
     let digits: Vec<u8> =
         inside().unwrap_or_default().iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
-    // What is torn is as good as absent.
+    // Damaged base64 counts as no data.
     STANDARD.decode(digits).unwrap_or_default()
 }
 
-/// `start/now/end` in frames of 44.1 kHz, which wrap at 32 bits: position and length.
+/// Parses `start/now/end` in frames at 44.1 kHz, 32-bit values that wrap, into position and length.
 fn progress(data: &[u8]) -> Option<(Span, Span)> {
     let mut parts = core::str::from_utf8(data).ok()?.split('/');
     let mut next = || parts.next()?.trim().parse::<u32>().ok();
     let (start, now, end) = (next()?, next()?, next()?);
-    // At most 27 hours; the product fits.
+    // At most 27 hours, so the product does not overflow.
     let span = |frames: u32| Span::from_millis(i64::from(frames) * 1_000 / 44_100);
     let (position, duration) = (now.wrapping_sub(start), end.wrapping_sub(start));
-    // A phone may be a little before its own beginning.
+    // A phone may report a position slightly before the start.
     let position = if position > duration { 0 } else { position };
     Some((span(position), span(duration)))
 }
@@ -122,5 +124,5 @@ fn rfind(text: &[u8], wanted: &[u8]) -> Option<usize> {
 const BEGIN: &[u8] = b"<item>";
 const END: &[u8] = b"</item>";
 
-/// Bytes of one item: a picture of 4 MB in base64.
+/// Maximum size of an item in bytes: a picture of 4 MB in base64.
 const MAX_ITEM: usize = 6 << 20;

@@ -1,31 +1,31 @@
-//! librespot's log, one line at a time.
+//! Parser of librespot's log, line by line.
 //!
-//! Two of its lines are looked for, whatever stands before them (a time, a level, a module), as
-//! versions 0.3 to 0.8 write them:
+//! Two kinds of line are recognized, whatever prefix they have (time, level, module), in the form
+//! that versions 0.3 to 0.8 write:
 //!
 //! ```text
 //!  Loading <NAME> with Spotify URI <spotify:track:ID>
 //!  <NAME> (MILLISECONDS ms) loaded
 //! ```
 //!
-//! Names of artists are not in the log.
+//! The log does not contain artists.
 
 use aulos_core::Span;
 
 use super::{PlaybackEvent, TrackMetadata, clean_text};
 
-/// Reads the log.
+/// Parses the log.
 #[derive(Debug, Default)]
 pub struct LibrespotLogParser {
     line: Vec<u8>,
-    /// The line has been longer than a line can be; it is passed over to its end.
+    /// The current line exceeds the limit and is ignored up to its end.
     skipping: bool,
-    /// What is being loaded.
+    /// Name and URI of the track that is loading.
     loading: Option<(String, String)>,
 }
 
 impl LibrespotLogParser {
-    /// Takes bytes, and tells what they said.
+    /// Consumes bytes and reports the events in them.
     pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(PlaybackEvent)) {
         let mut pieces = bytes.split(|byte| *byte == b'\n');
         let Some(first) = pieces.next() else { return };
@@ -64,14 +64,14 @@ impl LibrespotLogParser {
     }
 }
 
-/// Name and address. A name may have angles in it; what stands around it has none.
+/// Name and URI of a `Loading` line. The name may contain angle brackets.
 fn loading(line: &str) -> Option<(&str, &str)> {
     let (_, rest) = line.split_once("Loading <")?;
     let (name, uri) = rest.rsplit_once("> with Spotify URI <")?;
     Some((name, uri.trim_end().strip_suffix('>')?))
 }
 
-/// Name and milliseconds.
+/// Name and length in milliseconds of a `loaded` line.
 fn loaded(line: &str) -> Option<(&str, i64)> {
     let rest = line.trim_end().strip_suffix(" ms) loaded")?;
     let (name, millis) = rest.rsplit_once("> (")?;
@@ -80,7 +80,7 @@ fn loaded(line: &str) -> Option<(&str, i64)> {
     Some((name, millis))
 }
 
-/// Bytes of a line; longer ones are traces of whole messages.
+/// Maximum length of a line in bytes; longer ones are dumps of whole messages.
 const MAX_LINE: usize = 8_192;
-/// A day: longer than any recording that has a title.
+/// Maximum length of a track: one day.
 const MAX_MILLIS: i64 = 86_400_000;

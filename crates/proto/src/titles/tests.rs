@@ -1,4 +1,4 @@
-//! By hand after the formats' descriptions; no phone was asked.
+//! Inputs written by hand from the descriptions of the formats, not recorded from a device.
 
 use proptest::prelude::*;
 
@@ -50,7 +50,7 @@ fn a_line_without_end_is_passed_over() {
     assert_eq!(titles(&news)[0].title.as_deref(), Some("after"));
 }
 
-/// An item as shairport-sync writes it.
+/// Formats an item as shairport-sync writes it.
 fn item(kind: [u8; 4], code: [u8; 4], data: &[u8]) -> String {
     use base64::Engine;
     let hex = |letters: [u8; 4]| format!("{:08x}", u32::from_be_bytes(letters));
