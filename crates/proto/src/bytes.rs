@@ -1,6 +1,6 @@
 //! Checked reading of little-endian fields.
 
-/// Takes fields off the front of a slice; `None` when it is too short.
+/// Reads fields from the front of a slice; every method returns `None` when the slice is too short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -29,27 +29,27 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// A `u32` length and that many bytes.
+    /// Reads a `u32` length and as many bytes.
     pub(crate) fn blob(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.take(usize::try_from(length).ok()?)
     }
 
-    /// What has not been taken yet.
+    /// The bytes that have not been read.
     pub(crate) const fn rest(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// Appends a `u32` length and the bytes. What is longer than 4 GiB is cut.
+/// Appends a `u32` length and the bytes. Input longer than 4 GiB is truncated.
 pub(crate) fn put_blob(out: &mut Vec<u8>, bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(bytes.get(..length as usize).unwrap_or(bytes));
 }
 
-/// Appends Vorbis comments without any magic (Vorbis I specification, 5.2.1), as FLAC and Opus have
-/// them: who wrote the file, and names with values.
+/// Appends a Vorbis comment block without a magic number (Vorbis I specification, 5.2.1), as FLAC
+/// and Opus use it: the vendor string, then `name=value` pairs.
 pub(crate) fn put_comments<'a>(
     out: &mut Vec<u8>,
     comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,

@@ -1,7 +1,7 @@
-//! The fuzz targets: each takes any bytes and checks a promise about them.
+//! Fuzz targets: each accepts arbitrary bytes and checks a property of the parsers.
 //!
-//! They are plain functions so that `cargo test` runs them on the corpus and on seeded mutations
-//! with a stable compiler, and cargo-fuzz (`fuzz/`) runs the very same ones for hours.
+//! They are plain functions, so that `cargo test` runs them on the corpus and on seeded mutations
+//! with a stable compiler, and cargo-fuzz (`fuzz/`) runs the same functions for hours.
 
 #![allow(clippy::missing_panics_doc, reason = "to panic is how a target says no")]
 
@@ -37,7 +37,7 @@ use crate::{flac as flac_file, ogg, wav, ws};
 
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 
-/// Every target by its name, which is also the name of its corpus.
+/// All targets by name, which is also the name of the corpus.
 pub const TARGETS: [(&str, FuzzTarget); 20] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
@@ -61,10 +61,10 @@ pub const TARGETS: [(&str, FuzzTarget); 20] = [
     ("jitter", jitter),
 ];
 
-/// Takes any bytes and panics when a promise is broken.
+/// Accepts any bytes, and panics when a property is violated.
 pub type FuzzTarget = fn(&[u8]);
 
-/// What can be read can be written, and then read again.
+/// Every message that can be parsed can be encoded and parsed again.
 pub fn snap_wire(data: &[u8]) {
     let framed = parse_framed(data).ok();
     let streamed = match parse_message(data, MAX_MESSAGE) {
@@ -91,8 +91,8 @@ pub fn snap_wire(data: &[u8]) {
     }
 }
 
-/// A session says little, says nothing after its end, and says the same however the bytes are cut.
-/// The first byte is the length of the pieces; 0 is all at once, 255 a WebSocket.
+/// A session has few outputs, none after its end, and the same ones however the bytes are split.
+/// The first byte is the size of the pieces; 0 means all at once, 255 a WebSocket.
 pub fn snap_session(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     if *cut == 255 {
@@ -105,8 +105,8 @@ pub fn snap_session(data: &[u8]) {
     assert_eq!(pieces(usize::from(*cut)), whole);
 }
 
-/// Frames give the same messages however the bytes are cut, none above the limit. The first byte is
-/// the length of the pieces.
+/// The same messages result however the bytes are split, none above the limit. The first byte is
+/// the size of the pieces.
 pub fn ws(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let read = |size: usize| {
@@ -130,7 +130,8 @@ pub fn ws(data: &[u8]) {
     assert_eq!(read(data.len()), read(usize::from(*cut)));
 }
 
-/// A client survives any server. The first byte is the length of the pieces; 0 is all at once.
+/// A client accepts any input from a server. The first byte is the size of the pieces; 0 means all
+/// at once.
 pub fn snap_client(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let size = if *cut == 0 { data.len().max(1) } else { usize::from(*cut) };
@@ -157,7 +158,7 @@ pub fn snap_client(data: &[u8]) {
     black_box(client.playout(now));
 }
 
-/// Every line gets an answer, and every answer is JSON on one line.
+/// Every line gets a reply, and every reply is JSON on one line.
 pub fn snap_control(data: &[u8]) {
     let mut lines = control::LineSplitter::default();
     lines.push(data);
@@ -175,7 +176,7 @@ pub fn snap_control(data: &[u8]) {
     }
 }
 
-/// An address is refused or understood, and its raw text is kept.
+/// A URI is rejected or parsed, and its raw text is preserved.
 pub fn uri(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(uri) = text.parse::<Uri>() {
@@ -184,7 +185,7 @@ pub fn uri(data: &[u8]) {
     }
 }
 
-/// The sound never begins behind what is there, and waiting makes progress.
+/// The audio never begins beyond the input, and every request for more bytes makes progress.
 pub fn wav(data: &[u8]) {
     match wav::parse(data) {
         Ok(wav::Parsed::Incomplete { needed }) => {
@@ -195,7 +196,7 @@ pub fn wav(data: &[u8]) {
     }
 }
 
-/// A page never ends behind what is there, and what we write can be read.
+/// A page never ends beyond the input, and every written page can be parsed.
 pub fn ogg(data: &[u8]) {
     let mut rest = data;
     while let Ok(ogg::ParsedPage::Page(page)) = ogg::parse_page(rest) {
@@ -206,8 +207,8 @@ pub fn ogg(data: &[u8]) {
     assert!(matches!(ogg::parse_page(&out), Ok(ogg::ParsedPage::Page(_))));
 }
 
-/// The head of a file can be written as it was read, and the sound behind it is the same however its
-/// bytes come, and no longer than they are.
+/// Encoding a parsed header reproduces it. The scan result does not depend on how the bytes are
+/// split, and is not longer than the input.
 pub fn flac(data: &[u8]) {
     let head = match flac_file::FlacFileHeader::parse(data) {
         Some(Ok(head)) => head,
@@ -227,8 +228,8 @@ pub fn flac(data: &[u8]) {
     assert_eq!(found, walk(3));
 }
 
-/// What is found of a file that was left behind is the same however its bytes come, its last page is
-/// in it, and once that is marked as the end, it is.
+/// The scan of an unfinished file does not depend on how the bytes are split. Its last page is in
+/// the file, and marking it as the end is detected.
 pub fn left_behind(data: &[u8]) {
     let walk = |data: &[u8], size: usize| {
         let mut walk = ogg::OggScanner::default();
@@ -247,17 +248,17 @@ pub fn left_behind(data: &[u8]) {
     assert!(walk(&ended, data.len()).last.is_some_and(|last| last.ends));
 }
 
-/// However the bytes are cut, they give the same packets, none above the limit. The first byte is
-/// the length of the pieces; an odd one says that it is FLAC.
+/// The packets do not depend on how the bytes are split, and none is above the limit. The first
+/// byte is the size of the pieces; an odd one is a hint at FLAC.
 pub fn packets(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let hint = if cut % 2 == 1 { FormatHint::Flac } else { FormatHint::None };
     assert_eq!(split(hint, data, data.len()), split(hint, data, usize::from(*cut)));
 }
 
-/// A body gives the same however its bytes are cut, and never more than it was given; lists and
-/// addresses stay within their limits. The first byte is the length of the pieces, the second says
-/// how the body is framed.
+/// A decoded body does not depend on how the bytes are split and is not longer than the input;
+/// playlists and URLs stay within their limits. The first byte is the size of the pieces, the
+/// second selects the framing.
 pub fn http(data: &[u8]) {
     let [cut, how, data @ ..] = data else { return };
     let framing = match how % 3 {
@@ -294,7 +295,8 @@ pub fn http(data: &[u8]) {
     }
 }
 
-/// All that is found in pieces of `grain`. Plain samples, which are given as they come, in one.
+/// All events for pieces of `grain`. PCM packets, whose size depends on the pieces, are
+/// concatenated.
 fn split(
     hint: FormatHint,
     data: &[u8],
@@ -338,7 +340,7 @@ fn split(
     (found, None)
 }
 
-/// However the bytes are cut, the same is told, and no text is longer than a text can be.
+/// The events do not depend on how the bytes are split, and no text exceeds the limit.
 pub fn titles(data: &[u8]) {
     let log = |grain| {
         let (mut log, mut news) = (LibrespotLogParser::default(), Vec::new());
@@ -362,8 +364,8 @@ pub fn titles(data: &[u8]) {
     }
 }
 
-/// Feeds a session as a driver would and returns what does not depend on how the bytes were cut:
-/// who it is, how it ended, and what was counted.
+/// Drives a session and returns what does not depend on how the bytes are split: the Hello, the
+/// close reason and the counters.
 fn run_session<'a>(
     inputs: impl Iterator<Item = session::SessionInput<'a>>,
 ) -> (Option<Box<Hello>>, Option<session::CloseReason>, session::SessionStats) {
@@ -394,8 +396,8 @@ fn run_session<'a>(
     (who, end, session.stats())
 }
 
-/// Whatever comes to a port for DJs is read or refused, and no text of it is long or breaks a line;
-/// the same of what a server answers that we push to. An address makes one request and no more.
+/// A request to a source port is parsed or rejected, and none of its texts is too long or contains
+/// a line break; likewise for responses of a server. A URL results in exactly one request.
 pub fn icecast(data: &[u8]) {
     let head = head_length(data);
     assert!(head.is_none_or(|head| head <= data.len()));
@@ -409,7 +411,7 @@ pub fn icecast(data: &[u8]) {
         let about =
             StreamMetadata { name: Some(target.mount.clone()), ..StreamMetadata::default() };
         let request = target.source_request(SourceMethod::Put, Some("x"), &about, "fuzz");
-        // What was parsed can be sent: nothing is no head.
+        // A URL that was parsed can always be sent; an empty request would fail below.
         let request = request.unwrap_or_default();
         assert_eq!(head_length(request.as_bytes()), Some(request.len()), "one head");
         assert!(matches!(
@@ -430,9 +432,8 @@ pub fn icecast(data: &[u8]) {
     }
 }
 
-/// Whatever comes and whenever it is asked, a jitter buffer gives back all that it was given, once,
-/// comes to a wait, and has room after it was emptied. The first byte is the mode; five bytes are one
-/// operation.
+/// A jitter buffer returns everything that was inserted, once, finally waits, and has room after it
+/// was drained. The first byte is the mode; five bytes are one operation.
 pub fn jitter(data: &[u8]) {
     let Some((mode, data)) = data.split_first() else { return };
     let mode = match mode % 4 {
@@ -448,7 +449,7 @@ pub fn jitter(data: &[u8]) {
         let wild = u64::from(u32::from_le_bytes([a, b, c, d])) << (what >> 3);
         match what & 7 {
             0 => now += Span::from_millis(i64::from(a)),
-            // A machine that is up for 18 years.
+            // Up to 18 years of uptime.
             1 => now = Instant::from_nanos(wild & ((1 << 59) - 1)),
             2 => buffer.begin_run(),
             3 => buffer.finish(),
@@ -486,7 +487,7 @@ pub fn jitter(data: &[u8]) {
     }
 }
 
-/// Takes what is due; returns how many packets that were.
+/// Takes all output that is due; returns the number of packets.
 fn drain(buffer: &mut JitterBuffer<()>, now: Instant) -> usize {
     let (mut packets, mut pieces) = (0, 0);
     loop {

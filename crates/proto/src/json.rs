@@ -1,17 +1,17 @@
-//! JSON from strangers.
+//! Parses JSON from untrusted peers.
 //!
-//! `serde_json` already refuses to recurse deeper than 128; a peer's greeting has no business being
-//! that deep, so the depth is counted before anything is built.
+//! `serde_json` refuses nesting deeper than 128, but no message of these protocols needs that much,
+//! so the depth is checked before any value is built.
 
 use core::fmt;
 
 use serde_json::Value;
 
-/// The deepest nesting that any of the protocols has a use for is five (`Server.GetStatus`).
+/// Maximum nesting. The deepest message in use has five levels (`Server.GetStatus`).
 pub(crate) const MAX_DEPTH: usize = 16;
 
-/// Reads one value. Bytes that are not UTF-8 become U+FFFD: a client whose host name is in Latin-1
-/// is still a client.
+/// Parses one value. Bytes that are not UTF-8 become U+FFFD, so a client whose host name is in
+/// Latin-1 is still accepted.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     if depth(bytes) > MAX_DEPTH {
         return Err(JsonError::Depth);
@@ -20,13 +20,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     serde_json::from_str(text.trim_end_matches('\0')).map_err(|_| JsonError::Syntax)
 }
 
-/// Why bytes are not taken for JSON.
+/// Reason why bytes are not accepted as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// It is not JSON.
+    /// Invalid JSON.
     Syntax,
-    /// It is nested deeper than 16.
+    /// Nested deeper than 16.
     Depth,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for JsonError {
 
 impl core::error::Error for JsonError {}
 
-/// The greatest number of brackets open at once, those in strings not counted.
+/// Maximum number of brackets that are open at once, not counting those inside strings.
 fn depth(bytes: &[u8]) -> usize {
     let (mut open, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);

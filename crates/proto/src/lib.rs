@@ -1,12 +1,12 @@
-//! Sans-IO peers and wire formats: bytes to meaning and back.
+//! Sans-IO protocol machines and wire formats: parsing and encoding.
 //!
-//! Nothing in here reads a clock, opens a socket or owns a thread; `now` is always an argument and
-//! bytes come and go as slices. Protocols are written from their tables, not with a parser
-//! framework: every layout here fits on a page, and a framework would hide the one thing that a
-//! reader looks for, which length is checked where.
+//! Nothing in this crate reads a clock, opens a socket or owns a thread: `now` is always an
+//! argument, and bytes are passed as slices. The parsers are written by hand from the tables of the
+//! standards, without a parser framework: every layout fits on a page, and every length check stays
+//! visible.
 //!
-//! Whatever a peer sends, nothing in this crate panics, hangs or grows without bound; each limit is
-//! a named constant. The property tests and [`fuzz`] hold that promise.
+//! No input from a peer makes this crate panic, hang or grow without bound; each limit is a named
+//! constant. The property tests and the [`fuzz`] targets check this.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::indexing_slicing))]

@@ -1,11 +1,13 @@
-//! What is written over in a file that grows.
+//! A change of bytes in a file that is still being written.
 
 use core::fmt;
 
-/// Bytes that take the place of others near the front of a file: sizes that were not known before.
+/// Bytes that overwrite others near the front of a file, for example sizes that were not known when
+/// the header was written.
 ///
-/// It owns them without allocating. Those that the writers of this crate give out lie within one
-/// sector of 512 bytes each, so that a disk that loses power has the old ones or the new ones.
+/// The bytes are stored inline, without an allocation. Every patch from the writers of this crate
+/// lies within one sector of 512 bytes, so after a power failure the disk holds either the old
+/// bytes or the new ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Patch {
     at: u64,
@@ -14,7 +16,7 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// `bytes`, of which there are at most 48, for the place `at` bytes from the front.
+    /// Creates a patch of at most 48 `bytes` at offset `at` from the front of the file.
     pub(crate) fn new(at: u64, bytes: &[u8]) -> Self {
         debug_assert!(bytes.len() <= MAX_BYTES, "{} bytes", bytes.len());
         let mut own = [0; MAX_BYTES];
@@ -24,7 +26,7 @@ impl Patch {
         Self { at, bytes: own, length: bytes.len().min(MAX_BYTES) }
     }
 
-    /// Where the first of them goes, in bytes from the front of the file.
+    /// Offset of the first byte from the front of the file.
     #[must_use]
     pub const fn at(&self) -> u64 {
         self.at
@@ -36,7 +38,7 @@ impl Patch {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// Whether a file that begins with `front` says the same already.
+    /// Whether a file that begins with `front` already contains these bytes.
     #[must_use]
     pub fn is_applied_to(&self, front: &[u8]) -> bool {
         let at = usize::try_from(self.at).unwrap_or(usize::MAX);
@@ -50,5 +52,5 @@ impl fmt::Debug for Patch {
     }
 }
 
-/// The front of a WAVE file up to the end of its long sizes.
+/// Length of a WAVE header up to the end of its 64-bit sizes.
 const MAX_BYTES: usize = 48;

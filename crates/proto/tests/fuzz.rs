@@ -1,4 +1,4 @@
-//! The fuzz targets on their corpora, and on some seconds of seeded mutation.
+//! Runs the fuzz targets on their corpora, and on several seconds of seeded mutations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -68,7 +68,7 @@ fn mutate(data: &mut Vec<u8>, files: &[Vec<u8>], random: &mut Random) {
     }
 }
 
-/// Xorshift (Marsaglia 2003): the same mutations in every run.
+/// Xorshift (Marsaglia 2003), with the same mutations in every run.
 struct Random(u64);
 
 impl Random {

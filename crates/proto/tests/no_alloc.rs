@@ -1,4 +1,4 @@
-//! The promise of every `# Real-time` line in this crate: after warm-up, nothing allocates.
+//! Verifies every `# Real-time` section of this crate: after warm-up, nothing allocates.
 
 #![allow(unsafe_code, reason = "a counting allocator can only be an unsafe implementation")]
 
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Calls of the allocator in rounds 10 to 999 of `round`.
+/// Number of allocator calls in rounds 10 to 999 of `round`.
 fn calls(mut round: impl FnMut(i64)) -> u64 {
     (0..10).for_each(&mut round);
     let before = CALLS.get();
@@ -127,7 +127,7 @@ fn the_clients_idea_of_the_time() {
     }
 }
 
-/// The way of an RTP packet: both ways of a pair, its source, its numbers, a copy of the one before.
+/// The path of an RTP packet: both redundant paths, source table, receiver, and RED.
 #[test]
 fn rtp_packets() {
     let mut table = SourceTable::<Receiver>::new(SourceTableConfig::default());
@@ -136,7 +136,8 @@ fn rtp_packets() {
     let mut valid = 0;
     let calls = calls(|round| {
         let sequence = u16::try_from(round).unwrap_or(0);
-        // 45 sources that go on, and one packet of a new one after each nine: somebody is put out.
+        // 45 sources that continue, and one packet of a new one after each nine: sources are
+        // evicted.
         let fresh = sequence % 10 == 9;
         let ssrc = u32::from(if fresh { 1_000 + sequence } else { sequence % 50 });
         let timestamp = u32::from(sequence / 50) * 160;
@@ -178,7 +179,7 @@ fn rtp_packets() {
     assert_eq!(calls, 0);
 }
 
-/// Two sessions that report to each other, with members that come and go.
+/// Two sessions that report to each other, with changing members.
 #[test]
 fn rtcp_reports() {
     let session = |ssrc| {
@@ -213,7 +214,8 @@ fn a_jitter_buffer_in_both_modes() {
         let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: 8_000, slots: 16, mode });
         let mut given = 0;
         let calls = calls(|round| {
-            // Every seventh is lost, every fifth comes behind its successor, every ninth twice.
+            // Every seventh packet is lost, every fifth arrives after its successor, every ninth
+            // twice.
             let number = if round % 5 == 1 { round + 1 } else { round - i64::from(round % 5 == 2) };
             let arrival = Arrival {
                 sequence: number.cast_unsigned(),

@@ -1,5 +1,6 @@
-//! RTP of a real peer, byte for byte, and what it means; each vector is `vectors/NAME.hex` with its
-//! meaning in words in `vectors/NAME.txt`. And that a receiver's answers are enough to relay by.
+//! Recorded RTP of a real peer, byte for byte, with its meaning; each vector is `vectors/NAME.hex`
+//! with a description in `vectors/NAME.txt`. Also verifies that the classification of a receiver
+//! suffices for a relay.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -71,7 +72,7 @@ fn a_packet_of_opus_and_its_description() {
     assert!(parameters.sprop_stereo && !parameters.stereo);
 }
 
-/// RFC 3550 wants SDES behind each report; ffmpeg sends none, and is read all the same.
+/// RFC 3550 requires SDES after each report; ffmpeg sends none, and its reports are accepted.
 #[test]
 fn a_report_without_a_name() {
     let bytes = vector!("rtcp_sender");
@@ -87,7 +88,8 @@ fn a_report_without_a_name() {
     assert!(written.abs_diff(ntp.to_bits()) < 1 << 22, "within a millisecond");
 }
 
-/// One packet out for each that comes in: what is in probation or stray is held, and goes out first.
+/// Sends one packet for each received one: packets in probation and strays are held, and are sent
+/// first.
 #[derive(Default)]
 struct Relay {
     receiver: Receiver,
@@ -122,8 +124,8 @@ impl Relay {
 }
 
 proptest! {
-    /// A sender that starts again at any numbers, on a network that doubles and swaps packets: each of
-    /// them goes out once, and numbers go up from one start to the next.
+    /// A sender that restarts at arbitrary numbers, on a network that duplicates and reorders
+    /// packets: each packet is sent once, and the numbers increase across restarts.
     #[test]
     fn one_packet_out_for_each_that_comes_in(
         starts in proptest::collection::vec(any::<u16>(), 1..6),
@@ -132,7 +134,7 @@ proptest! {
         let mut relay = Relay::default();
         let (mut expected, mut last) = (0, None::<u16>);
         for start in starts {
-            // A start near the numbers of the run before is no new start to anybody.
+            // A restart near the numbers of the previous run cannot be detected.
             let near = |last: u16| start.wrapping_sub(last).wrapping_add(400) < 4_000;
             if last.is_some_and(near) {
                 continue;

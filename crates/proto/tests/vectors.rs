@@ -1,6 +1,7 @@
-//! Messages of real peers, byte for byte: what they mean, and that ours are the same.
+//! Recorded messages of real peers, byte for byte: their meaning, and the same bytes when encoded
+//! here.
 //!
-//! Each vector is `vectors/NAME.hex` with its meaning in words in `vectors/NAME.txt`.
+//! Each vector is `vectors/NAME.hex` with a description in `vectors/NAME.txt`.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 

@@ -1,4 +1,4 @@
-//! Targets of RTP and what belongs to it.
+//! Fuzz targets of RTP and related protocols.
 
 use core::hint::black_box;
 use core::net::{IpAddr, SocketAddr};
@@ -15,8 +15,8 @@ use crate::rtp::{
 use crate::sap::{Listener, ListenerConfig, SapPacket as Announcement};
 use crate::sdp::{MAX_BYTES, MAX_LINES, SessionDescription};
 
-/// Datagrams of any number of sources, each behind its length: no more is read than there is, the
-/// table keeps its bound, and every packet is counted once.
+/// Length-prefixed datagrams of any number of sources: no read beyond the input, the table stays
+/// bounded, and every packet is counted once.
 pub fn rtp(data: &[u8]) {
     let config = SourceTableConfig { capacity: 3, idle_timeout: Span::from_millis(50), key: 7 };
     let mut table = SourceTable::new(config);
@@ -58,8 +58,8 @@ pub fn rtp(data: &[u8]) {
     }
 }
 
-/// Datagrams, each behind its length: what was found to be whole can be walked, and a session keeps its
-/// bounds, goes on, and says what can be read.
+/// Length-prefixed datagrams: a checked datagram can be iterated, and a session stays bounded,
+/// keeps running, and sends valid packets.
 pub fn rtcp(data: &[u8]) {
     let config =
         RtcpConfig { ssrc: 7, max_members: 3, reference_time: true, ..RtcpConfig::default() };
@@ -83,7 +83,7 @@ pub fn rtcp(data: &[u8]) {
     }
 }
 
-/// What can be read is written again as it was.
+/// Encoding a parsed payload reproduces it.
 pub fn red(data: &[u8]) {
     let Ok(blocks) = redundancy::RedBlocks::parse(data) else { return };
     let own = blocks.primary();
@@ -95,7 +95,7 @@ pub fn red(data: &[u8]) {
     assert_eq!((length, out.as_slice()), (Some(data.len()), data));
 }
 
-/// What was read once and written is read as the same, and an error is in a line that there is.
+/// Encoding and parsing again gives the same description, and an error has an existing line number.
 pub fn sdp(data: &[u8]) {
     let session = match SessionDescription::parse(data) {
         Ok(session) => session,
@@ -106,7 +106,7 @@ pub fn sdp(data: &[u8]) {
         }
     };
     let text = session.to_string();
-    // What holds for the session is written in every media.
+    // Session-level values are written in every media.
     if text.len() > MAX_BYTES || text.lines().count() >= MAX_LINES {
         return;
     }
@@ -117,8 +117,8 @@ pub fn sdp(data: &[u8]) {
     assert_eq!(SessionDescription::parse(again.to_string().as_bytes()), Ok(again));
 }
 
-/// Announcements, each behind its length: what can be read is written as the same, and the table keeps
-/// its bound.
+/// Length-prefixed announcements: encoding and parsing again gives the same packet, and the table
+/// stays bounded.
 pub fn sap(data: &[u8]) {
     let mut listener = Listener::new(ListenerConfig { capacity: 2, ..ListenerConfig::default() });
     let mut now = Instant::ZERO;
@@ -137,7 +137,7 @@ pub fn sap(data: &[u8]) {
     }
 }
 
-/// Cuts the data into datagrams: two bytes of length, and so many bytes or what is left.
+/// Splits the data into datagrams: a length of two bytes, then as many bytes, or the rest.
 fn datagrams(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     core::iter::from_fn(move || {
         let (length, rest) = data.split_first_chunk()?;
