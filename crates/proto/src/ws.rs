@@ -134,7 +134,7 @@ pub struct WsReader {
     kind: Option<u8>,
     control: Vec<u8>,
     /// Which buffer the last call returned; the next call clears it.
-    used: LastReturned,
+    last_returned: LastReturned,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +143,7 @@ struct FrameState {
     fin: bool,
     mask: [u8; 4],
     /// Index of the next byte of the mask.
-    turn: usize,
+    mask_position: usize,
     rest: usize,
 }
 
@@ -162,7 +162,7 @@ impl WsReader {
     /// # Errors
     /// [`WsError`]; the connection cannot be read any further.
     pub fn next<'s>(&'s mut self, bytes: &mut &[u8]) -> Result<Option<WsMessage<'s>>, WsError> {
-        match core::mem::take(&mut self.used) {
+        match core::mem::take(&mut self.last_returned) {
             LastReturned::Nothing => {}
             LastReturned::Message if self.message.capacity() > IDLE_BYTES => {
                 self.message = Vec::new()
@@ -184,7 +184,7 @@ impl WsReader {
                 return Ok(None);
             }
             if frame.opcode >= CLOSE {
-                self.used = LastReturned::Control;
+                self.last_returned = LastReturned::Control;
                 return Ok(Some(match frame.opcode {
                     CLOSE => WsMessage::Close(&self.control),
                     PING => WsMessage::Ping(&self.control),
@@ -192,7 +192,7 @@ impl WsReader {
                 }));
             }
             if frame.fin {
-                self.used = LastReturned::Message;
+                self.last_returned = LastReturned::Message;
                 return Ok(Some(match self.kind.take() {
                     Some(TEXT) => WsMessage::Text(&self.message),
                     _ => WsMessage::Binary(&self.message),
@@ -252,7 +252,8 @@ impl WsReader {
         let rest = usize::try_from(length).unwrap_or(usize::MAX);
         let (opcode, fin) = (first & OPCODE, first & FIN != 0);
         let mask = self.head.get(head - 4..head).and_then(|mask| mask.try_into().ok());
-        let frame = FrameState { opcode, fin, mask: mask.unwrap_or_default(), turn: 0, rest };
+        let frame =
+            FrameState { opcode, fin, mask: mask.unwrap_or_default(), mask_position: 0, rest };
         if opcode >= CLOSE {
             return Ok(frame);
         }
@@ -272,9 +273,9 @@ impl WsReader {
         *bytes = later;
         frame.rest -= now.len();
         let into = if frame.opcode >= CLOSE { &mut self.control } else { &mut self.message };
-        let mask = frame.mask.iter().cycle().skip(frame.turn);
+        let mask = frame.mask.iter().cycle().skip(frame.mask_position);
         into.extend(now.iter().zip(mask).map(|(byte, mask)| byte ^ mask));
-        frame.turn = (frame.turn + now.len()) % 4;
+        frame.mask_position = (frame.mask_position + now.len()) % 4;
     }
 }
 

@@ -96,7 +96,7 @@ pub struct FlacScanner {
     info: StreamInfo,
     input: InputBuffer,
     scan: FrameEndSearch,
-    found: FlacScanReport,
+    report: FlacScanReport,
     /// Offset of the front of the input, in bytes from the start of the audio.
     at: u64,
     failures: u32,
@@ -129,7 +129,7 @@ impl FlacScanner {
             info,
             input: InputBuffer::default(),
             scan: FrameEndSearch::default(),
-            found: FlacScanReport::default(),
+            report: FlacScanReport::default(),
             at: 0,
             failures: 0,
         }
@@ -137,7 +137,7 @@ impl FlacScanner {
 
     /// Scans the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.found.aborted {
+        while !bytes.is_empty() && !self.report.aborted {
             let taken = self.input.push(bytes);
             bytes = bytes.get(taken..).unwrap_or_default();
             self.scan();
@@ -149,7 +149,7 @@ impl FlacScanner {
     pub fn finish(mut self) -> FlacScanReport {
         self.input.end();
         self.scan();
-        self.found
+        self.report
     }
 
     fn scan(&mut self) {
@@ -179,22 +179,22 @@ impl FlacScanner {
                 None => self.fail(1),
             }
         }
-        self.found.aborted |= self.failures >= MAX_FAILURES;
+        self.report.aborted |= self.failures >= MAX_FAILURES;
     }
 
     fn record_frame(&mut self, header: FrameHeader, length: usize) {
         let bytes = u32::try_from(length).unwrap_or(0);
-        let found = &mut self.found;
-        found.damaged += self.at - found.end;
-        found.smallest = if found.smallest == 0 { bytes } else { found.smallest.min(bytes) };
-        found.largest = found.largest.max(bytes);
+        let report = &mut self.report;
+        report.damaged += self.at - report.end;
+        report.smallest = if report.smallest == 0 { bytes } else { report.smallest.min(bytes) };
+        report.largest = report.largest.max(bytes);
         // With a fixed block size, FLAC frames are numbered; otherwise the number is that of the
         // first sample.
         let block = self.info.block_size().map_or(1, u64::from);
         let frames = header.number.saturating_mul(block).saturating_add(u64::from(header.block));
-        found.frames = found.frames.max(Frames(frames));
+        report.frames = report.frames.max(Frames(frames));
         self.skip(length);
-        self.found.end = self.at;
+        self.report.end = self.at;
     }
 
     /// Handles a false frame header.
@@ -251,10 +251,10 @@ mod tests {
         bytes
     }
 
-    fn walk(bytes: &[u8], piece: usize) -> FlacScanReport {
-        let mut walk = FlacScanner::new(info());
-        bytes.chunks(piece.max(1)).for_each(|piece| walk.push(piece));
-        walk.finish()
+    fn scan(bytes: &[u8], piece: usize) -> FlacScanReport {
+        let mut scan = FlacScanner::new(info());
+        bytes.chunks(piece.max(1)).for_each(|piece| scan.push(piece));
+        scan.finish()
     }
 
     #[test]
@@ -293,11 +293,11 @@ mod tests {
     #[test]
     fn a_file_without_its_end_is_whole_up_to_its_last_frame() {
         let frames = [frame(0, &[1; 100]), frame(1, &[2; 50]), frame(2, &[3; 70])].concat();
-        let whole = walk(&frames, 7);
+        let whole = scan(&frames, 7);
         assert_eq!((whole.end, whole.frames), (frames.len() as u64, Frames(3 * 4_096)));
         assert_eq!((whole.smallest, whole.largest, whole.damaged), (58, 108, 0));
         for cut in 108 + 58..frames.len() {
-            let found = walk(&frames[..cut], 1_000);
+            let found = scan(&frames[..cut], 1_000);
             assert_eq!((found.end, found.frames), (108 + 58, Frames(2 * 4_096)), "{cut}");
         }
     }
@@ -306,19 +306,19 @@ mod tests {
     fn zeros_and_damage_are_told_from_sound() {
         let frames = [frame(0, &[1; 100]), frame(1, &[2; 50]), frame(2, &[3; 70])].concat();
         let padded = [&frames[..], &[0; 5_000]].concat();
-        assert_eq!(walk(&padded, 512), walk(&frames, 512));
+        assert_eq!(scan(&padded, 512), scan(&frames, 512));
         let mut hurt = frames.clone();
         hurt[120] ^= 1;
-        let found = walk(&hurt, 512);
+        let found = scan(&hurt, 512);
         assert_eq!((found.end, found.damaged), (frames.len() as u64, 58));
         assert_eq!(found.frames, Frames(3 * 4_096));
-        assert_eq!(walk(&[0xff; 100_000], 512).frames, Frames(0));
+        assert_eq!(scan(&[0xff; 100_000], 512).frames, Frames(0));
     }
 
     #[test]
     fn a_file_of_beginnings_is_given_up() {
         let beginning = &frame(0, &[])[..6];
-        let found = walk(&beginning.repeat(3_000), 4_096);
+        let found = scan(&beginning.repeat(3_000), 4_096);
         assert!(found.aborted, "{found:?}");
     }
 
@@ -332,9 +332,9 @@ mod tests {
             let mut bytes: Vec<u8> =
                 frames.iter().zip(0..).flat_map(|(body, number)| frame(number, body)).collect();
             let sound = bytes.len() as u64;
-            prop_assert_eq!(walk(&bytes, piece).end, sound);
+            prop_assert_eq!(scan(&bytes, piece).end, sound);
             bytes.extend(junk);
-            prop_assert_eq!(walk(&bytes, piece), walk(&bytes, bytes.len()));
+            prop_assert_eq!(scan(&bytes, piece), scan(&bytes, bytes.len()));
         }
     }
 }

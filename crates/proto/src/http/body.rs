@@ -21,7 +21,7 @@ pub enum BodyFraming {
 pub struct BodyDecoder {
     framing: FramingState,
     icy: Option<IcyDemuxer>,
-    over: bool,
+    finished: bool,
 }
 
 #[derive(Debug)]
@@ -51,9 +51,9 @@ struct IcyDemuxer {
     /// Bytes of audio until the next metadata block.
     left: usize,
     /// Bytes of text that are still missing.
-    wanted: usize,
+    text_left: usize,
     text: Vec<u8>,
-    told: Vec<u8>,
+    last_text: Vec<u8>,
 }
 
 /// Reason why a body cannot be decoded any further.
@@ -84,7 +84,7 @@ impl BodyDecoder {
                 BodyFraming::UntilClosed => FramingState::UntilClosed,
             },
             icy: icy.map(IcyDemuxer::new),
-            over: framing == BodyFraming::Length(0),
+            finished: framing == BodyFraming::Length(0),
         }
     }
 
@@ -99,14 +99,14 @@ impl BodyDecoder {
         mut sound: impl FnMut(&[u8]),
         mut title: impl FnMut(TrackMetadata),
     ) -> Result<(), BodyError> {
-        while !bytes.is_empty() && !self.over {
+        while !bytes.is_empty() && !self.finished {
             let payload;
             (payload, bytes) = match &mut self.framing {
                 FramingState::UntilClosed => (bytes, &[][..]),
                 FramingState::Length(left) => {
                     let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= here as u64;
-                    self.over = *left == 0;
+                    self.finished = *left == 0;
                     bytes.split_at_checked(here).unwrap_or((bytes, &[]))
                 }
                 FramingState::Chunked(ChunkState::Data(left)) => {
@@ -119,7 +119,7 @@ impl BodyDecoder {
                 }
                 FramingState::Chunked(chunk) => {
                     let Some((first, rest)) = bytes.split_first() else { return Ok(()) };
-                    self.over = chunk.step(*first)?;
+                    self.finished = chunk.step(*first)?;
                     (&[][..], rest)
                 }
             };
@@ -135,7 +135,7 @@ impl BodyDecoder {
     /// Whether the body has ended; further bytes are ignored.
     #[must_use]
     pub const fn is_finished(&self) -> bool {
-        self.over
+        self.finished
     }
 }
 
@@ -199,7 +199,7 @@ impl ChunkState {
 
 impl IcyDemuxer {
     const fn new(interval: usize) -> Self {
-        Self { interval, left: interval, wanted: 0, text: Vec::new(), told: Vec::new() }
+        Self { interval, left: interval, text_left: 0, text: Vec::new(), last_text: Vec::new() }
     }
 
     fn push(
@@ -209,13 +209,13 @@ impl IcyDemuxer {
         title: &mut impl FnMut(TrackMetadata),
     ) {
         while !bytes.is_empty() {
-            if self.wanted > 0 {
-                let here = self.wanted.min(bytes.len());
+            if self.text_left > 0 {
+                let here = self.text_left.min(bytes.len());
                 let (part, rest) = bytes.split_at_checked(here).unwrap_or((bytes, &[]));
                 self.text.extend_from_slice(part);
-                self.wanted -= here;
+                self.text_left -= here;
                 bytes = rest;
-                if self.wanted == 0 {
+                if self.text_left == 0 {
                     self.left = self.interval;
                     self.report_title(title);
                 }
@@ -226,9 +226,9 @@ impl IcyDemuxer {
                 self.left -= here;
                 bytes = rest;
             } else if let Some((first, rest)) = bytes.split_first() {
-                self.wanted = usize::from(*first) * 16;
+                self.text_left = usize::from(*first) * 16;
                 bytes = rest;
-                if self.wanted == 0 {
+                if self.text_left == 0 {
                     self.left = self.interval;
                 }
             }
@@ -237,12 +237,12 @@ impl IcyDemuxer {
 
     /// Reports a complete text unless it repeats the last one.
     fn report_title(&mut self, title: &mut impl FnMut(TrackMetadata)) {
-        if self.text != self.told {
+        if self.text != self.last_text {
             // An empty title is reported too: the last one no longer applies.
             if let Some(found) = stream_title(&self.text) {
                 title(found);
             }
-            core::mem::swap(&mut self.text, &mut self.told);
+            core::mem::swap(&mut self.text, &mut self.last_text);
         }
         self.text.clear();
     }
@@ -326,9 +326,9 @@ mod tests {
         bytes.extend_from_slice(b"0\r\nTrailer: x\r\n\r\nbehind");
         for grain in [1, 2, 5, 1_000] {
             let body = BodyDecoder::new(BodyFraming::Chunked, Some(10));
-            let (sound, titles, error, over) = decode(body, &bytes, grain);
+            let (sound, titles, error, finished) = decode(body, &bytes, grain);
             assert_eq!(sound, b"0123456789abcdefghijABC");
-            assert_eq!((error, over), (None, true));
+            assert_eq!((error, finished), (None, true));
             let [title] = &titles[..] else { panic!("{titles:?}") };
             assert_eq!(title.artist.as_deref(), Some("B\u{f6}rk"));
             assert_eq!(title.title.as_deref(), Some("It's"));

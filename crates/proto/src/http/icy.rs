@@ -9,7 +9,7 @@ use crate::titles::TrackMetadata;
 pub struct IcyWriter {
     left: usize,
     /// The last title that was sent; it stays valid until another one is sent.
-    told: Option<String>,
+    last_title: Option<String>,
 }
 
 /// Bytes of audio between two metadata blocks (`icy-metaint`), Icecast's value.
@@ -22,7 +22,7 @@ impl IcyWriter {
     /// A stream that begins with audio.
     #[must_use]
     pub const fn new() -> Self {
-        Self { left: INTERVAL, told: None }
+        Self { left: INTERVAL, last_title: None }
     }
 
     /// Appends audio to `out`, with `title` at the positions of the metadata blocks.
@@ -31,11 +31,11 @@ impl IcyWriter {
             out.extend_from_slice(now);
             sound = later;
             self.left = INTERVAL;
-            if self.told.as_deref() == Some(title) {
+            if self.last_title.as_deref() == Some(title) {
                 out.push(0);
             } else {
                 put_metadata(title, out);
-                self.told = Some(title.to_owned());
+                self.last_title = Some(title.to_owned());
             }
         }
         out.extend_from_slice(sound);

@@ -12,11 +12,11 @@ use crate::packets::input_buffer::InputBuffer;
 #[derive(Debug, Default)]
 pub struct OggScanner {
     input: InputBuffer,
-    found: OggScanReport,
+    report: OggScanReport,
     serial: Option<u32>,
     /// Offset of the front of the input, and of the end of the last complete page.
     at: u64,
-    whole: u64,
+    scanned_end: u64,
     failures: u32,
 }
 
@@ -64,7 +64,7 @@ impl OggScanReport {
 impl OggScanner {
     /// Scans the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.found.aborted {
+        while !bytes.is_empty() && !self.report.aborted {
             let taken = self.input.push(bytes);
             bytes = bytes.get(taken..).unwrap_or_default();
             self.scan();
@@ -76,7 +76,7 @@ impl OggScanner {
     pub fn finish(mut self) -> OggScanReport {
         self.input.end();
         self.scan();
-        self.found
+        self.report
     }
 
     fn scan(&mut self) {
@@ -85,9 +85,9 @@ impl OggScanner {
             let length = match parse_page(bytes) {
                 Ok(ParsedPage::Page(page)) => {
                     let length = page.total_len();
-                    self.found.damaged += self.at - self.whole;
-                    record_page(&mut self.found, &mut self.serial, &page, self.at);
-                    self.whole = self.at + length as u64;
+                    self.report.damaged += self.at - self.scanned_end;
+                    record_page(&mut self.report, &mut self.serial, &page, self.at);
+                    self.scanned_end = self.at + length as u64;
                     length
                 }
                 Ok(ParsedPage::Incomplete { .. }) if !self.input.is_ended() => return,
@@ -100,7 +100,7 @@ impl OggScanner {
             self.input.skip(length as u64);
             self.at += length as u64;
         }
-        self.found.aborted |= self.failures >= MAX_FAILURES;
+        self.report.aborted |= self.failures >= MAX_FAILURES;
     }
 }
 
@@ -110,7 +110,7 @@ fn skip_to_magic(bytes: &[u8]) -> usize {
     next.map_or(bytes.len(), |at| at + 1)
 }
 
-fn record_page(found: &mut OggScanReport, serial: &mut Option<u32>, page: &Page<'_>, at: u64) {
+fn record_page(report: &mut OggScanReport, serial: &mut Option<u32>, page: &Page<'_>, at: u64) {
     match *serial {
         None => {
             // RFC 7845, section 5.1.
@@ -118,18 +118,18 @@ fn record_page(found: &mut OggScanReport, serial: &mut Option<u32>, page: &Page<
                 page.body
                 && page.first
             {
-                found.channels = *channels;
-                found.pre_skip = u16::from_le_bytes([*a, *b]);
+                report.channels = *channels;
+                report.pre_skip = u16::from_le_bytes([*a, *b]);
             }
             *serial = Some(page.serial);
         }
-        Some(serial) if serial != page.serial || page.first => found.has_other_streams = true,
+        Some(serial) if serial != page.serial || page.first => report.has_other_streams = true,
         Some(_) => {
             let sound = page.granule != 0 && page.granule < FIRST_NEGATIVE_GRANULE;
             let complete = page.segments.last().is_some_and(|length| *length < 255);
             if sound && complete {
                 let (length, granule, ends) = (page.total_len(), page.granule, page.last);
-                found.last = Some(LastPage { at, length, granule, ends });
+                report.last = Some(LastPage { at, length, granule, ends });
             }
         }
     }
@@ -163,45 +163,45 @@ mod tests {
         (out, file)
     }
 
-    fn walk(bytes: &[u8], piece: usize) -> OggScanReport {
-        let mut walk = OggScanner::default();
-        bytes.chunks(piece.max(1)).for_each(|piece| walk.push(piece));
-        walk.finish()
+    fn scan(bytes: &[u8], piece: usize) -> OggScanReport {
+        let mut scan = OggScanner::default();
+        bytes.chunks(piece.max(1)).for_each(|piece| scan.push(piece));
+        scan.finish()
     }
 
     #[test]
     fn a_file_without_its_end_is_whole_up_to_its_last_page() {
         let (mut bytes, _) = file(3);
-        let found = walk(&bytes, 11);
+        let found = scan(&bytes, 11);
         let last = found.last.unwrap();
         assert_eq!((found.channels, found.pre_skip, found.damaged), (2, 120, 0));
         assert_eq!((last.granule, last.ends, found.frames()), (5_760, false, Frames(5_640)));
         assert_eq!(last.at + last.length as u64, bytes.len() as u64);
         let torn = &bytes[..bytes.len() - 1];
-        assert_eq!(walk(torn, 11).last.unwrap().granule, 3_840);
+        assert_eq!(scan(torn, 11).last.unwrap().granule, 3_840);
         // When its last page is marked as the end, the scan reports it.
         let at = usize::try_from(last.at).unwrap();
         let patch = mark_last_page(&bytes[at..], last.at).unwrap();
         bytes[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
-        assert_eq!(walk(&bytes, 11).last, Some(LastPage { ends: true, ..last }));
+        assert_eq!(scan(&bytes, 11).last, Some(LastPage { ends: true, ..last }));
         assert_eq!(mark_last_page(&bytes[at + 1..], 0), None);
     }
 
     #[test]
     fn damage_and_strangers_are_told_from_sound() {
         let (bytes, file) = file(3);
-        let first = walk(&bytes[..bytes.len() - 1], 64);
+        let first = scan(&bytes[..bytes.len() - 1], 64);
         let mut hurt = bytes.clone();
         let length = first.last.unwrap().length;
         hurt[usize::try_from(first.last.unwrap().at).unwrap() + 40] ^= 1;
-        let found = walk(&hurt, 64);
+        let found = scan(&hurt, 64);
         assert_eq!((found.damaged, found.frames()), (length as u64, Frames(5_640)));
-        assert!(walk(&[&bytes[..], &bytes].concat(), 64).has_other_streams);
-        assert_eq!(walk(&[0; 70_000], 64), OggScanReport::default());
-        assert!(walk(&b"OggS\0\0..".repeat(30_000), 4_096).aborted);
+        assert!(scan(&[&bytes[..], &bytes].concat(), 64).has_other_streams);
+        assert_eq!(scan(&[0; 70_000], 64), OggScanReport::default());
+        assert!(scan(&b"OggS\0\0..".repeat(30_000), 4_096).aborted);
         let mut end = bytes;
         file.finish(Frames(5_700), &mut end);
-        assert!(!walk(&end, 64).has_other_streams);
+        assert!(!scan(&end, 64).has_other_streams);
     }
 
     proptest! {
@@ -209,7 +209,7 @@ mod tests {
         fn pieces_make_no_difference(pages in 0..5_usize, junk: Vec<u8>, piece in 1..90_usize) {
             let (mut bytes, _) = file(pages);
             bytes.extend(junk);
-            prop_assert_eq!(walk(&bytes, piece), walk(&bytes, bytes.len()));
+            prop_assert_eq!(scan(&bytes, piece), scan(&bytes, bytes.len()));
         }
     }
 }

@@ -73,10 +73,10 @@ impl Header {
     }
 }
 
-/// Reader of ADTS frames; `like` is the header of the current stream.
+/// Reader of ADTS frames; `reference` is the header of the current stream.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    like: Option<Header>,
+    reference: Option<Header>,
 }
 
 impl Reader {
@@ -85,13 +85,13 @@ impl Reader {
         let Some(head) = bytes.first_chunk() else { return ReaderStep::NeedMore };
         let Some(header) = Header::parse(*head) else { return ReaderStep::Lost(0) };
         let Some(frame) = bytes.get(..header.bytes()) else { return ReaderStep::NeedMore };
-        let same = self.like.is_some_and(|like| like.is_like(&header));
-        if self.like.is_some() && !same {
-            self.like = None;
+        let same = self.reference.is_some_and(|reference| reference.is_like(&header));
+        if self.reference.is_some() && !same {
+            self.reference = None;
             return ReaderStep::Lost(0);
         }
         if !same {
-            self.like = Some(header);
+            self.reference = Some(header);
             let Some(format) = header.format() else { return ReaderStep::Lost(0) };
             return ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
                 format,

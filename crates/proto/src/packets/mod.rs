@@ -46,7 +46,7 @@ pub struct PacketSplitter {
     packet: Vec<u8>,
     state: State,
     hint: FormatHint,
-    counts: SplitterStats,
+    stats: SplitterStats,
     /// Event to return before parsing continues.
     pending: Option<SplitterEvent>,
 }
@@ -228,7 +228,7 @@ enum State {
 #[derive(Debug, Default)]
 struct SniffState {
     /// The last reader, which may continue.
-    before: Option<FormatReader>,
+    previous: Option<FormatReader>,
     garbage: u64,
     /// A header of free format was found.
     free_format: bool,
@@ -268,7 +268,7 @@ impl PacketSplitter {
             packet: Vec::new(),
             state: State::Sniffing(SniffState::default()),
             hint,
-            counts: SplitterStats::default(),
+            stats: SplitterStats::default(),
             pending: None,
         }
     }
@@ -318,7 +318,7 @@ impl PacketSplitter {
                 ReaderStep::EndOfStream => self.state = State::Sniffing(SniffState::default()),
                 ReaderStep::Refused(why) => self.state = State::Refused(why),
                 ReaderStep::Found(event) => {
-                    self.counts.packets += u64::from(matches!(event, SplitterEvent::Packet(_)));
+                    self.stats.packets += u64::from(matches!(event, SplitterEvent::Packet(_)));
                     return Ok(Some(event));
                 }
             }
@@ -334,16 +334,16 @@ impl PacketSplitter {
     /// The counters.
     #[must_use]
     pub const fn stats(&self) -> SplitterStats {
-        self.counts
+        self.stats
     }
 
     /// Searches for a start; `false` when more bytes are needed.
     fn sniff(&mut self) -> bool {
         let State::Sniffing(sniffing) = &mut self.state else { return true };
-        let is_flac =
-            matches!(sniffing.before, Some(FormatReader::Flac(_))) || self.hint == FormatHint::Flac;
+        let is_flac = matches!(sniffing.previous, Some(FormatReader::Flac(_)))
+            || self.hint == FormatHint::Flac;
         let look = sniff::Sniffer { ended: self.input.is_ended(), is_flac };
-        let fresh = sniffing.before.is_none() && sniffing.garbage == 0;
+        let fresh = sniffing.previous.is_none() && sniffing.garbage == 0;
         let bytes = self.input.bytes();
         if fresh && let Some(why) = sniff::known_unsupported(bytes) {
             self.state = State::Refused(why);
@@ -357,7 +357,7 @@ impl PacketSplitter {
         sniffing.free_format |= sniff::is_free_format(bytes) && fresh;
         let at = at as u64;
         sniffing.garbage += at;
-        self.counts.skipped += at;
+        self.stats.skipped += at;
         let garbage = sniffing.garbage;
         match found {
             sniff::SniffResult::Nothing if garbage > MAX_GARBAGE => {
@@ -374,12 +374,12 @@ impl PacketSplitter {
             }
             sniff::SniffResult::Tag(length) => self.input.skip(at + length),
             sniff::SniffResult::Start(kind) => {
-                let before = sniffing.before.take();
-                let was_reading = before.is_some();
-                self.state = State::Reading(FormatReader::resume(before, kind));
+                let previous = sniffing.previous.take();
+                let was_reading = previous.is_some();
+                self.state = State::Reading(FormatReader::resume(previous, kind));
                 self.input.skip(at);
                 if was_reading && garbage > 0 {
-                    self.counts.resyncs += 1;
+                    self.stats.resyncs += 1;
                     self.pending = Some(SplitterEvent::Lost(garbage));
                 }
             }
@@ -391,7 +391,7 @@ impl PacketSplitter {
     /// a packet.
     fn finish_sniffing(&mut self) -> Result<Option<SplitterEvent>, StreamFormatError> {
         let State::Sniffing(sniffing) = &self.state else { return Ok(None) };
-        if self.input.is_ended() && self.counts.packets == 0 && self.counts.skipped > 0 {
+        if self.input.is_ended() && self.stats.packets == 0 && self.stats.skipped > 0 {
             let why = if sniffing.free_format {
                 StreamFormatError::FreeFormat
             } else {
@@ -405,10 +405,10 @@ impl PacketSplitter {
 
     /// Begins a search after a loss of synchronization.
     fn resynchronize(&mut self, skip: u64) {
-        let before = core::mem::replace(&mut self.state, State::Sniffing(SniffState::default()));
-        if let (State::Reading(reader), State::Sniffing(sniffing)) = (before, &mut self.state) {
-            *sniffing = SniffState { before: Some(reader), garbage: skip, free_format: false };
-            self.counts.skipped += skip;
+        let previous = core::mem::replace(&mut self.state, State::Sniffing(SniffState::default()));
+        if let (State::Reading(reader), State::Sniffing(sniffing)) = (previous, &mut self.state) {
+            *sniffing = SniffState { previous: Some(reader), garbage: skip, free_format: false };
+            self.stats.skipped += skip;
             self.input.skip(skip);
         }
     }
@@ -416,8 +416,8 @@ impl PacketSplitter {
 
 impl FormatReader {
     /// A reader for `kind`: the previous one if it has that kind.
-    fn resume(before: Option<Self>, kind: sniff::StreamKind) -> Self {
-        match (kind, before) {
+    fn resume(previous: Option<Self>, kind: sniff::StreamKind) -> Self {
+        match (kind, previous) {
             (sniff::StreamKind::Mpeg, Some(Self::Mpeg(reader))) => Self::Mpeg(reader),
             (sniff::StreamKind::Mpeg, _) => Self::Mpeg(mpeg::Reader::default()),
             (sniff::StreamKind::Adts, Some(Self::Adts(reader))) => Self::Adts(reader),

@@ -109,10 +109,10 @@ impl Header {
     }
 }
 
-/// Reader of MPEG frames; `like` is the header of the current stream.
+/// Reader of MPEG frames; `reference` is the header of the current stream.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    like: Option<Header>,
+    reference: Option<Header>,
 }
 
 impl Reader {
@@ -121,17 +121,17 @@ impl Reader {
         let Some(word) = bytes.first_chunk() else { return ReaderStep::NeedMore };
         let Some(header) = Header::parse(*word) else { return ReaderStep::Lost(0) };
         let Some(frame) = bytes.get(..header.bytes()) else { return ReaderStep::NeedMore };
-        let same = self.like.is_some_and(|like| like.is_like(&header));
+        let same = self.reference.is_some_and(|reference| reference.is_like(&header));
         // A frame of another format must be confirmed by the following one.
-        if self.like.is_some() && !same {
-            self.like = None;
+        if self.reference.is_some() && !same {
+            self.reference = None;
             return ReaderStep::Lost(0);
         }
         let Some(format) = header.format() else { return ReaderStep::Lost(0) };
         match EncoderTag::detect(&header, frame) {
             Some(tag) => {
                 input.skip(header.bytes() as u64);
-                self.like = Some(header);
+                self.reference = Some(header);
                 let EncoderTag { skip, padding } = tag;
                 ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
                     format,
@@ -140,7 +140,7 @@ impl Reader {
                 })))
             }
             None if !same => {
-                self.like = Some(header);
+                self.reference = Some(header);
                 ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
                     format,
                     skip: 0,

@@ -15,12 +15,12 @@ use crate::titles::TrackMetadata;
 /// Reassembles packets from pages.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    link: Option<LogicalStream>,
+    stream: Option<LogicalStream>,
     page: Option<OpenPage>,
     /// Packet that continues on the next page.
     partial: Vec<u8>,
     /// The beginning of the partial packet is missing.
-    torn: bool,
+    lost_beginning: bool,
     /// Bytes in pages of unknown streams.
     foreign: u64,
 }
@@ -78,7 +78,7 @@ impl Reader {
     }
 
     pub(super) fn next(&mut self, input: &mut InputBuffer, packet: &mut Vec<u8>) -> ReaderStep {
-        if let Some(title) = self.link.as_mut().and_then(|link| link.title.take()) {
+        if let Some(title) = self.stream.as_mut().and_then(|stream| stream.title.take()) {
             return ReaderStep::Found(SplitterEvent::Title(title));
         }
         match self.page.take() {
@@ -99,34 +99,38 @@ impl Reader {
         let total = page.total_len();
         if page.first
             && let Some(codec) = Codec::of(page.body)
-            && self.link.as_ref().is_none_or(|link| link.begun || link.serial == page.serial)
+            && self
+                .stream
+                .as_ref()
+                .is_none_or(|stream| stream.begun || stream.serial == page.serial)
         {
             let serial = page.serial;
             let (sequence, headers, title) = (None, Vec::new(), None);
-            self.link =
+            self.stream =
                 Some(LogicalStream { serial, codec, sequence, begun: false, headers, title });
             self.partial.clear();
-            self.torn = false;
+            self.lost_beginning = false;
         }
-        let Some(link) = self.link.as_mut().filter(|link| link.serial == page.serial) else {
+        let Some(stream) = self.stream.as_mut().filter(|stream| stream.serial == page.serial)
+        else {
             self.foreign += total as u64;
             input.skip(total as u64);
-            let hopeless = self.link.is_none() && self.foreign > MAX_FOREIGN;
+            let hopeless = self.stream.is_none() && self.foreign > MAX_FOREIGN;
             return if hopeless {
                 ReaderStep::Refused(StreamFormatError::NoOggHeaders)
             } else {
                 ReaderStep::Consumed
             };
         };
-        let missing = link.sequence.is_some_and(|sequence| sequence != page.sequence);
-        link.sequence = Some(page.sequence.wrapping_add(1));
-        let lost = (missing && link.begun) || page.continued == self.partial.is_empty();
+        let missing = stream.sequence.is_some_and(|sequence| sequence != page.sequence);
+        stream.sequence = Some(page.sequence.wrapping_add(1));
+        let lost = (missing && stream.begun) || page.continued == self.partial.is_empty();
         if lost {
             self.partial.clear();
-            self.torn = page.continued;
+            self.lost_beginning = page.continued;
         }
         self.page = Some(OpenPage::new(&page));
-        if missing && link.begun {
+        if missing && stream.begun {
             ReaderStep::Found(SplitterEvent::Lost(0))
         } else {
             ReaderStep::Consumed
@@ -154,7 +158,7 @@ impl Reader {
                 core::mem::swap(packet, &mut self.partial);
                 self.partial.clear();
                 self.page = Some(page);
-                if core::mem::take(&mut self.torn) {
+                if core::mem::take(&mut self.lost_beginning) {
                     return ReaderStep::Consumed;
                 }
                 let ends_page = page.last_end == Some(this);
@@ -171,16 +175,16 @@ impl Reader {
 
     /// Handles a complete packet: audio or a header.
     fn packet_complete(&mut self, place: PacketPlacement, packet: &[u8]) -> ReaderStep {
-        let Some(link) = &mut self.link else { return ReaderStep::Consumed };
-        if link.begun {
+        let Some(stream) = &mut self.stream else { return ReaderStep::Consumed };
+        if stream.begun {
             // Empty packets and repeated headers are ignored.
-            return if packet.is_empty() || link.is_header(packet) {
+            return if packet.is_empty() || stream.is_header(packet) {
                 ReaderStep::Consumed
             } else {
                 ReaderStep::Found(SplitterEvent::Packet(place))
             };
         }
-        link.header(packet)
+        stream.header(packet)
     }
 }
 

@@ -51,11 +51,11 @@ pub enum MergeOutcome {
 /// ```
 #[derive(Clone, Debug)]
 pub struct DualPathMerger {
-    legs: [Receiver; 2],
+    receivers: [Receiver; 2],
     /// Highest sequence number so far; `None` before the first packet.
     highest: Option<u64>,
-    seen: [u64; WORDS],
-    tally: DualPathStats,
+    received: [u64; WORDS],
+    stats: DualPathStats,
 }
 
 /// Counters of a merger.
@@ -75,10 +75,10 @@ pub struct DualPathStats {
 impl Default for DualPathMerger {
     fn default() -> Self {
         Self {
-            legs: [Receiver::new(), Receiver::new()],
+            receivers: [Receiver::new(), Receiver::new()],
             highest: None,
-            seen: [0; WORDS],
-            tally: DualPathStats::default(),
+            received: [0; WORDS],
+            stats: DualPathStats::default(),
         }
     }
 }
@@ -90,7 +90,7 @@ impl DualPathMerger {
         Self::default()
     }
 
-    /// Classifies a packet that arrived on `leg`; the other parameters are those of
+    /// Classifies a packet that arrived on `path`; the other parameters are those of
     /// [`Receiver::receive`].
     ///
     /// # Real-time
@@ -98,13 +98,13 @@ impl DualPathMerger {
     pub fn receive(
         &mut self,
         now: Instant,
-        leg: RedundantPath,
+        path: RedundantPath,
         sequence: u16,
         timestamp: u32,
         clock_rate: u32,
     ) -> MergeOutcome {
-        let [a, b] = &mut self.legs;
-        let receiver = if leg == RedundantPath::A { a } else { b };
+        let [a, b] = &mut self.receivers;
+        let receiver = if path == RedundantPath::A { a } else { b };
         let accepted = receiver.receive(now, sequence, timestamp, clock_rate);
         let highest = self.highest.unwrap_or_else(|| FIRST_SEQUENCE + u64::from(sequence));
         let number = extend_sequence(highest, sequence);
@@ -112,36 +112,36 @@ impl DualPathMerger {
             self.record_new(number);
         } else if number.abs_diff(highest) >= WINDOW {
             if !matches!(accepted, ReceiveOutcome::Restarted(_)) {
-                self.tally.outside += 1;
+                self.stats.outside += 1;
                 return MergeOutcome::OutsideWindow;
             }
             // The other path will follow to the new sequence numbers.
-            self.tally.restarts += 1;
-            self.seen = [0; WORDS];
+            self.stats.restarts += 1;
+            self.received = [0; WORDS];
             self.record_new(number);
         } else if self.has(number) && number <= highest {
-            self.tally.duplicates += 1;
+            self.stats.duplicates += 1;
             return MergeOutcome::Duplicate;
         } else {
             (highest + 1..=number).for_each(|passed| self.set(passed, false));
             self.record_new(number);
         }
-        let [a, b] = &mut self.tally.accepted;
-        *(if leg == RedundantPath::A { a } else { b }) += 1;
+        let [a, b] = &mut self.stats.accepted;
+        *(if path == RedundantPath::A { a } else { b }) += 1;
         MergeOutcome::First
     }
 
     /// Counters of one path by itself; the other path may have covered its losses.
     #[must_use]
-    pub fn path_stats(&self, leg: RedundantPath) -> ReceiverStats {
-        let [a, b] = &self.legs;
-        if leg == RedundantPath::A { a.stats() } else { b.stats() }
+    pub fn path_stats(&self, path: RedundantPath) -> ReceiverStats {
+        let [a, b] = &self.receivers;
+        if path == RedundantPath::A { a.stats() } else { b.stats() }
     }
 
     /// The counters.
     #[must_use]
     pub const fn stats(&self) -> DualPathStats {
-        self.tally
+        self.stats
     }
 
     fn record_new(&mut self, number: u64) {
@@ -153,13 +153,13 @@ impl DualPathMerger {
 
     fn has(&self, number: u64) -> bool {
         let (word, bit) = place(number);
-        self.seen.get(word).is_some_and(|word| word & bit != 0)
+        self.received.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    fn set(&mut self, number: u64, seen: bool) {
+    fn set(&mut self, number: u64, received: bool) {
         let (word, bit) = place(number);
-        if let Some(word) = self.seen.get_mut(word) {
-            *word = if seen { *word | bit } else { *word & !bit };
+        if let Some(word) = self.received.get_mut(word) {
+            *word = if received { *word | bit } else { *word & !bit };
         }
     }
 }
@@ -181,8 +181,8 @@ mod tests {
     use super::super::sequence::low_16;
     use super::*;
 
-    fn receive(legs: &mut DualPathMerger, leg: RedundantPath, sequence: u64) -> MergeOutcome {
-        legs.receive(Instant::ZERO, leg, low_16(sequence), 0, 0)
+    fn receive(merger: &mut DualPathMerger, path: RedundantPath, sequence: u64) -> MergeOutcome {
+        merger.receive(Instant::ZERO, path, low_16(sequence), 0, 0)
     }
 
     #[test]
@@ -192,46 +192,46 @@ mod tests {
 
     #[test]
     fn a_way_that_dies_is_not_heard() {
-        let mut legs = DualPathMerger::new();
+        let mut merger = DualPathMerger::new();
         for sequence in 65_000..67_000_u64 {
             if !(65_500..66_500).contains(&sequence) {
-                assert_eq!(receive(&mut legs, RedundantPath::A, sequence), MergeOutcome::First);
+                assert_eq!(receive(&mut merger, RedundantPath::A, sequence), MergeOutcome::First);
             }
             let second = if (65_500..66_500).contains(&sequence) {
                 MergeOutcome::First
             } else {
                 MergeOutcome::Duplicate
             };
-            assert_eq!(receive(&mut legs, RedundantPath::B, sequence), second);
+            assert_eq!(receive(&mut merger, RedundantPath::B, sequence), second);
         }
         assert_eq!(
-            (legs.path_stats(RedundantPath::A).lost, legs.path_stats(RedundantPath::B).lost),
+            (merger.path_stats(RedundantPath::A).lost, merger.path_stats(RedundantPath::B).lost),
             (1_000, 0)
         );
-        assert_eq!((legs.stats().accepted, legs.stats().duplicates), ([1_000, 1_000], 1_000));
+        assert_eq!((merger.stats().accepted, merger.stats().duplicates), ([1_000, 1_000], 1_000));
     }
 
     #[test]
     fn a_sender_that_starts_again_on_both() {
-        let mut legs = DualPathMerger::new();
+        let mut merger = DualPathMerger::new();
         for sequence in 0..10 {
-            receive(&mut legs, RedundantPath::A, sequence);
-            receive(&mut legs, RedundantPath::B, sequence);
+            receive(&mut merger, RedundantPath::A, sequence);
+            receive(&mut merger, RedundantPath::B, sequence);
         }
-        let again = |legs: &mut DualPathMerger, leg| {
-            [30_000, 30_001, 30_002].map(|at| receive(legs, leg, at))
+        let again = |merger: &mut DualPathMerger, path| {
+            [30_000, 30_001, 30_002].map(|at| receive(merger, path, at))
         };
         assert_eq!(
-            again(&mut legs, RedundantPath::A),
+            again(&mut merger, RedundantPath::A),
             [MergeOutcome::OutsideWindow, MergeOutcome::First, MergeOutcome::First]
         );
         // The first packet of the other path is passed on again as a stray; by then the receiver
         // recognizes it.
         assert_eq!(
-            again(&mut legs, RedundantPath::B),
+            again(&mut merger, RedundantPath::B),
             [MergeOutcome::First, MergeOutcome::Duplicate, MergeOutcome::Duplicate]
         );
-        assert_eq!((legs.stats().restarts, legs.stats().outside), (1, 1));
+        assert_eq!((merger.stats().restarts, merger.stats().outside), (1, 1));
     }
 
     proptest! {
@@ -243,13 +243,13 @@ mod tests {
             apart in 0_u64..90,
             lost in proptest::collection::vec((0_u8..4, 0_u8..4), 100..600),
         ) {
-            let mut legs = DualPathMerger::new();
+            let mut merger = DualPathMerger::new();
             let (mut order, mut sent) = (Vec::new(), BTreeSet::new());
             for (index, (a, b)) in lost.iter().enumerate() {
                 let number = FIRST_SEQUENCE + u64::from(start) + index as u64;
-                for (gone, leg, time) in [(*a, RedundantPath::A, number), (*b, RedundantPath::B, number + apart)] {
+                for (gone, path, time) in [(*a, RedundantPath::A, number), (*b, RedundantPath::B, number + apart)] {
                     if gone > 0 {
-                        order.push((time, leg == RedundantPath::B, number));
+                        order.push((time, path == RedundantPath::B, number));
                         sent.insert(number);
                     }
                 }
@@ -257,8 +257,8 @@ mod tests {
             order.sort_unstable();
             let mut given = BTreeSet::new();
             for (_, b, number) in order {
-                let leg = if b { RedundantPath::B } else { RedundantPath::A };
-                match receive(&mut legs, leg, number) {
+                let path = if b { RedundantPath::B } else { RedundantPath::A };
+                match receive(&mut merger, path, number) {
                     MergeOutcome::First => prop_assert!(given.insert(number)),
                     MergeOutcome::Duplicate => prop_assert!(given.contains(&number)),
                     MergeOutcome::OutsideWindow => prop_assert!(false),
@@ -269,12 +269,12 @@ mod tests {
 
         #[test]
         fn nonsense_is_survived(packets in proptest::collection::vec((any::<bool>(), any::<u16>()), 0..300)) {
-            let mut legs = DualPathMerger::new();
-            for (leg, sequence) in &packets {
-                receive(&mut legs, if *leg { RedundantPath::A } else { RedundantPath::B }, u64::from(*sequence));
+            let mut merger = DualPathMerger::new();
+            for (path, sequence) in &packets {
+                receive(&mut merger, if *path { RedundantPath::A } else { RedundantPath::B }, u64::from(*sequence));
             }
-            let tally = legs.stats();
-            let all = tally.accepted[0] + tally.accepted[1] + tally.duplicates + tally.outside;
+            let stats = merger.stats();
+            let all = stats.accepted[0] + stats.accepted[1] + stats.duplicates + stats.outside;
             prop_assert_eq!(all, packets.len() as u64);
         }
     }

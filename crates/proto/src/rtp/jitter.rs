@@ -96,7 +96,7 @@ pub struct JitterBuffer<P> {
     mode: JitterMode,
     units: ClockUnits,
     slots: PacketRing<P>,
-    seen: ReceivedWindow,
+    window: ReceivedWindow,
     runs: RunTracker,
     transit: TransitEstimator,
     stats: JitterStats,
@@ -110,14 +110,14 @@ pub struct JitterBuffer<P> {
     /// Playout time minus media time, in nanoseconds.
     offset: i64,
     /// Fraction of a nanosecond left over from the last slew.
-    creep: f64,
+    slew_remainder: f64,
     /// Delay added in gaps since the last call of [`JitterBuffer::take_added_delay`].
-    grown: i64,
+    added_delay: i64,
     now: i64,
     /// Arrival time of the last packet.
-    latest: i64,
+    last_arrival: i64,
     /// Packets below this number are due at once, to make room.
-    press: u64,
+    flush_below: u64,
     finished: bool,
     /// Time since which every packet has been late.
     late_since: Option<i64>,
@@ -137,7 +137,7 @@ impl<P> JitterBuffer<P> {
             mode,
             units,
             slots: PacketRing::new(config.slots.clamp(MIN_SLOTS, MAX_SLOTS)),
-            seen: ReceivedWindow::new(runs::ORIGIN),
+            window: ReceivedWindow::new(runs::ORIGIN),
             runs: RunTracker::default(),
             transit: TransitEstimator::new(most.as_nanos(), guess.as_nanos(), quantile),
             stats: JitterStats::default(),
@@ -146,11 +146,11 @@ impl<P> JitterBuffer<P> {
             end: 0,
             position: 0,
             offset: 0,
-            creep: 0.0,
-            grown: 0,
+            slew_remainder: 0.0,
+            added_delay: 0,
             now: 0,
-            latest: 0,
-            press: 0,
+            last_arrival: 0,
+            flush_below: 0,
             finished: false,
             late_since: None,
             period: units.units_in_span(DEFAULT_PACKET_TIME),
@@ -163,19 +163,19 @@ impl<P> JitterBuffer<P> {
     /// Neither allocates nor frees; its time does not depend on what is held.
     pub fn insert(&mut self, arrival: Arrival, payload: P) -> InsertOutcome<P> {
         // A clock that goes back is followed, but at most by the largest accepted timestamp error.
-        let at = to_nanos(arrival.received).max(self.latest - MAX_TIMESTAMP_ERROR);
-        self.latest = self.latest.max(at);
+        let at = to_nanos(arrival.received).max(self.last_arrival - MAX_TIMESTAMP_ERROR);
+        self.last_arrival = self.last_arrival.max(at);
         let base = if self.transit.is_new() { at } else { self.transit.base(at) };
         let end = self.runs.end.max(self.position);
         let fresh = self.units.units_in(at.saturating_sub(base)).max(end);
         let expected = self.units.units_in(at.saturating_sub(base));
         let reach = self.units.units_in(MAX_TIMESTAMP_ERROR);
-        let place = self.runs.locate(&arrival, self.seen.top(), fresh, expected, reach);
+        let place = self.runs.locate(&arrival, self.window.top(), fresh, expected, reach);
         let Some(mut place) = place else {
             self.stats.strays += 1;
             return InsertOutcome::Stray(payload);
         };
-        match self.seen.status(place.seq) {
+        match self.window.status(place.seq) {
             SequenceStatus::New => {}
             SequenceStatus::Duplicate => {
                 self.stats.duplicates += 1;
@@ -188,7 +188,7 @@ impl<P> JitterBuffer<P> {
         }
         let mut late = self.is_late(&place);
         if late && self.is_permanently_late(&place, at) {
-            place = self.runs.begin(&arrival, self.seen.top(), fresh);
+            place = self.runs.begin(&arrival, self.window.top(), fresh);
             late = false;
             // That lateness was not caused by the network.
             self.reset_lateness();
@@ -200,7 +200,7 @@ impl<P> JitterBuffer<P> {
                     JitterMode::Relay { .. } => most,
                     JitterMode::Playout(_) => self.packets_to_keep().min(most),
                 };
-                self.press = place.seq.saturating_sub(kept);
+                self.flush_below = place.seq.saturating_sub(kept);
                 return InsertOutcome::Full(payload);
             }
             late = true;
@@ -294,9 +294,9 @@ impl<P> JitterBuffer<P> {
     /// long; one that outputs packets ignores it.
     #[must_use = "what is taken is not told again"]
     pub const fn take_added_delay(&mut self) -> Span {
-        let grown = self.grown;
-        self.grown = 0;
-        Span::from_nanos(grown)
+        let added_delay = self.added_delay;
+        self.added_delay = 0;
+        Span::from_nanos(added_delay)
     }
 
     /// Counters, and statistics of the network.
@@ -326,7 +326,7 @@ impl<P> JitterBuffer<P> {
     fn is_permanently_late(&self, place: &RunPosition, at: i64) -> bool {
         let since =
             self.late_since.is_some_and(|since| at.saturating_sub(since) >= PERMANENTLY_LATE_AFTER);
-        since && self.slots.len() == 0 && place.seq >= self.seen.top()
+        since && self.slots.len() == 0 && place.seq >= self.window.top()
     }
 
     fn reset_lateness(&mut self) {
@@ -337,9 +337,9 @@ impl<P> JitterBuffer<P> {
     fn record_arrival(&mut self, arrival: &Arrival, place: &RunPosition, at: i64, late: bool) {
         self.finished = false;
         self.stats.received += 1;
-        self.stats.reordered += u64::from(place.seq < self.seen.top());
+        self.stats.reordered += u64::from(place.seq < self.window.top());
         self.stats.restarts += u64::from(place.begins_run && self.stats.received > 1);
-        self.seen.mark_received(place.seq);
+        self.window.mark_received(place.seq);
         if place.begins_run {
             self.transit.restart();
         }
@@ -376,12 +376,12 @@ impl<P> JitterBuffer<P> {
         let expected = self.units.nanos_of(at).saturating_add(self.target_offset());
         let patience = received.saturating_add(hold.as_nanos());
         let until = expected.clamp(received, patience);
-        if self.now < until && seq >= self.press && !self.finished {
+        if self.now < until && seq >= self.flush_below && !self.finished {
             return JitterOutput::Wait(Some(to_instant(until)));
         }
         // Nothing can be missing before the first packet.
         let units = self.lost_units(head, seq, at);
-        self.stats.lost += self.seen.count_missing(head, seq);
+        self.stats.lost += self.window.count_missing(head, seq);
         self.head = Some(seq);
         if units <= 0 {
             return self.emit(seq);
@@ -397,7 +397,7 @@ impl<P> JitterBuffer<P> {
         let Some(held) = self.slots.take_first() else { return JitterOutput::Wait(None) };
         let head = self.head.unwrap_or(seq);
         if seq > head {
-            self.stats.lost += self.seen.count_missing(head, seq);
+            self.stats.lost += self.window.count_missing(head, seq);
         }
         self.head = Some(seq + 1);
         self.end = self.position.max(held.at.saturating_add(i64::from(held.units)));

@@ -117,13 +117,13 @@ pub struct Receiver {
     /// Arrival time minus timestamp of the last packet.
     transit: Option<u32>,
     /// The sequence number after the last stray packet.
-    suspect: Option<u16>,
+    stray_successor: Option<u16>,
     /// Position of the highest packet so far.
     highest: PacketPosition,
     /// Bit n is set when `highest.sequence - n` was received.
-    seen: u128,
+    received_bits: u128,
     run: RunCounters,
-    tally: ReceiverStats,
+    stats: ReceiverStats,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +142,7 @@ struct RunCounters {
     /// Lowest sequence number.
     base: u64,
     /// Start of the cycle of the first packet.
-    turn: u64,
+    cycle: u64,
     /// Received packets, including duplicates.
     received: u64,
     duplicates: u64,
@@ -174,12 +174,12 @@ impl Receiver {
         let near = -MAX_MISORDER < off && off < MAX_DROPOUT;
         let accepted = match self.state {
             SourceState::Valid if near => self.accept(sequence, timestamp),
-            SourceState::Valid if self.suspect == Some(sequence) => {
+            SourceState::Valid if self.stray_successor == Some(sequence) => {
                 self.restart(sequence, timestamp)
             }
             SourceState::Valid => {
-                self.suspect = Some(sequence.wrapping_add(1));
-                self.tally.strays += 1;
+                self.stray_successor = Some(sequence.wrapping_add(1));
+                self.stats.strays += 1;
                 ReceiveOutcome::Stray
             }
             SourceState::Probation if near => self.prove(off, sequence, timestamp),
@@ -211,7 +211,7 @@ impl Receiver {
         Some(ReceptionReport {
             fraction_lost: u8::try_from(fraction).unwrap_or(u8::MAX),
             cumulative_lost: i32::try_from(lost.clamp(MIN_LOST, MAX_LOST)).unwrap_or(0),
-            highest: low_32(self.highest.sequence - run.turn),
+            highest: low_32(self.highest.sequence - run.cycle),
             jitter: self.jitter(),
         })
     }
@@ -225,7 +225,7 @@ impl Receiver {
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> ReceiverStats {
-        ReceiverStats { lost: self.tally.lost + self.missing(), ..self.tally }
+        ReceiverStats { lost: self.stats.lost + self.missing(), ..self.stats }
     }
 
     /// Interarrival jitter in units of the encoding's clock.
@@ -254,16 +254,16 @@ impl Receiver {
         let behind = self.highest.sequence.checked_sub(sequence);
         let bit = behind.and_then(|behind| 1_u128.checked_shl(u32::try_from(behind).ok()?));
         let here = self.state == SourceState::Valid && sequence >= self.run.base;
-        here && bit.is_some_and(|bit| self.seen & bit == 0)
+        here && bit.is_some_and(|bit| self.received_bits & bit == 0)
     }
 
     /// Handles the first packet, or the first packet of another run during probation.
     fn begin(&mut self, sequence: u16, timestamp: u32) -> ReceiveOutcome {
         let fresh = self.state == SourceState::Probation;
         if fresh {
-            self.tally.strays += self.run.received - self.run.duplicates;
-            self.tally.received -= self.run.received - self.run.duplicates;
-            self.tally.lost += self.missing();
+            self.stats.strays += self.run.received - self.run.duplicates;
+            self.stats.received -= self.run.received - self.run.duplicates;
+            self.stats.lost += self.missing();
         }
         self.state = SourceState::Probation;
         self.in_row = 1;
@@ -290,24 +290,24 @@ impl Receiver {
     /// Handles two packets in sequence that are far from all others: the first of them, the stray
     /// one, begins a new run.
     fn restart(&mut self, sequence: u16, timestamp: u32) -> ReceiveOutcome {
-        self.tally.lost += self.missing();
-        self.tally.restarts += 1;
-        self.tally.strays -= 1;
-        self.suspect = None;
+        self.stats.lost += self.missing();
+        self.stats.restarts += 1;
+        self.stats.strays -= 1;
+        self.stray_successor = None;
         self.start(sequence.wrapping_sub(1), timestamp);
         self.mark(sequence, timestamp).map_or(ReceiveOutcome::Duplicate, ReceiveOutcome::Restarted)
     }
 
     /// Begins a run at `sequence`, in an unused cycle.
     fn start(&mut self, sequence: u16, timestamp: u32) -> PacketPosition {
-        let turn = (self.highest.sequence & !u64::from(u16::MAX)) + FIRST_SEQUENCE;
-        let base = turn | u64::from(sequence);
+        let cycle = (self.highest.sequence & !u64::from(u16::MAX)) + FIRST_SEQUENCE;
+        let base = cycle | u64::from(sequence);
         let reference = self.highest.timestamp.max(FIRST_TIMESTAMP);
         self.highest =
             PacketPosition { sequence: base, timestamp: extend_timestamp(reference, timestamp) };
-        self.seen = 1;
-        self.run = RunCounters { base, turn, received: 1, ..RunCounters::default() };
-        self.tally.received += 1;
+        self.received_bits = 1;
+        self.run = RunCounters { base, cycle, received: 1, ..RunCounters::default() };
+        self.stats.received += 1;
         self.transit = None;
         self.highest
     }
@@ -318,22 +318,22 @@ impl Receiver {
         self.run.received += 1;
         if position.sequence > self.highest.sequence {
             let ahead = u32::try_from(position.sequence - self.highest.sequence).ok();
-            let seen = ahead.and_then(|ahead| self.seen.checked_shl(ahead));
-            self.seen = seen.unwrap_or(0) | 1;
+            let received_bits = ahead.and_then(|ahead| self.received_bits.checked_shl(ahead));
+            self.received_bits = received_bits.unwrap_or(0) | 1;
             self.highest = position;
         } else {
             let behind = u32::try_from(self.highest.sequence - position.sequence).ok();
             let bit = behind.and_then(|behind| 1_u128.checked_shl(behind)).unwrap_or(0);
-            if self.seen & bit != 0 {
+            if self.received_bits & bit != 0 {
                 self.run.duplicates += 1;
-                self.tally.duplicates += 1;
+                self.stats.duplicates += 1;
                 return None;
             }
-            self.seen |= bit;
+            self.received_bits |= bit;
             self.run.base = self.run.base.min(position.sequence);
-            self.tally.reordered += 1;
+            self.stats.reordered += 1;
         }
-        self.tally.received += 1;
+        self.stats.received += 1;
         Some(position)
     }
 
@@ -352,7 +352,7 @@ impl Receiver {
         let Some(before) = self.transit.replace(transit) else { return };
         let moved = timestamp_diff(transit, before).unsigned_abs();
         if moved > clock_rate.saturating_mul(MAX_JUMP_SECONDS) {
-            self.tally.jumps += 1;
+            self.stats.jumps += 1;
         } else {
             self.jitter = self.jitter + u64::from(moved) - ((self.jitter + 8) >> 4);
         }

@@ -164,24 +164,24 @@ pub struct RtcpSession {
     config: RtcpConfig,
     state: State,
     members: SsrcMap<Member>,
-    chance: Rng,
+    rng: Rng,
     /// A wall-clock time and its local instant, for reports.
     clock: (Instant, NtpTime),
     started: Instant,
     /// Time of the last report, sent or reconsidered (tp).
     previous: Instant,
     /// Interval between the two reports before.
-    waited: Span,
+    last_interval: Span,
     /// Time of the next timeout (tn).
     next: Instant,
     /// Time at which the next pending BYE of another member takes effect.
-    leaving: Option<Instant>,
+    next_bye_expiry: Option<Instant>,
     /// Number of members when `next` was computed (pmembers).
-    counted: usize,
+    counted_members: usize,
     /// Average datagram size in bytes.
-    average: f64,
+    average_size: f64,
     own: SentCounters,
-    tally: RtcpStats,
+    stats: RtcpStats,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +214,7 @@ struct SentCounters {
 /// Another member of the session.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    heard: Instant,
+    last_received: Instant,
     /// Time of the last RTP packet.
     rtp: Option<Instant>,
     /// Middle 32 bits of the last sender report's NTP time, and its arrival time.
@@ -229,25 +229,25 @@ impl RtcpSession {
     /// A session that begins at `now`. All memory is allocated here.
     #[must_use]
     pub fn new(config: RtcpConfig, now: Instant) -> Self {
-        let mut chance = Rng::new(config.seed);
-        let members = SsrcMap::new(config.max_members, chance.next_u64());
+        let mut rng = Rng::new(config.seed);
+        let members = SsrcMap::new(config.max_members, rng.next_u64());
         #[allow(clippy::cast_precision_loss, reason = "a name is short")]
-        let average = (IP_UDP_OVERHEAD + 8 + 12 + config.cname.len()) as f64;
+        let average_size = (IP_UDP_OVERHEAD + 8 + 12 + config.cname.len()) as f64;
         let mut rtcp = Self {
             config,
             state: State::Joining,
             members,
-            chance,
+            rng,
             clock: (now, NtpTime::default()),
             started: now,
             previous: now,
-            waited: Span::ZERO,
+            last_interval: Span::ZERO,
             next: now,
-            leaving: None,
-            counted: 1,
-            average,
+            next_bye_expiry: None,
+            counted_members: 1,
+            average_size,
             own: SentCounters::default(),
-            tally: RtcpStats::default(),
+            stats: RtcpStats::default(),
         };
         rtcp.next = now + rtcp.interval(now);
         rtcp
@@ -287,7 +287,7 @@ impl RtcpSession {
         member.rtp = Some(now);
         if member.bye.is_some_and(|bye| now.since(bye) >= BYE_STRAGGLER_TIME) {
             member.bye = None;
-            self.tally.forged_byes += 1;
+            self.stats.forged_byes += 1;
         }
     }
 
@@ -296,7 +296,7 @@ impl RtcpSession {
     /// The caller must check the source address, because RTCP is not authenticated.
     ///
     /// # Real-time
-    /// Neither waits nor allocates, if `tell` does not.
+    /// Neither waits nor allocates, if `emit` does not.
     ///
     /// # Errors
     /// The reason why the datagram is not RTCP; it then has no effect.
@@ -304,11 +304,11 @@ impl RtcpSession {
         &mut self,
         now: Instant,
         datagram: &[u8],
-        mut tell: impl FnMut(RtcpEvent<'_>),
+        mut emit: impl FnMut(RtcpEvent<'_>),
     ) -> Result<(), RtcpError> {
         let compound =
-            CompoundPacket::parse(datagram).inspect_err(|_| self.tally.malformed += 1)?;
-        self.tally.received += 1;
+            CompoundPacket::parse(datagram).inspect_err(|_| self.stats.malformed += 1)?;
+        self.stats.received += 1;
         let mut byes = false;
         for part in compound.packets() {
             match part {
@@ -318,14 +318,14 @@ impl RtcpSession {
                         if let Some(member) = self.members.get_mut(number) {
                             member.report = Some((ntp.middle_bits(), now));
                         }
-                        tell(RtcpEvent::SenderClock { ssrc, ntp, timestamp });
+                        emit(RtcpEvent::SenderClock { ssrc, ntp, timestamp });
                     }
-                    self.handle_report_blocks(now, ssrc, blocks, &mut tell);
+                    self.handle_report_blocks(now, ssrc, blocks, &mut emit);
                 }
                 RtcpPacket::SourceDescription(chunks) => {
                     for (ssrc, name) in chunks.cnames() {
                         if self.touch_member(now, ssrc).is_some() {
-                            tell(RtcpEvent::Cname { ssrc, name });
+                            emit(RtcpEvent::Cname { ssrc, name });
                         }
                     }
                 }
@@ -336,7 +336,7 @@ impl RtcpSession {
                 RtcpPacket::Extended { ssrc, blocks } => {
                     let Some(number) = self.touch_member(now, ssrc) else { continue };
                     blocks.iter().for_each(|block| {
-                        self.handle_extended_block(now, ssrc, number, block, &mut tell)
+                        self.handle_extended_block(now, ssrc, number, block, &mut emit)
                     });
                 }
                 RtcpPacket::Other(_) => {}
@@ -351,10 +351,10 @@ impl RtcpSession {
     /// Handles what is due at `now` and reports members that have left.
     ///
     /// # Real-time
-    /// Neither waits nor allocates, if `tell` does not.
-    pub fn handle_timeout(&mut self, now: Instant, mut tell: impl FnMut(RtcpEvent<'_>)) {
-        if self.leaving.is_some_and(|at| at <= now) {
-            self.expire_byes(now, &mut tell);
+    /// Neither waits nor allocates, if `emit` does not.
+    pub fn handle_timeout(&mut self, now: Instant, mut emit: impl FnMut(RtcpEvent<'_>)) {
+        if self.next_bye_expiry.is_some_and(|at| at <= now) {
+            self.expire_byes(now, &mut emit);
         }
         if now < self.next {
             return;
@@ -366,11 +366,11 @@ impl RtcpSession {
             State::Due { .. } | State::ByeDue | State::Left => return,
         };
         if matches!(due, State::Due { .. }) {
-            self.expire_members(now, &mut tell);
+            self.expire_members(now, &mut emit);
         }
         // Reconsideration: the number of members may have grown since the timer was set (6.3.6).
         let next = self.previous + self.interval(now);
-        self.counted = self.member_count();
+        self.counted_members = self.member_count();
         if next <= now { self.state = due } else { self.next = next }
     }
 
@@ -397,12 +397,12 @@ impl RtcpSession {
         };
         let length = self.write(now, out, bye, sources);
         self.update_average_size(length);
-        self.tally.sent += 1;
+        self.stats.sent += 1;
         self.own.reported = true;
         self.state = if bye { State::Left } else { State::Reporting };
-        (self.waited, self.previous) = (now.since(self.previous), now);
+        (self.last_interval, self.previous) = (now.since(self.previous), now);
         self.next = now + self.interval(now);
-        self.counted = self.member_count();
+        self.counted_members = self.member_count();
         Some(length)
     }
 
@@ -410,7 +410,7 @@ impl RtcpSession {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let next = (self.state != State::Left).then_some(self.next)?;
-        Some(self.leaving.map_or(next, |leaving| leaving.min(next)))
+        Some(self.next_bye_expiry.map_or(next, |expiry| expiry.min(next)))
     }
 
     /// Leaves the session: with a BYE, immediately or delayed, unless nothing was ever sent.
@@ -421,16 +421,16 @@ impl RtcpSession {
         if matches!(self.state, State::Leaving { .. } | State::ByeDue | State::Left) {
             return;
         }
-        (self.previous, self.next, self.leaving) = (now, now, None);
+        (self.previous, self.next, self.next_bye_expiry) = (now, now, None);
         if !self.own.reported && self.own.packets == 0 {
             self.state = State::Left;
         } else if self.member_count() < BYE_BACK_OFF {
             self.state = State::ByeDue;
         } else {
             self.state = State::Leaving { byes: 0 };
-            self.average = BYE_BYTES;
+            self.average_size = BYE_BYTES;
             self.next = now + self.interval(now);
-            self.counted = 1;
+            self.counted_members = 1;
         }
     }
 
@@ -441,7 +441,7 @@ impl RtcpSession {
     pub fn change_ssrc(&mut self, now: Instant, ssrc: u32, out: &mut [u8]) -> usize {
         let length = self.write(now, out, true, core::iter::empty());
         self.update_average_size(length);
-        self.tally.sent += 1;
+        self.stats.sent += 1;
         self.config.ssrc = ssrc;
         self.own = SentCounters::default();
         length
@@ -462,7 +462,7 @@ impl RtcpSession {
     /// The counters.
     #[must_use]
     pub const fn stats(&self) -> RtcpStats {
-        self.tally
+        self.stats
     }
 }
 

@@ -84,13 +84,13 @@ pub struct SourceTableStats {
 pub struct SourceTable<T> {
     slots: SsrcMap<SourceEntry<T>>,
     idle: Span,
-    tally: SourceTableStats,
+    stats: SourceTableStats,
 }
 
 #[derive(Clone, Debug)]
 struct SourceEntry<T> {
     from: SocketAddr,
-    heard: Instant,
+    last_received: Instant,
     value: T,
 }
 
@@ -99,7 +99,7 @@ impl<T> SourceTable<T> {
     #[must_use]
     pub fn new(config: SourceTableConfig) -> Self {
         let slots = SsrcMap::new(config.capacity, config.key);
-        Self { slots, idle: config.idle_timeout, tally: SourceTableStats::default() }
+        Self { slots, idle: config.idle_timeout, stats: SourceTableStats::default() }
     }
 
     /// Looks up a packet's source and inserts it when it is new.
@@ -119,15 +119,15 @@ impl<T> SourceTable<T> {
         let evicted = if self.slots.len() < self.slots.capacity() {
             None
         } else if let Some(victim) = self.eviction_candidate(now) {
-            self.tally.evicted += 1;
+            self.stats.evicted += 1;
             self.slots.remove(victim).map(|(ssrc, entry)| (ssrc, entry.value))
         } else {
-            self.tally.refused += 1;
+            self.stats.refused += 1;
             return SourceLookup::Full;
         };
-        match self.slots.insert(ssrc, SourceEntry { from, heard: now, value: make() }) {
+        match self.slots.insert(ssrc, SourceEntry { from, last_received: now, value: make() }) {
             Some(number) => {
-                self.tally.inserted += 1;
+                self.stats.inserted += 1;
                 SourceLookup::Inserted(SourceId(number), evicted)
             }
             None => SourceLookup::Full,
@@ -217,7 +217,7 @@ impl<T> SourceTable<T> {
     /// The counters.
     #[must_use]
     pub const fn stats(&self) -> SourceTableStats {
-        self.tally
+        self.stats
     }
 
     fn update_known(&mut self, now: Instant, number: u32, from: SocketAddr) -> SourceLookup<T> {
@@ -225,13 +225,13 @@ impl<T> SourceTable<T> {
         let Some(entry) = self.slots.get_mut(number) else { return SourceLookup::Full };
         let moved = entry.from != from;
         if moved && !idle {
-            self.tally.collisions += 1;
+            self.stats.collisions += 1;
             return SourceLookup::Collision;
         }
-        (entry.from, entry.heard) = (from, entry.heard.max(now));
+        (entry.from, entry.last_received) = (from, entry.last_received.max(now));
         self.slots.touch(number);
         if moved {
-            self.tally.moved += 1;
+            self.stats.moved += 1;
             return SourceLookup::Moved(SourceId(number));
         }
         SourceLookup::Known(SourceId(number))
@@ -245,7 +245,7 @@ impl<T> SourceTable<T> {
     }
 
     fn idle_time(&self, now: Instant, number: u32) -> Span {
-        self.slots.get(number).map_or(Span::ZERO, |entry| now.since(entry.heard))
+        self.slots.get(number).map_or(Span::ZERO, |entry| now.since(entry.last_received))
     }
 }
 
@@ -269,16 +269,16 @@ pub enum SsrcCheck {
 #[derive(Clone, Debug)]
 pub struct LocalSsrc {
     ssrc: u32,
-    memory: Span,
+    conflict_timeout: Span,
     conflicts: [Option<(SocketAddr, Instant)>; MAX_CONFLICTS],
 }
 
 impl LocalSsrc {
-    /// `memory` is how long a conflicting address is remembered; RFC 3550 recommends ten report
-    /// intervals.
+    /// `conflict_timeout` is how long a conflicting address is remembered; RFC 3550 recommends ten
+    /// report intervals.
     #[must_use]
-    pub const fn new(ssrc: u32, memory: Span) -> Self {
-        Self { ssrc, memory, conflicts: [None; MAX_CONFLICTS] }
+    pub const fn new(ssrc: u32, conflict_timeout: Span) -> Self {
+        Self { ssrc, conflict_timeout, conflicts: [None; MAX_CONFLICTS] }
     }
 
     /// The local SSRC.
@@ -300,7 +300,7 @@ impl LocalSsrc {
         if ssrc != self.ssrc {
             return SsrcCheck::Foreign;
         }
-        let alive = |at: &Instant| now.since(*at) < self.memory;
+        let alive = |at: &Instant| now.since(*at) < self.conflict_timeout;
         let known = self.conflicts.iter_mut().flatten();
         if let Some((_, at)) = known.into_iter().find(|(other, at)| *other == from && alive(at)) {
             *at = now;
@@ -350,8 +350,8 @@ mod tests {
             ));
         }
         assert_eq!(table.len(), 100);
-        let tally = table.stats();
-        assert_eq!((tally.inserted, tally.evicted, tally.refused), (100_090, 99_990, 0));
+        let stats = table.stats();
+        assert_eq!((stats.inserted, stats.evicted, stats.refused), (100_090, 99_990, 0));
         assert!((0..90).all(|ssrc| table.find(ssrc).is_some()));
     }
 

@@ -49,10 +49,10 @@ impl Default for AnnouncerConfig {
 pub struct Announcer {
     config: AnnouncerConfig,
     origin: IpAddr,
-    chance: Rng,
+    rng: Rng,
     /// The announced description, and one whose deletion is pending.
     current: Option<String>,
-    former: Option<String>,
+    withdrawn: Option<String>,
     due: bool,
     next: Instant,
     others: usize,
@@ -65,9 +65,9 @@ impl Announcer {
         Self {
             config,
             origin,
-            chance: Rng::new(config.seed),
+            rng: Rng::new(config.seed),
             current: None,
-            former: None,
+            withdrawn: None,
             due: false,
             next: now,
             others: 0,
@@ -88,7 +88,7 @@ impl Announcer {
 
     /// Ends the session: its deletion is sent next.
     pub fn withdraw(&mut self) {
-        self.former = self.current.take().or_else(|| self.former.take());
+        self.withdrawn = self.current.take().or_else(|| self.withdrawn.take());
         self.due = false;
     }
 
@@ -108,8 +108,8 @@ impl Announcer {
     /// Writes the next packet into `out` and returns its length in bytes; `None` when nothing is
     /// due or `out` is too short.
     pub fn poll_output(&mut self, out: &mut [u8]) -> Option<usize> {
-        let (sdp, deletion) = match self.former.take() {
-            Some(former) => (former, true),
+        let (sdp, deletion) = match self.withdrawn.take() {
+            Some(withdrawn) => (withdrawn, true),
             None if self.due => {
                 self.due = false;
                 (self.current.clone()?, false)
@@ -134,7 +134,7 @@ impl Announcer {
             8 * (self.others as u64 + 1) * self.current.as_ref().map_or(0, String::len) as u64;
         let needed = bits as f64 / f64::from(self.config.bandwidth.max(1));
         let seconds = self.config.interval.as_secs_f64().max(needed);
-        let wait = seconds * (2.0 / 3.0 + self.chance.next_f64() * 2.0 / 3.0);
+        let wait = seconds * (2.0 / 3.0 + self.rng.next_f64() * 2.0 / 3.0);
         self.next = now + Span::from_nanos((wait * 1e9) as i64).max(Span::from_secs(1));
     }
 }

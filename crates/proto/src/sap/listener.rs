@@ -100,7 +100,7 @@ pub struct ListenerStats {
 pub struct Listener {
     config: ListenerConfig,
     entries: Vec<SessionEntry>,
-    tally: ListenerStats,
+    stats: ListenerStats,
 }
 
 #[derive(Debug)]
@@ -108,7 +108,7 @@ struct SessionEntry {
     from: IpAddr,
     origin: IpAddr,
     hash: u16,
-    heard: Instant,
+    last_announced: Instant,
     /// Longest time between two announcements so far.
     period: Span,
     session: SessionDescription,
@@ -121,7 +121,7 @@ impl Listener {
         Self {
             config,
             entries: Vec::new(),
-            tally: ListenerStats {
+            stats: ListenerStats {
                 accepted: 0,
                 malformed: 0,
                 unreadable: 0,
@@ -141,16 +141,16 @@ impl Listener {
         now: Instant,
         from: IpAddr,
         datagram: &[u8],
-        tell: impl FnMut(AnnouncementEvent<'_>),
+        emit: impl FnMut(AnnouncementEvent<'_>),
     ) -> Result<(), RejectReason> {
-        let done = self.apply_packet(now, from, datagram, tell);
+        let done = self.apply_packet(now, from, datagram, emit);
         let count = match done {
-            Ok(()) => &mut self.tally.accepted,
-            Err(RejectReason::Malformed(_)) => &mut self.tally.malformed,
-            Err(RejectReason::Description(_)) => &mut self.tally.unreadable,
-            Err(RejectReason::NotOwner) => &mut self.tally.not_owner,
+            Ok(()) => &mut self.stats.accepted,
+            Err(RejectReason::Malformed(_)) => &mut self.stats.malformed,
+            Err(RejectReason::Description(_)) => &mut self.stats.unreadable,
+            Err(RejectReason::NotOwner) => &mut self.stats.not_owner,
             Err(RejectReason::TooManyFromSender | RejectReason::TableFull) => {
-                &mut self.tally.refused
+                &mut self.stats.refused
             }
         };
         *count += 1;
@@ -158,12 +158,12 @@ impl Listener {
     }
 
     /// Removes expired sessions.
-    pub fn handle_timeout(&mut self, now: Instant, mut tell: impl FnMut(AnnouncementEvent<'_>)) {
+    pub fn handle_timeout(&mut self, now: Instant, mut emit: impl FnMut(AnnouncementEvent<'_>)) {
         let life = self.config.min_lifetime;
         let expired = self.entries.extract_if(.., |entry| entry.expires_at(life) <= now);
         for entry in expired {
-            self.tally.expired += 1;
-            tell(AnnouncementEvent::Removed(&entry.session));
+            self.stats.expired += 1;
+            emit(AnnouncementEvent::Removed(&entry.session));
         }
     }
 
@@ -181,7 +181,7 @@ impl Listener {
     /// The counters.
     #[must_use]
     pub const fn stats(&self) -> ListenerStats {
-        self.tally
+        self.stats
     }
 
     fn apply_packet(
@@ -189,7 +189,7 @@ impl Listener {
         now: Instant,
         from: IpAddr,
         datagram: &[u8],
-        mut tell: impl FnMut(AnnouncementEvent<'_>),
+        mut emit: impl FnMut(AnnouncementEvent<'_>),
     ) -> Result<(), RejectReason> {
         let packet = SapPacket::parse(datagram).map_err(RejectReason::Malformed)?;
         let same =
@@ -200,13 +200,13 @@ impl Listener {
         }
         if packet.deletion {
             if let Some(at) = known {
-                tell(AnnouncementEvent::Removed(&self.entries.swap_remove(at).session));
+                emit(AnnouncementEvent::Removed(&self.entries.swap_remove(at).session));
             }
             return Ok(());
         }
         if let Some(entry) = known.and_then(|at| self.entries.get_mut(at)) {
-            entry.period = entry.period.max(now.since(entry.heard));
-            entry.heard = now;
+            entry.period = entry.period.max(now.since(entry.last_announced));
+            entry.last_announced = now;
             return Ok(());
         }
         let session =
@@ -215,7 +215,7 @@ impl Listener {
             from,
             origin: packet.origin,
             hash: packet.hash,
-            heard: now,
+            last_announced: now,
             period: Span::ZERO,
             session,
         };
@@ -225,7 +225,7 @@ impl Listener {
                 return Err(RejectReason::NotOwner);
             }
             *entry = fresh(session);
-            tell(AnnouncementEvent::Changed(&entry.session));
+            emit(AnnouncementEvent::Changed(&entry.session));
             return Ok(());
         }
         if self.entries.iter().filter(|entry| entry.from == from).count() >= MAX_PER_SENDER {
@@ -234,7 +234,7 @@ impl Listener {
         if self.entries.len() >= self.config.capacity {
             return Err(RejectReason::TableFull);
         }
-        tell(AnnouncementEvent::Announced(&session));
+        emit(AnnouncementEvent::Announced(&session));
         self.entries.push(fresh(session));
         Ok(())
     }
@@ -248,6 +248,6 @@ impl SessionEntry {
     }
 
     fn expires_at(&self, life: Span) -> Instant {
-        self.heard + (self.period * EXPIRY_PERIODS).max(life)
+        self.last_announced + (self.period * EXPIRY_PERIODS).max(life)
     }
 }

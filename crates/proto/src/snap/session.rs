@@ -51,9 +51,9 @@ pub struct Session {
     state: State,
     assembly: MessageAssembler,
     outputs: VecDeque<SessionOutput>,
-    budget: TokenBucket,
+    time_requests: TokenBucket,
     now: Instant,
-    counts: SessionStats,
+    stats: SessionStats,
 }
 
 /// Input of a session.
@@ -159,9 +159,9 @@ impl Session {
             state: State::ExpectHello { deadline: now + HELLO_TIMEOUT },
             assembly: MessageAssembler::default(),
             outputs: VecDeque::new(),
-            budget: TokenBucket::new(TIME_BURST, TIME_INTERVAL, now),
+            time_requests: TokenBucket::new(TIME_BURST, TIME_INTERVAL, now),
             now,
-            counts: SessionStats::default(),
+            stats: SessionStats::default(),
         }
     }
 
@@ -212,13 +212,13 @@ impl Session {
     /// The counters.
     #[must_use]
     pub const fn stats(&self) -> SessionStats {
-        self.counts
+        self.stats
     }
 
     /// Time never goes backwards here, and a deadline that has passed is handled before the input.
     fn advance(&mut self, now: Instant) -> Instant {
         if now < self.now {
-            self.counts.backwards += 1;
+            self.stats.backwards += 1;
         }
         self.now = self.now.max(now);
         if self.poll_timeout().is_some_and(|deadline| deadline <= self.now) {
@@ -259,17 +259,17 @@ impl Session {
     }
 
     const fn count_skipped(&mut self) {
-        self.counts.messages += 1;
-        self.counts.ignored += 1;
+        self.stats.messages += 1;
+        self.stats.ignored += 1;
     }
 
     fn handle_frame(&mut self, now: Instant, frame: &MessageFrame<'_>, framing: Transport) {
-        self.counts.messages += 1;
+        self.stats.messages += 1;
         match ClientMessage::parse(frame, framing) {
             Ok(ClientMessage::Hello(hello)) => self.hello(frame, hello),
             Ok(ClientMessage::Time) => self.time(now, frame),
             Ok(ClientMessage::ClientInfo(info)) if self.is_greeted() => self.client_info(info),
-            Ok(_) => self.counts.ignored += 1,
+            Ok(_) => self.stats.ignored += 1,
             Err(error) => self.close(payload_close_reason(frame.header.kind, error)),
         }
     }
@@ -286,10 +286,10 @@ impl Session {
     /// Snapweb sends a Time request directly after its Hello. The reply waits for the settings, so
     /// that they are the first message to the client.
     fn time(&mut self, now: Instant, frame: &MessageFrame<'_>) {
-        if !self.budget.try_take(now) {
-            self.counts.unanswered += 1;
-            self.counts.ignored += 1;
-            if self.counts.unanswered > MAX_UNANSWERED {
+        if !self.time_requests.try_take(now) {
+            self.stats.unanswered += 1;
+            self.stats.ignored += 1;
+            if self.stats.unanswered > MAX_UNANSWERED {
                 self.close(CloseReason::TimeFlood);
             }
             return;

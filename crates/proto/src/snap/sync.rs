@@ -63,7 +63,7 @@ pub struct TimeSync {
     next_id: u16,
     exchanges: VecDeque<Exchange>,
     scratch: Vec<i64>,
-    line: Option<ClockModel>,
+    model: Option<ClockModel>,
 }
 
 impl TimeSync {
@@ -77,7 +77,7 @@ impl TimeSync {
             next_id: FIRST_ID,
             exchanges: VecDeque::with_capacity(WINDOW),
             scratch: Vec::with_capacity(WINDOW),
-            line: None,
+            model: None,
         }
     }
 
@@ -133,13 +133,15 @@ impl TimeSync {
     /// after a minute without one.
     #[must_use]
     pub fn offset(&self, local: Instant) -> Option<Span> {
-        self.line.filter(|line| local - line.at < STALE_AFTER).map(|line| line.offset_at(local))
+        self.model
+            .filter(|model| local - model.at < STALE_AFTER)
+            .map(|model| model.offset_at(local))
     }
 
     /// Estimated drift of the server's clock relative to the local one; positive when it is faster.
     #[must_use]
     pub fn drift(&self) -> Ppm {
-        let ppb = self.line.map_or(0, |line| line.drift);
+        let ppb = self.model.map_or(0, |model| model.drift);
         Ppm::from_ppb(i32::try_from(ppb).unwrap_or(0))
     }
 
@@ -152,9 +154,9 @@ impl TimeSync {
     /// Local time at the server time `server`.
     #[must_use]
     pub fn local_time(&self, server: Instant) -> Option<Instant> {
-        let line = self.line?;
+        let model = self.model?;
         // The offset changes so slowly that its value at the approximate time is sufficient.
-        let guess = server - line.offset_at(line.at);
+        let guess = server - model.offset_at(model.at);
         self.offset(guess).map(|offset| server - offset)
     }
 
@@ -187,7 +189,7 @@ impl TimeSync {
             let moved = drift_over(drift, at - exchange.at);
             (exchange.offset + moved).as_nanos()
         });
-        self.line = Some(ClockModel { at, offset: Span::from_nanos(offset), drift });
+        self.model = Some(ClockModel { at, offset: Span::from_nanos(offset), drift });
     }
 
     /// Slope from the median of the older half to the median of the newer half. For offsets on a

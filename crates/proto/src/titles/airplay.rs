@@ -30,7 +30,7 @@ pub struct AirplayMetadataParser {
 
 impl AirplayMetadataParser {
     /// Consumes bytes and reports the events in them.
-    pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(PlaybackEvent)) {
+    pub fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(PlaybackEvent)) {
         self.item.extend_from_slice(bytes);
         while let Some(at) = find(self.item.get(self.searched..).unwrap_or_default(), END) {
             let end = self.searched + at + END.len();
@@ -39,7 +39,7 @@ impl AirplayMetadataParser {
             self.searched = 0;
             // After an oversized item was discarded, its remainder precedes the next item.
             if let Some(at) = rfind(&item, BEGIN) {
-                self.parse_item(item.get(at..).unwrap_or_default(), &mut tell);
+                self.parse_item(item.get(at..).unwrap_or_default(), &mut emit);
             }
         }
         if self.item.len() > MAX_ITEM {
@@ -49,7 +49,7 @@ impl AirplayMetadataParser {
         self.searched = self.item.len().saturating_sub(END.len());
     }
 
-    fn parse_item(&mut self, item: &[u8], tell: &mut impl FnMut(PlaybackEvent)) {
+    fn parse_item(&mut self, item: &[u8], emit: &mut impl FnMut(PlaybackEvent)) {
         let Some((kind, code)) = code(item, b"<type>").zip(code(item, b"<code>")) else { return };
         let data = data(item);
         match (&kind, &code) {
@@ -65,16 +65,16 @@ impl AirplayMetadataParser {
             }
             // A new bundle begins: the metadata so far belongs to the previous track.
             (b"ssnc", b"mdst") => self.title = TrackMetadata::default(),
-            (b"ssnc", b"mden") => tell(PlaybackEvent::Title(self.title.clone())),
-            (b"ssnc", b"PICT") => tell(PlaybackEvent::Picture(data)),
+            (b"ssnc", b"mden") => emit(PlaybackEvent::Title(self.title.clone())),
+            (b"ssnc", b"PICT") => emit(PlaybackEvent::Picture(data)),
             (b"ssnc", b"prgr") => {
                 if let Some((position, duration)) = progress(&data) {
-                    tell(PlaybackEvent::Position(position, duration));
+                    emit(PlaybackEvent::Position(position, duration));
                 }
             }
-            (b"ssnc", b"pbeg" | b"prsm") => tell(PlaybackEvent::Playing),
-            (b"ssnc", b"pfls") => tell(PlaybackEvent::Paused),
-            (b"ssnc", b"pend") => tell(PlaybackEvent::Stopped),
+            (b"ssnc", b"pbeg" | b"prsm") => emit(PlaybackEvent::Playing),
+            (b"ssnc", b"pfls") => emit(PlaybackEvent::Paused),
+            (b"ssnc", b"pend") => emit(PlaybackEvent::Stopped),
             _ => {}
         }
     }

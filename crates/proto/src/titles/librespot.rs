@@ -26,14 +26,14 @@ pub struct LibrespotLogParser {
 
 impl LibrespotLogParser {
     /// Consumes bytes and reports the events in them.
-    pub fn push(&mut self, bytes: &[u8], mut tell: impl FnMut(PlaybackEvent)) {
+    pub fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(PlaybackEvent)) {
         let mut pieces = bytes.split(|byte| *byte == b'\n');
         let Some(first) = pieces.next() else { return };
         self.extend(first);
         for piece in pieces {
             let line = core::mem::take(&mut self.line);
             if !core::mem::take(&mut self.skipping) {
-                self.parse_line(&String::from_utf8_lossy(&line), &mut tell);
+                self.parse_line(&String::from_utf8_lossy(&line), &mut emit);
             }
             self.extend(piece);
         }
@@ -48,18 +48,18 @@ impl LibrespotLogParser {
         }
     }
 
-    fn parse_line(&mut self, line: &str, tell: &mut impl FnMut(PlaybackEvent)) {
+    fn parse_line(&mut self, line: &str, emit: &mut impl FnMut(PlaybackEvent)) {
         if let Some((name, uri)) = loading(line) {
             self.loading = Some((name.to_owned(), uri.to_owned()));
         } else if let Some((name, millis)) = loaded(line) {
             let found = self.loading.take().filter(|(loading, _)| loading == name);
-            tell(PlaybackEvent::Title(TrackMetadata {
+            emit(PlaybackEvent::Title(TrackMetadata {
                 title: clean_text(name.as_bytes()),
                 duration: Some(Span::from_millis(millis)),
                 url: found.and_then(|(_, uri)| clean_text(uri.as_bytes())),
                 ..TrackMetadata::default()
             }));
-            tell(PlaybackEvent::Playing);
+            emit(PlaybackEvent::Playing);
         }
     }
 }

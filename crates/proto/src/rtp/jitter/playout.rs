@@ -17,7 +17,7 @@ impl<P> JitterBuffer<P> {
             let end = at.saturating_add(i64::from(held.units));
             // When a sender begins with a backlog, only the part that is not in the past is played.
             let is_past = self.wait_until(end).is_none() && self.slots.len() > 1;
-            if is_past || seq < self.press {
+            if is_past || seq < self.flush_below {
                 return self.skip(seq);
             }
             if let Some(until) = self.wait_until(at) {
@@ -26,7 +26,7 @@ impl<P> JitterBuffer<P> {
             self.start = Some(at);
         } else {
             self.drop_excess(seq);
-            if seq < self.press {
+            if seq < self.flush_below {
                 return self.skip(seq);
             }
         }
@@ -35,9 +35,9 @@ impl<P> JitterBuffer<P> {
         }
         // Time that was concealed as an underrun may turn out to be silence.
         let lost = self.lost_units(self.head.unwrap_or(seq), seq, at).max(0);
-        let said = self.position - self.end;
-        if said > lost {
-            let units = (said - lost).unsigned_abs();
+        let reported = self.position - self.end;
+        if reported > lost {
+            let units = (reported - lost).unsigned_abs();
             self.stats.concealed = self.stats.concealed.saturating_sub(units);
             self.stats.silent += units;
             self.end = self.position - lost;
@@ -50,10 +50,10 @@ impl<P> JitterBuffer<P> {
         if let Some(until) = self.grow_delay() {
             return JitterOutput::Wait(Some(until));
         }
-        let (gap, said) = (at - self.position, self.position - self.end);
+        let (gap, reported) = (at - self.position, self.position - self.end);
         let piece = gap.min(self.due_units());
-        if said < lost {
-            let units = piece.min(lost - said);
+        if reported < lost {
+            let units = piece.min(lost - reported);
             self.stats.concealed += units.unsigned_abs();
             return self.emit_gap(units, GapCause::Lost);
         }
@@ -94,7 +94,7 @@ impl<P> JitterBuffer<P> {
         if wanted.saturating_sub(self.offset) < LEAST_STEP {
             return None;
         }
-        self.grown = self.grown.saturating_add(wanted - self.offset);
+        self.added_delay = self.added_delay.saturating_add(wanted - self.offset);
         self.offset = wanted;
         self.wait_until(self.position)
     }
@@ -107,7 +107,8 @@ impl<P> JitterBuffer<P> {
         let JitterMode::Playout(delay) = self.mode else { return };
         let held = self.slots.len() as u64;
         if held > 2 * self.packets(delay.most()) + EXCESS_PACKETS {
-            self.press = self.press.max(first + held.saturating_sub(self.packets_to_keep()));
+            self.flush_below =
+                self.flush_below.max(first + held.saturating_sub(self.packets_to_keep()));
         }
     }
 
@@ -150,12 +151,12 @@ impl<P> JitterBuffer<P> {
             return;
         }
         let seconds = elapsed.min(LONGEST_STEP) as f64 * 1e-9;
-        let wish = self.target_offset().saturating_sub(self.offset) as f64;
+        let difference = self.target_offset().saturating_sub(self.offset) as f64;
         let most = f64::from(MAX_SLEW.as_ppb());
-        let speed = self.transit.slope() + (wish / SLEW_TIME_S).clamp(-most, most);
-        self.creep += speed * seconds;
-        self.offset = self.offset.saturating_add(self.creep as i64);
-        self.creep = self.creep.fract();
+        let speed = self.transit.slope() + (difference / SLEW_TIME_S).clamp(-most, most);
+        self.slew_remainder += speed * seconds;
+        self.offset = self.offset.saturating_add(self.slew_remainder as i64);
+        self.slew_remainder = self.slew_remainder.fract();
     }
 
     /// Units to output: those of one packet, or of several after a pause of the caller.

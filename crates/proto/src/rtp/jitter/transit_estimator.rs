@@ -22,20 +22,20 @@ use super::histogram::DelayHistogram;
 #[derive(Debug)]
 pub(super) struct TransitEstimator {
     histogram: DelayHistogram,
-    lows: [TransitSample; WINDOW],
-    /// Index in `lows` of the current second.
-    open: usize,
-    opened: i64,
+    minima: [TransitSample; WINDOW],
+    /// Index in `minima` of the current second.
+    current: usize,
+    current_since: i64,
     base: TransitSample,
-    line: DriftLine,
+    drift_line: DriftLine,
     jitter: i64,
     last: Option<TransitSample>,
     spikes: DelaySpikes,
     quantile: f32,
     /// Delay at the configured quantile, and at [`SPIKE_BASELINE_QUANTILE`], as of the last update.
-    usual: i64,
-    ordinary: i64,
-    until_usual: u8,
+    quantile_delay: i64,
+    spike_baseline: i64,
+    until_update: u8,
 }
 
 /// A transit and its arrival time.
@@ -50,21 +50,21 @@ impl TransitEstimator {
     /// share of the packets that must arrive in time.
     pub(super) fn new(most: i64, guess: i64, quantile: f32) -> Self {
         let histogram = DelayHistogram::new(most, guess);
-        let usual = histogram.quantile(quantile);
+        let quantile_delay = histogram.quantile(quantile);
         Self {
             histogram,
-            lows: [NEVER; WINDOW],
-            open: 0,
-            opened: 0,
+            minima: [NEVER; WINDOW],
+            current: 0,
+            current_since: 0,
             base: NEVER,
-            line: DriftLine::default(),
+            drift_line: DriftLine::default(),
             jitter: 0,
             last: None,
             spikes: DelaySpikes::default(),
             quantile,
-            usual,
-            ordinary: usual,
-            until_usual: UPDATE_EVERY,
+            quantile_delay,
+            spike_baseline: quantile_delay,
+            until_update: UPDATE_EVERY,
         }
     }
 
@@ -80,12 +80,12 @@ impl TransitEstimator {
         self.update_minimum(transit, at);
         let delay = transit.saturating_sub(self.base(at)).max(0);
         self.histogram.record(delay, seconds(elapsed.clamp(0, SECOND)) as f32);
-        self.until_usual -= 1;
-        if self.until_usual == 0 {
-            self.until_usual = UPDATE_EVERY;
-            (self.usual, self.ordinary) = self.quantiles();
+        self.until_update -= 1;
+        if self.until_update == 0 {
+            self.until_update = UPDATE_EVERY;
+            (self.quantile_delay, self.spike_baseline) = self.quantiles();
         }
-        self.spikes.record(delay, self.ordinary, at);
+        self.spikes.record(delay, self.spike_baseline, at);
         delay
     }
 
@@ -97,7 +97,7 @@ impl TransitEstimator {
     /// Resets the delay statistics to `guess`.
     pub(super) fn reset_lateness(&mut self, guess: i64) {
         self.histogram.restart(guess);
-        (self.usual, self.ordinary) = self.quantiles();
+        (self.quantile_delay, self.spike_baseline) = self.quantiles();
         self.spikes = DelaySpikes::default();
     }
 
@@ -113,7 +113,7 @@ impl TransitEstimator {
 
     /// Delay to allow for: the quantile, or the height of expected spikes.
     pub(super) fn lateness(&self, now: i64) -> i64 {
-        self.usual.max(self.spikes.expected_height(now))
+        self.quantile_delay.max(self.spikes.expected_height(now))
     }
 
     /// Interarrival jitter of RFC 3550 section 6.4.1.
@@ -123,12 +123,12 @@ impl TransitEstimator {
 
     /// Drift of the sender's clock.
     pub(super) fn drift(&self) -> Ppm {
-        Ppm::from_ppb(-self.line.slope() as i32)
+        Ppm::from_ppb(-self.drift_line.slope() as i32)
     }
 
     /// Slope of the base, in nanoseconds per second.
     pub(super) fn slope(&self) -> f64 {
-        self.line.slope()
+        self.drift_line.slope()
     }
 
     fn quantiles(&self) -> (i64, i64) {
@@ -137,16 +137,16 @@ impl TransitEstimator {
 
     fn update_minimum(&mut self, transit: i64, at: i64) {
         if self.is_new() {
-            self.opened = at;
+            self.current_since = at;
         }
-        let over = at.saturating_sub(self.opened);
+        let over = at.saturating_sub(self.current_since);
         if over >= SECOND {
             self.close_second(over, at);
         }
         let seen = TransitSample { transit, at };
-        let open = &mut self.lows[self.open];
-        if open.at == NEVER.at || transit < open.transit {
-            *open = seen;
+        let current = &mut self.minima[self.current];
+        if current.at == NEVER.at || transit < current.transit {
+            *current = seen;
         }
         if self.is_new() || transit < self.base(at) {
             self.base = seen;
@@ -155,24 +155,24 @@ impl TransitEstimator {
 
     /// Ends the current second, which has lasted `over`.
     fn close_second(&mut self, over: i64, at: i64) {
-        self.line.add(self.lows[self.open]);
-        self.opened = at;
-        self.open = (self.open + 1) % WINDOW;
-        self.lows[self.open] = NEVER;
+        self.drift_line.add(self.minima[self.current]);
+        self.current_since = at;
+        self.current = (self.current + 1) % WINDOW;
+        self.minima[self.current] = NEVER;
         // After a pause longer than the window, only the extrapolated line remains.
         if over > SECOND.saturating_mul(WINDOW as i64) {
             let newest = TransitSample { transit: self.base(at), at };
-            self.lows = [NEVER; WINDOW];
-            self.lows[(self.open + WINDOW - 1) % WINDOW] = newest;
+            self.minima = [NEVER; WINDOW];
+            self.minima[(self.current + WINDOW - 1) % WINDOW] = newest;
         }
-        let lows = self.lows.iter().filter(|low| low.at != NEVER.at);
-        if let Some(&base) = lows.min_by_key(|&&low| self.carried(low, at)) {
+        let minima = self.minima.iter().filter(|low| low.at != NEVER.at);
+        if let Some(&base) = minima.min_by_key(|&&low| self.carried(low, at)) {
             self.base = base;
         }
     }
 
     fn carried(&self, low: TransitSample, at: i64) -> i64 {
-        let moved = self.line.slope() * seconds(at.saturating_sub(low.at));
+        let moved = self.drift_line.slope() * seconds(at.saturating_sub(low.at));
         low.transit.saturating_add(moved as i64)
     }
 }
@@ -192,11 +192,11 @@ struct DriftLine {
     newest: Option<TransitSample>,
     slope: f64,
     /// Prior of the slope: the slope of the previous line.
-    believed: f64,
+    prior_slope: f64,
     /// Mean distance of the points from the line.
     spread: f64,
     /// Number of consecutive outliers.
-    elsewhere: u8,
+    outliers: u8,
 }
 
 impl DriftLine {
@@ -215,13 +215,13 @@ impl DriftLine {
         let dy = low.transit.saturating_sub(newest.transit) as f64;
         let expected = self.height() + self.slope * dt - dy;
         if expected.abs() > OUTLIER_NS + 4.0 * self.spread && self.points > 3.0 {
-            self.elsewhere += 1;
-            if self.elsewhere >= OUTLIERS_TO_RESTART {
+            self.outliers += 1;
+            if self.outliers >= OUTLIERS_TO_RESTART {
                 self.begin(low);
             }
             return;
         }
-        self.elsewhere = 0;
+        self.outliers = 0;
         if self.points > 1.0 {
             self.spread += (expected.abs() - self.spread) / self.points.min(30.0);
         }
@@ -237,8 +237,8 @@ impl DriftLine {
         let across = self.tt - self.t * self.t / self.points;
         let along = self.ty - self.t * self.y / self.points;
         let doubt = (self.spread.max(LEAST_SPREAD_NS) / USUAL_DRIFT).powi(2);
-        let learnt = (along - self.believed * across) / (across + doubt);
-        self.slope = (self.believed + learnt).clamp(-MOST_DRIFT, MOST_DRIFT);
+        let learnt = (along - self.prior_slope * across) / (across + doubt);
+        self.slope = (self.prior_slope + learnt).clamp(-MOST_DRIFT, MOST_DRIFT);
     }
 
     /// Value of the line at the newest point, relative to that point.
@@ -248,8 +248,8 @@ impl DriftLine {
 
     /// Begins a new line with the slope of the last one as prior.
     fn begin(&mut self, low: TransitSample) {
-        let (slope, believed) = (self.slope, self.slope);
-        *self = Self { points: 1.0, newest: Some(low), slope, believed, ..Self::default() };
+        let (slope, prior_slope) = (self.slope, self.slope);
+        *self = Self { points: 1.0, newest: Some(low), slope, prior_slope, ..Self::default() };
     }
 }
 
@@ -264,8 +264,8 @@ struct DelaySpikes {
 }
 
 impl DelaySpikes {
-    fn record(&mut self, delay: i64, ordinary: i64, at: i64) {
-        if delay > ordinary.saturating_add(SPIKE_NS) {
+    fn record(&mut self, delay: i64, spike_baseline: i64, at: i64) {
+        if delay > spike_baseline.saturating_add(SPIKE_NS) {
             let (spike, packets) =
                 self.now.get_or_insert((TransitSample { transit: delay, at }, 0));
             spike.transit = spike.transit.max(delay);

@@ -16,16 +16,16 @@ impl RtcpSession {
         }
         if let Some(number) = self.members.find(ssrc) {
             self.members.touch(number);
-            self.members.get_mut(number)?.heard = now;
+            self.members.get_mut(number)?.last_received = now;
             return Some(number);
         }
         if self.members.len() == self.members.capacity() {
             let unproven = self.members.least_recent(false);
             let oldest = unproven.or_else(|| self.members.least_recent(true))?;
             self.members.remove(oldest);
-            self.tally.evicted += 1;
+            self.stats.evicted += 1;
         }
-        self.members.insert(ssrc, Member { heard: now, ..Member::default() })
+        self.members.insert(ssrc, Member { last_received: now, ..Member::default() })
     }
 
     pub(super) fn handle_report_blocks(
@@ -33,12 +33,12 @@ impl RtcpSession {
         now: Instant,
         by: u32,
         blocks: ReportBlocks<'_>,
-        tell: &mut impl FnMut(RtcpEvent<'_>),
+        emit: &mut impl FnMut(RtcpEvent<'_>),
     ) {
         let own = self.config.ssrc;
         if let Some(block) = blocks.iter().find(|block| block.ssrc == own) {
             let round_trip = self.round_trip(now, block.last_report, block.delay);
-            tell(RtcpEvent::ReceptionReport { by, block, round_trip });
+            emit(RtcpEvent::ReceptionReport { by, block, round_trip });
         }
     }
 
@@ -48,7 +48,7 @@ impl RtcpSession {
         by: u32,
         number: u32,
         block: ExtendedBlock,
-        tell: &mut impl FnMut(RtcpEvent<'_>),
+        emit: &mut impl FnMut(RtcpEvent<'_>),
     ) {
         match block {
             ExtendedBlock::ReferenceTime(ntp) => {
@@ -58,7 +58,7 @@ impl RtcpSession {
             }
             ExtendedBlock::Dlrr(delay) if delay.ssrc == self.config.ssrc => {
                 if let Some(span) = self.round_trip(now, delay.last_report, delay.delay) {
-                    tell(RtcpEvent::RoundTrip { by, span });
+                    emit(RtcpEvent::RoundTrip { by, span });
                 }
             }
             ExtendedBlock::Dlrr(_) => {}
@@ -76,7 +76,7 @@ impl RtcpSession {
         let span =
             units.filter(|_| from_ntp_short(since_report) <= now.since(self.started) + TOLERANCE);
         if span.is_none() {
-            self.tally.implausible += 1;
+            self.stats.implausible += 1;
         }
         span.map(from_ntp_short)
     }
@@ -89,27 +89,27 @@ impl RtcpSession {
         match self.members.find(ssrc).and_then(|number| self.members.get_mut(number)) {
             Some(member) => {
                 let until = *member.bye.get_or_insert(now) + BYE_GRACE;
-                self.leaving = Some(self.leaving.map_or(until, |at| at.min(until)));
+                self.next_bye_expiry = Some(self.next_bye_expiry.map_or(until, |at| at.min(until)));
             }
-            None => self.tally.forged_byes += 1,
+            None => self.stats.forged_byes += 1,
         }
     }
 
     /// Removes members whose BYE was not followed by packets.
-    pub(super) fn expire_byes(&mut self, now: Instant, tell: &mut impl FnMut(RtcpEvent<'_>)) {
+    pub(super) fn expire_byes(&mut self, now: Instant, emit: &mut impl FnMut(RtcpEvent<'_>)) {
         let gone = |member: &Member| member.bye.is_some_and(|bye| now.since(bye) >= BYE_GRACE);
-        self.drop_members(tell, gone);
+        self.drop_members(emit, gone);
         let byes = self.members.iter().filter_map(|(_, member)| member.bye);
-        self.leaving = byes.min().map(|bye| bye + BYE_GRACE);
+        self.next_bye_expiry = byes.min().map(|bye| bye + BYE_GRACE);
         self.reconsider(now);
     }
 
     /// Removes members that have timed out (6.3.5).
-    pub(super) fn expire_members(&mut self, now: Instant, tell: &mut impl FnMut(RtcpEvent<'_>)) {
+    pub(super) fn expire_members(&mut self, now: Instant, emit: &mut impl FnMut(RtcpEvent<'_>)) {
         let limit = self.expected_interval(now) * MEMBER_INTERVALS;
-        let silent = |member: &Member| now.since(member.heard) > limit;
-        let gone = self.drop_members(tell, silent);
-        self.tally.timed_out += gone;
+        let silent = |member: &Member| now.since(member.last_received) > limit;
+        let gone = self.drop_members(emit, silent);
+        self.stats.timed_out += gone;
         if gone > 0 {
             self.reconsider(now);
         }
@@ -117,14 +117,14 @@ impl RtcpSession {
 
     fn drop_members(
         &mut self,
-        tell: &mut impl FnMut(RtcpEvent<'_>),
+        emit: &mut impl FnMut(RtcpEvent<'_>),
         gone: impl Fn(&Member) -> bool,
     ) -> u64 {
         let mut count = 0;
         for number in self.members.numbers() {
             if self.members.get(number).is_some_and(&gone) {
                 let left = self.members.remove(number);
-                left.into_iter().for_each(|(ssrc, _)| tell(RtcpEvent::Left { ssrc }));
+                left.into_iter().for_each(|(ssrc, _)| emit(RtcpEvent::Left { ssrc }));
                 count += 1;
             }
         }
@@ -134,14 +134,14 @@ impl RtcpSession {
     /// Brings the next report forward when the number of members has decreased (6.3.4).
     fn reconsider(&mut self, now: Instant) {
         let members = self.member_count();
-        if members >= self.counted || matches!(self.state, State::Leaving { .. }) {
+        if members >= self.counted_members || matches!(self.state, State::Leaving { .. }) {
             return;
         }
         #[allow(clippy::cast_precision_loss, reason = "at most 2^20 members")]
-        let share = members as f64 / self.counted as f64;
+        let share = members as f64 / self.counted_members as f64;
         self.next = now + scale(self.next.since(now), share);
         self.previous = now - scale(now.since(self.previous), share);
-        self.counted = members;
+        self.counted_members = members;
     }
 
     /// Number of members for the timer; while leaving, the number of leaving members.
@@ -155,7 +155,7 @@ impl RtcpSession {
     /// Interval until the next report (6.3.1, A.7): randomized to avoid synchronization, and
     /// compensated for reconsideration.
     pub(super) fn interval(&mut self, now: Instant) -> Span {
-        let random = self.chance.next_f64() + 0.5;
+        let random = self.rng.next_f64() + 0.5;
         let initial = matches!(self.state, State::Joining | State::Leaving { .. });
         let minimum = if initial { self.config.min_interval / 2 } else { self.config.min_interval };
         scale(self.bandwidth_interval(now).max(minimum), random / (core::f64::consts::E - 1.5))
@@ -181,14 +181,14 @@ impl RtcpSession {
         };
         #[allow(clippy::cast_precision_loss, reason = "at most 2^20 members")]
         let seconds =
-            self.average * count as f64 / (f64::from(self.config.bandwidth.max(1)) * part);
+            self.average_size * count as f64 / (f64::from(self.config.bandwidth.max(1)) * part);
         scale(Span::from_secs(1), seconds)
     }
 
     /// Whether a packet at this time makes its sender a current one: within the last two intervals
     /// (6.3.5, 6.3.8).
     fn is_recent(&self, now: Instant, at: Instant) -> bool {
-        let interval = self.waited.max(now.since(self.previous)).max(MIN_INTERVAL);
+        let interval = self.last_interval.max(now.since(self.previous)).max(MIN_INTERVAL);
         now.since(at) < interval * 2
     }
 
@@ -196,7 +196,7 @@ impl RtcpSession {
     pub(super) fn update_average_size(&mut self, length: usize) {
         #[allow(clippy::cast_precision_loss, reason = "a datagram")]
         let size = (length + IP_UDP_OVERHEAD) as f64;
-        self.average += (size - self.average) / 16.0;
+        self.average_size += (size - self.average_size) / 16.0;
     }
 
     pub(super) fn write(

@@ -12,11 +12,11 @@ use crate::snap::wire::{
 /// bytes.
 #[derive(Debug, Default)]
 pub(super) struct MessageAssembler {
-    torn: Vec<u8>,
-    /// The message in `torn` was returned; the next call clears it.
-    used: bool,
+    partial: Vec<u8>,
+    /// The message in `partial` was returned; the next call clears it.
+    returned: bool,
     /// Remaining bytes of a message that is skipped.
-    passing: Option<usize>,
+    skipping: Option<usize>,
 }
 
 impl MessageAssembler {
@@ -27,37 +27,37 @@ impl MessageAssembler {
         bytes: &mut &'b [u8],
         limit: usize,
     ) -> Result<Option<AssembledMessage<'s>>, FrameError> {
-        if self.used {
-            self.torn.clear();
-            self.used = false;
+        if self.returned {
+            self.partial.clear();
+            self.returned = false;
         }
-        if let Some(left) = self.passing.take() {
+        if let Some(left) = self.skipping.take() {
             return Ok(self.skip(left, bytes));
         }
-        if self.torn.is_empty() {
+        if self.partial.is_empty() {
             return self.next_in_place(bytes, limit);
         }
         loop {
             // The message is parsed twice: returning the first borrow from `self` would extend it
             // over the loop.
-            match parse_message(&self.torn, limit)? {
+            match parse_message(&self.partial, limit)? {
                 ParsedMessage::Message(_) => break,
                 ParsedMessage::Incomplete { needed, header } => {
-                    let missing = needed - self.torn.len();
+                    let missing = needed - self.partial.len();
                     if is_too_large(header) {
-                        self.torn.clear();
+                        self.partial.clear();
                         return Ok(self.skip(missing, bytes));
                     }
                     if bytes.is_empty() {
                         return Ok(None);
                     }
                     let here = missing.min(bytes.len());
-                    self.torn.extend(bytes.split_off(..here).unwrap_or_default());
+                    self.partial.extend(bytes.split_off(..here).unwrap_or_default());
                 }
             }
         }
-        self.used = true;
-        match parse_message(&self.torn, limit)? {
+        self.returned = true;
+        match parse_message(&self.partial, limit)? {
             ParsedMessage::Message(frame) => Ok(Some(AssembledMessage::Message(frame))),
             ParsedMessage::Incomplete { .. } => Ok(None),
         }
@@ -65,19 +65,19 @@ impl MessageAssembler {
 
     /// Frees the memory of a large message, so that ten thousand idle sessions stay small.
     pub(super) fn shrink(&mut self) {
-        if self.used {
-            self.torn.clear();
-            self.used = false;
+        if self.returned {
+            self.partial.clear();
+            self.returned = false;
         }
-        if self.torn.is_empty() && self.torn.capacity() > IDLE_BYTES {
-            self.torn = Vec::new();
+        if self.partial.is_empty() && self.partial.capacity() > IDLE_BYTES {
+            self.partial = Vec::new();
         }
     }
 
     /// Bytes allocated.
     #[cfg(test)]
     pub(super) const fn capacity(&self) -> usize {
-        self.torn.capacity()
+        self.partial.capacity()
     }
 
     fn next_in_place<'b>(
@@ -97,9 +97,9 @@ impl MessageAssembler {
             }
             ParsedMessage::Incomplete { needed, header } => {
                 if is_too_large(header) {
-                    self.passing = Some(needed - bytes.len());
+                    self.skipping = Some(needed - bytes.len());
                 } else {
-                    self.torn.extend_from_slice(bytes);
+                    self.partial.extend_from_slice(bytes);
                 }
                 *bytes = &[];
                 Ok(None)
@@ -110,8 +110,8 @@ impl MessageAssembler {
     fn skip(&mut self, left: usize, bytes: &mut &[u8]) -> Option<AssembledMessage<'static>> {
         let here = left.min(bytes.len());
         *bytes = bytes.get(here..).unwrap_or_default();
-        self.passing = Some(left - here).filter(|left| *left > 0);
-        self.passing.is_none().then_some(AssembledMessage::Skipped)
+        self.skipping = Some(left - here).filter(|left| *left > 0);
+        self.skipping.is_none().then_some(AssembledMessage::Skipped)
     }
 }
 
