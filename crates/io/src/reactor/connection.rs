@@ -1,4 +1,4 @@
-//! A media socket and its ways of sending: a copy, the chunk's own memory, or TLS.
+//! A media socket that sends by copying, from the chunk's own memory, or through TLS.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -16,25 +16,25 @@ use super::tls::{ListenPolicy, MediaSocket, TLS_FIRST_BYTE, TlsSession, WriteCou
 use super::zerocopy::{Completion, ZeroCopy};
 use crate::sys;
 
-/// A socket that counts what goes out of it.
+/// A socket that counts what is sent.
 #[derive(Debug)]
 pub(super) struct MediaConnection {
     socket: TcpStream,
-    /// What it speaks is known; before that its first byte has to say it.
+    /// Whether the protocol is known; otherwise the first byte decides between TLS and plain.
     is_protocol_known: bool,
-    /// None towards this machine, where the kernel copies in any case.
+    /// `None` on loopback, where the kernel copies in any case.
     send_mode: Option<Box<SendMode>>,
     counts: SendCounts,
 }
 
-/// What only some lines have: the others pay nothing for it.
+/// State that only some connections need; it is boxed so that the others do not pay for it.
 #[derive(Debug)]
 enum SendMode {
     ZeroCopy(ZeroCopy<SharedPooled<Vec<u8>>>),
     Tls(TlsSession),
 }
 
-/// What went which way.
+/// Counts of sends and bytes by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SendCounts {
     pub(super) sends: u64,
@@ -46,18 +46,18 @@ pub(super) struct SendCounts {
 }
 
 impl MediaConnection {
-    /// A line that copies.
+    /// A connection that sends by copying.
     pub(super) fn new(socket: TcpStream) -> Self {
         Self::with_send_mode(socket, None)
     }
 
-    /// A line that need not copy, if the kernel can do that.
+    /// A connection that sends without copying where the kernel supports it.
     pub(super) fn with_zero_copy(socket: TcpStream) -> Self {
         let can = sys::enable_zero_copy(socket.as_fd()).is_ok();
         Self::with_send_mode(socket, can.then(|| SendMode::ZeroCopy(ZeroCopy::new())))
     }
 
-    /// A line that others have begun to speak on. One without TLS goes on as `plain` makes it.
+    /// Continues a connection that was accepted elsewhere. Without TLS, `plain` makes it.
     pub(super) fn from_media_socket(socket: MediaSocket, plain: fn(TcpStream) -> Self) -> Self {
         let mut line = match socket.tls {
             None => plain(socket.socket),
@@ -69,13 +69,13 @@ impl MediaConnection {
         line
     }
 
-    /// Whether its first byte has yet to come.
+    /// Whether the first byte has not arrived yet.
     pub(super) const fn is_protocol_unknown(&self) -> bool {
         !self.is_protocol_known
     }
 
-    /// Looks at the first bytes that came. True when they are what the peer says, false when they
-    /// are TLS's: then what it says is still to be read.
+    /// Detects the protocol from the first bytes. Returns true when they are the peer's data, and
+    /// false when they belong to TLS, in which case the data is still to be read.
     pub(super) fn detect_protocol(
         &mut self,
         first: &[u8],
@@ -94,17 +94,17 @@ impl MediaConnection {
         }
     }
 
-    /// Whether TLS's handshake is under way.
+    /// Whether the TLS handshake is in progress.
     pub(super) fn is_handshaking(&self) -> bool {
         self.tls().is_some_and(TlsSession::is_handshaking)
     }
 
-    /// Whether the peer has shown a certificate, which was good.
+    /// Whether the peer has presented a valid certificate.
     pub(super) fn has_certificate(&self) -> bool {
         self.tls().is_some_and(TlsSession::has_certificate)
     }
 
-    /// Whether it is a line with TLS.
+    /// Whether the connection uses TLS.
     pub(super) fn is_tls(&self) -> bool {
         self.tls().is_some()
     }
@@ -130,11 +130,11 @@ impl MediaConnection {
         self.counts.bytes += written.bytes;
     }
 
-    /// Reads what the kernel says of sends that are over.
+    /// Reads the kernel's notifications of completed sends.
     pub(super) fn read_completions(&mut self) {
         let Some(SendMode::ZeroCopy(zero)) = self.send_mode.as_deref_mut() else { return };
         for _ in 0..MAX_COMPLETIONS {
-            // Whatever is wrong with the socket, the next read of it will say.
+            // The next read of the socket reports any error.
             let Ok(Some(error)) = sys::read_error(self.socket.as_fd()) else { return };
             if let Some(completion) = Completion::parse(&error) {
                 self.counts.zero_copied += u64::from(completion.copied);
@@ -149,31 +149,31 @@ impl MediaConnection {
         zero.oldest()
     }
 
-    /// What was counted since the last time.
+    /// The counts since the last call.
     pub(super) fn take_counts(&mut self) -> SendCounts {
         core::mem::take(&mut self.counts)
     }
 }
 
-/// Why a session ends whose socket could not be read.
+/// The end cause of a session whose socket cannot be read.
 pub(super) fn session_end_cause(error: &io::Error) -> SessionEndCause {
     match error.kind() {
         io::ErrorKind::InvalidData => SessionEndCause::TlsFailed,
-        // TLS has no end of its own here; a peer that closes its socket has closed.
+        // A missing TLS close_notify is not an error here: the peer has closed its socket.
         io::ErrorKind::UnexpectedEof => SessionEndCause::Closed,
         _ => SessionEndCause::Network,
     }
 }
 
 impl Drop for MediaConnection {
-    /// The chunks go back to their pool now and will be written to. What the kernel has yet to send
-    /// of them must not go out any more: the connection is reset.
+    /// The chunks return to their pool now and will be overwritten. The kernel must not send what
+    /// it still holds of them, so the connection is reset.
     fn drop(&mut self) {
         if let Some(SendMode::Tls(tls)) = self.send_mode.as_deref_mut() {
             tls.send_close_notify(&self.socket);
         }
         if self.oldest_held().is_some() {
-            // The only failure would be a closed descriptor.
+            // This fails only for a closed descriptor.
             let at_once = Some(Duration::ZERO);
             let _ = sockopt::set_socket_linger(&self.socket, at_once);
         }
@@ -212,7 +212,7 @@ impl Write for MediaConnection {
         Ok(count)
     }
 
-    /// Only TLS holds anything back.
+    /// Only TLS buffers.
     fn flush(&mut self) -> io::Result<()> {
         if let Some(SendMode::Tls(tls)) = self.send_mode.as_deref_mut() {
             let written = tls.flush(&self.socket)?;
@@ -242,7 +242,7 @@ impl ChunkSocket for MediaConnection {
                 self.counts.zero_bytes += count as u64;
                 Ok(count)
             }
-            // Out of memory for notes (`optmem_max`, locked memory).
+            // The kernel has no memory for the notification (`optmem_max`, locked memory).
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                 zero.record_refusal();
                 self.counts.zero_fallbacks += 1;
@@ -259,5 +259,5 @@ impl AsFd for MediaConnection {
     }
 }
 
-/// Entries that are read at once: more than there can be sends under way.
+/// Notifications read at once: more than there can be sends in flight.
 const MAX_COMPLETIONS: usize = 32;

@@ -1,8 +1,9 @@
-//! How many connections one address may have, and how fast it may open them.
+//! Limits the number and the rate of connections per address.
 //!
-//! One machine that opens connections without end would take every descriptor of the server. Whatever
-//! counts them has to know of each end, and ends happen on other threads; so a session carries a
-//! permit, a counted reference, and the count says how many there are. No message, no lock.
+//! A single machine that opens connections without end could use up every descriptor of the server.
+//! The limiter has to learn of every end of a connection, and connections end on other threads. So
+//! each session carries a permit, a counted reference, and the reference count is the number of
+//! connections: no message and no lock is needed.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,17 +11,18 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span, TokenBucket};
 
-/// What one address may have. Loopback has no limits.
+/// Limits of one address. Loopback is not limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLimits {
-    /// Connections at once; also those that may come in one burst.
+    /// Simultaneous connections; also the size of a burst.
     pub per_address: u32,
-    /// Connections a second, once the burst is spent.
+    /// Connections per second after the burst.
     pub per_second: u32,
 }
 
 impl Default for AddressLimits {
-    /// A building behind one router has fewer than 1,024, and comes back at once after a power cut.
+    /// A building behind one router has fewer than 1,024 connections, and all of them return at
+    /// once after a power cut.
     fn default() -> Self {
         Self { per_address: 1_024, per_second: 100 }
     }
@@ -31,7 +33,7 @@ impl Default for AddressLimits {
 pub struct ConnectionLimiter {
     addresses: HashMap<u128, AddressEntry>,
     limits: AddressLimits,
-    /// When there are more addresses than this, those of which nothing is known are forgotten.
+    /// When there are more addresses than this, the ones without connections are removed.
     sweep_at: usize,
 }
 
@@ -41,32 +43,32 @@ struct AddressEntry {
     arrivals: TokenBucket,
 }
 
-/// One connection of an address, given back when it is dropped. Loopback needs none.
+/// Permission for one connection from an address, returned on drop. Loopback needs none.
 #[derive(Debug, Default)]
 pub struct AddressPermit(
     #[allow(dead_code, reason = "it is its being there that counts")] Option<Arc<()>>,
 );
 
-/// Why a connection is not accepted.
+/// Why a connection is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmitError {
-    /// Its address has too many connections.
+    /// The address has too many connections.
     TooMany,
-    /// Its address opens them too fast.
+    /// The address opens connections too fast.
     TooFast,
 }
 
 impl ConnectionLimiter {
-    /// A limiter that knows no address yet.
+    /// A limiter without connections.
     #[must_use]
     pub fn new(limits: AddressLimits) -> Self {
         Self { addresses: HashMap::new(), limits, sweep_at: SWEEP_AT }
     }
 
-    /// Other limits, from now on; open connections stay.
+    /// Changes the limits for new connections; open connections stay.
     pub fn set_limits(&mut self, limits: AddressLimits) {
         self.limits = limits;
-        // How fast an address opens them is counted anew; how many it has is not.
+        // Rates are counted anew; the number of connections is kept.
         self.addresses.retain(|_, known| Arc::strong_count(&known.permit) > 1);
         for known in self.addresses.values_mut() {
             known.arrivals = arrival_bucket(limits, Instant::ZERO);
@@ -76,7 +78,7 @@ impl ConnectionLimiter {
     /// A permit for one more connection from `address`.
     ///
     /// # Errors
-    /// [`AdmitError`], when there are too many or they come too fast.
+    /// [`AdmitError`], when there are too many connections or they come too fast.
     pub fn admit(&mut self, address: IpAddr, now: Instant) -> Result<AddressPermit, AdmitError> {
         let address = address.to_canonical();
         if address.is_loopback() {
@@ -93,7 +95,7 @@ impl ConnectionLimiter {
             permit: Arc::default(),
             arrivals: arrival_bucket(limits, now),
         });
-        // One of the references is ours.
+        // One of the references is the limiter's own.
         if Arc::strong_count(&known.permit) > limits.per_address as usize {
             return Err(AdmitError::TooMany);
         }
@@ -109,8 +111,8 @@ fn arrival_bucket(limits: AddressLimits, now: Instant) -> TokenBucket {
     TokenBucket::new(limits.per_address, Span::from_nanos(interval), now)
 }
 
-/// What counts as one address: a machine with IPv6 has as many as it likes, but all in one network
-/// of 64 bits.
+/// The key that stands for one address: an IPv6 host can use any address of its /64 network, so the
+/// whole network counts as one address.
 #[must_use]
 pub const fn address_key(address: IpAddr) -> u128 {
     match address {
@@ -133,7 +135,7 @@ mod tests {
         ConnectionLimiter::new(AddressLimits { per_address, per_second: 1_000 })
     }
 
-    /// So much later that everybody may come again.
+    /// Late enough for every address to connect again.
     const LATER: Instant = Instant::from_nanos(10_000_000_000);
 
     #[test]
@@ -168,7 +170,7 @@ mod tests {
     fn a_house_may_come_all_at_once_and_then_only_so_fast() {
         let mut limiter = ConnectionLimiter::new(AddressLimits::default());
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        // They come and go: nobody stays.
+        // The connections end at once.
         for _ in 0..1_024 {
             drop(limiter.admit(address, NOW).unwrap());
         }

@@ -1,36 +1,39 @@
-//! What a client is told when it says hello, known before it comes.
+//! The answer to a client's Hello, known before the client connects.
 //!
-//! The control plane decides how a client plays, and one thread of it would be the door through
-//! which a whole house has to pass after a power cut. So each reactor has a table of what to say,
-//! and answers in the wake in which it reads the Hello. The rules that keep table and registry one:
+//! The control plane decides how a client plays. It runs on few threads, which would be a
+//! bottleneck when all clients reconnect after a power cut. Therefore each reactor has a table of
+//! answers and replies in the wake-up in which it reads the Hello. The rules that keep the table
+//! and the registry consistent:
 //!
-//! * The registry is the only writer; what it writes goes through the command queue, to every
-//!   reactor. A reactor never changes its table by itself.
-//! * Until it knows how newcomers play, a reactor answers nobody: that comes last, after all that
-//!   was remembered. Until then, as for a station that it does not have, the registry answers.
-//! * [`Event::Hello`](super::Event::Hello) carries the answer that was given. The registry compares
-//!   it with its own and sends what differs, so the table may be late and the last word is right.
-//! * Whoever is to be refused is cut after the answer. It says nothing that is secret: a house with
-//!   passwords leaves the table empty.
+//! * The registry is the only writer. Its updates go through the command queue of every reactor. A
+//!   reactor never changes its table by itself.
+//! * A reactor answers no Hello before the default answer is set. The registry sets it last, after
+//!   all remembered clients. Until then, and for a station that the reactor does not have, the
+//!   registry answers.
+//! * [`ReactorEvent::Hello`](super::ReactorEvent::Hello) carries the answer that was given. The
+//!   registry compares it with its own and sends the differences, so the table may be out of date
+//!   and the last word is correct.
+//! * A client that is to be refused is cut after the answer. The answer contains nothing secret;
+//!   where passwords are required the table stays empty.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use aulos_proto::snap::wire::ServerSettings;
 
-/// How a client plays, and what.
+/// The settings and the station of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// How.
+    /// The client's settings.
     pub settings: ServerSettings,
     /// The number of its station.
     pub station: usize,
 }
 
-/// One reactor's copy of what the registry would say.
+/// A reactor's copy of the registry's answers.
 #[derive(Debug, Default)]
 pub(super) struct GreetingTable {
-    /// Clients that are not greeted as newcomers are.
+    /// Clients with an answer of their own.
     clients: HashMap<Arc<str>, Greeting>,
     default: Option<Greeting>,
 }
@@ -44,7 +47,7 @@ impl GreetingTable {
         }
     }
 
-    /// What to say to `client`; none when the registry has to be asked.
+    /// The answer for `client`; `None` when the registry has to decide.
     pub(super) fn for_client(&self, client: &str) -> Option<Greeting> {
         self.default.map(|newcomers| self.clients.get(client).copied().unwrap_or(newcomers))
     }

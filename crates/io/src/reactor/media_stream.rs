@@ -1,4 +1,4 @@
-//! A socket that was accepted elsewhere, for whoever reads a stream from it.
+//! A non-blocking byte stream over a socket that was accepted elsewhere.
 
 use std::io::{self, Read, Write};
 
@@ -8,7 +8,7 @@ use super::connection::MediaConnection;
 use super::connection_limiter::AddressPermit;
 use super::tls::MediaSocket;
 
-/// Bytes without waiting, through TLS where that is spoken.
+/// Non-blocking reads and writes, through TLS where it is used.
 #[derive(Debug)]
 pub struct MediaStream {
     connection: MediaConnection,
@@ -16,10 +16,10 @@ pub struct MediaStream {
 }
 
 impl MediaStream {
-    /// The bytes of this socket.
+    /// The byte stream of a socket.
     ///
     /// # Errors
-    /// When the socket cannot be made not to block.
+    /// When the socket cannot be made non-blocking.
     pub fn new(mut socket: MediaSocket) -> io::Result<Self> {
         socket.socket.set_nonblocking(true)?;
         sockopt::set_socket_recv_buffer_size(&socket.socket, RECEIVE_BUFFER)?;
@@ -47,6 +47,6 @@ impl Write for MediaStream {
     }
 }
 
-/// What the kernel keeps of a stream: whoever sends faster than it is played is held back before
-/// minutes of it lie there.
+/// Receive buffer: a sender that is faster than playout is held back before minutes of audio pile
+/// up in the kernel.
 const RECEIVE_BUFFER: usize = 64 * 1_024;

@@ -1,9 +1,9 @@
-//! The reactor of the house: a few threads, each with one epoll, that serve every socket.
+//! The reactors: a few threads, each with one epoll instance, that serve every media socket.
 //!
 //! A thread per client would cost a stack and two context switches per chunk; an async runtime
-//! would put a scheduler between a Time request and its answer. Here a session is a small machine
-//! in a slab: it is read as soon as it is readable and answered in the same wake; chunks go out
-//! once per *wait*, all that are due in one call, the same bytes to everyone.
+//! would put a scheduler between a Time request and its answer. Here a session is a small state
+//! machine in a slab. It is read as soon as it is readable and answered in the same wake-up. Chunks
+//! go out once per *wait*: all that are due in one call, the same bytes for every client.
 
 mod connection;
 mod connection_limiter;
@@ -49,7 +49,7 @@ pub use web::{ListenerOptions, media_type, response_head};
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
 
-/// The reactor threads, and how to give them work.
+/// The reactor threads and the handle to them.
 pub struct ReactorPool {
     mailboxes: Arc<[Mailbox]>,
     threads: Vec<JoinHandle<()>>,
@@ -61,7 +61,7 @@ impl ReactorPool {
     /// Starts `threads` reactors that report to `events`.
     ///
     /// # Errors
-    /// When the system gives no more threads or descriptors.
+    /// When the system has no threads or descriptors left.
     pub fn start(threads: usize, events: &Arc<dyn EventSink>) -> io::Result<Self> {
         let threads = threads.clamp(1, MAX_REACTORS);
         let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..threads)
@@ -84,13 +84,13 @@ impl ReactorPool {
         Ok(context)
     }
 
-    /// How many reactors there are: a station needs one ring for each.
+    /// The number of reactors: a station needs one ring for each.
     #[must_use]
     pub fn reactors(&self) -> usize {
         self.mailboxes.len()
     }
 
-    /// Serves a station; `chunks` has one ring's end for each reactor. Stations are numbered in the
+    /// Serves a station. `chunks` holds one consumer for each reactor. Stations are numbered in the
     /// order in which they are added.
     pub fn add_station(&self, channel: &StationDescriptor, chunks: Vec<Consumer<TimedChunk>>) {
         for (mailbox, chunks) in self.mailboxes.iter().zip(chunks) {
@@ -98,8 +98,8 @@ impl ReactorPool {
         }
     }
 
-    /// Serves another station under the number of one that was there before. Whoever plays that
-    /// number gets the new codec header and goes on; its web listeners end.
+    /// Serves another station under the number of an earlier one. Sessions that play it get the new
+    /// codec header and continue; its web listeners end.
     pub fn replace_station(
         &self,
         station: usize,
@@ -112,16 +112,16 @@ impl ReactorPool {
         }
     }
 
-    /// Serves a station no longer. Its web listeners end; a session that still plays it, because
-    /// nobody has let it play another before, hears nothing until somebody does.
+    /// Stops serving a station. Its web listeners end. A session that still plays it gets no audio
+    /// until it is assigned another station.
     pub fn remove_station(&self, station: usize) {
         for mailbox in &*self.mailboxes {
             mailbox.post(ReactorCommand::RemoveStation(station));
         }
     }
 
-    /// Lets whoever plays a station throw away what it has buffered: it gets the codec header anew
-    /// and what is made from now on.
+    /// Makes clients of a station discard what they have buffered: they get the codec header again
+    /// and then new chunks.
     pub fn flush_station(&self, station: usize) {
         for mailbox in &*self.mailboxes {
             mailbox.post(ReactorCommand::FlushStation(station));
@@ -139,29 +139,29 @@ impl ReactorPool {
         Ok(())
     }
 
-    /// Sends `station`'s sound, without end, as the body of an HTTP response to `socket`, whose
-    /// request has been read; or of our own request, where it is pushed.
+    /// Sends the audio of `station` on `socket`, without end: as the body of an HTTP response whose
+    /// request has been read, or as the body of our own request for a push.
     pub fn add_web_listener(&mut self, socket: MediaSocket, station: usize, wish: ListenerOptions) {
         let mailbox = self.next_mailbox();
         self.mailboxes[mailbox]
             .post(ReactorCommand::AddWebListener(Box::new((socket, wish)), station));
     }
 
-    /// Tells listeners of a station, as far as they asked for it, what is played.
+    /// Sets the current title, for listeners that requested titles.
     pub fn set_title(&self, station: usize, title: &Arc<str>) {
         for mailbox in &*self.mailboxes {
             mailbox.post(ReactorCommand::SetTitle(station, Arc::clone(title)));
         }
     }
 
-    /// Serves a Snapcast client behind a WebSocket, whose handshake is done; `read` is what has been
-    /// read behind it.
+    /// Serves a Snapcast client behind a WebSocket whose handshake is complete; `read` holds the
+    /// bytes that were read after it.
     pub fn add_websocket_client(&mut self, socket: MediaSocket, read: Vec<u8>) {
         let mailbox = self.next_mailbox();
         self.mailboxes[mailbox].post(ReactorCommand::AddWebSocketClient(Box::new(socket), read));
     }
 
-    /// Says what connections have to be from now on; who is here already stays.
+    /// Sets the policy for new connections; existing ones stay.
     pub fn set_listen_policy(&self, door: &ListenPolicy) {
         for mailbox in &*self.mailboxes {
             mailbox.post(ReactorCommand::SetListenPolicy(Box::new(door.clone())));
@@ -174,29 +174,29 @@ impl ReactorPool {
         self.mailboxes[mailbox].post(ReactorCommand::AddFeeder(feeder));
     }
 
-    /// Tells a session its settings; the first ones answer its Hello. False when the reactor is
+    /// Sends its settings to a session; the first ones answer its Hello. False when the reactor is
     /// thousands of commands behind: try again.
     #[must_use]
     pub fn set_settings(&self, session: SessionId, settings: ServerSettings) -> bool {
         self.post(session, ReactorCommand::SetSettings(session, settings))
     }
 
-    /// Lets a session play a station from now on; the first one starts its sound. False as above.
+    /// Assigns a station to a session; the first assignment starts its audio. False as above.
     #[must_use]
     pub fn set_station(&self, session: SessionId, station: usize) -> bool {
         self.post(session, ReactorCommand::SetStation(session, station))
     }
 
-    /// Says how a client is to be greeted from now on, or that it is a newcomer like any other; every
-    /// reactor then answers its Hello at once. False when a reactor is thousands of commands
-    /// behind: try again, whoever has heard it may hear it twice.
+    /// Sets the answer to a client's Hello, or resets it to the default. Each reactor answers the
+    /// Hello by itself from then on. False when a reactor is thousands of commands behind: try
+    /// again; a reactor may get the same command twice.
     #[must_use]
     pub fn set_greeting(&self, client: &Arc<str>, greeting: Option<Greeting>) -> bool {
         self.post_all(|| ReactorCommand::SetGreeting(Some(Arc::clone(client)), greeting))
     }
 
-    /// Says how clients are to be greeted that have no greeting of their own. Before it is told,
-    /// and when there is none, a reactor answers nobody by itself. False as above.
+    /// Sets the answer for clients without an answer of their own. Before it is set, or with
+    /// `None`, a reactor answers no unknown client by itself. False as above.
     #[must_use]
     pub fn set_default_greeting(&self, greeting: Option<Greeting>) -> bool {
         self.post_all(|| ReactorCommand::SetGreeting(None, greeting))
@@ -208,13 +208,13 @@ impl ReactorPool {
         self.post(session, ReactorCommand::Refuse(session, refusal))
     }
 
-    /// Cuts a session. False as above.
+    /// Ends a session. False as above.
     #[must_use]
     pub fn kick(&self, session: SessionId) -> bool {
         self.post(session, ReactorCommand::Kick(session))
     }
 
-    /// The counters of every reactor, added up.
+    /// The sum of the counters of all reactors.
     pub fn stats(&mut self) -> ReactorStats {
         let mut sum = ReactorStats::default();
         for reader in &mut self.stats {
@@ -229,7 +229,7 @@ impl ReactorPool {
             mailbox.post(ReactorCommand::Stop);
         }
         for thread in self.threads.drain(..) {
-            // A reactor that panicked has already said so on standard error.
+            // The panic message of the reactor is already on standard error.
             drop(thread.join());
         }
     }
@@ -254,77 +254,78 @@ impl fmt::Debug for ReactorPool {
     }
 }
 
-/// Where reactors report what happens on the wire. Called on a reactor thread: must not wait.
+/// Receives the events of the reactors. Called on a reactor thread: must not block.
 pub trait EventSink: Send + Sync {
     /// Takes an event.
     ///
     /// # Errors
-    /// Gives the event back when there is no room; it is offered again a little later.
+    /// Returns the event when there is no room; the reactor tries again a little later.
     fn push(&self, event: ReactorEvent) -> Result<(), ReactorEvent>;
 }
 
-/// What happens on the wire.
+/// An event of a session.
 #[derive(Debug)]
 pub enum ReactorEvent {
-    /// A client has said who it is. Unless it has been answered, it waits for [`Context::set`] and
-    /// [`Context::play`], in that order, or for [`Context::refuse`], for two seconds at most.
+    /// A client has sent its Hello. Unless it has been answered, it waits for
+    /// [`ReactorPool::set_settings`] and [`ReactorPool::set_station`], in that order, or for
+    /// [`ReactorPool::refuse`], for two seconds at most.
     Hello {
         /// The session.
         session: SessionId,
-        /// What the client says of itself.
+        /// The content of the Hello.
         hello: Box<Hello>,
-        /// Where it comes from.
+        /// The client's address.
         address: SocketAddr,
-        /// Somebody else than itself says that it may listen: HTTP, or a certificate that was good.
+        /// Whether the client is already authorized, by HTTP or by a valid certificate.
         authorized: bool,
-        /// What it has been told already.
+        /// The answer that the reactor has given.
         answered: Option<Greeting>,
     },
     /// A client has changed its own volume.
     ClientInfo {
         /// The session.
         session: SessionId,
-        /// What has changed.
+        /// The new volume and mute state.
         info: ClientInfo,
     },
-    /// How a client does, every two seconds or, in a large house, less often. The only event that
-    /// is not offered again when there was no room for it.
+    /// The state of a client's connection, every two seconds, or less often with very many clients.
+    /// The only event that is not repeated when there was no room for it.
     Health {
         /// The session.
         session: SessionId,
-        /// How it does.
+        /// The state of the connection.
         health: ConnectionHealth,
     },
-    /// A session that had said hello is over.
+    /// A session that had sent its Hello has ended.
     SessionEnded {
         /// The session.
         session: SessionId,
-        /// Why.
+        /// The cause.
         cause: SessionEndCause,
     },
 }
 
-/// What can be known of a client's connection from this end.
+/// The state of a client's connection as seen from the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionHealth {
-    /// How long it can play with what it has been sent; none before the first chunk, less than zero
-    /// when it is late.
+    /// How long the client can play from what it has been sent; `None` before the first chunk,
+    /// negative when it is late.
     pub buffered: Option<Span>,
-    /// From a segment to its acknowledgement, smoothed, as TCP measures it.
+    /// The smoothed round-trip time as measured by TCP.
     pub round_trip: Span,
-    /// By how much that varies, on average.
+    /// The mean deviation of the round-trip time.
     pub jitter: Span,
-    /// Bytes that wait in this machine.
+    /// Bytes that are waiting in this machine.
     pub unsent: u64,
-    /// Segments that had to be sent again since the connection began.
+    /// Segments that were retransmitted since the connection began.
     pub retransmitted: u64,
-    /// Chunks that it was too slow for, and that were left out.
+    /// Chunks that were skipped because the client was too slow.
     pub skipped: u64,
-    /// How long ago the last of them was left out.
+    /// Time since the last skipped chunk.
     pub since_skip: Option<Span>,
 }
 
-/// One connection of one client: the reactor, and a number that it never uses twice.
+/// One connection of one client: the reactor, and a number that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SessionId(u64);
 
@@ -335,7 +336,7 @@ impl SessionId {
         Self(number)
     }
 
-    /// A number that no other session of this house has.
+    /// A number that is unique among the sessions of this server.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
@@ -355,33 +356,33 @@ impl SessionId {
     }
 }
 
-/// A token has 24 bits of generation and 32 of index; what is above them is the reactor.
+/// A token has 24 bits of generation and 32 bits of index; the bits above hold the reactor.
 const TOKEN_BITS: u32 = 56;
 
-/// Why a session is over.
+/// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SessionEndCause {
-    /// The peer closed.
+    /// The peer closed the connection.
     Closed,
-    /// The network gave up: reset, or nothing acknowledged for ten seconds.
+    /// The connection failed: reset, or nothing was acknowledged for ten seconds.
     Network,
-    /// It read nothing for ten seconds.
+    /// The peer read nothing for ten seconds.
     NotReading,
-    /// It broke the protocol.
+    /// The peer violated the protocol.
     Protocol(CloseReason),
-    /// We were told to cut it.
+    /// The server ended it on command.
     Kicked,
-    /// What it sent was no TLS after all, or broke it.
+    /// What the peer sent was invalid TLS.
     TlsFailed,
-    /// It began a handshake of TLS and did not end it.
+    /// The peer began a TLS handshake and did not finish it.
     TlsUnfinished,
-    /// It does not speak TLS, and has to.
+    /// The peer does not use TLS although it is required.
     PlainRefused,
 }
 
 enum ReactorCommand {
-    /// Boxed: a mailbox has room for thousands of commands, from the start.
+    /// Boxed, because a mailbox allocates room for thousands of commands at the start.
     AddStation(Box<(StationDescriptor, Consumer<TimedChunk>)>),
     ReplaceStation(usize, Box<(StationDescriptor, Consumer<TimedChunk>)>),
     RemoveStation(usize),
@@ -397,20 +398,20 @@ enum ReactorCommand {
     SetStation(SessionId, usize),
     Refuse(SessionId, Refusal),
     Kick(SessionId),
-    /// None: newcomers.
+    /// `None` for the client: the default.
     SetGreeting(Option<Arc<str>>, Option<Greeting>),
     Stop,
 }
 
-/// A reactor's door for other threads.
+/// The sending side of a reactor's command queue.
 struct Mailbox {
     commands: Sender<ReactorCommand>,
-    /// Puts commands in and does not wake the reactor.
+    /// Queues commands without waking the reactor.
     non_waking_sender: RealtimeSender<ReactorCommand>,
     wake_handle: ReceiverWaker<ReactorCommand>,
 }
 
-/// The other side of it.
+/// The receiving side.
 type Inbox = FdReceiver<ReactorCommand>;
 
 impl Mailbox {
@@ -421,57 +422,55 @@ impl Mailbox {
         Ok((mailbox, inbox.into_fd().map_err(|none| none.error)?))
     }
 
-    /// Waits only when a reactor is thousands of commands behind; never called on an audio path.
+    /// Blocks only when the reactor is thousands of commands behind; never called on an audio path.
     fn post(&self, command: ReactorCommand) {
-        // A reactor that has ended wants nothing any more.
+        // A reactor that has ended takes no commands.
         drop(self.commands.send(command));
     }
 
-    /// The same without waiting: a reactor must not wait for another one, or two could wait for
-    /// each other.
+    /// Like `post` without blocking: two reactors that wait for each other would deadlock.
     fn try_post(&self, command: ReactorCommand) -> bool {
         self.commands.try_send(command).is_ok()
     }
 
-    /// The first half of that, for whoever leaves many commands before it rings.
+    /// Queues a command without waking the reactor, for callers that queue many.
     fn enqueue(&self, command: ReactorCommand) -> bool {
         self.non_waking_sender.push(command).is_ok()
     }
 
-    /// The second half.
+    /// Wakes the reactor.
     fn wake(&self) {
         self.wake_handle.wake();
     }
 }
 
-/// Lets the kernel's table of descriptors grow now. It doubles when it is full, and in a process
-/// with threads each time costs whoever opens a descriptor some 15 ms (a grace period of RCU):
-/// in the middle of a crowd, all who have yet to be let in would wait for that.
+/// Grows the kernel's descriptor table in advance. The table doubles when it is full, and in a
+/// process with threads each growth delays the opening of a descriptor by about 15 ms (an RCU grace
+/// period). While many clients connect, all of them would wait for that.
 fn reserve_descriptors(any: BorrowedFd<'_>) {
     let mut highest = RESERVED_DESCRIPTORS;
-    // Where the limit is lower, as much as it allows.
+    // Up to the process limit where that is lower.
     while highest > 256 && rustix::io::fcntl_dupfd_cloexec(any, highest).is_err() {
         highest /= 2;
     }
 }
 
-/// What the number of a session has room for.
+/// The limit of the session number's encoding.
 const MAX_REACTORS: usize = 64;
 
-/// Lets many connections wait to be accepted. Clients that come back after a power cut connect all at
-/// once, and one that finds the standard library's queue of 128 full tries again after a second.
+/// Enlarges the backlog of a listener. After a power cut all clients connect at once, and a client
+/// that finds the standard library's backlog of 128 full retries only after a second.
 ///
 /// # Errors
-/// What the system says; a listener has no reason to fail.
+/// Errors of the system; none are expected for a listener.
 pub fn lengthen_backlog(listener: &TcpListener) -> io::Result<()> {
     Ok(rustix::net::listen(listener, BACKLOG)?)
 }
 
-/// Connections that wait to be accepted; the kernel cuts it to its own limit.
+/// Connections that may wait to be accepted; the kernel applies its own limit.
 const BACKLOG: i32 = 4_096;
 
 const MAX_COMMANDS: usize = 4_096;
 
-/// The highest number that a descriptor may have without the table having to grow: 64 kB of the
-/// kernel's memory.
+/// The highest descriptor number that fits without growing the table: 64 kB of kernel memory.
 const RESERVED_DESCRIPTORS: i32 = 8_191;

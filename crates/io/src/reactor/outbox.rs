@@ -1,8 +1,8 @@
-//! What goes out of one socket, and in which order.
+//! The outgoing bytes of one socket and their order.
 //!
-//! Control messages go ahead of audio and are stamped at the last moment before the write, so that
-//! our own queueing never enters a client's clock. A chunk that has been begun is finished first:
-//! a stream has no way to interrupt a message.
+//! Control messages go ahead of audio and are stamped at the last moment before the write, so
+//! queueing in the server never distorts a client's clock. A chunk that has been started is
+//! finished first, because a byte stream cannot interrupt a message.
 
 use std::io::{self, IoSlice, Write};
 
@@ -11,16 +11,16 @@ use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
 use aulos_proto::ws;
 use aulos_rt::SharedPooled;
 
-/// Something that becomes bytes only when it is about to be written.
+/// A message that is serialized at the moment of the write, with a time stamp.
 pub(super) trait TimestampedMessage {
-    /// Appends the message as sent at `sent`.
+    /// Appends the message with the send time `sent`.
     fn write(&self, sent: Instant, out: &mut Vec<u8>);
 }
 
-/// A socket as chunks need it.
+/// A socket that can send chunks.
 pub(super) trait ChunkSocket: Write {
-    /// Sends `slices`, which lie in `chunks`. Who lets the kernel read them later than now keeps the
-    /// chunks until it has.
+    /// Sends `slices`, which lie in `chunks`. An implementation whose kernel reads them later keeps
+    /// the chunks until then.
     fn send_chunks<'c>(
         &mut self,
         slices: &[IoSlice<'_>],
@@ -30,7 +30,7 @@ pub(super) trait ChunkSocket: Write {
     }
 }
 
-/// Bytes and chunks on their way into a socket that does not block.
+/// Bytes and chunks on their way into a non-blocking socket.
 #[derive(Debug)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
@@ -44,11 +44,11 @@ pub(super) struct Outbox {
 pub(super) enum ChunkFraming {
     Framed,
     Payload,
-    /// As [`Self::Framed`], inside of a WebSocket frame.
+    /// As [`Self::Framed`], inside a WebSocket frame.
     WebSocket,
 }
 
-/// What of a chunk this kind of peer gets.
+/// The bytes of a chunk for this framing.
 fn framed_bytes<B: AsRef<[u8]>>(chunk: &Chunk<B>, part: ChunkFraming) -> &[u8] {
     match part {
         ChunkFraming::Framed => chunk.framed(),
@@ -68,12 +68,12 @@ struct PartialChunk {
     offset: usize,
 }
 
-/// How an attempt to write ended.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteStatus {
-    /// Everything that was to go is gone.
+    /// Everything has been written.
     Drained,
-    /// The socket takes no more now.
+    /// The socket accepts no more now.
     Blocked,
 }
 
@@ -82,7 +82,7 @@ impl Outbox {
         Self { bytes: Vec::new(), written: 0, partial: None, framing }
     }
 
-    /// Writes what was left over, then `message` if there is one.
+    /// Writes what is pending, then `message`.
     pub(super) fn send_timestamped(
         &mut self,
         socket: &mut impl Write,
@@ -90,8 +90,8 @@ impl Outbox {
         now: impl FnOnce() -> Instant,
     ) -> io::Result<WriteStatus> {
         let flow = self.finish(socket)?;
-        // Behind a full socket the stamp is early by the time that the peer leaves it unread; the
-        // peer's own median throws such answers away.
+        // Behind a full socket the stamp is early by the time until the peer reads; the median
+        // filter of the peer rejects such answers.
         message.write(now(), &mut self.bytes);
         match flow {
             WriteStatus::Drained => self.finish(socket),
@@ -99,12 +99,12 @@ impl Outbox {
         }
     }
 
-    /// Appends a message whose stamp nobody sets a clock by.
+    /// Appends a message whose stamp is not used for clock synchronization.
     pub(super) fn queue_timestamped(&mut self, message: &impl TimestampedMessage, now: Instant) {
         message.write(now, &mut self.bytes);
     }
 
-    /// Appends bytes that need no stamp.
+    /// Appends bytes without a stamp.
     pub(super) fn queue(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -114,12 +114,12 @@ impl Outbox {
         self.framing == ChunkFraming::WebSocket
     }
 
-    /// Bytes of control and of copies that wait here.
+    /// Control bytes and copied bytes that are pending.
     pub(super) const fn queued(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Writes what was begun: half a chunk, then control.
+    /// Writes what has been started: the rest of a chunk, then control messages.
     pub(super) fn finish(&mut self, socket: &mut impl Write) -> io::Result<WriteStatus> {
         if self.finish_chunk(socket)? == WriteStatus::Blocked {
             return Ok(WriteStatus::Blocked);
@@ -134,9 +134,9 @@ impl Outbox {
         flush(socket)
     }
 
-    /// Writes what was left over, control, and the chunks from `cursor` on, in as few calls as
-    /// can be: at most [`MAX_CHUNKS`] and about `limit` bytes. Moves the cursor behind what went
-    /// out or was begun, and returns how many chunks that were.
+    /// Writes what is pending, and the chunks from `cursor` on, in as few calls as possible: at
+    /// most [`MAX_CHUNKS`] and about `limit` bytes. Moves the cursor behind the chunks that were
+    /// sent or started, and returns their number.
     pub(super) fn send_chunks(
         &mut self,
         socket: &mut impl ChunkSocket,
@@ -181,9 +181,9 @@ impl Outbox {
         Ok((if flow == WriteStatus::Drained { flush(socket)? } else { flow }, whole))
     }
 
-    /// Lets go of a chunk that has been begun, by copying what is left of it. For a peer that takes
-    /// nothing: the chunk's buffer is the station's, and a thousand such peers must not keep them
-    /// all from it.
+    /// Releases a chunk that has been started by copying the rest of it. This is for a peer that
+    /// reads nothing: the buffer belongs to the station's pool, and a thousand such peers must not
+    /// exhaust it.
     pub(super) fn release_chunk(&mut self) {
         if let Some(PartialChunk { bytes, offset }) = self.partial.take() {
             let rest = bytes.get(offset..).unwrap_or_default();
@@ -192,8 +192,8 @@ impl Outbox {
         }
     }
 
-    /// Moves the cursor behind the chunks whose `sizes` make up the `sent` bytes; what is left of
-    /// one that has been begun comes first the next time.
+    /// Moves the cursor behind the chunks whose `sizes` make up the `sent` bytes. The rest of a
+    /// chunk that has been started comes first the next time.
     fn advance(
         &mut self,
         sizes: &[usize],
@@ -235,8 +235,8 @@ impl Outbox {
         Ok(WriteStatus::Drained)
     }
 
-    /// All of the control has gone out. A codec header's room is given back: it comes once, and
-    /// ten thousand idle sessions would keep it.
+    /// All control bytes have been sent. The memory of a codec header is freed: it is sent once,
+    /// and ten thousand idle sessions would keep it.
     fn clear_control(&mut self) {
         self.written = 0;
         if self.bytes.capacity() > IDLE_BYTES {
@@ -246,7 +246,7 @@ impl Outbox {
     }
 }
 
-/// What a socket took and holds back (TLS does) goes before it counts as gone.
+/// Flushes bytes that the socket buffers (TLS does), so that they count as sent.
 fn flush(socket: &mut impl Write) -> io::Result<WriteStatus> {
     match socket.flush() {
         Ok(()) => Ok(WriteStatus::Drained),
@@ -257,7 +257,7 @@ fn flush(socket: &mut impl Write) -> io::Result<WriteStatus> {
     }
 }
 
-/// The bytes that went, none where the socket would block.
+/// The number of bytes written; `None` where the socket would block.
 fn written_bytes(result: io::Result<usize>) -> io::Result<Option<usize>> {
     match result {
         Ok(0) => Err(io::ErrorKind::WriteZero.into()),
@@ -269,10 +269,10 @@ fn written_bytes(result: io::Result<usize>) -> io::Result<Option<usize>> {
     }
 }
 
-/// Room for control that an idle session keeps; a Time reply has 34 bytes.
+/// Control buffer that an idle session keeps; a Time reply has 34 bytes.
 const IDLE_BYTES: usize = 128;
 
-/// Chunks in one call: more than the longest wait brings, fewer than the kernel's 1,024.
+/// Chunks in one call: more than the longest wait produces, fewer than the kernel's limit of 1,024.
 pub(super) const MAX_CHUNKS: usize = 64;
 
 #[cfg(test)]
@@ -292,7 +292,7 @@ mod tests {
         }
     }
 
-    /// Takes `budget` bytes and then blocks.
+    /// Accepts a limited number of bytes and then blocks.
     struct LimitedSocket {
         taken: Vec<u8>,
         budget: usize,

@@ -1,4 +1,4 @@
-//! One Snapcast client's connection.
+//! The connection of one Snapcast client.
 
 use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -24,45 +24,45 @@ use super::tls::{ListenPolicy, MediaSocket};
 use super::{ConnectionHealth, SessionEndCause};
 use crate::{SystemClock, sys};
 
-/// A socket, its protocol machine, and its place in a station's log.
+/// A socket, its protocol state machine, and its cursor in a station's log.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) connection: MediaConnection,
     pub(super) address: SocketAddr,
-    /// It has said hello.
+    /// It has sent its Hello.
     pub(super) has_said_hello: bool,
-    /// Whoever handed it over has made sure that it may listen.
+    /// Authorized before the connection was handed to the reactor.
     authorized: bool,
     pub(super) station: Option<usize>,
     latency: Span,
     session: Session,
-    /// Takes a WebSocket's frames apart; none on a bare TCP connection.
+    /// Parses WebSocket frames; `None` for plain TCP.
     websocket: Option<Box<ws::WsReader>>,
     outbox: Outbox,
     cursor: Option<ChunkCursor>,
-    /// It is being brought up to the present, slice by slice.
+    /// The history is being sent, in slices.
     pub(super) catching_up: bool,
-    /// The kernel takes no more: we wait until it says that it does.
+    /// The socket is full; the reactor waits until it is writable.
     pub(super) blocked: bool,
-    /// It waits for its turn on the wheel.
+    /// It is scheduled on the wheel.
     pub(super) scheduled: bool,
-    /// Its turn's place among others'.
+    /// Its tick among those of a wait.
     pub(super) phase: u16,
-    /// The kernel has been asked to say when the socket takes more.
+    /// Epoll watches for the socket to become writable.
     pub(super) watches_out: bool,
-    /// It waits for its next slice.
+    /// It is queued for its next slice.
     pub(super) queued: bool,
     _permit: AddressPermit,
     last_progress: Instant,
     pub(super) chunks: u64,
     pub(super) lagged: u64,
-    /// When chunks were last left out.
+    /// When chunks were last skipped.
     last_skip: Option<Instant>,
-    /// The timestamp at which the last chunk that went out ends.
+    /// The timestamp of the end of the last chunk sent.
     sent_until: Option<Instant>,
 }
 
-/// What came out of reading a peer.
+/// An event from reading a peer.
 #[derive(Debug)]
 pub(super) enum PeerEvent {
     Hello(Box<Hello>),
@@ -132,12 +132,12 @@ impl Peer {
         }
     }
 
-    /// Whether somebody else than itself says that it may listen: HTTP, or a certificate.
+    /// Whether the client is authorized, by HTTP or by a certificate.
     pub(super) fn is_authorized(&self) -> bool {
         self.authorized || self.connection.has_certificate()
     }
 
-    /// Reads once, answers Time requests, and says what else the peer said.
+    /// Reads once, answers Time requests, and adds other messages to the events.
     pub(super) fn receive(
         &mut self,
         scratch: &mut [u8],
@@ -165,7 +165,7 @@ impl Peer {
         Ok(count == scratch.len())
     }
 
-    /// Takes bytes that have been read.
+    /// Handles bytes that have been read.
     pub(super) fn handle_bytes(
         &mut self,
         bytes: &[u8],
@@ -193,8 +193,8 @@ impl Peer {
             match message {
                 ws::WsMessage::Binary(message) => {
                     self.session.handle_input(now, SessionInput::Framed(message));
-                    // One message's answers go out before the next is read: what waits is bounded
-                    // for each of them.
+                    // The answers to one message go out before the next is parsed, so what waits is
+                    // bounded.
                     self.drain(said)?;
                 }
                 ws::WsMessage::Ping(payload) => {
@@ -204,7 +204,7 @@ impl Peer {
                     self.send_websocket_frame(ws::FrameKind::Close, payload)?;
                     return Err(SessionEndCause::Closed);
                 }
-                // snapserver has no use for text either.
+                // snapserver ignores text frames as well.
                 _ => {}
             }
         }
@@ -224,13 +224,13 @@ impl Peer {
         self.flush()
     }
 
-    /// Tells the peer its settings.
+    /// Sends the settings to the client.
     pub(super) fn set_settings(&mut self, settings: ServerSettings) -> Result<(), SessionEndCause> {
         self.apply_settings(settings)?;
         self.flush()
     }
 
-    /// Answers a Hello. What it says goes out with the first chunks: the caller pumps.
+    /// Answers a Hello. The messages go out with the first chunks; the caller pumps.
     pub(super) fn send_greeting(
         &mut self,
         greeting: &Greeting,
@@ -240,14 +240,14 @@ impl Peer {
         self.join(greeting.station, tap)
     }
 
-    /// Answers a Hello of a client that may not listen, which ends the session.
+    /// Refuses a client that may not listen, which ends the session.
     pub(super) fn refuse(&mut self, refusal: Refusal) -> Result<(), SessionEndCause> {
         self.session.handle_input(SystemClock::now(), SessionInput::Refuse(refusal));
         self.drain(&mut Vec::new())
     }
 
-    /// Goes over to a station: its codec header, and the chunks that can still be heard. They go
-    /// out together: the caller pumps.
+    /// Starts a station: its codec header, then the chunks that can still be played. They go out
+    /// together; the caller pumps.
     pub(super) fn join(
         &mut self,
         station: usize,
@@ -262,7 +262,7 @@ impl Peer {
         self.drain(&mut Vec::new())
     }
 
-    /// Its station is gone. Chunks of another one must not follow this one's codec header.
+    /// The station is gone. Chunks of another station must not follow its codec header.
     pub(super) fn leave(&mut self) {
         self.station = None;
         self.sent_until = None;
@@ -270,8 +270,8 @@ impl Peer {
         self.catching_up = false;
     }
 
-    /// Writes what waits and at most `limit` bytes of chunks. True when the peer has everything
-    /// that there is.
+    /// Writes what is pending and at most `limit` bytes of chunks. True when the peer has
+    /// everything there is.
     pub(super) fn pump(
         &mut self,
         tap: Option<&ReactorStation>,
@@ -307,14 +307,14 @@ impl Peer {
         Ok(done)
     }
 
-    /// Looks at the peer's timers.
+    /// Checks the timers of the peer.
     pub(super) fn maintain(
         &mut self,
         tap: Option<&ReactorStation>,
         now: Instant,
     ) -> Result<(), SessionEndCause> {
-        // Whoever has not acknowledged what it should have played long ago keeps buffers that the
-        // station needs, and nothing but the connection's end gives them back.
+        // A peer that does not acknowledge chunks long after their playout time keeps buffers that
+        // the station needs; only the end of the connection releases them.
         let overdue = |tap: &ReactorStation, oldest| {
             now.since(oldest) > tap.descriptor.history() + ZERO_COPY_GRACE
         };
@@ -338,9 +338,9 @@ impl Peer {
         Ok(())
     }
 
-    /// How it does, with one look at the kernel's account of the connection.
+    /// The state of the connection. Reads the kernel's TCP statistics once.
     pub(super) fn health(&self, tap: Option<&ReactorStation>, now: Instant) -> ConnectionHealth {
-        // What the kernel does not say is zero.
+        // Unavailable figures are zero.
         let account = sys::tcp_account(self.connection.as_fd()).unwrap_or_default();
         let until = self.sent_until.zip(tap).map(|(until, tap)| until + self.buffer(tap));
         ConnectionHealth {
@@ -354,8 +354,8 @@ impl Peer {
         }
     }
 
-    /// How many ticks lie between two sends: a tenth of the buffer, at most 100 ms; a client with a
-    /// short buffer gets its chunks at once.
+    /// Ticks between two sends: a tenth of the buffer, at most 100 ms. A client with a short buffer
+    /// gets each chunk at once.
     pub(super) fn wait_ticks(&self, tap: Option<&ReactorStation>) -> usize {
         let buffer = tap.map_or(SHORT_BUFFER, |tap| self.buffer(tap));
         if buffer <= SHORT_BUFFER {
@@ -375,7 +375,7 @@ impl Peer {
         self.drain(&mut Vec::new())
     }
 
-    /// Writes what waits, if nothing is known to be in the way.
+    /// Writes what is pending, if there is anything.
     fn flush(&mut self) -> Result<(), SessionEndCause> {
         if self.outbox.queued() > 0 {
             let flow =
@@ -385,7 +385,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Time replies are written at once; the rest is put in order behind what waits.
+    /// Writes Time replies at once and queues other messages.
     fn drain(&mut self, said: &mut Vec<PeerEvent>) -> Result<(), SessionEndCause> {
         while let Some(output) = self.session.poll_output() {
             match output {
@@ -410,11 +410,11 @@ impl Peer {
                     said.push(PeerEvent::ClientInfo(info))
                 }
                 SessionOutput::Close(cause) => {
-                    // What was said before the end still goes out, as far as the socket takes it.
+                    // Messages before the end are still sent as far as the socket accepts them.
                     self.flush()?;
                     return Err(SessionEndCause::Protocol(cause));
                 }
-                // The machine may learn to say more; what we do not know we do not do.
+                // Outputs that a later version of the session may add are ignored.
                 _ => {}
             }
         }
@@ -422,7 +422,7 @@ impl Peer {
     }
 }
 
-/// The kernel copies what goes to this machine in any case.
+/// On loopback the kernel copies in any case.
 fn connection_constructor(address: IpAddr) -> fn(TcpStream) -> MediaConnection {
     if address.to_canonical().is_loopback() {
         MediaConnection::new
@@ -431,7 +431,7 @@ fn connection_constructor(address: IpAddr) -> fn(TcpStream) -> MediaConnection {
     }
 }
 
-/// A message as this client gets it.
+/// A message with the framing of this client.
 struct FramedMessage {
     message: ServerOutgoing,
     web: bool,
@@ -449,14 +449,14 @@ impl TimestampedMessage for FramedMessage {
     }
 }
 
-/// A peer that takes nothing for this long is cut.
+/// A peer that reads nothing for this long is cut.
 const STALL_TIMEOUT: Span = Span::from_secs(10);
 
-/// A peer that takes nothing for this long keeps no chunk from its pool.
+/// A peer that reads nothing for this long gets the rest of its started chunk copied.
 const RELEASE_CHUNK_AFTER: Span = Span::from_millis(250);
 
-/// Clients with no more than this get each chunk on the tick after it was made.
+/// Clients with a buffer up to this get each chunk on the tick after it was made.
 const SHORT_BUFFER: Span = Span::from_millis(200);
 
-/// Unwritten answers of a peer that asks and does not read.
+/// Limit of unsent answers for a peer that sends requests and does not read.
 const MAX_QUEUED: usize = 65_536;

@@ -1,8 +1,7 @@
-//! The line between a stream that is pushed somewhere and whoever had it pushed.
+//! The connection between a pushed stream on a reactor and the task that controls it.
 //!
-//! Control finds the server, says what there is to say and hands the socket over; from then on a
-//! reactor serves it like a listener. What control has to know of that is counted here, and its end is
-//! told once.
+//! Control connects to the server, completes the request and hands the socket over; then a reactor
+//! serves it like a web listener. The counters and the end of the push are reported here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -11,16 +10,17 @@ use aulos_rt::channel::{Receiver, Sender, bounded};
 
 use super::SessionEndCause;
 
-/// The reactor's end.
+/// The reactor's side.
 #[derive(Clone, Debug)]
 pub struct PushReporter {
-    /// Whether a new title begins a new link of an Ogg stream, which some browsers cannot play.
+    /// Whether a new title begins a new link of a chained Ogg stream, which some browsers cannot
+    /// play.
     pub chained: bool,
     progress: Arc<PushProgress>,
     end_sender: Sender<SessionEndCause>,
 }
 
-/// The end of whoever had it pushed. The stream ends when it is dropped.
+/// The controlling side. Dropping it ends the stream.
 #[derive(Debug)]
 pub struct PushMonitor {
     progress: Arc<PushProgress>,
@@ -31,11 +31,11 @@ pub struct PushMonitor {
 struct PushProgress {
     bytes: AtomicU64,
     lagged: AtomicU64,
-    /// The status with which the other end said no; 0 while it has not.
+    /// The HTTP status with which the server refused the stream; 0 if it has not.
     refusal_status: AtomicU16,
 }
 
-/// Both ends of a push that begins.
+/// Both sides of a new push.
 #[must_use]
 pub fn push_channel(chained: bool) -> (PushReporter, PushMonitor) {
     let progress = Arc::<PushProgress>::default();
@@ -55,8 +55,8 @@ impl PushReporter {
         self.progress.lagged.fetch_add(chunks, Ordering::Relaxed);
     }
 
-    /// Takes what the other end says in the middle of the stream; true when that is a no. Whoever
-    /// stands in front of a server lets us begin before the server is asked.
+    /// Handles bytes that the server sends during the stream; true when they are a refusal. A
+    /// reverse proxy may accept the request before the server behind it has decided.
     pub(super) fn handle_response(&self, said: &[u8]) -> bool {
         let status = said
             .strip_prefix(b"HTTP/1.")
@@ -69,7 +69,7 @@ impl PushReporter {
     }
 
     pub(super) fn end(&self, cause: SessionEndCause) {
-        // There is room for one, and it ends once.
+        // There is room for one end cause, and the stream ends once.
         self.end_sender.try_send(cause).ok();
     }
 
@@ -79,24 +79,25 @@ impl PushReporter {
 }
 
 impl PushMonitor {
-    /// How it ended, once it has; `None` when no reactor took it, or took it any more.
+    /// The cause of the end, once there is one; `None` when no reactor took the stream, or it was
+    /// dropped.
     pub async fn end_cause(&mut self) -> Option<SessionEndCause> {
         std::future::poll_fn(|context| self.end_receiver.poll_recv(context)).await
     }
 
-    /// Bytes that went out, looked at four times a second.
+    /// Bytes sent, updated four times a second.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.progress.bytes.load(Ordering::Relaxed)
     }
 
-    /// The status with which the other end said no in the middle of the stream.
+    /// The HTTP status with which the server refused the stream after its start.
     #[must_use]
     pub fn refusal_status(&self) -> Option<u16> {
         Some(self.progress.refusal_status.load(Ordering::Relaxed)).filter(|status| *status > 0)
     }
 
-    /// Chunks that the other end was too slow for.
+    /// Chunks that were skipped because the server was too slow.
     #[must_use]
     pub fn lagged(&self) -> u64 {
         self.progress.lagged.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The loop of one reactor thread.
+//! The event loop of one reactor thread.
 
 mod accept;
 mod entity;
@@ -38,14 +38,14 @@ pub(super) struct Reactor {
     mailboxes: Arc<[Mailbox]>,
     inbox: Inbox,
     events: Arc<dyn EventSink>,
-    /// What the other side had no room for: at most two events a session.
+    /// Events for which the sink had no room: at most two per session.
     pending_events: VecDeque<ReactorEvent>,
     epoll: OwnedFd,
     entities: Slab<ReactorEntity>,
     greetings: GreetingTable,
     connection_limiter: ConnectionLimiter,
     listen_policy: ListenPolicy,
-    /// Handshakes that may go on before others are looked at.
+    /// Handshake steps left in this poll.
     handshakes: usize,
     stations: Vec<ReactorStation>,
     wheel: SendWheel,
@@ -54,16 +54,16 @@ pub(super) struct Reactor {
     next_drain: Instant,
     next_maintenance: Instant,
     next_mailbox: usize,
-    /// Who is looked at next, of everybody.
+    /// The position of the next health check among all sessions.
     next_health_check: usize,
-    /// Those who are being brought up to date, in the order of their next slices.
+    /// Sessions that receive history, in the order of their next slices.
     catch_up_queue: VecDeque<u64>,
-    /// Somebody has come or said hello since the last look.
+    /// A peer has connected or sent its Hello since the last poll.
     has_new_peers: bool,
     scratch: Vec<u8>,
     peer_events: Vec<PeerEvent>,
     due: Vec<u64>,
-    /// Everybody, while they are looked after.
+    /// All tokens, during maintenance.
     tokens: Vec<u64>,
     stats: ReactorStats,
     published: LatestPublisher<ReactorStats>,
@@ -120,22 +120,22 @@ impl Reactor {
         }
     }
 
-    /// Waits for sockets at most this long. Whoever has something to say is heard first, so that
-    /// no question of the time waits for a lot of sending; then those who are being brought up to
-    /// date get some slices, in turns.
+    /// Waits for sockets for at most `wait`. Readable sockets are served first, so that no Time
+    /// request waits for a long run of sends; then sessions that are catching up get some slices,
+    /// in turn.
     fn poll(&mut self, wait: Span) {
         self.flush_events();
         let wait = if self.catch_up_queue.is_empty() { wait } else { Span::ZERO };
         let wait = timespec(u64::try_from(wait.as_nanos()).unwrap_or(0));
         let mut room = [const { MaybeUninit::uninit() }; MAX_EVENTS];
-        // An interrupted wait is an empty one.
+        // An interrupted wait counts as an empty one.
         let Ok((ready, _)) = epoll::wait(&self.epoll, &mut room[..], Some(&wait)) else { return };
         self.handshakes = MAX_HANDSHAKES;
         for event in &*ready {
             self.handle_ready(event.data.u64(), event.flags);
         }
-        // While others still come, history waits: who has its first chunks has a while to play, and
-        // who has none has nothing.
+        // While clients are still connecting, history waits: a client with its first chunks can
+        // play for a while, and a client without chunks cannot.
         let slices = if self.has_new_peers { SLICES_WITH_NEW_PEERS } else { MAX_SLICES };
         for _ in 0..slices {
             let Some(token) = self.catch_up_queue.pop_front() else { break };
@@ -218,7 +218,7 @@ impl Reactor {
     }
 
     fn read_inbox(&mut self) {
-        // To its end: only then does the next command wake this thread.
+        // Reads until the inbox is empty: only then does the next command wake this thread.
         while let Ok(command) = self.inbox.try_recv() {
             self.handle_command(command);
         }
@@ -244,9 +244,9 @@ impl Reactor {
                 }
             }
             ReactorCommand::AddAcceptor(listener) => {
-                // What it accepts inherits these: a call each for every client of a house that
-                // comes back at once would be a third of the work of letting it in. Should one of
-                // them fail, clients are served a little less promptly.
+                // Accepted sockets inherit these options. Setting them on each would be a third of
+                // the work of accepting when all clients return at once. If one fails, clients are
+                // served with slightly more delay.
                 drop(configure_socket(listener.as_fd()));
                 let token = self.entities.insert_with(|_| ReactorEntity::Acceptor(listener));
                 self.watch(token, EventFlags::IN);
@@ -322,13 +322,13 @@ impl Reactor {
         let phase = self.wheel.next_phase();
         let mut peer = Box::new(Peer::from_websocket(socket, phase, SystemClock::now()));
         let mut said = Vec::new();
-        // A client may say hello right behind its request.
+        // A client may send its Hello right after its request.
         let result = peer.handle_bytes(read, &mut said);
         let token = self.entities.insert_with(|_| ReactorEntity::Peer(peer));
         self.watch(token, EventFlags::IN);
         said.into_iter().for_each(|word| self.handle_peer_event(token, word));
         match result {
-            // What TLS has decrypted already, the kernel does not tell of.
+            // The kernel does not report bytes that TLS has already decrypted.
             Ok(()) if is_tls => self.receive(token),
             Ok(()) => {}
             Err(cause) => self.close(token, cause),
@@ -336,11 +336,12 @@ impl Reactor {
     }
 
     fn receive(&mut self, token: u64) {
-        // A peer may have more to say than one read holds, but not so much that others wait.
+        // A peer may have more data than one read returns; the number of reads is limited so that
+        // other peers need not wait.
         for _ in 0..MAX_READS {
             let Some(ReactorEntity::Peer(peer)) = self.entities.get_mut(token) else { return };
-            // A handshake takes a third of a millisecond. While a crowd is at it, the rest of them
-            // stays unread until everybody else has had a turn: the kernel tells of them again.
+            // A handshake takes a third of a millisecond. Beyond the limit the others stay unread
+            // until the next poll, where the kernel reports them again.
             let handshaking = peer.connection.is_handshaking();
             if self.handshakes == 0 && (handshaking || peer.connection.is_protocol_unknown()) {
                 break;
@@ -376,7 +377,8 @@ impl Reactor {
                 self.stats.sessions += 1;
                 let (address, vouched) = (peer.address, peer.is_authorized());
                 let greeting = self.greeting_for(&hello);
-                // Told first: should the answer find the peer gone, its leaving comes after.
+                // Reported first: if the answer finds that the peer is gone, its end is reported
+                // after the Hello.
                 self.report(ReactorEvent::Hello {
                     session,
                     hello,
@@ -395,14 +397,14 @@ impl Reactor {
         }
     }
 
-    /// What can be said to a client without asking anybody.
+    /// The answer to a client that needs no decision by the registry.
     fn greeting_for(&mut self, hello: &Hello) -> Option<Greeting> {
         let greeting = self.greetings.for_client(&hello.client_id())?;
         self.stations.get_mut(greeting.station)?.drain();
         Some(greeting)
     }
 
-    /// Lets a peer do as it is told, if it is still there.
+    /// Calls `act` with a peer if it is still there.
     fn with_peer(
         &mut self,
         session: SessionId,
@@ -416,7 +418,7 @@ impl Reactor {
         }
     }
 
-    /// Sends to one peer what it is due; `on_turn` when the wheel has called it.
+    /// Sends one peer what is due; `on_turn` when the wheel has called it.
     fn pump(&mut self, token: u64, limit: usize, on_turn: bool) {
         let now = SystemClock::now();
         let (result, wait, phase, scheduled) = match self.entities.get_mut(token) {
@@ -450,7 +452,8 @@ impl Reactor {
         self.update_interest(token);
     }
 
-    /// Puts who can take more in the line for slices; for who cannot, asks to be told when it can.
+    /// Queues an entity that can send more for a slice; for a blocked one, watches for it to become
+    /// writable.
     fn update_interest(&mut self, token: u64) {
         let Some(entity) = self.entities.get_mut(token) else { return };
         let (blocked, more, watches_out) = match entity {
@@ -470,7 +473,7 @@ impl Reactor {
         }
     }
 
-    /// Puts somebody in the line for slices, once.
+    /// Queues an entity for a slice, once.
     fn queue(&mut self, token: u64) {
         if let Some(queued) = self.entities.get_mut(token).and_then(ReactorEntity::queued)
             && !core::mem::replace(queued, true)
@@ -479,8 +482,8 @@ impl Reactor {
         }
     }
 
-    /// What is told goes out when the look is over: waking the other side for each of a crowd would
-    /// take the core that the crowd is answered on.
+    /// Events are delivered at the end of the poll: waking the receiver for each of many clients
+    /// would take the CPU time that is needed to answer them.
     fn report(&mut self, event: ReactorEvent) {
         self.pending_events.push_back(event);
     }
@@ -549,38 +552,38 @@ impl Reactor {
 
     fn modify(&mut self, token: u64, flags: EventFlags) {
         let Some(entity) = self.entities.get_mut(token) else { return };
-        // The descriptor is in there, so this cannot fail; a peer that were lost here would be
-        // found by its time-out.
+        // The descriptor is registered, so this cannot fail; a peer lost here would be found by its
+        // time-out.
         let _ = epoll::modify(&self.epoll, entity.fd(), EventData::new_u64(token), flags);
     }
 }
 
-/// The inbox's token; tokens of entities never reach it.
+/// The token of the inbox; tokens of entities never reach it.
 const INBOX: u64 = u64::MAX;
 const MAX_EVENTS: usize = 256;
 const MAX_READS: usize = 4;
 
-/// How often chunks are taken from the rings when nobody is due: the rings hold much more.
+/// How often chunks are taken from the rings when no session is due. The rings hold much more.
 const DRAIN_INTERVAL: Span = Span::from_millis(200);
 
-/// How often feeders are looked at while sound flows, and while none does.
+/// How often feeders run while audio flows, and while none does.
 const ACTIVE_FEEDER_INTERVAL: Span = Span::from_millis(10);
 const IDLE_FEEDER_INTERVAL: Span = Span::from_millis(50);
 
-/// History goes out in slices of about this size, the next when the kernel has sent the last; the
-/// first one is short, so that a crowd that comes at once is quickly answered.
+/// History goes out in slices of about this size; the next follows when the kernel has sent the
+/// last. The first one is short, so that many new clients are answered quickly.
 const SLICE_BYTES: usize = 16 * 1_024;
 const FIRST_SLICE_BYTES: usize = 2 * 1_024;
 
-/// Slices between two looks at who has something to say, and while a crowd comes in.
+/// Slices per poll, usually and while clients are connecting.
 const MAX_SLICES: usize = 16;
 const SLICES_WITH_NEW_PEERS: usize = 1;
 
-/// Sessions that are sent to between two such looks: some 100 us.
+/// Sessions that are sent to between two polls: about 100 us.
 pub(super) const SENDS_PER_POLL: usize = 8;
 
-/// Steps of handshakes between two looks: some two milliseconds.
+/// Handshake steps per poll: about two milliseconds.
 const MAX_HANDSHAKES: usize = 8;
 
-/// Browsers buffer for themselves: ten times a second is plenty.
+/// Browsers buffer by themselves, so ten sends per second suffice.
 const WEB_WAIT_TICKS: usize = 20;

@@ -1,20 +1,20 @@
-//! Which sessions are to be sent to at which tick.
+//! Schedules the sends of sessions.
 //!
-//! A session's chunks go out once per *wait*, all that are due in one call. Sessions are spread over
-//! the ticks of that wait, so that a Time request never finds more than one tick's worth of sending
-//! in front of it. Each session has a phase of its own and goes back to it: after a late wake-up,
-//! when many are served together, they are spread again by their next turn. Counting a wait from
-//! the last turn was rejected, because whoever once shared a tick would share it for ever.
+//! The chunks of a session go out once per *wait*, all that are due in one call. Sessions are
+//! spread over the ticks of that wait, so a Time request never finds more than the sends of one
+//! tick ahead of it. Each session returns to its own phase: after a late wake-up, when many
+//! sessions are served together, they are spread again at their next turn. Counting the wait from
+//! the last turn was rejected, because sessions that once shared a tick would share it for ever.
 
 use aulos_core::{Instant, Span};
 
 use crate::wheel;
 
-/// A ring of slots, one per tick.
+/// A timer wheel for sends.
 #[derive(Debug)]
 pub(super) struct SendWheel {
     wheel: wheel::Wheel,
-    /// The next newcomer's phase.
+    /// The phase of the next new session.
     phase: u16,
 }
 
@@ -23,31 +23,31 @@ impl SendWheel {
         Self { wheel: wheel::Wheel::new(now, TICK, SLOTS), phase: 0 }
     }
 
-    /// A phase for a newcomer: each wait's ticks are dealt out in turn.
+    /// A phase for a new session; phases are assigned in turn.
     pub(super) const fn next_phase(&mut self) -> u16 {
         self.phase = (self.phase + 1) % PHASES;
         self.phase
     }
 
-    /// Puts `token`, which is served every `wait` ticks, on the next tick of its phase.
+    /// Schedules `token`, which is served every `wait` ticks, at the next tick of its phase.
     pub(super) fn add(&mut self, token: u64, phase: u16, wait: usize) {
         let wait = wait.clamp(1, SLOTS - 1);
         let ahead = (usize::from(phase) % wait + wait - self.wheel.tick_number() % wait) % wait;
         self.wheel.add(token, ahead);
     }
 
-    /// When the next slot with somebody in it is due.
+    /// When the next slot that is not empty expires.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.wheel.poll_timeout()
     }
 
-    /// Moves everybody who is due at `now` into `due`.
+    /// Moves the tokens that are due at `now` into `due`.
     pub(super) fn take_due(&mut self, now: Instant, due: &mut Vec<u64>) {
         self.wheel.take_due(now, due);
     }
 }
 
-/// The grain of sending. 20 ticks are the longest wait.
+/// The resolution of sends. The longest wait is 20 ticks.
 pub(super) const TICK: Span = Span::from_millis(5);
 
 const SLOTS: usize = 32;
@@ -60,7 +60,7 @@ mod tests {
     use super::super::run::SENDS_PER_POLL;
     use super::*;
 
-    /// A hundred that are served every 20 ticks.
+    /// A hundred sessions that are served every 20 ticks.
     struct PeerSet {
         wheel: SendWheel,
         phases: Vec<u16>,
@@ -75,7 +75,7 @@ mod tests {
             Self { wheel, phases, due: Vec::new() }
         }
 
-        /// Serves who is due, and says how many that were.
+        /// Serves the sessions that are due, and returns their number.
         fn serve(&mut self, now: Instant, mut served: impl FnMut(usize)) -> usize {
             self.wheel.take_due(now, &mut self.due);
             let count = self.due.len();
@@ -116,14 +116,14 @@ mod tests {
         }
     }
 
-    /// Time requests come at any moment of a wait of 100 ms, while 500 are sent to at 20 us each.
-    /// The loop looks at who has something to say after every eighth send; a reply that waited is
-    /// wrong by half of that.
+    /// Time requests come at any moment of a wait of 100 ms, while 500 sessions are sent to at 20
+    /// us each. The loop polls after every eighth send. The clock error of a delayed reply is half
+    /// of its delay.
     #[test]
     fn a_client_that_asks_for_the_time_during_a_burst_is_wrong_by_less_than_200_us() {
         const SEND_NS: u64 = 20_000;
         let look = SEND_NS * SENDS_PER_POLL as u64;
-        // Evenly spread, and all of them in one tick after a late wake-up.
+        // Evenly spread, and all in one tick after a late wake-up.
         for together in [25, 500] {
             let burst = SEND_NS * together;
             let mut errors: Vec<u64> = (0..5_000_000 / 97)
@@ -134,7 +134,7 @@ mod tests {
             errors.sort_unstable();
             let (median, most) = (errors[errors.len() / 2], errors[errors.len() - 1]);
             assert!(most <= 100_000, "{together}: {most} ns at worst");
-            // A client takes the median of 200.
+            // A client takes the median of 200 replies.
             assert!(median <= 50_000, "{together}: {median} ns");
         }
     }

@@ -1,4 +1,4 @@
-//! A reactor's view of a station: what it sends, and the newest chunks of it.
+//! A reactor's view of a station: its description and its most recent chunks.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use aulos_core::{Codec, Instant, SampleSpec, Span};
 use aulos_engine::fanout::{ChunkCursor, ChunkLog, TimedChunk};
 use aulos_rt::ring::{Consumer, ring};
 
-/// What a reactor has to know of a station besides its chunks.
+/// The properties of a station that a reactor needs.
 #[derive(Clone, Debug)]
 pub struct StationDescriptor {
     /// The station's name.
@@ -15,26 +15,26 @@ pub struct StationDescriptor {
     pub codec: Codec,
     /// Bits per second on average, where a setting of the encoder determines them.
     pub bitrate: Option<u32>,
-    /// What they decode to.
+    /// The format that the chunks decode to.
     pub spec: SampleSpec,
-    /// The codec's own stream header, as web listeners get it.
+    /// The stream header of the codec, as web listeners get it.
     pub stream_header: Vec<u8>,
-    /// The same as Snapcast's wire has it.
+    /// The same header in Snapcast's wire format.
     pub codec_header: Arc<[u8]>,
-    /// How long after its timestamp a chunk is to be heard.
+    /// From the timestamp of a chunk to its playout.
     pub buffer: Span,
-    /// How long a chunk is.
+    /// The duration of a chunk.
     pub chunk: Span,
 }
 
 impl StationDescriptor {
-    /// How old a chunk can be when the last of it goes back to its pool.
+    /// The greatest age of a chunk when it returns to its pool.
     #[must_use]
     pub fn lifetime(&self) -> Span {
         self.history() + ZERO_COPY_GRACE + MAINTENANCE
     }
 
-    /// How much of the past a reactor keeps.
+    /// The length of the log.
     #[must_use]
     pub fn history(&self) -> Span {
         self.buffer + EXTRA_HISTORY
@@ -46,7 +46,7 @@ impl StationDescriptor {
 pub(super) struct ReactorStation {
     pub(super) descriptor: StationDescriptor,
     pub(super) log: ChunkLog,
-    /// What is played, in one line; empty where nobody has said it.
+    /// The current title as a single line; empty if unknown.
     pub(super) title: Arc<str>,
     chunks: Consumer<TimedChunk>,
 }
@@ -58,26 +58,27 @@ impl ReactorStation {
         Self { descriptor, log, title: Arc::from(""), chunks }
     }
 
-    /// The station is gone: nothing comes any more, and what there was goes back to its pool.
+    /// The station is gone: its chunks return to their pool.
     pub(super) fn close(&mut self) {
         self.log = ChunkLog::new(1);
         (_, self.chunks) = ring(1);
     }
 
-    /// Takes in what the station has made since the last time.
+    /// Takes the new chunks of the station.
     pub(super) fn drain(&mut self) {
         while let Some(chunk) = self.chunks.pop() {
             self.log.push(chunk);
         }
     }
 
-    /// Where a client whose sound is due `buffer` after the timestamps has to start at `now`.
+    /// The first chunk to send, at `now`, to a client that plays each chunk `buffer` after its
+    /// timestamp.
     pub(super) fn first_playable(&self, now: Instant, buffer: Span) -> ChunkCursor {
         let margin = (buffer / 10).clamp(MIN_MARGIN, MAX_MARGIN);
         self.log.cursor_from(now - buffer + margin)
     }
 
-    /// The chunk at `cursor` is too late to be heard.
+    /// Whether the chunk at `cursor` is too late to be played.
     pub(super) fn is_stale(&self, cursor: ChunkCursor, now: Instant, buffer: Span) -> bool {
         match self.log.get(cursor, 0) {
             Ok(Some(stamped)) => stamped.timestamp + buffer < now,
@@ -87,18 +88,18 @@ impl ReactorStation {
     }
 }
 
-/// How much older than the client's buffer the log may be: a client with a negative latency can
-/// still play it.
+/// By how much the log exceeds the client's buffer: a client with a negative latency can still play
+/// such old chunks.
 const EXTRA_HISTORY: Span = Span::from_millis(500);
 
-/// How much longer than a log the kernel may keep a chunk that it sends without a copy.
+/// How much longer than the log the kernel may hold a chunk that it sends without copying.
 pub(super) const ZERO_COPY_GRACE: Span = Span::from_millis(250);
 
-/// How often a reactor looks after its sessions.
+/// The interval of session maintenance.
 pub(super) const MAINTENANCE: Span = Span::from_millis(250);
 
-/// What a chunk needs to travel and be decoded before it is due: a tenth of the buffer. When a whole
-/// house comes at once, each gets its history in turns, and the second slice must not come too late
-/// for what follows the first.
+/// The time that a chunk needs to travel and be decoded: a tenth of the buffer, within these
+/// limits. When many clients connect at once, each gets its history in turn, and the second slice
+/// must arrive before the first has been played.
 const MIN_MARGIN: Span = Span::from_millis(30);
 const MAX_MARGIN: Span = Span::from_millis(100);

@@ -1,4 +1,4 @@
-//! What a reactor counts. Each number says one thing that somebody can act on.
+//! The counters of a reactor.
 
 use aulos_proto::snap::session::CloseReason;
 
@@ -8,7 +8,7 @@ use super::connection::SendCounts;
 /// Counters of a reactor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReactorStats {
-    /// Snapcast sessions that have said hello.
+    /// Snapcast sessions that have sent their Hello.
     pub sessions: u64,
     /// Web listeners.
     pub listeners: u64,
@@ -16,45 +16,45 @@ pub struct ReactorStats {
     pub accepted: u64,
     /// Connections that could not be accepted (no descriptors left).
     pub accept_errors: u64,
-    /// Connections that were closed at once, because too many are here from their address.
+    /// Connections that were closed at once because their address has too many.
     pub refused: u64,
-    /// Connections that were closed at once, because they came too fast from their address.
+    /// Connections that were closed at once because their address opened them too fast.
     pub refused_too_fast: u64,
-    /// Handshakes of TLS that came through.
+    /// Completed TLS handshakes.
     pub tls_sessions: u64,
-    /// Sessions cut because what they sent was no TLS after all, or broke it.
+    /// Sessions cut because of invalid TLS.
     pub tls_failed: u64,
-    /// Sessions cut because they began a handshake and did not end it.
+    /// Sessions cut because their TLS handshake did not finish.
     pub tls_unfinished: u64,
-    /// Sessions cut because they do not speak TLS.
+    /// Sessions cut because they do not use TLS although it is required.
     pub plain_refused: u64,
-    /// Sessions that did not say who they are, or not rightly.
+    /// Sessions that failed to authenticate.
     pub unauthorized: u64,
-    /// Chunks given to the kernel.
+    /// Chunks passed to the kernel.
     pub chunks_sent: u64,
-    /// Sends that copied into the kernel.
+    /// Sends that copy into the kernel.
     pub sends: u64,
-    /// Their bytes.
+    /// The bytes of these sends.
     pub bytes: u64,
-    /// Sends from the chunks' own memory.
+    /// Sends from the memory of the chunks.
     pub zero_copy_sends: u64,
-    /// Their bytes.
+    /// The bytes of these sends.
     pub zero_copy_bytes: u64,
-    /// Of these, completions that say that the kernel copied after all.
+    /// Completions of these sends for which the kernel copied after all.
     pub zero_copy_copied: u64,
-    /// Sends that had to be copied because the kernel had no memory to note them in.
+    /// Sends that were copied because the kernel had no memory for the notification.
     pub zero_copy_fallbacks: u64,
-    /// Chunks that a session was too slow for.
+    /// Chunks skipped because a session was too slow.
     pub chunks_lagged: u64,
     /// Sessions closed by the peer.
     pub closed: u64,
-    /// Sessions lost to the network.
+    /// Sessions that ended by a network failure.
     pub network: u64,
     /// Sessions cut because they did not read.
     pub not_reading: u64,
-    /// Sessions cut because they never said hello.
+    /// Sessions cut because they sent no Hello.
     pub no_hello: u64,
-    /// Sessions cut because they broke the protocol in another way.
+    /// Sessions cut because of another protocol violation.
     pub protocol: u64,
 }
 

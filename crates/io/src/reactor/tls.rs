@@ -1,12 +1,12 @@
-//! TLS around a media socket.
+//! TLS of a media socket.
 //!
-//! rustls is a machine like ours: it is given what the socket gave and says what is to go into it,
-//! and never touches a socket by itself. So TLS is one more way in which a [`Line`](super::line)
-//! reads and writes, and nothing else of a session knows of it. What a session holds is bounded: at
-//! most 64 KiB wait to be sent, and one record (or a handshake's 64 KiB) to be read. A thread or a
-//! task per session that does the TLS was rejected for the same reason as one that does the sending.
+//! rustls does no I/O: it is given the bytes of the socket and returns bytes to send. So TLS is one
+//! more way in which a [`MediaConnection`](super::connection) reads and writes, and the rest of a
+//! session does not depend on it. The memory of a session is bounded: at most 64 KiB wait to be
+//! sent, and one record (or 64 KiB of a handshake) to be read. A thread or task per session for TLS
+//! was rejected for the same reason as one for sending.
 //!
-//! Chunks are encrypted for each session anew, and so they are copied: never from their own memory.
+//! Chunks are encrypted for each session, so they are copied and never sent from their own memory.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,33 +16,33 @@ use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use super::connection_limiter::{AddressLimits, AddressPermit};
 
-/// What a connection has to be to be let in.
+/// The requirements for a connection to be accepted.
 #[derive(Clone, Debug, Default)]
 pub struct ListenPolicy {
-    /// How TLS is spoken; none: not at all.
+    /// The TLS configuration; `None` disables TLS.
     pub tls: Option<LazyTlsConfig>,
-    /// Whoever does not speak it is cut.
+    /// Whether clients without TLS are cut.
     pub require_tls: bool,
-    /// What one address may have.
+    /// The limits per address.
     pub limits: AddressLimits,
 }
 
-/// How TLS is spoken: a certificate, and what is asked of the peer.
+/// A TLS server configuration that is built on first use.
 #[derive(Clone, Debug)]
 pub struct LazyTlsConfig(Arc<LazyLock<Option<Arc<ServerConfig>>, MakeTlsConfig>>);
 
 type MakeTlsConfig = Box<dyn FnOnce() -> Option<Arc<ServerConfig>> + Send>;
 
 impl LazyTlsConfig {
-    /// Terms that `make` works out when somebody speaks TLS for the first time: on many servers
-    /// nobody ever does, and the code for it is a tenth of the memory of an idle one. `make` reads no
-    /// file, because it may run on a reactor.
+    /// Builds the configuration with `make` at the first TLS connection: many servers never have
+    /// one, and the TLS code is a tenth of the memory of an idle server. `make` must not read
+    /// files, because it may run on a reactor.
     #[must_use]
     pub fn new_lazy(make: impl FnOnce() -> Option<Arc<ServerConfig>> + Send + 'static) -> Self {
         Self(Arc::new(LazyLock::new(Box::new(make))))
     }
 
-    /// The terms; none, when they could not be made after all.
+    /// The configuration; `None` when it could not be built.
     #[must_use]
     pub fn get(&self) -> Option<&Arc<ServerConfig>> {
         LazyLock::force(&self.0).as_ref()
@@ -55,7 +55,7 @@ impl From<Arc<ServerConfig>> for LazyTlsConfig {
     }
 }
 
-/// A connection that was accepted or made elsewhere: its socket, and all that belongs to it.
+/// A connection that was accepted or opened elsewhere, with its TLS state and its permit.
 #[derive(Debug)]
 pub struct MediaSocket {
     pub(super) socket: TcpStream,
@@ -66,58 +66,58 @@ pub struct MediaSocket {
 }
 
 impl MediaSocket {
-    /// A socket that does not block, from `address`.
+    /// A non-blocking socket whose peer is `address`.
     #[must_use]
     pub fn new(socket: TcpStream, address: SocketAddr, permit: AddressPermit) -> Self {
         Self { socket, tls: None, address, permit, authorized: false }
     }
 
-    /// The same with TLS, whose handshake is over.
+    /// Adds server TLS whose handshake is complete.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Box<ServerConnection>>) -> Self {
         self.tls = tls.map(|tls| Box::new(Connection::Server(*tls)));
         self
     }
 
-    /// The same for a connection that we have made.
+    /// Adds client TLS whose handshake is complete.
     #[must_use]
     pub fn with_client_tls(mut self, tls: Option<Box<ClientConnection>>) -> Self {
         self.tls = tls.map(|tls| Box::new(Connection::Client(*tls)));
         self
     }
 
-    /// Somebody has made sure already that this client may listen.
+    /// Sets whether the client is already authorized to listen.
     #[must_use]
     pub const fn authorized(mut self, vouched: bool) -> Self {
         self.authorized = vouched;
         self
     }
 
-    /// Where it comes from.
+    /// The address of the peer.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether it speaks TLS.
+    /// Whether the connection uses TLS.
     #[must_use]
     pub const fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether somebody has made sure already that this client may listen.
+    /// Whether the client is already authorized to listen.
     #[must_use]
     pub const fn is_authorized(&self) -> bool {
         self.authorized
     }
 
-    /// The socket alone, for whoever wants to do something else with it.
+    /// The socket alone.
     #[must_use]
     pub fn into_socket(self) -> TcpStream {
         self.socket
     }
 
-    /// Sends this as far as it can be sent at once, and hangs up.
+    /// Sends as much of `bytes` as possible at once, and closes the connection.
     pub fn respond_and_close(mut self, bytes: &[u8]) {
         let sent = match self.tls.take() {
             None => self.socket.write(bytes).map(drop),
@@ -128,20 +128,20 @@ impl MediaSocket {
                 sent
             }
         };
-        // Whoever does not take the answer gets none.
+        // A peer that does not read loses the answer.
         drop(sent);
     }
 }
 
-/// The first byte of a connection that speaks TLS: a record with a handshake (RFC 8446, 5.1). No
-/// message of Snapcast's begins with it, and no request of HTTP.
+/// The first byte of a TLS connection: a handshake record (RFC 8446, 5.1). No Snapcast message and
+/// no HTTP request begins with it.
 pub const TLS_FIRST_BYTE: u8 = 0x16;
 
-/// One session's TLS.
+/// The TLS state of one session.
 #[derive(Debug)]
 pub(super) struct TlsSession(Box<Connection>);
 
-/// What went into a socket.
+/// Calls and bytes written to a socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WriteCounts {
     pub(super) calls: u64,
@@ -149,12 +149,12 @@ pub(super) struct WriteCounts {
 }
 
 impl TlsSession {
-    /// Goes on with a connection.
+    /// Continues an existing TLS connection.
     pub(super) const fn new(connection: Box<Connection>) -> Self {
         Self(connection)
     }
 
-    /// Begins with the first bytes of one.
+    /// Starts TLS with the first bytes of a connection.
     pub(super) fn begin(
         terms: &LazyTlsConfig,
         socket: &TcpStream,
@@ -169,18 +169,18 @@ impl TlsSession {
         Ok(tls)
     }
 
-    /// Whether the handshake is not over yet.
+    /// Whether the handshake is not complete yet.
     pub(super) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }
 
-    /// Whether the peer has shown a certificate, which was good.
+    /// Whether the peer has presented a valid certificate.
     pub(super) fn has_certificate(&self) -> bool {
         self.0.peer_certificates().is_some_and(|chain| !chain.is_empty())
     }
 
-    /// Reads what the peer said. What has been decrypted already comes first: of that the kernel
-    /// does not know.
+    /// Reads decrypted bytes. Bytes that are decrypted already come first, because the kernel does
+    /// not report them.
     pub(super) fn read(&mut self, socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.reader().read(into) {
@@ -193,11 +193,11 @@ impl TlsSession {
         }
     }
 
-    /// Takes some of what the peer sent, and answers as far as that is TLS's own business.
+    /// Processes bytes of the peer, and sends the protocol's own answers.
     fn process_incoming(&mut self, socket: &TcpStream, from: &mut dyn Read) -> io::Result<usize> {
         let count = self.0.read_tls(from)?;
         let state = self.0.process_new_packets();
-        // The handshake's answers, or an alert; what does not go now goes with the next write.
+        // Handshake messages or an alert; what cannot be sent now goes with the next write.
         match self.flush(socket) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
@@ -206,10 +206,10 @@ impl TlsSession {
         Ok(count)
     }
 
-    /// Encrypts as much as there is room for, and sends as much of that as the socket takes.
+    /// Encrypts as much as there is room for, and sends as much of it as the socket accepts.
     ///
     /// # Errors
-    /// `WouldBlock` when the socket has yet to take what was encrypted before.
+    /// `WouldBlock` while the socket has not accepted the bytes encrypted before.
     pub(super) fn write(
         &mut self,
         socket: &TcpStream,
@@ -225,10 +225,10 @@ impl TlsSession {
         Ok((taken, written))
     }
 
-    /// Sends what has been encrypted.
+    /// Sends the encrypted bytes.
     ///
     /// # Errors
-    /// `WouldBlock` while the socket does not take all of it.
+    /// `WouldBlock` while the socket does not accept all of them.
     pub(super) fn flush(&mut self, socket: &TcpStream) -> io::Result<WriteCounts> {
         let mut written = WriteCounts::default();
         while self.0.wants_write() {
@@ -241,8 +241,8 @@ impl TlsSession {
         Ok(written)
     }
 
-    /// Says that nothing more will come, as far as the socket takes it: whoever plays what it gets
-    /// can tell our end from somebody's cut.
+    /// Sends close_notify as far as the socket accepts it, so that a player can tell a regular end
+    /// from a truncation.
     pub(super) fn send_close_notify(&mut self, socket: &TcpStream) {
         if !self.0.is_handshaking() {
             self.0.send_close_notify();
@@ -257,7 +257,7 @@ impl WriteCounts {
     }
 }
 
-/// What breaks TLS comes as this kind, and nothing else does.
+/// TLS errors have this error kind, and no other error has it.
 fn tls_error(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }

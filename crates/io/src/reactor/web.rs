@@ -1,5 +1,4 @@
-//! A web listener: an HTTP response that never ends, or a request that never ends to a server that we
-//! push to.
+//! A web listener: an HTTP response without an end, or, for a push, a request without an end.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::push::PushReporter;
 use super::stations::{ReactorStation, StationDescriptor};
 use super::tls::MediaSocket;
 
-/// A socket that gets a station's sound in the container that its codec has by nature: FLAC as it
+/// A connection that gets the audio of a station in the natural container of its codec: FLAC as it
 /// is, PCM behind a WAVE header, Opus in Ogg.
 #[derive(Debug)]
 pub(super) struct WebListener {
@@ -26,40 +25,40 @@ pub(super) struct WebListener {
     outbox: Outbox,
     cursor: ChunkCursor,
     ogg: Option<ogg::OpusStream>,
-    /// It asked for titles between the sound.
+    /// Inserts titles into the stream, if the listener requested them.
     icy_titles: Option<IcyWriter>,
-    /// What the present link of a chained stream calls itself.
+    /// The serial number and the title of the current link of a chained stream.
     link: (u32, Arc<str>),
     wish: ListenerOptions,
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
     pub(super) phase: u16,
     pub(super) watches_out: bool,
-    /// It waits for its next slice.
+    /// It is queued for its next slice.
     pub(super) queued: bool,
     _permit: AddressPermit,
     last_progress: Instant,
     pub(super) chunks: u64,
 }
 
-/// How somebody listens.
+/// Options of a web listener.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "what a request says")]
 pub struct ListenerOptions {
-    /// Whether titles are wanted between the sound (`Icy-MetaData: 1`).
+    /// Whether the listener requested titles (`Icy-MetaData: 1`).
     pub titles: bool,
-    /// What is counted for as long as somebody listens: the rendition that is made for him.
+    /// A reference that keeps the rendition of this listener alive.
     pub rendition_guard: Option<Arc<()>>,
-    /// He did not come to us: we came to him, and all has been said that comes before the sound.
+    /// Set for a push: the connection was opened by the server, and the request head has been sent.
     pub push: Option<PushReporter>,
 }
 
-/// The head of the response to somebody who listens.
+/// The head of the response to a web listener.
 #[must_use]
 pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
     let Some(media) = content_type(channel) else { return NOT_ACCEPTABLE.to_owned() };
     let mut head = RESPONSE_HEAD.replace("{}", media);
-    // A line break would end the line; names have none, but for what Snapcast's callers send.
+    // A line break would end the header; a name set by a Snapcast controller may contain one.
     let name = channel.name.replace(char::is_control, " ");
     head += &format!("icy-name: {name}\r\n");
     if let Some(kbps) = kbps(channel) {
@@ -71,7 +70,7 @@ pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
     head + "\r\n"
 }
 
-/// Kilobits a second, where that does not depend on the sound.
+/// Kilobits per second, where they do not depend on the content.
 fn kbps(channel: &StationDescriptor) -> Option<u32> {
     match channel.codec {
         Codec::Pcm => {
@@ -82,18 +81,18 @@ fn kbps(channel: &StationDescriptor) -> Option<u32> {
     }
 }
 
-/// The media type of a station's stream, none where no browser could play it.
+/// The media type of a station's stream; `None` where no browser could play it.
 #[must_use]
 fn content_type(channel: &StationDescriptor) -> Option<&'static str> {
     match channel.codec {
         Codec::Opus if channel.spec.layout.channels() > 2 => None,
-        // On Snapcast's wire 24 bit samples lie in 4 bytes, which no WAVE header describes.
+        // On Snapcast's wire, 24-bit samples occupy 4 bytes, which no WAVE header describes.
         Codec::Pcm if channel.spec.format == SampleFormat::S24In32Le => None,
         codec => Some(media_type(codec)),
     }
 }
 
-/// What the container of a codec is called.
+/// The media type of a codec's container.
 #[must_use]
 pub const fn media_type(codec: Codec) -> &'static str {
     match codec {
@@ -126,9 +125,9 @@ impl WebListener {
         }
         queue_with_titles(&begin, &mut icy_titles, &tap.title, &mut outbox);
         let cursor = match &wish.push {
-            // What a browser wants to have before it starts: a burst of the most recent sound.
+            // Browsers start only after a burst, so the most recent audio is sent first.
             None => tap.log.cursor_from(now - START_BURST),
-            // Its own listeners have had that from us, or from nobody.
+            // The server that is pushed to provides the burst to its own listeners.
             Some(_) => tap.log.cursor_at_end(),
         };
         let permit = core::mem::take(&mut socket.permit);
@@ -144,7 +143,7 @@ impl WebListener {
             blocked: false,
             scheduled: false,
             phase,
-            // It begins with a response to write.
+            // The response head is still unsent.
             watches_out: true,
             queued: false,
             _permit: permit,
@@ -184,12 +183,12 @@ impl WebListener {
             (self.outbox.finish(&mut self.connection).map_err(gone)?, sent)
         };
         self.note_progress(now, sent);
-        // Whatever is left goes when the kernel has sent this.
+        // The rest follows when the kernel has sent this.
         self.blocked = flow == WriteStatus::Blocked || self.cursor != tap.log.cursor_at_end();
         Ok(!self.blocked)
     }
 
-    /// A browser says nothing more after its request; when it closes we see it here.
+    /// A browser sends nothing after its request; a read reports when it closes.
     pub(super) fn receive(&mut self, scratch: &mut [u8]) -> Result<(), SessionEndCause> {
         match self.connection.read(scratch) {
             Ok(0) => Err(SessionEndCause::Closed),
@@ -211,19 +210,19 @@ impl WebListener {
         let patience = match &self.wish.push {
             Some(push) if push.is_abandoned() => return Err(SessionEndCause::Kicked),
             Some(_) => PUSH_STALL_TIMEOUT,
-            // A player that has paused does not read, and that is its right for a while.
+            // A paused player does not read, which is allowed for a while.
             None => LISTENER_STALL_TIMEOUT,
         };
         let stalled = self.blocked && now.since(self.last_progress) > patience;
         if stalled { Err(SessionEndCause::NotReading) } else { Ok(()) }
     }
 
-    /// Whether it is we who came.
+    /// Whether this is a push.
     pub(super) const fn is_pushed(&self) -> bool {
         self.wish.push.is_some()
     }
 
-    /// What went out since the last time.
+    /// The counts since the last call.
     pub(super) fn take_counts(&mut self) -> SendCounts {
         let tally = self.connection.take_counts();
         if let Some(push) = &self.wish.push {
@@ -232,15 +231,15 @@ impl WebListener {
         tally
     }
 
-    /// It is over.
+    /// Reports the end of a push.
     pub(super) fn end(&self, cause: SessionEndCause) {
         if let Some(push) = &self.wish.push {
             push.end(cause);
         }
     }
 
-    /// Pages are a listener's own, because their numbers count from where it joined, and so are
-    /// titles, because they stand after so many bytes of what it got.
+    /// Queues copies: Ogg pages are individual, because their numbers count from where the listener
+    /// joined, and so are titles, because they follow a fixed number of bytes.
     fn queue_copies(&mut self, tap: &ReactorStation) -> usize {
         let (mut pages, mut sent) = (Vec::new(), 0);
         while let Ok(Some(stamped)) = tap.log.get(self.cursor, 0) {
@@ -258,7 +257,7 @@ impl WebListener {
             queue_with_titles(bytes, &mut self.icy_titles, &tap.title, &mut self.outbox);
             self.cursor.advance(1);
             sent += 1;
-            // The rest when this has gone: a log of seconds is not copied at once.
+            // The rest follows when this has been sent; seconds of a log are not copied at once.
             if self.outbox.queued() > COPIED_AT_ONCE {
                 return sent;
             }
@@ -279,8 +278,8 @@ impl WebListener {
     }
 }
 
-/// Why a socket does not go on. The kernel gives up where nothing is acknowledged; of a server that we
-/// have come to, that is all that we see of it when it does not read.
+/// The end cause for a write error. The kernel fails the connection when nothing is acknowledged;
+/// for a push this is the only sign of a server that does not read.
 fn write_error_cause(error: &io::Error, pushed: bool) -> SessionEndCause {
     match error.kind() {
         io::ErrorKind::TimedOut if pushed => SessionEndCause::NotReading,
@@ -288,7 +287,8 @@ fn write_error_cause(error: &io::Error, pushed: bool) -> SessionEndCause {
     }
 }
 
-/// One more packet, and a new link behind it where the title is another and the other end wants that.
+/// Adds a packet, and a new link after it when the title has changed and the receiver supports
+/// chained streams.
 fn append_packet(
     mut stream: ogg::OpusStream,
     (packet, duration): (&[u8], Frames),
@@ -308,12 +308,13 @@ fn append_packet(
     stream.chain((packet, duration), link.0, form, title, pages).ok()
 }
 
-/// What is played; without it, who plays it.
+/// The title, or the station's name without one.
 fn title_or_station_name<'a>(channel: &'a StationDescriptor, title: &'a str) -> &'a str {
     if title.is_empty() { &channel.name } else { title }
 }
 
-/// None for what Ogg Opus cannot say; that has no content type, so it does not get any further.
+/// `None` for what Ogg Opus cannot represent; such a station has no content type and gets no
+/// listeners.
 fn start_ogg(
     channel: &StationDescriptor,
     title: &str,
@@ -324,7 +325,7 @@ fn start_ogg(
         .ok()
 }
 
-/// What goes out besides chunks, with titles where they are wanted.
+/// Queues bytes other than chunks, with titles where they are requested.
 fn queue_with_titles(
     bytes: &[u8],
     titled: &mut Option<IcyWriter>,
@@ -342,7 +343,7 @@ fn queue_with_titles(
 }
 
 fn wave_header(spec: SampleSpec) -> Vec<u8> {
-    // What WAVE cannot say has no content type, so it does not come here.
+    // A format that WAVE cannot represent has no content type and does not get here.
     wav::header(spec, wav::Length::Endless).map(Vec::from).unwrap_or_default()
 }
 
@@ -351,11 +352,11 @@ const RESPONSE_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Contro
 const NOT_ACCEPTABLE: &str = "HTTP/1.1 406 Not Acceptable\r\nContent-Type: text/plain\r\n\
     Connection: close\r\n\r\nThis station sends 24 bit PCM, which browsers cannot play: \
     set codec = \"flac\".\n";
-/// Bytes that are copied for one listener before they go out.
+/// Bytes that are copied for one listener per send.
 const COPIED_AT_ONCE: usize = 64 * 1_024;
 const OGG_SERIAL: u32 = 0x6175_6C6F;
 const START_BURST: Span = Span::from_millis(1_000);
 const LISTENER_STALL_TIMEOUT: Span = Span::from_secs(60);
 
-/// A server that we push to takes what it gets, or it hangs.
+/// A server that accepts nothing for this long has failed.
 const PUSH_STALL_TIMEOUT: Span = Span::from_secs(10);

@@ -1,28 +1,28 @@
-//! Sends that the kernel takes from our memory, and what has to be kept for them.
+//! Sends that the kernel performs from this process's memory, and the buffers to keep for them.
 //!
 //! With `MSG_ZEROCOPY` (Linux, `networking/msg_zerocopy.rst`) a call returns before the bytes have
-//! been read, and the socket's error queue says later, in ranges of call numbers, which calls are
-//! over. Until then each chunk is held here. It pays for batches of ten kilobytes and more, and
-//! only where the kernel really does not copy: towards this machine it copies after all and says
-//! so, and then the socket goes back to ordinary sends.
+//! been read. The socket's error queue reports later, as ranges of call numbers, which calls are
+//! complete. Until then each chunk is held here. This pays off for batches of ten kilobytes and
+//! more, and only where the kernel really avoids the copy. On loopback it copies after all and
+//! reports so; the socket then returns to ordinary sends.
 //!
-//! This is the book-keeping alone, so that it can be tried with any queue; the calls are in
-//! [`line`](super::line). One thread per socket to read the queue was rejected: the reactor is told
-//! of it like of everything else.
+//! This module only does the bookkeeping, so that it can be tested with any queue; the system calls
+//! are in [`connection`](super::connection). A thread per socket for the error queue was rejected:
+//! epoll reports it to the reactor like any other event.
 
 use std::collections::VecDeque;
 
 use aulos_core::Instant;
 
-/// What one socket has under way.
+/// The pending zero-copy calls of one socket.
 #[derive(Debug)]
 pub(super) struct ZeroCopy<T> {
-    /// The number that the kernel gives to the next call.
+    /// The number that the kernel will assign to the next call.
     next: u32,
     held: VecDeque<HeldChunk<T>>,
-    /// Completions in a row that were copies.
+    /// Consecutive completions that were copies.
     copied_in_row: u8,
-    /// Batches that go the ordinary way before this one is tried again.
+    /// Batches to send by copying before the next attempt.
     batches_to_skip: u8,
     off: bool,
 }
@@ -34,16 +34,16 @@ struct HeldChunk<T> {
     _chunk: T,
 }
 
-/// The kernel has done with the calls from `first` to `last`, which may lie beyond the wrap.
+/// The calls from `first` to `last` are complete; the range may wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Completion {
     first: u32,
     last: u32,
-    /// It copied after all.
+    /// The kernel copied after all.
     pub(super) copied: bool,
 }
 
-/// An entry of a socket's error queue, as it was read.
+/// A raw entry of a socket's error queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuedError {
     /// `cmsg_level`.
@@ -59,7 +59,7 @@ impl<T> ZeroCopy<T> {
         Self { next: 0, held: VecDeque::new(), copied_in_row: 0, batches_to_skip: 0, off: false }
     }
 
-    /// Whether a batch of `chunks` with so many bytes is to go this way.
+    /// Whether to send a batch of `chunks` with this many bytes without copying.
     pub(super) fn should_use(&mut self, chunks: usize, bytes: usize) -> bool {
         let fits = bytes >= MIN_BYTES && self.held.len() + chunks <= MAX_HELD;
         if self.off || !fits {
@@ -72,7 +72,7 @@ impl<T> ZeroCopy<T> {
         true
     }
 
-    /// A call was taken; `chunks` are what it may still read.
+    /// Records a call; `chunks` are the chunks that the kernel may still read.
     pub(super) fn record_send(&mut self, chunks: impl Iterator<Item = (Instant, T)>) {
         let call = self.next;
         self.held.extend(chunks.map(|(timestamp, chunk)| HeldChunk {
@@ -83,12 +83,12 @@ impl<T> ZeroCopy<T> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// The kernel had no memory to note the call in: it has to go the ordinary way.
+    /// The kernel had no memory for the notification: the batch has to be copied.
     pub(super) const fn record_refusal(&mut self) {
         self.batches_to_skip = SKIPPED_BATCHES;
     }
 
-    /// Lets go of what the kernel has done with.
+    /// Releases the chunks of completed calls.
     pub(super) fn complete(&mut self, completion: Completion) {
         let Completion { first, last, copied } = completion;
         self.held.retain(|held| held.call.wrapping_sub(first) > last.wrapping_sub(first));
@@ -103,10 +103,10 @@ impl<T> ZeroCopy<T> {
 }
 
 impl Completion {
-    /// What an entry of the error queue says, unless it is about something else.
+    /// Parses an entry of the error queue; `None` if it is about something else.
     ///
     /// `struct sock_extended_err` (`linux/errqueue.h`): errno, origin, type, code, padding, info,
-    /// data. A socket of IPv6 reports with its own level, also for peers with IPv4.
+    /// data. An IPv6 socket reports with its own level, also for IPv4 peers.
     pub(super) fn parse(error: &QueuedError) -> Option<Self> {
         let [e0, e1, e2, e3, origin, _, code, _, f0, f1, f2, f3, l0, l1, l2, l3] = error.data;
         let ours = [(SOL_IP, IP_RECVERR), (SOL_IPV6, IPV6_RECVERR)];
@@ -119,20 +119,20 @@ impl Completion {
     }
 }
 
-/// Below this, noting pages and reading the answer cost more than the copy.
+/// Below this, the notification costs more than the copy.
 const MIN_BYTES: usize = 10_000;
 
-/// Chunks that one socket may hold: three batches, or a round trip of 300 ms. A peer that is
-/// slower is sent copies.
+/// Chunks that one socket may hold: three batches, or a round trip of 300 ms. A slower peer is sent
+/// copies.
 const MAX_HELD: usize = 16;
 
-/// So many copies in a row, and the peer is one to which the kernel copies always.
+/// After this many consecutive copies the kernel is assumed to always copy for this peer.
 const MAX_COPIED_IN_ROW: u8 = 3;
 
-/// Batches for which the kernel's memory is left alone.
+/// Batches to copy after the kernel was out of memory.
 const SKIPPED_BATCHES: u8 = 16;
 
-// The kernel's numbers: they are part of its interface and never change.
+// Constants of the kernel's interface.
 const SOL_IP: i32 = 0;
 const SOL_IPV6: i32 = 41;
 const IP_RECVERR: i32 = 11;
@@ -159,7 +159,7 @@ mod tests {
         Completion { first, last, copied: false }
     }
 
-    /// Sends a batch of two and gives what tells whether it is still held.
+    /// Sends a batch of two and returns a reference that shows whether it is still held.
     fn send(zero: &mut ZeroCopy<Rc<()>>) -> Rc<()> {
         let chunk = Rc::new(());
         let at = Instant::from_nanos(zero.next.into());
@@ -179,7 +179,7 @@ mod tests {
         zero.complete(done(0, 1));
         assert_eq!(which(), [false, false, true, true, true]);
         assert_eq!(zero.oldest(), Some(Instant::from_nanos(2)));
-        // Out of order, and one twice.
+        // Out of order, and one of them twice.
         zero.complete(done(3, 3));
         zero.complete(done(3, 3));
         assert_eq!(which(), [false, false, true, false, true]);
@@ -207,7 +207,7 @@ mod tests {
         for call in 0..10 {
             assert!(zero.should_use(2, MIN_BYTES));
             drop(send(&mut zero));
-            // One that was not copied begins the count anew.
+            // A completion without a copy restarts the count.
             zero.complete(if call == 2 { done(2, 2) } else { copied(call) });
             if call == 5 {
                 assert!(!zero.should_use(2, MIN_BYTES));
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(copied, Some(Completion { first: u32::MAX, last: 0, copied: true }));
         }
         assert_eq!(Completion::parse(&error(SOL_IP, IPV6_RECVERR, 0, 1, 1)), None);
-        // An ICMP error, and one with an errno.
+        // An ICMP error, and an entry with an errno.
         let mut other = error(SOL_IP, IP_RECVERR, 0, 1, 1);
         other.data[4] = 2;
         assert_eq!(Completion::parse(&other), None);

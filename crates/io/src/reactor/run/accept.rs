@@ -1,4 +1,4 @@
-//! How connections come in, and what each socket is given.
+//! Accepts connections and sets the options of their sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -46,8 +46,8 @@ impl Reactor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // Out of descriptors, most likely: the listener would report itself ready for
-                    // ever. It sleeps and tries again; it never goes deaf.
+                    // Most likely out of descriptors: the listener would stay ready for ever. It
+                    // pauses and tries again later.
                     self.stats.accept_errors += 1;
                     self.modify(token, EventFlags::empty());
                     self.acceptors_paused_until = Some(SystemClock::now() + ACCEPT_PAUSE);
@@ -63,7 +63,8 @@ impl Reactor {
         if self.next_mailbox == self.index {
             self.handle_command(command);
         } else {
-            // A reactor that is thousands of commands behind takes nobody new: the socket closes.
+            // A reactor that is thousands of commands behind accepts no connection; the socket
+            // closes.
             let taken = self.mailboxes[self.next_mailbox].enqueue(command);
             self.stats.accept_errors += u64::from(!taken);
         }
@@ -80,7 +81,7 @@ impl Reactor {
     }
 }
 
-/// A connection that does not block.
+/// Accepts a non-blocking connection.
 #[cfg(target_os = "linux")]
 fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -89,7 +90,7 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((socket.into(), address.ok_or(io::ErrorKind::NotConnected)?))
 }
 
-/// The same where options are not inherited.
+/// The same on systems where accepted sockets do not inherit options.
 #[cfg(not(target_os = "linux"))]
 fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (socket, address) = listener.accept()?;
@@ -98,7 +99,7 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((socket, address))
 }
 
-/// What every media socket gets.
+/// Sets the options of a media socket.
 pub(super) fn configure_socket(socket: BorrowedFd<'_>) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
@@ -108,23 +109,23 @@ pub(super) fn configure_socket(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_notsent_lowat(socket, NOTSENT_BYTES)
 }
 
-/// Connections that are taken in before others are looked at.
+/// Connections accepted per poll.
 const MAX_ACCEPTS: usize = 64;
 
-/// How long no connection is tried when there was no descriptor for one.
+/// The pause after running out of descriptors.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
 
-/// What may wait unsent in a socket before it counts as full. A Time reply queues behind it, so it
-/// is little more than the 19 kB of one batch: 100 ms of 48 kHz, 16 bit, stereo.
+/// Bytes that may wait unsent before a socket counts as full. A Time reply queues behind them, so
+/// this is little more than the 19 kB of one batch: 100 ms of 48 kHz, 16 bit, stereo.
 const NOTSENT_BYTES: u32 = 32 * 1_024;
 
-/// What the kernel may keep of one session. A second of what most stations send is on its way at
-/// most, and clients send next to nothing.
+/// Kernel buffers of one session. At most a second of a typical stream is in flight, and clients
+/// send next to nothing.
 const SEND_BUFFER: usize = 256 * 1_024;
 
 const RECEIVE_BUFFER: usize = 32 * 1_024;
 
-/// A peer that acknowledges nothing for this long is dead.
+/// A peer that acknowledges nothing for this long counts as dead.
 const DEAD_AFTER_MS: u32 = 10_000;
 
 #[cfg(test)]
@@ -143,7 +144,7 @@ mod tests {
         assert!(sockopt::tcp_nodelay(&socket).unwrap());
         assert!(sockopt::socket_keepalive(&socket).unwrap());
         assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), DEAD_AFTER_MS);
-        // The kernel doubles what it is told, for its own book-keeping.
+        // The kernel doubles the value for its own bookkeeping.
         let buffer = sockopt::socket_send_buffer_size(&socket).unwrap();
         assert!((SEND_BUFFER / 2..=2 * SEND_BUFFER).contains(&buffer), "{buffer}");
         let mut byte = [0];

@@ -1,4 +1,4 @@
-//! What a reactor has a descriptor of.
+//! The kinds of descriptors that a reactor watches.
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ pub(super) enum ReactorEntity {
 }
 
 impl ReactorEntity {
-    /// Whether it is in the line for slices.
+    /// Set while it is queued for a slice.
     pub(super) fn queued(&mut self) -> Option<&mut bool> {
         match self {
             Self::Acceptor(_) => None,

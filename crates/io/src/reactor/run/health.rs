@@ -1,5 +1,6 @@
-//! How clients do, looked at in turns: a few at each round of maintenance, so that it costs no more
-//! in a house of ten thousand than in one of ten, and nothing on the way of a chunk.
+//! Health checks of client connections. A few sessions are checked in each round of maintenance, so
+//! that the cost per round does not grow with their number, and nothing is added to the path of a
+//! chunk.
 
 use aulos_core::Instant;
 
@@ -7,7 +8,7 @@ use super::super::{ReactorEvent, SessionId};
 use super::{Reactor, ReactorEntity};
 
 impl Reactor {
-    /// Looks at the next few of `tokens`, who are everybody, and tells how they do.
+    /// Checks the next few of `tokens`, which are all sessions, and reports their state.
     pub(super) fn report_health(&mut self, tokens: &[u64], now: Instant) {
         let count = tokens.len().div_ceil(HEALTH_ROUNDS).min(MAX_CHECKS_PER_ROUND);
         for _ in 0..count {
@@ -18,15 +19,15 @@ impl Reactor {
                 let tap = peer.station.and_then(|station| self.stations.get(station));
                 let health = peer.health(tap, now);
                 let session = SessionId::new(self.index, token);
-                // Where there is no room for it now, the next one will do.
+                // Without room for the event it is dropped; the next check repeats it.
                 drop(self.events.push(ReactorEvent::Health { session, health }));
             }
         }
     }
 }
 
-/// Everybody is looked at once in so many rounds of maintenance: every two seconds,
+/// Each session is checked once in this many rounds of maintenance (two seconds),
 const HEALTH_ROUNDS: usize = 8;
 
-/// but in one round no more than these: a call to the kernel each, some 50 us in all.
+/// but one round checks no more than this many: one system call each, about 50 us in all.
 const MAX_CHECKS_PER_ROUND: usize = 64;

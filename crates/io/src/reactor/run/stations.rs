@@ -1,4 +1,4 @@
-//! What happens to those who hear a station when it becomes another one, begins anew, or ends.
+//! What happens to the sessions of a station that is replaced, flushed or removed.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Reactor {
         self.rejoin_listeners(station);
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {
-            // Its header says how the old one was encoded, and there is only one.
+            // A web stream has only one header, and it describes the old encoding.
             if let Some(ReactorEntity::Listener(listener)) = self.entities.get_mut(token)
                 && listener.station == station
             {
@@ -32,7 +32,7 @@ impl Reactor {
         }
     }
 
-    /// Lets whoever plays a station begin with it anew.
+    /// Makes all sessions of a station join it anew.
     pub(super) fn rejoin_listeners(&mut self, station: usize) {
         let tokens: Vec<u64> = self.entities.tokens().collect();
         for token in tokens {
