@@ -1,14 +1,14 @@
-//! On which thread a stream is to run.
+//! Assigns streams to threads.
 //!
-//! Streams cost differently: one is forwarded, another one encoded. So threads are compared by the
-//! processor that they use, not by how many streams they have; but what was added just now has not
-//! cost anything yet, and is counted as what a stream costs on average.
+//! Streams differ in cost: one is forwarded, another one encoded. So threads are compared by their
+//! CPU time and not by their number of streams. Streams that were added since the last measurement
+//! count with the mean cost of a stream.
 
 use aulos_core::{Instant, Span};
 
 use super::stats::UdpStats;
 
-/// What is known of the threads.
+/// The load of all threads.
 #[derive(Debug)]
 pub(super) struct ThreadLoads {
     threads: Vec<ThreadLoad>,
@@ -18,10 +18,10 @@ pub(super) struct ThreadLoads {
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadLoad {
     cpu: Span,
-    /// Of a processor, 0 to 1, when it was measured last.
+    /// Share of a processor at the last measurement, 0 to 1.
     busy: f64,
     streams: u64,
-    /// Streams that have come since, less those that have gone.
+    /// Streams added since the measurement, minus streams removed.
     added_since: i64,
 }
 
@@ -30,7 +30,7 @@ impl ThreadLoads {
         Self { threads: vec![ThreadLoad::default(); threads], measured: now }
     }
 
-    /// Whether figures are old enough to be looked at again.
+    /// Whether it is time for a new measurement.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now.since(self.measured) >= MEASURE_INTERVAL
     }
@@ -49,7 +49,7 @@ impl ThreadLoads {
         self.measured = now;
     }
 
-    /// The thread for the next stream.
+    /// Chooses the thread for a new stream.
     pub(super) fn assign_stream(&mut self) -> usize {
         let each = self.mean_stream_cost();
         let load = |thread: &ThreadLoad| thread.busy + thread.added_since as f64 * each;
@@ -60,14 +60,14 @@ impl ThreadLoads {
         picked
     }
 
-    /// Streams have come to a thread, or left it.
+    /// Records that streams were added to a thread, or removed if negative.
     pub(super) fn add_streams(&mut self, thread: usize, streams: i64) {
         if let Some(load) = self.threads.get_mut(thread) {
             load.added_since += streams;
         }
     }
 
-    /// From which thread to which how many streams should move; none when that gains nothing.
+    /// From which thread to which how many streams should move; `None` when that gains nothing.
     pub(super) fn imbalance(&self) -> Option<(usize, usize, usize)> {
         let each = self.mean_stream_cost();
         let load =
@@ -88,7 +88,7 @@ impl ThreadLoads {
         (count > 0).then_some((from, to, count))
     }
 
-    /// What a stream costs on average.
+    /// The mean cost of a stream.
     #[allow(clippy::cast_precision_loss, reason = "there are not that many")]
     fn mean_stream_cost(&self) -> f64 {
         let busy: f64 = self.threads.iter().map(|load| load.busy).sum();
@@ -99,10 +99,12 @@ impl ThreadLoads {
 
 const MEASURE_INTERVAL: Span = Span::from_secs(1);
 
-/// Of a processor: what a stream of 50 packets a second costs that is received and thrown away.
+/// Share of a processor: the cost of a stream of 50 packets per second that is received and
+/// dropped.
 const MIN_STREAM_COST: f64 = 50e-6;
 
-/// Of a processor, and of the busier thread's load: less is not worth a move.
+/// As a share of a processor, and of the busier thread's load: a smaller imbalance is not worth a
+/// move.
 const MIN_IMBALANCE: f64 = 0.05;
 const MIN_IMBALANCE_RATIO: f64 = 0.25;
 
@@ -127,7 +129,7 @@ mod tests {
         let mut loads = ThreadLoads::new(2, Instant::ZERO);
         let now = Instant::ZERO + MEASURE_INTERVAL;
         assert!(loads.is_due(now));
-        // One has 100 streams that are encoded, the other 300 that are forwarded.
+        // One thread has 100 streams that are encoded, the other 300 that are forwarded.
         loads.measure(now, [stats(600, 100), stats(200, 300)].iter());
         assert_eq!(loads.imbalance(), Some((0, 1, 100)));
         let counts = (0..250).fold([0; 2], |mut counts, _| {

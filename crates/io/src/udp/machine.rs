@@ -1,4 +1,4 @@
-//! What runs on the shared threads, and what it is given.
+//! The state machines that run on the UDP threads, and their inputs.
 
 use std::net::SocketAddr;
 
@@ -7,46 +7,49 @@ use aulos_core::Instant;
 use super::Outbox;
 use super::slots::{DatagramInfo, ReceivedDatagrams};
 
-/// One stream: it is told what came and what the time is, and says what is to be sent.
+/// The state machine of one stream: its inputs are packets and time, and its output is datagrams.
 ///
-/// Hundreds of machines share a thread, so none of them may wait: no lock, no file, no channel that
-/// blocks, no codec that takes longer than a few packets' time. What has to wait belongs to a thread
-/// of its own, with a ring between. Nor should a machine allocate for a packet. Each call does what
-/// is to be done at once and returns.
+/// Hundreds of machines share a thread, so none of them may block: no lock, no file, no blocking
+/// channel, no codec that takes longer than the duration of a few packets. Blocking work belongs on
+/// a thread of its own, behind a ring. A machine should not allocate per packet either. Each call
+/// does what can be done at once and returns.
 pub trait Machine: Send + 'static {
-    /// What control can tell a stream while it runs. It is dropped on the shared thread.
+    /// A command from control to a running stream. It is dropped on the UDP thread.
     type Command: Send + 'static;
-    /// What a stream says of itself when control asks for all of them.
+    /// The status of a stream, for
+    /// [`UdpContext::stream_reports`](super::UdpContext::stream_reports).
     type Report: Send + 'static;
 
-    /// Takes what came for this stream since the last look, in the order of arrival. What is left in
-    /// `packets` is lost.
+    /// Handles the packets that arrived since the last poll, in order. Packets left in `packets`
+    /// are dropped.
     fn handle_packets(&mut self, now: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>);
 
-    /// Does what is due. Called at the first tick behind [`Self::poll_timeout`].
+    /// Does what is due. Called at the first tick after [`Self::poll_timeout`].
     fn handle_timeout(&mut self, now: Instant, out: &mut Outbox<'_>);
 
-    /// When to call [`Self::handle_timeout`] next. Asked behind every other call; none costs nothing.
+    /// When to call [`Self::handle_timeout`] next. Called after every other call; `None` means
+    /// never.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Does as control says.
+    /// Handles a command from control.
     fn handle_command(&mut self, now: Instant, order: Self::Command, out: &mut Outbox<'_>);
 
-    /// What there is to know.
+    /// The status of the stream.
     fn report(&self) -> Self::Report;
 
-    /// Sends what is still to be sent: the stream is removed, or the whole context stops. Called
-    /// once, and nothing is called behind it.
+    /// Sends what is still to be sent: the stream is being removed, or the context is stopping.
+    /// Called once, as the last call.
     fn finish(&mut self, _now: Instant, _out: &mut Outbox<'_>) {}
 }
 
-/// Makes machines for the streams of a shared port when their first packet comes.
+/// Creates machines for the streams of a shared port when their first packet arrives.
 ///
-/// Called once for each stream that begins, and for each packet that it refuses; so a refusal should
-/// be quick and not allocate.
+/// Called once for each new stream, and for each packet that is refused; so a refusal should be
+/// fast and not allocate.
 pub trait MachineFactory<M>: Send + 'static {
-    /// A machine for the stream of `key`, which then gets `first` like every other packet. None
-    /// refuses: the packet is lost, and the next one of that stream asks again.
+    /// A machine for the stream of `key`, which then gets `first` like every other packet. `None`
+    /// refuses the stream: the packet is dropped, and the next packet of the stream is offered
+    /// again.
     fn make(&mut self, now: Instant, key: StreamKey, first: &Packet<'_>) -> Option<M>;
 }
 
@@ -58,21 +61,21 @@ impl<M, F: FnMut(Instant, StreamKey, &Packet<'_>) -> Option<M> + Send + 'static>
     }
 }
 
-/// What tells the streams of a shared port apart.
+/// Identifies a stream on a shared port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StreamKey {
-    /// The synchronisation source of RTP.
+    /// The RTP synchronization source.
     Ssrc(u32),
-    /// Where the packets come from.
+    /// The address of the sender.
     Sender(SocketAddr),
-    /// Whatever a function of the user's own makes of a packet.
+    /// A number computed by a function of the application.
     Custom(u64),
 }
 
 impl StreamKey {
-    /// The SSRC of a packet of RTP, or of the RTCP that shares its port (RFC 5761). None when it is
-    /// too short or of another version than 2.
+    /// The SSRC of an RTP packet, or of an RTCP packet that shares its port (RFC 5761). `None` for
+    /// short packets and versions other than 2.
     #[must_use]
     pub fn ssrc(bytes: &[u8]) -> Option<Self> {
         let [first, kind, ..] = *bytes else { return None };
@@ -81,15 +84,15 @@ impl StreamKey {
         (first >> 6 == RTP_VERSION).then_some(Self::Ssrc(u32::from_be_bytes(*ssrc)))
     }
 
-    /// The SSRC that a packet of RTCP is about: that of its first report if it has one, else its
-    /// sender's. None for everything else.
+    /// The SSRC that an RTCP packet is about: that of its first report block if it has one, else
+    /// its sender's. `None` for everything else.
     #[must_use]
     pub fn reported_ssrc(bytes: &[u8]) -> Option<Self> {
         let [first, kind, ..] = *bytes else { return None };
         if first >> 6 != RTP_VERSION || !matches!(kind, RTCP_FIRST..=RTCP_LAST) {
             return None;
         }
-        // RFC 3550 section 6.4: reports stand behind the header, or behind what a sender says.
+        // RFC 3550 section 6.4: report blocks follow the header, or the sender information.
         let at = match (kind, first & RTCP_COUNT) {
             (RTCP_SENDER, 1..) => 28,
             (RTCP_RECEIVER, 1..) => 8,
@@ -103,21 +106,21 @@ impl StreamKey {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Packet<'a> {
-    /// What is in it; never empty, and never cut. It may be changed in place.
+    /// Its payload; never empty, and never truncated. It may be modified in place.
     pub bytes: &'a mut [u8],
-    /// When it came to this machine, as the kernel noted. Only where the kernel does not: when it was
-    /// read.
+    /// When it arrived, by the kernel's time stamp; without one, the time of the read.
     pub received: Instant,
-    /// Who sent it.
+    /// The address of the sender.
     pub from: SocketAddr,
-    /// Whether it came to the socket that the context sends from: an answer to what this stream has
-    /// sent; see [`Outbox::claim`].
+    /// Whether it arrived at the context's own socket, as an answer to what this stream has sent;
+    /// see [`Outbox::claim`].
     pub is_answer: bool,
-    /// Whether it came to the second of the stream's own sockets; see [`super::Context::add_two`].
+    /// Whether it arrived at the second of the stream's own sockets; see
+    /// [`super::UdpContext::add_redundant`].
     pub is_second: bool,
 }
 
-/// Some datagrams of one stream.
+/// Datagrams of one stream.
 #[derive(Debug)]
 pub struct Packets<'a>(PacketSource<'a>);
 
@@ -163,13 +166,13 @@ impl<'a> Iterator for Packets<'a> {
     }
 }
 
-/// Turns the kernel's stamps, which are of the wall clock, into the house's time.
+/// Converts the kernel's time stamps, which use the wall clock, to monotonic time.
 ///
-/// An administrator may set the wall clock between the stamp and its reading. So a packet is never
-/// said to have come after it was read, or before the last look at which nothing was left unread.
+/// The wall clock may be set between the stamp and its conversion. The result is therefore clamped
+/// to the interval from the last poll that left nothing unread to the time of the read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrivalClock {
-    /// Nanoseconds from the house's clock to the wall's.
+    /// Nanoseconds from the monotonic clock to the wall clock.
     pub(super) ahead: i64,
     pub(super) earliest_unread: Instant,
     pub(super) now: Instant,
@@ -185,7 +188,7 @@ impl ArrivalClock {
 }
 
 impl DatagramInfo {
-    /// Whether somebody is to have it.
+    /// Whether it can be delivered: neither empty nor truncated.
     #[inline]
     pub(super) const fn is_deliverable(&self) -> bool {
         self.len > 0 && !self.truncated
@@ -194,12 +197,12 @@ impl DatagramInfo {
 
 const RTP_VERSION: u8 = 2;
 
-/// Sender and receiver reports, and how many reports they hold.
+/// Sender and receiver reports, and the mask of their report count.
 const RTCP_SENDER: u8 = 200;
 const RTCP_RECEIVER: u8 = 201;
 const RTCP_COUNT: u8 = 0x1F;
 
-/// Where RTCP shares a port with RTP, these are its packet types (RFC 5761 section 4).
+/// The RTCP packet types where RTCP shares a port with RTP (RFC 5761 section 4).
 const RTCP_FIRST: u8 = 192;
 const RTCP_LAST: u8 = 223;
 
@@ -213,7 +216,7 @@ mod tests {
         let clock = ArrivalClock { ahead: 1_000_000, earliest_unread: at(500), now: at(900) };
         assert_eq!(clock.received(Some(1_000_700)), at(700));
         assert_eq!(clock.received(Some(1_000_950)), at(900));
-        // The wall clock was set, by a year and to its beginning.
+        // The wall clock was set: forward by a year, and back to its origin.
         assert_eq!(clock.received(Some(31_536_000_000_000_000)), at(900));
         assert_eq!(clock.received(Some(0)), at(500));
         assert_eq!(clock.received(None), at(900));
@@ -223,7 +226,8 @@ mod tests {
     fn an_ssrc_is_found_in_rtp_and_in_rtcp_and_in_nothing_else() {
         let rtp = [0x80, 0, 0, 1, 0, 0, 0, 2, 0xDE, 0xAD, 0xBE, 0xEF];
         assert_eq!(StreamKey::ssrc(&rtp), Some(StreamKey::Ssrc(0xDEAD_BEEF)));
-        // The marker makes 128 more of the payload type, 0 to 34 and 96 to 127.
+        // With the marker bit the second byte is 128 more than the payload type (0 to 34 and 96 to
+        // 127).
         assert_eq!(
             StreamKey::ssrc(&[&[0x80, 0x80 | 34], &rtp[2..]].concat()),
             Some(StreamKey::Ssrc(0xDEAD_BEEF))

@@ -1,50 +1,51 @@
-//! A few threads for thousands of streams of datagrams.
+//! A few threads for thousands of datagram streams.
 //!
 //! ```text
 //!   socket per stream ---+                        +--- Machine --+
-//!   socket per stream ---+--> one look per wait --+--- Machine --+--> Outbox --> 64 in a call
+//!   socket per stream ---+--> one poll per wait --+--- Machine --+--> Outbox --> 64 in a call
 //!   shared port ---------+    (epoll, recvmmsg)   +--- Machine --+
 //!   trunk (joined) ------+                        +--- Machine --+
 //! ```
 //!
-//! A thread for each stream wakes for each packet: at a thousand streams of telephony these are
-//! 50,000 wakes a second, and most of what the processor does. Here a thread has many streams, and
-//! looks at all of them at once, at most once per *wait* (5 ms): it takes what the kernel has, gives
-//! it to the streams' machines, calls those whose time has come, and sends what they have written, 64
-//! messages in a call. The kernel notes when each packet came, so looking late costs delay, but
-//! nobody sees jitter that there was not. When nothing comes at all, the thread sleeps until
-//! something does: silent streams cost nothing.
+//! A thread per stream wakes for each packet: at a thousand telephone streams these are 50,000
+//! wake-ups per second, which is most of the load. Here a thread has many streams and polls all of
+//! them at once, at most once per *wait* (5 ms). It reads what has arrived, passes it to the
+//! machines, fires expired timers, and sends what the machines have written, 64 messages per call.
+//! The kernel stamps each packet on arrival, so polling late adds delay but no apparent jitter.
+//! When nothing arrives at all, the thread sleeps until something does: silent streams cost
+//! nothing.
 //!
-//! Between two looks no lock, channel or allocation is touched for a packet. Control speaks to the
+//! Between two polls no lock, channel or allocation is needed per packet. Control talks to the
 //! threads through a channel that is read between two batches.
 //!
-//! # Three ways in
-//! * **A socket per stream** ([`Context::add`]): what telephony and SDP are made for. Half of its
-//!   price is the system call for each packet.
-//! * **A shared port** ([`Context::open`]): many streams on one port, told apart by their SSRC or by
-//!   whom they come from. Each thread has a socket of its own on it.
-//! * **A trunk**: a shared port with [`SharedPort::joined`], and at the other end a context that
-//!   joins what goes to one place ([`Config::join_sends`]). Dozens of packets then pass the kernels
-//!   of both as one.
+//! # Three kinds of input
+//! * **A socket per stream** ([`UdpContext::add`]): the usual case in telephony and with SDP. Half
+//!   of its cost is the system call for each packet.
+//! * **A shared port** ([`UdpContext::open`]): many streams on one port, distinguished by SSRC or
+//!   by sender. Each thread has a socket of its own on the port.
+//! * **A trunk**: a shared port with [`SharedPortConfig::joined`], whose peer is a context that
+//!   joins datagrams to the same destination ([`UdpConfig::join_sends`]). Dozens of packets then
+//!   pass both kernels as one.
 //!
-//! # What does not belong here
-//! A machine that waits: see [`Machine`].
+//! # Limits
+//! A machine must not block: see [`Machine`].
 //!
 //! # Examples
 //! ```
 //! use aulos_core::Instant;
-//! use aulos_io::udp::{Config, Context, Machine, Outbox, Packets, Route, bind_socket};
+//! use aulos_io::udp::{Machine, Outbox, Packets, Route, UdpConfig, UdpContext, bind_socket};
 //!
-//! /// Sends everything back to where it came from.
+//! /// Sends every packet back to its sender.
 //! struct Echo(u64);
 //!
 //! impl Machine for Echo {
-//!     type Order = ();
+//!     type Command = ();
 //!     type Report = u64;
 //!
-//!     fn packets(&mut self, _: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
+//!     fn handle_packets(&mut self, _: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
 //!         for packet in packets {
-//!             self.0 += u64::from(out.send(Route::to(packet.from).own(), packet.bytes));
+//!             let route = Route::to(packet.from).from_own_socket();
+//!             self.0 += u64::from(out.send(route, packet.bytes));
 //!         }
 //!     }
 //!
@@ -54,14 +55,14 @@
 //!         None
 //!     }
 //!
-//!     fn obey(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
+//!     fn handle_command(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
 //!
 //!     fn report(&self) -> u64 {
 //!         self.0
 //!     }
 //! }
 //!
-//! let mut context = Context::start(&Config::default())?;
+//! let mut context = UdpContext::start(&UdpConfig::default())?;
 //! let socket = bind_socket("127.0.0.1:0".parse().unwrap(), &Default::default())?;
 //! let address = socket.local_addr()?;
 //! context.add(Some(socket), Echo(0))?;
@@ -75,10 +76,10 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! # Rejected
-//! `io_uring`: no faster in this shape, often forbidden in containers, and then everything is needed
-//! twice. Edge-triggered epoll: one lost edge silences a stream for ever. An async runtime: a task
-//! and two system calls for each packet.
+//! # Rejected alternatives
+//! `io_uring`: not faster for this pattern, often forbidden in containers, and a second
+//! implementation would be needed for that case. Edge-triggered epoll: one lost edge silences a
+//! stream for ever. An async runtime: a task and two system calls per packet.
 
 mod load;
 mod machine;
@@ -117,29 +118,28 @@ pub use socket::{SocketOptions, bind_socket, granted_receive_buffer};
 pub use stats::{StreamStats, UdpStats};
 use stream::MovingStream;
 
-/// What a context is to be.
+/// The configuration of a context.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UdpConfig {
-    /// How many threads: one for each processor that there is to spare. More than that cost and gain
-    /// nothing.
+    /// The number of threads: one for each processor that can be spared. More threads cost without
+    /// gain.
     pub threads: usize,
-    /// How long a packet may wait to be looked at, 1 to 20 ms. Up to so much delay is added, half of
-    /// it on average.
+    /// The interval of polls, 1 to 20 ms. It adds at most this much delay, half of it on average.
     pub wait: Span,
-    /// The longest datagram that is taken, 256 to 65,507 bytes; what is longer is counted and lost.
+    /// The longest datagram accepted, 256 to 65,507 bytes; longer ones are counted and dropped.
     pub max_datagram: usize,
-    /// Whether datagrams of one length that go to one place one behind the other are given to the
-    /// kernel as one. The receiver does not see it.
+    /// Whether consecutive datagrams of the same length to the same destination are passed to the
+    /// kernel as one. The receiver sees no difference.
     pub join_sends: bool,
-    /// From where the context sends, with a port of the kernel's choice.
+    /// The local address that the context sends from; the kernel chooses the port.
     pub bind_v4: Ipv4Addr,
-    /// The same for IPv6; a machine without IPv6 does without.
+    /// The same for IPv6; optional on a machine without IPv6.
     pub bind_v6: Ipv6Addr,
-    /// What the sockets are to be that it sends from.
+    /// The options of the context's own sockets.
     pub send: SocketOptions,
-    /// What makes the key of a packet that comes to one of these sockets: the SSRC that RTCP reports
-    /// about. See [`Outbox::claim`].
+    /// Finds the stream of a packet that arrives at one of the context's own sockets; by default
+    /// the SSRC that an RTCP packet reports about. See [`Outbox::claim`].
     pub answer_key: AnswerKeyFn,
 }
 
@@ -162,21 +162,21 @@ impl Default for UdpConfig {
     }
 }
 
-/// A stream, for control.
+/// Identifies a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(u64);
 
-/// A stream that is no more.
+/// A stream that has ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedStream<M> {
-    /// Which it was.
+    /// The stream.
     pub id: StreamId,
-    /// What ran it.
+    /// Its machine.
     pub machine: M,
-    /// What it came to.
+    /// Its final counters.
     pub stats: StreamStats,
-    /// Why.
+    /// Why it ended.
     pub cause: StreamEndCause,
 }
 
@@ -184,9 +184,9 @@ pub struct EndedStream<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEndCause {
-    /// [`Context::remove`], or its shared port was closed.
+    /// Removed by [`UdpContext::remove`], or by closing its shared port.
     Removed,
-    /// Its machine said so ([`Outbox::end`]).
+    /// Its machine ended it ([`Outbox::end`]).
     Machine,
     /// It was silent for longer than its shared port allows.
     Silent,
@@ -196,26 +196,26 @@ pub enum StreamEndCause {
     Stopped,
 }
 
-/// A stream, when all of them are asked for.
+/// The status of a stream.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StreamReport<R> {
-    /// Which.
+    /// The stream.
     pub id: StreamId,
-    /// What came for it.
+    /// Its counters.
     pub stats: StreamStats,
-    /// What its machine says.
+    /// The report of its machine.
     pub report: R,
 }
 
-/// The threads, and how to give them work. When it is dropped the threads end as after
-/// [`Self::stop`], but nobody waits for them. A machine that panics takes its thread with it, and the
-/// streams that are there.
+/// The UDP threads and the handle to them. Dropping it ends the threads as [`Self::stop`] does, but
+/// without waiting for them. A machine that panics ends its thread and the streams on it.
 pub struct UdpContext<M: Machine> {
     threads: Vec<ThreadHandle<M>>,
-    /// Where the streams with sockets of their own are. Others have the thread in their number.
+    /// The threads of the streams with sockets of their own. The ids of other streams contain their
+    /// thread.
     threads_by_stream: HashMap<StreamId, usize>,
-    /// Those that [`Self::balance`] leaves where they are.
+    /// Streams that [`Self::balance`] does not move.
     pinned_streams: HashSet<StreamId>,
     loads: ThreadLoads,
     ended: Receiver<Box<EndedStream<M>>>,
@@ -244,7 +244,7 @@ impl<M: Machine> UdpContext<M> {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system gives no more threads, descriptors or sockets.
+    /// When the system has no threads, descriptors or sockets left.
     pub fn start(config: &UdpConfig) -> io::Result<Self> {
         let config = UdpConfig {
             threads: config.threads.clamp(1, MAX_THREADS),
@@ -269,19 +269,19 @@ impl<M: Machine> UdpContext<M> {
         Ok(context)
     }
 
-    /// Serves a stream with a socket of its own, on the thread that has least to do; without a
-    /// socket, it has its timers, and sends from the context's. The stream answers from this socket
-    /// if its routes say so.
+    /// Adds a stream with a socket of its own, on the least loaded thread. Without a socket the
+    /// stream has timers and sends from the context's socket. Its routes select the socket that it
+    /// sends from.
     ///
     /// # Errors
-    /// When the socket is not what it should be. A stream that the system cannot watch ends with
-    /// [`EndCause::NoRoom`].
+    /// When the socket cannot be configured. A stream whose socket cannot be watched ends with
+    /// [`StreamEndCause::WatchFailed`].
     pub fn add(&mut self, socket: Option<UdpSocket>, machine: M) -> io::Result<StreamId> {
         self.add_stream(socket, None, machine)
     }
 
-    /// Serves a stream that comes over two ways, each to a socket of its own: a packet says which it
-    /// was ([`Packet::is_second`]). The stream answers from the first one.
+    /// Adds a stream that arrives over two networks, each on a socket of its own;
+    /// [`Packet::is_second`] says over which. The stream sends from the first socket.
     ///
     /// # Errors
     /// As with [`Self::add`].
@@ -311,13 +311,13 @@ impl<M: Machine> UdpContext<M> {
         Ok(id)
     }
 
-    /// Opens a port for many streams. Each thread has a socket on it and gets a factory of its own,
-    /// made by `factory` from the thread's number, which makes the machine of each stream that
-    /// begins. A trunk ([`SharedPort::joined`]) is one thread's, that which has least to do: packets of
-    /// many streams come in one piece, and the kernel would give it to whoever has the first of them.
+    /// Opens a port for many streams. Each thread has a socket on it and a machine factory of its
+    /// own, which `factory` makes from the number of the thread. A trunk
+    /// ([`SharedPortConfig::joined`]) belongs to one thread, the least loaded one: a joined piece
+    /// holds packets of many streams, and the kernel would deliver it by its first packet.
     ///
     /// # Errors
-    /// When the port cannot be had, or not be shared.
+    /// When the port is in use, or cannot be shared.
     pub fn open<F: MachineFactory<M>>(
         &mut self,
         wish: &SharedPortConfig,
@@ -331,7 +331,7 @@ impl<M: Machine> UdpContext<M> {
         };
         let count = threads.len();
         let mut options = wish.options.clone();
-        // Nobody else can then have a share of it.
+        // Without `reuse_port` no other process can take a share of the port.
         options.reuse_port |= count > 1;
         let mut address = wish.address;
         let mut sockets = Vec::new();
@@ -360,11 +360,12 @@ impl<M: Machine> UdpContext<M> {
             .for_each(|thread| self.post(thread, ThreadCommand::ClosePort(port)));
     }
 
-    /// Tells a stream something. It is heard within a wait; a stream that has ended hears nothing.
+    /// Sends a command to a stream, which gets it within a wait. Commands to a stream that has
+    /// ended are dropped.
     ///
     /// # Errors
-    /// Gives the order back when the thread is thousands of commands behind: try again. Also when
-    /// there is no such stream.
+    /// Returns the command when the thread is thousands of commands behind, in which case the
+    /// caller can try again, and when there is no such stream.
     pub fn send_command(&self, stream: StreamId, order: M::Command) -> Result<(), M::Command> {
         let Some(handle) = self.threads.get(self.thread_of(stream)) else { return Err(order) };
         match handle.commands.try_send(ThreadCommand::ToStream(stream, order)) {
@@ -376,15 +377,16 @@ impl<M: Machine> UdpContext<M> {
         }
     }
 
-    /// Ends a stream: its machine sends what it still has, its socket is closed, and
-    /// [`Self::ended`] gives it back.
+    /// Ends a stream: its machine sends what is left, its socket is closed, and
+    /// [`Self::poll_ended`] returns it.
     pub fn remove(&mut self, stream: StreamId) {
         self.post(self.thread_of(stream), ThreadCommand::Remove(stream));
     }
 
-    /// Moves a stream to another thread, with all that its socket holds; what it sends from the
-    /// context's socket comes from another port then. Waits for its thread, for about a wait. False when there is no such stream or thread, or it is one of a shared port,
-    /// which are where the kernel brings their packets.
+    /// Moves a stream to another thread, with the packets in its socket. What it sends from the
+    /// context's socket has another source port afterwards. Blocks for about a wait. False when
+    /// there is no such stream or thread, or the stream belongs to a shared port: those streams
+    /// stay where the kernel delivers their packets.
     pub fn move_to(&mut self, stream: StreamId, thread: usize) -> bool {
         let from = self.thread_of(stream);
         if thread == from || thread >= self.threads.len() {
@@ -392,7 +394,7 @@ impl<M: Machine> UdpContext<M> {
         }
         let (sender, mut reply) = bounded(1);
         self.post(from, ThreadCommand::Detach(stream, sender));
-        // It either comes, or its thread has ended.
+        // The stream arrives, unless its thread has ended.
         let Some(Some(moving)) = reply.recv() else { return false };
         self.post(thread, ThreadCommand::Add(moving));
         self.threads_by_stream.insert(stream, thread);
@@ -401,8 +403,8 @@ impl<M: Machine> UdpContext<M> {
         true
     }
 
-    /// Moves streams from the busiest thread to the one that has least to do, if that is worth it;
-    /// says how many. Call it every few seconds.
+    /// Moves streams from the busiest thread to the least loaded one if that is worthwhile, and
+    /// returns their number. Call it every few seconds.
     pub fn balance(&mut self) -> usize {
         self.update_loads();
         let Some((from, to, count)) = self.loads.imbalance() else { return 0 };
@@ -413,14 +415,14 @@ impl<M: Machine> UdpContext<M> {
         streams.into_iter().filter(|stream| self.move_to(*stream, to)).count()
     }
 
-    /// Lets a stream stay on its thread: for one that sends from the context's socket to somebody who
-    /// knows it by the port that it comes from. [`Self::balance`] passes it over.
+    /// Keeps a stream on its thread: for a stream that sends from the context's socket to a peer
+    /// that identifies it by the source port. [`Self::balance`] skips it.
     pub fn pin(&mut self, stream: StreamId) {
         self.pinned_streams.insert(stream);
     }
 
-    /// What became of streams that have ended, one at a time. Poll it now and then: here their memory
-    /// is freed, and not on the threads.
+    /// The streams that have ended, one per call. Call it regularly: their memory is freed by the
+    /// caller and not on the UDP threads.
     pub fn poll_ended(&mut self) -> Option<EndedStream<M>> {
         let ended = *self.ended.try_recv().ok()?;
         self.pinned_streams.remove(&ended.id);
@@ -430,13 +432,13 @@ impl<M: Machine> UdpContext<M> {
         Some(ended)
     }
 
-    /// All streams, in no order, with what their machines say. Waits for the threads, for about a
-    /// wait, and a second at most.
+    /// The status of all streams, in no particular order. Blocks for about a wait, and at most one
+    /// second.
     pub fn stream_reports(&self) -> Vec<StreamReport<M::Report>> {
         let replies: Vec<_> = (0..self.threads.len())
             .map(|thread| {
                 let (sender, reply) = bounded(1);
-                // The memory is made here.
+                // Allocates here and not on the threads.
                 let room = Vec::with_capacity(self.threads_by_stream.len());
                 self.post(thread, ThreadCommand::Report(room, sender));
                 reply
@@ -449,20 +451,21 @@ impl<M: Machine> UdpContext<M> {
             .collect()
     }
 
-    /// What each thread has counted, four times a second.
+    /// The counters of each thread, updated four times a second.
     pub fn stats(&mut self) -> Vec<UdpStats> {
         self.threads.iter_mut().map(|handle| *handle.stats.read()).collect()
     }
 
-    /// Ends: every machine sends what it still has, all that waits is sent, sockets are closed and
-    /// the threads joined. Gives back what has not been given back by [`Self::ended`].
+    /// Stops the context: every machine sends what is left, all pending datagrams are sent, sockets
+    /// are closed and the threads joined. Returns the streams that [`Self::poll_ended`] has not
+    /// returned.
     pub fn stop(mut self) -> Vec<EndedStream<M>> {
         for handle in &self.threads {
             drop(handle.commands.send(ThreadCommand::Stop));
         }
         let mut ended = Vec::new();
         for handle in self.threads.drain(..) {
-            // A thread that panicked has already said so on standard error.
+            // The panic message of the thread is already on standard error.
             ended.extend(handle.thread.join().unwrap_or_default());
         }
         while let Ok(one) = self.ended.try_recv() {
@@ -484,10 +487,10 @@ impl<M: Machine> UdpContext<M> {
         self.threads_by_stream.get(&stream).copied().unwrap_or_else(|| home.wrapping_sub(1))
     }
 
-    /// Waits only when a thread is thousands of commands behind.
+    /// Blocks only when the thread is thousands of commands behind.
     fn post(&self, thread: usize, command: ThreadCommand<M>) {
         if let Some(handle) = self.threads.get(thread) {
-            // A thread that has ended wants nothing any more.
+            // A thread that has ended takes no commands.
             drop(handle.commands.send(command));
         }
     }
@@ -511,7 +514,7 @@ fn start_thread<M: Machine>(
     epoll::add(&epoll, &inbox, EventData::new_u64(INBOX), EventFlags::IN)?;
     let v4 = bind_socket(SocketAddr::new(config.bind_v4.into(), 0), &config.send)?;
     let v6 = bind_socket(SocketAddr::new(config.bind_v6.into(), 0), &config.send).ok();
-    // The kernel begins to note times a moment after the first socket has asked for it.
+    // The kernel starts to stamp packets shortly after the first socket has requested it.
     sys::stamp_arrivals(v4.as_fd())?;
     let (published, stats) = aulos_rt::latest(UdpStats::default());
     let first = (index as u64 + 1) << THREAD_SHIFT;
@@ -525,19 +528,19 @@ fn start_thread<M: Machine>(
     Ok(ThreadHandle { commands, stats, thread })
 }
 
-/// The numbers of streams that a thread makes have its own number, and one, above this.
+/// Ids of streams that a thread creates hold the number of the thread plus one above this bit.
 const THREAD_SHIFT: u32 = 48;
 
 const MAX_THREADS: usize = 64;
 const MAX_DEFAULT_THREADS: usize = 4;
 const MAX_COMMANDS: usize = 4_096;
 
-/// Streams that have ended and wait to be taken: more than a shared port has, because all of them may
-/// go at once. Those behind them wait on their threads.
+/// Ended streams that wait to be taken: more than a shared port has, because all of them may end at
+/// once. Further ones wait on their threads.
 const MAX_ENDED: usize = 16_384;
 
-/// Streams that move at once.
+/// Streams that move at the same time.
 const MAX_MOVES: usize = 64;
 
-/// A tick's datagrams of thousands of streams, as the kernel counts them.
+/// The datagrams of one tick of thousands of streams, in the kernel's accounting.
 const SEND_BUFFER: usize = 4 << 20;

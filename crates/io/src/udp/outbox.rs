@@ -1,9 +1,9 @@
-//! What machines want to send, until it is sent.
+//! The datagrams of all machines until they are sent.
 //!
-//! A system call for each datagram is what a transport of many streams spends most on. So machines
-//! write into one piece of memory, and what is there goes out 64 messages in a call; neighbours of
-//! the same length to the same place are one message (`UDP_SEGMENT`), which the kernel or the card
-//! takes apart again. The receiver sees ordinary datagrams.
+//! A system call per datagram is the largest cost of a transport with many streams. So machines
+//! write into one buffer, which is sent with 64 messages per call. Consecutive datagrams of the
+//! same length to the same destination form one message (`UDP_SEGMENT`), which the kernel or the
+//! network interface splits again. The receiver sees ordinary datagrams.
 
 mod flush;
 
@@ -14,7 +14,7 @@ use aulos_core::{Instant, Span};
 use super::StreamKey;
 pub(super) use flush::BatchSender;
 
-/// Where a datagram goes, from which socket and when.
+/// The destination of a datagram, its source socket and its send time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     to: SocketAddr,
@@ -23,24 +23,24 @@ pub struct Route {
 }
 
 impl Route {
-    /// To `to`, from the context's socket, with the next call. Cheapest, because the datagrams of
-    /// all streams go together.
+    /// To `to`, from the context's socket, with the next call. This is the cheapest route, because
+    /// the datagrams of all streams go together.
     #[must_use]
     pub const fn to(to: SocketAddr) -> Self {
         Self { to, is_from_own_socket: false, due: None }
     }
 
     /// From the stream's own socket or shared port, so that the peer can answer there. A stream
-    /// without one uses the context's.
+    /// without one uses the context's socket.
     #[must_use]
     pub const fn from_own_socket(mut self) -> Self {
         self.is_from_own_socket = true;
         self
     }
 
-    /// Not before `due`, to the millisecond: for those who want packets on their grid and not in a
-    /// burst once in a tick. Costs up to a wake of the thread for each. More than
-    /// [`PACE_AHEAD`] from now is taken as that.
+    /// Not before `due`, with a resolution of a millisecond: for packets that must be evenly spaced
+    /// rather than in one burst per tick. May cost a wake-up of the thread for each. A time later
+    /// than [`PACE_AHEAD`] from now is limited to that.
     #[must_use]
     pub const fn not_before(mut self, due: Instant) -> Self {
         self.due = Some(due);
@@ -48,7 +48,7 @@ impl Route {
     }
 }
 
-/// What a machine sends with.
+/// The output of a machine.
 #[derive(Debug)]
 pub struct Outbox<'a> {
     pub(super) queue: &'a mut SendQueue,
@@ -60,11 +60,11 @@ pub struct Outbox<'a> {
 }
 
 impl Outbox<'_> {
-    /// Sends a copy of `bytes`. False when too much waits to be sent; it is counted.
+    /// Queues a copy of `bytes`. False when too much is queued; the drop is counted.
     ///
     /// # Real-time
-    /// Copies. Allocates only when more waits to be sent than 4,096 datagrams of 256 bytes, or
-    /// 1,024 for one millisecond, and more than ever before.
+    /// Copies. Allocates only when more is queued than ever before and exceeds 4,096 datagrams of
+    /// 256 bytes, or 1,024 for one millisecond.
     #[inline]
     pub fn send(&mut self, route: Route, bytes: &[u8]) -> bool {
         self.write(route, bytes.len(), |room| {
@@ -73,8 +73,8 @@ impl Outbox<'_> {
         })
     }
 
-    /// Lets `fill` write a datagram of up to `most` bytes where it is sent from; it says how many
-    /// they are, and with none nothing is sent. False as above, and then `fill` is not called.
+    /// Lets `fill` write a datagram of up to `most` bytes in place; it returns the length, and
+    /// nothing is sent for zero. False as above, in which case `fill` is not called.
     ///
     /// # Real-time
     /// As above, without the copy.
@@ -100,28 +100,28 @@ impl Outbox<'_> {
         done
     }
 
-    /// Has what comes to the context's own socket under `key` given to this stream, as packets with
-    /// `is_answer`: reports of those whom it sends to, who know no other address.
-    /// [`Config::answers`](super::Config::answers) says what makes the key. A stream has one claim,
-    /// and of two with the same key the later one has it.
+    /// Claims the packets that arrive at the context's own socket under `key`: they are delivered
+    /// to this stream with `is_answer` set. These are reports of receivers, which know no other
+    /// address. [`UdpConfig::answer_key`](super::UdpConfig::answer_key) finds the key of a packet.
+    /// A stream has one claim, and of two claims for the same key the later one wins.
     pub const fn claim(&mut self, key: StreamKey) {
         self.claim = Some(key);
     }
 
-    /// Ends this stream when the call returns: its socket is closed, and its machine goes to
-    /// [`Context::ended`](super::Context::ended).
+    /// Ends this stream when the call returns: its socket is closed, and
+    /// [`UdpContext::poll_ended`](super::UdpContext::poll_ended) returns its machine.
     pub const fn end(&mut self) {
         self.ended = true;
     }
 }
 
-/// All that waits on one thread.
+/// All queued datagrams of one thread.
 #[derive(Debug)]
 pub(super) struct SendQueue {
-    /// What goes with the next call.
+    /// Datagrams for the next call.
     pub(super) ready: DatagramBatch,
     pub(super) paced: PacedQueue,
-    /// What found no room.
+    /// Datagrams dropped because the queue was full.
     pub(super) dropped: u64,
 }
 
@@ -131,7 +131,7 @@ impl SendQueue {
     }
 }
 
-/// Datagrams in one piece of memory.
+/// Datagrams in one buffer.
 #[derive(Debug)]
 pub(super) struct DatagramBatch {
     bytes: Vec<u8>,
@@ -141,14 +141,15 @@ pub(super) struct DatagramBatch {
 #[derive(Clone, Copy, Debug)]
 struct BatchEntry {
     to: SocketAddr,
-    /// None is the context's socket.
+    /// `None` is the context's socket.
     from: Option<u64>,
     at: u32,
     len: u16,
 }
 
 impl DatagramBatch {
-    /// With room for so many datagrams of 256 bytes; the system gives the memory when it is used.
+    /// Reserves room for `room` datagrams of 256 bytes; the system provides the memory on first
+    /// use.
     fn new(room: usize) -> Self {
         Self { bytes: Vec::with_capacity(room * 256), entries: Vec::with_capacity(room) }
     }
@@ -169,7 +170,7 @@ impl DatagramBatch {
         self.bytes.resize(at + most, 0);
         let len = fill(&mut self.bytes[at..]).min(most);
         self.bytes.truncate(at + len);
-        // Both fit: see the limits.
+        // Both fit because of the limits.
         if let (Ok(at), Ok(len @ 1..)) = (u32::try_from(at), u16::try_from(len)) {
             self.entries.push(BatchEntry { to, from, at, len });
         }
@@ -187,7 +188,7 @@ impl DatagramBatch {
         self.entries.iter().map(|entry| (entry.to, bytes(entry))).collect()
     }
 
-    /// Takes all of another one. Once in a while that is more than may wait, by one batch.
+    /// Appends another batch. This may exceed the limit by one batch.
     fn append(&mut self, other: &mut Self) {
         let behind = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes.append(&mut other.bytes);
@@ -197,11 +198,11 @@ impl DatagramBatch {
     }
 }
 
-/// What waits for its moment: a batch for each millisecond.
+/// Paced datagrams: a batch for each millisecond.
 #[derive(Debug)]
 pub(super) struct PacedQueue {
     batches: Box<[DatagramBatch]>,
-    /// The millisecond that is to be sent next; those before it are empty.
+    /// The next millisecond to send; earlier batches are empty.
     next: u64,
     waiting: usize,
 }
@@ -218,7 +219,7 @@ impl PacedQueue {
         if self.waiting == 0 {
             self.next = millis(now);
         }
-        // If what is due before has not gone yet, the last place is as early as it gets.
+        // While earlier batches are still unsent, the last slot is the closest possible time.
         let at = millis(due).clamp(self.next, self.next + PACED_MILLIS - 1);
         &mut self.batches[usize::try_from(at % PACED_MILLIS).unwrap_or(0)]
     }
@@ -233,7 +234,7 @@ impl PacedQueue {
             .map(|at| Instant::from_nanos(at * MILLI))
     }
 
-    /// Moves what is due at `now` behind what goes with the next call.
+    /// Moves the datagrams that are due at `now` to the next call.
     pub(super) fn release(&mut self, now: Instant, to: &mut DatagramBatch) {
         if self.waiting == 0 {
             return;
@@ -251,20 +252,20 @@ impl PacedQueue {
     }
 }
 
-/// How far ahead a datagram may be given its moment: more than the longest wait between two looks.
+/// The longest pacing delay: more than the longest interval between two polls.
 pub const PACE_AHEAD: Span = Span::from_millis(30);
 
 const PACED_MILLIS: u64 = 32;
 const MILLI: u64 = 1_000_000;
 
-/// Datagrams that find room without an allocation: a burst of 3,000 streams, and of 1,000 in one
+/// Datagrams that fit without an allocation: a burst of 3,000 streams, and of 1,000 within one
 /// millisecond.
 const ROOM_NOW: usize = 4_096;
 const ROOM_PACED: usize = 1_024;
 
-/// Datagrams that may wait to be sent, and their bytes: five for each of 3,000 streams.
+/// Limits of queued datagrams and of their bytes: five for each of 3,000 streams.
 const MAX_WAITING: usize = 16_384;
 const MAX_BYTES: usize = 4 << 20;
 
-/// The longest that IP carries.
+/// The longest UDP datagram over IPv4.
 const MAX_DATAGRAM: usize = 65_507;

@@ -1,4 +1,4 @@
-//! The loop of one shared thread.
+//! The event loop of one UDP thread.
 
 mod commands;
 mod receive;
@@ -26,15 +26,15 @@ use crate::wheel::Wheel;
 use crate::{SystemClock, sys};
 use receive::ReceiveBuffers;
 
-/// What a thread begins with.
+/// The initial state of a thread.
 pub(super) struct ThreadInit<M: Machine> {
     pub(super) epoll: OwnedFd,
     pub(super) inbox: FdReceiver<ThreadCommand<M>>,
-    /// From which is sent: of IPv4 and of IPv6.
+    /// The sockets to send from: IPv4 and IPv6.
     pub(super) send_sockets: [Option<UdpSocket>; 2],
     pub(super) ended: Sender<Box<EndedStream<M>>>,
     pub(super) published: LatestPublisher<UdpStats>,
-    /// The number of the first stream that begins here.
+    /// The id of the first stream that is created here.
     pub(super) first_stream_id: u64,
 }
 
@@ -46,24 +46,24 @@ pub(super) struct UdpThread<M: Machine> {
     streams: Streams<M>,
     queue: SendQueue,
     flush: BatchSender,
-    /// The context's sockets.
+    /// The context's own sockets.
     send_sockets: [Option<u64>; 2],
     normal_buffers: ReceiveBuffers,
-    /// For what comes joined, when there is such a port.
+    /// For joined datagrams, if there is such a port.
     joined_buffers: Option<ReceiveBuffers>,
     events: Vec<Event>,
     due: Vec<u64>,
-    /// Nothing that came before this is unread.
+    /// Everything that arrived before this has been read.
     earliest_unread: Instant,
     poll_began: Instant,
     stamps_ahead: i64,
-    /// Whether something may have been left unread at this look.
+    /// Whether this poll may have left packets unread.
     unread: bool,
-    /// Looks in a row at which nothing was there.
+    /// Consecutive polls without a packet.
     idle_polls: u32,
     next_maintenance: Instant,
     ended: Sender<Box<EndedStream<M>>>,
-    /// Those for which there was no room there.
+    /// Ended streams for which the channel had no room.
     unreported_ends: VecDeque<Box<EndedStream<M>>>,
     stats: UdpStats,
     published: LatestPublisher<UdpStats>,
@@ -72,22 +72,22 @@ pub(super) struct UdpThread<M: Machine> {
     stopped: bool,
 }
 
-/// One socket.
+/// A watched socket.
 pub(super) struct WatchedSocket<M> {
     socket: UdpSocket,
     ipv6: bool,
     kind: SocketRole<M>,
-    /// What the kernel has lost of it.
+    /// Datagrams that the kernel has dropped so far.
     lost: u32,
 }
 
 enum SocketRole<M> {
-    /// Of this stream.
+    /// The only or first socket of this stream.
     Own(u64),
-    /// The second one of this stream.
+    /// The second socket of this stream.
     Second(u64),
     Shared(Box<StreamTable<M>>),
-    /// The context's, to which answers come.
+    /// The context's own socket, at which answers arrive.
     Sending,
 }
 
@@ -128,10 +128,10 @@ impl<M: Machine> UdpThread<M> {
         thread
     }
 
-    /// Serves until it is told to stop, and gives back what there was to serve.
+    /// Serves until it is stopped, and returns the remaining streams.
     pub(super) fn run(mut self) -> Vec<EndedStream<M>> {
-        // The system's own slack of 50 us would come on top of each sleep. Whether it is granted
-        // shows in nothing but the overruns.
+        // The default timer slack of 50 us would be added to each sleep. A failure shows only in
+        // the overruns.
         let _ = ThreadPriority::Nice(0).request();
         while !self.stopped {
             self.run_once();
@@ -139,7 +139,7 @@ impl<M: Machine> UdpThread<M> {
         self.finish()
     }
 
-    /// One sleep, and one look.
+    /// One sleep and one poll.
     fn run_once(&mut self) {
         let paced = self.queue.paced.poll_timeout();
         let next = self.streams.wheel.next_tick_at();
@@ -153,7 +153,7 @@ impl<M: Machine> UdpThread<M> {
             && paced.is_none()
             && self.queue.ready.len() == 0;
         if is_idle {
-            // Now the first packet wakes it, and the ticks go on from there.
+            // The first packet wakes the thread, and the ticks continue from there.
             self.publish();
             let timers = self.streams.wheel.poll_timeout();
             let until = timers.map_or(self.next_maintenance, |at| at.min(self.next_maintenance));
@@ -168,18 +168,18 @@ impl<M: Machine> UdpThread<M> {
         self.poll();
     }
 
-    /// Finds out which sockets have something.
+    /// Finds out which sockets are readable.
     fn wait_for_events(&mut self, limit: Span) {
         let limit = timespec(u64::try_from(limit.as_nanos()).unwrap_or(0));
         self.poll_began = SystemClock::now();
         self.events.clear();
-        // Everybody may have something at once; when they are more than ever, this allocates.
+        // All sockets may be readable at once; growing for more sockets than ever allocates.
         self.events.reserve(usize::try_from(self.stats.sockets).unwrap_or(0) + 1);
-        // An interrupted wait is an empty one.
+        // An interrupted wait counts as an empty one.
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&limit));
     }
 
-    /// Reads all of them, calls whose time has come, and sends.
+    /// Reads all sockets, fires timers, and sends.
     fn poll(&mut self) {
         self.stamps_ahead = sys::stamps_ahead();
         self.unread = false;
@@ -221,7 +221,7 @@ impl<M: Machine> UdpThread<M> {
         self.due = due;
     }
 
-    /// Gives the kernel what is due.
+    /// Passes the datagrams that are due to the kernel.
     fn send(&mut self) {
         let Self { queue, flush, sockets, send_sockets: posts, stats, .. } = self;
         queue.paced.release(SystemClock::now(), &mut queue.ready);
@@ -236,7 +236,7 @@ impl<M: Machine> UdpThread<M> {
         flush.flush(&mut queue.ready, post, stats);
     }
 
-    /// Once in a while.
+    /// Periodic maintenance.
     fn maintain(&mut self, now: Instant) {
         for token in self.sockets.tokens() {
             if let Some(WatchedSocket { kind: SocketRole::Shared(table), .. }) =
@@ -256,14 +256,14 @@ impl<M: Machine> UdpThread<M> {
         self.published.publish(self.stats);
     }
 
-    /// Ends those who said that they are over, or have been said to be.
+    /// Ends the streams that were marked as ending.
     fn end_finished_streams(&mut self) {
         while let Some((token, cause)) = self.streams.ending.pop() {
             self.end(token, cause);
         }
     }
 
-    /// Ends a stream. What it has said goes out before its socket is closed.
+    /// Ends a stream. Its datagrams are sent before its socket is closed.
     fn end(&mut self, token: u64, cause: StreamEndCause) {
         let now = SystemClock::now();
         self.streams.with_stream(token, &mut self.queue, now, |stream, out| {
@@ -278,7 +278,7 @@ impl<M: Machine> UdpThread<M> {
         self.flush_ended();
     }
 
-    /// Closes a stream's own socket, or takes it out of a shared port's table.
+    /// Closes a stream's own socket, or removes it from the table of a shared port.
     fn detach_socket(
         &mut self,
         stream: u64,
@@ -288,7 +288,7 @@ impl<M: Machine> UdpThread<M> {
         let socket = socket?;
         match (self.sockets.get_mut(socket)?, key) {
             (WatchedSocket { kind: SocketRole::Shared(table), .. }, Some(key)) => {
-                // The place may be another's by now, who came when this one had to go.
+                // The key may already belong to the stream that replaced this one.
                 if table.streams.get(key) == Some(&stream) {
                     table.streams.remove(key);
                 }
@@ -311,7 +311,7 @@ impl<M: Machine> UdpThread<M> {
         self.streams.has_unreported_ends = !self.unreported_ends.is_empty();
     }
 
-    /// Takes a socket in.
+    /// Starts to watch a socket.
     fn watch(&mut self, socket: UdpSocket, kind: SocketRole<M>, lost: u32) -> Option<u64> {
         let ipv6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
         let token = self.sockets.insert_with(|_| WatchedSocket { socket, ipv6, kind, lost });
@@ -326,7 +326,7 @@ impl<M: Machine> UdpThread<M> {
         Some(token)
     }
 
-    /// Gives a socket back; it is closed when it is dropped.
+    /// Stops watching a socket; dropping it closes it.
     fn unwatch(&mut self, token: u64) -> Option<WatchedSocket<M>> {
         let socket = self.sockets.remove(token)?;
         self.stats.sockets -= 1;
@@ -334,7 +334,7 @@ impl<M: Machine> UdpThread<M> {
         Some(socket)
     }
 
-    /// Lets every stream send what it still has, and sends it.
+    /// Lets every stream write what is left, and sends it.
     fn finish(mut self) -> Vec<EndedStream<M>> {
         let tokens: Vec<u64> = self.streams.all.tokens().collect();
         let now = SystemClock::now();
@@ -364,25 +364,25 @@ impl<M: Machine> UdpThread<M> {
     }
 }
 
-/// The inbox's token; tokens of sockets never reach it.
+/// The token of the inbox; tokens of sockets never reach it.
 pub(super) const INBOX: u64 = u64::MAX;
 
-/// The wheel's: a timer that is farther away is called once in a turn in vain.
+/// Slots of the wheel. A timer beyond its span fires once per turn without effect.
 const WHEEL_SLOTS: usize = 256;
 
-/// Datagrams in one call.
+/// Datagrams per call.
 const SLOTS: usize = 64;
 
 const MIN_EVENTS: usize = 256;
 
-/// After so many looks at which nothing was there, the thread sleeps until something is.
+/// After this many polls without a packet, the thread sleeps until one arrives.
 const IDLE_POLLS_BEFORE_SLEEP: u32 = 8;
 
-/// What waits to be sent goes out when it is so much: some 40 kB.
+/// Sends as soon as this much is queued: about 40 kB.
 const FLUSH_AT: usize = 256;
 
-/// How often figures are published and silent streams are looked for.
+/// The interval at which counters are published and silent streams expire.
 const MAINTENANCE: Span = Span::from_millis(250);
 
-/// How long a thread that is stopped tries to send what it still has.
+/// How long a stopped thread tries to send what is left.
 const FINISH_TIMEOUT: Span = Span::from_secs(1);

@@ -1,7 +1,7 @@
-//! One port for many streams.
+//! Shared ports: one port for many streams.
 //!
-//! A socket for each stream costs a call for each packet; here one call takes them all. Every thread
-//! has a socket of its own on the port, and a table of the streams that come to it.
+//! A socket per stream costs a call per packet; here one call reads packets of many streams. Every
+//! thread has a socket of its own on the port, and a table of the streams that arrive there.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,17 +11,17 @@ use aulos_core::{Instant, Span};
 use super::machine::{MachineFactory, Packet, StreamKey};
 use super::socket::SocketOptions;
 
-/// How the streams of a shared port are told apart.
+/// How the streams of a shared port are distinguished.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Demux {
-    /// By their SSRC ([`Key::ssrc`]), which also spreads them over the threads.
+    /// By SSRC ([`StreamKey::ssrc`]), which also distributes them over the threads.
     #[default]
     Ssrc,
-    /// By whom they come from. The kernel spreads them over the threads.
+    /// By sender address. The kernel distributes them over the threads.
     Sender,
-    /// By a function. Packets of one key have to come from one address, or they come to several
-    /// threads, and each has a stream of that key. None is of no stream.
+    /// By a function; `None` belongs to no stream. Packets with the same key must come from one
+    /// address; otherwise they reach several threads, and each has its own stream for the key.
     Custom(fn(&[u8], SocketAddr) -> Option<u64>),
 }
 
@@ -36,32 +36,32 @@ impl Demux {
     }
 }
 
-/// What a shared port is to be.
+/// The configuration of a shared port.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SharedPortConfig {
-    /// Where it is; port 0 takes a free one.
+    /// Its local address; port 0 selects a free one.
     pub address: SocketAddr,
-    /// How its streams are told apart.
+    /// How its streams are distinguished.
     pub demux: Demux,
-    /// What its sockets are to be. All streams share their receive buffers, so these want to be
-    /// large: 50,000 packets a second for 100 ms are 4 MB.
+    /// Its socket options. All streams share the receive buffers, so these should be large: 50,000
+    /// packets per second for 100 ms need 4 MB.
     pub options: SocketOptions,
-    /// Streams that it has at most. When there is another one, the one that has been silent for
-    /// longest goes, if that is a second at least; else the new one is refused. It is refused too
-    /// while thousands that ended have not been taken ([`Context::ended`](super::Context::ended)).
+    /// The most streams. A further stream replaces the one that has been silent for longest if that
+    /// is at least a second; otherwise it is refused. It is also refused while thousands of ended
+    /// streams have not been taken ([`UdpContext::poll_ended`](super::UdpContext::poll_ended)).
     pub max_streams: usize,
-    /// Streams end when they have been silent for so long.
+    /// Streams end after a silence of this length.
     pub idle: Span,
-    /// Whether the kernel may give packets that came together in one piece: the other end is a
-    /// context that sends them joined (a trunk). Costs a megabyte. Where the kernel of either end
-    /// cannot do it, they come one by one. The port is then one thread's.
+    /// Whether the kernel may deliver packets that arrived together in one piece: the peer is a
+    /// context that joins its sends (a trunk). Costs a megabyte. If either kernel does not support
+    /// it, packets arrive one by one. The port then belongs to a single thread.
     pub joined: bool,
 }
 
 impl SharedPortConfig {
-    /// A port at `address` for 10,000 streams told apart by SSRC, of which each ends after half a
-    /// minute of silence, with a receive buffer of 8 MB.
+    /// A port at `address` for 10,000 streams distinguished by SSRC, which end after half a minute
+    /// of silence, with a receive buffer of 8 MB.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self {
@@ -75,20 +75,21 @@ impl SharedPortConfig {
     }
 }
 
-/// A shared port, for those who close it.
+/// Identifies a shared port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortId(pub(super) u64);
 
-/// A shared port that is open.
+/// An open shared port.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct OpenPort {
-    /// Its name.
+    /// Its id.
     pub id: PortId,
-    /// Where it is.
+    /// Its local address.
     pub address: SocketAddr,
-    /// How many bytes the kernel keeps for each thread's socket, as it counts them (a datagram of
-    /// 172 bytes as some 832): less than was asked for, where the system's limit is lower.
+    /// The receive buffer of each thread's socket in bytes, in the kernel's accounting (a datagram
+    /// of 172 bytes counts as about 832). It is smaller than requested where the system's limit is
+    /// lower.
     pub receive_buffer: usize,
 }
 
@@ -101,11 +102,12 @@ pub(super) struct StreamTable<M> {
     pub(super) streams: HashMap<StreamKey, u64>,
     factory: Box<dyn MachineFactory<M>>,
     max_streams: usize,
-    /// How many have begun at this look.
+    /// Streams started in this poll.
     started: usize,
-    /// Whether the silent ones have been looked for at this look.
+    /// Whether silent streams have been collected in this poll.
     searched: bool,
-    /// Who may go, and when something came of each last; the longest silent one stands last.
+    /// Streams that may be replaced, with the time of their last packet; the longest silent one
+    /// comes last.
     silent_streams: Vec<(Instant, u64)>,
 }
 
@@ -130,28 +132,29 @@ impl<M: 'static> StreamTable<M> {
         }
     }
 
-    /// A look begins.
+    /// Starts a poll.
     pub(super) const fn begin_poll(&mut self) {
         (self.started, self.searched) = (0, false);
     }
 
-    /// Whether so many have begun at this look that what is still in the kernel waits for the next
-    /// one. It is not refused: a thousand calls may begin in one moment, and nothing that the kernel
-    /// has is lost because we are slow.
+    /// Whether this poll has started so many streams that the remaining packets wait in the kernel
+    /// for the next one. They are not refused: a thousand calls may begin at the same moment, and a
+    /// slow poll must not lose packets that the kernel holds.
     pub(super) const fn is_at_stream_limit(&self) -> bool {
         self.started >= MAX_NEW_STREAMS
     }
 
-    /// Whether another stream needs the place of one that is there.
+    /// Whether a new stream has to replace an existing one.
     pub(super) fn is_full(&self) -> bool {
         self.streams.len() >= self.max_streams
     }
 
-    /// Who has been silent for longest, and for [`SILENT`] at least. `last` says when something came
-    /// of a stream.
+    /// The stream that has been silent for longest, and for at least [`MIN_SILENCE`]. `last`
+    /// returns the time of a stream's last packet.
     ///
-    /// The table is searched once in a look, for all who want a place. So whoever sends a new SSRC in
-    /// every packet costs no more than that, and each place changes hands once in [`SILENT`] at most.
+    /// The table is searched once per poll for all new streams. So a sender with a new SSRC in
+    /// every packet costs no more than that, and each place is replaced at most once per
+    /// [`MIN_SILENCE`].
     pub(super) fn longest_silent(
         &mut self,
         now: Instant,
@@ -159,7 +162,7 @@ impl<M: 'static> StreamTable<M> {
     ) -> Option<u64> {
         loop {
             while let Some((heard, token)) = self.silent_streams.pop() {
-                // It may have ended, or said something since.
+                // It may have ended, or received a packet since.
                 if last(token) == Some(heard) {
                     return Some(token);
                 }
@@ -186,12 +189,11 @@ impl<M: 'static> StreamTable<M> {
     }
 }
 
-/// A second at 50,000 packets a second.
+/// One second at 50,000 packets per second.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// When so many streams have begun in one look, those that are served already have their turn before
-/// more are read.
+/// After this many new streams in one poll, existing streams are served before more is read.
 const MAX_NEW_STREAMS: usize = 1_024;
 
-/// Who has been silent for less than this does not go.
+/// A stream that was silent for less than this is not replaced.
 pub(super) const MIN_SILENCE: Span = Span::from_secs(1);

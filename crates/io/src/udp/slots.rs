@@ -1,14 +1,14 @@
-//! The memory that datagrams are received into.
+//! The memory for received datagrams.
 //!
-//! A datagram of a telephone call has 172 bytes, one of a studio 300, and few have more than 1,472;
-//! but somebody may send 9,000. So the beginning of each goes into a small slot, and only what is
-//! longer goes on in a large one: what is usual stays together in the processor's first cache. A
-//! large one has room in front for the beginning, which is put there when it is needed.
+//! A telephony datagram has 172 bytes, a studio one 300, and few have more than 1,472; but 9,000
+//! are possible. So the beginning of each goes into a small slot, and only the rest of a longer one
+//! into a large slot: the usual case stays compact in the L1 cache. A large slot has room in front
+//! for the beginning, which is copied there when needed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::slice::ChunksExactMut;
 
-/// Room for some datagrams, and what is known of those that have come.
+/// Buffers for datagrams, and what is known of the received ones.
 #[derive(Debug)]
 pub(crate) struct Slots {
     pub(crate) small: Box<[u8]>,
@@ -17,23 +17,23 @@ pub(crate) struct Slots {
     pub(crate) datagrams: Box<[DatagramInfo]>,
 }
 
-/// What the kernel says of a datagram.
+/// The kernel's information on a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DatagramInfo {
-    /// Without what did not fit.
+    /// Without the part that did not fit.
     pub(crate) len: usize,
     pub(crate) truncated: bool,
     pub(crate) from: SocketAddr,
-    /// When it came to this machine, in nanoseconds of the wall clock.
+    /// The time of arrival, in nanoseconds of the wall clock.
     pub(crate) stamp: Option<u64>,
-    /// How many the socket has lost so far for want of room.
+    /// How many datagrams the socket has dropped so far because its buffer was full.
     pub(crate) lost: Option<u32>,
-    /// It is several datagrams of this length, of which the last may be shorter.
+    /// Set for joined datagrams: the length of each; the last one may be shorter.
     pub(crate) segment: Option<usize>,
 }
 
 impl Slots {
-    /// Room for `count` datagrams of up to `largest` bytes.
+    /// Buffers for `count` datagrams of up to `largest` bytes.
     pub(crate) fn new(count: usize, largest: usize) -> Self {
         let largest = largest.max(SMALL_SLOT_BYTES);
         Self {
@@ -44,13 +44,13 @@ impl Slots {
         }
     }
 
-    /// How many there is room for.
+    /// The number of slots.
     pub(crate) const fn count(&self) -> usize {
         self.datagrams.len()
     }
 
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    /// The two pieces that datagram `index` goes into.
+    /// The two buffers of datagram `index`.
     pub(crate) fn room(&mut self, index: usize) -> [&mut [u8]; 2] {
         let large = &mut self.large[index * self.largest..][..self.largest];
         [
@@ -69,7 +69,7 @@ impl Slots {
     }
 }
 
-/// Datagrams that have come, each with its bytes.
+/// Received datagrams, each with its bytes.
 pub(crate) struct ReceivedDatagrams<'a> {
     arrived: std::slice::Iter<'a, DatagramInfo>,
     small: ChunksExactMut<'a, u8>,
@@ -89,7 +89,7 @@ impl<'a> Iterator for ReceivedDatagrams<'a> {
 }
 
 impl DatagramInfo {
-    /// Nothing, from nowhere.
+    /// No datagram.
     pub(crate) const EMPTY: Self = Self {
         len: 0,
         truncated: false,
@@ -100,13 +100,13 @@ impl DatagramInfo {
     };
 }
 
-/// Puts the beginning in front of the rest.
+/// Copies the beginning in front of the rest.
 fn join_parts<'a>(small: &[u8], large: &'a mut [u8]) -> &'a mut [u8] {
     large[..SMALL_SLOT_BYTES].copy_from_slice(small);
     large
 }
 
-/// The size of a small slot: 20 ms of G.711 and most of what studios send, with header.
+/// The size of a small slot: 20 ms of G.711 and most studio packets, with header.
 pub(crate) const SMALL_SLOT_BYTES: usize = 256;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sockets, made as the streams want them.
+//! Opens and configures sockets.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -8,35 +8,35 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_
 
 use crate::sys;
 
-/// What a socket is to be.
+/// Socket options.
 #[derive(Clone, Debug, Default)]
 pub struct SocketOptions {
-    /// Bytes that the kernel keeps for it; 0 leaves that to the kernel. What is asked for beyond the
-    /// system's limit (`net.core.rmem_max`) is granted to a privileged process only; see
-    /// [`granted_receive_buffer`]. A datagram of 172 bytes counts as some 832.
+    /// The receive buffer in bytes; 0 leaves the kernel's default. A size beyond the system's limit
+    /// (`net.core.rmem_max`) is granted to privileged processes only; see
+    /// [`granted_receive_buffer`]. A datagram of 172 bytes counts as about 832.
     pub receive_buffer: usize,
-    /// The same for what is sent.
+    /// The send buffer.
     pub send_buffer: usize,
-    /// Whether other sockets may be bound to the same port, by this user: datagrams are shared
-    /// among them.
+    /// Whether other sockets of the same user may be bound to the same port; datagrams are
+    /// distributed over them.
     pub reuse_port: bool,
-    /// The mark for routers, 0 to 63: 46 is "expedited forwarding", 34 what AES67 wants for media.
+    /// The DSCP, 0 to 63: 46 is "expedited forwarding", 34 is what AES67 specifies for media.
     pub dscp: u8,
-    /// How many routers a multicast datagram may pass; 0 is the system's, which is 1.
+    /// The multicast TTL; 0 is the system's default, which is 1.
     pub multicast_hops: u8,
-    /// Whether this machine hears its own multicast.
+    /// Whether this machine receives its own multicast.
     pub multicast_loop: bool,
-    /// The network card for multicast, by its number; 0 leaves it to the routes.
+    /// The index of the network interface for multicast; 0 uses the routes.
     pub multicast_interface: u32,
-    /// Groups to join.
+    /// Multicast groups to join.
     pub groups: Vec<IpAddr>,
 }
 
-/// Opens a socket on `address`; port 0 takes a free one.
+/// Opens a socket on `address`; port 0 selects a free one.
 ///
 /// # Errors
-/// When the address cannot be had, or the system refuses an option. The buffers and the mark are
-/// wishes: who gets less is not refused.
+/// When the address is unavailable, or the system refuses an option. Buffer sizes and DSCP are best
+/// effort and cause no error.
 pub fn bind_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -44,7 +44,7 @@ pub fn bind_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<U
     if options.reuse_port {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
-    // Several programs of one machine may listen to the same group.
+    // Several programs of one machine may receive the same group.
     if address.ip().is_multicast() || !options.groups.is_empty() {
         sockopt::set_socket_reuseaddr(&socket, true)?;
     }
@@ -56,15 +56,15 @@ pub fn bind_socket(address: SocketAddr, options: &SocketOptions) -> io::Result<U
     Ok(socket)
 }
 
-/// How many bytes the kernel keeps for what comes to `socket`, as it counts them.
+/// The receive buffer of `socket` in bytes, in the kernel's accounting.
 ///
 /// # Errors
-/// When the system does not say.
+/// When the system does not report it.
 pub fn granted_receive_buffer(socket: &UdpSocket) -> io::Result<usize> {
     Ok(sockopt::socket_recv_buffer_size(socket)?)
 }
 
-/// What every socket needs that a context serves.
+/// Options that every socket of a context needs.
 pub(super) fn prepare(socket: &UdpSocket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     sys::stamp_arrivals(socket.as_fd())?;
@@ -75,7 +75,7 @@ fn set_buffers(socket: &UdpSocket, options: &SocketOptions) {
     if options.receive_buffer > 0
         && sockopt::set_socket_recv_buffer_size_force(socket, options.receive_buffer).is_err()
     {
-        // The kernel cuts it to what may be had.
+        // The kernel limits it to the system's maximum.
         let _ = sockopt::set_socket_recv_buffer_size(socket, options.receive_buffer);
     }
     if options.send_buffer > 0
@@ -85,7 +85,7 @@ fn set_buffers(socket: &UdpSocket, options: &SocketOptions) {
     }
 }
 
-/// A network that does not know marks carries the sound as well.
+/// Best effort: the stream also works without the mark.
 fn set_mark(socket: &UdpSocket, address: SocketAddr, dscp: u8) {
     let mark = dscp << 2;
     if mark == 0 {
@@ -94,7 +94,7 @@ fn set_mark(socket: &UdpSocket, address: SocketAddr, dscp: u8) {
     if address.is_ipv6() {
         let _ = sockopt::set_ipv6_tclass(socket, mark.into());
     }
-    // Also for those addresses of IPv4 that a socket of IPv6 speaks to.
+    // An IPv6 socket needs this for its IPv4 destinations.
     let _ = sockopt::set_ip_tos(socket, mark);
 }
 

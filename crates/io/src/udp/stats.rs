@@ -1,76 +1,76 @@
-//! What is counted, of a thread and of a stream. Each number says one thing that somebody can act on.
+//! The counters of a thread and of a stream.
 
 use aulos_core::Span;
 
-/// Counters of one shared thread, since its start.
+/// Counters of one UDP thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpStats {
-    /// Streams that are served now.
+    /// Current streams.
     pub streams: u64,
-    /// Sockets that are watched now.
+    /// Watched sockets.
     pub sockets: u64,
-    /// Datagrams given to a stream.
+    /// Datagrams delivered to a stream.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these datagrams.
     pub bytes: u64,
-    /// Of the packets, those that the kernel gave joined with others, on a trunk.
+    /// Delivered packets that the kernel received joined with others, on a trunk.
     pub joined: u64,
-    /// Lost in the kernel, because a socket's buffer was full: it wants a larger one. Known when the
-    /// next one of that socket comes.
+    /// Dropped by the kernel because a socket's buffer was full: enlarge the buffer. Reported with
+    /// the next packet of the socket.
     pub lost_in_kernel: u64,
-    /// Lost because they were longer than the longest that is taken.
+    /// Dropped because they exceed the longest datagram.
     pub truncated: u64,
-    /// Lost because nothing was in them.
+    /// Dropped because they were empty.
     pub empty: u64,
-    /// Lost because they are of no stream: not RTP on a shared port, an answer that nobody claims.
+    /// Dropped because they belong to no stream: not RTP on a shared port, or an answer without a
+    /// claim.
     pub keyless: u64,
-    /// Lost on shared ports because a new stream was refused.
+    /// Dropped on shared ports because a new stream was refused.
     pub refused: u64,
-    /// Streams of shared ports that ended because they were silent for too long, or the longest
-    /// silent when another one wanted the place.
+    /// Streams of shared ports that ended after a long silence, or were replaced by a new stream.
     pub expired: u64,
-    /// Reads that failed; a host that refuses what we sent to it is told that way too.
+    /// Failed reads, including ICMP errors for datagrams sent earlier.
     pub receive_errors: u64,
-    /// Reads.
+    /// Receive calls.
     pub receives: u64,
-    /// Sockets that had more than one look may take; the next one goes on.
+    /// Sockets that had more than one poll may read; the next poll continues.
     pub backlogs: u64,
-    /// Datagrams given to the kernel.
+    /// Datagrams passed to the kernel.
     pub sent: u64,
-    /// Their bytes.
+    /// The bytes of these datagrams.
     pub sent_bytes: u64,
-    /// Calls that sent.
+    /// Send calls.
     pub sends: u64,
-    /// Datagrams that were sent joined with others.
+    /// Datagrams sent joined with others.
     pub sent_joined: u64,
-    /// Joined datagrams that the kernel wanted one by one.
+    /// Joined datagrams that had to be sent one by one.
     pub split: u64,
-    /// Datagrams that could not be sent: no way there, too long, refused.
+    /// Datagrams that could not be sent: no route, too long, or refused.
     pub send_errors: u64,
-    /// Times that the kernel had no room, so that the rest was kept for the next tick.
+    /// Times that the kernel was out of room, so that the rest was kept for the next tick.
     pub send_waits: u64,
-    /// Datagrams that were lost because too much waited to be sent.
+    /// Datagrams dropped because too much was queued.
     pub send_drops: u64,
-    /// How often the thread woke.
+    /// Wake-ups of the thread.
     pub wakes: u64,
-    /// Of these, for datagrams that wait for their moment.
+    /// Wake-ups for paced datagrams.
     pub paced_wakes: u64,
-    /// Ticks that were missed, because the one before took too long or the system let us wait.
+    /// Missed ticks, because the previous one took too long or the thread was scheduled late.
     pub overruns: u64,
-    /// What the thread has used of its processor.
+    /// CPU time of the thread.
     pub cpu: Span,
 }
 
 impl UdpStats {
-    /// Nanoseconds of processor for each datagram given to a stream; none before the first.
+    /// CPU time per datagram delivered to a stream; `None` before the first.
     #[must_use]
     pub fn cpu_per_packet(&self) -> Option<Span> {
         let packets = i64::try_from(self.packets).ok().filter(|packets| *packets > 0)?;
         Some(self.cpu / packets)
     }
 
-    /// Adds another thread's.
+    /// Adds the counters of another thread.
     pub fn add(&mut self, other: &Self) {
         self.streams += other.streams;
         self.sockets += other.sockets;
@@ -105,12 +105,12 @@ impl UdpStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamStats {
-    /// Datagrams that it was given.
+    /// Datagrams delivered to it.
     pub packets: u64,
-    /// Their bytes.
+    /// The bytes of these datagrams.
     pub bytes: u64,
-    /// Lost in the kernel, because its own socket's buffer was full.
+    /// Dropped by the kernel because the buffer of its own socket was full.
     pub lost_in_kernel: u64,
-    /// Lost because they were longer than the longest that is taken.
+    /// Dropped because they exceed the longest datagram.
     pub truncated: u64,
 }

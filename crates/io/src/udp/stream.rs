@@ -13,47 +13,47 @@ use super::{EndedStream, StreamEndCause, StreamId};
 use crate::slab::Slab;
 use crate::wheel::{Timer, Wheel};
 
-/// One of them.
+/// A stream.
 pub(super) struct Stream<M> {
     pub(super) id: StreamId,
     pub(super) machine: M,
     /// Its own socket, or the shared port.
     pub(super) socket: Option<u64>,
-    /// The second of its own, if it has two.
+    /// Its second socket, if it has two.
     pub(super) second: Option<u64>,
-    /// What it is known by on a shared port.
+    /// Its key on a shared port.
     pub(super) key: Option<StreamKey>,
     pub(super) stats: StreamStats,
-    /// What it has claimed of what comes to the context's socket.
+    /// The key that it claims at the context's own socket.
     pub(super) claim: Option<StreamKey>,
     last_packet: Instant,
     timer: Option<(Timer, Instant)>,
 }
 
-/// A stream on its way to a thread.
+/// A stream that moves to a thread.
 pub(super) struct MovingStream<M> {
     pub(super) id: StreamId,
     pub(super) machine: M,
     pub(super) socket: Option<UdpSocket>,
-    /// What its socket has lost so far.
+    /// Datagrams that the kernel has dropped at its socket so far.
     pub(super) lost: u32,
-    /// The second one, and what that has lost.
+    /// The second socket, and the drops there.
     pub(super) second: Option<(UdpSocket, u32)>,
     pub(super) claim: Option<StreamKey>,
     pub(super) stats: StreamStats,
 }
 
-/// All of them.
+/// All streams of a thread.
 pub(super) struct Streams<M> {
     pub(super) all: Slab<Box<Stream<M>>>,
     pub(super) tokens: HashMap<StreamId, u64>,
     pub(super) claims: HashMap<StreamKey, u64>,
     pub(super) wheel: Wheel,
-    /// Those that want to end.
+    /// Streams that are to end.
     pub(super) ending: Vec<(u64, StreamEndCause)>,
-    /// Whether some have ended whom control had no room for yet.
+    /// Whether ended streams still wait to be reported.
     pub(super) has_unreported_ends: bool,
-    /// The next one that begins on a shared port.
+    /// The id of the next stream of a shared port.
     next: u64,
 }
 
@@ -70,7 +70,7 @@ impl<M: Machine> Streams<M> {
         }
     }
 
-    /// Lets a stream begin, here or for the first time.
+    /// Adds a stream, new or moved.
     pub(super) fn add(
         &mut self,
         (id, machine, stats): (StreamId, M, StreamStats),
@@ -97,7 +97,7 @@ impl<M: Machine> Streams<M> {
         token
     }
 
-    /// Lets one do something, and looks when it wants to be called next.
+    /// Calls `act` with a stream, and updates its timer.
     #[inline]
     pub(super) fn with_stream(
         &mut self,
@@ -119,7 +119,7 @@ impl<M: Machine> Streams<M> {
         self.schedule(token);
     }
 
-    /// Gives a stream what comes to the context's socket under this key.
+    /// Delivers packets that arrive at the context's own socket under this key to the stream.
     pub(super) fn claim(&mut self, token: u64, key: StreamKey) {
         let Some(stream) = self.all.get_mut(token) else { return };
         let before = stream.claim.replace(key);
@@ -129,7 +129,7 @@ impl<M: Machine> Streams<M> {
         self.claims.insert(key, token);
     }
 
-    /// Gives one what came for it.
+    /// Delivers packets to a stream.
     #[inline]
     pub(super) fn deliver(
         &mut self,
@@ -147,7 +147,7 @@ impl<M: Machine> Streams<M> {
         });
     }
 
-    /// The stream of a packet on a shared port; a new one, if it may begin.
+    /// The stream of a packet on a shared port; starts a new one if allowed.
     pub(super) fn find_or_start(
         &mut self,
         table: &mut StreamTable<M>,
@@ -188,8 +188,8 @@ impl<M: Machine> Streams<M> {
         Some(token)
     }
 
-    /// None when everybody has had something to say of late, or those who went before wait for control
-    /// to take them: what it never takes must not grow.
+    /// `None` when no stream has been silent for long enough, or when ended streams still wait for
+    /// control to take them: their number must stay bounded.
     fn evict_longest_silent(&mut self, table: &mut StreamTable<M>, now: Instant) -> Option<()> {
         if self.has_unreported_ends {
             return None;
@@ -201,7 +201,7 @@ impl<M: Machine> Streams<M> {
         Some(())
     }
 
-    /// Ends those of a shared port that have been silent for too long.
+    /// Ends the streams of a shared port that have been silent for too long.
     pub(super) fn expire(&mut self, table: &StreamTable<M>, now: Instant) {
         for token in table.streams.values() {
             if self.all.get(*token).is_some_and(|stream| now.since(stream.last_packet) > table.idle)
@@ -211,11 +211,11 @@ impl<M: Machine> Streams<M> {
         }
     }
 
-    /// Calls one whose timer the wheel has found.
+    /// Fires the timer of a stream.
     pub(super) fn fire_timer(&mut self, token: u64, queue: &mut SendQueue, now: Instant) {
         let Some(stream) = self.all.get_mut(token) else { return };
         stream.timer = None;
-        // It may have changed its mind, or wait for longer than the wheel goes.
+        // The deadline may have moved, or lie beyond the span of the wheel.
         if stream.machine.poll_timeout().is_some_and(|at| at <= now) {
             self.with_stream(token, queue, now, |stream, out| {
                 stream.machine.handle_timeout(now, out)
@@ -225,7 +225,7 @@ impl<M: Machine> Streams<M> {
         }
     }
 
-    /// Takes one out.
+    /// Removes a stream.
     pub(super) fn remove(&mut self, token: u64) -> Option<Stream<M>> {
         let stream = self.all.remove(token)?;
         self.tokens.remove(&stream.id);
@@ -243,7 +243,7 @@ impl<M: Machine> Streams<M> {
         let Some(stream) = self.all.get_mut(token) else { return };
         let Some(at) = stream.machine.poll_timeout() else { return };
         if let Some((timer, before)) = stream.timer {
-            // A call too early costs little, and most timers only move away.
+            // A call too early costs little, and most deadlines only move later.
             if before <= at {
                 return;
             }

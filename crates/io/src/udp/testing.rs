@@ -1,4 +1,4 @@
-//! A machine without a thread, for the tests of those who make machines.
+//! Drives a machine without a thread, for tests of machines.
 
 use std::net::SocketAddr;
 
@@ -7,10 +7,10 @@ use aulos_core::Instant;
 use super::machine::{Machine, Packet, Packets};
 use super::outbox::{Outbox, SendQueue};
 
-/// What was sent, and where to.
+/// The datagrams that were sent, with their destinations.
 pub(crate) type SentDatagrams = Vec<(SocketAddr, Vec<u8>)>;
 
-/// Gives `machine` a datagram.
+/// Delivers a datagram to `machine`.
 pub(crate) fn deliver<M: Machine>(
     machine: &mut M,
     now: Instant,
@@ -20,7 +20,7 @@ pub(crate) fn deliver<M: Machine>(
     deliver_to(machine, false, now, from, bytes)
 }
 
-/// The same, to the second of its sockets if that is meant.
+/// The same, to the second socket if `is_second`.
 pub(crate) fn deliver_to<M: Machine>(
     machine: &mut M,
     is_second: bool,
@@ -33,7 +33,7 @@ pub(crate) fn deliver_to<M: Machine>(
     with_outbox(now, |out| machine.handle_packets(now, &mut Packets::one(packet), out))
 }
 
-/// Lets the machine do what is due at `now`.
+/// Fires the timers that are due at `now`.
 pub(crate) fn tick<M: Machine>(machine: &mut M, now: Instant) -> SentDatagrams {
     with_outbox(now, |out| machine.handle_timeout(now, out))
 }

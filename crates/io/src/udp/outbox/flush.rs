@@ -1,4 +1,4 @@
-//! How what waits is given to the kernel.
+//! Passes queued datagrams to the kernel.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -8,14 +8,14 @@ use super::super::stats::UdpStats;
 use super::{BatchEntry, DatagramBatch};
 use crate::sys::{SendMessage, Sender};
 
-/// A socket, and whether it speaks IPv6.
+/// A socket, and whether it is an IPv6 socket.
 type SendSocket<'a> = (BorrowedFd<'a>, bool);
 
-/// What sending takes.
+/// The buffers for sending.
 pub(in super::super) struct BatchSender {
     sender: Sender,
     messages: Vec<SendMessage>,
-    /// Whether neighbours are joined.
+    /// Whether consecutive datagrams are joined.
     pub(in super::super) joins_datagrams: bool,
 }
 
@@ -28,8 +28,8 @@ impl BatchSender {
         }
     }
 
-    /// Sends the whole batch but for what the kernel has no room for, which stays in it. `post` finds
-    /// the socket for an address.
+    /// Sends the whole batch; what the kernel has no room for stays in it. `post` finds the socket
+    /// for an address.
     pub(in super::super) fn flush<'a>(
         &mut self,
         batch: &mut DatagramBatch,
@@ -57,7 +57,7 @@ impl BatchSender {
             first = end;
         }
         entries.truncate(kept);
-        // What stays moves to the front.
+        // Moves the remaining datagrams to the front.
         let mut len = 0;
         for entry in entries {
             let (at, size) = (entry.at as usize, usize::from(entry.len));
@@ -68,7 +68,7 @@ impl BatchSender {
         bytes.truncate(len);
     }
 
-    /// Sends what one socket is to send; says how many stay at the end of it.
+    /// Sends the datagrams of one socket, and returns how many remain.
     fn send_run(
         &mut self,
         mut entries: &[BatchEntry],
@@ -91,14 +91,15 @@ impl BatchSender {
                     stats.send_waits += 1;
                     return entries.len();
                 }
-                // What is reported here is an answer to a datagram before.
+                // The error belongs to an earlier datagram.
                 Err(error) if again && error.kind() == ErrorKind::ConnectionRefused => {
                     stats.send_errors += 1;
                     again = false;
                     continue;
                 }
                 Err(_) if self.messages.first().is_some_and(|first| first.segment.is_some()) => {
-                    // Too long for the way there, or not known to this kernel.
+                    // The message is too long for the path, or the kernel does not support joined
+                    // sends.
                     stats.split += datagram_count(&self.messages[0]) as u64;
                     joins = false;
                     continue;
@@ -124,7 +125,7 @@ impl BatchSender {
     }
 }
 
-/// Makes as many messages as go into a call. Neighbours lie one behind the other in memory.
+/// Builds the messages of one call. Consecutive datagrams are contiguous in memory.
 fn join_entries(entries: &[BatchEntry], ipv6: bool, joins: bool, messages: &mut Vec<SendMessage>) {
     messages.clear();
     let mut last: Option<(SocketAddr, usize)> = None;
@@ -138,7 +139,7 @@ fn join_entries(entries: &[BatchEntry], ipv6: bool, joins: bool, messages: &mut 
             && message.bytes.len() + len <= MAX_JOINED
         {
             let size = message.segment.map_or_else(|| message.bytes.len(), usize::from);
-            // All have the same length but for the last, which may be shorter.
+            // All have the same length except the last, which may be shorter.
             let is_full = message.bytes.len().is_multiple_of(size);
             if let (true, true, Ok(segment)) = (is_full, len <= size, u16::try_from(size)) {
                 message.segment = Some(segment);
@@ -160,7 +161,7 @@ fn datagram_count(message: &SendMessage) -> usize {
     message.segment.map_or(1, |size| message.bytes.len().div_ceil(usize::from(size).max(1)))
 }
 
-/// As a socket of IPv6 knows an address of IPv4.
+/// Maps an IPv4 address for an IPv6 socket.
 fn to_ipv4_mapped(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(v4) => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
@@ -168,15 +169,15 @@ fn to_ipv4_mapped(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Whether the kernel will have room some other time.
+/// Whether the kernel is only temporarily out of room.
 fn is_buffer_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::WouldBlock
         || error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
-/// Messages in a call: more gain nothing any more.
+/// Messages per call; more bring no gain.
 const MESSAGES_PER_CALL: usize = 64;
 
-/// Datagrams in a message (`UDP_MAX_SEGMENTS` of the older kernels), and their bytes.
+/// Datagrams per message (`UDP_MAX_SEGMENTS` of older kernels), and their bytes.
 const MAX_PARTS: usize = 64;
 const MAX_JOINED: usize = 65_000;

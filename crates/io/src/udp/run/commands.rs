@@ -1,4 +1,4 @@
-//! What control says to a thread, done between two batches.
+//! Commands from control to a thread, handled between two batches.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
@@ -16,12 +16,12 @@ use crate::SystemClock;
 
 impl<M: Machine> UdpThread<M> {
     pub(super) fn read_inbox(&mut self) {
-        // To its end: only then does the next command wake this thread.
+        // Reads until the inbox is empty: only then does the next command wake this thread.
         loop {
             match self.inbox.try_recv() {
                 Ok(command) => self.handle_command(command),
                 Err(TryRecvError::Empty) => return,
-                // Whoever could say something is gone.
+                // The sending side is gone.
                 Err(TryRecvError::Closed) => {
                     self.stopped = true;
                     return;
@@ -47,8 +47,8 @@ impl<M: Machine> UdpThread<M> {
                     self.end(token, StreamEndCause::Removed);
                 }
             }
-            // Whoever asked waits for the answer; should it have gone, nobody misses it. A stream
-            // that nobody takes any more ends.
+            // The caller waits for the answer. If it is gone, the answer is dropped, and with it
+            // the stream ends.
             ThreadCommand::Detach(stream, reply) => drop(reply.try_send(self.detach(stream))),
             ThreadCommand::Report(mut list, reply) => {
                 let streams = &self.streams;
@@ -66,10 +66,10 @@ impl<M: Machine> UdpThread<M> {
     fn add(&mut self, moving: MovingStream<M>) {
         let MovingStream { id, machine, socket, lost, second, claim, stats } = moving;
         let now = SystemClock::now();
-        // Its socket may hold what came before it was here, and is read at the next look.
+        // Its socket may hold packets that arrived before the move; they are read at the next poll.
         self.earliest_unread = self.earliest_unread.min(now - MAX_SOCKET_BACKLOG);
         self.unread = true;
-        // The socket belongs to a stream that has its number only when it is in.
+        // The socket is watched for a stream whose token is known only after it was added.
         let had_socket = socket.is_some();
         let socket = socket.and_then(|socket| self.watch(socket, SocketRole::Sending, lost));
         let token = self.streams.add((id, machine, stats), socket, None, now);
@@ -91,7 +91,7 @@ impl<M: Machine> UdpThread<M> {
 
     fn detach(&mut self, id: StreamId) -> Option<Box<MovingStream<M>>> {
         let token = *self.streams.tokens.get(&id)?;
-        // A shared port's streams are where the kernel brings their packets.
+        // Streams of a shared port stay where the kernel delivers their packets.
         if self.streams.all.get(token)?.key.is_some() {
             return None;
         }
@@ -107,7 +107,7 @@ impl<M: Machine> UdpThread<M> {
 
     fn open(&mut self, socket: UdpSocket, table: StreamTable<M>) {
         if table.joined {
-            // Where it is not to be had, everything comes one by one.
+            // Where this is unsupported, datagrams arrive one by one.
             drop(crate::sys::receive_joined(socket.as_fd()));
             self.joined_buffers.get_or_insert_with(ReceiveBuffers::for_joined);
         }
@@ -133,5 +133,5 @@ impl<M: Machine> UdpThread<M> {
     }
 }
 
-/// What a socket that comes here may have held for.
+/// The greatest age of packets in a socket that is added.
 const MAX_SOCKET_BACKLOG: Span = Span::from_secs(1);

@@ -1,4 +1,4 @@
-//! How datagrams come in.
+//! Receives datagrams.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
@@ -10,7 +10,7 @@ use super::{FLUSH_AT, SocketRole, UdpThread, WatchedSocket};
 use crate::SystemClock;
 use crate::sys::Receiver;
 
-/// Room for what one call brings.
+/// The buffers of a receive call.
 pub(super) struct ReceiveBuffers {
     slots: Slots,
     receiver: Receiver,
@@ -21,13 +21,13 @@ impl ReceiveBuffers {
         Self { slots: Slots::new(count, largest), receiver: Receiver::new(count) }
     }
 
-    /// For what comes joined.
+    /// For joined datagrams.
     pub(super) fn for_joined() -> Self {
         Self::new(JOINED_SLOTS, MAX_JOINED_BYTES)
     }
 }
 
-/// What one call has brought.
+/// What one call has received.
 #[derive(Default)]
 struct ReceiveCounts {
     packets: u64,
@@ -70,7 +70,7 @@ impl ReceiveCounts {
 }
 
 impl<M: Machine> UdpThread<M> {
-    /// Reads a socket until nothing is left, or it has had its share.
+    /// Reads a socket until it is empty or its share of the poll is used up.
     pub(super) fn receive(&mut self, token: u64) {
         let Some(socket) = self.sockets.get_mut(token) else { return };
         let (turns, stream) = match &mut socket.kind {
@@ -91,7 +91,8 @@ impl<M: Machine> UdpThread<M> {
             }
             match read {
                 ReadStatus::Drained => return,
-                // What has no way out must not come in: it would be lost between.
+                // With a full send queue, packets stay in the kernel; reading them would only drop
+                // them later.
                 ReadStatus::More if self.queue.ready.len() >= MAX_UNSENT => break,
                 ReadStatus::More if self.is_at_stream_limit(token) => break,
                 ReadStatus::More => {}
@@ -141,7 +142,7 @@ impl<M: Machine> UdpThread<M> {
         if count < DATAGRAMS_PER_OWN_CALL { ReadStatus::Drained } else { ReadStatus::More }
     }
 
-    /// One call for a socket of many streams, or of none.
+    /// One call for a shared port, or for the context's own socket.
     fn receive_shared(&mut self, token: u64) -> ReadStatus {
         let Some(WatchedSocket { socket, kind, lost, .. }) = self.sockets.get_mut(token) else {
             return ReadStatus::Drained;
@@ -209,25 +210,25 @@ fn handle_read_error(kind: ErrorKind, stats: &mut UdpStats) -> ReadStatus {
     if kind == ErrorKind::WouldBlock {
         return ReadStatus::Drained;
     }
-    // Somebody said that nobody is there for what was sent: the kernel says it here, once. Behind
-    // it there may be datagrams.
+    // An ICMP error for an earlier datagram is reported here, once. Datagrams may follow.
     stats.receive_errors += u64::from(kind != ErrorKind::Interrupted);
     ReadStatus::More
 }
 
-/// Datagrams of one stream in a call. Mostly there is one, and a short answer says that it was all.
+/// Datagrams per call for a single stream. Usually there is one, and a short result means that
+/// there are no more.
 const DATAGRAMS_PER_OWN_CALL: usize = 8;
 
-/// Calls for one socket in a look: somebody who floods it does not keep the others waiting for longer
-/// than some hundred microseconds.
+/// Calls per poll for one socket: a flood delays the other sockets by no more than a few hundred
+/// microseconds.
 const MAX_OWN_CALLS: usize = 16;
 
-/// The same where many share one: 16,384 datagrams, half a second of 600 streams.
+/// The same for shared sockets: 16,384 datagrams, half a second of 600 streams.
 const MAX_SHARED_CALLS: usize = 256;
 
-/// When so many datagrams could not be sent at once, the rest waits in the kernel.
+/// Reading pauses when this many datagrams are unsent.
 const MAX_UNSENT: usize = 4_096;
 
-/// Pieces of up to 64 joined datagrams in a call.
+/// Joined pieces of up to 64 datagrams per call.
 const JOINED_SLOTS: usize = 16;
 const MAX_JOINED_BYTES: usize = 65_536;
