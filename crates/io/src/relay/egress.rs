@@ -1,4 +1,4 @@
-//! The listener's side of a relay: what is due goes out.
+//! The sending side of a relay.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::red::RedEncoder;
 use super::transcode::Transcoder;
 use crate::udp::{Outbox, Route};
 
-/// The listener's side.
+/// The sending side.
 #[derive(Debug)]
 pub(super) struct RtpEgress {
     pub(super) plan: Arc<RelayPlan>,
@@ -23,7 +23,7 @@ pub(super) struct RtpEgress {
     pub(super) ssrc: u32,
     transcoder: Transcoder,
     red: Option<Box<RedEncoder>>,
-    /// Units of the sender's clock for which nothing came.
+    /// Units of the sender's clock without a packet.
     missing: u64,
     pub(super) rtcp: Option<Box<RtcpSession>>,
     pub(super) sent: u64,
@@ -33,7 +33,7 @@ pub(super) struct RtpEgress {
     pub(super) unsent: u64,
     pub(super) dtmf: u64,
     pub(super) comfort_noise: u64,
-    /// Packets that were made of what the next one carried of them.
+    /// Packets recovered from the FEC data of the next one.
     pub(super) recovered: u64,
     pub(super) reported: Option<(ReportBlock, Option<Span>)>,
 }
@@ -66,7 +66,7 @@ impl RtpEgress {
     pub(super) fn send_due(&mut self, now: Instant, leg: &mut RtpIngress, out: &mut Outbox<'_>) {
         while let Some(turn) = leg.poll_output(now) {
             match turn {
-                // What comes behind it may have it.
+                // The packet after it may contain a copy.
                 IngressOutput::Missing(missing) => {
                     self.missing = self.missing.saturating_add(missing.units)
                 }
@@ -78,7 +78,7 @@ impl RtpEgress {
         }
     }
 
-    /// What comes next has nothing to do with what came before.
+    /// The next packet does not continue the previous ones.
     pub(super) fn reset(&mut self) {
         self.transcoder.reset();
         self.missing = 0;
@@ -136,8 +136,8 @@ impl RtpEgress {
         }
     }
 
-    /// Goes on over what is missing. The packet behind it may carry it again: then that goes out,
-    /// under the number that it had.
+    /// Handles missing packets. If the next packet repeats the last of them, that one is sent with
+    /// its own sequence number.
     fn fill_gap(&mut self, now: Instant, next: &PacketHead, payload: &[u8], out: &mut Outbox<'_>) {
         let missing = core::mem::take(&mut self.missing);
         if missing == 0 {
@@ -159,7 +159,7 @@ impl RtpEgress {
         self.recovered += u64::from(sent);
     }
 
-    /// Sends sound, with what was sent before if that is wished for.
+    /// Sends audio, with redundant copies if RED is configured.
     fn send_audio(
         &mut self,
         now: Instant,
@@ -185,7 +185,7 @@ impl RtpEgress {
         sent
     }
 
-    /// Sends a packet of at most so many bytes behind its header.
+    /// Sends a packet with a payload of at most `most` bytes.
     fn send_packet(
         &mut self,
         now: Instant,
@@ -226,7 +226,7 @@ impl RtpEgress {
         false
     }
 
-    /// The same moment on the listener's clock.
+    /// Converts a timestamp to the receiver's clock rate.
     fn scale_timestamp(&self, timestamp: u64) -> u64 {
         let wishes = &self.plan.config;
         let (from, to) = (wishes.from.encoding.clock_rate, wishes.to.encoding.clock_rate);
@@ -243,7 +243,7 @@ impl RtpEgress {
     }
 }
 
-/// What stands in front of a payload, with the sender's own time.
+/// Header fields of a packet, with the timestamp of its sender.
 #[derive(Clone, Copy, Debug)]
 struct PacketHead {
     sequence: u64,

@@ -1,4 +1,4 @@
-//! The sender's side of a relay: one source, its packets in order.
+//! The receiving side of a relay: the packets of one source, in order.
 
 use std::collections::VecDeque;
 
@@ -15,43 +15,44 @@ use super::RelayStreamConfig;
 use super::payload::{IncomingPacket, PayloadKind, event_duration};
 use super::store::{PayloadHandle, PayloadStore};
 
-/// A packet whose turn it is.
+/// A packet that is due.
 #[derive(Debug)]
 pub(crate) struct ReadyPacket {
     pub(crate) sequence: u64,
     pub(crate) timestamp: u64,
     pub(crate) marker: bool,
-    /// The sender began anew: what a decoder remembers is void.
+    /// The sender restarted: decoder state is invalid.
     pub(crate) begins_run: bool,
-    /// It comes behind some that were sent already.
+    /// It comes after later packets that were already sent.
     pub(crate) late: bool,
-    /// There are more than can be played in time: it is passed over. Never in a relay.
+    /// It is skipped because more packets are queued than can be played in time. Never set in a
+    /// relay.
     pub(crate) skipped: bool,
     pub(crate) received: Instant,
     pub(crate) kind: PayloadKind,
     pub(crate) handle: PayloadHandle,
 }
 
-/// What stands in line.
+/// A packet in the jitter buffer.
 #[derive(Debug)]
 struct QueuedPacket {
     handle: PayloadHandle,
     kind: PayloadKind,
-    /// By how much its timestamp is behind the time that it has in line.
+    /// By how much its timestamp is behind its position in the jitter buffer.
     event_offset: u16,
-    /// It was taken out of a later packet (RED).
+    /// It was recovered from a later packet (RED).
     is_redundant: bool,
 }
 
-/// What a leg has to say.
+/// What to do next.
 #[derive(Debug)]
 pub(crate) enum IngressOutput {
     Packet(ReadyPacket),
-    /// Nothing came for a piece of media time.
+    /// No packet arrived for a stretch of media time.
     Missing(MediaGap),
 }
 
-/// One source.
+/// The packets of one source.
 #[derive(Debug)]
 pub(crate) struct RtpIngress {
     encoding: Encoding,
@@ -59,38 +60,38 @@ pub(crate) struct RtpIngress {
     receiver: Receiver,
     jitter: JitterBuffer<QueuedPacket>,
     store: PayloadStore,
-    /// In probation, or far from all others.
+    /// Packets in probation, or far from all others.
     probation: VecDeque<ProbationPacket>,
-    /// Too late for its turn, and to be sent all the same.
+    /// Packets that are too late for the jitter buffer and are still sent.
     late: VecDeque<ReadyPacket>,
-    /// What found no room until what is due has gone.
+    /// A packet for which the jitter buffer has no room until due packets have left.
     waiting: Option<(Arrival, QueuedPacket)>,
-    /// When the jitter buffer wants to be asked again.
+    /// When the jitter buffer has to be polled again.
     wake: Option<Instant>,
     last_received: Instant,
-    /// How long the sender's packets are, in units of its clock.
+    /// The duration of the sender's packets, in units of its clock.
     period: u32,
     no_room: u64,
     redundancy: RedundancyCounts,
-    /// What is late is of no use: it is played, not sent on.
+    /// Whether late packets are dropped, because the audio is played and not forwarded.
     drops_late: bool,
     finished: bool,
 }
 
-/// What became of packets that later ones carried again (RED).
+/// What became of redundant copies of packets (RED).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RedundancyCounts {
-    /// They took the place of a missing packet.
+    /// Copies that replaced a missing packet.
     pub(crate) used: u64,
-    /// They came when something had been made up for the packet, and were dropped.
+    /// Copies that arrived after the packet had been concealed, and were dropped.
     pub(crate) late: u64,
-    /// Packets that arrived themselves after their copy, and were dropped.
+    /// Packets that arrived after their copy, and were dropped.
     pub(crate) overtaken: u64,
-    /// Another copy had taken that place already.
+    /// Copies of packets that another copy had replaced already.
     pub(crate) again: u64,
 }
 
-/// A packet of which nobody can say yet whether it belongs here.
+/// A packet that is not yet known to belong to the source.
 #[derive(Debug)]
 struct ProbationPacket {
     sequence: u16,
@@ -108,8 +109,9 @@ impl RtpIngress {
         Self::with_mode(wishes, mode, ssrc, now)
     }
 
-    /// A source that is played, and not sent on: each packet has its turn when it is to be heard, by
-    /// `delay` later than the fastest ones. `wishes.hold` says how much has to have room.
+    /// A source that is played and not forwarded: each packet is due at its playout time, `delay`
+    /// later than the fastest packets. `reorder_delay` of the config determines how many packets
+    /// fit.
     pub(crate) fn with_playout(
         wishes: &RelayStreamConfig,
         delay: DelayPolicy,
@@ -128,8 +130,8 @@ impl RtpIngress {
             ssrc,
             receiver: Receiver::new(),
             jitter: JitterBuffer::new(config),
-            // Those in line, held and late together: places that nobody ever takes would be most of
-            // what a stream of telephony costs.
+            // Shared by queued, held and late packets: unused slots would be most of the memory of
+            // a telephony stream.
             store: PayloadStore::new(slots),
             probation: VecDeque::with_capacity(MAX_HELD),
             late: VecDeque::with_capacity(LATE_SLOTS + MAX_BLOCKS),
@@ -144,15 +146,14 @@ impl RtpIngress {
         }
     }
 
-    /// The same for a receiver that plays: a copy that comes too late is dropped, because nothing can
-    /// be done with it.
+    /// Drops copies that come too late, for a receiver that plays the audio.
     pub(crate) fn drop_late_copies(mut self) -> Self {
         self.drops_late = true;
         self
     }
 
-    /// Takes a packet of this source. [`Leg::turn`] is to be asked until it has nothing more before
-    /// the next one.
+    /// Takes a packet of this source. [`RtpIngress::poll_output`] has to be drained before the next
+    /// one.
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
@@ -168,7 +169,7 @@ impl RtpIngress {
                 self.enqueue_packet(packet, position, back, received);
             }
             ReceiveOutcome::Restarted(position) => {
-                // The one before it is the first of the new run.
+                // The packet before it is the first of the new run.
                 self.jitter.begin_run();
                 self.release_held(Some(position.sequence.saturating_sub(1)));
                 self.enqueue_packet(packet, position, back, received);
@@ -187,7 +188,7 @@ impl RtpIngress {
         }
     }
 
-    /// What is to be done at `now`; none when there is nothing more.
+    /// The next output at `now`; `None` when there is none.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -216,7 +217,7 @@ impl RtpIngress {
                 JitterOutput::Missing(missing) => return Some(IngressOutput::Missing(missing)),
                 JitterOutput::Wait(until) => {
                     self.wake = until;
-                    // Everything before it has gone now.
+                    // All packets before it have left.
                     let (arrival, waiting) = self.waiting.take()?;
                     let _ = self.insert(arrival, waiting, false);
                     if self.finished {
@@ -227,22 +228,23 @@ impl RtpIngress {
         }
     }
 
-    /// By how much play-out has become later in holes since the last call.
+    /// By how much playout was delayed in gaps since the last call.
     pub(crate) const fn take_growth(&mut self) -> Span {
         self.jitter.take_added_delay()
     }
 
-    /// By how much earlier everything could be played than it is.
+    /// By how much earlier everything could be played.
     pub(crate) fn surplus(&self) -> Span {
         (Span::ZERO - self.jitter.suggested_adjustment()).max(Span::ZERO)
     }
 
-    /// The caller has left out so much of a silence.
+    /// Tells the jitter buffer that the caller has skipped this much of a silence.
     pub(crate) fn shorten(&mut self, by: Span) {
         self.jitter.adjust(Span::ZERO - by);
     }
 
-    /// The sound right behind what [`Leg::turn`] has just called missing, if it is there.
+    /// The audio right after the packet that [`RtpIngress::poll_output`] has just reported as
+    /// missing, if it is there.
     ///
     /// # Real-time
     /// Neither allocates nor waits.
@@ -260,7 +262,7 @@ impl RtpIngress {
         self.store.release(ready.handle);
     }
 
-    /// Nothing more comes: what is there is all that there is to be sent.
+    /// No more packets will come; what is queued becomes due.
     pub(crate) fn finish(&mut self) {
         self.release_held(None);
         self.finished = true;
@@ -291,18 +293,18 @@ impl RtpIngress {
         self.wake
     }
 
-    /// Packets for which there was no place.
+    /// Packets for which there was no room.
     pub(crate) const fn no_room(&self) -> u64 {
         self.no_room
     }
 
-    /// What became of packets that others carried again.
+    /// What became of redundant copies.
     pub(crate) const fn redundancy_counts(&self) -> RedundancyCounts {
         self.redundancy
     }
 
-    /// An event's packets all say when it began. In line they stand where sound would stand that was
-    /// sent with them, or they would all seem to be late.
+    /// All packets of a telephone event carry the time of its beginning. They are queued where
+    /// audio of the same send time would be; otherwise all of them would seem late.
     fn event_offset(&self, packet: &IncomingPacket<'_>) -> u16 {
         match packet.kind {
             PayloadKind::TelephoneEvent => {
@@ -313,9 +315,9 @@ impl RtpIngress {
         }
     }
 
-    /// Takes what is missing out of a packet that carries it again. Numbers are not written there:
-    /// it is the one so many packets before that its time is before, or else its place among the
-    /// blocks says it.
+    /// Recovers missing packets from the redundant blocks of a packet. The blocks carry no sequence
+    /// numbers: the number follows from the time offset, or else from the position among the
+    /// blocks.
     fn recover(
         &mut self,
         packet: &IncomingPacket<'_>,
@@ -344,7 +346,8 @@ impl RtpIngress {
                 QueuedPacket { handle, kind: packet.kind, event_offset: 0, is_redundant: true };
             let timestamp = position.timestamp.saturating_sub(offset.into());
             let position = PacketPosition { sequence, timestamp };
-            // When it would have come: how late it is says nothing of the way.
+            // The nominal time of arrival, because the delay of the copy says nothing about the
+            // network.
             let nanos =
                 i64::from(offset) * 1_000_000_000 / i64::from(self.encoding.clock_rate.max(1));
             let received = received - Span::from_nanos(nanos);
@@ -368,7 +371,7 @@ impl RtpIngress {
         self.enqueue(position, packet.marker, received, waiting);
     }
 
-    /// Whether it is one that was not there before.
+    /// Queues a packet. Returns whether it is new.
     fn enqueue(
         &mut self,
         position: PacketPosition,
@@ -378,7 +381,7 @@ impl RtpIngress {
     ) -> bool {
         let units = match waiting.kind {
             PayloadKind::Audio => self.encoding.ticks(self.store.get(&waiting.handle)).unwrap_or(0),
-            // As long as whatever would have come in its place.
+            // The duration of the audio that would have come instead.
             PayloadKind::TelephoneEvent | PayloadKind::ComfortNoise => self.period,
         };
         if units > 0 {
@@ -423,7 +426,8 @@ impl RtpIngress {
                 false
             }
             InsertOutcome::Duplicate(waiting) => {
-                // The receiver has seen to packets that come twice: this one's copy was faster.
+                // The receiver has removed real duplicates already, so this packet's copy came
+                // before it.
                 self.redundancy.overtaken += u64::from(!waiting.is_redundant);
                 self.redundancy.again += u64::from(waiting.is_redundant);
                 self.store.release(waiting.handle);
@@ -454,7 +458,7 @@ impl RtpIngress {
         });
     }
 
-    /// Puts what was held in line, under the number `sequence` if that is not its own.
+    /// Queues the held packets, with the number `sequence` if it is given.
     fn release_held(&mut self, sequence: Option<u64>) {
         while let Some(held) = self.probation.pop_front() {
             let own = self.receiver.position(held.sequence, held.timestamp);
@@ -470,8 +474,8 @@ impl RtpIngress {
     }
 }
 
-/// A sender of whose first packets no two stand together is none that anybody could listen to.
+/// A sender without two consecutive packets among this many cannot be played.
 const MAX_HELD: usize = 8;
 
-/// A packet brings in itself, and those that were held.
+/// A packet may release itself and all held packets.
 const LATE_SLOTS: usize = MAX_HELD + 1;

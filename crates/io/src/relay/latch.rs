@@ -1,69 +1,69 @@
-//! Who may send to a stream.
+//! Decides which sender a stream accepts (RTP latching).
 //!
-//! A port is open to everybody who can reach it, and RTP has no password. So the first sender who
-//! proves to be one keeps the stream for as long as he sends (RFC 3550, 8.2: the first address has
-//! the source). Who sends from elsewhere meanwhile is counted and not heard, under the same number or
-//! under another. The sender himself may begin anew under another number at any time, as an encoder
-//! does that is started again. Somebody else takes the stream over when the sender has been silent
-//! for a while, or has said good-bye.
+//! A port is open to everyone who can reach it, and RTP has no authentication. So the first sender
+//! that proves to be one keeps the stream for as long as it sends (RFC 3550, 8.2: the first address
+//! owns the source). Packets from other addresses, with the same SSRC or another, are counted and
+//! dropped meanwhile. The sender itself may start anew with another SSRC at any time, as an encoder
+//! does after a restart. Another sender takes the stream over when the current one has been silent
+//! for a while or has sent a BYE.
 //!
-//! Whatever is new has to send two packets in a row (RFC 3550, A.1), of which the first is kept here.
-//! Who can write the sender's own address into his packets is not found out this way: against him
-//! there is only a network that refuses such packets, or encryption.
+//! A new source has to send two consecutive packets (RFC 3550, A.1), of which the first is held
+//! here. A sender that forges the source address is not detected; that needs a network that filters
+//! such packets, or encryption.
 
 use std::net::{IpAddr, SocketAddr};
 
 use aulos_core::{Instant, Span};
 
-/// A packet, as far as it matters here.
+/// The origin of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PacketOrigin {
-    /// Which of the stream's ports it came to.
+    /// The index of the port at which it arrived.
     pub(super) path: usize,
     pub(super) from: SocketAddr,
     pub(super) ssrc: u32,
     pub(super) sequence: u16,
 }
 
-/// What becomes of it.
+/// The decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is one of the stream.
+    /// It belongs to the current source.
     Ours,
-    /// Nobody can say yet. It is kept, and stands behind [`Latch::take_kept`] when it is known.
+    /// Undecided. It is held and available from [`Latch::take_held`] once the decision is known.
     Held,
-    /// Of the same source from another address; what was kept goes first.
+    /// It belongs to the current source but comes from a new address; the held packet goes first.
     Joins,
-    /// The first two packets of another source; what was kept goes first.
+    /// The second packet of a new source; the held packet goes first.
     Begins,
-    /// Of somebody else.
+    /// It belongs to another sender.
     Foreign,
 }
 
-/// What was counted.
+/// Counters of the latch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LatchCounts {
-    /// Packets from another address while the sender sends.
+    /// Packets from another address while the sender is active.
     pub(super) other_addresses: u64,
-    /// Packets of other sources that did not go on.
+    /// Packets of other sources that did not continue.
     pub(super) other_sources: u64,
-    /// How often the sender began anew under another number.
+    /// How often the sender restarted with another SSRC.
     pub(super) restarts: u64,
-    /// How often somebody else took his place.
+    /// How often another sender took over.
     pub(super) takeovers: u64,
 }
 
-/// Who sends, on each of the stream's ports.
+/// The senders of the ports of a stream.
 #[derive(Debug)]
 pub(super) struct Latch {
     paths: [PathSender; 2],
     takeover: Span,
-    /// The source before, of which packets may still be on their way, and when it ended.
+    /// The previous source, of which packets may still arrive, and when it ended.
     previous: Option<(u32, Instant)>,
     counts: LatchCounts,
 }
 
-/// Who sends to one port.
+/// The sender to one port.
 #[derive(Debug, Default)]
 struct PathSender {
     from: Option<SocketAddr>,
@@ -71,10 +71,10 @@ struct PathSender {
     candidate: Candidate,
 }
 
-/// The last packet of somebody else.
+/// The last packet of another source.
 #[derive(Debug, Default)]
 struct Candidate {
-    /// Whose it is, and the number that would be next; none when there is none.
+    /// Its sender, SSRC and next expected sequence number; `None` when there is no candidate.
     next: Option<(SocketAddr, u32, u16)>,
     received: Instant,
     datagram: Vec<u8>,
@@ -85,11 +85,11 @@ impl Latch {
         Self { paths: Default::default(), takeover, previous: None, counts: LatchCounts::default() }
     }
 
-    /// Judges a packet. `stream` is the number of the source that is followed, and whether it has
-    /// proved to be one; none when there is none yet.
+    /// Decides on a packet. `stream` is the SSRC of the current source and whether it is validated;
+    /// `None` without a source.
     ///
     /// # Real-time
-    /// Allocates only for a datagram that is longer than all that were kept before.
+    /// Allocates only for a datagram that is longer than all those held before.
     pub(super) fn judge(
         &mut self,
         sender: PacketOrigin,
@@ -132,20 +132,20 @@ impl Latch {
         self.accept_source(sender, known, (current, proven), received)
     }
 
-    /// The packet that was kept on that way, when it came, and where to give its memory back to.
+    /// The packet held on that path, with its time of arrival. Its buffer has to be returned.
     pub(super) fn take_held(&mut self, way: usize) -> (Instant, Vec<u8>) {
         let Some(way) = self.paths.get_mut(way) else { return Default::default() };
         (way.candidate.received, core::mem::take(&mut way.candidate.datagram))
     }
 
-    /// Gives the memory of [`Self::take_kept`] back.
+    /// Returns the buffer of [`Self::take_held`].
     pub(super) fn return_buffer(&mut self, way: usize, datagram: Vec<u8>) {
         if let Some(way) = self.paths.get_mut(way) {
             way.candidate.datagram = datagram;
         }
     }
 
-    /// Nobody sends any more: whoever comes next is heard.
+    /// Resets the latch: the next sender is accepted.
     pub(super) fn reset(&mut self) {
         for way in &mut self.paths {
             self.counts.other_sources += u64::from(way.candidate.next.take().is_some());
@@ -154,17 +154,17 @@ impl Latch {
         self.previous = None;
     }
 
-    /// Packets of a source that was none: what it had sent is somebody else's.
+    /// Counts the packets of a source that was never validated as foreign.
     pub(super) const fn count_abandoned(&mut self, packets: u64) {
         self.counts.other_sources += packets;
     }
 
-    /// Whether the sender has that address, with whatever port: reports may come from another.
+    /// Whether the sender has that address, with any port: reports may come from another port.
     pub(super) fn is_from(&self, address: IpAddr) -> bool {
         self.paths.iter().any(|way| way.from.is_some_and(|from| from.ip() == address))
     }
 
-    /// Who sends to that port.
+    /// The address of the sender to that port.
     pub(super) fn sender_address(&self, way: usize) -> Option<SocketAddr> {
         self.paths.get(way)?.from
     }
@@ -173,7 +173,7 @@ impl Latch {
         self.counts
     }
 
-    /// The second packet in a row.
+    /// Accepts a source at its second consecutive packet.
     fn accept_source(
         &mut self,
         sender: PacketOrigin,
@@ -191,7 +191,7 @@ impl Latch {
             self.counts.restarts += u64::from(proven);
         } else {
             self.counts.takeovers += u64::from(proven);
-            // What came the other way was the old sender's.
+            // Packets on the other path belong to the previous sender.
             self.reset();
             self.latch_to(sender.path, sender.from, received);
         }
@@ -205,7 +205,8 @@ impl Latch {
         }
     }
 
-    /// Of two ways one is behind: then the source that has ended is heard there for a while.
+    /// One of two redundant paths lags behind, so packets of the previous source arrive there for a
+    /// while.
     fn is_previous_source(&self, ssrc: u32, received: Instant) -> bool {
         self.previous
             .is_some_and(|(before, ended)| before == ssrc && received.since(ended) < self.takeover)

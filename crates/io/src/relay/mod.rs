@@ -1,16 +1,17 @@
-//! RTP in, RTP out: one stream, from a port to a place.
+//! RTP relays: one stream, from a port to a destination.
 //!
 //! ```text
 //!  datagram -> Packet -> Receiver -> JitterBuffer -> Transcoder -> datagram
-//!           -> RTCP of the sender's side             RTCP of the listener's side
+//!           -> RTCP with the sender                  RTCP with the receiver
 //! ```
 //!
-//! A relay has no card and no clock of its own, so it does not play out: one packet goes out for each
-//! one that came in, as soon as its turn has come, with the sequence number and the time that its
-//! sender gave it. What is missing stays missing, and whoever listens conceals it as he likes best.
-//! To conceal here would mean to wait for what is late, for all who listen.
+//! A relay has no sound card and no clock of its own, so it does not play out: each incoming packet
+//! leaves as soon as it is in order, with the sequence number and the timestamp of its sender.
+//! Missing packets stay missing, and the receiver conceals them. Concealing them here would mean
+//! waiting for late packets on behalf of every receiver.
 //!
-//! [`Relay`] is a machine for [`crate::udp`]: it waits for nothing and allocates nothing for a packet.
+//! [`RelayStream`] is a machine for [`crate::udp`]: it does not block, and allocates nothing per
+//! packet.
 
 mod egress;
 pub(crate) mod ingress;
@@ -36,21 +37,21 @@ pub use transcode::TranscodeError;
 
 use transcode::Transcoder;
 
-/// What a stream is made of on one side.
+/// The format of a stream on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpPayloadFormat {
-    /// How its sound is put into payloads.
+    /// The encoding of its payloads.
     pub encoding: Encoding,
-    /// The payload type, 0 to 127; absent, the one of RFC 3551, or else any dynamic one is taken and
-    /// [`Media::DYNAMIC_TYPE`] is sent.
+    /// The payload type, 0 to 127. Without one it is that of RFC 3551; for other encodings any
+    /// dynamic type is accepted and [`RtpPayloadFormat::DYNAMIC_TYPE`] is sent.
     pub payload_type: Option<u8>,
 }
 
 impl RtpPayloadFormat {
-    /// What is sent for an encoding without a payload type of its own.
+    /// The payload type that is sent for an encoding without a static one.
     pub const DYNAMIC_TYPE: u8 = *DYNAMIC_TYPES.start();
 
-    /// That encoding with its usual payload type.
+    /// An encoding with its default payload type.
     #[must_use]
     pub const fn new(encoding: Encoding) -> Self {
         Self { encoding, payload_type: None }
@@ -70,79 +71,79 @@ impl RtpPayloadFormat {
     }
 }
 
-/// The payload types of keys that are pressed (RFC 4733), on both sides.
+/// The payload types of telephone events (RFC 4733) on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "there are two sides")]
 pub struct DtmfPayloadTypes {
-    /// Of those that come.
+    /// The incoming payload type.
     pub from: u8,
-    /// Of those that go.
+    /// The outgoing payload type.
     pub to: u8,
 }
 
-/// Packets that carry the ones before them again (RFC 2198).
+/// Redundant packets, which repeat the ones before (RED, RFC 2198).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "what there is to say of it")]
 pub struct RedConfig {
     /// Their payload type.
     pub payload_type: u8,
-    /// How many of the packets before, 1 to [`MAX_DISTANCE`].
+    /// The number of repeated packets, 1 to [`MAX_RED_DISTANCE`].
     pub distance: u8,
 }
 
-/// The wishes of streams that are relayed alike.
+/// The configuration of a relay, shared by its streams.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RelayStreamConfig {
-    /// What comes.
+    /// The incoming format.
     pub from: RtpPayloadFormat,
-    /// What goes.
+    /// The outgoing format.
     pub to: RtpPayloadFormat,
-    /// What is no sound and goes on as it is; absent, it is of an unknown payload type.
+    /// The payload types of telephone events; without them they count as unknown payload types.
     pub dtmf: Option<DtmfPayloadTypes>,
-    /// The payload type of what comes as RED: what is lost is taken from the packets behind it.
+    /// The payload type of incoming RED; missing packets are recovered from it.
     pub red_in: Option<u8>,
-    /// What goes, goes as RED.
+    /// Sends RED.
     pub red_out: Option<RedConfig>,
-    /// The stream comes over two ways ([`crate::udp::Context::add_two`]): of each two packets the
-    /// first is taken.
+    /// Whether the stream arrives over two networks ([`crate::udp::UdpContext::add_redundant`]).
+    /// The first of each pair of packets is used.
     pub redundant: bool,
-    /// How long a packet waits for one before it, 0 to 1 s.
+    /// How long a packet waits for an earlier one, 0 to 1 s.
     pub reorder_delay: Span,
-    /// A stream of which nothing has come for so long has ended.
+    /// A stream ends after a silence of this length.
     pub idle_timeout: Span,
-    /// A sender who sends is not replaced by one at another address before he has been silent for so
-    /// long.
+    /// An active sender is replaced by one at another address only after a silence of this length.
     pub takeover: Span,
-    /// Send from the port that the stream comes to, so that whoever listens can answer there.
-    /// Dearer: the datagrams of many streams then do not go in one call.
+    /// Sends from the port at which the stream arrives, so that the receiver can answer there. It
+    /// costs more, because datagrams of several streams cannot share a call.
     pub symmetric: bool,
-    /// Our name in RTCP; absent, none is sent, on either side.
+    /// The RTCP CNAME; without one no RTCP is sent on either side.
     pub cname: Option<Arc<str>>,
-    /// A moment, and the time of day that it was, for reports.
+    /// A moment and its wall clock time, for RTCP.
     pub clock: (Instant, NtpTime),
-    /// Bits per second of Opus, 6,000 to 510,000.
+    /// The Opus bit rate in bits per second, 6,000 to 510,000.
     pub opus_bitrate: u32,
-    /// 0 (cheapest) to 10.
+    /// The Opus complexity, 0 (cheapest) to 10.
     pub opus_complexity: u8,
-    /// Whether each packet of Opus carries the one before again, in low quality. Costs a fifth of the
-    /// bits; a listener who has lost one can make something of it.
+    /// Whether Opus packets repeat the one before in low quality (in-band FEC). Costs a fifth of
+    /// the bits; a receiver can decode a lost packet from it.
     pub opus_fec: bool,
 }
 
-/// Wishes that can be fulfilled, for all streams that have them.
+/// A validated configuration for the streams of a relay.
 #[derive(Debug)]
 pub struct RelayPlan {
     config: RelayStreamConfig,
-    /// What each stream begins with.
+    /// The initial transcoder of each stream.
     transcoder: Transcoder,
 }
 
 impl RelayPlan {
-    /// Checks the wishes. Takes some milliseconds and a megabyte when the rate has to change.
+    /// Validates the configuration. Takes some milliseconds and a megabyte if the sample rate
+    /// changes.
     ///
     /// # Errors
-    /// [`CannotTranscode`] when there is no way from the one encoding to the other.
+    /// [`TranscodeError`] when the encoding cannot be converted.
     pub fn new(wishes: RelayStreamConfig) -> Result<Self, TranscodeError> {
         let transcoder = Transcoder::new(&wishes)?;
         Ok(Self { config: wishes, transcoder })
@@ -150,7 +151,7 @@ impl RelayPlan {
 }
 
 impl RelayStreamConfig {
-    /// A relay that waits up to 60 ms for what is late, with RTCP.
+    /// A relay with RTCP that waits up to 60 ms for late packets.
     #[must_use]
     pub fn new(from: RtpPayloadFormat, to: RtpPayloadFormat) -> Self {
         Self {
@@ -172,11 +173,11 @@ impl RelayStreamConfig {
         }
     }
 
-    /// How many packets are held at most: those of a fifth of a second, and as many as may be waited
-    /// for.
+    /// The most packets that are held: those of a fifth of a second, or of the reorder delay if
+    /// that is longer.
     fn slots(&self) -> usize {
         let shortest = match self.from.encoding.codec {
-            // AES67 has packets of 125 us, and a millisecond is what is usual.
+            // AES67 allows packets of 125 us; one millisecond is usual.
             RtpCodec::L16 | RtpCodec::L24 => Span::from_millis(1),
             _ => Span::from_millis(10),
         };
@@ -185,12 +186,12 @@ impl RelayStreamConfig {
     }
 }
 
-/// The longest that a packet may wait for one before it.
+/// The longest reorder delay.
 pub const MAX_REORDER_DELAY: Span = Span::from_secs(1);
 
-/// The silence after which another address may take a stream over, unless told otherwise: longer than
-/// what a sender who says nothing lets pass between two packets of comfort noise, and no longer than a
-/// call can bear that has been moved to another machine.
+/// The default silence after which another address may take over a stream: longer than the pause
+/// between two comfort noise packets, and short enough for a call that has moved to another
+/// machine.
 pub const TAKEOVER: Span = Span::from_secs(2);
 
 const LEAST_HELD: Span = Span::from_millis(160);

@@ -1,22 +1,22 @@
-//! What a payload is: sound, or one of the small things that telephones send in its place.
+//! Classifies payloads: audio, telephone events, or comfort noise.
 
 use aulos_proto::rtp::red::RedBlocks;
 use aulos_proto::rtp::{self, Encoding};
 
 use super::RelayStreamConfig;
 
-/// What becomes of a payload.
+/// The kind of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadKind {
-    /// It is transcoded.
+    /// Audio, which is transcoded.
     Audio,
-    /// A key that was pressed (RFC 4733): it goes on as it is.
+    /// A telephone event (RFC 4733), which is forwarded as it is.
     TelephoneEvent,
-    /// What is heard while nobody speaks (RFC 3389).
+    /// Comfort noise (RFC 3389).
     ComfortNoise,
 }
 
-/// A packet, as far as a stream looks into it.
+/// The fields of a packet that a stream uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IncomingPacket<'a> {
     pub(crate) sequence: u16,
@@ -24,20 +24,22 @@ pub(crate) struct IncomingPacket<'a> {
     pub(crate) marker: bool,
     pub(crate) kind: PayloadKind,
     pub(crate) payload: &'a [u8],
-    /// It carries what others carried.
+    /// The redundant blocks, if it is a RED packet.
     pub(crate) red: Option<RedBlocks<'a>>,
 }
 
-/// Why a packet is not looked at.
+/// Why a packet is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IgnoreReason {
-    /// Nobody said what its payload type is.
+    /// Its payload type is not configured.
     UnknownPayloadType,
-    /// It is no RED, and says that it is.
+    /// It has the payload type of RED but is not valid RED.
     InvalidRed,
 }
 
 impl RelayStreamConfig {
+    /// Classifies a packet and finds its payload.
+    ///
     /// # Real-time
     /// Neither allocates nor waits.
     pub(crate) fn parse<'a>(
@@ -76,8 +78,8 @@ impl RelayStreamConfig {
     }
 }
 
-/// How many ticks an event had lasted when its packet was sent (RFC 4733, 2.3: the last two of its
-/// four bytes). Its timestamp says when it began.
+/// The duration of a telephone event so far, in ticks (RFC 4733, 2.3: the last two of its four
+/// bytes). Its timestamp is the time of its beginning.
 pub(crate) fn event_duration(payload: &[u8]) -> u16 {
     match *payload {
         [_, _, high, low, ..] => u16::from_be_bytes([high, low]),
@@ -85,7 +87,7 @@ pub(crate) fn event_duration(payload: &[u8]) -> u16 {
     }
 }
 
-/// Writes an event for a listener whose clock has another rate.
+/// Writes a telephone event for a receiver with another clock rate.
 pub(crate) fn write_event(from: Encoding, to: Encoding, payload: &[u8], out: &mut [u8]) -> bool {
     let Some(out) = out.get_mut(..payload.len()) else { return false };
     out.copy_from_slice(payload);
@@ -97,6 +99,6 @@ pub(crate) fn write_event(from: Encoding, to: Encoding, payload: &[u8], out: &mu
     true
 }
 
-/// The payload type of comfort noise, and the only clock that it has there (RFC 3551, 6).
+/// The payload type of comfort noise, and its only clock rate (RFC 3551, 6).
 pub(crate) const COMFORT_NOISE: u8 = 13;
 pub(crate) const COMFORT_HZ: u32 = 8_000;

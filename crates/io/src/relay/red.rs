@@ -1,4 +1,4 @@
-//! RED on the listener's side (RFC 2198): each packet carries the ones before it again.
+//! RED on the sending side (RFC 2198): each packet repeats the ones before.
 
 use std::collections::VecDeque;
 
@@ -6,11 +6,11 @@ use aulos_proto::rtp::red::{self, MAX_BLOCK, MAX_OFFSET, RedBlock};
 
 use super::RedConfig;
 
-/// What was sent of late.
+/// The most recent payloads.
 #[derive(Debug)]
 pub(crate) struct RedEncoder {
     config: RedConfig,
-    /// The newest last.
+    /// The newest one last.
     sent: VecDeque<SentPayload>,
     payload: Vec<u8>,
 }
@@ -32,13 +32,13 @@ impl RedEncoder {
         self.config.payload_type
     }
 
-    /// Bytes that a payload of `own` may become.
+    /// The greatest size of a packet whose own payload has `own` bytes.
     pub(crate) fn max_bytes(&self, own: usize) -> usize {
         let repeated: usize = self.sent.iter().map(|sent| 4 + sent.payload.len()).sum();
         repeated + 1 + own
     }
 
-    /// Room for a payload of so many bytes, before it is written.
+    /// The buffer for the next payload of up to `own` bytes.
     pub(crate) fn payload_buffer(&mut self, own: usize) -> &mut [u8] {
         if self.payload.len() < own {
             self.payload.resize(own, 0);
@@ -46,7 +46,8 @@ impl RedEncoder {
         &mut self.payload
     }
 
-    /// Writes the first `length` bytes of the room behind those of the packets before, and keeps them.
+    /// Writes the earlier payloads followed by the first `length` bytes of the buffer, and
+    /// remembers those.
     pub(crate) fn write(
         &mut self,
         (sequence, timestamp): (u64, u64),
@@ -80,11 +81,11 @@ impl RedEncoder {
         (sent.sequence, sent.timestamp) = (sequence, timestamp);
         sent.payload.clear();
         sent.payload.extend_from_slice(self.payload.get(..length).unwrap_or_default());
-        // One that is late stands before those that are later.
+        // A late packet is inserted before later ones.
         let at = self.sent.iter().position(|other| other.sequence > sequence);
         self.sent.insert(at.unwrap_or(self.sent.len()), sent);
     }
 }
 
-/// More is dearer than a second way.
+/// More copies cost more than a second path.
 pub const MAX_RED_DISTANCE: u8 = 4;

@@ -1,10 +1,10 @@
-//! Payloads that wait, in one piece of memory.
+//! Payloads of queued packets in one allocation.
 //!
-//! The jitter buffer holds handles; the bytes stand here, in places that are as long as the longest
-//! payload that the stream has had. A stream of telephony never has another length, so its memory is
-//! made once, and is as small as it can be.
+//! The jitter buffer holds handles. The bytes lie here, in slots as long as the longest payload so
+//! far. The payloads of a telephony stream have a constant length, so its memory is allocated once
+//! and has the minimal size.
 
-/// A payload that waits. It has to be given back.
+/// A stored payload. It has to be released.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct PayloadHandle {
@@ -12,23 +12,23 @@ pub(crate) struct PayloadHandle {
     length: u16,
 }
 
-/// Room for so many payloads.
+/// Slots for payloads.
 #[derive(Debug)]
 pub(crate) struct PayloadStore {
     bytes: Vec<u8>,
-    /// Bytes of a place.
+    /// Bytes per slot.
     slot_bytes: usize,
     free: Vec<u16>,
 }
 
 impl PayloadStore {
-    /// Room for `places` payloads, whose length is not known yet.
+    /// A store with `places` slots for payloads of a length that is not known yet.
     pub(crate) fn new(places: usize) -> Self {
         let places = u16::try_from(places).unwrap_or(u16::MAX);
         Self { bytes: Vec::new(), slot_bytes: 0, free: (0..places).rev().collect() }
     }
 
-    /// Keeps a copy of `payload`; none when every place is taken.
+    /// Stores a copy of `payload`; `None` when every slot is in use.
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
@@ -52,7 +52,7 @@ impl PayloadStore {
         self.free.push(handle.slot);
     }
 
-    /// Makes every place as long as `length`, and keeps what stands there.
+    /// Widens every slot to `length` and keeps the contents.
     fn widen_slots(&mut self, length: usize) {
         let places = self.free.capacity();
         let size = length.next_multiple_of(SLOT_GRANULARITY);

@@ -1,4 +1,4 @@
-//! One relayed stream, as a machine.
+//! One relayed stream as a state machine.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,95 +18,95 @@ use super::latch::{Latch, PacketOrigin, Verdict};
 use super::payload::{IgnoreReason, IncomingPacket};
 use crate::udp::{self, Machine, Outbox, Packets, Route, StreamKey};
 
-/// What a stream came to.
+/// The counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayCounts {
-    /// Packets of the source: [`rtp::Receiver`] counts them.
+    /// Packets of the source, as counted by [`rtp::Receiver`].
     pub source: rtp::ReceiverStats,
-    /// What stood in line, and for how long.
+    /// Statistics of the jitter buffer.
     pub jitter: JitterStats,
-    /// Lost packets that were taken out of those behind them: RED.
+    /// Lost packets that were recovered from RED.
     pub recovered_red: u64,
-    /// Lost packets that were made of what Opus repeats of them.
+    /// Lost packets that were recovered from Opus FEC.
     pub recovered_fec: u64,
-    /// Of the packets that went out, keys that were pressed.
+    /// Sent packets of telephone events.
     pub dtmf: u64,
-    /// Of the packets that went out, comfort noise.
+    /// Sent packets of comfort noise.
     pub comfort_noise: u64,
-    /// Packets that came over each of two ways before the other, or by themselves.
+    /// Packets that were used from each of two paths.
     pub taken: [u64; 2],
-    /// Packets that each of two ways has lost.
+    /// Packets lost on each of two paths.
     pub lost: [u64; 2],
-    /// Packets that had come over the other way.
+    /// Packets that had already arrived on the other path.
     pub duplicates: u64,
-    /// Packets that went out, and their bytes with the headers of RTP.
+    /// Packets sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes sent, with RTP headers.
     pub sent_bytes: u64,
-    /// Datagrams that are no RTP.
+    /// Datagrams that are not RTP.
     pub refused: u64,
-    /// Packets of a payload type that nobody spoke of.
+    /// Packets with an unknown payload type.
     pub unknown_types: u64,
-    /// The last of these types.
+    /// The last unknown payload type.
     pub last_unknown_type: Option<u8>,
-    /// Packets of other sources, which did not go on long enough to be followed.
+    /// Packets of other sources that were not accepted.
     pub other_sources: u64,
-    /// Packets from another address than the sender's, while he sends.
+    /// Packets from another address while the sender is active.
     pub other_addresses: u64,
-    /// Packets that could not be transcoded: empty, cut, damaged.
+    /// Packets that could not be transcoded: empty, truncated or damaged.
     pub undecodable: u64,
-    /// Packets that came too late for an encoding in which each needs the one before.
+    /// Packets that came too late for an encoding whose packets depend on each other.
     pub too_late: u64,
-    /// Packets for which there was no place in line.
+    /// Packets for which the jitter buffer had no room.
     pub no_room: u64,
-    /// Packets that could not go because too much waited to be sent.
+    /// Packets dropped because the send queue was full.
     pub unsent: u64,
-    /// How often the sender began anew under another number.
+    /// How often the sender restarted with another SSRC.
     pub restarts: u64,
-    /// How often another sender took his place, after he had been silent for long enough.
+    /// How often another sender took over after a silence.
     pub takeovers: u64,
-    /// RTCP that came from where it should not, or could not be read.
+    /// RTCP from an unexpected address, or malformed.
     pub foreign_rtcp: u64,
-    /// Good-byes of somebody else, or of a sender who sends on.
+    /// BYEs of another sender, or of a sender that continued.
     pub forged_byes: u64,
 }
 
-/// What control knows a stream by.
+/// Identifies a stream for control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "two numbers of whoever made it")]
 pub struct RelayStreamLabel {
-    /// The relay that it is one of.
+    /// The index of its relay.
     pub relay: u32,
-    /// The port that it comes to.
+    /// The port at which it arrives.
     pub port: u16,
 }
 
-/// What there is to know of a stream.
+/// The status of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RelayReport {
-    /// Whose it is.
+    /// The stream.
     pub label: RelayStreamLabel,
-    /// Its source's number, while it has one.
+    /// The SSRC of its source, if there is one.
     pub ssrc: Option<u32>,
-    /// The number that it goes out with.
+    /// The SSRC that it is sent with.
     pub sent_ssrc: u32,
-    /// Who sends it.
+    /// The address of the sender.
     pub from: Option<SocketAddr>,
-    /// Who sends it the other way, where there are two.
+    /// The address of the sender on the second path, if there are two.
     pub second: Option<SocketAddr>,
-    /// Where it goes.
+    /// The destination.
     pub to: SocketAddr,
-    /// What it came to.
+    /// The counters.
     pub tally: RelayCounts,
-    /// What the listener says that he receives, and the way to him and back.
+    /// The last report block of the receiver, and the round-trip time to it.
     pub receiver_report: Option<(ReportBlock, Option<Span>)>,
-    /// The way to the sender and back.
+    /// The round-trip time to the sender.
     pub round_trip: Option<Span>,
 }
 
-/// A stream of RTP from one port to one place.
+/// An RTP stream from one port to one destination.
 #[derive(Debug)]
 pub struct RelayStream {
     label: RelayStreamLabel,
@@ -114,7 +114,7 @@ pub struct RelayStream {
     ingress: Option<Box<RtpIngress>>,
     legs: Option<Box<DualPathMerger>>,
     from: Option<SocketAddr>,
-    /// Our side of the conversation with the sender.
+    /// The RTCP state towards the sender.
     sender_rtcp: Option<Box<RtcpSession>>,
     egress: RtpEgress,
     latch: Latch,
@@ -125,15 +125,15 @@ pub struct RelayStream {
     foreign_rtcp: u64,
     forged_byes: u64,
     round_trip: Option<Span>,
-    /// What the sources before came to.
+    /// The totals of earlier sources.
     previous_totals: SourceTotals,
-    /// What makes our reports come at other times than those of others.
+    /// Varies the times of the reports between streams.
     seed: u64,
 }
 
 impl RelayStream {
-    /// A relay to `to`. It sends as the source `ssrc`, which nobody else there may have; `seed` makes
-    /// its reports come at other times than those of its neighbours.
+    /// A stream to `to`. It sends with the SSRC `ssrc`, which must be unique at the destination;
+    /// `seed` varies the times of its reports.
     #[must_use]
     pub fn new(
         plan: Arc<RelayPlan>,
@@ -193,7 +193,7 @@ impl RelayStream {
         self.process_packet(received, sender, &incoming, out);
     }
 
-    /// What is in a packet, if anything that we know.
+    /// Parses a packet; `None` if it is of no use.
     fn parse<'a>(&mut self, packet: &rtp::RtpPacket<'a>) -> Option<IncomingPacket<'a>> {
         match self.plan.config.parse(packet) {
             Ok(incoming) => return Some(incoming),
@@ -206,7 +206,7 @@ impl RelayStream {
         None
     }
 
-    /// Takes the packet that stood in probation.
+    /// Handles the packet that the latch held.
     fn process_held(&mut self, sender: PacketOrigin, out: &mut Outbox<'_>) {
         let (received, datagram) = self.latch.take_held(sender.path);
         if let Ok(packet) = rtp::RtpPacket::parse(&datagram)
@@ -217,7 +217,7 @@ impl RelayStream {
         self.latch.return_buffer(sender.path, datagram);
     }
 
-    /// Takes a packet of the stream.
+    /// Handles a packet of the stream.
     fn process_packet(
         &mut self,
         received: Instant,
@@ -255,10 +255,10 @@ impl RelayStream {
         }
     }
 
-    /// RTCP begins with a source, on both sides.
+    /// Starts RTCP for a source, on both sides.
     fn start_rtcp(&mut self, now: Instant, out: &mut Outbox<'_>) {
         let Some(cname) = &self.plan.config.cname else { return };
-        // Who listens answers to where our packets come from.
+        // The receiver sends its reports to the source address of the packets.
         out.claim(StreamKey::Ssrc(self.egress.ssrc));
         self.seed = self.seed.wrapping_add(1);
         let config = |side: u64| RtcpConfig {
@@ -309,7 +309,7 @@ impl RelayStream {
         self.forged_byes += u64::from(read.is_none() && contains_bye(bytes));
     }
 
-    /// The source is gone: what is left of it goes out, and the next one begins anew.
+    /// The source has ended: its queued packets are sent, and the next source starts anew.
     fn end_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
         let Some(leg) = &mut self.ingress else { return };
         leg.finish();
@@ -325,10 +325,10 @@ impl RelayStream {
         }
     }
 
-    /// Another source has the stream now.
+    /// Another source takes over the stream.
     fn switch_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
         match self.ingress.take_if(|leg| !leg.receiver().is_valid()) {
-            // It was none: what it sent is not for the listener.
+            // The source was never validated, so its packets are not forwarded.
             Some(leg) => {
                 self.latch.count_abandoned(leg.receiver().stats().received);
                 self.legs = None;
@@ -337,7 +337,7 @@ impl RelayStream {
         }
     }
 
-    /// Nobody sends any more, and the listener is told.
+    /// The sender has left; a BYE tells the receiver.
     fn end_stream(&mut self, now: Instant, out: &mut Outbox<'_>) {
         self.end_source(now, out);
         self.latch.reset();
@@ -347,7 +347,7 @@ impl RelayStream {
         }
     }
 
-    /// What all sources came to, up to now.
+    /// The totals of all sources so far.
     fn totals(&self) -> SourceTotals {
         let mut sum = self.previous_totals;
         if let Some(leg) = &self.ingress {
@@ -369,7 +369,7 @@ impl RelayStream {
     }
 }
 
-/// What sources came to.
+/// Totals over sources.
 #[derive(Clone, Copy, Debug, Default)]
 struct SourceTotals {
     source: rtp::ReceiverStats,
@@ -410,7 +410,7 @@ impl SourceTotals {
     }
 }
 
-/// Whether somebody leaves, whoever says so.
+/// Whether a compound packet contains a BYE of any source.
 fn contains_bye(datagram: &[u8]) -> bool {
     let compound = rtcp::CompoundPacket::parse(datagram);
     compound.is_ok_and(|compound| {
@@ -425,7 +425,7 @@ fn write_rtcp(
     route: Route,
     out: &mut Outbox<'_>,
 ) {
-    // Only when a report is due: to ask begins the next interval.
+    // Evaluated only when a report is due, because reading the state begins the next interval.
     let source = core::iter::once_with(|| {
         leg.and_then(|leg| Some((leg.ssrc(), leg.receiver_mut().report()?)))
     });
@@ -535,8 +535,8 @@ impl Machine for RelayStream {
     }
 }
 
-/// Others in a session of RTCP: there is one, and whoever took his place.
+/// Members of an RTCP session: the sender, and its successor.
 const MAX_RTCP_MEMBERS: usize = 2;
 
-/// Reports of one source, with a name of 255 bytes.
+/// Room for the reports of one source, with a CNAME of 255 bytes.
 const RTCP_ROOM: usize = 512;

@@ -25,7 +25,7 @@ const OPUS: Encoding = Encoding { codec: RtpCodec::Opus, clock_rate: 48_000, cha
 const L16: Encoding = Encoding { codec: RtpCodec::L16, clock_rate: 48_000, channels: 2 };
 const L24: Encoding = Encoding { codec: RtpCodec::L24, clock_rate: 44_100, channels: 1 };
 
-/// A relay, a sender of packets of 20 ms, and what came out.
+/// A relay, a sender of 20 ms packets, and the output.
 struct RelayFixture {
     relay: RelayStream,
     now: Instant,
@@ -70,7 +70,7 @@ impl RelayFixture {
         }
     }
 
-    /// Lets time pass, with every timer.
+    /// Advances the time and fires every timer.
     fn wait(&mut self, span: Span) {
         let end = self.now + span;
         while let Some(at) = self.relay.poll_timeout().filter(|at| *at <= end) {
@@ -113,7 +113,7 @@ impl RelayFixture {
     }
 }
 
-/// The packet of that number; the numbers begin near where they wrap.
+/// The packet with that number; numbering starts close to the wrap-around.
 fn packet(ssrc: u32, number: u64, ticks: u32, payload_type: u8, payload: &[u8]) -> Vec<u8> {
     #[allow(clippy::cast_possible_truncation, reason = "as on the wire")]
     let header = RtpHeader {
@@ -210,7 +210,8 @@ fn somebody_else_is_not_heard_while_the_sender_sends() {
     for number in 0..500 {
         world.send(1, number, 160, &[1; 160]);
         world.wait(STEP / 2);
-        // His own number or the sender's, from his own address: each one of them is nothing.
+        // From the intruder's address, with an SSRC of its own or the sender's: none of them gets
+        // through.
         let ssrc = if number < 250 { 2 } else { 1 };
         world.deliver_from(INTRUDER, &packet(ssrc, number + 7, 160, 0, &[9; 160]));
         world.deliver_from("192.0.2.1:5006", &packet(ssrc, number + 7, 160, 0, &[9; 160]));
@@ -219,7 +220,7 @@ fn somebody_else_is_not_heard_while_the_sender_sends() {
     world.finish();
     assert!(world.out.len() == 500 && world.out.iter().all(|(_, payload)| payload == &[1; 160]));
     let tally = world.tally();
-    // The first two came before the sender had proved to be one.
+    // The first two came before the sender was validated.
     assert_eq!((tally.other_addresses, tally.other_sources), (998, 2));
     assert_eq!((tally.takeovers, tally.restarts), (0, 0));
     assert_eq!((tally.source.received, tally.source.duplicates), (500, 0));
@@ -235,7 +236,8 @@ fn a_stream_is_taken_over_after_a_silence_and_not_before() {
                 world.wait(STEP);
             }
             world.wait(silence - STEP);
-            // From the second one on it is another sender, and then the first one is heard, too.
+            // From the second packet on the sender has changed, and the first packet is used as
+            // well.
             for number in 200..210 {
                 world.deliver_from(INTRUDER, &packet(ssrc, number, 160, 0, &[2; 160]));
             }
@@ -245,7 +247,7 @@ fn a_stream_is_taken_over_after_a_silence_and_not_before() {
             let sender = if taken { INTRUDER } else { SENDER };
             assert_eq!(report.from, Some(sender.parse().unwrap()));
             assert_eq!(report.ssrc, Some(if taken { ssrc } else { 1 }));
-            // It belongs to the new one in the same way.
+            // The stream stays with the new sender in the same way.
             world.send(1, 300, 160, &[3; 160]);
             world.finish();
             assert_eq!(world.out.len(), if taken { 110 } else { 101 });
@@ -267,7 +269,7 @@ fn a_stream_that_has_ended_is_for_whoever_comes_next() {
     writer.bye(1, "");
     let bye = writer.finish().to_vec();
     world.deliver(&bye);
-    // A good-bye is believed when nothing has come for two seconds.
+    // A BYE takes effect when nothing has arrived for two seconds.
     world.wait(Span::from_millis(2_100));
     assert_eq!(world.relay.report().ssrc, None);
     for number in 0..10 {
@@ -345,7 +347,7 @@ fn both_sides_are_told_how_it_goes() {
             assert_eq!(ssrc, 0xabcd_ef01);
             if *to == DEST.parse::<SocketAddr>().unwrap() {
                 let sender = sender.expect("a sender's report");
-                // The packets that had gone out by then, 160 bytes each.
+                // The packets sent by then, 160 bytes each.
                 assert_eq!(sender.octets, sender.packets * 160);
                 senders += 1;
             } else {
@@ -382,7 +384,7 @@ fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
     }
     assert_eq!(world.relay.report().ssrc, Some(1));
     assert_eq!((world.tally().forged_byes, world.tally().foreign_rtcp), (1, 0));
-    // Nobody is believed who says it from elsewhere, not even when nothing comes.
+    // A BYE from another address has no effect, even when nothing else arrives.
     world.deliver_from(INTRUDER, &bye(1));
     world.wait(Span::from_secs(5));
     assert_eq!(world.relay.report().ssrc, Some(1));
@@ -396,7 +398,7 @@ fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
 fn every_encoding_becomes_every_other_and_keeps_its_time() {
     let all = [PCMU, PCMA, G722, OPUS, L16, L24];
     for from in all {
-        // A tone in that encoding, made of L16 by a relay of its own.
+        // A tone in that encoding, made from L16 by another relay.
         let tone = if from == L16 { tone() } else { relayed(L16, from, &tone(), 960) };
         for to in all {
             let ticks = from.clock_rate / 50;
@@ -411,7 +413,7 @@ fn every_encoding_becomes_every_other_and_keeps_its_time() {
     }
 }
 
-/// What comes out of a relay for these payloads.
+/// The output of a relay for these payloads.
 fn relayed(from: Encoding, to: Encoding, payloads: &[Vec<u8>], ticks: u32) -> Vec<Vec<u8>> {
     let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(from), RtpPayloadFormat::new(to));
     wishes.opus_bitrate = 64_000;
@@ -443,7 +445,7 @@ fn tone() -> Vec<Vec<u8>> {
 
 fn tone_share(payloads: &[Vec<u8>]) -> f64 {
     let (mut sine, mut cosine, mut all, mut count) = (0.0, 0.0, 0.0, 0.0);
-    // The codecs have begun by then.
+    // After the start-up of the codecs.
     for frame in payloads[20..].iter().flat_map(|payload| payload.as_chunks::<4>().0) {
         let sample = f64::from(i16::from_be_bytes([frame[0], frame[1]]));
         let phase = count * 440.0 / 48_000.0 * core::f64::consts::TAU;
@@ -459,7 +461,7 @@ fn tone_share(payloads: &[Vec<u8>]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever comes: nothing panics, and nothing that was taken is lost without being counted.
+    /// For any input: nothing panics, and every accepted packet is sent or counted as lost.
     #[test]
     fn every_packet_is_accounted_for(
         steps in prop::collection::vec((0u64..60, 0i64..40, 0u32..3, 0usize..200), 1..200),
@@ -488,7 +490,7 @@ proptest! {
         (wishes.redundant, wishes.opus_fec) = (true, true);
         let mut world = RelayFixture::with_config(wishes);
         for (number, mut datagram) in (0_u8..).zip(datagrams) {
-            // Half of them begin as packets of one stream do.
+            // Half of them start with the header of one stream's packets.
             if let (Some(head), true) = (datagram.first_chunk_mut(), number.is_multiple_of(2)) {
                 let kind = [0, 13, 101, 112][usize::from(number / 2 % 4)];
                 *head = [0x80, kind, 0, number / 2, 0, 0, number, 0, 0, 0, 0, 1];

@@ -1,8 +1,8 @@
-//! From one encoding to another, a payload at a time.
+//! Transcodes payloads.
 //!
-//! Between the laws of G.711 a table does it; everything else goes through samples. Opus is decoded
-//! at the rate of what goes out, and encoded at the rate of what comes in, as far as it has these: at
-//! 8 kHz that costs half of what 48 kHz cost, and no resampler.
+//! Between the two laws of G.711 a table suffices; everything else goes through samples. Opus is
+//! decoded at the rate of the output and encoded at the rate of the input where it supports that
+//! rate: at 8 kHz this takes half the time of 48 kHz, and no resampler.
 
 mod opus;
 
@@ -16,13 +16,13 @@ use aulos_proto::rtp::{Encoding, RtpCodec};
 use super::RelayStreamConfig;
 use opus::{LazyOpusDecoder, LazyOpusEncoder};
 
-/// Why there is no way from one encoding to another.
+/// Why an encoding cannot be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TranscodeError {
-    /// There is no decoder for what comes.
+    /// There is no decoder for the input.
     UnsupportedInput(Encoding),
-    /// There is no encoder for what is to go.
+    /// There is no encoder for the output.
     UnsupportedOutput(Encoding),
 }
 
@@ -37,14 +37,14 @@ impl fmt::Display for TranscodeError {
 
 impl core::error::Error for TranscodeError {}
 
-/// Makes payloads of one encoding out of those of another. Copies share what does not change.
+/// Converts payloads from one encoding to another. Clones share the constant parts.
 #[derive(Clone, Debug)]
 pub(super) enum Transcoder {
-    /// They are the same.
+    /// Both encodings are the same.
     Passthrough,
-    /// Another law of G.711.
+    /// From one law of G.711 to the other.
     G711(g711::G711Law, g711::G711Law),
-    /// Anything else.
+    /// Through samples.
     Samples(Box<SampleTranscoder>),
 }
 
@@ -61,7 +61,7 @@ impl Transcoder {
         }
     }
 
-    /// Bytes that a payload may become.
+    /// The greatest size of the output for a payload of this size.
     pub(super) fn max_bytes(&self, payload: usize) -> usize {
         match self {
             Self::Passthrough | Self::G711(..) => payload,
@@ -69,8 +69,8 @@ impl Transcoder {
         }
     }
 
-    /// Writes to the front of `out` what `payload` becomes, and says how long that is; none when
-    /// nothing can be made of it. `timestamp` is the payload's, which does not wrap.
+    /// Converts `payload` into the front of `out`, and returns the length; `None` when it cannot be
+    /// converted. `timestamp` is that of the payload, extended to 64 bits.
     ///
     /// # Real-time
     /// Allocates only for a payload that is longer than all before it.
@@ -95,7 +95,7 @@ impl Transcoder {
         }
     }
 
-    /// Bytes that comfort noise may become.
+    /// The greatest size of a comfort noise payload.
     pub(super) fn max_noise_bytes(&self) -> usize {
         match self {
             Self::Passthrough | Self::G711(..) => 0,
@@ -103,10 +103,11 @@ impl Transcoder {
         }
     }
 
-    /// Writes noise as a packet of comfort noise describes it, as long as the last packet of sound.
+    /// Writes the noise that a comfort noise packet describes, with the duration of the last audio
+    /// packet.
     ///
     /// # Real-time
-    /// As with [`Self::run`].
+    /// As with [`Self::transcode`].
     pub(super) fn noise(
         &mut self,
         timestamp: u64,
@@ -119,8 +120,8 @@ impl Transcoder {
         }
     }
 
-    /// How much of the sound before it, in units of the clock, a payload carries again in a way that
-    /// only its decoder can read.
+    /// How much of the preceding audio, in units of the clock, a payload repeats in a form that
+    /// only its decoder can read (Opus FEC).
     pub(super) fn redundant_units(&self, payload: &[u8]) -> Option<u64> {
         match self {
             Self::Samples(samples) if samples.from.codec == RtpCodec::Opus => {
@@ -130,7 +131,7 @@ impl Transcoder {
         }
     }
 
-    /// Writes what `following` carries again, which is to be run behind it.
+    /// Writes the audio that `following` repeats. `following` has to be transcoded after it.
     pub(super) fn recover(
         &mut self,
         units: u64,
@@ -144,21 +145,21 @@ impl Transcoder {
         }
     }
 
-    /// So many units of the clock are not there, and nothing is sent for them.
+    /// This many units of the clock are missing, and nothing is sent for them.
     pub(super) fn skip(&mut self, units: u64) {
         if let Self::Samples(samples) = self {
             samples.skip(units);
         }
     }
 
-    /// What comes next has nothing to do with what came before.
+    /// The next payload does not continue the previous ones.
     pub(super) fn reset(&mut self) {
         if let Self::Samples(samples) = self {
             samples.reset();
         }
     }
 
-    /// Whether a packet can only be understood behind the one before it.
+    /// Whether decoding a packet depends on the one before it.
     pub(super) fn is_stateful(&self) -> bool {
         match self {
             Self::Passthrough | Self::G711(..) => false,
@@ -170,19 +171,20 @@ impl Transcoder {
     }
 }
 
-/// A decoder, a way between rates and channels, and an encoder.
+/// A decoder, a converter for rate and channels, and an encoder.
 #[derive(Clone, Debug)]
 pub(super) struct SampleTranscoder {
     from: Encoding,
     to: Encoding,
     decoder: Decoder,
     encoder: Encoder,
-    /// Frames per second and channels of what is decoded and of what is encoded.
+    /// Sample rate and channel count of the decoded audio and of the audio to encode.
     source: (u32, usize),
     sink: (u32, usize),
     resampler: Option<Resampler>,
     decoded: Vec<f32>,
-    /// As the sink has channels, at the source's rate; the resampler may leave some for next time.
+    /// In the channels of the sink at the rate of the source; the resampler may leave a rest for
+    /// the next call.
     mixed: Vec<f32>,
     encoded: Vec<f32>,
     /// Of the last packet.
@@ -217,7 +219,7 @@ impl SampleTranscoder {
             if from.codec == RtpCodec::Opus { opus::opus_rate(to) } else { from.sample_rate() };
         let sink_rate =
             if to.codec == RtpCodec::Opus { opus::opus_rate(from) } else { to.sample_rate() };
-        // Opus is written with two channels, whatever it has; it decodes to as many as are wanted.
+        // The channel count of Opus in RTP is always two; it decodes to any channel count.
         let theirs = |encoding: Encoding| usize::from(encoding.channels);
         let source_channels =
             if from.codec == RtpCodec::Opus { theirs(to).min(2) } else { theirs(from) };
@@ -299,7 +301,7 @@ impl SampleTranscoder {
     }
 
     fn noise(&mut self, timestamp: u64, payload: &[u8], out: &mut [u8]) -> Option<usize> {
-        // Its colour is that of 8 kHz.
+        // Its spectrum is that of 8 kHz audio.
         self.noise.set_parameters(payload, self.source.0 == super::payload::COMFORT_HZ);
         let (frames, channels) = (self.frames, self.source.1);
         self.decoded.resize(frames * channels, 0.0);
@@ -327,7 +329,7 @@ impl SampleTranscoder {
         self.encode_decoded(timestamp, frames, out)
     }
 
-    /// Brings what was decoded to the other side.
+    /// Converts and encodes the decoded frames.
     fn encode_decoded(&mut self, timestamp: u64, frames: usize, out: &mut [u8]) -> Option<usize> {
         let (from, to) = (self.source.1, self.sink.1);
         let kept = self.mixed.len();
@@ -342,7 +344,7 @@ impl SampleTranscoder {
             self.mixed.clear();
             return length;
         };
-        // As many as there are between this packet's timestamp and the next one's.
+        // As many frames as lie between the timestamps of this packet and the next one.
         let begin = timestamp_frames(timestamp, self.from);
         let (source, sink) = (u64::from(self.source.0), u64::from(self.sink.0));
         let at = |frame: u64| frame.wrapping_mul(sink) / source;
@@ -351,13 +353,13 @@ impl SampleTranscoder {
         let progress = resampler.process(&self.mixed, &mut self.encoded);
         self.encoded.truncate(progress.produced.as_usize() * to);
         self.mixed.drain(..progress.consumed.as_usize() * to);
-        // Rounding leaves a frame or two; more is what a library that refused has left.
+        // Rounding leaves one or two frames; more remain only after an error of the library.
         let surplus = self.mixed.len().saturating_sub(MAX_RESAMPLER_DELAY * to);
         self.mixed.drain(..surplus);
         encode(&mut self.encoder, &self.encoded, out)
     }
 
-    /// Frames of a payload, in `decoded`.
+    /// Decodes a payload into `decoded`, and returns the number of frames.
     fn decode(&mut self, payload: &[u8]) -> Option<usize> {
         let channels = self.source.1;
         let frame_bytes = match self.decoder {
@@ -419,7 +421,7 @@ fn encode(encoder: &mut Encoder, samples: &[f32], out: &mut [u8]) -> Option<usiz
         Encoder::Opus(packer) => return packer.encode(samples, out),
     };
     let out = out.get_mut(..length).filter(|out| !out.is_empty())?;
-    // How many samples were clipped is for whoever makes the sound.
+    // The number of clipped samples is not used here.
     match encoder {
         Encoder::Law(law) => g711::encode(*law, samples, out),
         Encoder::L16 => linear_pcm::encode_l16(samples, out),
@@ -430,7 +432,7 @@ fn encode(encoder: &mut Encoder, samples: &[f32], out: &mut [u8]) -> Option<usiz
     Some(length)
 }
 
-/// Timestamps count frames, but with G.722 pairs of them, and with Opus 48,000 a second.
+/// Timestamps count frames, except for G.722 (pairs of frames) and Opus (48,000 per second).
 fn timestamp_frames(timestamp: u64, encoding: Encoding) -> u64 {
     match encoding.codec {
         RtpCodec::G722 => timestamp.wrapping_mul(2),
@@ -446,7 +448,7 @@ const fn law(codec: RtpCodec) -> Option<g711::G711Law> {
     }
 }
 
-/// All streams may have the same noise: nobody hears two of them.
+/// All streams share one seed: no receiver compares two of them.
 const NOISE_SEED: u32 = 0x6175_6c6f;
 
 /// Frames that a resampler may leave.

@@ -1,4 +1,4 @@
-//! Packets in, blocks out: one source of a station.
+//! An RTP source of a station: packets in, blocks out.
 
 mod packet_decoder;
 
@@ -19,39 +19,39 @@ use crate::relay::payload::{IgnoreReason, PayloadKind};
 use crate::relay::{RelayStreamConfig, RtpPayloadFormat};
 use packet_decoder::PacketDecoder;
 
-/// The wishes of an [`Intake`].
+/// The configuration of an [`RtpInput`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, made with new and changed")]
 pub struct RtpInputConfig {
-    /// What comes.
+    /// The format of the packets.
     pub media: RtpPayloadFormat,
-    /// How long a packet waits for one before it that is still under way; at most a second.
+    /// How long a packet waits for an earlier one that is still under way; at most one second.
     pub max_wait: Span,
-    /// What is made up at most for what is missing. Behind a longer hole sound begins anew.
+    /// The longest gap that is concealed. After a longer gap the audio starts anew.
     pub max_concealed: Span,
-    /// Only packets from these are taken; all when it is empty.
+    /// Only packets from these addresses are accepted; all if it is empty.
     pub allowed_senders: Vec<IpAddr>,
-    /// Channels that Opus is decoded to, 1 or 2: its packets do not say.
+    /// The channel count that Opus is decoded to, 1 or 2: its packets do not contain it.
     pub opus_channels: u8,
-    /// The payload type of packets that carry earlier ones again (RED, RFC 2198), if there are any.
+    /// The payload type of RED (RFC 2198), if packets are repeated that way.
     pub red_payload_type: Option<u8>,
-    /// When packets are handed on: absent, as soon as they are in order, and all waiting is in the
-    /// station's input.
+    /// The playout delay. Without one, packets are decoded as soon as they are in order, and all
+    /// buffering is in the station's input.
     pub delay: Option<PlayoutDelay>,
 }
 
-/// By how much later than the fastest packets sound is played, as the network needs it.
+/// The adaptive playout delay after the fastest packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "the ends of a range")]
 pub struct PlayoutDelay {
-    /// Never less than this.
+    /// The lower limit.
     pub min: Span,
-    /// Never more than this, [`MAX_PLAYOUT_DELAY`] at most. The delay is fixed where both are the same.
+    /// The upper limit, [`MAX_PLAYOUT_DELAY`] at most. The delay is fixed if both limits are equal.
     pub max: Span,
 }
 
 impl PlayoutDelay {
-    /// As the jitter buffer takes it; it begins in the middle of its usual range.
+    /// The jitter buffer's configuration; it starts in the middle of its usual range.
     fn resolve(self) -> DelayPolicy {
         let most = self.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
         let least = self.min.clamp(Span::ZERO, most);
@@ -64,7 +64,7 @@ impl PlayoutDelay {
 }
 
 impl RtpInputConfig {
-    /// Waits for what is late up to 100 ms, and makes up 400 ms at most.
+    /// Waits up to 100 ms for late packets, and conceals 400 ms at most.
     #[must_use]
     pub const fn new(media: RtpPayloadFormat) -> Self {
         Self {
@@ -79,69 +79,70 @@ impl RtpInputConfig {
     }
 }
 
-/// What an intake has counted, over all senders.
+/// The counters of an RTP source, over all senders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RtpInputCounts {
-    /// Packets of the source, copies not.
+    /// Packets of the source, without duplicates.
     pub received: u64,
-    /// Packets that did not come, as far as is known.
+    /// Packets known to be lost.
     pub lost: u64,
-    /// Of the lost packets, those that later packets carried again (RED).
+    /// Lost packets that were recovered from RED.
     pub recovered_red: u64,
-    /// Of the lost packets, those that were decoded from what Opus repeats of them.
+    /// Lost packets that were recovered from Opus FEC.
     pub recovered_fec: u64,
-    /// Packets that came when they had been made up for.
+    /// Packets that arrived after they had been concealed.
     pub late: u64,
-    /// Packets that came again.
+    /// Packets that arrived twice.
     pub duplicates: u64,
-    /// Packets that came behind a later one.
+    /// Packets that arrived after a later one.
     pub reordered: u64,
-    /// Frames that were made up for what was missing.
+    /// Frames that were concealed.
     pub concealed: u64,
-    /// Frames that the sender left out, because they were silent.
+    /// Frames that the sender omitted as silence.
     pub left_out: u64,
-    /// Of the frames that were made up, those that made the play-out delay longer.
+    /// Concealed frames that made the playout delay longer.
     pub stretched: u64,
-    /// Packets that were passed over because more came than could be played in time.
+    /// Packets that were skipped because more arrived than could be played in time.
     pub skipped: u64,
-    /// Holes so long that nothing was made up for them.
+    /// Gaps that were too long to be concealed.
     pub gaps: u64,
-    /// Packets of this source that were no payload of its codec.
+    /// Packets of this source that are not valid payloads of its codec.
     pub undecodable: u64,
-    /// Packets for which there was no place in line.
+    /// Packets for which the jitter buffer had no room.
     pub no_room: u64,
     /// Frames that the station did not take in time.
     pub overflown: u64,
-    /// How often another sender took the place of the one before, or the same began anew.
+    /// How often another sender took over, or the same one restarted.
     pub changes: u64,
-    /// Datagrams that are no RTP.
+    /// Datagrams that are not RTP.
     pub refused: u64,
     /// Packets of other payload types.
     pub other_types: u64,
-    /// Packets of others, while the sender is there; and from addresses that are not wanted.
+    /// Packets of other senders while the sender is active, and from addresses that are not
+    /// allowed.
     pub other_senders: u64,
-    /// RTCP that could not be read, or told nothing to us.
+    /// RTCP that was malformed or not for this source.
     pub other_rtcp: u64,
-    /// BYEs after which the sender went on.
+    /// BYEs after which the sender continued.
     pub forged_byes: u64,
 }
 
-/// How a source does.
+/// The status of an RTP source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RtpInputStatus {
-    /// Who sends, while somebody does.
+    /// The address of the sender, while there is one.
     pub from: Option<SocketAddr>,
-    /// Its number.
+    /// Its SSRC.
     pub ssrc: Option<u32>,
-    /// What happened so far.
+    /// The counters.
     pub counts: RtpInputCounts,
     /// The interarrival jitter of RFC 3550.
     pub jitter: Span,
-    /// How long what is late is waited for now; where packets are played out, their delay.
+    /// The current wait for late packets; with a playout delay, that delay.
     pub wait: Span,
-    /// Packets that stand in line behind one that is missing.
+    /// Packets that are queued behind a missing one.
     pub held: usize,
 }
 
@@ -149,7 +150,7 @@ pub struct RtpInputStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a fact")]
 pub struct UnsupportedEncoding(
-    /// What it is.
+    /// The encoding.
     pub Encoding,
 );
 
@@ -161,7 +162,7 @@ impl fmt::Display for UnsupportedEncoding {
 
 impl core::error::Error for UnsupportedEncoding {}
 
-/// What an [`Intake`] fills. It is there before anybody knows what comes.
+/// The output of an [`RtpInput`]. It exists before the format of the packets is known.
 #[derive(Debug)]
 pub struct RtpInputSink {
     pool: Pool<Block>,
@@ -171,7 +172,7 @@ pub struct RtpInputSink {
 }
 
 impl RtpInputSink {
-    /// A line, its end for the station (a live source), and the one for whoever shows how it goes.
+    /// A sink, its consumer for the station (a live source), and a reader of its status.
     #[must_use]
     pub fn new() -> (Self, Consumer<SourceItem>, LatestReader<RtpInputStatus>) {
         let (items, consumer) = ring(RTP_INPUT_BLOCKS + 1);
@@ -182,21 +183,21 @@ impl RtpInputSink {
         (Self { pool, items, state, keeper: None }, consumer, reader)
     }
 
-    /// Hears from the station whether it is needed. While it is not, packets are put in order and
-    /// thrown away: the port stays open.
+    /// Connects it to the station's stand-by control. While the source is not needed, packets are
+    /// put in order and dropped; the port stays open.
     #[must_use]
     pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
         self.keeper = Some(keeper);
         self
     }
 
-    /// The station is gone: nobody will ever take anything.
+    /// Whether the station is gone, so that nothing will be taken any more.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.items.is_abandoned()
     }
 
-    /// Tells the station whether the source could be opened.
+    /// Reports to the station whether the source could be opened.
     pub fn report_link(&mut self, link: LinkState) {
         if let Some(keeper) = &mut self.keeper {
             keeper.report(link);
@@ -204,21 +205,21 @@ impl RtpInputSink {
     }
 }
 
-/// A source as whoever has its socket sees it. It is given what came, and asked when
-/// [`Intake::poll_timeout`] says so.
+/// An RTP source without a socket. The caller passes datagrams to it, and calls it when
+/// [`RtpInput::poll_timeout`] says so.
 pub struct RtpInput {
     config: RtpInputConfig,
     ingress_config: RelayStreamConfig,
     ingress: Option<Box<RtpIngress>>,
     from: Option<SocketAddr>,
-    /// When the sender said BYE.
+    /// When the sender sent a BYE.
     bye_at: Option<Instant>,
-    /// The last packet of somebody else: his number, and the sequence number that would be next.
+    /// The last packet of another sender: its SSRC and the next expected sequence number.
     candidate: Option<(u32, u16)>,
     decoder: PacketDecoder,
     refused: RtpErrorCounts,
     counts: RtpInputCounts,
-    /// What the senders before came to.
+    /// The totals of earlier senders.
     previous_counts: RtpInputCounts,
     keeper: Option<StandbyHandle>,
     demand: StandbyRequest,
@@ -227,11 +228,11 @@ pub struct RtpInput {
 }
 
 impl RtpInput {
-    /// A source of which nothing has come yet. This allocates what its packets need, but for the
-    /// places in which they stand in line: those are made with the first of a sender.
+    /// A source without packets yet. Allocates what its packets need, except for the slots of the
+    /// jitter buffer, which are allocated with the first packet of a sender.
     ///
     /// # Errors
-    /// [`CannotDecode`].
+    /// [`UnsupportedEncoding`].
     pub fn new(
         config: RtpInputConfig,
         line: RtpInputSink,
@@ -242,7 +243,7 @@ impl RtpInput {
         wishes.reorder_delay = config.max_wait;
         wishes.red_in = config.red_payload_type;
         if let Some(delay) = config.delay {
-            // A sender that sends in bursts has twice the delay waiting.
+            // With a sender that sends in bursts, packets of twice the delay are waiting.
             let most = delay.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
             wishes.reorder_delay = most + most;
         }
@@ -265,11 +266,11 @@ impl RtpInput {
         })
     }
 
-    /// Takes a datagram that came at `received`. Behind the last one that is there, call
-    /// [`Intake::flush`].
+    /// Takes a datagram that arrived at `received`. After the last pending one, call
+    /// [`RtpInput::flush`].
     ///
     /// # Real-time
-    /// Does not wait; allocates only when a sender begins, or for a payload that is longer than all
+    /// Does not wait; allocates only when a sender starts, or for a payload that is longer than all
     /// before it.
     pub fn receive(&mut self, received: Instant, from: SocketAddr, bytes: &[u8]) {
         if !self.config.allowed_senders.is_empty()
@@ -321,7 +322,7 @@ impl RtpInput {
     /// Does what is due at `now`.
     ///
     /// # Real-time
-    /// As [`Intake::receive`].
+    /// As [`RtpInput::receive`].
     pub fn handle_timeout(&mut self, now: Instant) {
         self.poll_standby();
         if let Some(bye) = self.bye_at.filter(|bye| now.since(*bye) >= BYE_GRACE) {
@@ -344,7 +345,7 @@ impl RtpInput {
         }
     }
 
-    /// When to call [`Intake::handle_timeout`].
+    /// When to call [`RtpInput::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
         let leg = self.ingress.as_ref().and_then(|leg| leg.poll_timeout());
@@ -352,7 +353,7 @@ impl RtpInput {
         [leg, bye].into_iter().flatten().fold(self.next_report, Instant::min)
     }
 
-    /// Hands over what has come so far.
+    /// Hands the blocks so far to the station.
     ///
     /// # Real-time
     /// Wait-free.
@@ -360,13 +361,13 @@ impl RtpInput {
         self.decoder.flush();
     }
 
-    /// The station is gone: nobody will ever take anything again.
+    /// Whether the station is gone, so that nothing will be taken any more.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.decoder.is_abandoned()
     }
 
-    /// How it does.
+    /// The status.
     #[must_use]
     pub fn state(&self) -> RtpInputStatus {
         let mut counts = self.counts;
@@ -383,8 +384,9 @@ impl RtpInput {
         state
     }
 
-    /// Whether a packet is of the sender who is there, or of one who takes his place. Another one
-    /// does when the first has been silent for longer than a packet lasts, and he sends two in a row.
+    /// Whether a packet belongs to the current sender or to its successor. Another sender takes
+    /// over with two consecutive packets, when the current one has been silent for longer than a
+    /// packet lasts.
     fn is_accepted(&mut self, now: Instant, from: SocketAddr, packet: &rtp::RtpPacket<'_>) -> bool {
         let Some(leg) = &self.ingress else { return true };
         let moved = self.from.is_some_and(|known| known.ip() != from.ip());
@@ -424,7 +426,7 @@ impl RtpInput {
         }
     }
 
-    /// Plays what is in order by now, or what is due.
+    /// Decodes the packets that are in order, or due.
     fn play_due(&mut self, now: Instant) {
         let Some(leg) = &mut self.ingress else { return };
         let (plays, sound, counts) =
@@ -461,7 +463,7 @@ impl RtpInput {
         }
     }
 
-    /// What is left of the sender is played, and the next one begins anew.
+    /// Decodes what is left of the sender; the next one starts anew.
     fn end_sender(&mut self, now: Instant) {
         if let Some(leg) = &mut self.ingress {
             leg.finish();
@@ -502,8 +504,8 @@ impl fmt::Debug for RtpInput {
 fn counts_of(leg: &RtpIngress) -> RtpInputCounts {
     let (source, line, copies) =
         (leg.receiver().stats(), leg.jitter_stats(), leg.redundancy_counts());
-    // In line a copy counts as its packet. Here it is the network that counts: a packet whose copy
-    // came before itself has arrived, and all others that have a copy are lost.
+    // The jitter buffer counts a copy as its packet. These counters describe the network: a packet
+    // that arrived after its copy counts as received, and other copied packets count as lost.
     let lost = copies.used.saturating_sub(copies.overtaken);
     let known = copies.overtaken + copies.again;
     RtpInputCounts {
@@ -528,29 +530,29 @@ fn add(sum: &mut RtpInputCounts, more: &RtpInputCounts) {
     sum.no_room += more.no_room;
 }
 
-/// The longest play-out delay: with packets of a millisecond twice as much is all that has room in
-/// line.
+/// The longest playout delay: with packets of a millisecond, the jitter buffer holds no more than
+/// twice as much.
 pub const MAX_PLAYOUT_DELAY: Span = Span::from_millis(500);
 
-/// The delay to begin with, when nothing is known of the network.
+/// The initial delay, when the network is not known yet.
 const FIRST_DELAY: Span = Span::from_millis(40);
 
-/// The share of the packets that is to come in time.
+/// The target share of packets that arrive in time.
 const IN_TIME_RATIO: f32 = 0.995;
 
-/// Blocks between a source and its station: a look of 5 ms fills one, so a third of a second.
+/// Blocks between a source and its station: a poll of 5 ms fills one, so a third of a second.
 pub const RTP_INPUT_BLOCKS: usize = 64;
 
-/// Nobody's packets are so long: a sender who is silent for so long may have begun anew.
+/// Longer than any packet: after a silence of this length the sender may have restarted.
 const RESTART_AFTER: Span = Span::from_millis(250);
 
-/// A sender of whom nothing came for so long is forgotten. His station has gone elsewhere long before.
+/// A sender is forgotten after a silence of this length. Its station has switched away long before.
 const FORGET_AFTER: Span = Span::from_secs(5);
 
-/// What comes behind a BYE may have been on its way; behind that it says that the BYE was not the
-/// sender's own.
+/// Packets shortly after a BYE may have been under way; packets after that show that the BYE was
+/// forged.
 const BYE_STRAGGLERS: Span = Span::from_millis(60);
 const BYE_GRACE: Span = Span::from_millis(150);
 
-/// How often the state is told, and the station asked what it wishes.
+/// The interval at which the status is published and the station's demand is polled.
 const STATE_INTERVAL: Span = Span::from_millis(100);

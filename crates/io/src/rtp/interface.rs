@@ -1,22 +1,22 @@
-//! Which network card is meant.
+//! Selects a network interface.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// A network card.
+/// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "two facts")]
 pub struct Interface {
-    /// The system's number of it.
+    /// Its index.
     pub index: u32,
-    /// An address that it has; of the wanted family if it has one.
+    /// One of its addresses, of the wanted family if it has one.
     pub address: IpAddr,
 }
 
-/// The card with that name (`eth0`) or that address (`192.0.2.1`).
+/// The interface with that name (`eth0`) or that address (`192.0.2.1`).
 ///
 /// # Errors
-/// When there is none now.
+/// When there is no such interface now.
 pub fn find_interface(wanted: &str, v6: bool) -> io::Result<Interface> {
     let address: Option<IpAddr> = wanted.parse().ok();
     let all = if_addrs::get_if_addrs()?;
@@ -31,14 +31,14 @@ pub fn find_interface(wanted: &str, v6: bool) -> io::Result<Interface> {
     Ok(Interface { index, address })
 }
 
-/// The address from which this machine speaks to `to`, as its routes are now.
+/// The source address for packets to `to` under the current routes.
 ///
 /// # Errors
-/// When there is no way there.
+/// When there is no route.
 pub fn source_address_for(to: SocketAddr) -> io::Result<IpAddr> {
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    // Nothing is sent: the system only looks up the way.
+    // Nothing is sent: the system only looks up the route.
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect(to)?;
     Ok(socket.local_addr()?.ip())

@@ -1,8 +1,8 @@
-//! Chunks in, packets out: one place that a station's sound goes to.
+//! An RTP output of a station: chunks in, packets out.
 //!
-//! A station makes a chunk of 20 ms at once. A receiver of AES67 has room for three milliseconds, so
-//! what is in a chunk goes out packet by packet, each at its own moment: the moment of its first frame
-//! on the station's clock, and [`OutputConfig::lead`] more, which is what a late worker may be late.
+//! A station makes a chunk of 20 ms at once. An AES67 receiver buffers three milliseconds, so the
+//! packets of a chunk are sent one by one, each at its own time: the time of its first frame on the
+//! station's clock, plus [`RtpOutputConfig::lead`], which covers the lateness of the worker.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,107 +17,108 @@ use aulos_proto::sap::{Announcer, AnnouncerConfig};
 use aulos_rt::LatestPublisher;
 use aulos_rt::ring::Consumer;
 
-/// The wishes of an [`Output`].
+/// The configuration of an [`RtpOutput`].
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "wishes, all of which have to be said")]
 pub struct RtpOutputConfig {
-    /// Where to.
+    /// The destination.
     pub dest: SocketAddr,
-    /// What the chunks are made of.
+    /// The encoding of the chunks.
     pub encoding: Encoding,
     /// The payload type, 0 to 127.
     pub payload_type: u8,
-    /// Units of the encoding's clock in a packet. Of Opus a chunk is a packet, whatever this says.
+    /// Units of the encoding's clock per packet. An Opus chunk is always one packet.
     pub units: u32,
-    /// The rate of the station, whose chunks count its frames.
+    /// The sample rate of the station, in whose frames chunks are timed.
     pub rate: SampleRate,
-    /// How much later than its chunk is made a packet goes out.
+    /// From the creation of a chunk to the sending of its packets.
     pub lead: Span,
-    /// Our number, which nobody else there may have.
+    /// The SSRC, which must be unique at the destination.
     pub ssrc: u32,
-    /// Our name in RTCP; absent, none is sent.
+    /// The RTCP CNAME; without one no RTCP is sent.
     pub cname: Option<Arc<str>>,
-    /// A moment, and the time of day that it was, for reports.
+    /// A moment and its wall clock time, for RTCP.
     pub clock: (Instant, NtpTime),
-    /// What is announced; absent, nothing is.
+    /// The SAP announcement, if any.
     pub announcement: Option<SapAnnouncement>,
-    /// Anything that no other output has: first numbers and the moments of reports come from it.
+    /// A value that differs between outputs, for initial numbers and the times of reports.
     pub seed: u64,
 }
 
 impl RtpOutputConfig {
-    /// What is enough for a worker and a shared thread that come when they should, and 10 ms more.
+    /// Enough for a worker and a UDP thread that are on time, plus 10 ms.
     pub const LEAD: Span = Span::from_millis(20);
 }
 
-/// What is announced by SAP.
+/// A SAP announcement.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "what an announcement needs")]
 pub struct SapAnnouncement {
-    /// The group that is told.
+    /// The multicast group for announcements.
     pub to: SocketAddr,
-    /// Our own address.
+    /// The originating address.
     pub origin: IpAddr,
-    /// The description.
+    /// The session description.
     pub sdp: String,
 }
 
-/// A datagram that is to be sent.
+/// A datagram to send.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "what a datagram has")]
 pub struct OutgoingDatagram<'a> {
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
-    /// Not before this.
+    /// The earliest send time.
     pub due: Option<Instant>,
-    /// What is in it.
+    /// The payload.
     pub bytes: &'a [u8],
 }
 
-/// How an output does.
+/// The status of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RtpOutputStatus {
-    /// Packets, and the bytes of their payloads.
+    /// Packets sent.
     pub packets: u64,
-    /// Those bytes.
+    /// The bytes of their payloads.
     pub bytes: u64,
-    /// Packets that went out behind their moment, because their chunk came too late.
+    /// Packets that were sent late because their chunk was late.
     pub late: u64,
-    /// Packets that were so late that they were left out.
+    /// Packets that were dropped because they were too late.
     pub skipped: u64,
-    /// Holes in the station's sound: chunks that it could not make.
+    /// Gaps in the station's audio: chunks that it could not make.
     pub gaps: u64,
-    /// Packets that could not go because too much waited to be sent.
+    /// Packets dropped because the send queue was full.
     pub unsent: u64,
-    /// RTCP that came and told nothing to us, and whatever else did.
+    /// RTCP that was not for this output, and other datagrams.
     pub foreign: u64,
-    /// What a receiver said last that he receives.
+    /// The last report block of a receiver.
     pub receiver_report: Option<ReportBlock>,
-    /// The way to him and back.
+    /// The round-trip time to it.
     pub round_trip: Option<Span>,
 }
 
-/// One place that a station's sound goes to.
+/// One RTP destination of a station's audio.
 pub struct RtpOutput {
     config: RtpOutputConfig,
     chunks: Consumer<TimedChunk>,
-    /// The chunk whose payload is being sent, and how much of it has been taken.
+    /// The chunk that is being sent, and how many of its bytes have been taken.
     open: Option<(TimedChunk, usize)>,
-    /// The packet that is being filled, behind its header.
+    /// The packet that is being filled, after its header.
     packet: Vec<u8>,
-    /// The timestamps of its first unit and of the next one that comes in, since the beginning.
+    /// The positions of its first unit and of the next unit to be added, counted from the
+    /// beginning.
     begins: u64,
     position: u64,
-    /// The moment of a position.
+    /// The send time of a position.
     anchor: (u64, Instant),
-    /// The media time that comes next, when every chunk does.
+    /// The media time of the next chunk if none is missing.
     next: Option<MediaTime>,
     sequence: u16,
     first_timestamp: u32,
     rtcp: Option<Box<RtcpSession>>,
     announcer: Option<Announcer>,
-    /// For what is written at once.
+    /// A buffer for reports and announcements.
     scratch: Box<[u8]>,
     counts: RtpOutputStatus,
     state: LatestPublisher<RtpOutputStatus>,
@@ -126,8 +127,8 @@ pub struct RtpOutput {
 }
 
 impl RtpOutput {
-    /// An output of what comes through `chunks`, a rendition of [`aulos_engine::encode::Wire`] or of
-    /// Opus. This allocates all that it needs.
+    /// An output of the chunks from `chunks`, a rendition of
+    /// [`aulos_engine::encode::RtpPayloadEncoder`] or of Opus. Allocates all that it needs.
     #[must_use]
     pub fn new(
         config: RtpOutputConfig,
@@ -180,8 +181,8 @@ impl RtpOutput {
         }
     }
 
-    /// Sends what is due within the next moments, with the moment of each; `send` says whether there
-    /// was room.
+    /// Sends what is due shortly, each packet with its send time; `send` returns whether there was
+    /// room.
     ///
     /// # Real-time
     /// Neither waits nor allocates.
@@ -204,13 +205,13 @@ impl RtpOutput {
         }
     }
 
-    /// When to call [`Output::handle_timeout`].
+    /// When to call [`RtpOutput::handle_timeout`].
     #[must_use]
     pub const fn poll_timeout(&self) -> Instant {
         self.next_poll
     }
 
-    /// Takes a datagram that came to its socket: reports of who receives.
+    /// Handles a datagram from its socket: reports of receivers.
     ///
     /// # Real-time
     /// Neither waits nor allocates.
@@ -228,7 +229,7 @@ impl RtpOutput {
         counts.foreign += u64::from(!matches!(read, Some(Ok(()))));
     }
 
-    /// Says that it is over: BYE, and the end of what was announced.
+    /// Sends a BYE, and deletes the announcement.
     pub fn finish(&mut self, now: Instant, send: &mut impl FnMut(OutgoingDatagram<'_>) -> bool) {
         if let Some(rtcp) = &mut self.rtcp {
             rtcp.leave(now);
@@ -239,19 +240,19 @@ impl RtpOutput {
         self.send_reports(now, send);
     }
 
-    /// The station is gone, and all that it had has been sent.
+    /// Whether the station is gone and all of its chunks have been sent.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.chunks.is_abandoned() && self.chunks.is_empty()
     }
 
-    /// What happened so far.
+    /// The status.
     #[must_use]
     pub const fn state(&self) -> RtpOutputStatus {
         self.counts
     }
 
-    /// Fills the packet; says when it is due, or nothing while there is not enough for it.
+    /// Fills the packet; returns its send time, or `None` while there is not enough data.
     fn fill(&mut self) -> Option<Instant> {
         loop {
             if let Some(due) = self.is_full() {
@@ -294,13 +295,13 @@ impl RtpOutput {
         moment + Span::from_nanos(i64::try_from(nanos).unwrap_or(0))
     }
 
-    /// Opens the next chunk.
+    /// Takes the next chunk.
     fn take_chunk(&mut self) -> Option<()> {
         let stamped = self.chunks.pop()?;
         let chunk = &stamped.chunk;
         let rate = self.config.rate;
         if let Some(next) = self.next.filter(|next| *next != chunk.pts) {
-            // What stood in line before the hole is not a whole packet any more.
+            // Data before a gap no longer makes a whole packet.
             self.counts.gaps += 1;
             self.packet.clear();
             let frames = chunk.pts.0.saturating_sub(next.0);
@@ -309,7 +310,7 @@ impl RtpOutput {
             self.position += u64::try_from(units).unwrap_or(0);
         }
         self.next = Some(chunk.pts + chunk.duration);
-        // It was made when its last frame was there.
+        // A chunk is made when its last frame is there.
         let moment = stamped.timestamp + rate.span(chunk.duration) + self.config.lead;
         self.anchor = (self.position, moment);
         if self.packet.len() <= HEADER_LEN {
@@ -355,8 +356,8 @@ impl RtpOutput {
         self.begins = self.position;
     }
 
-    /// Reports say which timestamp belongs to which time of day: the one of now, on the line on which
-    /// the packets go out.
+    /// Records the pair of timestamp and wall clock time for sender reports: those of now, on the
+    /// line of the packets' send times.
     fn record_sent(&mut self, now: Instant, due: Instant, header: &RtpHeader, payload: usize) {
         let Some(rtcp) = &mut self.rtcp else { return };
         let clock = self.config.encoding.clock_rate;
@@ -366,7 +367,7 @@ impl RtpOutput {
         rtcp.record_sent(now, &RtpHeader { timestamp, ..*header }, payload, clock);
     }
 
-    /// RTCP and SAP, as far as they are due.
+    /// Sends RTCP and SAP as far as they are due.
     fn send_reports(&mut self, now: Instant, send: &mut impl FnMut(OutgoingDatagram<'_>) -> bool) {
         if let Some(rtcp) = &mut self.rtcp {
             rtcp.handle_timeout(now, |_| ());
@@ -396,7 +397,7 @@ impl fmt::Debug for RtpOutput {
     }
 }
 
-/// What goes over the wire in a second, about.
+/// The approximate bit rate of the stream.
 fn rate_in_bits(config: &RtpOutputConfig) -> u32 {
     let encoding = config.encoding;
     match (encoding.codec, encoding.payload_bytes(encoding.clock_rate)) {
@@ -405,22 +406,21 @@ fn rate_in_bits(config: &RtpOutputConfig) -> u32 {
     }
 }
 
-/// How often it is looked what is due, and how far ahead: a tick that is late by as much as another
-/// one is noticed by nobody.
+/// The polling interval and how far ahead packets are sent: one late tick has no effect.
 const POLL_INTERVAL: Span = Span::from_millis(5);
 const SEND_AHEAD: Span = Span::from_millis(12);
 
-/// A packet that is later than this helps no receiver: all of them would come at once.
+/// Packets later than this are dropped: all of them would be sent at once, which helps no receiver.
 const TOO_LATE: Span = Span::from_millis(200);
 
-/// How often the state is told.
+/// The interval at which the status is published.
 const STATE_INTERVAL: Span = Span::from_millis(100);
 
-/// Receivers whose reports are kept apart.
+/// Receivers whose reports are tracked separately.
 const MAX_RTCP_MEMBERS: usize = 64;
 
 /// 510 kbit/s for 60 ms.
 const LONGEST_OPUS: usize = 4_000;
 
-/// A description that is announced, with its header.
+/// An announcement with its header.
 const SCRATCH: usize = 4_096;

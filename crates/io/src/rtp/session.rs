@@ -1,4 +1,4 @@
-//! What runs on the shared threads.
+//! RTP sources and outputs as machines of the UDP threads.
 
 use std::convert::Infallible;
 
@@ -11,9 +11,9 @@ use crate::udp::{Machine, Outbox, Packets, Route};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RtpSession {
-    /// Packets become sound.
+    /// A source.
     Input(Box<RtpInput>),
-    /// Sound becomes packets.
+    /// An output.
     Output(Box<RtpOutput>),
 }
 
@@ -73,7 +73,7 @@ impl Machine for RtpSession {
     }
 }
 
-/// The groups that an output sends to are left to its own socket: that knows the card and the hops.
+/// Multicast is sent from the output's own socket, which has the interface and the TTL.
 fn send(part: OutgoingDatagram<'_>, out: &mut Outbox<'_>) -> bool {
     let route = Route::to(part.to).from_own_socket();
     let route = part.due.map_or(route, |due| route.not_before(due));

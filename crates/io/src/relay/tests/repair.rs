@@ -1,4 +1,4 @@
-//! Losses that are made good: RED, two ways, and what Opus repeats.
+//! Recovery of losses: RED, redundant paths, and Opus FEC.
 
 use aulos_proto::rtp::red::{self, RedBlock, RedBlocks};
 
@@ -8,11 +8,11 @@ use crate::udp::testing::deliver_to;
 const RED: u8 = 112;
 const PACKETS: u64 = 20_000;
 
-/// Numbers that are the same in every run.
+/// A reproducible random generator.
 struct LossGenerator(u64);
 
 impl LossGenerator {
-    /// True in one of ten.
+    /// True in one of ten cases.
     fn loses(&mut self) -> bool {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -20,12 +20,12 @@ impl LossGenerator {
     }
 }
 
-/// A payload that says which one it is.
+/// A payload that contains its number.
 fn payload(number: u64) -> Vec<u8> {
     number.to_be_bytes().repeat(20)
 }
 
-/// Which one came, by each packet that went out.
+/// The number in each packet that was sent.
 fn numbers(world: &RelayFixture) -> Vec<u64> {
     let number = |(header, bytes): &(RtpHeader, Vec<u8>)| {
         let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
@@ -64,7 +64,7 @@ fn red_in() -> RelayStreamConfig {
     wishes
 }
 
-/// A tenth of all packets is lost; what is left of that is two in a row, and three.
+/// A tenth of all packets is lost; only losses of two and three in a row remain.
 #[test]
 fn red_makes_nearly_all_good_that_was_lost() {
     for (distance, least, most) in [(1, 0.007, 0.013), (2, 0.0005, 0.002)] {
@@ -85,7 +85,7 @@ fn red_makes_nearly_all_good_that_was_lost() {
         let missing = (PACKETS - numbers.len() as u64) as f64 / PACKETS as f64;
         assert!((least..most).contains(&missing), "distance {distance}: {missing} is missing");
         let tally = world.tally();
-        // What the way has lost is said as it is.
+        // Network losses are counted as such.
         assert_eq!(tally.source.lost, lost);
         assert_eq!(tally.sent, tally.source.received + tally.recovered_red);
         assert_eq!((tally.sent, tally.no_room), (numbers.len() as u64, 0));
@@ -128,7 +128,7 @@ fn plain_packets_and_red_without_copies_are_taken_too_and_nonsense_is_counted() 
     assert_eq!((tally.undecodable, tally.unknown_types, tally.recovered_red), (30, 30, 0));
 }
 
-/// One relay writes it, the other one reads it: transcoded before, and back.
+/// One relay writes RED, another one reads it: transcoded there and back.
 #[test]
 fn red_that_a_relay_sends_is_whole() {
     for distance in 1..=MAX_RED_DISTANCE {
@@ -165,7 +165,7 @@ fn red_that_a_relay_sends_is_whole() {
     }
 }
 
-/// Sends to one of two ways.
+/// Delivers a datagram on one of two paths.
 fn give(world: &mut RelayFixture, is_second: bool, from: &str, datagram: &[u8]) {
     let (now, from) = (world.now, from.parse().unwrap());
     let sent = deliver_to(&mut world.relay, is_second, now, from, datagram);
@@ -237,7 +237,7 @@ fn a_sender_who_begins_anew_does_so_on_both_ways_and_nobody_else_does() {
         let ssrc = if number < 300 { 1 } else { 2 };
         let datagram = packet(ssrc, number, 160, 0, &payload(number));
         give(&mut world, false, SENDER, &datagram);
-        // The other way is ten packets behind.
+        // The other path is ten packets behind.
         if let Some(behind) = number.checked_sub(10) {
             let ssrc = if behind < 300 { 1 } else { 2 };
             let datagram = packet(ssrc, behind, 160, 0, &payload(behind));
@@ -255,7 +255,7 @@ fn a_sender_who_begins_anew_does_so_on_both_ways_and_nobody_else_does() {
     assert_eq!((tally.restarts, tally.takeovers), (1, 0));
 }
 
-/// A voice: harmonics of 120 Hz that come and go, as PCMU.
+/// Speech-like: harmonics of 120 Hz with a varying level, as PCMU.
 fn voice(packets: u32) -> Vec<Vec<u8>> {
     let sample = |at: u32| {
         let time = f64::from(at) / 8_000.0;
@@ -271,7 +271,7 @@ fn voice(packets: u32) -> Vec<Vec<u8>> {
     (0..packets).map(|packet| (0..160).map(|at| sample(packet * 160 + at)).collect()).collect()
 }
 
-/// Of a relay to Opus, with its headers.
+/// The output of a relay to Opus, with headers.
 fn opus_of(packets: &[Vec<u8>], fec: bool) -> Vec<(RtpHeader, Vec<u8>)> {
     let mut wishes =
         RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(OPUS));
@@ -314,7 +314,7 @@ fn what_opus_repeats_of_a_lost_packet_is_heard() {
             assert_eq!(tally.recovered_fec, 0, "nothing is repeated");
             continue;
         }
-        // All but those at which nobody spoke.
+        // All except those during pauses.
         assert!(tally.recovered_fec * 100 >= gone * 95, "{} of {gone}", tally.recovered_fec);
         let sequences = holes.sequences();
         assert!(sequences.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]).cast_signed() > 0));
@@ -336,6 +336,6 @@ fn what_opus_repeats_of_a_lost_packet_is_heard() {
         }
         errors.push(10.0 * f64::log10(power / error));
     }
-    // In low quality, but the same sound: silence would be 0 dB, and anything else less.
+    // The quality is low, but the audio is the same: silence would be 0 dB, and other audio less.
     assert!(errors.iter().all(|error| *error > 3.0), "{errors:?} dB");
 }

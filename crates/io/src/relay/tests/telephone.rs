@@ -1,11 +1,11 @@
-//! What telephones send beside sound: keys that are pressed, and comfort noise.
+//! Telephone events and comfort noise.
 
 use super::*;
 
 const EVENTS: u8 = 101;
 
-/// A key for a tenth of a second as RFC 4733 has it: five packets with one timestamp, and the end two
-/// times more. The numbers go on behind `first`.
+/// A key of a tenth of a second according to RFC 4733: five packets with one timestamp, and the end
+/// twice more. The sequence numbers continue after `first`.
 fn key(first: u64, ticks: u32) -> Vec<Vec<u8>> {
     let durations = [1, 2, 3, 4, 5, 5, 5].map(|packets| u16::try_from(packets * ticks).unwrap());
     let numbers = (first..).zip(durations).zip(0_u8..);
@@ -14,7 +14,7 @@ fn key(first: u64, ticks: u32) -> Vec<Vec<u8>> {
             let end = if at >= 4 { 0x80 } else { 0 };
             let [high, low] = duration.to_be_bytes();
             let mut datagram = packet(1, number, ticks, EVENTS, &[5, end | 10, high, low]);
-            // All of them say when it began; the first one is marked.
+            // All packets carry the time of the beginning; the first one has the marker bit.
             let began = packet(1, first, ticks, EVENTS, &[]);
             datagram[4..8].copy_from_slice(&began[4..8]);
             datagram[1] = EVENTS | if at == 0 { 0x80 } else { 0 };
@@ -23,7 +23,7 @@ fn key(first: u64, ticks: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Sound, a key, and sound.
+/// Audio, a key, and audio.
 fn call(to: Encoding, events: Option<DtmfPayloadTypes>) -> RelayFixture {
     let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(to));
     wishes.dtmf = events;
@@ -98,11 +98,11 @@ fn a_key_behind_a_hole_waits_no_longer_than_sound_does() {
         world.deliver(&datagram);
         world.wait(STEP);
     }
-    // The hole is known to be one as soon as its time is over, and not later than that.
+    // The gap is detected as soon as its time is over, and not later.
     assert_eq!((world.out.len(), world.tally().source.lost), (506, 1));
 }
 
-/// Silence begins behind 20 packets: one of noise every 200 ms.
+/// After 20 packets a silence begins: one packet of comfort noise every 200 ms.
 fn silence(to: Encoding, described: &[u8]) -> RelayFixture {
     let mut world = RelayFixture::new(PCMU, to);
     for number in 0..20 {
@@ -110,7 +110,7 @@ fn silence(to: Encoding, described: &[u8]) -> RelayFixture {
         world.wait(STEP);
     }
     for number in 20..40 {
-        // The time goes on while nothing is sent.
+        // The timestamps advance while nothing is sent.
         let mut datagram = packet(1, number, 160, 13, described);
         let skipped = packet(1, 20 + (number - 20) * 10, 160, 13, &[]);
         datagram[4..8].copy_from_slice(&skipped[4..8]);
@@ -148,10 +148,10 @@ fn where_he_does_not_it_is_noise_of_that_level() {
             }
         }
         let heard = 10.0 * f64::log10(power / count);
-        // Its filter takes the top of the band away.
+        // The filter attenuates the top of the band.
         assert!((heard + f64::from(level)).abs() < 1.0, "{level}: {heard}");
     }
-    // Opus has packets of it, and not longer than the others.
+    // Opus has comfort noise packets that are not longer than the others.
     let world = silence(OPUS, &[40]);
     let ticks = |payload: &[u8]| OPUS.ticks(payload);
     assert!(world.out.iter().all(|(_, payload)| ticks(payload) == Some(960)));

@@ -1,4 +1,5 @@
-//! Opus in packets of RTP (RFC 7587): one packet each, at whatever rate suits the other side.
+//! Opus in RTP (RFC 7587): one Opus packet per RTP packet, at the rate that suits the other
+//! encoding.
 
 use core::fmt;
 
@@ -7,20 +8,21 @@ use opus_rs::{Application, OpusDecoder, OpusEncoder};
 
 use crate::relay::RelayStreamConfig;
 
-/// The longest sound of a packet (RFC 6716, 2.1.4).
+/// The longest duration of a packet (RFC 6716, 2.1.4).
 pub(super) const LONGEST_MS: usize = 120;
 
-/// The longest packet that is made: 510 kbit/s for 60 ms.
+/// The longest packet that is produced: 510 kbit/s for 60 ms.
 pub(super) const LONGEST_PACKET: usize = 4_000;
 
-/// The rate at which Opus meets another encoding: that one's own, where Opus has it.
+/// The Opus rate for conversion from or to another encoding: that encoding's rate if Opus supports
+/// it.
 pub(super) fn opus_rate(other: Encoding) -> u32 {
     let own = other.sample_rate();
     if RATES.contains(&own) { own } else { 48_000 }
 }
 
-/// Packets into samples. Without a decoder none can be opened; that is seen when the first one of
-/// its kind is made.
+/// A decoder. A clone creates its library state anew; if that fails, it decodes nothing. The
+/// failure is detected when the first decoder of its kind is created.
 pub(super) struct LazyOpusDecoder {
     rate: u32,
     channels: usize,
@@ -28,7 +30,7 @@ pub(super) struct LazyOpusDecoder {
 }
 
 impl LazyOpusDecoder {
-    /// None when the library refuses.
+    /// `None` when the library fails.
     pub(super) fn new(rate: u32, channels: usize) -> Option<Self> {
         let opener = Self::without_decoder(rate, channels);
         opener.decoder.is_some().then_some(opener)
@@ -40,13 +42,13 @@ impl LazyOpusDecoder {
         Self { rate, channels, decoder }
     }
 
-    /// Frames that were written to the front of `out`.
+    /// Decodes into the front of `out`, and returns the number of frames.
     pub(super) fn decode(&mut self, packet: &[u8], out: &mut [f32]) -> Option<usize> {
         let most = out.len() / self.channels;
         self.decoder.as_mut()?.decode(packet, most, out).ok().filter(|frames| *frames > 0)
     }
 
-    /// Takes the frames of a lost packet out of the one behind it, which is to be decoded next.
+    /// Recovers the frames of a lost packet from the one after it, which has to be decoded next.
     pub(super) fn recover(
         &mut self,
         following: &[u8],
@@ -56,7 +58,7 @@ impl LazyOpusDecoder {
         self.decoder.as_mut()?.decode_fec(following, frames, out).ok()
     }
 
-    /// Goes on over what is missing, so that the next packet follows without a click.
+    /// Conceals missing frames, so that the next packet continues without a click.
     pub(super) fn skip(&mut self, frames: usize, scratch: &mut Vec<f32>) {
         let Some(decoder) = &mut self.decoder else { return };
         let frame = self.rate as usize / 50;
@@ -85,7 +87,7 @@ impl fmt::Debug for LazyOpusDecoder {
     }
 }
 
-/// Samples into packets; as with [`Opener`], without an encoder none are made.
+/// An encoder; a clone behaves as with [`LazyOpusDecoder`].
 pub(super) struct LazyOpusEncoder {
     rate: u32,
     channels: usize,
@@ -96,7 +98,7 @@ pub(super) struct LazyOpusEncoder {
 }
 
 impl LazyOpusEncoder {
-    /// None when the library refuses.
+    /// `None` when the library fails.
     pub(super) fn new(rate: u32, channels: usize, wishes: &RelayStreamConfig) -> Option<Self> {
         let RelayStreamConfig { opus_bitrate, opus_complexity, opus_fec, .. } = *wishes;
         let packer = Self::without_encoder(rate, channels, opus_bitrate, opus_complexity, opus_fec);
@@ -121,11 +123,12 @@ impl LazyOpusEncoder {
         Self { rate, channels, bitrate, complexity, fec, encoder }
     }
 
-    /// Bytes that were written to the front of `out`; none when Opus has no packets of that length.
+    /// Encodes into the front of `out`, and returns the number of bytes; `None` when Opus has no
+    /// packets of that duration.
     pub(super) fn encode(&mut self, samples: &[f32], out: &mut [u8]) -> Option<usize> {
         let frames = samples.len() / self.channels;
         let eighths = frames * 400 / self.rate as usize;
-        // 2.5, 5, 10, 20, 40 and 60 ms (RFC 6716, 2.1.4), in 2.5 ms.
+        // 2.5, 5, 10, 20, 40 and 60 ms (RFC 6716, 2.1.4), in units of 2.5 ms.
         let is_whole = (eighths * self.rate as usize).is_multiple_of(400)
             && eighths * self.rate as usize / 400 == frames;
         if !is_whole || ![1, 2, 4, 8, 16, 24].contains(&eighths) {
@@ -147,11 +150,11 @@ impl fmt::Debug for LazyOpusEncoder {
     }
 }
 
-/// Of a hundred packets: so much loss makes the encoder spend bits on what it repeats.
+/// In percent: this expected loss makes the encoder spend bits on FEC.
 const EXPECTED_LOSS: i32 = 10;
 
-/// What Opus can be asked for (RFC 6716, 2.1.3).
+/// The rates that Opus supports (RFC 6716, 2.1.3).
 const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
 
-/// Frames of 20 ms that are gone on over; behind them there is silence anyway.
+/// Packets of 20 ms that are concealed; after that there is silence anyway.
 const MAX_SKIPPED: usize = 10;

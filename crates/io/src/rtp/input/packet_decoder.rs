@@ -1,4 +1,4 @@
-//! From packets in order to blocks of sound: decoding, repair, concealment.
+//! From ordered packets to blocks of audio: decoding, recovery, concealment.
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_dsp::g711::G711Law;
@@ -14,7 +14,7 @@ use aulos_rt::{Pool, Pooled};
 use super::{RtpInputConfig, RtpInputCounts, UnsupportedEncoding};
 use crate::relay::ingress::ReadyPacket;
 
-/// The sound of one source.
+/// The decoder of one source.
 pub(super) struct PacketDecoder {
     encoding: Encoding,
     decoder: Box<dyn Decoder>,
@@ -25,17 +25,17 @@ pub(super) struct PacketDecoder {
     items: Producer<SourceItem>,
     open: Option<Pooled<Block>>,
     position: MediaTime,
-    /// The timestamp that comes next, when everything does.
+    /// The timestamp of the next packet if none is missing.
     next: Option<u64>,
     in_stream: bool,
-    /// The moment that is played now, where packets have a play-out time.
+    /// The playout time of the current packet, with a playout delay.
     due: Option<Instant>,
-    /// Frames in a row for which there was no packet.
+    /// Consecutive frames without a packet.
     concealed_in_row: usize,
 }
 
 impl PacketDecoder {
-    /// Without a sender yet. Allocates all that its packets need.
+    /// A decoder before the first packet. Allocates all that packets need.
     pub(super) fn new(
         config: &RtpInputConfig,
         pool: Pool<Block>,
@@ -63,13 +63,13 @@ impl PacketDecoder {
         })
     }
 
-    /// Another sender, or another piece of this one: nothing connects it with what came before.
+    /// Starts anew for another sender or a restarted one: nothing continues the earlier audio.
     pub(super) fn restart(&mut self) {
         self.next = None;
         self.decoder.reset();
     }
 
-    /// Throws away what the station has not been given yet.
+    /// Discards audio that the station has not received yet.
     pub(super) fn discard(&mut self) {
         self.open = None;
     }
@@ -79,13 +79,12 @@ impl PacketDecoder {
         self.items.is_abandoned()
     }
 
-    /// What comes now is to be heard at `now`, whenever its packets came.
+    /// Sets the playout time of the following packets.
     pub(super) const fn set_due(&mut self, now: Instant) {
         self.due = Some(now);
     }
 
-    /// Decodes a packet whose turn it is. When nothing is heard in it, up to `surplus` of it is left
-    /// out; returns how much.
+    /// Decodes a packet. If it is inaudible, up to `surplus` of it is skipped; returns how much.
     pub(super) fn decode(
         &mut self,
         ready: &ReadyPacket,
@@ -99,7 +98,7 @@ impl PacketDecoder {
             self.next = None;
         }
         if let Some(next) = self.next {
-            // Nothing is missing, and yet it goes on later: the sender said nothing meanwhile.
+            // No packet is missing, and yet the timestamp jumps: the sender omitted a silence.
             let silent = self.frames_in(ready.timestamp.saturating_sub(next));
             if silent > 0 {
                 self.conceal(silent, &mut counts.left_out, &mut counts.gaps);
@@ -130,7 +129,7 @@ impl PacketDecoder {
         self.decoder.rate().span(Frames::from(left_out))
     }
 
-    /// How many of the decoded frames can be left out because nothing is heard in any of them.
+    /// How many of the decoded frames can be skipped because all of them are inaudible.
     fn inaudible_frames(&self, frames: usize, surplus: Span) -> usize {
         let rate = self.decoder.rate();
         let surplus = rate.frames(surplus).as_usize().min(frames);
@@ -143,28 +142,27 @@ impl PacketDecoder {
         surplus
     }
 
-    /// Play-out has become later by `span`, because packets came later: that much is concealed.
+    /// The playout delay grew by `span`; conceals that much.
     pub(super) fn conceal_stretch(&mut self, span: Span, counts: &mut RtpInputCounts) {
         let frames = self.decoder.rate().frames(span).as_usize();
         counts.stretched += frames as u64;
         self.conceal(frames, &mut counts.concealed, &mut counts.gaps);
     }
 
-    /// `units` of a silence that the sender left out are not to be heard.
+    /// Skips `units` of a silence that the sender omitted.
     pub(super) fn skip_silence(&mut self, units: u64) {
         self.next = self.next.map(|next| next.wrapping_add(units));
     }
 
-    /// The sender left out `units`, because they were silent.
+    /// Inserts `units` of a silence that the sender omitted.
     pub(super) fn fill_silence(&mut self, units: u64, counts: &mut RtpInputCounts) {
         self.skip_silence(units);
         let frames = self.frames_in(units);
         self.conceal(frames, &mut counts.left_out, &mut counts.gaps);
     }
 
-    /// Fills in for `units` that are missing. When the packet behind them, `following`, is there and
-    /// carries the last of them again (in-band error correction of Opus), that is decoded; the rest is
-    /// concealed.
+    /// Fills `units` that are missing. If the next packet `following` is there and repeats the last
+    /// of them (Opus in-band FEC), that is decoded; the rest is concealed.
     pub(super) fn conceal_missing(
         &mut self,
         units: u64,
@@ -188,8 +186,8 @@ impl PacketDecoder {
         counts.recovered_fec += 1;
     }
 
-    /// Conceals so many frames, unless they are so many, at once or bit by bit, that the station has gone
-    /// elsewhere.
+    /// Conceals frames, unless there are so many, at once or in sum, that the station has switched
+    /// away.
     fn conceal(&mut self, mut frames: usize, made: &mut u64, gaps: &mut u64) {
         let before = self.concealed_in_row;
         self.concealed_in_row = before.saturating_add(frames);
@@ -211,7 +209,7 @@ impl PacketDecoder {
         }
     }
 
-    /// Puts the first frames of the scratch behind what is there.
+    /// Appends the first frames of the scratch buffer to the current block.
     fn append(&mut self, frames: usize, counts: &mut RtpInputCounts) {
         self.in_stream = true;
         let channels = self.layout.channels();
@@ -243,10 +241,10 @@ impl PacketDecoder {
         }
     }
 
-    /// Hands over what there is.
+    /// Hands the current block to the station.
     pub(super) fn flush(&mut self) {
         let Some(block) = self.open.take_if(|block| block.frames() > Frames::ZERO) else { return };
-        // There is a slot for every block of the pool, so this cannot be full.
+        // The ring has a slot for every block of the pool, so it cannot be full.
         drop(self.items.push(SourceItem::Block(block)));
     }
 
@@ -254,7 +252,7 @@ impl PacketDecoder {
     pub(super) fn close(&mut self, mark: SourceItem) {
         self.flush();
         if core::mem::take(&mut self.in_stream) {
-            // Without room for the mark the station finds out by its time-out.
+            // Without room for the mark, the time-out of the station detects the end.
             drop(self.items.push(mark));
         }
     }
@@ -288,12 +286,12 @@ fn decoder(encoding: Encoding, opus_channels: usize) -> Option<Box<dyn Decoder>>
     })
 }
 
-/// 120 ms of Opus in two channels; no packet of another codec that fits a datagram of a usual network
-/// has more.
+/// 120 ms of Opus in two channels; a packet of another codec that fits an Ethernet frame has fewer
+/// samples.
 const LONGEST_SAMPLES: usize = 5_760 * 2;
 
-/// What is below -60 dBFS can be left out without being missed.
+/// Audio below -60 dBFS can be skipped.
 const INAUDIBLE_PEAK: f32 = 0.001;
 
-/// It is not worth it for less than this.
+/// Skipping less than this is not worthwhile.
 const MIN_SHORTENED: Span = Span::from_millis(2);
