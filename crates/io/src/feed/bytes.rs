@@ -1,4 +1,4 @@
-//! From bytes of any grain to blocks of whole frames.
+//! Converts a byte stream to blocks of whole frames.
 
 use aulos_core::{Block, Frames, Instant, MediaTime, SampleSpec};
 use aulos_dsp::convert;
@@ -9,10 +9,10 @@ use aulos_rt::{LatestPublisher, Pool, Pooled};
 
 use super::{Backoff, FeedState};
 
-/// Cuts a byte stream into blocks and hands them to a station.
+/// Converts a byte stream to blocks for a station.
 ///
 /// Bytes are accepted only as far as there is room, so a sender without a clock of its own is held
-/// back by its pipe or socket and nothing is lost.
+/// back by its pipe or socket, and nothing is lost.
 #[derive(Debug)]
 pub struct ByteFeed {
     spec: SampleSpec,
@@ -21,26 +21,26 @@ pub struct ByteFeed {
     state: LatestPublisher<FeedState>,
     reported: FeedState,
     open: Option<Pooled<Block>>,
-    /// The beginning of a frame whose rest has not come yet.
+    /// The beginning of an incomplete frame.
     partial_frame: Vec<u8>,
     position: MediaTime,
     in_stream: bool,
-    /// The line to the station; without one it always wants sound.
+    /// The stand-by control of the station; without one the source is always needed.
     keeper: Option<StandbyHandle>,
     demand: StandbyRequest,
     seed: u64,
 }
 
 impl ByteFeed {
-    /// A feed of bytes in `spec`, and the ring's other end for the station. `seed` is where the
-    /// pauses between tries get their chance from: another one for each feed.
+    /// A feed of bytes in `spec`, and the consumer for the station. `seed` determines the random
+    /// pauses between retries and should differ for each feed.
     #[must_use]
     pub fn new(
         spec: SampleSpec,
         state: LatestPublisher<FeedState>,
         seed: u64,
     ) -> (Self, Consumer<SourceItem>) {
-        // One more than there are blocks, so that the end of a sender always finds room.
+        // One more slot than there are blocks, so that the end mark always fits.
         let (items, consumer) = ring(FEED_BLOCKS + 1);
         let pool =
             Pool::new(FEED_BLOCKS, || Block::with_capacity(spec.rate, spec.layout, BLOCK_SAMPLES));
@@ -61,15 +61,15 @@ impl ByteFeed {
         (feed, consumer)
     }
 
-    /// Hears from the station whether it is needed.
+    /// Connects it to the station's stand-by control.
     #[must_use]
     pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
         self.keeper = Some(keeper);
         self
     }
 
-    /// What the station wishes now; to be asked at the beginning of each tick. While it wishes no
-    /// sound, what is pushed is thrown away.
+    /// What the station currently needs; call it at the beginning of each tick. While it needs no
+    /// audio, pushed bytes are dropped.
     pub fn poll_demand(&mut self) -> StandbyRequest {
         let wish = self.keeper.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
         if wish != StandbyRequest::Play && self.demand == StandbyRequest::Play {
@@ -79,7 +79,7 @@ impl ByteFeed {
         wish
     }
 
-    /// How many bytes [`ByteFeed::push`] takes now.
+    /// How many bytes [`ByteFeed::push`] accepts now.
     #[must_use]
     pub fn room(&mut self) -> usize {
         if self.demand != StandbyRequest::Play {
@@ -101,7 +101,7 @@ impl ByteFeed {
         self.in_stream = true;
         let frame = self.spec.frame_bytes();
         if self.demand != StandbyRequest::Play {
-            // Frames go on where they are, so that the first one that is wanted is whole.
+            // Frame boundaries are kept, so that the first frame after the pause is complete.
             let torn = (self.partial_frame.len() + bytes.len()) % frame;
             let kept = bytes.len().saturating_sub(torn);
             if torn <= bytes.len() {
@@ -131,35 +131,36 @@ impl ByteFeed {
         }
     }
 
-    /// Hands over what has come so far; called once a tick.
+    /// Hands the current block to the station; called once per tick.
     pub fn flush(&mut self) {
         let Some(block) = self.open.take_if(|block| block.frames() > Frames::ZERO) else { return };
-        // There is a slot for every block of the pool, so this cannot be full.
+        // The ring has a slot for every block of the pool, so it cannot be full.
         drop(self.items.push(SourceItem::Block(block)));
     }
 
-    /// The sender closed cleanly; half a frame at its end is dropped.
+    /// The sender closed cleanly; an incomplete frame at the end is dropped.
     pub fn mark_ended(&mut self) {
         self.close(SourceItem::End);
     }
 
-    /// The sender is gone without having closed cleanly: it has to prove itself when it is back.
+    /// The sender is gone without a clean close: when it returns, it has to be stable before it is
+    /// used.
     pub fn mark_lost(&mut self) {
         self.close(SourceItem::Lost);
     }
 
-    /// The station is gone: nobody will ever take anything again.
+    /// Whether the station is gone, so that nothing will be taken any more.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.items.is_abandoned()
     }
 
-    /// How long to wait between tries.
+    /// The back-off between retries.
     pub(super) const fn backoff(&self) -> Backoff {
         Backoff::new(self.seed)
     }
 
-    /// Tells the world what is going on.
+    /// Publishes the state of the source.
     pub fn report(&mut self, state: FeedState) {
         if let Some(keeper) = &mut self.keeper {
             let broken = matches!(state, FeedState::Failed(_));
@@ -171,7 +172,7 @@ impl ByteFeed {
         }
     }
 
-    /// Whether the sender that is there now has sent anything yet.
+    /// Whether the current sender has sent anything yet.
     #[must_use]
     pub const fn is_in_stream(&self) -> bool {
         self.in_stream
@@ -181,7 +182,7 @@ impl ByteFeed {
         self.flush();
         self.partial_frame.clear();
         if core::mem::take(&mut self.in_stream) && self.demand == StandbyRequest::Play {
-            // Without room for the mark the station finds out by its time-out.
+            // Without room for the mark, the time-out of the station detects the end.
             drop(self.items.push(mark));
         }
     }
@@ -204,11 +205,11 @@ impl ByteFeed {
     }
 }
 
-/// What is thrown away at once.
+/// Bytes dropped per call.
 const IDLE_ROOM: usize = 65_536;
 
-/// Blocks between a feeder and its station: together at least 0.6 s at 48 kHz stereo even if each
-/// tick fills only one of them with 20 ms.
+/// Blocks between a feeder and its station: at least 0.6 s at 48 kHz stereo even if each tick fills
+/// only 20 ms of a block.
 pub const FEED_BLOCKS: usize = 32;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A DJ's stream: the body of a request that somebody else has read the head of.
+//! A live source client's stream (DJ): the body of a request whose head has been read elsewhere.
 //!
-//! A mount has one seat. Whoever reads heads takes the seat, answers, and hands the socket over; from
-//! then on it is looked at here, on the reactor's tick, and its bytes go to the codec pool
-//! ([`super::StreamSource`]). The seat is free again as soon as the DJ is gone, for whatever reason:
-//! it is a counted reference that goes where the socket goes.
+//! A mount accepts one DJ at a time. The code that reads the request head acquires the mount,
+//! answers, and hands the socket over. From then on the feeder polls it on the reactor's tick, and
+//! the bytes go to the codec pool ([`super::StreamSource`]). The mount is released when the DJ is
+//! gone for any reason, because the permit is a counted reference that moves with the socket.
 
 use core::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -26,31 +26,31 @@ use crate::reactor::MediaStream;
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "it is what a seat takes")]
 pub struct DjStream {
-    /// Where it comes from.
+    /// Its connection.
     pub wire: MediaStream,
-    /// What has been read of it already.
+    /// Bytes of the body that have been read already.
     pub unread: Vec<u8>,
-    /// How long it is.
+    /// The framing of the body.
     pub framing: BodyFraming,
-    /// What it is said to be.
+    /// The format according to the request.
     pub hint: FormatHint,
 }
 
-/// Where DJs go on air, one at a time.
+/// A mount, which accepts one DJ at a time.
 #[derive(Debug)]
 pub struct DjMountSlot {
     occupied: Arc<AtomicBool>,
     hand_over: Sender<AdmittedDj>,
 }
 
-/// The right to be the one.
+/// The permit to use the mount.
 #[derive(Debug)]
 pub struct DjMountPermit {
     place: MountOccupancy,
     hand_over: Sender<AdmittedDj>,
 }
 
-/// Taken for as long as it is somewhere.
+/// The mount is in use while this exists.
 #[derive(Debug)]
 struct MountOccupancy(Arc<AtomicBool>);
 
@@ -67,7 +67,7 @@ struct AdmittedDj {
 }
 
 impl DjMountSlot {
-    /// The seat, if it is free.
+    /// Acquires the mount if it is free.
     #[must_use]
     pub fn try_acquire(&self) -> Option<DjMountPermit> {
         let free = !self.occupied.swap(true, Ordering::AcqRel);
@@ -77,7 +77,7 @@ impl DjMountSlot {
         })
     }
 
-    /// Somebody has the seat, from the moment in which he was let in.
+    /// Whether the mount is in use, from the moment of acquisition.
     #[must_use]
     pub fn is_occupied(&self) -> bool {
         self.occupied.load(Ordering::Acquire)
@@ -85,39 +85,39 @@ impl DjMountSlot {
 }
 
 impl DjMountPermit {
-    /// Goes on air. A mount that is gone by now hangs up.
+    /// Starts the stream. If the mount is gone by now, the connection is closed.
     pub fn start(self, dj: DjStream) {
-        // Who has the seat is the only one: there is a place.
+        // The channel has room for one, and there is only one permit.
         drop(self.hand_over.try_send(AdmittedDj { dj, _place: self.place }));
     }
 }
 
-/// How a mount does, for people to read.
+/// The status of a mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DjFeederState {
-    /// Somebody sends.
+    /// Whether a DJ is streaming.
     pub on_air: bool,
-    /// What he sends, once that is known.
+    /// The format of the stream, once it is known.
     pub info: Option<StreamInfo>,
-    /// Bytes of sound that he has sent.
+    /// Bytes of audio received.
     pub bytes: u64,
-    /// How the last one left.
+    /// How the last stream ended.
     pub last_end: Option<DjEndReason>,
 }
 
-/// How a DJ left.
+/// How a DJ's stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DjEndReason {
-    /// He was done.
+    /// It ended regularly.
     Ended,
-    /// His connection broke.
+    /// The connection broke.
     Broken,
-    /// Nothing that could be played came for [`STALL`].
+    /// No playable audio arrived for [`DJ_STALL_TIMEOUT`].
     Stalled,
-    /// What he sent cannot be played.
+    /// The stream cannot be played.
     Unplayable(StreamError),
-    /// He sent chunks that are none.
+    /// Its chunked encoding is invalid.
     InvalidChunks,
 }
 
@@ -139,21 +139,21 @@ impl fmt::Display for DjEndReason {
     }
 }
 
-/// What happened at all mounts of a house.
+/// Counters over all mounts.
 #[derive(Debug, Default)]
 #[allow(clippy::exhaustive_structs, reason = "counters")]
 pub struct DjCounters {
-    /// DJs who went on air.
+    /// Streams that were started.
     pub started: AtomicU64,
-    /// Those whose connection broke.
+    /// Streams whose connection broke.
     pub broken: AtomicU64,
-    /// Those who sent nothing that could be played for too long.
+    /// Streams without playable audio for too long.
     pub stalled: AtomicU64,
-    /// Those who sent what cannot be played.
+    /// Streams that could not be played.
     pub unplayable: AtomicU64,
 }
 
-/// Takes a DJ's bytes off his socket.
+/// Reads the bytes of a DJ's stream.
 #[derive(Debug)]
 pub struct DjFeeder {
     inbox: Receiver<AdmittedDj>,
@@ -162,7 +162,7 @@ pub struct DjFeeder {
     state: LatestPublisher<DjFeederState>,
     last_state: DjFeederState,
     counters: Arc<DjCounters>,
-    /// The line to the station; without one it always wants sound.
+    /// The stand-by control of the station; without one the source is always needed.
     keeper: Option<StandbyHandle>,
     /// Bodies so far, as the decoder counts them.
     bodies: u64,
@@ -170,20 +170,20 @@ pub struct DjFeeder {
     scratch: Vec<u8>,
 }
 
-/// Somebody sends.
+/// A DJ who is streaming.
 #[derive(Debug)]
 struct ActiveDj {
     admitted: AdmittedDj,
     body: BodyDecoder,
-    /// The decoder knows of him.
+    /// The decoder has started this body.
     is_decoding: bool,
-    /// Packets that had been decoded when something last was, and when that was.
+    /// The number of decoded packets at the last progress, and its time.
     packets: u64,
     last_decoded_at: Instant,
 }
 
 impl DjFeeder {
-    /// A mount, its feeder for a reactor, and how it does.
+    /// A mount, its feeder for a reactor, and a reader of its status.
     #[must_use]
     pub fn new(
         writer: StreamWriter,
@@ -208,8 +208,8 @@ impl DjFeeder {
         (mount, feeder, state)
     }
 
-    /// Hears from the station whether it is needed. Nobody can be made to come when it is, so the
-    /// place stays open, and what a DJ sends meanwhile is not decoded.
+    /// Connects it to the station's stand-by control. A DJ cannot be summoned, so the mount stays
+    /// open, and audio is not decoded while it is not needed.
     #[must_use]
     pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
         self.keeper = Some(keeper);
@@ -231,7 +231,7 @@ impl DjFeeder {
         });
     }
 
-    /// How he left, if he has.
+    /// Returns the end reason when the stream has ended.
     fn poll_stream(&mut self, now: Instant) -> Option<DjEndReason> {
         let on_air = self.on_air.as_mut()?;
         if !on_air.is_decoding {
@@ -263,14 +263,15 @@ impl DjFeeder {
     }
 
     fn end(&mut self, left: DjEndReason) -> bool {
-        // His end is told behind his last byte; without room for it we come again.
+        // The end is marked after the last byte; without room for the mark the next tick tries
+        // again.
         if left == DjEndReason::Ended && !self.writer.end() {
             return false;
         }
         if let Some(mut on_air) = self.on_air.take()
             && left == DjEndReason::Ended
         {
-            // Who has closed already does not hear it.
+            // A client that has closed already misses the response.
             drop(on_air.admitted.dj.wire.write(OK_RESPONSE));
         }
         match left {
@@ -304,7 +305,7 @@ impl Feeder for DjFeeder {
     }
 }
 
-/// How a read went.
+/// The result of a read.
 enum ReadStatus {
     Some,
     Empty,
@@ -321,7 +322,7 @@ impl ActiveDj {
         if self.body.is_finished() {
             return Ok(ReadStatus::End);
         }
-        // A body is never longer than what it is made of.
+        // The decoded body is never longer than its encoding.
         let room = writer.room().min(scratch.len());
         if room == 0 {
             return Ok(ReadStatus::Empty);
@@ -329,15 +330,15 @@ impl ActiveDj {
         let DjStream { wire, unread, framing, .. } = &mut self.admitted.dj;
         let count = if unread.is_empty() {
             match wire.read(&mut scratch[..room]) {
-                // It has no other end than this.
+                // Closing is the only end of such a body.
                 Ok(0) if *framing == BodyFraming::UntilClosed => return Ok(ReadStatus::End),
                 Ok(0) => return Err(DjEndReason::Broken),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(ReadStatus::Empty);
                 }
-                // TLS without a goodbye, which most programs leave out; or a program that closed
-                // without having read our answer, which the kernel makes a reset of.
+                // Most programs close without a TLS close_notify; and a program that closes without
+                // reading the response causes a reset.
                 Err(error) if *framing == BodyFraming::UntilClosed && is_end(error.kind()) => {
                     return Ok(ReadStatus::End);
                 }
@@ -363,13 +364,13 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A DJ from whom no packet of sound has come for so long is dropped: ten seconds, as Icecast has
-/// it. Bytes alone do not count, so one who sends a byte a second is dropped as well.
+/// A DJ without decodable audio for this long is dropped: ten seconds, as in Icecast. Bytes alone
+/// do not count, so a client that sends a byte per second is dropped as well.
 pub const DJ_STALL_TIMEOUT: Span = Span::from_secs(10);
 
 const READ_BYTES: usize = 8 * 1_024;
 
-/// Reads in one tick: 3 MB a second, more than any codec makes.
+/// Reads per tick: 3 MB per second, more than any codec needs.
 const MAX_READS: usize = 4;
 
 const OK_RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -401,7 +402,7 @@ mod tests {
             Self { mount, feeder, state, parts: (source, items), now: SystemClock::now() }
         }
 
-        /// A DJ who is on air, and his end of the line.
+        /// A DJ who is streaming, and the client's end of the connection.
         fn welcome(&mut self, framing: BodyFraming, unread: &[u8]) -> TcpStream {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -426,7 +427,7 @@ mod tests {
                 if what(&state) {
                     return state;
                 }
-                // The other end is the kernel's.
+                // Loopback delivery is asynchronous.
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             panic!("it did not come to that: {:?}", self.state.read());
@@ -482,7 +483,7 @@ mod tests {
         studio.tick_until(|state| state.bytes == 40_000);
         let first = studio.frames();
         assert!(first < 5_000, "{first} frames, which is one packet");
-        // He sends, so he has not stalled.
+        // The client sends, so it has not stalled.
         studio.now += DJ_STALL_TIMEOUT;
         dj.write_all(&wave[40_000..44_000]).unwrap();
         assert!(studio.tick_until(|state| state.bytes == 44_000).on_air);
@@ -543,7 +544,7 @@ mod tests {
         let mut slow = studio.welcome(BodyFraming::UntilClosed, b"");
         let mut last = DjFeederState::default();
         for second in 0..12_u64 {
-            // He may have been cut already.
+            // The connection may have been cut already.
             drop(slow.write(b"x"));
             studio.now += Span::from_secs(1);
             let sent = second + 1;

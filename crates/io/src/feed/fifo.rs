@@ -1,9 +1,9 @@
-//! A named pipe that anyone can play into.
+//! A named pipe as a source.
 //!
-//! A FIFO that was opened stays the same FIFO when its name is deleted: its reader would wait for ever,
-//! and the next writer would make a regular file in its place. So once a second the name is looked at.
-//! Watching it with inotify was rejected: it does not say what happens on network file systems, and
-//! needs a watch on every directory above, because those can be moved too.
+//! An open FIFO stays the same FIFO when its name is deleted: its reader would wait for ever, and
+//! the next writer would create a regular file in its place. So the path is checked once a second.
+//! Watching it with inotify was rejected: it does not work on network file systems, and needs a
+//! watch on every parent directory, because those can be moved too.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,17 +18,17 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
 use crate::SourcePath;
 
-/// Reads a FIFO for ever, whoever writes to it.
+/// Reads a FIFO for ever, through any number of writers.
 ///
-/// The reading end stays open when a writer goes, so the next one finds the same pipe and never
-/// gets a broken-pipe signal in between. When the FIFO is deleted, it is made again, and when another
-/// one has its name, that is opened; what is still being written to the old one is played first.
+/// The reading end stays open when a writer closes, so the next writer finds the same pipe and gets
+/// no SIGPIPE in between. When the FIFO is deleted, it is created again. When another FIFO has its
+/// name, that one is opened, after the data still being written to the old one has been played.
 #[derive(Debug)]
 pub struct FifoFeeder {
     path: SourcePath,
     mode: FifoMode,
     open_fifo: Option<OpenFifo>,
-    /// One has been opened before.
+    /// A FIFO has been opened before.
     was_open: bool,
     check_at: Instant,
     backoff: Backoff,
@@ -37,39 +37,39 @@ pub struct FifoFeeder {
     counters: Arc<FifoCounters>,
 }
 
-/// A FIFO that is open.
+/// An open FIFO.
 #[derive(Debug)]
 struct OpenFifo {
     file: File,
     id: FileId,
-    /// Its name means something else now, or nothing.
+    /// Its path is deleted, or refers to something else.
     is_replaced: bool,
-    /// When bytes came last.
+    /// When bytes arrived last.
     active_at: Instant,
 }
 
-/// Device and inode: the same while it is open.
+/// Device and inode; unique while the file is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId(u64, u64);
 
-/// What became of FIFOs while they were read; never counts down. All FIFOs of a server may share one.
+/// Counters of changes to FIFOs. All FIFOs of a server may share one.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct FifoCounters {
-    /// FIFOs that had been deleted and were made again.
+    /// Deleted FIFOs that were created again.
     pub recreated: AtomicU64,
-    /// Times that a FIFO was opened in the place of the last one, made here or not.
+    /// Times that a FIFO was opened in place of the previous one, created here or not.
     pub reopened: AtomicU64,
-    /// Times that something else was found in the place of a FIFO.
+    /// Times that something else was found in place of a FIFO.
     pub blocked: AtomicU64,
 }
 
-/// Whether the FIFO is ours to make.
+/// Whether to create the FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FifoMode {
-    /// Make it if it is not there, readable and writable by its owner only.
+    /// Create it if it is missing, readable and writable by its owner only.
     Create,
-    /// It must be there.
+    /// It must exist.
     Read,
 }
 
@@ -90,7 +90,7 @@ impl FifoFeeder {
         }
     }
 
-    /// Counts what becomes of the FIFO here.
+    /// Counts changes of the FIFO in `counters`.
     #[must_use]
     pub fn with_counters(self, counters: Arc<FifoCounters>) -> Self {
         Self { counters, ..self }
@@ -116,7 +116,7 @@ impl FifoFeeder {
         Ok(())
     }
 
-    /// Makes the FIFO where there is nothing.
+    /// Creates the FIFO if nothing is there.
     fn create(&self) -> Result<(), FifoError> {
         if self.path.make_fifo().map_err(FifoError::Io)? && self.was_open {
             count(&self.counters.recreated);
@@ -124,8 +124,9 @@ impl FifoFeeder {
         Ok(())
     }
 
-    /// Looks whether the name still means the FIFO that is open. A writer must find a FIFO at once,
-    /// and not make a file in its place; so one is made even while the old one is played to its end.
+    /// Checks whether the path still refers to the open FIFO. A writer must find a FIFO at once and
+    /// not create a file in its place, so a new one is created even while the old one is played to
+    /// its end.
     fn check_path(&mut self, now: Instant) {
         let Some(opened) = &mut self.open_fifo else { return };
         if now < self.check_at {
@@ -137,11 +138,11 @@ impl FifoFeeder {
             Err(error) if is_missing(&error) => {
                 opened.is_replaced = true;
                 if self.mode == FifoMode::Create {
-                    // Whatever is in the way now is told when it is to be opened.
+                    // An obstacle is reported when the FIFO is opened.
                     self.create().ok();
                 }
             }
-            // The file system does not say: it stays as it is.
+            // Unknown; the FIFO stays as it is.
             Err(_) => {}
         }
     }
@@ -166,7 +167,7 @@ impl Feeder for FifoFeeder {
         if self.feed.is_abandoned() {
             return NextPoll::Never;
         }
-        // Whether it is needed or not, it stays open for whoever writes.
+        // It stays open for writers, needed or not.
         self.feed.poll_demand();
         self.check_path(now);
         if self.open_fifo.is_none() {
@@ -181,7 +182,7 @@ impl Feeder for FifoFeeder {
         }
         let Some(opened) = &mut self.open_fifo else { return NextPoll::Later };
         match drain(&mut opened.file, &mut self.feed, &mut self.scratch, now) {
-            // No writer has the pipe open: what was sent is complete.
+            // No writer has the pipe open: the data was complete.
             Ok(DrainStatus::End) => {
                 self.feed.mark_ended();
                 if opened.is_replaced {
@@ -191,7 +192,7 @@ impl Feeder for FifoFeeder {
                 self.feed.report(FeedState::Waiting);
                 NextPoll::Later
             }
-            // A writer that says nothing does not keep those from being read that come by the name.
+            // A silent writer of the old FIFO must not block the writers of the new one.
             Ok(DrainStatus::Empty)
                 if opened.is_replaced && now.since(opened.active_at) >= CHECK_INTERVAL =>
             {
@@ -216,7 +217,7 @@ impl Feeder for FifoFeeder {
     }
 }
 
-/// Whether a name means nothing any more.
+/// Whether the path does not exist.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -225,24 +226,24 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often the name is looked at: a writer that comes back is as a rule started by a person or a
-/// supervisor, who take about as long.
+/// The interval of path checks. Writers are usually started by a person or a supervisor, which
+/// takes about as long.
 const CHECK_INTERVAL: Span = Span::from_secs(1);
 
-/// How a look at a descriptor ended.
+/// The result of draining a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainStatus {
-    /// The sender has closed.
+    /// The writer has closed.
     End,
-    /// Nothing was there.
+    /// No data.
     Empty,
-    /// Something came, and no more is there.
+    /// Data, and no more is available.
     Some,
-    /// There is no room for more.
+    /// The feed is full.
     Full,
 }
 
-/// Reads what is there, as far as there is room, from a descriptor that does not block.
+/// Reads what is available and fits, from a non-blocking descriptor.
 pub(super) fn drain(
     from: &mut impl Read,
     feed: &mut ByteFeed,
@@ -271,7 +272,7 @@ pub(super) fn drain(
     }
 }
 
-/// Makes the FIFO at `path` unless it is there already, for its owner only.
+/// Creates the FIFO at `path`, for its owner only, unless it exists.
 ///
 /// # Errors
 /// [`FifoError`] when something else is in the way or the system refuses.
@@ -293,9 +294,9 @@ pub fn make_fifo(path: &Path) -> Result<(), FifoError> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FifoError {
-    /// A file, folder or link of another kind has the name: choose another path or remove it.
+    /// A file, directory or link has the name: choose another path or remove it.
     NotAFifo,
-    /// The system refused.
+    /// An error of the system.
     Io(io::Error),
 }
 
@@ -319,5 +320,5 @@ impl core::fmt::Display for FifoError {
 
 impl core::error::Error for FifoError {}
 
-/// One read takes at most what a Linux pipe holds.
+/// The capacity of a Linux pipe.
 pub(super) const READ_BYTES: usize = 65_536;

@@ -1,4 +1,4 @@
-//! A file as a source: opened, decoded into a ring, tried again where it cannot be opened.
+//! A file as a source: opened, decoded into a ring, and retried if it cannot be opened.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ use crate::decode::{
 };
 use crate::{Job, JobStatus, SourcePath, SystemClock};
 
-/// What a file source is doing, for people to read.
+/// The state of a file source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileState {
@@ -24,14 +24,14 @@ pub enum FileState {
     Running,
     /// It has been decoded to its end.
     Finished,
-    /// It cannot be opened; that is tried again.
+    /// It cannot be opened; the source tries again.
     OpenFailed(OpenError),
-    /// It broke off.
+    /// Decoding failed.
     DecodeFailed(DecodeError),
 }
 
 impl FileState {
-    /// What is wrong, if something is.
+    /// The problem as text, if there is one.
     #[must_use]
     pub fn problem(self) -> Option<String> {
         match self {
@@ -42,7 +42,7 @@ impl FileState {
     }
 }
 
-/// Work for the codec pool: one file, once or in a loop.
+/// A job of the codec pool: one file, once or in a loop.
 pub struct FileSource {
     path: SourcePath,
     options: FileDecodeOptions,
@@ -55,7 +55,8 @@ pub struct FileSource {
 enum FileJobState {
     Closed(Pool<Block>, Producer<SourceItem>),
     Open(Box<FileFeed>),
-    /// The file is over; the station gives the blocks back, and must not be the one to free them.
+    /// The file has ended. The station returns its blocks to this pool, so that it does not free
+    /// them.
     Decoded {
         pool: Pool<Block>,
         items: Producer<SourceItem>,
@@ -64,15 +65,15 @@ enum FileJobState {
 }
 
 impl FileSource {
-    /// The job, the ring's other end for the station, and what can be told of it. `seed` is where
-    /// the pauses between tries get their chance from.
+    /// The job, the consumer for the station, and a reader of its state. `seed` determines the
+    /// random pauses between retries.
     #[must_use]
     pub fn new(
         path: impl Into<SourcePath>,
         options: FileDecodeOptions,
         seed: u64,
     ) -> (Self, Consumer<SourceItem>, LatestReader<FileState>) {
-        // The end of the file needs a place beside the blocks.
+        // The end mark needs a slot besides the blocks.
         let (items, consumer) = ring(FILE_BLOCKS + 1);
         let pool = Pool::new(FILE_BLOCKS, || {
             Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES)
@@ -84,8 +85,8 @@ impl FileSource {
         (file, consumer, seen)
     }
 
-    /// Hears from the station whether it is needed: one that stands by cold is closed until then, and
-    /// begins again each time.
+    /// Connects it to the station's stand-by control. In cold stand-by the file is closed until it
+    /// is needed, and then starts from the beginning.
     #[must_use]
     pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
         self.keeper = Some(keeper);
@@ -172,5 +173,5 @@ impl fmt::Debug for FileSource {
     }
 }
 
-/// More than a second at 48 kHz stereo, and the codec pool comes by ten times in that.
+/// More than a second at 48 kHz stereo; the codec pool steps each job ten times per second.
 const FILE_BLOCKS: usize = 16;

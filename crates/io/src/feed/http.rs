@@ -1,9 +1,9 @@
-//! The body of web radio, taken off its socket on a reactor's tick.
+//! Reads the body of web radio on a reactor's tick.
 //!
-//! Whoever asked for it (name, TLS, request, head, redirects) hands over the socket with its TLS
-//! state and with what has been read already, and asks again when it is told that the body is over.
-//! Chunks and titles are taken out here, and what is left goes to the decoder; a decoder that has
-//! enough holds the server back through the socket.
+//! The code that makes the request (name, TLS, head, redirects) hands over the socket with its TLS
+//! state and the bytes read already, and connects again when the end of the body is reported.
+//! Chunked encoding and titles are removed here, and the rest goes to the decoder. A full decoder
+//! holds the server back through the socket.
 
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -19,39 +19,39 @@ use rustls::ClientConnection;
 use super::stream::StreamWriter;
 use super::{Feeder, NextPoll};
 
-/// A body that begins, with all that belongs to it.
+/// A response body that begins, with its connection.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "it is made where the head was read")]
 pub struct HttpBody {
-    /// Does not block.
+    /// Non-blocking.
     pub socket: TcpStream,
-    /// Its TLS, whose handshake is over.
+    /// Its TLS state, with a complete handshake.
     pub tls: Option<Box<ClientConnection>>,
-    /// Chunks and titles.
+    /// The parser of chunked encoding and titles.
     pub body: BodyDecoder,
-    /// What has been read of the body, as it came.
+    /// Bytes of the body that have been read already.
     pub unread: Vec<u8>,
-    /// What the server says that it is.
+    /// The format according to the server.
     pub hint: FormatHint,
-    /// It has an end that is none before its length: a file.
+    /// Whether the body has a known length (a file), so that an earlier end is an error.
     pub finite: bool,
 }
 
-/// What a feed is to do.
+/// A command to the feeder.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third thing")]
 pub enum HttpFeederCommand {
-    /// Play this body, in the place of the one that plays.
+    /// Play this body in place of the current one.
     Play(Box<HttpBody>),
-    /// Hang up.
+    /// Close the connection.
     Stop,
 }
 
-/// What became of a body.
+/// How a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a body ends well or not")]
 pub enum HttpBodyEnd {
-    /// It came to its end.
+    /// It ended regularly.
     Ended,
     /// It broke off.
     Broken(HttpBodyError),
@@ -61,13 +61,13 @@ pub enum HttpBodyEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpBodyError {
-    /// The server hung up.
+    /// The server closed the connection.
     Closed,
     /// It sent nothing, or next to nothing, for five seconds.
     Stalled,
-    /// It sent chunks that are none.
+    /// Its chunked encoding is invalid.
     InvalidChunks,
-    /// The connection broke.
+    /// The connection failed.
     Io(io::ErrorKind),
 }
 
@@ -82,16 +82,16 @@ impl core::fmt::Display for HttpBodyError {
     }
 }
 
-/// Plays one body after the other.
+/// Plays one body after another.
 #[derive(Debug)]
 pub struct HttpFeeder {
     writer: StreamWriter,
     orders: Receiver<HttpFeederCommand>,
     reports: Sender<HttpBodyEnd>,
     titles: Sender<TrackMetadata>,
-    /// The line to the station; without one it always wants sound.
+    /// The stand-by control of the station; without one the source is always needed.
     keeper: Option<StandbyHandle>,
-    /// Where it is said whether there is to be a body at all, and what was said last.
+    /// Reports whether a body is needed, and the last reported value.
     demand_reports: Option<Sender<bool>>,
     is_needed: bool,
     state: HttpFeederState,
@@ -101,30 +101,30 @@ pub struct HttpFeeder {
 #[derive(Debug)]
 enum HttpFeederState {
     Idle,
-    /// The decoder has not been told of it yet.
+    /// The decoder has not started this body yet.
     Begin(Box<HttpBody>),
     Play(Box<HttpBody>, ThroughputWindow),
-    /// The decoder has not been told of the end yet.
+    /// The decoder has not got the end mark yet.
     End,
 }
 
-/// How much has come lately.
+/// The bytes received recently.
 #[derive(Clone, Copy, Debug)]
 struct ThroughputWindow {
     since: Instant,
     bytes: usize,
 }
 
-/// How a look at a body ended.
+/// The result of reading a body.
 enum ReadStatus {
-    /// Nothing more is there, or there is no room for it.
+    /// No more data, or no room for it.
     Pending,
     Ended,
     Broken(HttpBodyError),
 }
 
 impl HttpFeeder {
-    /// A feeder that does what `orders` say.
+    /// A feeder that executes `orders`.
     #[must_use]
     pub fn new(
         writer: StreamWriter,
@@ -147,8 +147,8 @@ impl HttpFeeder {
         }
     }
 
-    /// Hears from the station whether it is needed, and says so whenever that changes: while it is
-    /// not and stands by cold, bodies that it is given are dropped. It says first what is so now.
+    /// Connects it to the station's stand-by control, and reports every change of the demand,
+    /// starting with the current value. In cold stand-by new bodies are dropped.
     #[must_use]
     pub fn with_standby(mut self, mut keeper: StandbyHandle, needs: Sender<bool>) -> Self {
         self.is_needed = keeper.request() == StandbyRequest::Close;
@@ -157,7 +157,7 @@ impl HttpFeeder {
         self
     }
 
-    /// What the station wishes now.
+    /// What the station currently needs.
     fn poll_demand(&mut self) -> StandbyRequest {
         let wish = self.keeper.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
         self.writer.set_parse_only(wish != StandbyRequest::Play);
@@ -192,7 +192,7 @@ impl HttpFeeder {
         }
     }
 
-    /// Takes what is there, as far as there is room.
+    /// Reads what is available and fits.
     fn read_body(
         &mut self,
         body: &mut HttpBody,
@@ -202,7 +202,7 @@ impl HttpFeeder {
         for _ in 0..MAX_READS {
             let room = self.writer.room().min(self.scratch.len());
             if room == 0 {
-                // It is us who hold it back.
+                // The pause is caused by this end.
                 *pulse = ThroughputWindow { since: now, bytes: 0 };
                 return ReadStatus::Pending;
             }
@@ -227,10 +227,10 @@ impl HttpFeeder {
             let taken = body.body.push(
                 &self.scratch[..count],
                 |sound| {
-                    // There is room for all that was read.
+                    // There is room for everything that was read.
                     pulse.bytes += writer.write(sound);
                 },
-                // Who does not listen misses it.
+                // Without a receiver the title is dropped.
                 |title| drop(titles.try_send(title)),
             );
             if taken.is_err() {
@@ -244,7 +244,7 @@ impl HttpFeeder {
     }
 
     fn report(&self, report: HttpBodyEnd) -> HttpFeederState {
-        // There is room for one, and one is asked for at a time.
+        // The channel has room for one report, and only one body is active.
         self.reports.try_send(report).ok();
         HttpFeederState::Idle
     }
@@ -255,7 +255,7 @@ impl HttpBody {
         let Some(tls) = &mut self.tls else { return (&self.socket).read(into) };
         loop {
             match tls.reader().read(into) {
-                // Without a farewell: as with plain text, whoever knows the length sees it.
+                // No close_notify: as without TLS, a known length reveals a truncation.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
@@ -265,7 +265,7 @@ impl HttpBody {
             }
             tls.process_new_packets()
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            // New keys are answered; what does not go now goes with the next.
+            // Answers a key update; what cannot be sent now goes with the next one.
             while tls.wants_write() && tls.write_tls(&mut &self.socket).is_ok_and(|sent| sent > 0) {
             }
         }
@@ -302,12 +302,13 @@ impl Feeder for HttpFeeder {
     }
 }
 
-/// What is read at once, and how often in one tick: a few servers that send all they have must not
-/// hold the reactor.
+/// The size and number of reads per tick: servers that send everything at once must not block the
+/// reactor.
 const READ_BYTES: usize = 16 * 1024;
 const MAX_READS: usize = 8;
 
-/// How long next to nothing may come: less than any codec sends of silence.
+/// A body has stalled when fewer bytes than this arrive in this time: less than any codec sends for
+/// silence.
 const STALL_TIMEOUT: Span = Span::from_secs(5);
 const MIN_BYTES_PER_WINDOW: usize = 64;
 
@@ -362,11 +363,11 @@ mod tests {
             self.orders.try_send(HttpFeederCommand::Play(Box::new(body))).unwrap();
         }
 
-        /// Ticks a second at a time until something is reported.
+        /// Ticks in steps of a second until something is reported.
         fn wait(&mut self, mut each: impl FnMut(u64, &mut TcpStream)) -> (u64, HttpBodyEnd) {
             for second in 1..100 {
                 each(second, &mut self.server);
-                // What was sent over loopback is there at once, or a little later.
+                // Loopback delivery is asynchronous.
                 std::thread::sleep(std::time::Duration::from_millis(2));
                 self.feed.tick(Instant::from_nanos(second * 1_000_000_000));
                 if let Ok(report) = self.reports.try_recv() {
@@ -390,7 +391,7 @@ mod tests {
     fn one_that_is_held_back_by_us_has_not() {
         let mut scene = http_fixture();
         scene.play(BodyFraming::UntilClosed, false);
-        // Nobody decodes: when the ring is full, it is us who do not take more.
+        // Nothing decodes: with a full ring the pause is caused by this end.
         for second in 1..60 {
             if second < 12 {
                 scene.server.write_all(&[0; 16_384]).unwrap();

@@ -1,4 +1,4 @@
-//! How loud a file is, before it is played.
+//! Measures the loudness of a file before it is played.
 
 use core::fmt;
 
@@ -12,8 +12,7 @@ use aulos_rt::{LatestPublisher, LatestReader};
 use crate::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
 use crate::{Job, JobStatus, SourcePath};
 
-/// Work for the codec pool: measures the beginning of a file, as loud as it is in the channels of a
-/// station.
+/// A job of the codec pool: measures the beginning of a file in the channel layout of a station.
 pub struct FileMeter {
     path: SourcePath,
     options: FileDecodeOptions,
@@ -34,8 +33,8 @@ struct FileMeasurement {
 }
 
 impl FileMeter {
-    /// The job, and where the figures come once: [`Loudness::NONE`] for what cannot be opened. No more
-    /// than `longest` is measured. With `dual_mono` one channel counts as two equal ones.
+    /// The job, and a reader of its result; [`Loudness::NONE`] if the file cannot be opened. At
+    /// most `longest` is measured. With `dual_mono` one channel counts as two equal ones.
     #[must_use]
     pub fn new(
         path: impl Into<SourcePath>,
@@ -80,7 +79,7 @@ impl FileMeasurement {
         Self { decoder, block, remixed, meter: None, shape: None, measured }
     }
 
-    /// Measures the next block in the channels of `layout`; false at the end of what can be decoded.
+    /// Measures the next block in the channels of `layout`; false at the end of the file.
     fn decode(&mut self, layout: ChannelLayout, dual_mono: bool) -> bool {
         if !matches!(self.decoder.next(&mut self.block), Ok(FileDecodeStatus::Block)) {
             return false;
@@ -111,6 +110,6 @@ impl fmt::Debug for FileMeter {
     }
 }
 
-/// Sound that is measured in one step: a tenth of a second of work at most, and the pool's thread has
-/// rings to fill that hold a second.
+/// Audio measured per step: a tenth of a second of CPU time at most. Other jobs of the thread fill
+/// rings that hold a second.
 const STEP_LENGTH: Span = Span::from_secs(10);

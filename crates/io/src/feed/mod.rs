@@ -1,8 +1,8 @@
-//! Sources whose bytes come through a file descriptor: FIFO, TCP, process, standard input.
+//! Sources that read from a file descriptor: FIFO, TCP, process, standard input, web radio.
 //!
-//! A feeder is looked at on a tick, not woken by its descriptor. A sender that writes one frame at
-//! a time would otherwise wake us 48,000 times a second, and a FIFO without a writer reports a
-//! hang-up without end. The kernel's own buffer bridges the ticks.
+//! A feeder is polled on a tick and not woken by its descriptor. A sender that writes one frame at
+//! a time would otherwise cause 48,000 wake-ups per second, and a FIFO without a writer reports a
+//! hang-up permanently. The kernel's buffer covers the time between ticks.
 
 mod bytes;
 mod dj;
@@ -31,40 +31,40 @@ pub use stdin::StdinFeeder;
 pub use stream::{RAW_BYTES, StreamParts, StreamSource, StreamState, StreamWriter};
 pub use tcp::{TcpClientFeeder, TcpServerFeeder};
 
-/// Moves bytes from a descriptor into a station's ring, when it is told to look.
+/// Moves bytes from a descriptor to the ring of a station when polled.
 pub trait Feeder: Send {
-    /// Takes what is there, without waiting, and says when to look again.
+    /// Reads what is available without waiting, and returns when to poll again.
     fn tick(&mut self, now: Instant) -> NextPoll;
 }
 
-/// When to look at a feeder again.
+/// When to poll a feeder again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextPoll {
-    /// Sound is flowing.
+    /// Soon: audio is flowing.
     Soon,
-    /// Nothing is going on.
+    /// Later: the feeder is idle.
     Later,
-    /// It is over for good.
+    /// Never: the feeder has finished.
     Never,
 }
 
-/// What a feeder is doing, for people to read.
+/// The state of a feeder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FeedState {
-    /// Open, and nobody is sending.
+    /// Open, without a sender.
     Waiting,
-    /// A sender is there.
+    /// A sender is connected.
     Running,
-    /// It could not be opened or broke; holds the system's error number, 0 for a program that has
-    /// ended, and `EEXIST` where something else has the name of a FIFO. It will be tried again.
+    /// It could not be opened or failed, and will be retried. Holds the system's error number; 0
+    /// for a program that has ended, and `EEXIST` where something else has the name of a FIFO.
     Failed(i32),
-    /// The sender has gone and will not come back (standard input).
+    /// The sender has gone and will not return (standard input).
     Finished,
 }
 
 impl FeedState {
-    /// What is wrong, if something is.
+    /// The problem as text, if there is one.
     #[must_use]
     pub fn problem(self) -> Option<String> {
         let Self::Failed(error) = self else { return None };
@@ -77,14 +77,14 @@ impl FeedState {
     }
 }
 
-/// When to try again what has failed: after at most 0.5 s, then 1 s and so on up to 30 s, for ever,
-/// and from the beginning again after a minute of health.
+/// Exponential back-off for retries: at most 0.5 s, then 1 s and so on up to 30 s, without end, and
+/// from the beginning again after a minute without failure.
 ///
-/// The pause is anything from nothing to that (full jitter): a thousand listeners whose server dies
-/// do not all come back in the same moment. Chance is given from outside, as a seed.
+/// The pause is random between zero and that limit (full jitter), so that a thousand clients of a
+/// failed server do not return at the same moment. The randomness comes from a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
-    /// The first pause's limit, and the last one's.
+    /// The limits of the first and of the longest pause.
     bounds: (Span, Span),
     delay: Span,
     retry_at: Instant,
@@ -93,7 +93,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Nothing has failed yet. Two with the same seed have the same pauses.
+    /// No failure so far. The same seed results in the same pauses.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self::between(FIRST_DELAY, LAST_DELAY, seed)
@@ -111,24 +111,24 @@ impl Backoff {
         }
     }
 
-    /// Whether it is time to try.
+    /// Whether a retry is due.
     #[must_use]
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.retry_at
     }
 
-    /// When it is time to try.
+    /// When the next retry is due.
     #[must_use]
     pub const fn retry_at(&self) -> Instant {
         self.retry_at
     }
 
-    /// It works, since now or since it was said first.
+    /// Records that it works; the first call since a failure counts.
     pub fn succeeded(&mut self, now: Instant) {
         self.healthy_since.get_or_insert(now);
     }
 
-    /// It has failed.
+    /// Records a failure.
     pub fn failed(&mut self, now: Instant) {
         if self.healthy_since.take().is_some_and(|since| now.since(since) >= HEALTHY_FOR) {
             self.delay = self.bounds.0;
@@ -137,14 +137,14 @@ impl Backoff {
         self.delay = (self.delay + self.delay).min(self.bounds.1);
     }
 
-    /// It has failed in a way that asking again soon does not mend.
+    /// Records a failure that a quick retry cannot fix.
     pub fn refused(&mut self, now: Instant) {
         self.healthy_since = None;
         self.delay = self.bounds.1;
         self.retry_at = now + self.jitter();
     }
 
-    /// Anything from nothing to the present delay.
+    /// A random pause up to the current limit.
     fn jitter(&mut self) -> Span {
         let most = u128::try_from(self.delay.as_nanos()).unwrap_or(0) + 1;
         Span::from_nanos(i64::try_from((u128::from(self.rng.next_u64()) * most) >> 64).unwrap_or(0))
@@ -169,7 +169,7 @@ mod tests {
             assert!(backoff.retry_at >= now && backoff.retry_at <= now + Span::from_millis(most));
             now = backoff.retry_at;
         }
-        // It is said again and again that it works; what counts is since when.
+        // Success is recorded repeatedly; the time of the first record counts.
         for second in 0..=60 {
             backoff.succeeded(now + Span::from_secs(second));
         }
@@ -191,8 +191,8 @@ mod tests {
                 histogram[usize::try_from(pause / (most * 100_000)).unwrap().min(9)] += 1;
             }
             println!("pauses of 0 to {most} ms, in tenths: {histogram:?}");
-            // Ten are expected in each; with full jitter a tenth with more than 22 or fewer than 2
-            // is a matter of one in thousands, and the seeds are fixed.
+            // Ten are expected in each bin; with full jitter a bin with more than 22 or fewer than
+            // 2 has a probability of one in thousands, and the seeds are fixed.
             assert!(histogram.iter().all(|count| (2..=22).contains(count)), "{histogram:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! A child process whose standard output is sound.
+//! A child process whose standard output is audio.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,21 +17,21 @@ use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
 use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
 use crate::sys::end_with_parent;
 
-/// What to start.
+/// The program to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessConfig {
-    /// The program, looked up in `PATH` when it has no slash.
+    /// The program, looked up in `PATH` unless it contains a slash.
     pub program: PathBuf,
-    /// Its arguments; no shell sees them.
+    /// Its arguments; no shell interprets them.
     pub arguments: Vec<String>,
-    /// Whether its standard error goes to ours.
+    /// Whether it inherits our standard error.
     pub log_stderr: bool,
-    /// A FIFO that its standard error goes to instead, made where it is missing. The program never
-    /// waits for whoever reads it: what finds no room there is lost.
+    /// A FIFO that receives its standard error instead, created if missing. The program never waits
+    /// for a reader; what does not fit is lost.
     pub log_to: Option<PathBuf>,
 }
 
-/// Keeps a program running and takes its output; it is started again when it ends.
+/// Runs a program, reads its output, and restarts it when it ends.
 #[derive(Debug)]
 pub struct ProcessFeeder {
     config: ProcessConfig,
@@ -45,7 +45,7 @@ pub struct ProcessFeeder {
 struct RunningProcess {
     child: Child,
     output: ChildStdout,
-    /// Since when its output has been closed.
+    /// When its output was closed.
     closed: Option<Instant>,
 }
 
@@ -73,7 +73,7 @@ impl ProcessFeeder {
         Ok(RunningProcess { child, output, closed: None })
     }
 
-    /// Its output is closed: whether it has failed is known when it has ended.
+    /// Its output is closed; the exit status shows whether it has failed.
     fn poll_exit(&mut self, now: Instant) -> NextPoll {
         let Some(running) = &mut self.running else { return NextPoll::Later };
         let since = *running.closed.get_or_insert(now);
@@ -128,28 +128,28 @@ impl Feeder for ProcessFeeder {
     }
 }
 
-/// How long a program may take to end after it has closed its output; less than a source's usual
-/// time-out.
+/// How long a program may run after it has closed its output; less than a source's usual time-out.
 const EXIT_TIMEOUT: Span = Span::from_millis(200);
 
-/// Makes a child ours alone: it gets a process group of its own, since Ctrl-C in our terminal is
-/// ours to answer and its children shall end with it; and it ends when we do, even by SIGKILL.
+/// Isolates a child: it gets its own process group, because Ctrl-C in the terminal is for this
+/// process and the child's own children must end with it; and it ends when this process ends, even
+/// by SIGKILL.
 ///
-/// The thread that starts the child must live as long as the child shall.
+/// The thread that starts the child must live as long as the child is to live.
 pub fn isolate_child(command: &mut Command) {
     command.process_group(0);
     end_with_parent(command);
 }
 
-/// For reading too, so that it need not wait for a reader, and stays when one goes.
+/// Opened for reading too, so that the open does not wait for a reader and survives its end.
 fn open_log(path: &Path) -> io::Result<File> {
     make_fifo(path).map_err(super::FifoError::io)?;
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
-/// Splits a line of arguments at blanks as a shell would: single and double quotes keep blanks, a
-/// backslash keeps the next character. Nothing else has a meaning.
+/// Splits a line of arguments at blanks like a shell: single and double quotes keep blanks, a
+/// backslash keeps the next character. Nothing else has a special meaning.
 #[must_use]
 pub fn split_arguments(line: &str) -> Vec<String> {
     let mut arguments = Vec::new();
@@ -177,10 +177,10 @@ pub fn split_arguments(line: &str) -> Vec<String> {
 impl Drop for RunningProcess {
     fn drop(&mut self) {
         if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself; then there is nobody to end.
+            // The group may be gone already.
             let _ = kill_process_group(group, Signal::TERM);
         }
-        // A child that does not care for TERM would otherwise hold us up here.
+        // Without it, a child that ignores TERM would block here.
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             drop(self.child.kill());
             drop(self.child.wait());

@@ -52,8 +52,8 @@ impl Feeder for StdinFeeder {
     }
 }
 
-/// Standard input belongs to the shell as well, so it must not be made non-blocking: it is asked
-/// before each read instead.
+/// Standard input is shared with the shell and must not be made non-blocking, so it is polled
+/// before each read.
 #[derive(Debug)]
 struct PolledStdin(Handle);
 

@@ -1,14 +1,12 @@
-//! The way of an encoded stream: bytes from whoever has a socket, decoded on the codec pool, blocks
-//! for a station.
+//! Encoded streams: bytes from a feeder, decoded on the codec pool into blocks for a station.
 //!
 //! ```text
 //!  StreamWriter --bytes--> StreamSource (codec pool) --blocks--> RingSource (station)
-//!  (a feeder)   --marks-->            |--titles, state--> whoever shows them
+//!  (a feeder)   --marks-->            |--titles, state--> control
 //! ```
 //!
-//! Both rings are bounded, so a sender without a clock is held back through them to its socket, and
-//! one that sends a burst on connecting gives a reserve of at most [`RAW_BYTES`]. Nobody waits: who
-//! finds nothing comes again.
+//! Both rings are bounded, so a sender without a clock is held back to its socket, and a burst at
+//! the start gives a reserve of at most [`RAW_BYTES`]. No thread waits: each polls again later.
 
 use core::fmt;
 use std::sync::Arc;
@@ -25,44 +23,44 @@ use aulos_rt::{LatestPublisher, LatestReader, Pool};
 use crate::decode::{StreamCounts, StreamDecodeStatus, StreamDecoder, StreamError, StreamInfo};
 use crate::{Job, JobStatus};
 
-/// What an encoded stream is doing, for people to read.
+/// The state of an encoded stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamState {
-    /// What it is, once that is known.
+    /// The format, once it is known.
     pub info: Option<StreamInfo>,
-    /// What happened since the beginning, over all bodies.
+    /// Counters over all bodies.
     pub counts: StreamCounts,
-    /// Why the present body cannot be played.
+    /// Why the current body cannot be played.
     pub error: Option<StreamError>,
-    /// Counts the bodies, so that a state can be told from that of the one before.
+    /// The number of the body, which distinguishes its state from that of the previous one.
     pub body: u64,
-    /// The present body ended cleanly and has been decoded to its end.
+    /// The current body ended cleanly and has been decoded to its end.
     pub finished: bool,
 }
 
-/// All ends of a new stream.
+/// The ends of a new stream.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "it is there to be taken apart")]
 pub struct StreamParts {
-    /// For whoever has the bytes.
+    /// For the feeder that has the bytes.
     pub writer: StreamWriter,
     /// For the codec pool.
     pub source: StreamSource,
     /// For the station, as a live source.
     pub items: Consumer<SourceItem>,
-    /// For whoever shows how it goes.
+    /// For status displays.
     pub state: LatestReader<StreamState>,
-    /// Titles that the sound itself carries.
+    /// Titles from within the stream.
     pub titles: Receiver<TrackMetadata>,
 }
 
 impl StreamParts {
-    /// A stream of which nothing has come yet.
+    /// A stream without data yet.
     #[must_use]
     pub fn new() -> Self {
         let (bytes, raw) = ring(RAW_BYTES);
         let (marks, marked) = ring(MAX_MARKS);
-        // The end of a body needs a place beside the blocks.
+        // The end mark needs a slot besides the blocks.
         let (items, consumer) = ring(STREAM_BLOCKS + 1);
         let (publisher, state) = aulos_rt::latest(StreamState::default());
         let (teller, titles) = bounded(MAX_TITLES);
@@ -93,7 +91,7 @@ impl Default for StreamParts {
     }
 }
 
-/// Where the bytes of one body after the other go in.
+/// Takes the bytes of one body after another.
 #[derive(Debug)]
 pub struct StreamWriter {
     bytes: Producer<u8>,
@@ -102,7 +100,7 @@ pub struct StreamWriter {
     skims: Arc<AtomicBool>,
 }
 
-/// Something that happens before the byte with this number.
+/// A mark before the byte with this number.
 #[derive(Clone, Copy, Debug)]
 enum BodyMark {
     Begin(u64, FormatHint),
@@ -110,8 +108,8 @@ enum BodyMark {
 }
 
 impl StreamWriter {
-    /// A new body begins; the one before broke off, if it has not ended. `false`: there is no room
-    /// for that now, try again.
+    /// Begins a new body; if the previous one has not ended, it broke off. `false` if there is no
+    /// room now: try again.
     ///
     /// # Real-time
     /// Wait-free.
@@ -120,8 +118,8 @@ impl StreamWriter {
         self.marks.push(BodyMark::Begin(self.written, hint)).is_ok()
     }
 
-    /// The body is over, and that is as it should be: what is left of it is played, and the station
-    /// told. `false`: there is no room for that now, try again.
+    /// Ends the body cleanly: what is left is played, and the station gets the end mark. `false` if
+    /// there is no room now: try again.
     ///
     /// # Real-time
     /// Wait-free.
@@ -130,7 +128,7 @@ impl StreamWriter {
         self.marks.push(BodyMark::End(self.written)).is_ok()
     }
 
-    /// Takes bytes of the body, as many as there is room for, and returns how many that were.
+    /// Takes as many bytes of the body as there is room for, and returns their number.
     ///
     /// # Real-time
     /// Wait-free.
@@ -140,7 +138,7 @@ impl StreamWriter {
         taken
     }
 
-    /// How many bytes [`StreamWriter::write`] takes now.
+    /// How many bytes [`StreamWriter::write`] accepts now.
     ///
     /// # Real-time
     /// Wait-free.
@@ -149,7 +147,7 @@ impl StreamWriter {
         self.bytes.free()
     }
 
-    /// Whether nobody wants to hear it now: what is written is then looked through and not decoded.
+    /// Whether the stream is only parsed and not decoded, while it is not needed.
     ///
     /// # Real-time
     /// Wait-free.
@@ -157,7 +155,7 @@ impl StreamWriter {
         self.skims.store(skims, Ordering::Relaxed);
     }
 
-    /// The station is gone: nobody will ever take anything again.
+    /// Whether the station is gone, so that nothing will be taken any more.
     ///
     /// # Real-time
     /// Wait-free.
@@ -167,9 +165,9 @@ impl StreamWriter {
     }
 }
 
-/// Work for the codec pool: decodes what the writer was given, as long as the station lasts.
+/// A job of the codec pool: decodes the writer's bytes for as long as the station exists.
 pub struct StreamSource {
-    /// The station wants no sound now.
+    /// Packets are parsed but not decoded, while the station needs no audio.
     skims: Arc<AtomicBool>,
     raw: Consumer<u8>,
     /// Bytes taken out of the ring.
@@ -181,13 +179,13 @@ pub struct StreamSource {
     titles: Sender<TrackMetadata>,
     state: LatestPublisher<StreamState>,
     published: StreamState,
-    /// The counts of the bodies before.
+    /// Counters of earlier bodies.
     previous_counts: StreamCounts,
 }
 
-/// How one look at the decoder went.
+/// The result of one decoding step.
 enum DecodeStep {
-    /// Go on.
+    /// Continue.
     Continue,
     /// Nothing can be done now.
     Idle,
@@ -195,7 +193,7 @@ enum DecodeStep {
 
 impl StreamSource {
     fn decode_step(&mut self) -> DecodeStep {
-        // A block, and the end behind it.
+        // Room for a block and the end mark.
         if self.items.free() < 2 {
             return DecodeStep::Idle;
         }
@@ -204,7 +202,7 @@ impl StreamSource {
         let Some(mut block) = self.pool.take() else { return DecodeStep::Idle };
         match decoder.next(&mut block) {
             Ok(StreamDecodeStatus::Block) => {
-                // There is a place for every block of the pool.
+                // The ring has a slot for every block of the pool.
                 drop(self.items.push(SourceItem::Block(block)));
                 DecodeStep::Continue
             }
@@ -227,7 +225,7 @@ impl StreamSource {
         }
     }
 
-    /// Gives the decoder what has come of its body; `false` when that is nothing.
+    /// Pushes available bytes to the decoder; `false` if there are none.
     fn push_bytes(&mut self) -> bool {
         let Some(decoder) = &mut self.decoder else { return false };
         let until = self.marks.peek().map_or(u64::MAX, |mark| mark.at());
@@ -239,7 +237,7 @@ impl StreamSource {
         taken > 0
     }
 
-    /// What happens at this byte. What comes of a body that is not decoded is thrown away.
+    /// Handles the mark at this byte. Bytes of a body that is not decoded are dropped.
     fn next_mark(&mut self) -> DecodeStep {
         let until = self.marks.peek().map(|mark| mark.at());
         if self.decoder.is_none() {
@@ -253,7 +251,7 @@ impl StreamSource {
         match (self.marks.pop(), &mut self.decoder) {
             (Some(BodyMark::Begin(_, hint)), decoder) => {
                 let next = match decoder.take() {
-                    // It broke off: what comes goes on from there without a click.
+                    // The body broke off: the next one continues without a click.
                     Some(broken) => {
                         self.previous_counts = sum_counts(self.previous_counts, broken.counts());
                         broken.restart(hint)
@@ -274,7 +272,7 @@ impl StreamSource {
         DecodeStep::Continue
     }
 
-    /// The body gives no more.
+    /// The body has no more data.
     fn close(&mut self, error: Option<StreamError>) {
         if let Some(decoder) = self.decoder.take() {
             self.previous_counts = sum_counts(self.previous_counts, decoder.counts());
@@ -286,7 +284,7 @@ impl StreamSource {
     fn publish_state(&mut self) {
         if let Some(decoder) = &mut self.decoder {
             if let Some(title) = decoder.take_title() {
-                // Who does not listen misses it.
+                // Without a receiver the title is dropped.
                 drop(self.titles.try_send(title));
             }
             self.published.info = decoder.info().or(self.published.info);
@@ -336,26 +334,26 @@ const fn sum_counts(a: StreamCounts, b: StreamCounts) -> StreamCounts {
     }
 }
 
-/// Encoded bytes that wait: four seconds of MP3 at 128 kb/s, and half a second of FLAC.
+/// Encoded bytes in the ring: four seconds of MP3 at 128 kb/s, or half a second of FLAC.
 pub const RAW_BYTES: usize = 64 * 1024;
 
 /// Blocks between the codec pool and a station: more than a second at 48 kHz stereo.
 const STREAM_BLOCKS: usize = 16;
 
-/// Beginnings and ends that wait.
+/// Marks in the ring.
 const MAX_MARKS: usize = 16;
 
-/// Titles that wait.
+/// Titles in the channel.
 const MAX_TITLES: usize = 8;
 
-/// Looks in one step, so that a flood of small packets cannot hold the thread.
+/// Decoding steps per call, so that many small packets cannot block the thread.
 const MAX_STEPS: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A second of samples that count, and their WAVE header.
+    /// A second of counting samples, with a WAVE header.
     fn wave(frames: u16) -> Vec<u8> {
         let mut bytes =
             b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\
@@ -399,7 +397,7 @@ mod tests {
         assert!(parts.writer.begin(FormatHint::None));
         let (mut sound, ends) = send(&mut parts, &wave(30_000));
         assert_eq!((sound.len(), ends), (30_000, 0));
-        // It breaks off; the next one ends as it should.
+        // It breaks off; the next one ends cleanly.
         assert!(parts.writer.begin(FormatHint::None));
         sound.extend(send(&mut parts, &wave(30_000)).0);
         assert!(parts.writer.end());
@@ -407,7 +405,7 @@ mod tests {
         let (rest, ends) = drain(&mut parts);
         sound.extend(rest);
         assert_eq!(ends, 1);
-        // Between the two the last frame dies away.
+        // Between the two the last frame fades out.
         assert_eq!(sound.len(), 30_000 + 128 + 30_000);
         assert_eq!(sound[..30_000], (0..30_000).collect::<Vec<_>>());
         assert_eq!(sound[31_128..], (1_000..30_000).collect::<Vec<_>>());

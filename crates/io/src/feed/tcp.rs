@@ -1,4 +1,4 @@
-//! Sound over a TCP connection, in either direction of connecting.
+//! Audio over TCP, as a server or as a client.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -17,16 +17,16 @@ use rustix::time::Timespec;
 use super::fifo::{DrainStatus, READ_BYTES, drain};
 use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
 
-/// Listens, and plays one sender at a time; whoever comes while one is playing is turned away.
+/// Listens and plays one sender at a time; further connections are rejected meanwhile.
 ///
-/// What begins as a request of HTTP or as TLS is no sound: a web page can make a browser send both to
-/// any port, and would be heard as noise and keep the sender out. Such a connection is closed.
+/// A connection that begins as an HTTP request or as TLS is closed: a web page can make a browser
+/// send either to any port, which would be played as noise and block the real sender.
 #[derive(Debug)]
 pub struct TcpServerFeeder {
     address: String,
     listener: Option<TcpListener>,
     sender: Option<TcpStream>,
-    /// The sender's first bytes have been looked at.
+    /// The sender's first bytes have been checked.
     recognized: bool,
     /// Connections that were closed because of their first bytes.
     refused: Arc<AtomicU64>,
@@ -51,7 +51,7 @@ impl TcpServerFeeder {
         }
     }
 
-    /// Counts connections whose first bytes are no sound here.
+    /// Counts connections that are closed because of their first bytes.
     #[must_use]
     pub fn with_refusal_counter(mut self, refused: Arc<AtomicU64>) -> Self {
         self.refused = refused;
@@ -71,7 +71,7 @@ impl TcpServerFeeder {
 
     fn accept(&mut self) {
         let Some(listener) = &self.listener else { return };
-        // A bounded number per tick, so that a flood of connections cannot hold the thread.
+        // A limit per tick, so that a flood of connections cannot block the thread.
         for _ in 0..MAX_ACCEPTS {
             let Ok((stream, _)) = listener.accept() else { return };
             if self.sender.is_none() && stream.set_nonblocking(true).is_ok() {
@@ -81,8 +81,8 @@ impl TcpServerFeeder {
         }
     }
 
-    /// Looks at the first bytes of a new sender: true once they are known to be sound. One that sends
-    /// something else is gone then.
+    /// Checks the first bytes of a new sender: true once they are known to be audio. Other senders
+    /// are disconnected.
     fn recognize(&mut self) -> bool {
         let Some(sender) = self.sender.as_ref().filter(|_| !self.recognized) else { return true };
         let mut first = [0; OPENING_BYTES];
@@ -94,7 +94,7 @@ impl TcpServerFeeder {
                 return false;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-            // What is wrong with the socket, reading it says.
+            // The next read reports a socket error.
             Ok(OpeningBytes::Sound) | Err(_) => {}
         }
         self.recognized = true;
@@ -102,21 +102,21 @@ impl TcpServerFeeder {
     }
 }
 
-/// What a connection begins with.
+/// The classification of a connection's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpeningBytes {
-    /// Nothing that is known, or the end.
+    /// Audio, or the end of the connection.
     Sound,
-    /// A request line of HTTP, or a handshake of TLS.
+    /// An HTTP request line, or a TLS handshake.
     Request,
-    /// Too few bytes to tell.
+    /// Too few bytes to decide.
     Unknown,
 }
 
-/// Sound begins like this by chance in one of four thousand million cases.
+/// Audio begins like this by chance in one of four billion cases.
 fn classify_opening(first: &[u8]) -> OpeningBytes {
     let begins = |method: &&[u8]| first.starts_with(method);
-    // RFC 8446, 5.1 and 4: a record with a handshake, whose message is a ClientHello.
+    // RFC 8446, 5.1 and 4: a handshake record that contains a ClientHello.
     let is_tls = matches!(first, [0x16, 3, 0..=4, _, _, 1, ..]);
     if METHODS.iter().any(begins) || is_tls {
         return OpeningBytes::Request;
@@ -143,7 +143,7 @@ const METHODS: [&[u8]; 9] = [
     b"TRACE ",
 ];
 
-/// The longest of them.
+/// The length of the longest method.
 const OPENING_BYTES: usize = 8;
 
 impl Feeder for TcpServerFeeder {
@@ -151,7 +151,7 @@ impl Feeder for TcpServerFeeder {
         if self.feed.is_abandoned() {
             return NextPoll::Never;
         }
-        // Whether it is needed or not, it goes on listening.
+        // It keeps listening, needed or not.
         self.feed.poll_demand();
         if let Err(error) = self.listen(now) {
             self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
@@ -174,7 +174,7 @@ impl Feeder for TcpServerFeeder {
     }
 }
 
-/// Connects to a server and plays what it sends; tries again for ever.
+/// Connects to a server and plays what it sends; reconnects without end.
 #[derive(Debug)]
 pub struct TcpClientFeeder {
     server: String,
@@ -187,7 +187,7 @@ pub struct TcpClientFeeder {
 #[derive(Debug)]
 enum TcpLink {
     Down,
-    /// A name is being looked up on a thread of its own, for that can take as long as it likes.
+    /// The name is resolved on a thread of its own, because that may block for an unbounded time.
     Resolving(Receiver<io::Result<SocketAddr>>),
     Connecting(OwnedFd, Instant),
     Up(TcpStream),
@@ -211,7 +211,7 @@ impl TcpClientFeeder {
             let first = server
                 .to_socket_addrs()
                 .and_then(|mut found| found.next().ok_or_else(|| io::ErrorKind::NotFound.into()));
-            // The feeder may have gone in the meantime.
+            // The feeder may be gone meanwhile.
             drop(done.try_send(first));
         })?;
         Ok(TcpLink::Resolving(answer))
@@ -266,7 +266,7 @@ impl Feeder for TcpClientFeeder {
     }
 }
 
-/// Takes what has come; false when the sender has closed the connection.
+/// Reads what is available; false when the sender has closed the connection.
 fn receive(
     stream: &mut TcpStream,
     feed: &mut ByteFeed,
@@ -351,7 +351,7 @@ mod tests {
         tick(3);
         assert_eq!(refused.load(Ordering::Relaxed), 1);
         assert!(items.pop().is_none(), "a request was played");
-        // It is cut, whatever it still wants to say.
+        // It is disconnected, whatever it has yet to send.
         page.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
         assert!(!page.read(&mut [0]).is_ok_and(|count| count > 0));
         let mut sender = TcpStream::connect(port).unwrap();
