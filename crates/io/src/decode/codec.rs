@@ -1,4 +1,4 @@
-//! One packet of an endless stream to frames.
+//! Decodes the packets of a stream into frames.
 
 use core::fmt;
 
@@ -34,7 +34,7 @@ enum StreamCodecKind {
 }
 
 impl StreamCodec {
-    /// `None` when packets of this kind cannot be decoded here; the name is that of the codec.
+    /// The name of the codec, and a decoder, or `None` when the format is not supported.
     pub(super) fn new(format: &PacketFormat) -> (&'static str, Option<Self>) {
         match format {
             PacketFormat::Mpeg { layer, rate, layout } => {
@@ -54,7 +54,7 @@ impl StreamCodec {
             }
             PacketFormat::Flac { info, rate, layout } => {
                 let mut info = *info;
-                // Some encoders leave the sizes of blocks open: then any is right.
+                // Some encoders leave the block sizes unset; any valid value works.
                 if u16::from_be_bytes([info[0], info[1]]) < SMALLEST_FLAC_BLOCK {
                     info[..10].copy_from_slice(&[0, 16, 0xff, 0xff, 0, 0, 0, 0, 0, 0]);
                 }
@@ -99,7 +99,7 @@ impl StreamCodec {
         Some(Self { kind: StreamCodecKind::Library(decoder), name, shape })
     }
 
-    /// Replaces `out` with the frames of a packet. `false`: it is damaged.
+    /// Replaces `out` with the frames of a packet. `false` if the packet is damaged.
     pub(super) fn decode(&mut self, packet: &[u8], out: &mut Vec<f32>) -> bool {
         out.clear();
         match &mut self.kind {
@@ -128,7 +128,7 @@ impl StreamCodec {
         }
     }
 
-    /// Replaces `out` with what may stand for `frames` that are missing, if the codec knows that.
+    /// Replaces `out` with concealment for `frames` missing frames, if the codec supports it.
     pub(super) fn conceal(&mut self, frames: usize, out: &mut Vec<f32>) -> bool {
         out.clear();
         match &mut self.kind {
@@ -168,5 +168,5 @@ fn pcm(samples: Samples, bytes: &[u8], out: &mut Vec<f32>) {
     }
 }
 
-/// What a decoder asks for at least.
+/// The smallest block size that the decoder accepts.
 const SMALLEST_FLAC_BLOCK: u16 = 16;

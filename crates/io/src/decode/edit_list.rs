@@ -1,23 +1,24 @@
-//! The edit list of an MP4 file: which part of the first sound track is to be heard.
+//! The edit list of an MP4 file: which part of the first audio track to play.
 //!
-//! AAC begins with a frame or two that only the decoder needs and ends with padding; in MP4 the
-//! edit list says how much (ISO/IEC 14496-12:2015, 8.6.6). The container library reads past it, so
-//! the few boxes on the way to it are walked here, header by header, without reading any table.
+//! AAC begins with one or two frames that only prime the decoder, and ends with padding; the edit
+//! list of MP4 says how much (ISO/IEC 14496-12:2015, 8.6.6). The container library skips it, so the
+//! few boxes on the path to it are walked here, header by header, without reading any table.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-/// Frames to drop at the start, and frames to keep then.
+/// Frames to skip at the start, and frames to keep after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EditRange {
     pub(super) skip: u64,
     pub(super) keep: u64,
 }
 
-/// Looks for the edit of the first sound track whose time scale is `rate`.
+/// Finds the edit of the first audio track whose time scale is `rate`.
 ///
-/// `None` when there is none, or more than one piece: then the whole track is heard.
+/// `None` when there is no edit list, or it has more than one piece: then the whole track is
+/// played.
 pub(super) fn find_edit(file: &mut (impl Read + Seek), rate: u32) -> Option<EditRange> {
     let end = file.seek(SeekFrom::End(0)).ok()?;
     file.rewind().ok()?;
@@ -31,14 +32,14 @@ pub(super) fn find_edit(file: &mut (impl Read + Seek), rate: u32) -> Option<Edit
     walk.walk_boxes(0, end, 0).ok()?
 }
 
-/// Whether an MP4 file says that its sound is encrypted: the type of a sample entry is then `drms`
-/// or `enca` (ISO/IEC 14496-12:2015, 8.12). Headers are at the beginning or at the end.
+/// Whether the audio of an MP4 file is encrypted: the type of a sample entry is then `drms` or
+/// `enca` (ISO/IEC 14496-12:2015, 8.12). Headers are at the beginning or at the end.
 pub(super) fn is_protected(file: &File) -> bool {
     let size = file.metadata().map_or(0, |it| it.len());
     let mut part = vec![0; ENCRYPTION_PROBE_BYTES];
     [0, size.saturating_sub(ENCRYPTION_PROBE_BYTES as u64)].into_iter().any(|at| {
         let count = file.read_at(&mut part, at).unwrap_or(0);
-        // The box's name, version and flags, a count, the size of the entry, its type.
+        // The name of the box, version and flags, a count, the size of the entry, its type.
         part[..count]
             .windows(20)
             .any(|box_| box_.starts_with(b"stsd") && matches!(&box_[16..], b"drms" | b"enca"))
@@ -47,7 +48,7 @@ pub(super) fn is_protected(file: &File) -> bool {
 
 struct BoxWalker<'a, F> {
     file: &'a mut F,
-    /// Boxes that may still be looked at.
+    /// Boxes that may still be visited.
     boxes_left: u32,
     movie_scale: u32,
     rate: u32,
@@ -59,12 +60,12 @@ struct TrackState {
     is_sound: bool,
     scale: u32,
     duration: u64,
-    /// Segment duration in the movie's scale, and media time.
+    /// Segment duration in the movie's time scale, and media time.
     edit: Option<(u64, u64)>,
 }
 
 impl<F: Read + Seek> BoxWalker<'_, F> {
-    /// Walks the boxes from `at` to `end`. Stops at the first track that answers.
+    /// Walks the boxes from `at` to `end`. Stops at the first track with a result.
     fn walk_boxes(&mut self, mut at: u64, end: u64, depth: u32) -> io::Result<Option<EditRange>> {
         while at.saturating_add(8) <= end && self.boxes_left > 0 {
             self.boxes_left -= 1;
@@ -107,7 +108,7 @@ impl<F: Read + Seek> BoxWalker<'_, F> {
         Ok(None)
     }
 
-    /// Of `mvhd` and `mdhd`, which begin alike (8.2.2, 8.4.2).
+    /// For `mvhd` and `mdhd`, which begin alike (8.2.2, 8.4.2).
     fn scale_and_duration(&mut self) -> io::Result<(u32, u64)> {
         let long = self.u32()? >> 24 == 1;
         self.file.seek(SeekFrom::Current(if long { 16 } else { 8 }))?;
@@ -115,7 +116,7 @@ impl<F: Read + Seek> BoxWalker<'_, F> {
         Ok((scale, if long { self.u64()? } else { u64::from(self.u32()?) }))
     }
 
-    /// The one piece of the list, as (segment duration, media time).
+    /// The only entry of the list, as (segment duration, media time).
     fn edit_list(&mut self) -> io::Result<Option<(u64, u64)>> {
         let long = self.u32()? >> 24 == 1;
         if self.u32()? != 1 {
@@ -126,7 +127,7 @@ impl<F: Read + Seek> BoxWalker<'_, F> {
         } else {
             (u64::from(self.u32()?), u64::from(self.u32()?))
         };
-        // -1 is an empty edit: silence, which a file player has no use for.
+        // -1 is an empty edit: silence, which does not apply to file playback.
         let empty = if long { u64::MAX } else { u64::from(u32::MAX) };
         Ok((time != empty).then_some((duration, time)))
     }
@@ -139,8 +140,8 @@ impl<F: Read + Seek> BoxWalker<'_, F> {
         }
         let (scale, movie) = (u128::from(scale), u128::from(self.movie_scale));
         let by_segment = (u128::from(segment) * scale + movie / 2) / movie;
-        // The segment is counted in the movie's scale, often milliseconds. Where the track's own
-        // duration says the same within that, it is the exact one.
+        // The segment is counted in the movie's scale, often milliseconds. If the track's duration
+        // agrees within that precision, it is the exact value.
         let by_track = u128::from(duration.saturating_sub(skip));
         let tick = scale.div_ceil(movie);
         let keep = if by_segment.abs_diff(by_track) <= tick { by_track } else { by_segment };
@@ -158,11 +159,11 @@ impl<F: Read + Seek> BoxWalker<'_, F> {
     }
 }
 
-/// Boxes that are looked at: a usual file has twenty on the way, a fragmented one has many more
-/// behind them.
+/// The most boxes to visit: a usual file has twenty on the path; a fragmented one has many more
+/// after them.
 const MAX_BOXES: u32 = 4_096;
 
-/// How much of either end is looked at for the mark of encryption.
+/// How much of either end is searched for the sign of encryption.
 const ENCRYPTION_PROBE_BYTES: usize = 512 * 1024;
 
 #[cfg(test)]

@@ -1,31 +1,31 @@
-//! What can go wrong with a file, cut by what the user can do about it.
+//! Errors of audio files, classified by what the user can do about them.
 
 use core::fmt;
 use std::io;
 
 use crate::beneath::is_outside_root;
 
-/// Why a file cannot be opened as sound.
+/// Why a file cannot be opened as audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Nothing has this name: correct the path.
+    /// The file does not exist: correct the path.
     NoSuchFile,
-    /// We may not read it: change its mode or owner.
+    /// Permission denied: change its mode or owner.
     Permission,
-    /// It is to lie below certain directories, and a link in its path leads out of them.
+    /// The path, or a link in it, leads out of the allowed directories.
     OutsideRoots,
-    /// It is a directory, a device, a FIFO or a socket: a FIFO is a source of another kind.
+    /// It is a directory, a device, a FIFO or a socket. A FIFO needs another kind of source.
     NotAFile,
-    /// No container or codec that we know begins like this, or nothing at all is in it.
+    /// The content is no known container or codec, or the file is empty.
     NotAudio,
-    /// The container is known but its codec, or its use of the codec, is not: convert the file.
+    /// The container is supported, but its codec or this use of it is not: convert the file.
     UnsupportedCodec,
-    /// It is encrypted for somebody's player: get it without.
+    /// It is encrypted (DRM): use a version without encryption.
     Protected,
-    /// It begins like sound but is damaged or cut off before the first frame: get it again.
+    /// It begins like audio but is damaged or truncated before the first frame: get it again.
     Torn,
-    /// The disk or the network file system failed: look at the system's log.
+    /// The disk or the network file system failed: see the system's log.
     Io(io::ErrorKind),
 }
 
@@ -61,16 +61,17 @@ impl fmt::Display for OpenError {
 
 impl core::error::Error for OpenError {}
 
-/// What is said of a path that leads out of the directories below which it has to lie.
+/// The message for a path that leads out of the allowed directories.
 pub const OUTSIDE_ROOTS: &str = "it does not lie below one of the directories of `[streams] roots`";
 
-/// Why an open file gives no more frames. The decoder is of no further use; it may be opened again.
+/// Why an open file returns no more frames. The decoder cannot be used any more; the file may be
+/// opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Nothing but damage for too long, or the file was replaced by something else: get it again.
+    /// Only damage for too long, or the file was replaced by something else: get it again.
     Torn,
-    /// The disk or the network file system failed: look at the system's log.
+    /// The disk or the network file system failed: see the system's log.
     Io(io::ErrorKind),
 }
 

@@ -1,4 +1,4 @@
-//! A file on its way to a station.
+//! Decodes a file into the ring of a station.
 
 use aulos_core::Block;
 use aulos_engine::source::SourceItem;
@@ -8,7 +8,7 @@ use aulos_rt::ring::Producer;
 use super::error::DecodeError;
 use super::file::{FileDecodeStatus, FileDecoder, FileInfo};
 
-/// Decodes a file into a ring, step by step, on whatever thread calls it.
+/// Decodes a file into a ring, step by step, on the calling thread.
 #[derive(Debug)]
 pub struct FileFeed {
     decoder: FileDecoder,
@@ -17,30 +17,31 @@ pub struct FileFeed {
     end: Option<FileFeedStatus>,
 }
 
-/// How far a step came.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFeedStatus {
-    /// The ring or the pool has no room: step again when blocks have been taken.
+    /// The ring or the pool is full: step again when blocks have been taken.
     Full,
-    /// The file is over, and [`Item::End`] is in the ring: close the feed.
+    /// The file has ended, and [`SourceItem::End`] is in the ring: close the feed.
     Ended,
-    /// The file gives no more, and [`Item::End`] is in the ring: close the feed, say why.
+    /// The file cannot be decoded further, and [`SourceItem::End`] is in the ring: close the feed,
+    /// report the error.
     Failed(DecodeError),
-    /// Nobody holds the other end of the ring: drop the feed.
+    /// The consumer of the ring is gone: drop the feed.
     Abandoned,
 }
 
 impl FileFeed {
-    /// Feeds `ring` with blocks from `pool`, which were made with
+    /// Feeds `ring` with blocks from `pool`, whose blocks must hold
     /// [`BLOCK_SAMPLES`](aulos_engine::source::BLOCK_SAMPLES).
     #[must_use]
     pub const fn new(decoder: FileDecoder, pool: Pool<Block>, ring: Producer<SourceItem>) -> Self {
         Self { decoder, pool, ring, end: None }
     }
 
-    /// Decodes until there is no room or no more file, at most one ring of blocks.
+    /// Decodes until the ring is full or the file ends, at most one ring of blocks.
     ///
-    /// Waits for nothing but the disk. Not for a real-time thread: codecs allocate.
+    /// Blocks only on the disk. Not for a real-time thread: codecs allocate.
     pub fn step(&mut self) -> FileFeedStatus {
         for _ in 0..self.ring.capacity() {
             if self.ring.is_abandoned() {
@@ -60,7 +61,7 @@ impl FileFeed {
             };
             self.end = end;
             let item = if end.is_some() { SourceItem::End } else { SourceItem::Block(block) };
-            // There was room a moment ago, and only this end fills it.
+            // There was room before, and only this end fills the ring.
             if self.ring.push(item).is_err() {
                 return FileFeedStatus::Full;
             }
@@ -71,20 +72,20 @@ impl FileFeed {
         FileFeedStatus::Full
     }
 
-    /// Closes the file. What is left keeps the blocks: while it is there, a station that gives one
-    /// back frees nothing.
+    /// Closes the file. The returned pool keeps the blocks alive, so that a station that returns a
+    /// block frees no memory.
     #[must_use]
     pub fn close(self) -> (Pool<Block>, Producer<SourceItem>) {
         (self.pool, self.ring)
     }
 
-    /// What the file is.
+    /// The format of the file.
     #[must_use]
     pub const fn info(&self) -> &FileInfo {
         self.decoder.info()
     }
 
-    /// Packets that were skipped because they were damaged.
+    /// Packets that were skipped because of damage.
     #[must_use]
     pub const fn damaged(&self) -> u64 {
         self.decoder.damaged()

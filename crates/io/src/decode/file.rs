@@ -1,4 +1,4 @@
-//! A file, block by block.
+//! Decodes an audio file block by block.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -14,28 +14,28 @@ use super::raw::RawReader;
 use super::wave::WaveFile;
 use crate::SourcePath;
 
-/// How a file is to be read.
+/// Options for decoding a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileDecodeOptions {
-    /// Begin again at the end, without a gap.
+    /// Loops without a gap.
     pub looped: bool,
-    /// The file is raw samples of this spec. Without it, files that end in `.raw`, `.pcm` or `.s16`
-    /// are raw samples of [`SampleSpec::DEFAULT`], and all others say themselves what they are.
+    /// Treats the file as raw samples of this spec. Without it, files that end in `.raw`, `.pcm` or
+    /// `.s16` are raw samples of [`SampleSpec::DEFAULT`], and other files are detected by content.
     pub raw: Option<SampleSpec>,
 }
 
-/// What a file is.
+/// The format and the tags of a file.
 #[derive(Clone, Debug)]
 pub struct FileInfo {
     /// Frames per second.
     pub rate: SampleRate,
     /// The channels of one frame.
     pub layout: ChannelLayout,
-    /// The length of one round, where the file says it.
+    /// The length of the file without looping, if known.
     pub frames: Option<Frames>,
-    /// The codec's short name, as in `flac` or `pcm_s16le`.
+    /// The codec's short name, for example `flac` or `pcm_s16le`.
     pub codec: &'static str,
-    /// Bits per sample, where that means something.
+    /// Bits per sample, if the codec has such a number.
     pub bits: Option<u32>,
     /// The title tag, at most 200 characters.
     pub title: Option<String>,
@@ -43,19 +43,19 @@ pub struct FileInfo {
     pub artist: Option<String>,
 }
 
-/// Frames per second, and the channels of one frame.
+/// Sample rate and channel layout.
 pub type RateAndLayout = (SampleRate, ChannelLayout);
 
-/// What [`FileDecoder::next`] gave.
+/// The result of [`FileDecoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileDecodeStatus {
     /// The block holds the next frames, at least one.
     Block,
-    /// The file is over.
+    /// The file has ended.
     End,
 }
 
-/// An open file of sound.
+/// An open audio file.
 #[derive(Debug)]
 pub struct FileDecoder {
     file: File,
@@ -63,13 +63,14 @@ pub struct FileDecoder {
     options: FileDecodeOptions,
     source: FileReader,
     info: FileInfo,
-    /// Decoded samples, those before `taken` already given.
+    /// Decoded samples; those before `taken` have been returned.
     pending: Vec<f32>,
     taken: usize,
     position: MediaTime,
     damaged: u64,
     rejected: u64,
-    /// Whether this round has given a frame: a file that never does must not be looped for ever.
+    /// Whether the current round of a loop has returned a frame; without one it must not be
+    /// repeated.
     has_decoded: bool,
     end: Option<Result<(), DecodeError>>,
 }
@@ -82,20 +83,21 @@ enum FileReader {
 }
 
 impl FileDecoder {
-    /// Opens `path` and decodes up to its first frame, so that what it is is known for sure.
+    /// Opens `path` and decodes up to its first frame, so that its format is known.
     ///
     /// # Errors
-    /// [`OpenError`], by what the user can do about it.
+    /// [`OpenError`], classified by what the user can do about it.
     pub fn open(path: &Path, options: FileDecodeOptions) -> Result<Self, OpenError> {
         Self::open_source(&path.into(), options)
     }
 
-    /// The same of a path that may have to stay below certain directories.
+    /// The same for a path that may be confined to certain directories.
     ///
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_source(path: &SourcePath, options: FileDecodeOptions) -> Result<Self, OpenError> {
-        // A FIFO does not block in this `open`, and what is looked at is what was opened.
+        // This open does not wait for the writer of a FIFO, and the file type is checked on the
+        // open file.
         let file = path.open()?;
         if !file.metadata()?.is_file() {
             return Err(OpenError::NotAFile);
@@ -131,13 +133,15 @@ impl FileDecoder {
         Ok(decoder)
     }
 
-    /// Fills `into` with the next frames: as many as fit, at most [`BLOCK_SAMPLES`] samples, fewer
-    /// only at the end, before an error and where a chained stream changes its rate or layout.
+    /// Fills `into` with the next frames: as many as fit, at most [`BLOCK_SAMPLES`] samples. Fewer
+    /// come only at the end, before an error, and where a chained stream changes its rate or
+    /// layout.
     ///
-    /// Media time counts the frames given, from 0, through all rounds of a loop.
+    /// Media time counts the returned frames, from 0, through all rounds of a loop.
     ///
     /// # Errors
-    /// [`DecodeError`], after everything that could be decoded has been given; from then on always.
+    /// [`DecodeError`], after everything that could be decoded has been returned; from then on
+    /// always.
     pub fn next(&mut self, into: &mut Block) -> Result<FileDecodeStatus, DecodeError> {
         into.pts = self.position;
         into.received = Instant::ZERO;
@@ -166,7 +170,7 @@ impl FileDecoder {
             into.resize(Frames::from((filled + count) / layout.channels()));
             let fresh = &self.pending[self.taken..self.taken + count];
             for (to, from) in into.samples_mut()[filled..].iter_mut().zip(fresh) {
-                // A float file may hold anything; no NaN circulates in the house.
+                // A file of floats may contain NaN, which must not get into the engine.
                 *to = if from.is_finite() { *from } else { 0.0 };
                 self.rejected += u64::from(!from.is_finite());
             }
@@ -180,10 +184,10 @@ impl FileDecoder {
         }
     }
 
-    /// The next frames where they lie, at most `most` of them and at least one, with their shape;
-    /// `None` at the end.
+    /// Borrows the next frames, at least one and at most `most`, with their rate and layout; `None`
+    /// at the end.
     ///
-    /// For who only looks at them: nothing is copied, and what is not finite is still there.
+    /// Nothing is copied, and values that are not finite are not removed.
     ///
     /// # Errors
     /// As [`FileDecoder::next`].
@@ -202,16 +206,16 @@ impl FileDecoder {
         let there = (self.pending.len() - self.taken) / channels;
         let count = usize::try_from(most.0).unwrap_or(usize::MAX).min(there);
         let from = self.taken;
-        // What is no whole frame belongs to nobody.
+        // An incomplete frame is dropped.
         self.taken = if count == there { self.pending.len() } else { from + count * channels };
         self.position += Frames::from(count);
         Ok(Some((shape, &self.pending[from..from + count * channels])))
     }
 
-    /// Goes on at `frame` of the round. Only for files that [can](FileDecoder::seeks_exactly).
+    /// Seeks to `frame`. Only for files that [support it](FileDecoder::seeks_exactly).
     ///
     /// # Errors
-    /// [`DecodeError::Torn`] when the place cannot be found.
+    /// [`DecodeError::Torn`] when the position cannot be found.
     pub fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
         let FileReader::Media(media) = &mut self.source else { return Err(DecodeError::Torn) };
         media.seek(frame)?;
@@ -221,14 +225,13 @@ impl FileDecoder {
         Ok(())
     }
 
-    /// Whether any frame can be gone to, so that what follows is the same as if the file had been
-    /// decoded up to there: a FLAC file that says how long it is.
+    /// Whether seeking is sample exact: true for a FLAC file of known length.
     #[must_use]
     pub fn seeks_exactly(&self) -> bool {
         self.info.codec == "flac" && self.info.frames.is_some() && !self.options.looped
     }
 
-    /// The loudspeaker of each channel, a bit each in the order of WAVE, where the file says it.
+    /// The loudspeaker of each channel as a WAVE channel mask, if the file has one.
     #[must_use]
     pub fn speakers(&self) -> Option<u32> {
         match &self.source {
@@ -238,25 +241,25 @@ impl FileDecoder {
         }
     }
 
-    /// What the file is.
+    /// The format of the file.
     #[must_use]
     pub const fn info(&self) -> &FileInfo {
         &self.info
     }
 
-    /// Samples that were not finite, and that [`FileDecoder::next`] gave as silence.
+    /// Samples that were not finite; [`FileDecoder::next`] returned them as silence.
     #[must_use]
     pub const fn rejected(&self) -> u64 {
         self.rejected
     }
 
-    /// Packets that were skipped because they were damaged; a file that is cut off counts as one.
+    /// Packets that were skipped because of damage; a truncated file counts as one.
     #[must_use]
     pub const fn damaged(&self) -> u64 {
         self.damaged
     }
 
-    /// Gets more samples, through the seam of a loop. `false` at the end and after an error.
+    /// Decodes more samples, also across the seam of a loop. `false` at the end and after an error.
     fn has_more(&mut self) -> bool {
         if self.end.is_some() {
             return false;
@@ -289,7 +292,7 @@ impl FileDecoder {
         Ok(())
     }
 
-    /// Decodes until there are samples. `false` at the end of the round.
+    /// Decodes until there are samples. `false` at the end of the file.
     fn refill_once(&mut self) -> Result<bool, DecodeError> {
         self.taken = 0;
         for _ in 0..MAX_PACKETS_WITHOUT_FRAMES {
@@ -323,14 +326,14 @@ impl FileReader {
                 file.seek(SeekFrom::Start(0))?;
                 Self::Raw(RawReader::new(file, spec))
             }
-            // The library does not know it, and may find in its samples what looks like MP3.
+            // The library does not support RF64, and may take its samples for MP3.
             None if is_rf64(file)? => match WaveFile::from_file(file.try_clone()?)? {
                 Some(wave) => Self::Wave(Box::new(wave)),
                 None => return Err(OpenError::Torn),
             },
             None => match MediaReader::open(file, extension) {
                 Ok(media) => Self::Media(Box::new(media)),
-                // Kinds of WAVE that the library does not know.
+                // WAVE variants that the library does not support.
                 Err(why) => match WaveFile::from_file(file.try_clone()?)? {
                     Some(wave) => Self::Wave(Box::new(wave)),
                     None => return Err(why),
@@ -377,16 +380,17 @@ impl FileReader {
     }
 }
 
-/// Whether the file begins as one beyond 4 GiB (EBU Tech 3306).
+/// Whether the file begins as RF64, which is used beyond 4 GiB (EBU Tech 3306).
 fn is_rf64(file: &File) -> io::Result<bool> {
     let mut front = [0; 4];
     let read = file.read_at(&mut front, 0)?;
     Ok(read == front.len() && [b"RF64", b"BW64"].contains(&&front))
 }
 
-/// Names that say "no header" to everybody who uses them.
+/// Extensions of files without a header.
 const RAW_EXTENSIONS: [&str; 3] = ["raw", "pcm", "s16"];
 
-/// Packets in a row that may give no frame: damage, a picture, another track. A film has some
-/// hundred packets of video between two of sound; garbage must not keep a thread for minutes.
+/// Consecutive packets that may return no frame: damage, pictures, other tracks. A film has some
+/// hundred video packets between two of audio; a file of garbage must not occupy a thread for
+/// minutes.
 const MAX_PACKETS_WITHOUT_FRAMES: u32 = 4_096;

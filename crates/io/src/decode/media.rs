@@ -1,4 +1,4 @@
-//! A container and its codec, as the library reads them, with its edges trimmed.
+//! A container and its codec, decoded by the library and trimmed.
 
 use core::fmt;
 use std::fs::File;
@@ -27,7 +27,7 @@ use super::edit_list::{self, EditRange};
 use super::error::{DecodeError, OpenError};
 use super::opus::{OpusHead, OpusPacketDecoder};
 
-/// A file that the library reads, one packet at a time.
+/// A file that is decoded by the library, one packet at a time.
 pub(super) struct MediaReader {
     reader: Box<dyn FormatReader>,
     track: u32,
@@ -35,25 +35,25 @@ pub(super) struct MediaReader {
     rate: SampleRate,
     layout: ChannelLayout,
     trim: EdgeTrim,
-    /// Where the next packet should begin, if packets are timed in frames.
+    /// The expected start of the next packet, if packets are timed in frames.
     expected: Option<Timestamp>,
     pub(super) track_info: TrackInfo,
 }
 
-/// What one packet gave.
+/// The result of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketOutcome {
-    /// Frames, or none where the codec has not yet enough.
+    /// Frames, or none while the codec needs more packets.
     Frames,
-    /// Something is lost here; there may be frames all the same.
+    /// Data is missing here; there may be frames nevertheless.
     Damaged,
-    /// The file is over.
+    /// The file has ended.
     End,
-    /// The file is over where it should not be.
+    /// The file is truncated.
     TruncatedEnd,
 }
 
-/// What the container says about the track.
+/// Properties of the track from its container.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TrackInfo {
     pub(super) codec: &'static str,
@@ -68,12 +68,12 @@ enum MediaCodec {
     Opus(OpusPacketDecoder),
 }
 
-/// Which frames are to be heard, for the codecs whose decoder does not see to it itself.
+/// Selects the frames to play, for codecs whose decoder does not trim.
 #[derive(Clone, Copy, Debug, Default)]
 struct EdgeTrim {
-    /// By packet, in the codec's own frames.
+    /// Per packet, in frames of the codec.
     by_packet: bool,
-    /// By the time of the first packet.
+    /// By the time stamp of the first packet.
     by_time: bool,
     skip: u64,
     keep: Option<u64>,
@@ -92,8 +92,8 @@ impl MediaReader {
 
     fn open_plain(file: &File, extension: Option<&str>) -> Result<Self, OpenError> {
         let mut own = file.try_clone()?;
-        // Some readers refuse a file that is shorter than it says. As a stream, whose length they
-        // cannot know, they play it up to its cut.
+        // Some readers refuse a file that is shorter than its header says. Read as a stream of
+        // unknown length, it plays up to its end.
         let mut reader = probe(file, extension, false)
             .or_else(|why| probe(file, extension, true).map_err(|_| why))?;
         let mut about = read_track_info(&mut *reader);
@@ -109,14 +109,14 @@ impl MediaReader {
         }
         about.codec = codec.name();
         about.bits = parameters.bits_per_sample;
-        // Ogg counts what Opus skips.
+        // Ogg counts the frames that Opus skips.
         let skipped = if parameters.codec == CODEC_ID_OPUS { trim.skip } else { 0 };
         about.frames = trim.keep.or_else(|| track.num_frames?.checked_sub(skipped));
         let rate = SampleRate::new(parameters.sample_rate.unwrap_or(0));
         let layout = ChannelLayout::new(parameters.channels.as_ref().map_or(0, |c| c.count()));
         Ok(Self {
             track: track.id,
-            // Where the header leaves them open, the first packet tells.
+            // The first packet provides what the header leaves open.
             rate: rate.unwrap_or(SampleRate::HZ_48000),
             layout: layout.unwrap_or(ChannelLayout::STEREO),
             reader,
@@ -155,7 +155,7 @@ impl MediaReader {
         Ok(if whole { PacketOutcome::Frames } else { PacketOutcome::Damaged })
     }
 
-    /// Goes on at `frame`, exactly.
+    /// Seeks to `frame` exactly.
     pub(super) fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
         let time = i64::try_from(frame.0).map_err(|_| DecodeError::Torn)?;
         let to = SeekTo::Timestamp { ts: Timestamp::new(time), track_id: self.track };
@@ -172,11 +172,11 @@ impl MediaReader {
         Ok(())
     }
 
-    /// The loudspeaker of each channel, a bit each in the order of WAVE, where the file says it.
+    /// The loudspeaker of each channel as a WAVE channel mask, if the file has one.
     pub(super) fn speakers(&self) -> Option<u32> {
         let track = self.reader.tracks().iter().find(|track| track.id == self.track)?;
         match parameters(track)?.channels.as_ref()? {
-            // Its lower bits are those of WAVE.
+            // The lower bits are those of WAVE.
             Channels::Positioned(places) => {
                 let known = u32::try_from(places.bits()).ok()?;
                 (known & !WAVE_SPEAKERS == 0).then_some(known)
@@ -193,7 +193,7 @@ impl MediaReader {
         self.layout
     }
 
-    /// Returns whether the packet was whole.
+    /// Returns whether the packet was intact.
     fn decode_packet(&mut self, packet: &Packet, out: &mut Vec<f32>) -> Result<bool, DecodeError> {
         match &mut self.codec {
             MediaCodec::Opus(opus) => {
@@ -218,20 +218,20 @@ impl MediaReader {
         }
     }
 
-    /// Whether the container skipped something before this packet: it looks for the next whole
-    /// frame by itself, and only the time stamps tell.
+    /// Whether the container skipped data before this packet: it resynchronizes by itself, and only
+    /// the time stamps show it.
     fn is_after_gap(&mut self, packet: &Packet) -> bool {
         let (expected, end) = (self.expected, packet.pts.checked_add(packet.dur));
         self.expected = end.filter(|_| self.track_info.codec == "flac" && packet.dur.get() > 1);
         expected.is_some_and(|expected| packet.pts > expected)
     }
 
-    /// A WAVE file that was written to a pipe has no length, and ends where it ends.
+    /// A WAVE file that was written to a pipe has no length and cannot be truncated.
     fn is_open_ended(&self) -> bool {
         self.track_info.frames.is_none() && self.track_info.codec.starts_with("pcm")
     }
 
-    /// Cuts off what is not to be heard.
+    /// Removes frames that are not to be played.
     fn trim(&mut self, packet: &Packet, out: &mut Vec<f32>) {
         let channels = self.layout.channels();
         if self.trim.by_time {
@@ -263,7 +263,7 @@ impl MediaReader {
         u64::try_from(frames).unwrap_or(0).min(LONGEST_PRIMING)
     }
 
-    /// Goes on with the next link of a chained stream.
+    /// Continues with the next link of a chained stream.
     fn open_next_link(&mut self) -> Result<(), DecodeError> {
         let track = self.reader.default_track(TrackType::Audio).ok_or(DecodeError::Torn)?;
         let parameters = parameters(track).ok_or(DecodeError::Torn)?;
@@ -323,7 +323,7 @@ impl EdgeTrim {
     }
 }
 
-/// Reads headers from the beginning of the file until a reader claims it.
+/// Lets the format readers probe the headers from the beginning of the file.
 fn probe(
     file: &File,
     extension: Option<&str>,
@@ -346,7 +346,7 @@ fn probe(
         .map_err(|error| open_error(&error))
 }
 
-/// The edit list of an MP4 file. The file stands afterwards where the library left it.
+/// The edit list of an MP4 file. Restores the position of the file.
 fn edit_of(file: &mut File, parameters: &AudioCodecParameters) -> io::Result<Option<EditRange>> {
     let at = file.stream_position()?;
     let edit = parameters.sample_rate.and_then(|rate| edit_list::find_edit(file, rate));
@@ -381,7 +381,7 @@ fn truncate_tag(text: &str) -> String {
     text.chars().take(TAG_CHARS).collect()
 }
 
-/// What a failure to read the headers means to the user.
+/// Maps a failure to read the headers to an error for the user.
 fn open_error(error: &Error) -> OpenError {
     match error {
         Error::IoError(error) if error.kind() == io::ErrorKind::UnexpectedEof => OpenError::Torn,
@@ -391,23 +391,22 @@ fn open_error(error: &Error) -> OpenError {
     }
 }
 
-/// Calls into a library that we did not write with bytes that nobody vouches for. A panic there is
-/// a damaged file to us, not the end of the house.
+/// Calls third-party code with untrusted input. A panic counts as a damaged file.
 pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// The 18 places that `WAVEFORMATEXTENSIBLE` names.
+/// The 18 loudspeaker positions of `WAVEFORMATEXTENSIBLE`.
 const WAVE_SPEAKERS: u32 = 0x3_ffff;
 
-/// Longer than any comment that is shown somewhere.
+/// The limit for a comment.
 const TAG_BYTES: usize = 64 * 1024;
 
-/// Pictures are not shown; what is larger than this is not even read.
+/// Pictures are not shown; larger ones are not even read.
 const PICTURE_BYTES: usize = 1024;
 
-/// What fits on a status page.
+/// The limit for titles and artists on a status page.
 const TAG_CHARS: usize = 200;
 
-/// The longest run-in that is believed, in frames: HE-AAC needs less than 6,000.
+/// The longest priming that is accepted, in frames: HE-AAC needs less than 6,000.
 const LONGEST_PRIMING: u64 = 48_000;

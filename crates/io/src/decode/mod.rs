@@ -1,21 +1,21 @@
-//! Files as sound.
+//! Decodes audio files and streams.
 //!
-//! A [`FileDecoder`] gives a file's own frames as blocks, in the file's rate and layout; the input
-//! behind it adapts them. A [`FileFeed`] runs one on the codec pool and fills a ring with pooled
-//! blocks for a station.
+//! A [`FileDecoder`] returns the frames of a file as blocks, in the rate and layout of the file;
+//! the input of the station converts them. A [`FileFeed`] runs one on the codec pool and fills a
+//! ring with pooled blocks for a station.
 //!
 //! ```text
 //!  file -> container -> codec -> trim -> blocks -> ring
-//!          (symphonia; Opus by opus-rs; raw PCM and what of WAVE it refuses by ourselves)
+//!          (symphonia; opus-rs for Opus; own code for raw PCM and WAVE variants)
 //! ```
 //!
-//! A stream that never ends is not read but fed: a [`StreamDecoder`] takes bytes as they come and
-//! gives what is whole, so that nobody waits for a network.
+//! A [`StreamDecoder`] decodes an endless stream: bytes are pushed into it as they arrive, so no
+//! thread waits for a network.
 //!
-//! Containers and codecs are a library's work. The alternative, a child process with ffmpeg, reads
+//! A library reads containers and codecs. The alternative, a child process with ffmpeg, supports
 //! more formats but adds a dependency, a process per file and a pipe whose end is not sample exact.
-//! What is ours: frames that only the codec needed are cut off, a loop has neither gap nor lost
-//! frame, damage is skipped and counted, and whatever the file says, work and memory are bounded.
+//! Own code trims the frames that only prime the codec, loops without a gap or a lost frame, skips
+//! and counts damage, and bounds work and memory for any input.
 
 mod codec;
 mod edit_list;

@@ -1,22 +1,22 @@
-//! Opus packets, which the container library does not decode.
+//! Decodes Opus packets, which the container library does not support.
 
 use aulos_core::{ChannelLayout, SampleRate};
 use opus_rs::OpusDecoder;
 use opus_rs::multistream::{ChannelMappingTable, MultistreamDecoder};
 
-/// What stands in front of an Opus stream (RFC 7845 section 5.1).
+/// The identification header of an Opus stream (RFC 7845 section 5.1).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OpusHead {
     layout: ChannelLayout,
-    /// How streams of one and two channels make up more of them.
+    /// How one- and two-channel streams are combined into more channels.
     table: Option<ChannelMappingTable>,
-    /// Frames at the beginning that only the decoder needs.
+    /// Frames at the beginning that only prime the decoder.
     pub(super) pre_skip: u16,
     gain: f32,
 }
 
 impl OpusHead {
-    /// Reads `OpusHead`; `None` for what is not one, or is to be rendered first (ambisonics).
+    /// Parses `OpusHead`; `None` if it is invalid, or needs rendering (ambisonics).
     ///
     /// In MP4 the same fields are big endian and the version is 0 (Opus in ISOBMFF, section 4.3.2).
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
@@ -40,7 +40,7 @@ impl OpusHead {
     }
 }
 
-/// The channel mapping table (RFC 7845 section 5.1.1), with the channels in the order of WAVE.
+/// The channel mapping table (RFC 7845 section 5.1.1), with the channels in WAVE order.
 fn parse_mapping_table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelMappingTable> {
     let mut table = ChannelMappingTable::parse(family, channels, tail)?;
     let decoded = table.stream_count.checked_add(table.coupled_count)?;
@@ -50,7 +50,7 @@ fn parse_mapping_table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelM
     if !is_sane {
         return None;
     }
-    // The order of Vorbis (section 5.1.1.2): L C R, surrounds, LFE.
+    // The channel order of Vorbis (section 5.1.1.2): L C R, surrounds, LFE.
     let order: &[usize] = match (family, channels) {
         (1, 3) => &[0, 2, 1],
         (1, 5) => &[0, 2, 1, 3, 4],
@@ -63,7 +63,7 @@ fn parse_mapping_table(family: u8, channels: u8, tail: &[u8]) -> Option<ChannelM
     Some(table)
 }
 
-/// A decoder for one stream, or for several that together have more than two channels.
+/// A decoder for one stream, or for several streams with more than two channels in all.
 pub(super) struct OpusPacketDecoder {
     decoder: Decoder,
     head: OpusHead,
@@ -75,7 +75,7 @@ enum Decoder {
 }
 
 impl OpusPacketDecoder {
-    /// `None` when the library refuses.
+    /// `None` when the library fails.
     pub(super) fn new(head: OpusHead) -> Option<Self> {
         let decoder = match &head.table {
             None => Decoder::One(Box::new(OpusDecoder::new(HZ, head.layout.channels()).ok()?)),
@@ -86,7 +86,7 @@ impl OpusPacketDecoder {
         Some(Self { decoder, head })
     }
 
-    /// Always 48 kHz, whatever the encoder was given.
+    /// Always 48 kHz, whatever the input rate of the encoder was.
     pub(super) fn rate(&self) -> SampleRate {
         SampleRate::HZ_48000
     }
@@ -95,7 +95,7 @@ impl OpusPacketDecoder {
         self.head.layout
     }
 
-    /// Replaces `out` with the frames of a packet. `false`: the packet is damaged.
+    /// Replaces `out` with the frames of a packet. `false` if the packet is damaged.
     pub(super) fn decode(&mut self, packet: &[u8], out: &mut Vec<f32>) -> bool {
         let channels = self.head.layout.channels();
         out.resize(LONGEST_PACKET * channels, 0.0);
@@ -110,7 +110,7 @@ impl OpusPacketDecoder {
         frames.is_ok()
     }
 
-    /// Replaces `out` with `frames` that go on from the last packet, for one that is missing.
+    /// Replaces `out` with `frames` of concealment for a missing packet.
     pub(super) fn conceal(&mut self, frames: usize, out: &mut Vec<f32>) -> bool {
         let Decoder::One(decoder) = &mut self.decoder else { return false };
         let frames = frames.min(LONGEST_PACKET);
@@ -129,7 +129,7 @@ const HZ: i32 = 48_000;
 /// `OpusHead` up to the mapping table.
 const HEAD_LEN: usize = 19;
 
-/// What the table says for a channel that is silent.
+/// The table entry of a silent channel.
 const SILENT: u8 = 255;
 
 /// 120 ms (RFC 6716 section 3.2.5).

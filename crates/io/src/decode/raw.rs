@@ -1,4 +1,4 @@
-//! Samples without a header.
+//! Reads samples without a header.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +18,7 @@ pub(super) struct RawReader {
 }
 
 impl RawReader {
-    /// Reads on from where the file stands.
+    /// Reads from the current position of the file.
     pub(super) fn new(file: File, spec: SampleSpec) -> Self {
         Self { file, spec, bytes: vec![0; FRAMES_PER_READ * spec.frame_bytes()] }
     }
@@ -27,7 +27,7 @@ impl RawReader {
         self.spec
     }
 
-    /// The next samples. Bytes at the end that are no whole frame are damage.
+    /// The next samples. An incomplete frame at the end counts as damage.
     pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         let mut got = 0;
         while got < self.bytes.len() {
@@ -53,5 +53,5 @@ impl RawReader {
     }
 }
 
-/// How much is read at a time: enough that a system call per read does not count.
+/// The size of a read: large enough that the system call does not matter.
 const FRAMES_PER_READ: usize = 4_096;

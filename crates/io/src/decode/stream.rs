@@ -1,4 +1,4 @@
-//! A stream without an end, fed byte by byte, as blocks.
+//! Decodes an endless stream that is pushed in pieces.
 
 use core::fmt;
 
@@ -12,26 +12,27 @@ use aulos_proto::titles::TrackMetadata;
 use super::codec::StreamCodec;
 use super::file::RateAndLayout;
 
-/// Decodes what is pushed into it: MP3, AAC, Ogg (Opus, Vorbis, FLAC), FLAC or WAVE, by their bytes.
+/// Decodes the bytes that are pushed into it: MP3, AAC, Ogg (Opus, Vorbis, FLAC), FLAC or WAVE,
+/// detected by content.
 ///
-/// It never waits, so one thread can serve many. What is damaged is skipped, covered and counted;
-/// memory is bounded whatever comes. Not for a real-time thread: codecs allocate.
+/// It never blocks, so one thread can serve many streams. Damage is skipped, concealed and counted,
+/// and memory is bounded for any input. Not for a real-time thread: codecs allocate.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{Block, ChannelLayout, SampleRate};
 /// use aulos_engine::source::BLOCK_SAMPLES;
-/// use aulos_io::decode::{Heard, StreamDecoder};
-/// use aulos_proto::packets::Hint;
+/// use aulos_io::decode::{StreamDecodeStatus, StreamDecoder};
+/// use aulos_proto::packets::FormatHint;
 ///
 /// let wave = b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\x02\0\x10\0\
 ///              data\xff\xff\xff\xff\0\x40";
-/// let mut decoder = StreamDecoder::new(Hint::None);
-/// let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::STEREO);
+/// let mut decoder = StreamDecoder::new(FormatHint::None);
+/// let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::STEREO);
 /// let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
 /// for byte in wave.chunks(1) {
 ///     assert_eq!(decoder.push(byte), 1);
-///     while decoder.next(&mut block).unwrap() == Heard::Block {
+///     while decoder.next(&mut block).unwrap() == StreamDecodeStatus::Block {
 ///         assert_eq!(block.samples(), [0.5]);
 ///     }
 /// }
@@ -41,7 +42,7 @@ pub struct StreamDecoder {
     splitter: PacketSplitter,
     finished: bool,
     codec: Option<StreamCodec>,
-    /// Decoded samples, those before `taken` already given.
+    /// Decoded samples; those before `taken` have been returned.
     pending: Vec<f32>,
     taken: usize,
     shape: RateAndLayout,
@@ -52,25 +53,25 @@ pub struct StreamDecoder {
     damaged: u64,
     fruitless: u32,
     error: Option<StreamError>,
-    /// Nobody wants to hear it now.
+    /// Packets are parsed and counted but not decoded.
     parse_only: bool,
 }
 
-/// What [`StreamDecoder::next`] gave.
+/// The result of [`StreamDecoder::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamDecodeStatus {
     /// The block holds the next frames, at least one.
     Block,
-    /// More bytes are needed first.
+    /// More input is needed.
     NeedsInput,
-    /// All that was pushed before [`StreamDecoder::finish`] has been given.
+    /// Everything pushed before [`StreamDecoder::finish`] has been returned.
     End,
 }
 
-/// What a stream is.
+/// The format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// The codec's short name, as in `mp3`.
+    /// The codec's short name, for example `mp3`.
     pub codec: &'static str,
     /// Frames per second.
     pub rate: SampleRate,
@@ -78,28 +79,29 @@ pub struct StreamInfo {
     pub layout: ChannelLayout,
 }
 
-/// What happened so far.
+/// Counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounts {
-    /// Packets that were decoded or should have been.
+    /// Packets, decoded or damaged.
     pub packets: u64,
-    /// Packets that were damaged.
+    /// Damaged packets.
     pub damaged: u64,
-    /// Times that the next packet had to be looked for.
+    /// How often the decoder searched for the next packet.
     pub resyncs: u64,
-    /// Bytes that belonged to nothing.
+    /// Bytes that belong to no packet.
     pub skipped: u64,
 }
 
-/// Why a stream gives no more frames; a decoder that said it is of no further use.
+/// Why a stream has ended with an error. The decoder cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamError {
-    /// It is nothing that can be streamed.
+    /// The format cannot be streamed.
     Refused(StreamFormatError),
-    /// The container is known but not its codec, or not this use of it; holds the codec's name.
+    /// The container is supported, but its codec or this use of it is not; holds the name of the
+    /// codec.
     Unsupported(&'static str),
-    /// Nothing but damage for too long.
+    /// Only damage for too long.
     Damaged,
 }
 
@@ -119,7 +121,7 @@ impl fmt::Display for StreamError {
 impl core::error::Error for StreamError {}
 
 impl StreamDecoder {
-    /// A decoder for a stream that begins, or is joined, now.
+    /// A decoder for a stream that begins or is joined now.
     #[must_use]
     pub fn new(hint: FormatHint) -> Self {
         Self {
@@ -140,8 +142,8 @@ impl StreamDecoder {
         }
     }
 
-    /// A decoder for the stream that follows this one, which broke off: the last frame dies away
-    /// and the first ones fade in, so that nothing clicks.
+    /// A decoder for the next stream after this one broke off: the last frame fades out and the
+    /// first frames fade in, which avoids a click.
     #[must_use]
     pub fn restart(mut self, hint: FormatHint) -> Self {
         let (position, shape) = (self.position, self.shape);
@@ -154,36 +156,37 @@ impl StreamDecoder {
         Self { position, shape, pending, concealer: joint, ..Self::new(hint) }
     }
 
-    /// Takes bytes, as many as there is room for, and returns how many that were. There is always
-    /// room after [`Heard::Hungry`].
+    /// Takes as many bytes as there is room for, and returns their number. There is always room
+    /// after [`StreamDecodeStatus::NeedsInput`].
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         self.splitter.push(bytes)
     }
 
-    /// Whether packets are only counted from now on and not decoded, because nobody wants to hear
-    /// them: what the stream is and what it plays stays known, and it can be heard again at once.
+    /// Enables or disables decoding. Without it packets are only parsed and counted: format and
+    /// titles stay known, and playback can resume at once.
     pub fn set_parse_only(&mut self, skims: bool) {
         if self.parse_only && !skims {
-            // What the codec and the ear remember is long past.
+            // The state of the codec and the last frame are outdated.
             self.concealer.resume();
         }
         self.parse_only = skims;
     }
 
-    /// No more bytes will come.
+    /// Marks the end of the input.
     pub const fn finish(&mut self) {
         self.finished = true;
         self.splitter.finish();
     }
 
-    /// Fills `into` with the next frames: as many as are there and fit, at most [`BLOCK_SAMPLES`]
-    /// samples. A block has one rate and layout; where the stream changes them the next block has
-    /// the new ones.
+    /// Fills `into` with the next frames: as many as are available and fit, at most
+    /// [`BLOCK_SAMPLES`] samples. A block has one rate and layout; when the stream changes them, a
+    /// new block begins.
     ///
-    /// Media time counts the frames given, from 0.
+    /// Media time counts the returned frames, from 0.
     ///
     /// # Errors
-    /// [`StreamError`], after everything that could be decoded has been given; from then on always.
+    /// [`StreamError`], after everything that could be decoded has been returned; from then on
+    /// always.
     pub fn next(&mut self, into: &mut Block) -> Result<StreamDecodeStatus, StreamError> {
         into.pts = self.position;
         into.received = Instant::ZERO;
@@ -223,12 +226,12 @@ impl StreamDecoder {
         }
     }
 
-    /// What is played now, if that was told since the last call.
+    /// The current title, if it has changed since the last call.
     pub const fn take_title(&mut self) -> Option<TrackMetadata> {
         self.title.take()
     }
 
-    /// What the stream is, once that is known.
+    /// The format of the stream, once it is known.
     #[must_use]
     pub fn info(&self) -> Option<StreamInfo> {
         let codec = self.codec.as_ref()?.name();
@@ -236,7 +239,7 @@ impl StreamDecoder {
         Some(StreamInfo { codec, rate, layout })
     }
 
-    /// What happened so far.
+    /// The counters.
     #[must_use]
     pub const fn counts(&self) -> StreamCounts {
         let counts = self.splitter.stats();
@@ -248,7 +251,7 @@ impl StreamDecoder {
         }
     }
 
-    /// Decodes up to the next frames. Otherwise says why there are none.
+    /// Decodes up to the next frames. Otherwise returns why there are none.
     fn refill(&mut self) -> Option<Result<StreamDecodeStatus, StreamError>> {
         self.taken = 0;
         self.pending.clear();
@@ -288,7 +291,7 @@ impl StreamDecoder {
     }
 
     fn decode_packet(&mut self, place: PacketPlacement) {
-        // Of one packet at least it is heard what it is.
+        // At least one packet is decoded to learn the format.
         if self.parse_only && self.concealer.frames > 0 {
             return;
         }
@@ -311,7 +314,7 @@ impl StreamDecoder {
         self.trim.apply(place, &mut self.pending, channels);
     }
 
-    /// Puts something in the place of `packets` that are missing.
+    /// Conceals `packets` missing packets.
     fn conceal(&mut self, packets: usize) {
         let frames = self.concealer.frames;
         let is_heard = frames > 0 && packets > 0 && !self.parse_only;
@@ -333,16 +336,16 @@ impl StreamDecoder {
     }
 }
 
-/// Which frames are to be heard.
+/// Selects the frames to play.
 #[derive(Debug, Default)]
 struct StreamTrim {
-    /// Frames at the beginning that are not.
+    /// Frames to skip at the beginning.
     skip: u64,
-    /// Frames near the end that are not, counted from the beginning, and how many.
+    /// The position and the number of padding frames near the end, counted from the beginning.
     padding: Option<(u64, u64)>,
     /// Frames decoded since the beginning.
     decoded: u64,
-    /// The last position that the container told, and how many had been decoded then.
+    /// The last position in the container, and the number of frames decoded by then.
     known: Option<(u64, u64)>,
 }
 
@@ -371,26 +374,26 @@ impl StreamTrim {
     }
 }
 
-/// What is known of the packets before, to go on smoothly after one that is missing.
+/// Conceals missing packets with data of the previous ones.
 #[derive(Debug, Default)]
 struct GapConcealer {
-    /// The last frame that was heard.
+    /// The last frame played.
     last: Vec<f32>,
-    /// Frames in a packet.
+    /// Frames per packet.
     frames: usize,
-    /// Bytes of a packet, on average.
+    /// Mean bytes per packet.
     bytes: usize,
-    /// The next packet comes after a hole.
+    /// The next packet comes after a gap.
     is_after_gap: bool,
 }
 
 impl GapConcealer {
-    /// Another stream: what is known of the length of packets is void, the sound goes on.
+    /// A new stream begins: packet sizes are unknown again, but playback continues.
     const fn begin(&mut self) {
         (self.frames, self.bytes) = (0, 0);
     }
 
-    /// It was not heard for a while: it fades in.
+    /// Playback resumes after a pause: fade in.
     fn resume(&mut self) {
         self.last.fill(0.0);
         self.is_after_gap = true;
@@ -411,13 +414,13 @@ impl GapConcealer {
         self.last.extend_from_slice(last_frame(out, channels));
     }
 
-    /// How many packets so many bytes may have been.
+    /// How many packets a number of bytes may have held.
     fn packets_in(&self, bytes: u64) -> usize {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         bytes.checked_div(self.bytes).unwrap_or(0).max(1)
     }
 
-    /// Appends `frames` of silence, after the last frame has died away.
+    /// Appends `frames` of silence that begin with a fade of the last frame.
     fn fade_out(&mut self, out: &mut Vec<f32>, frames: usize, channels: usize) {
         self.last.resize(channels, 0.0);
         for index in 0..frames {
@@ -438,11 +441,11 @@ fn ramp_gain(index: usize) -> f32 {
     (index as f32 + 0.5) / RAMP_FRAMES as f32
 }
 
-/// Frames in which a hole is entered and left: 2.7 ms at 48 kHz.
+/// Frames of a fade: 2.7 ms at 48 kHz.
 const RAMP_FRAMES: usize = 128;
 
-/// What is put in the place of a hole at most; a longer one is for the switch.
+/// The longest gap that is concealed; a longer one is left to the switch.
 const MAX_CONCEALED: Span = Span::from_millis(200);
 
-/// Packets in a row that may give no frame.
+/// Consecutive packets that may return no frame.
 const MAX_PACKETS_WITHOUT_FRAMES: u32 = 1_000;

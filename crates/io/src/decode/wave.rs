@@ -1,9 +1,9 @@
-//! WAVE files of plain samples, read without a container library.
+//! Reads WAVE files of PCM samples without a container library.
 //!
-//! A scan has nothing to do but read them: large aligned blocks, one conversion, and any frame can
-//! be gone to at once. The library refuses RF64 besides, which every file beyond 4 GB is. A memory
-//! map would save the copy from the page cache, a tenth of a nanosecond per byte, and die of a file
-//! that is cut while it is mapped.
+//! A scan mostly reads them: large aligned blocks, one conversion, and any frame can be accessed
+//! directly. The library also refuses RF64, which every file beyond 4 GB uses. A memory map would
+//! save the copy from the page cache (a tenth of a nanosecond per byte), but a file that is
+//! truncated while mapped would crash the process.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,17 +18,17 @@ use aulos_proto::wav::{self, Parsed, Samples, Wave};
 use super::error::{DecodeError, OpenError};
 use super::media::PacketOutcome;
 
-/// An open WAVE file, at a frame of it. A clone reads the same file at a place of its own.
+/// An open WAVE file with a position. A clone has a position of its own in the same file.
 #[derive(Clone, Debug)]
 pub struct WaveFile {
     file: Arc<File>,
     wave: Wave,
-    /// Bytes of the file: the next to be read, and the end of the sound.
+    /// Offsets in the file: the next byte to read, and the end of the audio.
     at: u64,
     end: u64,
-    /// Whether the file ends before it says.
+    /// Whether the file is shorter than its header says.
     is_cut: bool,
-    /// What was read and not yet given: `bytes[from..to]`.
+    /// Bytes read but not yet returned: `bytes[from..to]`.
     bytes: Vec<u8>,
     from: usize,
     to: usize,
@@ -37,20 +37,20 @@ pub struct WaveFile {
     samples_f64: Vec<f64>,
 }
 
-/// Interleaved samples, in a form that loses nothing.
+/// Interleaved samples without loss of precision.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_enums, reason = "what WAVE has")]
 pub enum SampleRun<'a> {
-    /// Up to 24 bits, and floats of 32.
+    /// Integers up to 24 bits, and 32-bit floats.
     F32(&'a [f32]),
-    /// Integers of 32 bits.
+    /// 32-bit integers.
     I32(&'a [i32]),
-    /// Floats of 64 bits.
+    /// 64-bit floats.
     F64(&'a [f64]),
 }
 
 impl SampleRun<'_> {
-    /// Samples of all channels.
+    /// The number of samples of all channels.
     #[must_use]
     pub const fn samples(&self) -> usize {
         match self {
@@ -62,12 +62,12 @@ impl SampleRun<'_> {
 }
 
 impl WaveFile {
-    /// Opens `path`; `None` when it is something else, or a WAVE file of a compressed kind.
+    /// Opens `path`; `None` when it is not WAVE, or is compressed WAVE.
     ///
     /// # Errors
-    /// [`OpenError`] when there is nothing to be read at all.
+    /// [`OpenError`] when the file cannot be read.
     pub fn open(path: &Path) -> Result<Option<Self>, OpenError> {
-        // A FIFO would block in `open`, until somebody writes.
+        // Without it, opening a FIFO would wait for a writer.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if !file.metadata()?.is_file() {
             return Err(OpenError::NotAFile);
@@ -82,7 +82,7 @@ impl WaveFile {
         let frame = wave.frame_bytes() as u64;
         let said = wave.length.map(|length| start.saturating_add(length));
         let end = said.unwrap_or(size).min(size).max(start);
-        // What is no whole frame at the end is nothing that could be heard.
+        // An incomplete frame at the end is ignored.
         let end = end - (end - start) % frame;
         let cut = said.is_some_and(|said| said - (said - start) % frame > end);
         rustix::fs::fadvise(&file, start, None, rustix::fs::Advice::Sequential).ok();
@@ -107,31 +107,31 @@ impl WaveFile {
         self.wave.rate
     }
 
-    /// How many channels.
+    /// The channels.
     #[must_use]
     pub const fn layout(&self) -> ChannelLayout {
         self.wave.layout
     }
 
-    /// The loudspeaker of each channel, a bit each in the order of WAVE, where the file says it.
+    /// The loudspeaker of each channel as a WAVE channel mask, if the file has one.
     #[must_use]
     pub const fn speakers(&self) -> Option<u32> {
         self.wave.speakers
     }
 
-    /// Whole frames that are there.
+    /// The number of complete frames.
     #[must_use]
     pub const fn frames(&self) -> Frames {
         Frames((self.end - self.wave.start as u64) / self.wave.frame_bytes() as u64)
     }
 
-    /// Whether the file is shorter than it says.
+    /// Whether the file is shorter than its header says.
     #[must_use]
     pub const fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    /// Goes on at `frame`, or at the end if there is none such.
+    /// Seeks to `frame`, or to the end if it is beyond.
     pub fn seek(&mut self, frame: Frames) {
         let frame = frame.0.min(self.frames().0);
         self.at = self.wave.start as u64 + frame * self.wave.frame_bytes() as u64;
@@ -141,7 +141,8 @@ impl WaveFile {
     /// The next frames, at most `most` of them; `None` at the end.
     ///
     /// # Errors
-    /// [`DecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`].
+    /// [`DecodeError::Io`]. A file that shrinks meanwhile ends early, and [`WaveFile::is_cut`] is
+    /// then true.
     pub fn next(&mut self, most: Frames) -> Result<Option<SampleRun<'_>>, DecodeError> {
         let frame = self.wave.frame_bytes();
         if self.to - self.from < frame && !self.read()? {
@@ -174,7 +175,7 @@ impl WaveFile {
         }))
     }
 
-    /// Replaces `out` with the next frames, for who wants f32 whatever the file has.
+    /// Replaces `out` with the next frames, converted to f32.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rounded")]
     pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         out.clear();
@@ -209,13 +210,13 @@ impl WaveFile {
         }
     }
 
-    /// Reads the next block, behind what is left of a frame. `false` at the end.
+    /// Reads the next block behind the incomplete rest of a frame. `false` at the end.
     fn read(&mut self) -> Result<bool, DecodeError> {
         self.bytes.resize(READ_BYTES + 64 * 8, 0);
         self.bytes.copy_within(self.from..self.to, 0);
         let left = self.to - self.from;
         (self.from, self.to) = (0, left);
-        // Up to the next multiple, so that all blocks but the first begin at one.
+        // Up to the next multiple, so that all blocks except the first are aligned.
         let room = READ_BYTES as u64 - self.at % READ_BYTES as u64;
         let want = usize::try_from(room.min(self.end - self.at)).unwrap_or(READ_BYTES);
         while self.to < left + want {
@@ -241,7 +242,7 @@ fn fill<const N: usize, T>(out: &mut Vec<T>, bytes: &[u8], convert: impl Fn([u8;
     out.extend(bytes.as_chunks().0.iter().map(|chunk| convert(*chunk)));
 }
 
-/// The front of the file, as far as it must be read to know.
+/// Parses the header of the file.
 fn read_wave_header(file: &File) -> io::Result<Option<Wave>> {
     let read = read_header(file, |bytes| match wav::parse(bytes) {
         Ok(Parsed::Wave(wave)) => Some(Ok(wave)),
@@ -254,18 +255,18 @@ fn read_wave_header(file: &File) -> io::Result<Option<Wave>> {
     })
 }
 
-/// What the front of a file is.
+/// The result of parsing a header.
 pub(crate) enum HeaderParse<T> {
-    /// This, and the bytes that show it.
+    /// The header, and its bytes.
     Parsed(Vec<u8>, T),
-    /// Nothing yet: the file ends before.
+    /// The file ends within the header.
     Truncated,
-    /// Nothing that the reader knows.
+    /// An unknown format.
     Unrecognized,
 }
 
-/// Reads the front of `file` as far as `parse` asks, which says `Err` with the bytes that it needs,
-/// or `None` when it is not what was looked for. What it asks for is bounded by itself.
+/// Reads as much of the header of `file` as `parse` needs. `parse` returns `Err` with the number of
+/// bytes that it needs, or `None` for an unknown format; it has to limit that number.
 pub(crate) fn read_header<T>(
     file: &File,
     parse: impl Fn(&[u8]) -> Option<Result<T, usize>>,
@@ -293,10 +294,10 @@ pub(crate) fn read_header<T>(
     }
 }
 
-/// What is read at a time, and where reads begin.
+/// The size and the alignment of reads.
 const READ_BYTES: usize = 256 * 1024;
 
-/// What is converted at a time: it stays in the second cache, and the meter is glad of long runs.
+/// Samples converted at a time: they fit the L2 cache, and the meter is faster with long runs.
 const RUN_SAMPLES: usize = 16_384;
 
 /// Most headers are shorter.

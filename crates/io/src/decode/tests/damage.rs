@@ -1,4 +1,4 @@
-//! Files that are broken, or lie.
+//! Damaged files and false headers.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ fn a_damaged_packet_is_skipped_and_counted() {
     let (sound, end) = read(&mut decoder, 2 * FRAMES);
     assert_eq!(end, Ok(()));
     assert!(decoder.damaged() > 0);
-    // A few frames of FLAC are missing, and both ends are intact.
+    // A few FLAC frames are missing, and both ends are intact.
     let (lost, wanted) = (2 * FRAMES - sound.len(), signal_f32(48_000, 16));
     assert!((1..=2 * 3 * 4_608).contains(&lost), "{lost}");
     assert_eq!(sound[..60_000], wanted[..60_000]);
@@ -52,7 +52,7 @@ fn a_file_that_is_cut_off_plays_to_its_cut_and_loops_from_there() {
                 assert_eq!(end, Ok(()), "{name}");
                 (sound.len() / 2, FileDecodeOptions { looped: true, raw: None })
             }
-            // The index of MP4 and the packet table of CAF lie behind the sound.
+            // The index of MP4 and the packet table of CAF are behind the audio.
             Err(error) => {
                 let known = [("a.m4a", OpenError::NotAudio), ("a.caf", OpenError::Torn)];
                 assert!(known.contains(&(name, error)), "{name}: {error:?}");
@@ -71,14 +71,14 @@ fn lengths_that_lie_cost_nothing() {
     let folder = Folder::new();
     let mut wav = fs::read(folder.encoded("a.wav", 48_000, 16, "-c:a pcm_s16le")).unwrap();
     let data = wav.windows(4).position(|w| w == b"data").unwrap();
-    // What ffmpeg writes to a pipe.
+    // As ffmpeg writes it to a pipe.
     wav[4..8].fill(0xFF);
     wav[data + 4..data + 8].fill(0xFF);
     let mut decoder =
         FileDecoder::open(&folder.write("b.wav", &wav), FileDecodeOptions::default()).unwrap();
     let (sound, end) = read(&mut decoder, 4 * FRAMES);
     assert_eq!((sound.len(), end, decoder.damaged()), (2 * FRAMES, Ok(()), 0));
-    // Two gigabytes, of which the most is missing.
+    // Two gigabytes according to the header, most of them missing.
     wav[4..8].copy_from_slice(&0x7FFF_FFFFu32.to_le_bytes());
     wav[data + 4..data + 8].copy_from_slice(&0x7FFF_FF00u32.to_le_bytes());
     let mut decoder =
@@ -86,7 +86,7 @@ fn lengths_that_lie_cost_nothing() {
     let (sound, end) = read(&mut decoder, 4 * FRAMES);
     assert_eq!((sound.len(), end, decoder.damaged()), (2 * FRAMES, Ok(()), 1));
     let mut flac = fs::read(folder.encoded("a.flac", 48_000, 16, "-c:a flac")).unwrap();
-    // A picture of 16 MB right after STREAMINFO, of which nothing is there.
+    // A picture of 16 MB right after STREAMINFO, with no data.
     flac.splice(42..42, [6, 0xFF, 0xFF, 0xFF]);
     let refused = FileDecoder::open(&folder.write("b.flac", &flac), FileDecodeOptions::default());
     assert_eq!(refused.err(), Some(OpenError::Torn));
@@ -108,7 +108,7 @@ proptest! {
         for (name, bytes) in originals() {
             let mut bytes = bytes.clone();
             for (at, value, early) in &edits {
-                // Half of the edits fall into the headers, where they hurt most.
+                // Half of the edits are in the headers, where they do the most harm.
                 let range = if *early { bytes.len().min(512) } else { bytes.len() };
                 bytes[*at as usize % range] ^= (*value).max(1);
             }
@@ -124,7 +124,7 @@ proptest! {
     }
 }
 
-/// Reads three seconds whatever the shape, which damage may change on the way.
+/// Reads three seconds in any format, because damage may change the format.
 fn read_any(decoder: &mut FileDecoder) -> (u64, bool) {
     let (mut into, mut frames) = (super::block(), 0);
     while frames < 150_000 {

@@ -1,4 +1,4 @@
-//! The step machine between a file and a ring.
+//! Decoding a file into a ring step by step.
 
 use aulos_rt::{Pool, ring};
 
@@ -23,7 +23,7 @@ fn every_frame_arrives_in_order_and_then_the_end() {
         let (mut sound, mut ended) = (Vec::new(), false);
         while !ended {
             let progress = feed.step();
-            // Full means full: the next step changes nothing until something is taken.
+            // When the ring is full, the next step has no effect until a block is taken.
             if progress == FileFeedStatus::Full {
                 assert!(consumer.len() == slots.min(blocks), "{slots} {blocks}");
                 assert_eq!(feed.step(), FileFeedStatus::Full);

@@ -1,4 +1,4 @@
-//! A signal, a folder that goes away again, and ffmpeg.
+//! A test signal, a temporary directory, and ffmpeg.
 
 #![allow(clippy::cast_possible_truncation, reason = "a signal is made of rounded numbers")]
 
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Frames of the signal: two seconds and a prime rest, so that no codec's frame divides it.
+/// Frames of the signal: two seconds plus a prime remainder, so that no codec's frame size divides
+/// it.
 pub(super) const FRAMES: usize = 88_661;
 
-/// A folder of its own for a test.
+/// A temporary directory of one test.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -32,7 +33,7 @@ impl Folder {
         path
     }
 
-    /// The signal at `rate`, kept to `bits` bits, as ffmpeg encodes it with `arguments`.
+    /// The signal at `rate` with `bits` bits, encoded by ffmpeg with `arguments`.
     pub(super) fn encoded(&self, name: &str, rate: u32, bits: u32, arguments: &str) -> PathBuf {
         let bytes: Vec<u8> = signal(rate, bits).iter().flat_map(|s| s.to_le_bytes()).collect();
         let source = self.write(&format!("{name}.source"), &bytes);
@@ -63,7 +64,7 @@ fn ffmpeg(input: &[&str], source: &Path, arguments: &str, to: &Path) {
     assert!(status.success(), "ffmpeg {arguments}");
 }
 
-/// Stereo, interleaved, 32 bit of which the upper `bits` are in use: a sweep against a chord.
+/// Stereo, interleaved, 32 bits of which the upper `bits` are used: a sweep against a chord.
 pub(super) fn signal(rate: u32, bits: u32) -> Vec<i32> {
     let mut samples = Vec::with_capacity(2 * FRAMES);
     for n in 0..FRAMES {
@@ -71,7 +72,7 @@ pub(super) fn signal(rate: u32, bits: u32) -> Vec<i32> {
         let tone = |hz: f64| (core::f64::consts::TAU * hz * t).sin();
         let left = 0.3 * tone(200.0 + 400.0 * t) + 0.1 * tone(3_000.0);
         let right = 0.2 * tone(330.0) + 0.2 * tone(440.0) + 0.1 * tone(550.0);
-        // A loud first and last frame, so that one that is missing is missed.
+        // Loud first and last frames, so that the loss of one is detected.
         let edge = if n == 0 || n == FRAMES - 1 { 0.05 } else { 0.0 };
         for value in [left + edge, right - edge] {
             samples.push(((value * 2_147_483_647.0) as i32) >> (32 - bits) << (32 - bits));

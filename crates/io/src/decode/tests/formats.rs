@@ -1,4 +1,4 @@
-//! What comes out is what went in.
+//! Decoded files equal the encoded signal.
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate, SampleSpec};
 
@@ -93,7 +93,7 @@ fn lossy_files_have_the_right_length_and_lie_in_time() {
         let snr = snr(&signal_f32(case.rate, 16), &sound);
         println!("{}: {} frames, {snr:.1} dB", case.name, sound.len() / 2);
         assert!(snr > *least, "{}: {snr} dB", case.name);
-        // Matroska's DiscardPadding is not read by the library: up to one packet of padding stays.
+        // The library does not read Matroska's DiscardPadding: up to one packet of padding stays.
         let padding = if case.name.ends_with("mkv") { 1_024 } else { 0 };
         let frames = sound.len() / 2;
         assert!((FRAMES..=FRAMES + padding).contains(&frames), "{}: {frames}", case.name);
@@ -115,8 +115,8 @@ fn the_length_is_known_before_the_end() {
     for case in cases {
         let frames = open(&folder, case, false).info().frames;
         let exact = frames == Some(Frames(FRAMES as u64));
-        // Matroska counts in milliseconds, which the library leaves out; ffmpeg counts whole packets
-        // when it writes ALAC into CAF.
+        // Matroska counts in milliseconds, which the library ignores; ffmpeg counts whole packets
+        // when it writes ALAC to CAF.
         let inexact = case.name.ends_with("mkv") || case.name == "alac.caf";
         assert!(exact || inexact, "{}: {frames:?}", case.name);
     }
@@ -151,7 +151,7 @@ fn blocks_are_full_until_the_end_and_across_the_seam() {
 #[test]
 fn title_and_artist_are_read() {
     let folder = Folder::new();
-    // Not in WAVE: the library reads its INFO list and drops it.
+    // Without WAVE: the library drops its INFO list.
     for case in [&LOSSLESS[5], &LOSSLESS[7], &LOSSY[0].0, &LOSSY[2].0, &LOSSY[5].0] {
         let decoder = open(&folder, case, false);
         let info = decoder.info();

@@ -1,4 +1,4 @@
-//! Every fixture is made on the spot by the real ffmpeg from a signal that the test knows.
+//! Tests with files that ffmpeg encodes from a known signal.
 
 mod damage;
 mod feed;
@@ -35,7 +35,7 @@ fn read(decoder: &mut FileDecoder, frames: usize) -> (Vec<f32>, Result<(), Decod
     (sound, Ok(()))
 }
 
-/// The whole of a file that must be whole.
+/// All frames of a file that must be intact.
 fn read_whole(decoder: &mut FileDecoder) -> Vec<f32> {
     let (sound, end) = read(decoder, usize::MAX / 64);
     assert_eq!(end, Ok(()));

@@ -1,4 +1,4 @@
-//! What is no sound is refused with the reason that helps.
+//! Files that are not audio are refused with a helpful reason.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -49,7 +49,7 @@ fn a_head_without_a_body_is_torn() {
     assert_eq!(refusal(&folder.write("b.flac", &whole[..30])), Some(OpenError::Torn));
 }
 
-/// Root may read everything, so root runs this test once more as nobody.
+/// Root may read every file, so root runs this test once more as an unprivileged user.
 #[test]
 fn what_may_not_be_read() {
     const GIVEN: &str = "AULOS_TEST_UNREADABLE";

@@ -1,5 +1,5 @@
-//! Streams of real music as ffmpeg encodes them, fed in pieces of any size, against what ffmpeg
-//! makes of the same bytes.
+//! Streams of real music encoded by ffmpeg, pushed in pieces of any size, and compared with
+//! ffmpeg's decoding of the same bytes.
 
 #![allow(clippy::cast_possible_truncation, reason = "sizes of test material")]
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use super::super::{StreamCounts, StreamDecodeStatus, StreamDecoder, StreamError};
 use super::block;
 
-/// A format, how ffmpeg writes it, how it reads it, and the least likeness in dB.
+/// A format: ffmpeg's options for encoding and decoding, and the least SNR in dB.
 struct StreamFormat {
     name: &'static str,
     encode: &'static str,
@@ -35,7 +35,7 @@ const fn kind(
     StreamFormat { name, encode, decode: "", rate, channels, snr }
 }
 
-/// AAC without its noise: a decoder that was joined later makes another noise.
+/// AAC without noise substitution: a decoder that joins later generates other noise.
 const KINDS: [StreamFormat; 14] = [
     kind("mp3", "-c:a libmp3lame -b:a 128k -write_xing 0 -f mp3", 44_100, 2, 90.0),
     kind("mp3-vbr", "-c:a libmp3lame -q:a 4 -write_xing 0 -f mp3", 44_100, 2, 90.0),
@@ -70,7 +70,7 @@ const KINDS: [StreamFormat; 14] = [
 
 const MUSIC: &str = "/usr/share/games/frozen-bubble/snd/frozen-mainzik-1p.ogg";
 
-/// What ffmpeg makes of bytes.
+/// Runs ffmpeg as a filter.
 fn ffmpeg(before: &str, input: &[u8], after: &str) -> Vec<u8> {
     let mut child = Command::new("ffmpeg")
         .args(["-nostdin", "-loglevel", "error", "-bitexact"])
@@ -84,7 +84,7 @@ fn ffmpeg(before: &str, input: &[u8], after: &str) -> Vec<u8> {
         .expect("these tests need ffmpeg: install it (apt-get install ffmpeg)");
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // It may close its end early, when it has enough.
+    // ffmpeg may close its input early when it has enough.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let out = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -92,7 +92,7 @@ fn ffmpeg(before: &str, input: &[u8], after: &str) -> Vec<u8> {
     out.stdout
 }
 
-/// Five seconds of music, as bytes in each format.
+/// Five seconds of music in each format.
 fn encoded() -> &'static [(&'static StreamFormat, Vec<u8>)] {
     static ENCODED: OnceLock<Vec<(&'static StreamFormat, Vec<u8>)>> = OnceLock::new();
     ENCODED.get_or_init(|| {
@@ -110,13 +110,13 @@ fn of(name: &str) -> &'static (&'static StreamFormat, Vec<u8>) {
     encoded().iter().find(|(kind, _)| kind.name == name).unwrap()
 }
 
-/// What ffmpeg hears in it.
+/// The audio as decoded by ffmpeg.
 fn decoded_by_ffmpeg(kind: &StreamFormat, bytes: &[u8]) -> Vec<f32> {
     let sound = ffmpeg(kind.decode, bytes, "-c:a pcm_f32le -f f32le");
     sound.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// What was heard of a stream, and how it went.
+/// The decoded audio of a stream, and its status.
 #[derive(Default)]
 struct DecodedStream {
     sound: Vec<f32>,
@@ -127,7 +127,7 @@ struct DecodedStream {
     error: Option<StreamError>,
 }
 
-/// Feeds `bytes` in pieces whose lengths `next` gives.
+/// Pushes `bytes` in pieces whose lengths `next` returns.
 fn decode_in_pieces(bytes: &[u8], mut next: impl FnMut() -> usize) -> DecodedStream {
     let mut decoder = StreamDecoder::new(FormatHint::None);
     let (mut told, mut into, mut rest) = (DecodedStream::default(), block(), bytes);
@@ -177,7 +177,7 @@ impl DecodedStream {
     }
 }
 
-/// Pieces of 1 byte to 64 kB, small and large ones alike often.
+/// Pieces of 1 byte to 64 kB, with small and large ones equally likely.
 fn random_pieces(seed: u64) -> impl FnMut() -> usize {
     let mut state = seed | 1;
     move || {
@@ -188,7 +188,7 @@ fn random_pieces(seed: u64) -> impl FnMut() -> usize {
     }
 }
 
-/// How much stronger the wanted is than what differs from it.
+/// The signal-to-noise ratio in dB.
 fn snr(sound: &[f32], wanted: &[f32]) -> f64 {
     let power = |it: &mut dyn Iterator<Item = f64>| it.map(|x| x * x).sum::<f64>();
     let noise = power(&mut sound.iter().zip(wanted).map(|(a, b)| f64::from(a - b)));
@@ -264,7 +264,7 @@ fn a_stream_that_is_joined_in_the_middle_plays_from_the_next_packet() {
         let at = bytes.len() / 2 + 77;
         let told = decode_in_pieces(&bytes[at..], random_pieces(5));
         assert_eq!(told.error, None);
-        // The first packets lean on those before them; the end is what it is in the whole.
+        // The first packets depend on those before them; the end equals that of the whole.
         let tail = told.sound.len() * 9 / 10;
         let (sound, wanted) =
             (&told.sound[told.sound.len() - tail..], &wanted[wanted.len() - tail..]);
@@ -301,10 +301,10 @@ fn what_is_skimmed_costs_no_decoding_and_is_heard_again_as_it_should() {
         while decoder.next(&mut into) == Ok(StreamDecodeStatus::Block) {
             sound.extend_from_slice(into.samples());
         }
-        // Where its first page has yet to come, a packet or two of that show what it is.
+        // Until its first page arrives, one or two packets are decoded to learn the format.
         assert!(skimmed > 0 && in_vain < 10_000, "{}: {in_vain} samples", kind.name);
         assert!(sound.len() < wanted.len() * 9 / 10, "{}", kind.name);
-        // A second before the end nothing of it is to be heard any more.
+        // One second before the end nothing is left of it.
         let tail = kind.rate as usize * kind.channels;
         let ratio = snr(&sound[sound.len() - tail..], &wanted[wanted.len() - tail..]);
         println!("{}: {skimmed} packets skimmed, then {ratio:.1} dB", kind.name);
@@ -325,7 +325,7 @@ fn garbage_in_the_middle_costs_a_few_packets_and_no_more() {
         let told = decode_in_pieces(&hurt, random_pieces(13));
         assert_eq!(told.error, None, "{}", kind.name);
         assert!(told.counts.resyncs + told.counts.damaged > 0, "{}", kind.name);
-        // What is behind the damage is whole again, at most a second later.
+        // After the damage the audio is intact again, within a second.
         let second = kind.rate as usize * kind.channels;
         let tail = second / 2;
         let (a, b) = (&told.sound, &clean.sound);
@@ -343,7 +343,7 @@ fn formats_may_follow_one_another_and_so_may_rates() {
     assert_eq!(told.error, None);
     let rates: Vec<_> = told.shapes.iter().map(|(rate, _)| rate.hz()).collect();
     assert_eq!(rates, [44_100, 22_050, 44_100, 48_000, 44_100]);
-    // Nearly forty seconds, in samples: nothing but a packet at a joint may be missing.
+    // Nearly forty seconds, in samples: no more than a packet at a seam may be missing.
     let alone: usize =
         names.iter().map(|name| decode_in_pieces(&of(name).1, || 9_999).sound.len()).sum();
     assert!(alone.abs_diff(told.sound.len()) < 30_000, "{} of {alone}", told.sound.len());
@@ -383,7 +383,7 @@ proptest! {
         drop in prop::option::of((any::<u32>(), 1..3_000_usize)),
     ) {
         for (kind, bytes) in encoded() {
-            // A second of each.
+            // One second of each.
             let mut bytes = bytes[..bytes.len() / 5].to_vec();
             for (at, value, early) in &edits {
                 let range = if *early { bytes.len().min(400) } else { bytes.len() };
@@ -397,7 +397,7 @@ proptest! {
                 bytes.truncate(cut as usize % bytes.len());
             }
             let told = decode_in_pieces(&bytes, random_pieces(seed));
-            // Damage makes no sound longer than what was there, by more than what covers it.
+            // Damage may lengthen the audio only by its concealment.
             let second = 96_000 * 2;
             prop_assert!(told.sound.len() < 8 * second, "{}: {}", kind.name, told.sound.len());
         }
