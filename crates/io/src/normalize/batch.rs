@@ -1,4 +1,4 @@
-//! Many files: which ones, what each is going to be called, and some at a time.
+//! Normalizes many files: selection, naming, and parallel execution.
 
 use core::num::NonZeroUsize;
 use core::ops::ControlFlow;
@@ -19,39 +19,39 @@ use super::{
 };
 use crate::scan::{self, LoudnessSummary, ScanFile};
 
-/// A file that is to be normalised, or why that is not even tried.
+/// A file to normalize, or why it cannot be.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a pair")]
 pub struct NormalizeItem {
-    /// The file, and what becomes of it.
+    /// The file and its target.
     pub task: NormalizeTask,
-    /// What is known already to be wrong.
+    /// An error that is known in advance.
     pub error: Option<NormalizeError>,
 }
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a pair")]
 pub struct NormalizeResult {
-    /// The file, and what became of it.
+    /// The file and its target.
     pub task: NormalizeTask,
-    /// How that went.
+    /// The outcome.
     pub result: Result<NormalizeOutcome, NormalizeError>,
 }
 
-/// What [`run`] tells.
+/// Progress of [`run`].
 #[derive(Debug)]
 #[allow(clippy::exhaustive_enums, reason = "there is nothing else to tell")]
 pub enum NormalizeEvent {
-    /// So much of all work is done, 0 to 1, and so many files.
+    /// The completed share of the work, 0 to 1, and the number of completed files.
     Progress(f64, usize),
-    /// The next file's row. Each file has one, in the order of the files.
+    /// The result of the next file. Each file has one, in the order of the files.
     Finished(Box<NormalizeResult>),
 }
 
-/// The files of the folder `from`, to be put in the same order below `to`. Each becomes a `format`;
-/// without one it stays what it is, or, if that is not written here, becomes FLAC. What lies in `to`
-/// already is none of the files, should that be a part of `from`.
+/// Plans to normalize the files of the folder `from` to the same structure below `to`. Each becomes
+/// a `format`; without one it keeps its format, or becomes FLAC if that cannot be written. Existing
+/// files in `to` are excluded, in case it is inside `from`.
 #[must_use]
 pub fn plan_folder(from: &Path, to: &Path, format: Option<OutputContainer>) -> Vec<NormalizeItem> {
     let inside = fs::canonicalize(to).ok();
@@ -61,7 +61,7 @@ pub fn plan_folder(from: &Path, to: &Path, format: Option<OutputContainer>) -> V
     });
     let found: Vec<ScanFile> = found.collect();
     let mut taken = BTreeSet::new();
-    // Those that keep their names come first; others give way to them.
+    // Files that keep their names come first; others avoid those names.
     let mut names: Vec<Option<PathBuf>> = found
         .iter()
         .map(|found| {
@@ -94,7 +94,7 @@ pub fn plan_folder(from: &Path, to: &Path, format: Option<OutputContainer>) -> V
     items.collect()
 }
 
-/// A name with another ending; behind the old one where the short name is taken.
+/// A name with another extension; appended to the old one where the short name is taken.
 fn output_name(
     name: &Path,
     format: Option<OutputContainer>,
@@ -109,7 +109,7 @@ fn output_name(
     [short, long.into()].into_iter().find(|name| taken.insert(name.clone()))
 }
 
-/// The files that `paths` mean, as `aulos scan` finds them, each to be replaced.
+/// Plans to replace the files that `paths` select, by the same rules as `aulos scan`.
 #[must_use]
 pub fn plan_in_place(paths: &[PathBuf]) -> Vec<NormalizeItem> {
     let mut seen = BTreeSet::new();
@@ -132,17 +132,17 @@ pub fn plan_in_place(paths: &[PathBuf]) -> Vec<NormalizeItem> {
 }
 
 impl NormalizeItem {
-    /// A file that has two names, by a link, is one file.
+    /// A file with two names, through a link, counts once.
     fn deduplicate(self, real: PathBuf, seen: &mut BTreeSet<PathBuf>) -> Option<Self> {
         (self.error.is_some() || seen.insert(real)).then_some(self)
     }
 }
 
-/// Normalises all of them on `jobs` threads. `each` is called on the caller's; when it breaks, what
-/// is under way ends soon, and nothing of it is left.
+/// Normalizes all files on `jobs` threads. `each` is called on the caller's thread; when it breaks,
+/// running work ends soon and its output is deleted.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system has no threads left.
 pub fn run(
     items: Vec<NormalizeItem>,
     jobs: NonZeroUsize,
@@ -178,7 +178,7 @@ pub fn run(
     })
 }
 
-/// One file after the other, whoever is free.
+/// Takes one file after another.
 fn run_worker(
     items: &[NormalizeItem],
     next: &AtomicUsize,
@@ -192,10 +192,10 @@ fn run_worker(
         let Some(item) = items.get(n) else { return };
         let mut share = FileProgress { all: meter, bytes: meter.sizes[n], reported: 0 };
         let result = normalize_item(item, wishes, albums, &mut share);
-        // It is over anyway.
+        // It is complete anyway.
         let _: ControlFlow<()> = share.report(1.0);
         meter.files.fetch_add(1, Ordering::Relaxed);
-        // Nobody listens any more after a break.
+        // After a break the receiver is gone.
         sender.send((n, NormalizeResult { task: item.task.clone(), result })).ok();
     }
 }
@@ -230,7 +230,7 @@ fn normalize_item(
 }
 
 impl NormalizeError {
-    /// The same once more, of those that are known before work begins.
+    /// A copy of an error that is known before the work begins.
     fn duplicate(&self) -> Self {
         match self {
             Self::Find(error) => Self::Find(*error),
@@ -239,14 +239,14 @@ impl NormalizeError {
     }
 }
 
-/// The figures of each folder; `None` for one of which a file failed.
+/// The loudness of each folder; `None` if one of its files failed.
 type Albums = BTreeMap<PathBuf, Option<LoudnessSummary>>;
 
 fn folder_of(task: &NormalizeTask) -> &Path {
     task.from.parent().unwrap_or_else(|| Path::new(""))
 }
 
-/// `None` when `each` wanted no more.
+/// `None` when `each` requested a stop.
 fn measure_albums(
     items: &[NormalizeItem],
     jobs: NonZeroUsize,
@@ -280,7 +280,7 @@ fn measure_albums(
             scan::ScanEvent::Report(report) => {
                 if let Some(item) = items.next() {
                     let seconds = report.shape.map_or(0.0, |shape| shape.seconds);
-                    // What has no loudness is silent, and no reason against the others.
+                    // A file without loudness is silent, and does not affect the others.
                     let short = report.error == Some(scan::ScanError::Short);
                     merge_into_album(
                         &mut wholes,
@@ -316,7 +316,7 @@ fn merge_into_album(
         (Some(None), _) => {}
         (Some(whole), None) => *whole = None,
         (Some(Some((whole, all))), Some(part)) => {
-            // All have a history of one kind.
+            // All histories are of the same kind.
             if whole.merge(&part).is_ok() {
                 *all += seconds;
             }
@@ -325,7 +325,7 @@ fn merge_into_album(
     }
 }
 
-/// Puts rows back into order; those that came too early wait.
+/// Restores the order of the results; early ones wait.
 fn emit_in_order(
     receiver: &mut Receiver<(usize, NormalizeResult)>,
     meter: &BatchProgress,
@@ -347,11 +347,11 @@ fn emit_in_order(
     }
 }
 
-/// What the threads have done, in bytes of the files.
+/// Progress of all threads, in bytes of input files.
 struct BatchProgress {
     sizes: Vec<u64>,
     all: u64,
-    /// Bytes of which albums were measured.
+    /// Bytes measured for albums.
     measured: AtomicU64,
     written: AtomicU64,
     files: AtomicUsize,
@@ -362,7 +362,7 @@ impl BatchProgress {
     fn new(items: &[NormalizeItem], times: u64) -> Self {
         let size = |item: &NormalizeItem| {
             let file = fs::metadata(&item.task.from).ok().filter(fs::Metadata::is_file);
-            // What is not there is no work, but it is one of the files.
+            // A missing file takes no time, but it counts as a file.
             file.map_or(1, |file| file.len().max(1))
         };
         let sizes: Vec<u64> = items.iter().map(size).collect();
@@ -384,7 +384,7 @@ impl BatchProgress {
     }
 }
 
-/// One file's part of it.
+/// One file's share of the progress.
 struct FileProgress<'a> {
     all: &'a BatchProgress,
     bytes: u64,
@@ -392,7 +392,7 @@ struct FileProgress<'a> {
 }
 
 impl FileProgress<'_> {
-    /// Work may turn out to be more than it seemed; what was told is not taken back.
+    /// The work may turn out larger than estimated; reported progress never decreases.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -412,5 +412,5 @@ impl FileProgress<'_> {
     }
 }
 
-/// How long a progress bar may stand still, and a wish to stop is not heard.
+/// The longest delay of a progress update and of a stop.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Why there is no new file.
+//! Errors of normalization.
 
 use core::fmt;
 use std::io;
@@ -10,45 +10,45 @@ use crate::decode::{DecodeError, OpenError};
 use crate::replace::ReplaceError;
 use crate::scan::ScanError;
 
-/// Why there is no new file; what was there is as it was.
+/// Why there is no new file. The existing files are unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NormalizeError {
-    /// It was not found, or its folder cannot be looked through.
+    /// The file was not found, or its directory cannot be read.
     Find(ScanError),
-    /// The file cannot be read as sound.
+    /// The file cannot be opened as audio.
     Open(OpenError),
-    /// The file is sound at first, but not to its end.
+    /// The file cannot be decoded to its end.
     Decode(DecodeError),
-    /// Its rate or its channels change in the middle: cut it there.
+    /// Its rate or channel layout changes in the middle: split it there.
     FormatChanges,
-    /// What is wanted cannot be.
+    /// The settings are invalid.
     Settings(CannotNormalise),
-    /// The new name says a format that is not written here.
+    /// The extension of the new name is not a supported output format.
     UnsupportedContainer,
-    /// It would be replaced by a file of a kind that its name does not say.
+    /// The file would be replaced by another format than its extension says.
     InPlace,
-    /// The new file would be the old one.
+    /// The new file would be the same as the old one.
     SameFile,
-    /// What has the name is no regular file.
+    /// The new name belongs to something that is not a regular file.
     NotAFile,
     /// Two files would get the same new name.
     SameName,
-    /// What is to be replaced is read-only.
+    /// The file to be replaced is read-only.
     ReadOnly,
-    /// Another run is at it.
+    /// Another process is replacing the same file.
     Busy,
-    /// It was written to meanwhile.
+    /// The file was modified meanwhile.
     Changed,
-    /// Opus has one rate, to which this one cannot be brought.
+    /// Opus cannot be produced from this sample rate.
     UnsupportedRate(SampleRate),
-    /// Another file of its album failed, so that the album has no gain.
+    /// Another file of its album failed, so the album has no gain.
     Album,
     /// The new file cannot be written.
     Save(io::Error),
-    /// Whoever hears of the progress wanted no more.
+    /// The progress callback requested a stop.
     Stopped,
-    /// A fault of ours or of a codec, caught at the edge of the file.
+    /// An internal error or a panic of a codec, caught for this file.
     Internal,
 }
 

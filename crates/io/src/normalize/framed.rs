@@ -1,4 +1,4 @@
-//! WAVE and Ogg Opus, as the recorder frames them too; here behind a buffer, and with tags.
+//! Writes WAVE and Ogg Opus with the framers of the recorder, plus a buffer and tags.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use aulos_proto::wav;
 use super::save::{OutputContainer, OutputSpec};
 use crate::record::format::{OpusFramer, WaveFramer};
 
-/// A file under way.
+/// A file that is being written.
 pub(super) struct FramedFile {
     out: BufWriter<File>,
     framer: Framer,
@@ -43,7 +43,7 @@ impl FramedFile {
         self.out.write_all(&self.bytes)
     }
 
-    /// Ends the file; WAVE with an ID3 tag, if there is one.
+    /// Completes the file; WAVE gets an ID3 tag unless `id3` is empty.
     pub(super) fn finish(mut self, id3: &[u8]) -> io::Result<()> {
         let (mut bytes, mut patches) = (Vec::new(), Vec::new());
         match self.framer {
@@ -62,7 +62,8 @@ impl FramedFile {
 }
 
 fn wave(form: &OutputSpec<'_>, bytes: &mut Vec<u8>) -> io::Result<WaveFramer> {
-    // Where the length is known and far below the limit, players get the plain old header.
+    // With a known length far below the limit, the plain RIFF header is used, which every player
+    // supports.
     let frame = form.spec.frame_bytes() as u64;
     let expected = form.frames.map(|frames| frames.saturating_mul(frame));
     let room = expected.is_none_or(|bytes| bytes > MAX_PLAIN_WAVE_BYTES);
@@ -96,7 +97,7 @@ fn id3_chunk(tag: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// Below 4 GiB by more than any tag, and by more than a file may be longer than it says.
+/// Far enough below 4 GiB for any tag, and for a file that is longer than its header says.
 const MAX_PLAIN_WAVE_BYTES: u64 = 3 << 30;
 
 #[cfg(test)]

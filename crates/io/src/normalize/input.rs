@@ -1,4 +1,4 @@
-//! The old file, block by block, at the rate of the new one.
+//! Reads the old file and converts it to the rate of the new one.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::NormalizeError;
 use crate::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo};
 use crate::scan::positions;
 
-/// A file, block by block, all of one rate and layout, without samples that are none.
+/// A file as blocks of one rate and layout, with finite samples only.
 pub(super) struct InputFile {
     pub(super) decoder: FileDecoder,
     pub(super) block: Block,
@@ -29,7 +29,7 @@ impl InputFile {
         Ok(Self { decoder, block, frames: 0, rejected: 0 })
     }
 
-    /// Whether there are more frames, in the block then.
+    /// Reads the next frames into the block; false at the end.
     pub(super) fn next(&mut self) -> Result<bool, NormalizeError> {
         let silenced = self.decoder.rejected();
         let more = self.decoder.next(&mut self.block).map_err(NormalizeError::Decode)?;
@@ -50,20 +50,20 @@ impl InputFile {
         positions(self.decoder.info().layout, self.decoder.speakers())
     }
 
-    /// How many frames the file says it has, at another rate.
+    /// The length according to the file, converted to another rate.
     pub(super) fn expected(&self, rate: SampleRate) -> Option<u64> {
         let info = self.decoder.info();
         info.frames.map(|frames| converted_frames(frames.0, info.rate, rate))
     }
 }
 
-/// Sound at another rate that begins and ends where it did.
+/// A resampler that keeps the beginning and the end of the audio in place.
 pub(super) struct RateConverter {
     resampler: Resampler,
     channels: usize,
     from: SampleRate,
     to: SampleRate,
-    /// Frames that lie before the beginning and have yet to be left out.
+    /// Frames before the beginning that have yet to be skipped.
     frames_to_skip: u64,
     frames_in: u64,
     frames_out: u64,
@@ -82,13 +82,13 @@ impl RateConverter {
             frames_out: 0,
             scratch: vec![0.0; BLOCK_SAMPLES / channels * channels],
         };
-        // With silence in front, until the filter's delay is a whole number of frames out as well.
+        // Silence in front makes the filter's delay a whole number of output frames as well.
         let grid = u64::from(from.hz() / greatest_common_divisor(from.hz(), to.hz()));
         let delay = new.resampler.latency().0;
         let silence = delay.next_multiple_of(grid) - delay;
         new.frames_to_skip = converted_frames(delay + silence, from, to);
         let silence = vec![0.0; usize::try_from(silence).unwrap_or(0) * channels];
-        // Nothing of it is let through: it comes before the beginning.
+        // All of its output lies before the beginning and is skipped.
         let _nothing = new.convert(&silence, u64::MAX, &mut |_| Ok(()));
         new
     }
@@ -102,7 +102,7 @@ impl RateConverter {
         self.convert(samples, u64::MAX, put)
     }
 
-    /// What is still inside, up to the length that all of it has.
+    /// Flushes the resampler, up to the exact length of the output.
     pub(super) fn drain(
         &mut self,
         put: &mut impl FnMut(&mut [f32]) -> Result<(), NormalizeError>,
@@ -141,7 +141,7 @@ impl RateConverter {
     }
 }
 
-/// So many frames at another rate, to the nearest whole one.
+/// Converts a number of frames to another rate, rounded.
 fn converted_frames(frames: u64, from: SampleRate, to: SampleRate) -> u64 {
     let [from, to] = [from, to].map(|rate| u128::from(rate.hz()));
     u64::try_from((u128::from(frames) * to + from / 2) / from).unwrap_or(u64::MAX)
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// A tone that swells and fades, as a function of seconds.
+    /// A tone with a varying level, as a function of seconds.
     fn tone(time: f64) -> f64 {
         let place = (time - 0.5) / 0.2;
         0.5 * (TAU * 997.0 * time).sin() * (-place * place).exp()

@@ -1,9 +1,9 @@
-//! Files brought to a loudness: what `aulos normalize` does, apart from what it prints.
+//! Loudness normalization of files: `aulos normalize` without its output.
 //!
 //! ```text
 //!  one gain:  file -> meter;  file -> [48 kHz] -> gain [-> limiter] -> meter -> new file
-//!  live:      file -> meter, [48 kHz] -> Normaliser (look-ahead) ----> meter -> new file
-//!  Opus:      ... -> new file -> decoder -> meter; once more if the codec has lifted the peaks
+//!  live:      file -> meter, [48 kHz] -> normalizer (look-ahead) ----> meter -> new file
+//!  Opus:      ... -> new file -> decoder -> meter; once more if the codec has raised the peaks
 //! ```
 
 mod batch;
@@ -32,100 +32,100 @@ use save::{OutputFile, OutputSpec, OutputTarget};
 use stage::GainStage;
 use tags::Tags;
 
-/// What is wanted.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "who calls says everything")]
 pub struct NormalizeConfig {
-    /// Loudness, ceiling and the rest.
+    /// Target loudness, true peak ceiling, and others.
     pub settings: Settings,
-    /// How the loudness is reached.
+    /// How the target loudness is reached.
     pub method: NormalizeMethod,
-    /// Of Opus, in bits per second.
+    /// The bit rate of Opus in bits per second.
     pub bitrate: u32,
-    /// The files of a folder get one gain. For the live manner this means nothing.
+    /// Applies one gain to all files of a folder. Has no effect with the live method.
     pub album: bool,
-    /// Measure only, and write nothing.
+    /// Measures only, and writes nothing.
     pub dry_run: bool,
 }
 
-/// How the loudness is reached.
+/// How the target loudness is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NormalizeMethod {
-    /// One gain for all of it; where the peaks forbid it, what they allow.
+    /// One gain for the whole file, limited by its peaks.
     Linear,
-    /// One gain for all of it, and the limiter where the peaks would pass the ceiling. The range is
-    /// kept but for what the limiter takes.
+    /// One gain for the whole file, with the limiter where the peaks would exceed the ceiling.
+    /// Apart from the limiting, the dynamics are kept.
     Limited,
-    /// The gain that live sound gets.
+    /// The time-varying gain of live audio.
     Live(Mode),
 }
 
-/// One file that is to become another.
+/// A file and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "who calls says everything")]
 pub struct NormalizeTask {
-    /// The file.
+    /// The input file.
     pub from: PathBuf,
-    /// The new file, which is the same where it is replaced.
+    /// The output file; the same as the input for a replacement.
     pub to: PathBuf,
-    /// Whether that is meant.
+    /// Whether the output replaces the input.
     pub in_place: bool,
-    /// Whether folders that are missing on the way to the new file are made.
+    /// Whether missing directories of the output are created.
     pub create_folders: bool,
-    /// What the new file is; by its name, if not said.
+    /// The output format; without one the extension decides.
     pub container: Option<OutputContainer>,
 }
 
-/// What became of the new file.
+/// What was done with the output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputFileState {
-    /// It is there.
+    /// It was written.
     Written,
-    /// The file is in its place already, and needs no other gain.
+    /// The file is already in place and needs no other gain.
     Unchanged,
-    /// It was only measured what would have to be done.
+    /// A dry run: nothing was written.
     Planned,
 }
 
-/// What was done.
+/// The outcome of a normalization.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NormalizeOutcome {
-    /// What became of the new file.
+    /// What was done with the output file.
     pub state: OutputFileState,
-    /// Of the file.
+    /// The loudness of the input.
     pub before: LoudnessSummary,
-    /// Of the new file; of Opus, as it is decoded.
+    /// The loudness of the output; for Opus, as decoded.
     pub after: LoudnessSummary,
-    /// The gain, when there was one for all.
+    /// The gain, if it was constant.
     pub linear: Option<Linear>,
-    /// What the limiter took where it took most; zero or less. `None` when there was none.
+    /// The greatest gain reduction of the limiter, zero or negative. `None` without a limiter.
     pub reduction: Option<Db>,
-    /// Samples that were not finite, or absurdly great, and became silence.
+    /// Samples that were not finite or absurdly large, and became silence.
     pub rejected: u64,
-    /// Packets of the file that were damaged.
+    /// Damaged packets of the input.
     pub damaged: u64,
-    /// How long it is.
+    /// The duration.
     pub seconds: f64,
-    /// What the new file is.
+    /// The format of the output.
     pub container: OutputContainer,
-    /// The rates of both files.
+    /// The sample rates of input and output.
     pub rates: [SampleRate; 2],
-    /// Tags that could not be carried over.
+    /// Tags that could not be converted.
     pub tags_lost: Vec<String>,
 }
 
-/// Normalises a file and writes it to its new place, where it appears once all is well. `progress`
-/// hears which part of all work is done, as far as that can be known, and can stop it. `album` are
-/// the figures by which the gain goes, if not by the file's own.
+/// Normalizes a file and writes the output, which appears under its name when it is complete.
+/// `progress` gets the completed share of the work, as far as it is known, and can stop it. With
+/// `album`, the gain follows from that loudness and not from the file's own.
 ///
-/// A file that is replaced keeps its mode, and its owner as far as the system lets us; it is dated
-/// anew, and a hard link becomes a file of its own. Links are followed.
+/// A replaced file keeps its mode, and its owner where the system permits. It gets a new
+/// modification time, and a hard link becomes a separate file. Symbolic links are followed.
 ///
 /// # Errors
-/// [`NormalizeError`]; nothing has been written then, and what was there is as it was.
+/// [`NormalizeError`]; nothing has been written then, and existing files are unchanged.
 pub fn normalize_file(
     task: &NormalizeTask,
     wishes: &NormalizeConfig,
@@ -184,7 +184,7 @@ fn container_of(task: &NormalizeTask) -> Result<OutputContainer, NormalizeError>
     Err(NormalizeError::InPlace)
 }
 
-/// Whether a file needs no other gain than it has.
+/// Whether a file needs no gain change.
 fn is_on_target(plan: Option<Linear>, before: &LoudnessSummary, wishes: &NormalizeConfig) -> bool {
     let peak = before.true_peak.unwrap_or(Db::SILENCE);
     let gain = plan.map_or(Db::ZERO, |plan| plan.gain);
@@ -266,7 +266,8 @@ impl FileJob<'_> {
         }
     }
 
-    /// Writes the new file; when a codec has lifted its peaks above the ceiling, once more, lower.
+    /// Writes the output; if a codec has raised its peaks above the ceiling, once more with less
+    /// gain.
     fn write(
         &mut self,
         spot: &OutputTarget,
@@ -287,7 +288,8 @@ impl FileJob<'_> {
             }
             let peak = outcome.after.true_peak.unwrap_or(Db::SILENCE);
             let over = (peak - ceiling).get();
-            // At few bits a codec leaves out what is heard; a limiter can make room for it.
+            // At low bit rates a codec removes audible parts; with a limiter the gain can
+            // compensate for that.
             let off = outcome.after.integrated.map_or(0.0, |lufs| (target - lufs).get());
             let is_live = matches!(self.wishes.method, NormalizeMethod::Live(_));
             let is_off = (limits || is_live) && off.abs() > CODEC_TOLERANCE_LU;
@@ -304,7 +306,7 @@ impl FileJob<'_> {
                 }
                 settings.target = Lufs::new(aim.clamp(TARGET_RANGE_LUFS.0, TARGET_RANGE_LUFS.1));
             }
-            // The codec adds so much to what went in, or nearly.
+            // The codec raises the peaks by about the same amount next time.
             let lower = Db::new(if over > CEILING_TOLERANCE_DB {
                 over + CEILING_TOLERANCE_DB
             } else {
@@ -322,18 +324,18 @@ impl FileJob<'_> {
         unreachable!("the last attempt returns")
     }
 
-    /// The gain with which the target is reached behind the limiter.
+    /// Finds the gain that reaches the target behind the limiter.
     fn gain_through_limiter(
         &mut self,
         plan: &Linear,
         settings: &Settings,
     ) -> Result<Db, NormalizeError> {
         let mut trial = *plan;
-        // From where the last attempt stood, if there was one.
+        // Starts from the last attempt, if there was one.
         let first = plan.gain.get().max(plan.wanted.get());
         let most = settings.max_gain.get().min(plan.wanted.get() + MAX_MAKEUP_LU);
         trial.gain = Db::new(first.min(most));
-        // The trial before this one: its gain, and what came out.
+        // The previous trial: its gain, and the resulting loudness.
         let mut before: Option<(f64, Lufs)> = None;
         for _ in 0..MAX_TRIALS {
             self.passes += 1;
@@ -342,7 +344,7 @@ impl FileJob<'_> {
             let Some(came_out) = came_out else { break };
             let off = (settings.target - came_out).get();
             let gain = trial.gain.get();
-            // The harder it limits, the less of a decibel more comes out.
+            // The more the limiter reduces, the less loudness a decibel of gain adds.
             let slope = before.map_or(1.0, |(old, lufs)| (came_out - lufs).get() / (gain - old));
             let next = (gain + off / slope.clamp(MIN_SLOPE, 1.0)).min(most);
             if off.abs() <= TRIAL_TOLERANCE_LU || (next - gain).abs() <= TRIAL_TOLERANCE_LU {
@@ -354,7 +356,7 @@ impl FileJob<'_> {
         Ok(trial.gain)
     }
 
-    /// How loud it would be with this gain and the limiter.
+    /// The loudness with this gain and the limiter.
     fn try_gain(
         &mut self,
         plan: Linear,
@@ -378,7 +380,7 @@ impl FileJob<'_> {
         Ok(meter.integrated().filter(|lufs| lufs.get().is_finite()))
     }
 
-    /// Writes the whole file, but not yet under its name.
+    /// Writes the complete file under its temporary name.
     fn write_attempt(
         &mut self,
         spot: &OutputTarget,
@@ -451,7 +453,7 @@ impl FileJob<'_> {
         let mode =
             meter::MeterMode::INTEGRATED | meter::MeterMode::RANGE | meter::MeterMode::TRUE_PEAK;
         let layout = aulos_core::ChannelLayout::new(positions.len());
-        // There is no file without a channel.
+        // A file always has a channel.
         let layout = layout.unwrap_or(aulos_core::ChannelLayout::MONO);
         let mut config = meter::MeterConfig::new(rate, layout, mode | meter::MeterMode::MAXIMA);
         config.positions = self.positions(positions);
@@ -488,26 +490,25 @@ fn loudness_of(meter: &Meter) -> LoudnessSummary {
     LoudnessSummary::from_measurement(&meter.measurement(), seconds, &options)
 }
 
-/// A gain that nobody hears, and for which no file is written anew; so much a peak may be above the
-/// ceiling, by another meter or by rounding.
+/// An inaudible gain, for which no file is rewritten; also the tolerance above the ceiling for
+/// other meters and rounding.
 const TARGET_TOLERANCE_LU: f64 = 0.1;
-/// So near to the ceiling is below it, and so far below it is aimed at after an attempt.
+/// The tolerance of the ceiling, and the margin below it after an attempt.
 const CEILING_TOLERANCE_DB: f64 = 0.05;
-/// What a codec may be off behind the limiter before it gets another attempt, and the targets that
-/// there are.
+/// The tolerated deviation of a codec behind the limiter, and the range of targets.
 const CODEC_TOLERANCE_LU: f64 = 0.1;
 const TARGET_RANGE_LUFS: (f64, f64) = (-70.0, -5.0);
-/// By how much a gain that moves may aim beside the target to make up for a codec, in LU: what it is
-/// off beyond that belongs to the programme.
+/// The greatest correction of the target for the live method to compensate for a codec, in LU: a
+/// larger deviation is a property of the programme.
 const MAX_SHIFT_LU: f64 = 1.0;
-/// Attempts to bring a codec below the ceiling; each comes nearer by most of what was missing.
+/// Attempts to bring the peaks of a codec below the ceiling; each removes most of the excess.
 const MAX_ATTEMPTS: u32 = 3;
-/// Trials for the gain in front of the limiter; each leaves a fraction of what was missing.
+/// Trials for the gain in front of the limiter; each removes most of the deviation.
 const MAX_TRIALS: u32 = 5;
 const TRIAL_TOLERANCE_LU: f64 = 0.03;
-/// A step goes at most three times as far as what is missing.
+/// Limits a step to three times the deviation.
 const MIN_SLOPE: f64 = 1.0 / 3.0;
-/// More than what a limiter took from the loudness of music is not given back, in LU.
+/// The most makeup gain for the loudness that a limiter has removed, in LU.
 const MAX_MAKEUP_LU: f64 = 12.0;
-/// The rates that the resampler brings to Opus' own.
+/// The input rates that the resampler converts to the Opus rate.
 const CONVERTIBLE_HZ: core::ops::RangeInclusive<u32> = 8_000..=384_000;

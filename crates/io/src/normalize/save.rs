@@ -1,7 +1,7 @@
-//! A file of sound that is there whole, or not at all.
+//! Atomic output files: complete, or not there at all.
 //!
-//! It is written beside its place under another name and takes the place at the end, so that
-//! whoever looks, and whoever kills us, finds the old file or the new one.
+//! The output is written under a temporary name beside its target and renamed at the end, so a
+//! reader, and a killed process, find either the old or the new file.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter};
@@ -16,11 +16,11 @@ use super::framed::FramedFile;
 use super::tags::Tags;
 use crate::replace::Replacement;
 
-/// What a file is written as.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutputContainer {
-    /// WAVE, RF64 beyond 4 GiB.
+    /// WAVE; RF64 beyond 4 GiB.
     Wave,
     /// FLAC.
     Flac,
@@ -29,7 +29,7 @@ pub enum OutputContainer {
 }
 
 impl OutputContainer {
-    /// By the ending of a name; `None` for one that we cannot write.
+    /// By the extension of a name; `None` if it is not supported.
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();
@@ -41,7 +41,7 @@ impl OutputContainer {
         }
     }
 
-    /// The usual ending of a name.
+    /// The usual extension.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl OutputContainer {
         }
     }
 
-    /// The sample format that comes nearest to what came in.
+    /// The sample format closest to that of the input.
     pub(super) fn format(self, codec: &str, bits: Option<u32>) -> SampleFormat {
         let float = codec.contains("f32") || codec.contains("f64");
         match (self, bits) {
@@ -59,12 +59,12 @@ impl OutputContainer {
             (Self::Wave, _) if float => SampleFormat::F32,
             (Self::Wave, Some(25..=32)) => SampleFormat::S32Le,
             (_, Some(1..=16)) => SampleFormat::S16Le,
-            // Lossy codecs have no bits; 24 hide nothing of them.
+            // Lossy codecs have no bit depth; 24 bits are sufficient.
             _ => SampleFormat::S24Le,
         }
     }
 
-    /// The rate that it has for sound of this one.
+    /// The output rate for input of this rate.
     pub(super) const fn rate(self, rate: SampleRate) -> SampleRate {
         match self {
             Self::Opus => SampleRate::HZ_48000,
@@ -73,7 +73,7 @@ impl OutputContainer {
     }
 }
 
-/// The place for a new file: free, or with a file in it that is to be replaced.
+/// The target of an output: a free name, or an existing file to replace.
 #[derive(Debug)]
 pub(super) struct OutputTarget {
     path: PathBuf,
@@ -81,7 +81,7 @@ pub(super) struct OutputTarget {
 }
 
 impl OutputTarget {
-    /// Looks at `path` before work begins. What it leads to by a link is what is replaced.
+    /// Examines `path` before the work begins. For a symbolic link, its target is replaced.
     pub(super) fn new(path: &Path) -> Result<Self, NormalizeError> {
         match fs::canonicalize(path) {
             Ok(real) => {
@@ -109,7 +109,7 @@ impl OutputTarget {
     }
 }
 
-/// Where the new file is until it is complete; dropped, it is gone.
+/// The file until it is complete; dropping it deletes it.
 enum PartFile {
     New { file: File, part: PathBuf, path: PathBuf },
     Replace(Box<Replacement>),
@@ -134,17 +134,17 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if let Self::New { part, .. } = self {
-            // Once it has taken its place there is nothing of this name any more.
+            // After the rename there is nothing of this name any more.
             fs::remove_file(part).ok();
         }
     }
 }
 
-/// A file under way.
+/// A file that is being written.
 pub(super) struct OutputFile {
     writer: Option<OutputWriter>,
     part: PartFile,
-    /// A tag for the end of a WAVE file.
+    /// A tag to append to a WAVE file.
     id3: Vec<u8>,
 }
 
@@ -168,15 +168,15 @@ impl FlacFile {
     }
 }
 
-/// What is to be written.
+/// The properties of an output file.
 pub(super) struct OutputSpec<'a> {
     pub(super) container: OutputContainer,
     pub(super) spec: SampleSpec,
-    /// What the sound had before, for Opus to tell.
+    /// The rate of the input, which Opus records.
     pub(super) from: SampleRate,
-    /// How long it will be, where that is known.
+    /// The length, if known.
     pub(super) frames: Option<u64>,
-    /// The loudspeaker of each channel, as in WAVE's mask.
+    /// The loudspeaker of each channel as a WAVE channel mask.
     pub(super) speakers: Option<u32>,
     pub(super) bitrate: u32,
     pub(super) tags: &'a Tags,
@@ -189,7 +189,7 @@ impl OutputFile {
     ) -> Result<Self, NormalizeError> {
         let part = spot.create_part()?;
         let mut new = Self { writer: None, part, id3: form.tags.id3.clone() };
-        // From here on, dropping removes the part.
+        // From here on, dropping deletes the temporary file.
         new.writer = Some(new.begin(form).map_err(NormalizeError::Save)?);
         Ok(new)
     }
@@ -212,22 +212,22 @@ impl OutputFile {
         }
     }
 
-    /// Completes the file where it is.
+    /// Completes the file under its temporary name.
     pub(super) fn close(&mut self) -> io::Result<()> {
         match self.writer.take() {
             Some(OutputWriter::Framed(file)) => file.finish(&self.id3),
-            // What is left in its buffer overwrites the head, for which there is room already.
+            // Flushing its buffer overwrites the header, which has reserved room.
             Some(OutputWriter::Flac(flac)) => flac.writer.finalize().map_err(flac_error),
             None => Ok(()),
         }
     }
 
-    /// Where it is until [`SoundFile::take_the_name`].
+    /// The temporary path until [`OutputFile::commit`].
     pub(super) fn path(&self) -> &Path {
         self.part.path()
     }
 
-    /// Takes the place of whatever has the name.
+    /// Renames the file to its target.
     pub(super) fn commit(mut self) -> Result<(), NormalizeError> {
         let file = self.part.file().map_err(NormalizeError::Save)?;
         match &mut self.part {

@@ -1,4 +1,4 @@
-//! What is done to the sound; whatever its delay, its output begins where its input began.
+//! The processing of the audio, with its delay removed: the output begins where the input began.
 
 use aulos_core::{ChannelLayout, Db, SampleRate};
 use aulos_dsp::Limiter;
@@ -8,19 +8,19 @@ use aulos_engine::source::BLOCK_SAMPLES;
 
 use super::NormalizeError;
 
-/// One gain, one gain and the limiter, or a gain that moves.
+/// A constant gain, a constant gain with the limiter, or a time-varying gain.
 pub(super) enum GainStage {
     Gain(Linear),
     Delayed(Box<DelayedStage>),
 }
 
-/// What is done, with a delay that is taken out again.
+/// A processor with a delay that is removed again.
 pub(super) struct DelayedStage {
     worker: DelayedProcessor,
     channels: usize,
-    /// Samples of silence that have yet to be left out.
+    /// Samples of the delay that have yet to be skipped.
     samples_to_skip: usize,
-    /// Frames that are still inside.
+    /// Frames still inside the processor.
     frames_inside: usize,
     reduction: Db,
 }
@@ -31,7 +31,7 @@ enum DelayedProcessor {
 }
 
 impl GainStage {
-    /// One gain, and the limiter where that would lead above the ceiling.
+    /// A constant gain, with the limiter if it would exceed the ceiling.
     pub(super) fn limited(
         plan: Linear,
         settings: &Settings,
@@ -95,7 +95,7 @@ impl GainStage {
         }
     }
 
-    /// What a limiter took where it took most; zero or less.
+    /// The greatest gain reduction of the limiter; zero or negative.
     pub(super) fn reduction(&self) -> Db {
         match self {
             Self::Gain(_) => Db::ZERO,
@@ -129,7 +129,7 @@ impl DelayedStage {
         if left_out < samples.len() { put(&samples[left_out..]) } else { Ok(()) }
     }
 
-    /// The delay's own length of silence goes in, so that all sound comes out.
+    /// Feeds silence of the delay's length, so that all audio comes out.
     fn drain(
         &mut self,
         put: &mut impl FnMut(&[f32]) -> Result<(), NormalizeError>,

@@ -1,8 +1,8 @@
-//! What a file says of itself, carried over to the new one.
+//! Copies the tags of the old file to the new one.
 //!
-//! Left behind is what spoke of the old sound: gains (players would turn the volume twice), the name
-//! of its encoder, its gaps. Between formats that name things differently the library translates;
-//! what it has no word for goes under the name it had, and what cannot is named in [`Tags::lost`].
+//! Tags about the old audio are left out: gains (players would apply them again), the encoder, and
+//! encoder delays. The library converts between formats. A tag that it does not know keeps its
+//! name; a tag that cannot be converted is listed in [`Tags::lost`].
 
 use core::num::NonZero;
 use std::collections::BTreeSet;
@@ -23,21 +23,21 @@ use super::save;
 use crate::scan::tag::TagError;
 use crate::scan::tag::container::TagContainer;
 
-/// Tags in the form in which one kind of file has them.
+/// The tags in the forms of the output formats.
 #[derive(Default)]
 pub(super) struct Tags {
     /// For FLAC and Opus.
     pub(super) comments: Vec<(String, String)>,
     pub(super) pictures: Vec<(Picture, PictureInformation)>,
-    /// For WAVE: an ID3 tag, empty if there is nothing to say.
+    /// For WAVE: an ID3 tag, or empty.
     pub(super) id3: Vec<u8>,
-    /// What could not be carried over.
+    /// Tags that could not be converted.
     pub(super) lost: Vec<String>,
 }
 
 impl Tags {
-    /// The tags of the file `from`, for a file of another or the same kind. Without any, or with
-    /// damaged ones, there are none; the sound is what matters.
+    /// The tags of the file `from`, for an output in the format `to`. Missing or damaged tags
+    /// result in none; only the audio is essential.
     pub(super) fn read(from: &Path, to: save::OutputContainer) -> Self {
         let read = File::open(from).map_err(TagError::from);
         match read.and_then(|mut file| TagContainer::read(&mut file)) {
@@ -48,7 +48,7 @@ impl Tags {
         }
     }
 
-    /// As FLAC's metadata blocks.
+    /// As FLAC metadata blocks.
     pub(super) fn flac(&self, mut options: Options) -> Options {
         for (name, text) in &self.comments {
             options = options.tag(name, text);
@@ -69,7 +69,7 @@ impl Tags {
         options
     }
 
-    /// As comments alone, pictures among them (RFC 7845, section 5.2.2).
+    /// As comments, including pictures (RFC 7845, section 5.2.2).
     pub(super) fn opus(&self) -> Vec<(String, String)> {
         let pictures = self.pictures.iter().map(|(picture, about)| {
             let text = picture.as_flac_bytes(*about, true);
@@ -83,7 +83,7 @@ impl Tags {
             TagFamily::Frames(frames) => (frames, BTreeSet::new()),
             other => {
                 let NeutralTags { mut tag, others, mut lost } = other.neutral();
-                // What FFmpeg calls a comment is a description in Vorbis comments.
+                // FFmpeg writes a comment where Vorbis comments have a description.
                 let description = tag.take_strings(ItemKey::Description).next();
                 if let (Some(text), None) = (description, tag.get(ItemKey::Comment)) {
                     tag.insert_text(ItemKey::Comment, text);
@@ -144,17 +144,17 @@ impl Tags {
     }
 }
 
-/// How a format names things.
+/// The tag systems of the formats.
 enum TagFamily {
     Comments(VorbisComments),
     Frames(Id3v2Tag),
     Atoms(Ilst),
-    /// Formats of a few fixed fields.
+    /// Formats with a few fixed fields.
     Plain(Tag),
     Nothing,
 }
 
-/// What the library has words for, what has a name of its own, and what is neither.
+/// Tags that the library knows, tags with custom names, and tags that cannot be converted.
 struct NeutralTags {
     tag: Tag,
     others: Vec<(String, String)>,
@@ -167,7 +167,7 @@ impl TagContainer {
             Self::Flac(mut it) => {
                 let mut comments = it.remove_vorbis_comments().unwrap_or_default();
                 for (picture, about) in it.pictures() {
-                    // The library asks for the figures of a picture that it cannot read itself.
+                    // The library needs the dimensions of a picture format that it cannot parse.
                     drop(comments.insert_picture(picture.clone(), Some(*about)));
                 }
                 TagFamily::Comments(comments)
@@ -249,7 +249,7 @@ impl TagFamily {
     }
 }
 
-/// Some write "3/9" where Vorbis comments have a field for each of the two.
+/// Some programs write "3/9" where Vorbis comments have two fields.
 fn split_number_pairs(mut tag: Tag) -> Tag {
     for [number, total] in
         [[ItemKey::TrackNumber, ItemKey::TrackTotal], [ItemKey::DiscNumber, ItemKey::DiscTotal]]
@@ -263,7 +263,7 @@ fn split_number_pairs(mut tag: Tag) -> Tag {
     tag
 }
 
-/// Whether an item of the old file has a place in a tag of this kind.
+/// Whether the target's tag type supports this item.
 fn is_supported_by(item: &lofty::tag::TagItem, kind: TagType) -> bool {
     describes_audio_key(item.key())
         || (item.key().map_key(kind).is_some() && !matches!(item.value(), ItemValue::Binary(_)))
@@ -300,7 +300,7 @@ fn is_valid_comment_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| (b' '..=b'}').contains(&byte) && byte != b'=')
 }
 
-/// Names that begin like this speak of loudness, of the old encoder, or of what it left out.
+/// Prefixes of names about loudness, the old encoder, or encoder delays.
 const AUDIO_PREFIXES: [&str; 8] = [
     "REPLAYGAIN_",
     "R128_",
@@ -311,12 +311,12 @@ const AUDIO_PREFIXES: [&str; 8] = [
     "ENCODING",
     "METADATA_BLOCK_PICTURE",
 ];
-/// Volume, what the library puts the same into, the encoder, its settings, and the length.
+/// Volume and its equivalents in the library, the encoder, its settings, and the length.
 const AUDIO_FRAMES: [&str; 7] = ["RVA2", "RVAD", "RGAD", "TSSE", "TLEN", "MLLT", "ASPI"];
-/// Two of these share one frame, which is asked for by the first.
+/// Each pair shares one frame, which is queried by its first key.
 const PAIRED_KEYS: [ItemKey; 4] =
     [ItemKey::TrackNumber, ItemKey::TrackTotal, ItemKey::DiscNumber, ItemKey::DiscTotal];
-/// By their numbers (RFC 9639, section 8.8).
+/// Indexed by picture type (RFC 9639, section 8.8).
 const PICTURE_TYPES: [PictureType; 21] = [
     PictureType::Other,
     PictureType::Png32x32,

@@ -1,33 +1,33 @@
-//! Why a file could not be measured, or not all of it.
+//! Errors of scans.
 
 use core::fmt;
 use std::io;
 
 use crate::decode::{DecodeError, OpenError};
 
-/// Why a file could not be measured, or not all of it.
+/// Why a file could not be measured, or only in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScanError {
-    /// It cannot be opened as sound.
+    /// It cannot be opened as audio.
     Open(OpenError),
-    /// It could be opened, but not read to its end; what came before has been measured.
+    /// It could be opened, but not decoded to its end; the part before the error has been measured.
     Decode(DecodeError),
-    /// So many packets of it were damaged and passed over; a cut end counts as one. The rest has
+    /// The number of damaged packets that were skipped; a truncated end counts as one. The rest has
     /// been measured.
     Damaged(u64),
-    /// It is over before the first gating block of 400 ms, so it has peaks but no loudness.
+    /// It is shorter than a gating block of 400 ms, so it has peaks but no loudness.
     Short,
-    /// A folder cannot be looked through.
+    /// A directory cannot be read.
     Folder(io::ErrorKind),
-    /// A folder in which nothing has the name of a sound file.
+    /// A directory without audio files.
     NothingInFolder,
-    /// A fault of ours or of a codec, caught at the edge of the file.
+    /// An internal error or a panic of a codec, caught for this file.
     Internal,
 }
 
 impl ScanError {
-    /// Whether there was nothing to read, rather than something that is not right.
+    /// Whether there was nothing to measure, as opposed to a defect.
     #[must_use]
     pub const fn is_no_input(self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Which files are meant.
+//! Finds the files to scan.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use ignore::WalkBuilder;
 use super::error::ScanError;
 use crate::decode::OpenError;
 
-/// A file to be measured, or a path that leads to none.
+/// A file to measure, or a path without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanFile {
-    /// As it was given, or below a folder that was given.
+    /// The path as given, or below a given directory.
     pub path: PathBuf,
-    /// Why it cannot be measured, where that is already known.
+    /// An error that is known in advance.
     pub error: Option<ScanError>,
 }
 
 impl ScanFile {
-    /// A file whose measuring may be tried.
+    /// A file without a known error.
     #[must_use]
     pub const fn file(path: PathBuf) -> Self {
         Self { path, error: None }
@@ -29,11 +29,11 @@ impl ScanFile {
     }
 }
 
-/// All files that `paths` mean: a file is itself, whatever its name; a folder is the sound files in
-/// it and below, sorted by name. Order is that of `paths`.
+/// All files that `paths` select: a file stands for itself, whatever its name; a directory stands
+/// for the audio files in it and below, sorted by name. The order is that of `paths`.
 ///
-/// Names that begin with a dot are passed over, links are followed. What version control ignores is
-/// not passed over: sound often is what is kept out of it.
+/// Hidden names are skipped, and links are followed. Ignore files of version control have no
+/// effect, because audio is often excluded from it.
 #[must_use]
 pub fn find_files(paths: &[PathBuf]) -> Vec<ScanFile> {
     let mut all = Vec::new();
@@ -72,8 +72,7 @@ fn walk(folder: &Path, all: &mut Vec<ScanFile>) {
     }
 }
 
-/// A link that leads back to where the walk has been is no failure; nor is one that leads nowhere,
-/// unless it has the name of a sound file.
+/// A link cycle is no error; nor is a broken link, unless it has the name of an audio file.
 fn walk_error(folder: &Path, error: &ignore::Error) -> Option<ScanFile> {
     let mut path = folder;
     let mut inner = error;
@@ -100,11 +99,11 @@ fn is_named_as_sound(path: &Path) -> bool {
     extension.is_some_and(|name| EXTENSIONS.contains(&name.to_ascii_lowercase().as_str()))
 }
 
-/// What is looked at in folders: the names of all containers that can be read.
+/// The extensions of supported containers, for searching directories.
 const EXTENSIONS: [&str; 25] = [
     "aac", "aif", "aifc", "aiff", "bwf", "caf", "flac", "m4a", "m4b", "m4p", "m4r", "mka", "mkv",
     "mov", "mp1", "mp2", "mp3", "mp4", "oga", "ogg", "opus", "rf64", "wav", "wave", "webm",
 ];
 
-/// Folders within folders; deeper than any path that a system takes, so only a bound.
+/// The limit of nested directories; deeper than any path that a system allows.
 const MAX_DEPTH: usize = 2_048;

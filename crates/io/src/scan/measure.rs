@@ -1,4 +1,4 @@
-//! One file: decoded and measured.
+//! Decodes and measures one file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -12,18 +12,18 @@ use super::meter_file::{LoudnessCurve, MeasuredPart, measure_sound};
 use super::progress::{FileProgress, ProgressCounter};
 use super::sound::SoundReader;
 
-/// How files are measured.
+/// Options of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanOptions {
-    /// Look between the samples for peaks as well.
+    /// Measure true peaks as well.
     pub true_peak: bool,
-    /// A file of one channel is going to be heard from two loudspeakers.
+    /// Treat one channel as played through two loudspeakers.
     pub dual_mono: bool,
-    /// How often the loudness range takes a value.
+    /// The interval of values for the loudness range.
     pub range_hop: RangeHop,
-    /// Keep what is needed to merge files to an album: 88 bytes for each second of sound.
+    /// Keep the data for merging files to an album: 88 bytes per second of audio.
     pub keep_measurement: bool,
-    /// Keep how loudness and peaks run: 12 bytes for each second of sound.
+    /// Keep the course of loudness and peaks: 12 bytes per second of audio.
     pub curve: bool,
 }
 
@@ -39,55 +39,55 @@ impl Default for ScanOptions {
     }
 }
 
-/// What became of one file.
+/// The result of one file.
 #[derive(Clone, Debug)]
 pub struct ScanReport {
     /// The file.
     pub path: PathBuf,
-    /// Why it failed, if it did; figures are then those of what could be read.
+    /// The error, if any; the figures then cover the part that could be read.
     pub error: Option<ScanError>,
-    /// What it is, if it could be opened.
+    /// The format, if the file could be opened.
     pub shape: Option<FileShape>,
-    /// What was measured; all absent if it could not be opened.
+    /// The loudness; all fields are `None` if the file could not be opened.
     pub loudness: LoudnessSummary,
-    /// To be merged with others, when [`Options::keep`] asked for it and nothing failed.
+    /// The data for merging, if [`ScanOptions::keep_measurement`] requested it and nothing failed.
     pub measurement: Option<Box<Measurement>>,
-    /// How it runs, when [`Options::curve`] asked for it.
+    /// The course of loudness, if [`ScanOptions::curve`] requested it.
     pub curve: LoudnessCurve,
 }
 
-/// The outer form of a file's sound.
+/// The format and duration of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FileShape {
-    /// Frames per second at its beginning.
+    /// Sample rate at its beginning.
     pub rate: SampleRate,
-    /// Channels at its beginning.
+    /// Channel layout at its beginning.
     pub layout: ChannelLayout,
-    /// How long it is, as decoded.
+    /// The decoded duration.
     pub seconds: f64,
 }
 
-/// Figures of a file or an album; what does not exist is absent, and none is infinite.
+/// Loudness figures of a file or an album. Undefined figures are `None`, and none is infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoudnessSummary {
-    /// Integrated loudness, unless nothing passes the gates.
+    /// Integrated loudness; `None` if nothing passes the gates.
     pub integrated: Option<Lufs>,
-    /// Loudness range in LU; absent for silence and below 3 s.
+    /// Loudness range in LU; `None` for silence and below 3 s.
     pub range: Option<Db>,
-    /// The greatest loudness of any 400 ms.
+    /// The maximum momentary loudness (400 ms).
     pub max_momentary: Option<Lufs>,
-    /// The greatest loudness of any 3 s; absent below 3 s.
+    /// The maximum short-term loudness (3 s); `None` below 3 s.
     pub max_short_term: Option<Lufs>,
-    /// The greatest value at or between samples, in dBTP, if it was asked for.
+    /// The true peak in dBTP, if requested.
     pub true_peak: Option<Db>,
-    /// The greatest sample, in dBFS.
+    /// The sample peak in dBFS.
     pub sample_peak: Option<Db>,
-    /// The relative gate; absent for silence.
+    /// The relative gate; `None` for silence.
     pub relative_threshold: Option<Lufs>,
 }
 
 impl LoudnessSummary {
-    /// The figures of `whole`, which is `seconds` long.
+    /// The figures of a measurement of `seconds`.
     #[must_use]
     pub fn from_measurement(whole: &Measurement, seconds: f64, options: &ScanOptions) -> Self {
         let lufs = |value: Lufs| value.get().is_finite().then_some(value);
@@ -108,15 +108,15 @@ impl LoudnessSummary {
     }
 }
 
-/// Measures one file. Whatever it is, there is a report; a panic of a codec is caught.
+/// Measures one file. There is always a report; a panic of a codec is caught.
 ///
-/// On a thread of a rayon pool, a long file is cut and its pieces go to whoever is free.
+/// On a thread of a rayon pool, a long file is split and its pieces are measured by free threads.
 #[must_use]
 pub fn measure_file(found: ScanFile, options: &ScanOptions) -> ScanReport {
     measure_counted(found, options, &ProgressCounter::default())
 }
 
-/// [`measure`], counting along.
+/// [`measure_file`] with progress.
 pub(super) fn measure_counted(
     found: ScanFile,
     options: &ScanOptions,

@@ -1,13 +1,13 @@
-//! From the frames of a file to what its meter says: as a whole, or in pieces on several threads.
+//! Measures the frames of a file, as a whole or in pieces on several threads.
 //!
 //! ```text
 //!  frames   |-------- piece 0 --------|-------- piece 1 --------|--- piece 2 ---|
-//!  heard by   meter 0             [seed] meter 1            [seed] meter 2        -> joined
+//!  meters     meter 0             [seed] meter 1            [seed] meter 2        -> joined
 //! ```
 //!
-//! Where a file is cut depends on the file alone, so figures are the same whatever the number of
-//! threads. The seed costs 2 % of the work. Whatever is not as it should be in a piece, the file is
-//! measured as a whole, in order, as one that cannot be cut.
+//! The boundaries of the pieces depend only on the file, so the result is the same for any number
+//! of threads. The seeds cost 2 % of the work. After any irregularity in a piece the file is
+//! measured as a whole, like a file that cannot be split.
 
 use core::ops::Range;
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::progress::FileProgress;
 use super::sound::SoundReader;
 use crate::decode::{RateAndLayout, SampleRun};
 
-/// What was heard of a file or of a part of it.
+/// The measurement of a file or of a part of it.
 #[derive(Debug, Default)]
 pub(super) struct MeasuredPart {
     pub(super) error: Option<ScanError>,
@@ -32,18 +32,18 @@ pub(super) struct MeasuredPart {
     pub(super) curve: LoudnessCurve,
 }
 
-/// How loudness and peaks run, one value for each second of sound; empty unless it was asked for.
+/// The course of loudness and peaks, one value per second; empty unless requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoudnessCurve {
-    /// The greatest momentary loudness in LUFS, read ten times a second.
+    /// The maximum of momentary loudness in LUFS, read ten times per second.
     pub momentary: Vec<f32>,
     /// Short-term loudness in LUFS at the end of the second.
     pub short_term: Vec<f32>,
-    /// The greatest peak of all channels, full scale being 1: true peak if that is measured.
+    /// The greatest peak of all channels, with full scale as 1: the true peak if that is measured.
     pub peak: Vec<f32>,
 }
 
-/// Listens to `sound`, the file at `path` at its beginning, up to its end.
+/// Measures `sound`, the file at `path` from its beginning to its end.
 pub(super) fn measure_sound(
     path: &Path,
     sound: &mut SoundReader,
@@ -72,7 +72,7 @@ pub(super) fn measure_sound(
     MeasuredPart { error: end.or(damaged), ..parts.finish() }
 }
 
-/// `None` when the file cannot be cut, is not worth it, or is not what it says.
+/// `None` when the file cannot be split, is too short for it, or does not match its header.
 fn measure_in_pieces(
     path: &Path,
     sound: &SoundReader,
@@ -93,7 +93,7 @@ fn measure_in_pieces(
         let mut own = sound.reopen(path).ok()?;
         measure_piece(&mut own, cut, options, share).filter(|_| own.damaged() == 0)
     };
-    // Without a pool there is one thread, and it stays the only one.
+    // Without a pool only the calling thread is used.
     let pieces: Option<Vec<MeasuredPart>> = if rayon::current_thread_index().is_some() {
         cuts.collect::<Vec<_>>().into_par_iter().map(hear).collect()
     } else {
@@ -102,7 +102,7 @@ fn measure_in_pieces(
     Some(MeasuredPart::join(pieces?))
 }
 
-/// Hears `cut` as a part of the whole; `None` when it is not all there.
+/// Measures the frames `cut`; `None` when some are missing.
 fn measure_piece(
     sound: &mut SoundReader,
     cut: Range<u64>,
@@ -134,7 +134,7 @@ fn measure_piece(
 }
 
 impl MeasuredPart {
-    /// Parts in order, none of which failed.
+    /// Joins successive parts, none of which failed.
     fn join(parts: Vec<Self>) -> Self {
         let mut all = Self::default();
         let mut measured = Vec::with_capacity(parts.len());
@@ -145,21 +145,21 @@ impl MeasuredPart {
             all.curve.short_term.append(&mut part.curve.short_term);
             all.curve.peak.append(&mut part.curve.peak);
         }
-        // All have a history of one kind.
+        // All histories are of the same kind.
         all.measurement = Measurement::join(measured).ok().flatten();
         all
     }
 }
 
-/// A file is one part, unless it is a chain of streams that differ in rate or channels: each of
-/// these has a meter of its own, and what they found is joined.
+/// A file is one part, unless it is a chain of streams with different rates or channels: each of
+/// these has a meter of its own, and the results are joined.
 struct PartMeter<'a> {
     options: &'a ScanOptions,
     speakers: Option<u32>,
     meter: Option<(Meter, RateAndLayout)>,
     finished_parts: Vec<MeasuredPart>,
     curve: LoudnessCurve,
-    /// Frames until the curve is read again, and times it was read in this second.
+    /// Frames until the next reading of the curve, and readings in this second.
     until_read: usize,
     reads: usize,
 }
@@ -189,11 +189,11 @@ impl<'a> PartMeter<'a> {
         Ok(())
     }
 
-    /// The meter for this shape; if there is one of another, it is done.
+    /// The meter for this rate and layout; finishes the current part if it has another.
     fn meter(&mut self, shape: RateAndLayout) -> Result<&mut Meter, ScanError> {
         if self.meter.as_ref().is_none_or(|(_, known)| *known != shape) {
             self.finish_part();
-            // Every rate and layout that a file can have is one that a meter takes.
+            // A meter accepts every rate and layout that a file can have.
             let meter = Meter::new(meter_config(self.options, shape, self.speakers));
             let meter = meter.map_err(|_| ScanError::Internal)?;
             (self.until_read, self.reads) = (meter.hop(), 0);
@@ -202,7 +202,7 @@ impl<'a> PartMeter<'a> {
         self.meter.as_mut().map(|(meter, _)| meter).ok_or(ScanError::Internal)
     }
 
-    /// Hears in steps of 100 ms and looks at the meter after each.
+    /// Measures in steps of 100 ms and reads the meter after each.
     #[allow(clippy::cast_possible_truncation, reason = "a curve is drawn in pixels")]
     fn push_with_curve<S: aulos_dsp::meter::MeterSample>(
         &mut self,
@@ -261,7 +261,8 @@ fn meter_config(
     let mode = MeterMode::INTEGRATED | MeterMode::RANGE | MeterMode::MAXIMA | peak;
     let mut config = MeterConfig::new(rate, layout, mode);
     config.range_hop = options.range_hop;
-    // A day's memory for a song of three minutes would be a waste, and a day is not the limit.
+    // A history for a whole day would waste memory on a song of three minutes, and a file may be
+    // longer than a day.
     config.history = MeterHistory::Unbounded;
     config.call_peaks = options.curve && options.true_peak;
     config.positions = if options.dual_mono && layout == ChannelLayout::MONO {
@@ -291,9 +292,9 @@ fn seconds(meter: &Meter) -> f64 {
 
 const ALL_FRAMES: Frames = Frames(u64::MAX);
 
-/// A piece is three minutes: enough of them in an hour for any desk, and a seed of 3.4 s does not
-/// count.
+/// Three minutes per piece: an hour has enough pieces for any number of processors, and the seed of
+/// 3.4 s hardly matters.
 const PIECE_HOPS: u64 = 1_800;
 
-/// The curve is read so many times a second.
+/// Readings of the curve per second.
 const CURVE_READS_PER_SECOND: usize = 10;

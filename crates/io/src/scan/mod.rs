@@ -1,13 +1,13 @@
-//! Many files measured: what `aulos scan` does, apart from what it prints.
+//! Loudness measurement of many files: `aulos scan` without its output.
 //!
 //! ```text
-//!  paths -> find -> [file, file, ...] -> run: one decoder and one meter per file, some at a time
-//!                                         -> one Report per file, in the order of the files
+//!  paths -> find_files -> [file, ...] -> scan_files: one decoder and one meter per file
+//!                                         -> one ScanReport per file, in the order of the files
 //! ```
 //!
-//! A file that cannot be measured is a [`Report`] with a [`ScanError`], never the end of the run.
-//! Files are handed out one by one, in order: splitting the list in halves, as a parallel iterator
-//! does by itself, would hold the first line back until half of the work is done.
+//! A file that cannot be measured results in a [`ScanReport`] with a [`ScanError`] and never ends
+//! the run. Files are assigned one by one, in order: splitting the list in halves, as a parallel
+//! iterator does by default, would delay the first line of output until half of the work is done.
 
 mod error;
 mod find;

@@ -1,9 +1,9 @@
-//! Where a file's channels stand, for the meter.
+//! The loudspeaker positions of a file's channels, for the meter.
 
 use aulos_core::ChannelLayout;
 use aulos_dsp::meter::ChannelPosition;
 
-/// The place of each channel: by the file's own mask, else by custom.
+/// The position of each channel, by the file's channel mask or else by convention.
 pub(crate) fn positions(layout: ChannelLayout, speakers: Option<u32>) -> Vec<ChannelPosition> {
     let said = speakers.filter(|mask| mask.count_ones() as usize == layout.channels());
     match said {
@@ -15,9 +15,8 @@ pub(crate) fn positions(layout: ChannelLayout, speakers: Option<u32>) -> Vec<Cha
     }
 }
 
-/// The place that a bit of WAVE's mask means. Surrounds are at 110 degrees, be they called back or
-/// side, as long as there is one pair of them (ITU-R BS.775); with two pairs they are back and side
-/// (BS.2051).
+/// The position of a bit of WAVE's channel mask. With one pair of surrounds, back or side, they are
+/// at 110 degrees (ITU-R BS.775); with two pairs they are back and side (BS.2051).
 fn position_of_bit(bit: u32, mask: u32) -> ChannelPosition {
     let two_pairs = mask & BACK != 0 && mask & SIDE != 0;
     let above = |azimuth| ChannelPosition::At { azimuth, elevation: 45 };
@@ -41,7 +40,7 @@ fn position_of_bit(bit: u32, mask: u32) -> ChannelPosition {
         15 => above(135),
         16 => above(180),
         17 => above(-135),
-        // Nobody knows; it counts as one in front.
+        // Unknown positions count as front.
         _ => ChannelPosition::CENTER,
     }
 }

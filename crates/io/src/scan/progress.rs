@@ -1,23 +1,23 @@
-//! How far a scan is: counted by all who listen, read by the one who waits for them.
+//! The progress of a scan, updated by all threads and read by the caller.
 //!
-//! Files are counted in bytes, which are known before any of them is opened, and in parts of a
-//! file: one that lasts for hours moves a bar as many short ones do.
+//! Progress counts the bytes of files, which are known before any is opened, and shares of a file,
+//! so that a single long file moves a progress bar as steadily as many short ones.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_core::{Frames, SampleRate};
 
-/// How much has been heard of all files.
+/// The progress over all files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScanProgress {
-    /// Bytes of files. A file whose length cannot be known is counted when it ends.
+    /// Bytes of files. A file of unknown length counts at its end.
     pub bytes: u64,
-    /// Seconds of sound.
+    /// Seconds of audio.
     pub seconds: f64,
 }
 
-/// The sum of what several threads hear.
+/// The sum over several threads.
 #[derive(Debug, Default)]
 pub(super) struct ProgressCounter {
     bytes: AtomicU64,
@@ -32,12 +32,12 @@ impl ProgressCounter {
     }
 }
 
-/// One file's share of the sum. At the end it counts as a whole, whatever was heard of it.
+/// One file's share of the progress. At its end it counts in full, however much was measured.
 #[derive(Debug)]
 pub(super) struct FileProgress<'a> {
     all: &'a ProgressCounter,
     bytes: u64,
-    /// How long the file is, as far as is known, and how much of that has been heard.
+    /// The duration if known, and how much of it has been measured.
     length: Option<u64>,
     measured_micros: AtomicU64,
 }
@@ -62,14 +62,14 @@ impl<'a> FileProgress<'a> {
         self.all.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The file is going to be heard once more, from its beginning.
+    /// The file will be measured again from its beginning.
     pub(super) fn restart(&self) {
         let heard = self.measured_micros.swap(0, Ordering::Relaxed);
         self.all.micros.fetch_sub(heard, Ordering::Relaxed);
         self.all.bytes.fetch_sub(self.bytes_in(heard), Ordering::Relaxed);
     }
 
-    /// The part of the file's bytes that so many microseconds of its sound are.
+    /// The file's bytes that correspond to this many microseconds of its audio.
     fn bytes_in(&self, heard: u64) -> u64 {
         let Some(length) = self.length else { return 0 };
         let part = u128::from(self.bytes) * u128::from(heard.min(length)) / u128::from(length);
@@ -107,7 +107,7 @@ mod tests {
         share.add_frames(480_000, rate);
         assert_eq!(all.read(), ScanProgress { bytes: 1000, seconds: 15.0 });
         drop(share);
-        // One that does not know its length, and one that could not be opened.
+        // A file of unknown length, and one that could not be opened.
         let share = FileProgress::new(&all, &path);
         share.add_frames(48_000, rate);
         assert_eq!(all.read(), ScanProgress { bytes: 1000, seconds: 16.0 });

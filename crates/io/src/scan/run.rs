@@ -1,4 +1,4 @@
-//! Many files at a time, reported in their order.
+//! Scans several files at a time and reports them in order.
 
 use core::num::NonZeroUsize;
 use core::ops::ControlFlow;
@@ -15,24 +15,24 @@ use super::find::ScanFile;
 use super::measure::{ScanOptions, ScanReport, measure_counted};
 use super::progress::{ProgressCounter, ScanProgress};
 
-/// What [`run`] tells.
+/// Progress of [`scan_files`].
 #[derive(Debug)]
 pub enum ScanEvent {
-    /// So much has been heard of all files: some times a second, and after each file.
+    /// Progress, several times per second and after each file.
     Progress(ScanProgress),
-    /// A file has been measured, perhaps before others whose report comes first.
+    /// A file has been measured; its report may have to wait for earlier ones.
     Measured,
-    /// The next file's report. Each file has one, in the order of the files.
+    /// The report of the next file. Each file has one, in the order of the files.
     Report(Box<ScanReport>),
 }
 
-/// Measures `files` on `jobs` threads; with one job, on the caller's alone, which tells how far it
-/// is after each file.
+/// Measures `files` on `jobs` threads; with one job only on the caller's thread, with progress
+/// after each file.
 ///
-/// `each` is always called on the caller's thread. When it breaks, no further file is begun.
+/// `each` is always called on the caller's thread. When it breaks, no further file is started.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system has no threads left.
 pub fn scan_files(
     files: Vec<ScanFile>,
     jobs: NonZeroUsize,
@@ -44,7 +44,7 @@ pub fn scan_files(
     let jobs = jobs.get().min(files.len().max(processors));
     if jobs <= 1 || files.is_empty() {
         let heard = ProgressCounter::default();
-        // A break is the caller's wish, which the caller knows.
+        // The caller knows that it requested the break.
         let _: ControlFlow<()> = files.into_iter().try_for_each(|file| {
             let report = measure_counted(file, options, &heard);
             each(ScanEvent::Progress(heard.read()))?;
@@ -64,9 +64,9 @@ pub fn scan_files(
         let (stop, heard) = (&stop, &heard);
         scope.spawn(move |_| {
             let open = files.into_iter().take_while(|_| !stop.load(Ordering::Relaxed));
-            // A bridge hands out one file after the other, whoever is free.
+            // A bridge assigns one file after another to free threads.
             open.enumerate().par_bridge().for_each_with(sender, |sender, (n, file)| {
-                // Nobody listens any more after a break.
+                // After a break the receiver is gone.
                 sender.send((n, measure_counted(file, options, heard))).ok();
             });
         });
@@ -77,7 +77,7 @@ pub fn scan_files(
     Ok(())
 }
 
-/// Puts reports back into order; those that came too early wait.
+/// Restores the order of the reports; early ones wait.
 fn emit_in_order(
     receiver: &mut Receiver<(usize, ScanReport)>,
     heard: &ProgressCounter,
@@ -102,5 +102,5 @@ fn emit_in_order(
     }
 }
 
-/// How long a progress bar may stand still.
+/// The longest delay of a progress update.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);

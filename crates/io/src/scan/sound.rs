@@ -1,4 +1,4 @@
-//! A file's frames where they lie, for the meter to look at.
+//! Reads frames for the meter without copying.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::decode::{
     DecodeError, FileDecodeOptions, FileDecoder, OpenError, RateAndLayout, SampleRun, WaveFile,
 };
 
-/// An open file: WAVE is read without a decoder's detour.
+/// An open file; WAVE is read without a decoder.
 pub(super) enum SoundReader {
     Wave(WaveFile),
     File(Box<FileDecoder>),
@@ -22,7 +22,7 @@ impl SoundReader {
         })
     }
 
-    /// The same file once more, at its beginning.
+    /// Opens the same file again, at its beginning.
     pub(super) fn reopen(&self, path: &Path) -> Result<Self, OpenError> {
         match self {
             Self::Wave(wave) => Ok(Self::Wave(wave.clone())),
@@ -30,7 +30,8 @@ impl SoundReader {
         }
     }
 
-    /// At most `most` frames, at least one, and what they are; `None` at the end.
+    /// The next frames, at least one and at most `most`, with their rate and layout; `None` at the
+    /// end.
     pub(super) fn next(
         &mut self,
         most: Frames,
@@ -54,7 +55,7 @@ impl SoundReader {
         }
     }
 
-    /// Of the first frames.
+    /// The rate and layout of the first frames.
     pub(super) const fn shape(&self) -> RateAndLayout {
         match self {
             Self::Wave(wave) => (wave.rate(), wave.layout()),
@@ -69,7 +70,7 @@ impl SoundReader {
         }
     }
 
-    /// How long the file says it is, if it does.
+    /// The length according to the file, if known.
     pub(super) fn frames(&self) -> Option<Frames> {
         match self {
             Self::Wave(wave) => Some(wave.frames()),
@@ -77,7 +78,7 @@ impl SoundReader {
         }
     }
 
-    /// How long the file is, if it can be cut: each frame is found, and heard as in the whole.
+    /// The length, if the file can be split: seeking must be sample exact.
     pub(super) fn splittable_frames(&self) -> Option<Frames> {
         match self {
             Self::Wave(wave) => Some(wave.frames()),
@@ -85,7 +86,7 @@ impl SoundReader {
         }
     }
 
-    /// Places where something was lost; a cut end is one.
+    /// The number of damaged places; a truncated end is one.
     pub(super) fn damaged(&self) -> u64 {
         match self {
             Self::Wave(wave) => u64::from(wave.is_cut()),

@@ -1,4 +1,4 @@
-//! Order, and what is found; figures are judged where the command is tested.
+//! Order and selection of files; the figures are verified by the tests of the command.
 
 use core::num::NonZeroUsize;
 use core::ops::ControlFlow;
@@ -34,7 +34,7 @@ impl Drop for Folder {
     }
 }
 
-/// A WAVE file of one channel at 8 kHz, so many tenths of a second of a square wave.
+/// A mono WAVE file at 8 kHz with a square wave of this many tenths of a second.
 fn wave(tenths: u32, value: i16) -> Vec<u8> {
     let data = tenths * 800 * 2;
     let mut bytes = b"RIFF".to_vec();
@@ -109,7 +109,7 @@ fn reports_come_in_the_order_of_the_files_whoever_is_done_first() {
         })
         .unwrap();
         assert_eq!((reports, measured), (files.clone(), files.len()), "{jobs} jobs");
-        // Six files of 30 s and the rest of half a second, 44 bytes of header each.
+        // Six files of 30 s, and the rest of half a second, with headers of 44 bytes.
         let expected = 6 * (44 + 480_000) + 34 * (44 + 8_000);
         assert_eq!((last.bytes, last.seconds), (expected, 197.0));
     }
@@ -146,7 +146,7 @@ fn tracks_merge_to_what_the_whole_would_be() {
     let power = |lufs: Option<aulos_core::Lufs>| 10f64.powf(lufs.unwrap().get() / 10.0);
     let mean = (power(loud.loudness.integrated) + power(soft.loudness.integrated)) / 2.0;
     let both = super::LoudnessSummary::from_measurement(&album, 20.0, &options);
-    // Both have as many blocks, and none is gated.
+    // Both have as many gating blocks, and none is gated.
     assert!((power(both.integrated) / mean - 1.0).abs() < 1e-9);
     assert_eq!(both.max_momentary, loud.loudness.max_momentary);
     assert_eq!(both.sample_peak, loud.loudness.sample_peak);

@@ -1,4 +1,4 @@
-//! The places in which formats keep tags, behind three verbs.
+//! Reads, changes and writes the tags of all supported formats.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,7 +21,7 @@ use lofty::probe::Probe;
 
 use super::{TagChange, TagError};
 
-/// The tags of a file, all of them.
+/// All tags of a file.
 pub(crate) enum TagContainer {
     Flac(FlacFile),
     Vorbis(VorbisFile),
@@ -46,7 +46,7 @@ enum TagMut<'a> {
 }
 
 impl TagContainer {
-    /// Reads what the beginning of the file says it is, whatever its name.
+    /// Reads the tags; the content and not the name decides about the format.
     pub(crate) fn read(file: &mut File) -> Result<Self, TagError> {
         catch_panic(|| {
             file.rewind()?;
@@ -57,7 +57,7 @@ impl TagContainer {
             let kind = Probe::new(&mut reader).guess_file_type()?.file_type();
             let kind = kind.filter(|kind| has_signature(&front, *kind));
             reader.rewind()?;
-            // Frames that a later version of a standard replaced stay as they are.
+            // Frames of older ID3 versions are kept as they are.
             let options = ParseOptions::new().read_properties(false).implicit_conversions(false);
             let from = &mut reader;
             match kind {
@@ -75,7 +75,8 @@ impl TagContainer {
         })
     }
 
-    /// ID3 frames in front of FLAC can be read, but not be written; nobody asks them for gains.
+    /// ID3 tags in front of FLAC can be read but not written, and players do not read gains from
+    /// them.
     fn flac<E>(file: Result<FlacFile, E>) -> Result<Self, E> {
         let mut file = file?;
         drop(file.remove_id3v2());
@@ -111,12 +112,12 @@ impl TagContainer {
         matches!(self, Self::Opus(_))
     }
 
-    /// What a tag says. Names differ in case from program to program and mean the same.
+    /// The text of a tag. Names are compared without case, because programs differ in that.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         self.all(name).into_iter().next()
     }
 
-    /// Whether a tag is there more than once: players then differ in which they believe.
+    /// Whether a tag exists more than once: players differ in which one they use.
     pub(super) fn has_doubles(&self, name: &str) -> bool {
         self.all(name).len() > 1
     }
@@ -179,7 +180,7 @@ impl TagContainer {
         }
     }
 
-    /// The place, made where there is none.
+    /// The tags, created if there are none.
     fn tag_mut_or_insert(&mut self) -> TagMut<'_> {
         if self.tag_ref().is_none() {
             match self {
@@ -209,8 +210,8 @@ impl TagContainer {
     }
 }
 
-/// The library looks for MPEG frames a long way into a file, and finds what looks like one in
-/// many; tags must not be written on such a guess.
+/// The library searches far into a file for MPEG frames and finds false ones in many files; tags
+/// must not be written on such a guess.
 fn has_signature(front: &[u8; 12], kind: FileType) -> bool {
     let [a, b, c, d, e, f, g, h, form @ ..] = front;
     let (first, second) = ([*a, *b, *c, *d], [*e, *f, *g, *h]);
@@ -247,7 +248,7 @@ fn freeform_atom(name: &'static str, text: String) -> Atom<'static> {
     Atom::new(AtomIdent::Freeform { mean: Cow::Borrowed(ITUNES), name }, AtomData::UTF8(text))
 }
 
-/// The library sees bytes that nobody vouches for; its panic is a damaged file to us.
+/// The library parses untrusted input; a panic counts as a damaged file.
 fn catch_panic<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(TagError::Damaged))
 }

@@ -1,27 +1,27 @@
-//! Why a file's tags could not be written.
+//! Errors of tags.
 
 use core::fmt;
 use std::io;
 
 use crate::replace::ReplaceError;
 
-/// Why a file's tags could not be read or written. The file is what it was.
+/// Why the tags of a file could not be read or written. The file is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TagError {
-    /// A format in which we write no tags: convert the file, or keep the figures elsewhere.
+    /// Tags of this format cannot be written: convert the file, or store the figures elsewhere.
     Unsupported,
-    /// Its tags are damaged, or lie where they cannot be changed: mend them with their editor.
+    /// Its tags are damaged, or placed where they cannot be changed: repair them with a tag editor.
     Damaged,
-    /// Its mode, or the folder's, says that it is not to be changed.
+    /// The mode of the file or of its directory forbids writing.
     ReadOnly,
-    /// Another run is at it.
+    /// Another process is replacing the same file.
     Busy,
-    /// It was written to meanwhile: run again.
+    /// The file was modified meanwhile: run again.
     Changed,
-    /// The copy did not read back as it was meant, and was thrown away.
+    /// The written copy could not be verified, and was deleted.
     VerifyFailed,
-    /// The disk: full, or failing.
+    /// The disk is full or failing.
     Io(io::ErrorKind),
 }
 
@@ -46,13 +46,13 @@ impl From<ReplaceError> for TagError {
 }
 
 impl TagError {
-    /// What an error of the library comes down to.
+    /// Maps an error of the library.
     pub(super) fn from_library(error: &(dyn core::error::Error + 'static)) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(error) = error.downcast_ref::<io::Error>() {
                 return match error.kind() {
-                    // What is missing in the file, not on the disk.
+                    // Data is missing in the file; this is no failure of the disk.
                     io::ErrorKind::UnexpectedEof
                     | io::ErrorKind::InvalidData
                     | io::ErrorKind::InvalidInput => Self::Damaged,

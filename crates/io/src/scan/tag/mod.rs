@@ -1,16 +1,16 @@
-//! Loudness tags: what players turn the volume by.
+//! Loudness tags, by which players adjust the volume.
 //!
-//! ReplayGain 2.0 for all formats but Opus, which has tags of its own (RFC 7845 section 5.2.1): gains
-//! to -23 LUFS in steps of 1/256 dB, on top of the gain in the header, which our figures contain
-//! already. Two systems in one file are added up by some players, so an Opus file that gets its own
-//! tags loses those of ReplayGain; of all else in a file nothing changes.
+//! ReplayGain 2.0 for all formats except Opus, which has tags of its own (RFC 7845 section 5.2.1):
+//! gains to -23 LUFS in steps of 1/256 dB, added to the gain in the header, which is already part
+//! of the measured loudness. Some players add up both systems, so an Opus file that gets its own
+//! tags loses those of ReplayGain. Nothing else in a file changes.
 //!
 //! ```text
-//!  Wish -> changes (container: read) -> copy beside -> container: write -> read back -> rename
+//!  TagRequest -> changes (container: read) -> copy -> container: write -> read back -> rename
 //! ```
 //!
-//! Containers are a library's work. Ours: which tags, when they are complete, and that a file is
-//! at every instant either the old or the new one.
+//! A library handles the containers. Own code decides which tags are written and whether they are
+//! complete, and guarantees that a file is at every moment either the old or the new one.
 
 pub(crate) mod container;
 mod error;
@@ -26,33 +26,32 @@ use super::measure::LoudnessSummary;
 use crate::replace::Replacement;
 use container::TagContainer;
 
-/// What a file's tags are to say.
+/// The tags that a file should have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TagRequest {
-    /// Of the file by itself.
+    /// For the file itself.
     pub track: GainTags,
-    /// Of the album that it is a part of; without it, what the file says of an album stays, unless
-    /// it was made for another reference.
+    /// For its album. Without it, existing album tags stay unless they have another reference.
     pub album: Option<GainTags>,
     /// The loudness that the gains lead to.
     pub reference: Lufs,
 }
 
-/// How a player should turn the volume, and what it then gets.
+/// The gains for a player, and the resulting figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GainTags {
     /// To the reference.
     pub gain: Db,
     /// To -23 LUFS, for Opus.
     pub r128: Db,
-    /// The greatest value, full scale being 1; not bounded by it.
+    /// The peak with full scale as 1; it may be greater.
     pub peak: Option<f64>,
-    /// Loudness range.
+    /// The loudness range.
     pub range: Option<Db>,
 }
 
 impl GainTags {
-    /// For a programme of this loudness; nothing for silence. No gain lifts the greatest peak above
+    /// The gains for a programme of this loudness; empty for silence. No gain raises the peak above
     /// `ceiling`.
     #[must_use]
     pub fn from_loudness(
@@ -71,7 +70,7 @@ impl GainTags {
     }
 }
 
-/// A gain that leaves the peak below the ceiling.
+/// Limits a gain so that the peak stays below the ceiling.
 #[must_use]
 pub fn limit_gain(gain: Db, peak: Option<Db>, ceiling: Option<Db>) -> Db {
     match (peak, ceiling) {
@@ -80,18 +79,18 @@ pub fn limit_gain(gain: Db, peak: Option<Db>, ceiling: Option<Db>) -> Db {
     }
 }
 
-/// One tag, before and after.
+/// One tag before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagChange {
-    /// Its name, as the standard spells it.
+    /// Its name as spelled in the standard.
     pub name: &'static str,
-    /// What it says now.
+    /// Its current text.
     pub old: Option<String>,
-    /// What it will say; nothing when it goes.
+    /// Its new text; `None` if it is removed.
     pub new: Option<String>,
 }
 
-/// Which tags of `path` differ from the wish. Writes nothing.
+/// The tags of `path` that differ from the request. Writes nothing.
 ///
 /// # Errors
 /// [`TagError`].
@@ -100,15 +99,14 @@ pub fn changes(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagErro
     Ok(container.changes(wish))
 }
 
-/// Writes the tags of `path`, and says which of them differ; a file that needs no change is not
-/// touched.
+/// Writes the tags of `path`, and returns the changes; a file without changes is not touched.
 ///
-/// The file is replaced by a copy in the same folder, which is complete on disk before it takes the
-/// name. Mode is kept, and owner as far as the system lets us; the time of modification is new, so
-/// that players notice; a hard link becomes a file of its own. A symbolic link is followed.
+/// The file is replaced by a copy in the same directory, which is complete on disk before the
+/// rename. The mode is kept, and the owner where the system permits. The modification time is new,
+/// so that players notice; a hard link becomes a separate file. A symbolic link is followed.
 ///
 /// # Errors
-/// [`TagError`]; the file is then what it was.
+/// [`TagError`]; the file is then unchanged.
 pub fn write(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagError> {
     let path = path.canonicalize()?;
     let mut original = open(&path)?;
@@ -129,8 +127,8 @@ pub fn write(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagError>
     Ok(changes)
 }
 
-/// Whether the tags of `path` say all that a run with these options would write: then there is
-/// nothing to be measured.
+/// Whether `path` already has all tags that a run with these options would write, so that it need
+/// not be measured.
 ///
 /// # Errors
 /// [`TagError`].
@@ -140,7 +138,7 @@ pub fn is_complete(path: &Path, album: bool, reference: Lufs) -> Result<bool, Ta
     if container.is_opus() {
         return Ok(says(R128_TRACK_TAG) && (!album || says(R128_ALBUM_TAG)));
     }
-    // Files of other programs seldom name their reference; ReplayGain's own is then meant.
+    // Files of other programs seldom name their reference; it is then that of ReplayGain.
     let named = container.get(REFERENCE_TAG).map(|text| parse_leading_number(&text));
     let same = named.map_or_else(
         || is_default(reference),
@@ -178,7 +176,7 @@ impl TagContainer {
             return changes;
         }
         let reference = format!("{:.2} LUFS", round_to_hundredths(wish.reference.get()));
-        // An album gain to another reference would be wrong beside the new track gain.
+        // An album gain with another reference would not match the new track gain.
         let foreign = self.get(REFERENCE_TAG).is_some_and(|old| old != reference);
         for (names, volume) in [(TRACK_TAGS, Some(wish.track)), (ALBUM_TAGS, wish.album)] {
             let Some(volume) = volume else {
@@ -207,12 +205,12 @@ fn q78(gain: Db) -> String {
     (steps.clamp(f64::from(i16::MIN), f64::from(i16::MAX)) as i16).to_string()
 }
 
-/// To two places, with one zero.
+/// Rounded to two decimals, without negative zero.
 fn round_to_hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0 + 0.0
 }
 
-/// The number that a tag begins with.
+/// The number at the beginning of a tag.
 fn parse_leading_number(text: &str) -> Option<f64> {
     let number: f64 = text.split_whitespace().next()?.parse().ok()?;
     number.is_finite().then_some(number)
@@ -227,7 +225,7 @@ const REFERENCE_TAG: &str = "REPLAYGAIN_REFERENCE_LOUDNESS";
 const R128_TRACK_TAG: &str = "R128_TRACK_GAIN";
 const R128_ALBUM_TAG: &str = "R128_ALBUM_GAIN";
 
-/// What R128 tags lead to (RFC 7845), and ReplayGain 2.0.
+/// The reference loudness of R128 tags (RFC 7845) and of ReplayGain 2.0.
 const R128_REFERENCE: f64 = -23.0;
 const REPLAYGAIN_REFERENCE: f64 = -18.0;
 
@@ -263,7 +261,7 @@ mod tests {
         assert!(near(gains(-28.0, Some(-4.0), Some(-1.0)), [3.0, 3.0]));
         assert!(near(gains(-28.0, Some(1.0), Some(-1.0)), [-2.0, -2.0]));
         assert!(near(gains(-10.0, Some(-4.0), Some(-1.0)), [-8.0, -13.0]));
-        // Without true peaks, samples are the peaks that there are.
+        // Without true peaks the sample peaks count.
         assert!(near(gains(-28.0, None, Some(-1.0)), [2.0, 2.0]));
     }
 
