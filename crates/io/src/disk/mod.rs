@@ -1,7 +1,6 @@
-//! Where bytes go that must not be lost: one small door to a file, and a thread that makes what is
-//! in it last.
+//! The interface to files whose data must not be lost, and a thread that syncs them.
 //!
-//! The door is a trait, so that a test can stand behind it with a disk that is full, slow or broken.
+//! The interface is a trait, so that a test can provide a disk that is full, slow or broken.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
@@ -11,34 +10,34 @@ use std::thread::JoinHandle;
 
 use aulos_rt::channel::{SendError, Sender, bounded};
 
-/// A file that somebody appends to.
+/// A file to append to.
 pub trait AppendFile: Send {
-    /// Appends of `parts`, one after the other, as much as it takes, and says how many bytes that
-    /// was: the rest is to be appended again.
+    /// Appends as many bytes of `parts`, in order, as the file accepts, and returns their number.
+    /// The rest has to be appended again.
     ///
     /// # Errors
-    /// When nothing of it was taken. The end of the file is where it was.
+    /// When nothing was written. The end of the file is unchanged.
     fn append(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Puts all of `bytes` over what stands at `at`.
+    /// Overwrites the bytes at `at` with `bytes`.
     ///
     /// # Errors
-    /// As the file gives them; what stands there is then the old, the new or a part of both.
+    /// Errors of the file; the bytes there are then the old ones, the new ones or a mixture.
     fn patch(&mut self, at: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// A second hold of the file, with which another thread can make it last.
+    /// Another handle to the file, with which another thread can sync it.
     ///
     /// # Errors
-    /// When there is no room for one more descriptor.
+    /// When there is no descriptor left.
     fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>>;
 }
 
-/// A hold of a file that makes last what was written to it.
+/// A handle to a file that makes written data durable.
 pub trait SyncHandle: Send {
-    /// Waits until all that was written before the call would survive a loss of power.
+    /// Waits until everything written before the call would survive a power failure.
     ///
     /// # Errors
-    /// As the disk gives them; nothing is known then about what was written since the last success.
+    /// Errors of the disk; the state of data written since the last success is then unknown.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -62,20 +61,20 @@ impl SyncHandle for File {
     }
 }
 
-/// A new file at `path`; one that is there already is left alone.
+/// Creates a new file at `path`; an existing one is left alone.
 ///
 /// # Errors
-/// `AlreadyExists`, or as the system gives them.
+/// `AlreadyExists`, or errors of the system.
 pub fn create_new(path: &Path) -> io::Result<File> {
-    // Read as well: who repairs or hashes it does so through the same hold.
+    // Readable as well: repair and hashing use the same handle.
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// What is done when a file was made to last, or could not be: runs on the thread of the [`Syncer`]
-/// and must be short.
+/// Called when a sync has succeeded or failed. Runs on the thread of the [`Syncer`] and must be
+/// short.
 pub type SyncCallback = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// A thread that waits for the disk, so that nobody else has to.
+/// A thread that waits for the disk on behalf of others.
 pub struct Syncer {
     requests: Option<Sender<SyncRequest>>,
     handle: Option<JoinHandle<()>>,
@@ -99,10 +98,11 @@ impl Syncer {
         Ok(Self { requests: Some(orders), handle: Some(handle) })
     }
 
-    /// Asks for `file` to be made to last. Does not wait.
+    /// Requests a sync of `file`. Does not wait.
     ///
     /// # Errors
-    /// The file, when the disk is [`MAX_ORDERS`] behind: ask again.
+    /// Returns the file and the callback when [`MAX_SYNC_REQUESTS`] requests are pending: try again
+    /// later.
     pub fn sync(
         &self,
         file: Box<dyn SyncHandle>,
@@ -114,10 +114,10 @@ impl Syncer {
 }
 
 impl Drop for Syncer {
-    /// Waits for what was asked.
+    /// Waits for the pending requests.
     fn drop(&mut self) {
         self.requests = None;
-        // A thread that panicked has already said so on standard error.
+        // The panic message of the thread is already on standard error.
         drop(self.handle.take().map(JoinHandle::join));
     }
 }
@@ -128,7 +128,7 @@ impl std::fmt::Debug for Syncer {
     }
 }
 
-/// Files that wait to be made to last: more than one for each recorder of a large house.
+/// Pending requests: more than one for each recorder of a large installation.
 pub const MAX_SYNC_REQUESTS: usize = 1024;
 
 #[cfg(test)]

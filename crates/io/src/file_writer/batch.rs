@@ -1,4 +1,4 @@
-//! What one turn has to write: so much of each ring, and the buffer of those who have none.
+//! The data of one turn: a part of each ring, and the shared buffer.
 
 use std::io::IoSlice;
 
@@ -9,7 +9,7 @@ use super::swap::SwapBuffer;
 #[derive(Debug, Default)]
 pub(super) struct WriteBatch {
     rings: Vec<BatchRing>,
-    /// The buffer that was taken from the shared producers, and how much of it is written.
+    /// The buffer taken from the shared producers, and how much of it is written.
     shared_bytes: Vec<u8>,
     shared_written: usize,
 }
@@ -20,9 +20,9 @@ struct BatchRing {
     number: u64,
     ring: RecordConsumer,
     is_realtime: bool,
-    /// Bytes of it that this turn still has to write.
+    /// Bytes of it that this turn has yet to write.
     left: usize,
-    /// Nothing can follow what this turn found.
+    /// The ring has ended: nothing follows the data of this turn.
     ends: bool,
 }
 
@@ -31,10 +31,10 @@ impl WriteBatch {
         self.rings.push(BatchRing { number, ring, is_realtime, left: 0, ends: false });
     }
 
-    /// A turn begins: what is there now belongs to it.
+    /// Begins a turn with the data that is present now.
     pub(super) fn snapshot(&mut self, swap: &SwapBuffer) {
         for source in &mut self.rings {
-            // In this order: what a producer added before it went is found.
+            // In this order, so that everything a producer added before its end is found.
             source.ends = source.ring.is_abandoned();
             source.left = source.ring.available();
         }
@@ -43,8 +43,8 @@ impl WriteBatch {
         swap.take(&mut self.shared_bytes);
     }
 
-    /// What the turn has left, or the beginning of it, in the order in which it has to be written;
-    /// how many parts and bytes that is.
+    /// Collects the remaining data of the turn, or the beginning of it, in file order; returns the
+    /// number of parts and bytes.
     pub(super) fn gather<'a>(&'a self, parts: &mut [IoSlice<'a>; MAX_PARTS]) -> (usize, usize) {
         let (mut count, mut bytes) = (0, 0);
         let slices = self.rings.iter().map(|source| source.ring.slices(source.left));
@@ -65,7 +65,7 @@ impl WriteBatch {
         (count, bytes)
     }
 
-    /// The first `n` bytes of what was gathered are in the file.
+    /// Marks the first `n` collected bytes as written.
     pub(super) fn mark_written(&mut self, mut n: usize) {
         let swapped = n.min(self.shared_bytes.len() - self.shared_written);
         self.shared_written += swapped;
@@ -81,7 +81,7 @@ impl WriteBatch {
         }
     }
 
-    /// The turn is over: lets go of the rings that have ended, and says which.
+    /// Ends the turn: detaches the rings that have ended, and reports their numbers.
     pub(super) fn detach_ended(&mut self, mut gone: impl FnMut(u64)) {
         self.rings.retain(|source| {
             if source.ends {
@@ -91,7 +91,7 @@ impl WriteBatch {
         });
     }
 
-    /// A ring has enough for a call, somebody waits for room, or a ring has ended.
+    /// Whether a ring has enough data for a write, a producer waits for room, or a ring has ended.
     pub(super) fn needs_write(&self, wake_at: usize) -> bool {
         self.rings
             .iter()
@@ -107,9 +107,9 @@ impl WriteBatch {
     }
 }
 
-/// What Linux takes in one call (`UIO_MAXIOV`).
+/// The limit of Linux (`UIO_MAXIOV`).
 pub(super) const MAX_PARTS: usize = 1024;
 
-/// After so much a call is long enough that it costs nothing more to make another, and producers
-/// get their room back sooner.
+/// Beyond this size a call is so long that another one adds no cost, and producers get their room
+/// back sooner.
 const MAX_BYTES: usize = 256 * 1024;

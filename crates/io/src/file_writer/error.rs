@@ -1,12 +1,13 @@
-//! Why a record was not taken, and what became of a file.
+//! Errors of records and of files.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// The first error of a file: kept, and given to everybody who asks from then on. Cheap to clone.
+/// The first error of a file. It is kept, and returned by every later call. Cheap to clone.
 ///
-/// What was accepted and is not among [`Status::written`](super::Status::written) is lost.
+/// Accepted bytes that are not included in
+/// [`FileWriterStatus::written`](super::FileWriterStatus::written) are lost.
 #[derive(Clone, Debug)]
 pub struct FileWriteError {
     name: Arc<str>,
@@ -18,13 +19,13 @@ impl FileWriteError {
         Self { name, error: Arc::new(error) }
     }
 
-    /// What kind of error it was.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.error.kind()
     }
 
-    /// The error as the system gave it.
+    /// The system's error.
     #[must_use]
     pub fn error(&self) -> &io::Error {
         &self.error
@@ -43,13 +44,13 @@ impl std::error::Error for FileWriteError {
     }
 }
 
-/// Why a record was not taken. Nothing of it will be in the file.
+/// Why a record was refused. No part of it gets into the file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AddError {
-    /// There is no room now. Try again, wait, or go without it.
+    /// There is no room now: try again, wait, or drop the record.
     Full,
-    /// It is longer than the producer's memory, so waiting is in vain: ask for more memory.
+    /// It is longer than the producer's buffer, so waiting is useless: use a larger buffer.
     TooLong {
         /// Bytes of the record.
         length: usize,

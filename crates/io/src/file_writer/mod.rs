@@ -1,30 +1,30 @@
-//! Many threads append records to one file, and none of them waits for the disk.
+//! Many threads append records to one file without waiting for the disk.
 //!
-//! The plain ways are a lock around the file, which makes a system call per record and lets every
-//! thread wait for every other; a lock around a buffer, which makes one thread now and then do the
-//! disk's work for all; and a bounded queue of allocated records. Here every producer has memory of
-//! its own, or shares a buffer with others that come and go. One thread per device takes whatever is
-//! there straight out of that memory to the file, in one call for many records of many producers;
-//! another one waits for the disk to make it last, so that the first goes on.
+//! The usual designs are a lock around the file, which makes a system call per record and lets
+//! every thread wait for every other; a lock around a buffer, which makes one thread now and then
+//! do the disk's work for all; and a bounded queue of allocated records. Here every producer has a
+//! ring of its own, or shares a buffer with others. One thread per device writes directly from
+//! those buffers to the file, with one call for many records of many producers. Another thread
+//! syncs, so that writing continues meanwhile.
 //!
 //! ```text
 //!  Producer          --ring--+
-//!  RealtimeProducer  --ring--+--> "aulos-disk", one per device --writev--> Medium (a file)
+//!  RealtimeProducer  --ring--+--> "aulos-disk", one per device --writev--> AppendFile
 //!  SharedProducer    --swap--+                 |
 //!  SharedProducer    ---^                      +--> "aulos-sync" --fdatasync--> the same file
 //!
-//!  FileWriter: flush, sync, close --orders--> "aulos-disk" --answers--> Ticket (thread or task)
+//!  FileWriter: flush, sync, close --commands--> "aulos-disk" --answers--> Ticket (thread or task)
 //! ```
 //!
-//! # An example
+//! # Example
 //! ```
-//! use aulos_io::file_writer::{Disks, Settings};
+//! use aulos_io::file_writer::{DiskWriters, FileWriterConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = aulos_blackbox::scratch::Scratch::new("writer-doc")?;
 //! # let path = folder.join("log");
-//! let disks = Disks::default();
-//! let writer = disks.create(&path, &Settings::default())?;
+//! let disks = DiskWriters::default();
+//! let writer = disks.create(&path, &FileWriterConfig::default())?;
 //! std::thread::scope(|scope| {
 //!     for name in ["left", "right"] {
 //!         let mut producer = writer.producer(64 * 1024)?;
@@ -37,69 +37,71 @@
 //!     Ok::<_, Box<dyn std::error::Error>>(())
 //! })?;
 //! writer.flush().wait()?; // now it is in the file
-//! writer.sync().wait()?; //  now it would survive a loss of power
+//! writer.sync().wait()?; //  now it would survive a power failure
 //! writer.close().wait()?;
 //! assert_eq!(std::fs::read_to_string(&path)?.lines().count(), 2000);
 //! # Ok(()) }
 //! ```
 //!
-//! # What it promises
-//! * **A record is whole**: its bytes stand together in the file, once, or not at all. A system that
-//!   writes half of what it was given gets the rest next, before anything else.
-//! * **Order**: the records of a producer are in the file in the order in which it added them. There
-//!   is one order over all [`SharedProducer`]s of a file; between others there is none.
-//! * **Nothing accepted is lost** as long as the process lives and the file can be written: not by
-//!   [`FileWriter::cancel`], not by closing, not by a producer that panics. "Accepted" is `Ok` from
-//!   an `add`, and exact even when the file is closed at that very moment.
-//! * **Three watermarks** ([`Status`]): accepted, written (a killed process does not lose it), synced
-//!   (a loss of power does not).
-//! * **The first error is kept**, and given to every producer and to whoever asked for something.
-//!   What was accepted and not yet written is then lost, and the watermarks say how much that is.
-//! * **A full disk is no error** (nor is a quota): what was accepted is kept, producers wait or are
-//!   refused when their memory is full, and writing goes on when there is room. [`State::DiskFull`]
-//!   shows it.
-//! * **A real-time producer** never waits, allocates, locks or calls the system.
-//! * A lonely record is in the file 5 ms after it was added, if the disk does not hang.
+//! # Guarantees
+//! * **Records are atomic**: the bytes of a record are contiguous in the file, once, or not at all.
+//!   After a short write the rest comes next, before anything else.
+//! * **Order**: the records of a producer are in the file in the order in which they were added.
+//!   All [`SharedProducer`]s of a file have one common order; between others there is none.
+//! * **Accepted records are not lost** as long as the process lives and the file can be written:
+//!   not by [`FileWriter::cancel`], not by closing, not by a producer that panics. "Accepted" means
+//!   that `add` returned `Ok`, and is exact even while the file is being closed.
+//! * **Three watermarks** ([`FileWriterStatus`]): accepted, written (survives a kill of the
+//!   process), synced (survives a power failure).
+//! * **The first error is kept** and returned to every producer and every pending request. Accepted
+//!   bytes that were not yet written are then lost; the watermarks say how many.
+//! * **A full disk is no error** (nor is a quota): accepted data is kept, producers with full
+//!   buffers wait or are refused, and writing continues when there is room.
+//!   [`FileWriterState::DiskFull`] reports it.
+//! * **A real-time producer** never waits, allocates, locks or makes a system call.
+//! * A single record is in the file 5 ms after it was added, unless the disk hangs.
 //!
-//! A disk that hangs holds up all files on it, and no others: [`Disks`] has a thread for each device.
+//! A disk that hangs delays all files on it, and no others: [`DiskWriters`] has a thread for each
+//! device.
 //!
-//! # How much memory
-//! Whole bursts should fit, so that nobody waits: a producer in full flow wants 64 KiB or more (with
-//! 4 KiB everything takes several times as long), a real-time producer as many seconds of its flow as
-//! the disk may hang, say ten.
+//! # Buffer sizes
+//! A buffer should hold a whole burst, so that producers need not wait: 64 KiB or more for a
+//! producer at full rate (with 4 KiB everything takes several times as long), and for a real-time
+//! producer as many seconds of its data as the disk may hang, for example ten.
 //!
 //! # In tasks
-//! [`Producer::add_async`], [`SharedProducer::add_async`] and every [`Ticket`] are futures that need
-//! no runtime of ours.
+//! [`Producer::add_async`], [`SharedProducer::add_async`] and every [`Ticket`] are futures that
+//! work with any executor.
 //!
 //! ```
 //! use std::io::{self, IoSlice};
-//! use aulos_io::disk::{Lasting, Medium};
-//! use aulos_io::file_writer::{Disk, Settings};
+//! use aulos_io::disk::{AppendFile, SyncHandle};
+//! use aulos_io::file_writer::{DiskWriter, FileWriterConfig};
 //!
-//! /// Anything that can be appended to will do.
+//! /// Discards everything; any implementation of `AppendFile` will do.
 //! struct Nowhere;
 //!
-//! impl Medium for Nowhere {
+//! impl AppendFile for Nowhere {
 //!     fn append(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
 //!         Ok(parts.iter().map(|part| part.len()).sum())
 //!     }
 //!     fn patch(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
 //!         Ok(())
 //!     }
-//!     fn lasting(&self) -> io::Result<Box<dyn Lasting>> {
+//!     fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>> {
 //!         Ok(Box::new(Nowhere))
 //!     }
 //! }
 //!
-//! impl Lasting for Nowhere {
+//! impl SyncHandle for Nowhere {
 //!     fn sync(&self) -> io::Result<()> {
 //!         Ok(())
 //!     }
 //! }
 //!
 //! # async fn task() -> Result<(), Box<dyn std::error::Error>> {
-//! let writer = Disk::start()?.writer("nowhere", Box::new(Nowhere), &Settings::default())?;
+//! let disk = DiskWriter::start()?;
+//! let writer = disk.writer("nowhere", Box::new(Nowhere), &FileWriterConfig::default())?;
 //! let producer = writer.shared_producer();
 //! producer.add_async(b"a record").await?;
 //! writer.close().await?;
@@ -137,82 +139,82 @@ use shared::SharedState;
 use sink::{FileSink, RequestKind};
 use thread::{ThreadGuard, WriterCommand};
 
-/// Wishes for one file.
+/// The configuration of one file.
 #[derive(Clone, Debug)]
 pub struct FileWriterConfig {
-    /// Bytes that [`SharedProducer`]s may be ahead of the disk, together; also their longest record.
-    /// There are two buffers of this size, made when the first of them is used.
+    /// Bytes that all [`SharedProducer`]s together may be ahead of the disk; also the length of
+    /// their longest record. Two buffers of this size are allocated on first use.
     pub shared_bytes: usize,
-    /// Whether a file that is closed is made to last first.
+    /// Whether closing a file syncs it first.
     pub sync_at_end: bool,
-    /// How long dropping a [`FileWriter`] waits until all is written. After that the thread goes on
-    /// by itself, for as long as the process lives.
+    /// How long dropping a [`FileWriter`] waits for pending writes. After that the thread continues
+    /// in the background, for as long as the process lives.
     pub drop_limit: Duration,
 }
 
 impl Default for FileWriterConfig {
-    /// 256 KiB, yes, two seconds.
+    /// 256 KiB, with sync, two seconds.
     fn default() -> Self {
         Self { shared_bytes: 256 * 1024, sync_at_end: true, drop_limit: Duration::from_secs(2) }
     }
 }
 
-/// How a file does. Bytes are counted from the moment it was opened here.
+/// The status of a file. Bytes count from when it was opened here.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileWriterStatus {
-    /// Bytes of all records that were accepted.
+    /// Bytes of all accepted records.
     pub accepted: u64,
-    /// Of these: in the file. Never more than `accepted`.
+    /// Accepted bytes that are in the file.
     pub written: u64,
-    /// Of these: would survive a loss of power. Never more than `written`.
+    /// Written bytes that would survive a power failure.
     pub synced: u64,
     /// Records that [`RealtimeProducer::add_or_drop`] dropped.
     pub dropped_records: u64,
-    /// Bytes of these.
+    /// The bytes of these records.
     pub dropped_bytes: u64,
-    /// What it is at.
+    /// The state of the file.
     pub state: FileWriterState,
 }
 
-/// What a file is at.
+/// The state of a file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum FileWriterState {
-    /// It takes records and writes them.
+    /// It accepts and writes records.
     Open,
-    /// There is no room on the disk, or in somebody's quota. What was accepted is kept; it tries
-    /// again, less and less often, at least once in a second.
+    /// The disk or a quota is full. Accepted data is kept, and the write is retried with increasing
+    /// pauses of at most a second.
     DiskFull,
-    /// It accepts nothing any more, and writes what it has.
+    /// It accepts no more records, and writes what is pending.
     Closing,
-    /// All is written.
+    /// Everything is written.
     Closed,
     /// It cannot be written any more.
     Failed(FileWriteError),
 }
 
-/// The threads of all devices that are written to: one that writes and one that syncs for each,
-/// started with its first file, ended with its last when this is gone.
+/// The threads of all devices: for each device one that writes and one that syncs. They start with
+/// its first file, and end with its last one after this is dropped.
 #[derive(Debug, Default)]
 pub struct DiskWriters {
     disks: Mutex<HashMap<u64, DiskWriter>>,
 }
 
 impl DiskWriters {
-    /// Makes a new file at `path` and opens it for producers; one that is there already is left
-    /// alone.
+    /// Creates a new file at `path` and opens it for producers; an existing one is left alone.
     ///
     /// # Errors
-    /// `AlreadyExists`, or as the system gives them.
+    /// `AlreadyExists`, or errors of the system.
     pub fn create(&self, path: &Path, settings: &FileWriterConfig) -> io::Result<FileWriter> {
         self.open(&path.display().to_string(), disk::create_new(path)?, settings)
     }
 
-    /// Opens a file for producers: they go on where it stands. `place` is what errors call it.
+    /// Opens a file for producers, which append at its current position. `place` is its name in
+    /// errors.
     ///
     /// # Errors
-    /// When the system has no more threads or descriptors.
+    /// When the system has no threads or descriptors left.
     pub fn open(
         &self,
         place: &str,
@@ -230,7 +232,7 @@ impl DiskWriters {
     }
 }
 
-/// One writing and one syncing thread, for any number of files. [`Disks`] has one for each device.
+/// A writing and a syncing thread for any number of files. [`DiskWriters`] has one for each device.
 #[derive(Clone)]
 pub struct DiskWriter {
     thread_guard: Arc<ThreadGuard>,
@@ -238,18 +240,18 @@ pub struct DiskWriter {
 }
 
 impl DiskWriter {
-    /// Starts the threads. They end when the last file and the last clone of this are gone.
+    /// Starts the threads. They end when the last file and the last clone of this are dropped.
     ///
     /// # Errors
-    /// When the system has no more threads.
+    /// When the system has no threads left.
     pub fn start() -> io::Result<Self> {
         Ok(Self { thread_guard: Arc::new(ThreadGuard(thread::start()?)), files: Arc::default() })
     }
 
-    /// Opens whatever can be appended to for producers. `place` is what errors call it.
+    /// Opens any [`AppendFile`] for producers. `place` is its name in errors.
     ///
     /// # Errors
-    /// Of [`Medium::lasting`].
+    /// Errors of [`AppendFile::sync_handle`].
     pub fn writer(
         &self,
         place: &str,
@@ -272,11 +274,11 @@ impl std::fmt::Debug for DiskWriter {
     }
 }
 
-/// A file that many append to. It makes the producers, and says when what they added is safe; it can
-/// be used from several threads at once.
+/// A file with many writers. It creates the producers, and reports when records are written or
+/// synced. It can be shared between threads.
 ///
-/// Dropping it closes the file and waits for that, but not longer than [`Settings::drop_limit`].
-/// [`FileWriter::close`] waits as long as it takes, and tells what became of it.
+/// Dropping it closes the file and waits for that, at most for [`FileWriterConfig::drop_limit`].
+/// [`FileWriter::close`] waits without a limit and returns the result.
 #[derive(Debug)]
 pub struct FileWriter {
     disk: DiskWriter,
@@ -287,16 +289,16 @@ pub struct FileWriter {
 }
 
 impl FileWriter {
-    /// A producer with `bytes` of memory of its own, which also is its longest record.
+    /// A producer with a buffer of `bytes`, which also limits its longest record.
     ///
     /// # Errors
-    /// [`AddError::Closed`] or [`AddError::Failed`]; [`AddError::Full`] when there is no such amount
-    /// of memory.
+    /// [`AddError::Closed`] or [`AddError::Failed`]; [`AddError::Full`] when that much memory is
+    /// not available.
     pub fn producer(&self, bytes: usize) -> Result<Producer, AddError> {
         Ok(Producer::new(self.ring(bytes, false)?, self.shared.clone()))
     }
 
-    /// A producer for a real-time thread, with `bytes` of memory of its own.
+    /// A producer for a real-time thread, with a buffer of `bytes`.
     ///
     /// # Errors
     /// Like [`FileWriter::producer`].
@@ -304,39 +306,39 @@ impl FileWriter {
         Ok(RealtimeProducer::new(self.ring(bytes, true)?, self.shared.clone()))
     }
 
-    /// A producer that shares one buffer with all others of its kind: nothing to make, nothing to
-    /// give back.
+    /// A producer that shares one buffer with all others of its kind. It is cheap to create and to
+    /// drop.
     #[must_use]
     pub fn shared_producer(&self) -> SharedProducer {
         SharedProducer::new(self.shared.clone())
     }
 
-    /// Done when all that was accepted before this call is in the file.
+    /// Completes when everything accepted before this call is in the file.
     pub fn flush(&self) -> Ticket {
         self.request(RequestKind::Flush)
     }
 
-    /// Done when all that was accepted before this call would survive a loss of power. Those who ask
-    /// while the disk is at it share the next go.
+    /// Completes when everything accepted before this call would survive a power failure. Requests
+    /// during a sync share the next one.
     pub fn sync(&self) -> Ticket {
         self.request(RequestKind::Sync)
     }
 
-    /// Accepts nothing any more: producers that wait for room are sent away, at once, even while the
-    /// disk hangs. All that was accepted will be written; [`FileWriter::flush`] and
-    /// [`FileWriter::sync`] work as before.
+    /// Stops accepting records: waiting producers return with an error at once, even while the disk
+    /// hangs. Accepted records will be written; [`FileWriter::flush`] and [`FileWriter::sync`]
+    /// still work.
     pub fn cancel(&self) {
         self.shared.begin_close();
         self.disk.thread_guard.0.door().wake();
     }
 
-    /// Accepts nothing any more, writes all that was accepted, makes it last if the settings say so,
-    /// and closes the file. All of that is done even when the ticket is dropped.
+    /// Stops accepting records, writes everything accepted, syncs if configured, and closes the
+    /// file. All of that happens even if the ticket is dropped.
     pub fn close(mut self) -> Ticket {
         self.begin_close()
     }
 
-    /// How it does.
+    /// The status.
     #[must_use]
     pub fn status(&self) -> FileWriterStatus {
         self.shared.status()
@@ -371,7 +373,7 @@ impl FileWriter {
 impl Drop for FileWriter {
     fn drop(&mut self) {
         if !self.is_closed {
-            // Whoever wants to know what became of it closes it.
+            // The result is lost; a caller that needs it uses `close`.
             drop(self.begin_close().wait_timeout(self.settings.drop_limit));
         }
     }

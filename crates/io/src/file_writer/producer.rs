@@ -1,4 +1,4 @@
-//! The ends that put records in.
+//! The producers of records.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use aulos_rt::writer_ring::{self, PushError};
 use super::AddError;
 use super::shared::SharedState;
 
-/// A producer with a ring of its own: for a thread or task that adds often. Its records are in the
-/// file in the order in which it added them.
+/// A producer with a ring of its own, for a thread or task that adds often. Its records are in the
+/// file in the order in which they were added.
 ///
-/// It outlives its writer: when that is closed, adding says so. Dropped, even by a panic, it leaves
-/// all that it added to be written, and nothing of what it was about to add.
+/// It may outlive its writer; adding then returns an error. Dropping it, even by a panic, leaves
+/// all added records to be written, and no part of an unfinished one.
 #[derive(Debug)]
 pub struct Producer {
     ring: writer_ring::RecordProducer,
@@ -26,14 +26,14 @@ impl Producer {
         Self { ring, shared }
     }
 
-    /// Adds a record, and sleeps until there is room for it if need be: until half of the memory is
-    /// free. While the disk is full or hangs, that may be long; [`FileWriter::cancel`] and every end
-    /// of the writer end the wait. An empty record is accepted and leaves no trace.
+    /// Adds a record. Without room it sleeps until half of the buffer is free, which may take long
+    /// while the disk is full or hangs; [`FileWriter::cancel`] and every end of the writer end the
+    /// wait. An empty record is accepted without effect.
     ///
     /// [`FileWriter::cancel`]: super::FileWriter::cancel
     ///
     /// # Errors
-    /// All of [`AddError`] but `Full`.
+    /// All of [`AddError`] except `Full`.
     #[inline]
     pub fn add(&mut self, record: &[u8]) -> Result<(), AddError> {
         loop {
@@ -48,7 +48,7 @@ impl Producer {
         }
     }
 
-    /// Like [`Producer::add`], but does not wait.
+    /// Like [`Producer::add`] without waiting.
     ///
     /// # Errors
     /// [`AddError`].
@@ -59,10 +59,10 @@ impl Producer {
         Ok(())
     }
 
-    /// Like [`Producer::add`], for a task, under any executor. A dropped future has added nothing.
+    /// Like [`Producer::add`] for a task, under any executor. A dropped future has added nothing.
     ///
     /// # Errors
-    /// All of [`AddError`] but `Full`.
+    /// All of [`AddError`] except `Full`.
     pub async fn add_async(&mut self, record: &[u8]) -> Result<(), AddError> {
         poll_fn(|context| {
             loop {
@@ -78,7 +78,7 @@ impl Producer {
         .await
     }
 
-    /// Bytes that it can hold: the longest record.
+    /// The size of its buffer, and of its longest record.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
@@ -89,8 +89,9 @@ impl Producer {
     }
 }
 
-/// A producer for a real-time thread: it never waits and wakes nobody; the writer's thread looks by
-/// itself, every five milliseconds. Give it memory for that and for as long as the disk may hang.
+/// A producer for a real-time thread: it never waits, and wakes no thread; the writer's thread
+/// polls it at least every five milliseconds. Its buffer should cover that interval and the time
+/// for which the disk may hang.
 #[derive(Debug)]
 pub struct RealtimeProducer {
     ring: writer_ring::RecordProducer,
@@ -102,12 +103,13 @@ impl RealtimeProducer {
         Self { ring, shared }
     }
 
-    /// Adds a record, or says why not. What is refused is not counted: it is still the caller's.
+    /// Adds a record, or returns the reason for a refusal. A refused record is not counted as
+    /// dropped, because the caller still has it.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no lock, no system call; the time is that of the copy. An error
-    /// may hold the file's [`Failure`](super::Failure), a counted reference: drop it elsewhere if
-    /// this end could outlive the writer.
+    /// may hold the file's [`FileWriteError`](super::FileWriteError), a counted reference: drop it
+    /// elsewhere if this end could outlive the writer.
     ///
     /// # Errors
     /// [`AddError`].
@@ -119,7 +121,8 @@ impl RealtimeProducer {
             .map_err(|refused| self.shared.add_error(refused, record.len(), capacity))
     }
 
-    /// Adds a record, or drops it and counts that in [`Status`](super::Status); says which.
+    /// Adds a record, or drops and counts it in [`FileWriterStatus`](super::FileWriterStatus).
+    /// Returns whether it was added.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no lock, no system call; the time is that of the copy.
@@ -133,18 +136,18 @@ impl RealtimeProducer {
         is_accepted
     }
 
-    /// Bytes that it can hold: the longest record.
+    /// The size of its buffer, and of its longest record.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
     }
 }
 
-/// A producer without memory of its own: all clones of it, and all others of the same file, share
-/// one buffer. For threads and tasks that come and go, or add now and then.
+/// A producer without a buffer of its own: all clones of it, and all others of the same file, share
+/// one buffer. For threads and tasks that are short-lived or add rarely.
 ///
-/// Records of shared producers are in the file in the order in which they were accepted, whoever
-/// added them: this is the way to one order over all threads.
+/// Records of shared producers are in the file in the order in which they were accepted, which
+/// provides one order over all threads.
 #[derive(Clone, Debug)]
 pub struct SharedProducer {
     shared: Arc<SharedState>,
@@ -155,15 +158,15 @@ impl SharedProducer {
         Self { shared }
     }
 
-    /// Adds a record, and sleeps until there is room for it if need be; see [`Producer::add`].
+    /// Adds a record, and sleeps until there is room; see [`Producer::add`].
     ///
     /// # Errors
-    /// All of [`AddError`] but `Full`.
+    /// All of [`AddError`] except `Full`.
     pub fn add(&self, record: &[u8]) -> Result<(), AddError> {
         self.shared.swap.push_waiting(record).map_err(|refused| self.error(refused, record))
     }
 
-    /// Like [`SharedProducer::add`], but does not wait for room.
+    /// Like [`SharedProducer::add`] without waiting for room.
     ///
     /// # Errors
     /// [`AddError`].
@@ -171,11 +174,11 @@ impl SharedProducer {
         self.shared.swap.push(record).map_err(|refused| self.error(refused, record))
     }
 
-    /// Like [`SharedProducer::add`], for a task, under any executor. A dropped future has added
+    /// Like [`SharedProducer::add`] for a task, under any executor. A dropped future has added
     /// nothing.
     ///
     /// # Errors
-    /// All of [`AddError`] but `Full`.
+    /// All of [`AddError`] except `Full`.
     pub async fn add_async(&self, record: &[u8]) -> Result<(), AddError> {
         poll_fn(|context| match self.shared.swap.push_or_register(record, context.waker()) {
             Err(PushError::Full) => Poll::Pending,

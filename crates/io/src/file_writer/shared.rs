@@ -1,4 +1,4 @@
-//! What the ends of one file have in common.
+//! The state that the producers, the writer and the thread of a file share.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,11 +26,11 @@ pub(super) struct SharedState {
 
 #[derive(Debug, Default)]
 struct RingTable {
-    /// Nothing more is accepted.
+    /// No more records are accepted.
     is_closing: bool,
     open: Vec<(u64, RingMonitor)>,
     next: u64,
-    /// Bytes accepted by rings that are gone.
+    /// Bytes accepted by rings that have ended.
     accepted_by_ended: u64,
 }
 
@@ -51,7 +51,7 @@ impl SharedState {
         }
     }
 
-    /// Enters a ring and hands its number to `attach`, before anybody can shut the file.
+    /// Registers a ring and passes its number to `attach`, before the file can be closed.
     pub(super) fn register_ring(
         &self,
         watch: RingMonitor,
@@ -68,7 +68,7 @@ impl SharedState {
         Ok(())
     }
 
-    /// A ring is gone, and all that it accepted is written.
+    /// Removes a ring that has ended, when all of its bytes are written.
     pub(super) fn remove_ring(&self, number: u64) {
         let mut rings = self.rings();
         if let Some(at) = rings.open.iter().position(|(other, _)| *other == number) {
@@ -77,25 +77,25 @@ impl SharedState {
         }
     }
 
-    /// Accepts nothing any more, and sends those away who wait for room.
+    /// Stops accepting records, and ends all waits for room.
     pub(super) fn begin_close(&self) {
         let mut rings = self.rings();
         rings.is_closing = true;
         let open: Vec<_> = rings.open.iter().map(|(_, watch)| watch.clone()).collect();
         drop(rings);
-        // Not under the lock: it may run wakers of whoever waits.
+        // Not under the lock, because it may run wakers.
         open.iter().for_each(RingMonitor::close);
         self.swap.close();
     }
 
-    /// Keeps the first error and shuts the file.
+    /// Keeps the first error and stops accepting records.
     pub(super) fn fail(&self, error: io::Error) {
         self.failure.get_or_init(|| FileWriteError::new(self.name.clone(), error));
         self.is_full.store(false, Ordering::Release);
         self.begin_close();
     }
 
-    /// All is written, and the file is closed.
+    /// Everything is written, and the file is closed.
     pub(super) fn finish(&self) {
         self.is_closed.store(true, Ordering::Release);
     }
@@ -104,7 +104,7 @@ impl SharedState {
         self.is_closed.load(Ordering::Acquire) || self.failure.get().is_some()
     }
 
-    /// What to answer to who asked and was not answered.
+    /// The answer to a request whose reply was dropped.
     pub(super) fn result(&self) -> Result<(), FileWriteError> {
         match self.failure.get() {
             Some(failure) => Err(failure.clone()),
@@ -117,7 +117,7 @@ impl SharedState {
         self.failure.get().map_or(AddError::Closed, |failure| AddError::Failed(failure.clone()))
     }
 
-    /// A ring's or the swap's answer in our words.
+    /// Converts a refusal of a ring or of the shared buffer.
     #[cold]
     pub(super) fn add_error(&self, refused: PushError, length: usize, capacity: usize) -> AddError {
         match refused {
@@ -128,7 +128,7 @@ impl SharedState {
     }
 
     pub(super) fn status(&self) -> FileWriterStatus {
-        // In this order: each of them is then no more than the next.
+        // In this order, so that each figure is at most the next.
         let synced = self.synced.load(Ordering::Acquire);
         let written = self.written.load(Ordering::Acquire);
         let rings = self.rings();

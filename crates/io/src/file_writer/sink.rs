@@ -1,9 +1,9 @@
-//! One file on the writer's thread: turns of gathering and writing, and who waits for what.
+//! One file on the writer's thread: turns of collecting and writing, and pending requests.
 //!
-//! A turn takes note of what is in each ring and writes that much, with as few calls as the system
-//! lets us. What came in meanwhile is for the next turn. So what was asked before a turn began is
-//! done when it is over, and no counting per producer is needed. A turn that a full disk interrupts
-//! goes on where it was: what is not written stays in its ring.
+//! A turn notes how much is in each ring and writes that much with as few system calls as possible.
+//! Later data belongs to the next turn. So a request from before the start of a turn is complete at
+//! its end, without counting per producer. A turn interrupted by a full disk continues later: data
+//! that is not written stays in its ring.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use super::thread::WriterHandle;
 use super::ticket::TicketReply;
 use crate::disk::{AppendFile, SyncHandle, Syncer};
 
-/// What somebody waits for.
+/// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Flush,
@@ -35,12 +35,13 @@ pub(super) struct FileSink {
     shared: Arc<SharedState>,
     batch: WriteBatch,
     is_in_turn: bool,
-    /// Asked since the turn began; answered when it ends; wait for a sync to begin; for its end.
+    /// Requests: new since the turn began; answered at its end; waiting for a sync to begin;
+    /// waiting for its end.
     queued: Vec<Request>,
     in_turn: Vec<Request>,
     unsynced: Vec<Request>,
     syncing: Option<Vec<Request>>,
-    /// The disk is full, or the other thread has too much to do.
+    /// The disk is full, or the syncing thread has too much to do.
     pause: Option<RetryPause>,
 }
 
@@ -51,8 +52,10 @@ struct RetryPause {
 }
 
 impl FileSink {
+    /// Creates the sink of a file.
+    ///
     /// # Errors
-    /// When there is no descriptor left for the thread that syncs.
+    /// When there is no descriptor left for the syncing thread.
     pub(super) fn new(
         number: u64,
         medium: Box<dyn AppendFile>,
@@ -82,7 +85,7 @@ impl FileSink {
         self.queued.push((want, reply));
     }
 
-    /// Gathers and writes, until all that it found is in the file or the file has trouble.
+    /// Collects and writes until the data of a turn is in the file, or an error occurs.
     pub(super) fn work(&mut self, now: Instant, syncer: &Syncer, tell: &WriterHandle) {
         if self.is_paused(now) {
             return;
@@ -102,7 +105,7 @@ impl FileSink {
         }
     }
 
-    /// The other thread is done.
+    /// Handles the result of a sync.
     pub(super) fn synced(&mut self, up_to: u64, result: io::Result<()>) {
         let wishes = self.syncing.take().unwrap_or_default();
         match result {
@@ -118,7 +121,7 @@ impl FileSink {
         }
     }
 
-    /// There is something to do that should not wait for company.
+    /// Whether there is work that should not wait for more data.
     pub(super) fn is_due(&self, now: Instant, wake_at: usize) -> bool {
         !self.is_paused(now)
             && (self.is_in_turn
@@ -136,12 +139,12 @@ impl FileSink {
         self.batch.has_realtime()
     }
 
-    /// When to come again though nothing calls.
+    /// When to retry after a pause.
     pub(super) fn paused_until(&self) -> Option<Instant> {
         self.pause.map(|rest| rest.until)
     }
 
-    /// Closed, or lost.
+    /// Whether it is closed or has failed.
     pub(super) fn is_over(&self) -> bool {
         self.shared.is_over()
     }
@@ -156,7 +159,7 @@ impl FileSink {
         self.batch.snapshot(&self.shared.swap);
     }
 
-    /// One call of the system, for as much as it takes; false when the turn has nothing left.
+    /// One system call for as much as it accepts; false when the turn is complete.
     fn write_some(&mut self) -> io::Result<bool> {
         let mut parts = [IoSlice::new(&[]); MAX_PARTS];
         let (count, bytes) = self.batch.gather(&mut parts);
@@ -169,7 +172,7 @@ impl FileSink {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
             Err(error) => return Err(error),
         };
-        // First the sum, so that nobody sees room without it.
+        // The counter first, so that a producer never sees room that is not counted.
         self.shared.written.fetch_add(written as u64, Ordering::AcqRel);
         self.batch.mark_written(written);
         self.recover();
@@ -188,7 +191,7 @@ impl FileSink {
         }
     }
 
-    /// All who wait for a sync share one, which covers what is written now.
+    /// All pending sync requests share one sync, which covers everything written by now.
     fn begin_sync(&mut self, now: Instant, syncer: &Syncer, tell: &WriterHandle) {
         if self.unsynced.is_empty() || self.syncing.is_some() {
             return;
@@ -210,7 +213,7 @@ impl FileSink {
         reply.done();
     }
 
-    /// A full disk may have room again; anything else is the end of the file.
+    /// A full disk may have room again; any other error is final.
     fn handle_error(&mut self, error: io::Error, now: Instant) {
         if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
             return self.fail(error);
@@ -228,7 +231,7 @@ impl FileSink {
 
     fn fail(&mut self, error: io::Error) {
         self.shared.fail(error);
-        // Those who wait learn it from their replies.
+        // Their dropped replies report the error.
         self.queued.clear();
         self.in_turn.clear();
         self.unsynced.clear();
@@ -236,7 +239,7 @@ impl FileSink {
 }
 
 impl Drop for FileSink {
-    /// In its time it is over by now. If the thread has panicked, nobody may wait for it in vain.
+    /// Usually complete by now. If the thread has panicked, no request may wait for ever.
     fn drop(&mut self) {
         if !self.shared.is_over() {
             self.shared.fail(thread_ended_error());
@@ -244,7 +247,7 @@ impl Drop for FileSink {
     }
 }
 
-/// The one hold of a file for the thread that syncs, lent out once at a time.
+/// The only sync handle of a file, used by one sync at a time.
 #[derive(Clone)]
 struct SharedSyncHandle(Arc<Mutex<Box<dyn SyncHandle>>>);
 
@@ -254,7 +257,7 @@ impl SyncHandle for SharedSyncHandle {
     }
 }
 
-/// Between two tries at a full disk: doubled each time, so that a disk which is full for hours is
-/// not asked for ever more, and room is still found soon.
+/// The pause between retries on a full disk: doubled each time, so that a disk that is full for
+/// hours is rarely tried, and room is still found soon.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! One buffer for all who have no ring of their own. The writer's thread takes the full one away and
-//! leaves an empty one, so that the lock is held for a copy of one record, never for the disk.
+//! A buffer shared by all producers without a ring. The writer's thread takes the full buffer and
+//! leaves an empty one, so the lock is held for the copy of one record and never for the disk.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ pub(super) struct SwapBuffer {
     capacity: usize,
     inner: Mutex<SwapState>,
     room: Condvar,
-    /// What is in the buffer and whether somebody waits, for the writer's thread to look at. Written
-    /// under the lock; the door's fences order them against its sleep.
+    /// The fill level, and whether a producer waits for room, as seen by the writer's thread.
+    /// Written under the lock; the fences of the waker order them against the thread's sleep.
     fill: AtomicUsize,
     has_waiters: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl SwapBuffer {
         self.capacity
     }
 
-    /// Puts a record in, or says why not.
+    /// Appends a record, or returns why it is refused.
     pub(super) fn push(&self, record: &[u8]) -> Result<(), PushError> {
         let mut inner = self.lock();
         self.append(&mut inner, record)?;
@@ -47,7 +47,7 @@ impl SwapBuffer {
         Ok(())
     }
 
-    /// Like [`Swap::push`], but sleeps until there is room.
+    /// Like [`SwapBuffer::push`], but sleeps until there is room.
     pub(super) fn push_waiting(&self, record: &[u8]) -> Result<(), PushError> {
         let mut inner = self.lock();
         loop {
@@ -64,7 +64,7 @@ impl SwapBuffer {
         }
     }
 
-    /// Like [`Swap::push`], but leaves a waker when there is no room.
+    /// Like [`SwapBuffer::push`], but registers a waker when there is no room.
     pub(super) fn push_or_register(&self, record: &[u8], waker: &Waker) -> Result<(), PushError> {
         let mut inner = self.lock();
         let done = self.append(&mut inner, record);
@@ -79,7 +79,7 @@ impl SwapBuffer {
         done
     }
 
-    /// Takes all that is there, and leaves `empty` in its place.
+    /// Takes all data, and leaves `empty` in its place.
     pub(super) fn take(&self, empty: &mut Vec<u8>) {
         if self.fill() == 0 && !self.has_waiters.load(Ordering::Acquire) {
             return;
@@ -90,14 +90,14 @@ impl SwapBuffer {
         self.wake_all(inner);
     }
 
-    /// Lets nothing more in, and sends those away who wait for room.
+    /// Accepts no more records, and ends all waits for room.
     pub(super) fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
         self.wake_all(inner);
     }
 
-    /// Bytes accepted since the beginning.
+    /// Bytes accepted so far.
     pub(super) fn accepted(&self) -> u64 {
         self.lock().accepted
     }
@@ -106,7 +106,7 @@ impl SwapBuffer {
         self.fill.load(Ordering::Acquire)
     }
 
-    /// Whether it is time to take it: see `Consumer::calls` of the rings.
+    /// Whether it is time to take the data, with the same rule as for rings.
     pub(super) fn needs_write(&self, wake_at: usize) -> bool {
         let fill = self.fill();
         fill >= wake_at.min(self.capacity / 2).max(1)

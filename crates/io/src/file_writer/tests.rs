@@ -1,4 +1,5 @@
-//! Every record once, whole and in its producer's order, whatever the disk does.
+//! Every record is in the file once, complete, and in the order of its producer, whatever the disk
+//! does.
 
 mod faulty;
 
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::*;
 use faulty::{FaultControl, FaultPlan, FaultyDisk};
 
-/// The memory of most producers here: so little that they often wait.
+/// The buffer size of most producers here: so small that they often wait.
 const SMALL: usize = 4096;
 
 fn writer(plan: FaultPlan) -> (FileWriter, FaultControl) {
@@ -21,7 +22,7 @@ fn writer(plan: FaultPlan) -> (FileWriter, FaultControl) {
     (writer, faults)
 }
 
-/// A record that can be told from every other: who, which one, how long, and bytes that follow.
+/// A unique record: producer, index, length, and bytes derived from them.
 fn record(producer: u8, index: u32) -> Vec<u8> {
     let length = 9 + (index.wrapping_mul(2_654_435_761) >> 16) as usize % 120;
     let mut bytes = vec![producer];
@@ -35,7 +36,7 @@ fn record(producer: u8, index: u32) -> Vec<u8> {
     bytes
 }
 
-/// The records of each producer in the order of the file. Fails at the first that is not whole.
+/// The records of each producer in file order. Panics at the first incomplete one.
 fn read(file: &[u8]) -> HashMap<u8, Vec<u32>> {
     let mut found: HashMap<u8, Vec<u32>> = HashMap::new();
     let mut rest = file;
@@ -53,7 +54,7 @@ fn up_to(count: u32) -> Vec<u32> {
     (0..count).collect()
 }
 
-/// Two with rings, one real-time, two shared ones; one of them goes in the middle by a panic.
+/// Two with rings, one real-time, two shared; one of them ends early by a panic.
 fn add_from_all_producers(writer: &FileWriter, count: u32) {
     std::thread::scope(|scope| {
         for who in 0..2 {
@@ -77,7 +78,7 @@ fn add_from_all_producers(writer: &FileWriter, count: u32) {
         let mut dying = writer.producer(SMALL).unwrap();
         let dies = scope.spawn(move || {
             for i in 0.. {
-                // Not a panic of the kind that prints.
+                // A panic without a message.
                 if i == count / 2 {
                     std::panic::resume_unwind(Box::new("dies"));
                 }
@@ -188,7 +189,7 @@ fn a_real_time_producer_in_front_of_a_disk_that_hangs_goes_on_until_its_memory_i
         }
         i += 1;
     }
-    // Whatever was taken out before the disk hung is more than that.
+    // More may have been taken before the disk hung.
     assert!(writer.status().accepted > 100_000 - 200);
     assert_eq!(writer.status().dropped_records, 1000);
     assert!(matches!(producer.add(&[0; 100_001]), Err(AddError::TooLong { .. })));
@@ -205,7 +206,7 @@ fn cancel_sends_away_who_waits_at_once_and_loses_nothing_accepted() {
     std::thread::scope(|scope| {
         let mut ring = writer.producer(SMALL).unwrap();
         let shared = writer.shared_producer();
-        // Each counts what was accepted, and comes back only because of the cancel.
+        // Each counts its accepted records, and returns only because of the cancel.
         let one =
             scope.spawn(move || (0..).find_map(|i| ring.add(&record(0, i)).err().map(|e| (i, e))));
         let two = scope
@@ -306,7 +307,7 @@ fn callers_of_sync_share_one() {
     faults.wait_until_syncing();
     producer.add(&record(0, 1)).unwrap();
     let others: Vec<_> = (0..100).map(|_| writer.sync()).collect();
-    // Writing goes on meanwhile.
+    // Writing continues meanwhile.
     writer.flush().wait().unwrap();
     assert_eq!(writer.status().synced, 0);
     faults.go_on();
@@ -331,7 +332,7 @@ fn a_sync_that_is_interrupted_is_done_again_and_one_that_fails_is_the_end_of_the
     let failure = writer.sync().wait().unwrap_err();
     assert_eq!(failure.error().raw_os_error(), Some(libc::EIO));
     assert!(matches!(producer.add(&record(0, 2)), Err(AddError::Failed(_))));
-    // It was written, but nobody knows whether it would last.
+    // It was written, but whether it is durable is unknown.
     assert_eq!(
         (writer.status().synced, writer.status().written),
         (synced, writer.status().accepted)
@@ -348,7 +349,7 @@ fn shared_producers_have_one_order() {
             let (producer, next) = (writer.shared_producer(), &next);
             scope.spawn(move || {
                 for _ in 0..250 {
-                    // What one thread adds after another is behind it in the file.
+                    // A record that another thread adds later comes later in the file.
                     let mut next = next.lock().unwrap();
                     producer.add(&record(0, *next)).unwrap();
                     *next += 1;
@@ -400,7 +401,7 @@ fn a_medium_that_panics_is_an_error_for_everybody() {
     assert_eq!(writer.close().wait().unwrap_err().to_string(), text);
 }
 
-/// Counts its wakes, and lets a thread wait for one.
+/// Counts wake-ups, and lets a thread wait for one.
 #[derive(Default)]
 struct WakeCounter(AtomicBool, AtomicUsize);
 
@@ -411,7 +412,7 @@ impl Wake for WakeCounter {
     }
 }
 
-/// Runs a future on this thread; it is polled again only when it was woken.
+/// Runs a future on this thread; it is polled again only after a wake-up.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let woken = Arc::new(WakeCounter::default());
     let waker = Waker::from(woken.clone());
@@ -461,7 +462,7 @@ fn a_task_that_waits_for_room_is_sent_away_by_a_cancel() {
     while ring.try_add(&[1; 64]).is_ok() {}
     let waker = Waker::from(Arc::new(WakeCounter::default()));
     let mut add = pin!(ring.add_async(&[1; 64]));
-    // What was taken out before the disk hung may have made room once.
+    // Data taken before the disk hung may have made room once.
     if add.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         writer.cancel();
         assert!(matches!(block_on(add), Err(AddError::Closed)));
@@ -480,7 +481,7 @@ fn a_real_file_on_its_device_gets_what_was_added_and_is_not_made_twice() {
     writer.close().wait().unwrap();
     let found = read(&std::fs::read(&path).unwrap());
     (0..5).for_each(|who| assert_eq!(found[&who], up_to(2000)));
-    // It goes on where a file stands.
+    // It appends at the current position of the file.
     let old = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
     let writer = disks.open("again", old, &FileWriterConfig::default()).unwrap();
     writer.shared_producer().add(&record(9, 0)).unwrap();
@@ -493,7 +494,7 @@ fn more_producers_than_one_call_takes() {
     let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     let mut producers: Vec<_> = (0..600).map(|_| writer.producer(64).unwrap()).collect();
-    // Twice round each ring, so that some records lie over its end, and need two parts.
+    // Twice round each ring, so that some records wrap around and need two parts.
     for round in 0..4_u8 {
         if round == 2 {
             faults.go_on();

@@ -1,11 +1,11 @@
 //! The writer's thread: one for all files of a device.
 //!
-//! It drains before it sleeps. When it has found little it sleeps until a ring is worth a call, or
-//! the oldest byte has waited [`COMPANY`]; when it has found nothing, until the first byte. So a
-//! producer in full flow wakes nobody, and a trickle costs two wakes per [`COMPANY`].
+//! It drains before it sleeps. After finding little it sleeps until a ring has enough for a write,
+//! or the oldest byte has waited [`BATCH_DELAY`]; after finding nothing, until the first byte. So a
+//! producer at full rate causes no wake-ups, and a trickle costs two per [`BATCH_DELAY`].
 //!
-//! Real-time producers wake nobody, so it looks at them by the clock: soon again when it has found
-//! much, less and less often when it has not.
+//! Real-time producers wake no thread, so they are polled: soon again after much data, and less and
+//! less often otherwise.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(super) enum WriterCommand {
     End,
 }
 
-/// How others speak to the thread.
+/// The handle to the thread.
 #[derive(Clone)]
 pub(super) struct WriterHandle {
     commands: UnboundedSender<WriterCommand>,
@@ -34,7 +34,7 @@ pub(super) struct WriterHandle {
 
 impl WriterHandle {
     pub(super) fn send(&self, order: WriterCommand) {
-        // If the thread is gone, what is in the order says so when it is dropped.
+        // If the thread has ended, the dropped command reports it to its caller.
         drop(self.commands.send(order));
         self.door.wake();
     }
@@ -48,10 +48,10 @@ impl WriterHandle {
     }
 }
 
-/// Starts the thread, and the one that syncs for it.
+/// Starts the writing and the syncing thread.
 ///
 /// # Errors
-/// When the system gives no more threads.
+/// When the system has no threads left.
 pub(super) fn start() -> io::Result<WriterHandle> {
     let (orders, received) = unbounded();
     let tell = WriterHandle { commands: orders, door: ConsumerWaker::default() };
@@ -65,7 +65,8 @@ pub(super) fn start() -> io::Result<WriterHandle> {
         oldest: None,
         poll: BATCH_DELAY,
     };
-    // Nobody joins it: with a disk that hangs that would never end. It goes when its files are done.
+    // It is not joined, because with a hanging disk that could block for ever. It ends when its
+    // files are done.
     std::thread::Builder::new().name("aulos-disk".to_owned()).spawn(move || thread.run())?;
     Ok(tell)
 }
@@ -76,9 +77,9 @@ struct WriterThread {
     syncer: Syncer,
     sinks: Vec<FileSink>,
     is_ending: bool,
-    /// When the oldest byte that waits for company was seen.
+    /// When the oldest byte of the current batch was seen.
     oldest: Option<Instant>,
-    /// Until the next look at real-time producers.
+    /// The time until the next poll of real-time producers.
     poll: Duration,
 }
 
@@ -108,7 +109,7 @@ impl WriterThread {
             match order {
                 WriterCommand::Open(sink) => self.sinks.push(*sink),
                 WriterCommand::Attach { file, number, ring, is_realtime } => {
-                    // Without the file the ring is dropped here, and closed by that.
+                    // Without the file the ring is dropped here, which closes it.
                     if let Some(sink) = self.sink(file) {
                         sink.attach(number, ring, is_realtime);
                     }
@@ -132,7 +133,7 @@ impl WriterThread {
         self.sinks.iter_mut().find(|sink| sink.number == file)
     }
 
-    /// Something calls, or what waits has waited long enough.
+    /// Whether a sink is due, or waiting data has waited long enough.
     fn is_due(&mut self, now: Instant) -> bool {
         if self.sinks.iter().any(|sink| sink.is_due(now, WAKE_AT)) {
             self.poll = SHORTEST_POLL;
@@ -160,18 +161,18 @@ impl WriterThread {
     }
 }
 
-/// A ring with so much is worth a call. A quarter of a megabyte is in the file as fast as four times
-/// as much, but so much fits into a small cache.
+/// A ring with this much is worth a write. A write of a quarter of a megabyte is as efficient as
+/// one of a megabyte, and fits a small cache.
 const WAKE_AT: usize = 64 * 1024;
 
-/// How long a lonely record waits for others before it is written. Short against what a killed
-/// process may lose, long against a call of the system.
+/// How long a single record waits for others before it is written: short compared with what a
+/// killed process may lose, long compared with a system call.
 pub(super) const BATCH_DELAY: Duration = Duration::from_millis(5);
 
-/// Between two looks at real-time producers in full flow.
+/// The shortest interval between two polls of real-time producers.
 const SHORTEST_POLL: Duration = Duration::from_micros(200);
 
-/// Ends the thread when the last who could open a file on it is gone.
+/// Ends the thread when the last handle that can open a file is dropped.
 pub(super) struct ThreadGuard(pub(super) WriterHandle);
 
 impl Drop for ThreadGuard {

@@ -1,4 +1,4 @@
-//! An answer that comes later, to a thread or to a task.
+//! A pending answer, for a thread or a task.
 
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,20 +8,21 @@ use std::time::{Duration, Instant};
 use super::FileWriteError;
 use super::shared::SharedState;
 
-/// What was asked of the writer's thread: [`Ticket::wait`] for it on a thread, or `await` it in a
-/// task, under any executor. What was asked is done even when the ticket is dropped.
+/// A request to the writer's thread: [`Ticket::wait`] for it on a thread, or `await` it in a task,
+/// under any executor. The request is completed even if the ticket is dropped.
 #[must_use = "the answer may be an error"]
 #[derive(Debug)]
 pub struct Ticket(Arc<TicketSlot>);
 
 impl Ticket {
-    /// A ticket, and the way to answer it.
+    /// A ticket and its reply.
     pub(super) fn new(shared: &Arc<SharedState>) -> (Self, TicketReply) {
         let slot = Arc::new(TicketSlot::default());
         (Self(slot.clone()), TicketReply { slot, shared: shared.clone() })
     }
 
-    /// Sleeps until it is done. While the disk is full, that is until there is room again.
+    /// Sleeps until the request is complete. While the disk is full, that is until there is room
+    /// again.
     ///
     /// # Errors
     /// The first error of the file.
@@ -35,10 +36,10 @@ impl Ticket {
         }
     }
 
-    /// Like [`Ticket::wait`], for this long at most.
+    /// Like [`Ticket::wait`] with a timeout.
     ///
     /// # Errors
-    /// The ticket, when the time is over and it is not done; ask again, or let it go.
+    /// Returns the ticket when the time has passed: wait again, or drop it.
     pub fn wait_timeout(self, limit: Duration) -> Result<Result<(), FileWriteError>, Self> {
         let until = Instant::now().checked_add(limit);
         let mut state = self.0.lock();
@@ -70,7 +71,7 @@ impl Future for Ticket {
     }
 }
 
-/// The other end of a [`Ticket`]. Dropped without an answer, it says what became of the file.
+/// Answers a [`Ticket`]. Dropped without an answer, it reports the state of the file.
 #[derive(Debug)]
 pub(super) struct TicketReply {
     slot: Arc<TicketSlot>,

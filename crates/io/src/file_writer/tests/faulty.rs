@@ -1,27 +1,28 @@
-//! A disk that takes less than it is given, is interrupted, full, slow, or broken, as a seed says.
+//! A disk with short writes, interruptions, lack of space, delays or failures, determined by a
+//! seed.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::disk::{AppendFile, SyncHandle};
 
-/// What a disk will do by itself.
+/// The faults of a disk.
 #[derive(Default)]
 pub(super) struct FaultPlan {
     seed: u64,
     is_bad: bool,
-    /// After so many calls nothing works any more.
+    /// After this many calls every call fails.
     breaks_after: Option<u64>,
     panics: bool,
 }
 
 impl FaultPlan {
-    /// Short writes, interruptions, full for a while, slow for a while; now and then as it should be.
+    /// Short writes, interruptions, full for a while, slow for a while; now and then normal.
     pub(super) fn bad(seed: u64) -> Self {
         Self { seed, is_bad: true, ..Self::default() }
     }
 
-    /// The same until it breaks for ever.
+    /// The same until it fails permanently.
     pub(super) fn breaks(seed: u64) -> Self {
         Self { breaks_after: Some(seed % 7), ..Self::bad(seed) }
     }
@@ -38,7 +39,7 @@ pub(super) struct FaultyDisk {
     faults: FaultControl,
 }
 
-/// The disk from outside: what is in the file, and the switches.
+/// The test's view of the disk: its contents, and the switches for faults.
 #[derive(Clone, Default)]
 pub(super) struct FaultControl(Arc<(Mutex<DiskState>, Condvar)>);
 
@@ -51,7 +52,7 @@ struct DiskState {
     full: Option<ErrorKind>,
     hangs: bool,
     syncs_hang: bool,
-    /// The next sync says so.
+    /// The next sync fails with this error.
     sync_error: Option<i32>,
     is_closed: bool,
 }
@@ -75,7 +76,7 @@ impl AppendFile for FaultyDisk {
     fn append(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         assert!(parts.len() <= 1024 && parts.iter().all(|part| !part.is_empty()));
         if self.plan.panics {
-            // Not a panic of the kind that prints.
+            // A panic without a message.
             std::panic::resume_unwind(Box::new("as planned"));
         }
         let total: usize = parts.iter().map(|part| part.len()).sum();
@@ -138,7 +139,7 @@ impl FaultControl {
         self.lock().file.clone()
     }
 
-    /// Bytes that would survive a loss of power.
+    /// Bytes that would survive a power failure.
     pub(super) fn synced(&self) -> usize {
         self.lock().synced
     }
