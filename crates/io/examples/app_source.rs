@@ -1,6 +1,6 @@
-//! A program pushes its own samples into a graph, and is told when there is no room.
+//! A program pushes its own samples into a graph, and learns when there is no room.
 //!
-//! What works on sound on its way is a source that holds another one: here, a gain.
+//! Processing is done by a source that wraps another one: here, a gain.
 //!
 //! ```text
 //!  AppWriter --lane--> LaneSource -> Gain -> Graph -> LaneSink --lane--> AppReader
@@ -13,7 +13,7 @@ use aulos_engine::graph::{Graph, GraphPace, LaneConfig, app_sink, app_source};
 use aulos_engine::source::{Pacing, PullResult, Source};
 use aulos_io::{SystemClock, Workers};
 
-/// Half as loud as what it holds.
+/// Halves the amplitude of the inner source.
 struct Gain<S>(S);
 
 impl<S: Source> Source for Gain<S> {
@@ -31,7 +31,7 @@ impl<S: Source> Source for Gain<S> {
 }
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // 50 ms each way, so that neither side can run away from the other.
+    // 50 ms in each direction, so that neither side can run away from the other.
     let lane =
         LaneConfig::new(SampleRate::HZ_48000, ChannelLayout::MONO).capacity(Span::from_millis(50));
     let (mut writer, source) = app_source(&lane)?;
@@ -43,7 +43,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let song: Vec<f32> = (0..24_000_u16).map(|n| f32::from(n) / 24_000.0).collect();
     let mut out = [0.0; 1_024];
     while pushed < song.len() {
-        // What has no room stays ours: it is tried again.
+        // Samples without room are tried again.
         pushed += writer.push(&song[pushed..])?.as_usize();
         held += usize::from(pushed < song.len());
         let taken = reader.pull(&mut out);

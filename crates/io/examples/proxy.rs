@@ -1,5 +1,5 @@
-//! One sound for many: a proxy gives it to readers that come and go, each at its own pace. The slow one
-//! loses the oldest of what waits for it and learns how much; the others do not notice.
+//! One source for many: a proxy passes its audio to readers that come and go, each at its own pace.
+//! The slow one loses the oldest pending audio and learns how much; the others are not affected.
 //!
 //! ```text
 //!  Tone -> Graph -> ProxySink ==lanes=> LaneSource -> Graph (another thread)
@@ -23,12 +23,12 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut workers = Workers::start(2)?;
     workers.add(Graph::new(tone, sink, GraphPace::Clock, SystemClock::now()));
 
-    // One goes on in a graph of its own, on the other thread.
+    // One reader is a graph of its own on the other thread.
     let (quick, mut out) = app_sink(&lane)?;
     let source = proxy.source(&lane.capacity(Span::from_secs(10)))?;
     let its_lane = source.monitor();
     workers.add(Graph::new(source, quick, GraphPace::Free, SystemClock::now()));
-    // One is this thread, which sleeps for longer than its lane has room for.
+    // One reader is this thread, which sleeps for longer than its lane can buffer.
     let mut slow = proxy.reader(&lane.capacity(Span::from_millis(100)))?;
 
     let (mut quick, mut samples) = (Frames::ZERO, [0.0; 8_192]);

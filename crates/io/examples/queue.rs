@@ -1,5 +1,6 @@
-//! A queue between two graphs on two threads. The second one stops for a while, as a disk or a card
-//! does: the queue takes what comes meanwhile, and of what is too much it loses the oldest and counts.
+//! A queue between two graphs on two threads. The second one stops for a while, as a disk or a
+//! sound card might: the queue buffers the audio meanwhile, drops the oldest when it is full, and
+//! counts it.
 //!
 //! ```text
 //!  Tone -> Graph -> LaneSink --lane--> LaneSource -> (this thread)
@@ -35,8 +36,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         while source.pull(SystemClock::now(), &mut block) == PullResult::Block {
             heard += block.frames();
             if source.lost() > told {
-                // The time of the block has jumped by as much: whoever plays it can be silent for so
-                // long, and is not early for the rest of the day.
+                // The media time of the block has advanced by as much, so a player can insert
+                // silence and stays in sync.
                 let lost = source.lost() - told;
                 told = source.lost();
                 println!("look {look}: {lost} lost, so this block begins at {}", block.pts);

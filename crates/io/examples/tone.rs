@@ -1,4 +1,4 @@
-//! A tone on a shared thread: a source, a graph and a sink, and a program that takes the samples out.
+//! A tone on a shared thread: a source, a graph and a sink, and a program that reads the samples.
 //!
 //! ```text
 //!  Tone -> Graph (a worker's thread) -> LaneSink --lane--> AppReader (this thread)
@@ -16,7 +16,7 @@ const STEREO: ChannelLayout = ChannelLayout::STEREO;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let tone = Tone::new(997.0, Db::new(-20.0), RATE, STEREO, RATE.frames(Span::from_millis(10)));
-    // A second of room: this thread may be that late.
+    // One second of buffer: this thread may be that late.
     let (sink, mut reader) = app_sink(&LaneConfig::new(RATE, STEREO).capacity(Span::from_secs(1)))?;
 
     let mut workers = Workers::start(1)?;

@@ -1,4 +1,4 @@
-//! The examples do what they say: each runs here as it stands, and ends by itself.
+//! Each example runs to its end.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

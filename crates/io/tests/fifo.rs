@@ -1,4 +1,4 @@
-//! A FIFO in the file system, with writers that come and go.
+//! A FIFO in the file system with several writers.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -48,7 +48,7 @@ impl FifoFixture {
         (self.items, self.state) = (items, state);
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     fn wait(&mut self, seconds: i64) {
         self.now += Span::from_secs(seconds);
     }
@@ -101,7 +101,7 @@ fn a_file_in_the_way_is_a_failure_that_says_so_and_leaves_the_file_alone() {
     assert_eq!(std::fs::read(&world.path).unwrap(), b"precious");
 }
 
-/// What became of FIFOs: made again, opened anew, blocked.
+/// FIFOs recreated, reopened, blocked.
 fn counts(counters: &FifoCounters) -> [u64; 3] {
     [&counters.recreated, &counters.reopened, &counters.blocked]
         .map(|count| count.load(Ordering::Relaxed))
@@ -118,7 +118,7 @@ fn make(path: &Path) {
     .unwrap();
 }
 
-/// A writer as programs are: it does not wait for a reader.
+/// A writer that, like most programs, does not wait for a reader.
 fn writer(path: &Path) -> std::fs::File {
     OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path).unwrap()
 }
@@ -158,7 +158,7 @@ fn who_writes_to_a_deleted_fifo_is_heard_to_the_end_and_then_the_next_one() {
         old.write_all(&[0; 2_000]).unwrap();
         assert_eq!(world.tick(), (1_000, 0), "it has a writer");
     }
-    // Those who come by the name find a FIFO already, and wait for its reader as they would anyway.
+    // New writers find a FIFO already, and wait for its reader as usual.
     assert!(std::fs::metadata(&world.path).unwrap().file_type().is_fifo());
     drop(old);
     assert_eq!(world.tick(), (0, 1));

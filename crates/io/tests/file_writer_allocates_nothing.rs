@@ -1,7 +1,6 @@
-//! The file writer at work, on a real file: once it has begun, no record makes a producer or the
-//! writer's thread touch the allocator, with a ring of its own, a real-time one or the shared buffer.
-//! That a real-time producer does not call the system either is shown where its ring lives, by
-//! `no_syscall.rs` in `aulos-rt`.
+//! The file writer on a real file: after the start, no record makes a producer or the writer's
+//! thread allocate, with a ring, a real-time ring or the shared buffer. That a real-time producer
+//! makes no system call is shown by the test `no_syscall.rs` of `aulos-rt`.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -31,7 +30,7 @@ fn a_record_makes_nobody_touch_the_allocator() {
     let shared = writer.shared_producer();
     let mut work = move |writer: &FileWriter| {
         for count in [100, RECORDS] {
-            // The first time round the buffers are made.
+            // The first round allocates the buffers.
             COUNTING.store(count == RECORDS, SeqCst);
             for i in 0..count {
                 ring.add(&[1; 100]).unwrap();
@@ -48,7 +47,7 @@ fn a_record_makes_nobody_touch_the_allocator() {
     std::thread::scope(|scope| {
         let named = std::thread::Builder::new().name("aulos-producer".to_owned());
         let thread = named.spawn_scoped(scope, || {
-            // The watch sees this thread.
+            // Verifies that allocations of this thread are counted.
             COUNTING.store(true, SeqCst);
             drop(std::hint::black_box(Box::new(1)));
             COUNTING.store(false, SeqCst);

@@ -1,5 +1,5 @@
-//! The house at work, on real sockets: once everybody is there, no thread that carries sound
-//! touches the allocator - neither for a chunk nor for an answer to a client's question of the time.
+//! The server with real sockets: once all clients are connected, no audio thread allocates, neither
+//! for a chunk nor for the answer to a Time request.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -31,7 +31,7 @@ use aulos_rt::ring::ring;
 use aulos_rt::{LatestReader, Pool};
 use counting::{ALLOCATED, COUNTING, FREED};
 
-/// Answers every Hello, as the control plane does.
+/// Answers every Hello like the control plane.
 struct ControlStub(Mutex<Option<ReactorPool>>);
 
 impl EventSink for ControlStub {
@@ -46,7 +46,7 @@ impl EventSink for ControlStub {
     }
 }
 
-/// A station with a FIFO over the demo, two reactors, one worker.
+/// A station with a FIFO, two reactors, one worker.
 struct TestServer {
     control: Arc<ControlStub>,
     workers: Workers,
@@ -108,11 +108,11 @@ impl TestServer {
     }
 }
 
-/// What the clients got while the counter ran.
+/// What the clients received while counting.
 static CHUNKS: AtomicU64 = AtomicU64::new(0);
 static ANSWERS: AtomicU64 = AtomicU64::new(0);
 
-/// A client on a thread of its own, until it is told to stop.
+/// A client on a thread of its own.
 fn client(address: SocketAddr, number: u64, done: Arc<AtomicBool>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut socket = TcpStream::connect(address).unwrap();
@@ -147,8 +147,8 @@ fn client(address: SocketAddr, number: u64, done: Arc<AtomicBool>) -> JoinHandle
     })
 }
 
-/// Somebody who plays into the FIFO in real time: noise until the counter runs, so that the
-/// encoder's own buffers have grown to the hardest sound.
+/// Writes into the FIFO in real time: noise before counting starts, so that the encoder's buffers
+/// have their maximum size.
 fn writer(fifo: std::path::PathBuf, done: Arc<AtomicBool>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut pipe = OpenOptions::new().write(true).open(fifo).unwrap();
@@ -184,7 +184,7 @@ fn fifty_clients_are_served_without_a_call() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let writer = writer(fifo.clone(), done.clone());
-    // What has to happen once, has happened: everybody is there, and the FIFO on air.
+    // By now all clients are connected, and the FIFO is on air.
     std::thread::sleep(Duration::from_secs(3));
     wait_for(|| house.status.read().active == Some(0));
     std::thread::sleep(Duration::from_millis(500));
@@ -210,7 +210,7 @@ fn fifty_clients_are_served_without_a_call() {
     assert_eq!(calls, (0, 0));
 }
 
-/// Waits for a minute at most.
+/// Waits at most a minute.
 fn wait_for(mut happened: impl FnMut() -> bool) {
     for _ in 0..600 {
         if happened() {

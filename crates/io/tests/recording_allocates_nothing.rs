@@ -1,5 +1,5 @@
-//! Framing a recording: once its buffers have grown, WAVE and Opus do not touch the allocator, and of
-//! FLAC its library does only when it meets sound that is harder to compress than all before.
+//! Framing a recording: with fully grown buffers, WAVE and Opus do not allocate, and the FLAC
+//! library allocates only for audio that is harder to compress than all before.
 
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a test")]
 
@@ -12,7 +12,7 @@ use aulos_core::{ChannelLayout, SampleRate};
 use aulos_io::record::format::{About, open};
 use counting::{ALLOCATED, COUNTING, FREED};
 
-/// Allocations and frees of ten seconds, after as many to warm up.
+/// Allocations and frees of ten seconds, after ten seconds of warm-up.
 fn counted(format: &str, channels: usize) -> (u64, u64) {
     let layout = ChannelLayout::new(channels).unwrap();
     let about = About::new(SampleRate::HZ_48000, layout, "Hall", UNIX_EPOCH);
@@ -38,7 +38,7 @@ fn counted(format: &str, channels: usize) -> (u64, u64) {
 
 #[test]
 fn a_recording_goes_on_without_allocating() {
-    // The counter looks at threads that carry sound.
+    // Only threads with these names are counted.
     let work = || {
         for (format, channels) in [
             ("wav:16", 2),

@@ -1,5 +1,5 @@
-//! Stations over RTP at work, on real sockets: once everything has begun, no packet makes the shared
-//! thread touch the allocator, whether it becomes sound or sound becomes it.
+//! RTP sources and outputs with real sockets: after the start, no packet makes the UDP thread
+//! allocate in either direction.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
@@ -44,7 +44,7 @@ fn wishes(dest: SocketAddr, encoding: Encoding, now: Instant) -> RtpOutputConfig
     }
 }
 
-/// What one output sends, an intake receives: a second and a half of packets of a millisecond.
+/// One output sends to an input: a second and a half of packets of a millisecond.
 #[test]
 fn no_packet_allocates_either_way() {
     let encoding = Encoding { codec: rtp::RtpCodec::L24, clock_rate: 48_000, channels: 2 };
@@ -81,7 +81,7 @@ fn no_packet_allocates_either_way() {
     for number in 0..125_u64 {
         let timestamp = now + Span::from_millis(20) * i64::try_from(number).unwrap();
         SystemClock::sleep_until(timestamp + Span::from_millis(20));
-        // Half a second for everything to begin.
+        // Half a second for the start.
         if number == 50 {
             COUNTING.store(true, SeqCst);
         }
@@ -99,7 +99,7 @@ fn no_packet_allocates_either_way() {
     }
     COUNTING.store(false, SeqCst);
     assert_eq!((ALLOCATED.load(SeqCst), FREED.load(SeqCst)), (0, 0), "while packets came and went");
-    // How many that were depends on the machine; some were.
+    // The exact number depends on the machine.
     assert!(sent.read().packets > 500 && state.read().counts.received > 500, "{frames}");
     drop(context.stop());
 }

@@ -1,5 +1,5 @@
-//! What a station sends over RTP, in virtual time: each packet has its moment, timestamps count the
-//! station's frames whatever happens, and reports say the same time as the packets.
+//! An RTP output in virtual time: each packet has its send time, timestamps count the station's
+//! frames without exception, and sender reports match the packets.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test signal")]
@@ -25,7 +25,7 @@ use aulos_rt::ring::{Producer, ring};
 const DEST: &str = "239.69.0.1:5004";
 const WALL_CLOCK_SECONDS: i64 = 1_700_000_000;
 
-/// A station that makes chunks, and the packets that became of them, with their moments.
+/// A station that makes chunks, and the resulting packets with their send times.
 struct OutputFixture {
     now: Instant,
     output: RtpOutput,
@@ -91,7 +91,7 @@ impl OutputFixture {
         }
     }
 
-    /// A chunk of 20 ms is made, `late` after its time; its frames count up.
+    /// Makes a chunk of 20 ms, `late` after its time, with frames that count up.
     fn chunk(&mut self) {
         let mut block = Block::with_capacity(self.spec.rate, self.spec.layout, 1_920);
         block.resize(Frames(960));
@@ -114,11 +114,11 @@ impl OutputFixture {
         self.pts += Frames(960);
     }
 
-    /// Lets time pass until `until`, with the looks of the shared thread, each late by `late`.
+    /// Advances the time to `until`, with each poll of the UDP thread late by `late`.
     fn run(&mut self, until: Instant, late: Span) {
         while self.output.poll_timeout() + late <= until {
             self.now = self.output.poll_timeout() + late;
-            // A chunk is there when its last frame is.
+            // A chunk is made when its last frame is there.
             while START + self.spec.rate.span(Frames(self.pts.0)) + QUANTUM <= self.now {
                 self.chunk();
             }
@@ -156,7 +156,7 @@ fn take(
 
 #[test]
 fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
-    // A look may be late by 5 ms, and every packet still has its moment.
+    // A poll may be late by 5 ms, and every packet still has its send time.
     for late in [Span::ZERO, Span::from_millis(5)] {
         let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
         world.run(START + Span::from_secs(10), late);
@@ -170,7 +170,7 @@ fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
         }
         let state = world.output.state();
         assert_eq!((state.late, state.skipped, state.gaps, state.unsent), (0, 0, 0, 0));
-        // The sound is what the station made, frame by frame.
+        // The audio equals that of the station, frame by frame.
         let sound = world.packets.iter().flat_map(|(_, bytes)| bytes[12..].chunks(6));
         for (at, frame) in sound.enumerate() {
             let wanted = i32::try_from(at % 30_000).unwrap() << 8;
@@ -189,7 +189,7 @@ fn the_last_chunk_is_not_waited_for_and_each_packet_is_late_by_the_lead() {
 
 #[test]
 fn a_packet_need_not_fit_into_a_chunk_and_telephony_has_its_own_rate() {
-    // 1 ms of 44.1 kHz would be 44.1 frames; here 7 ms of 48 kHz, and telephony of 20 ms.
+    // 1 ms at 44.1 kHz would be 44.1 frames; here 7 ms at 48 kHz, and telephony with 20 ms.
     for (codec, clock, channels, units, length) in [
         (rtp::RtpCodec::L16, 48_000, 2, 336, 1_344),
         (rtp::RtpCodec::Pcmu, 8_000, 1, 160, 160),
@@ -236,7 +236,7 @@ fn what_is_far_too_late_is_left_out_and_does_not_come_as_a_flood() {
     let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     world.run(START + Span::from_secs(1), Span::ZERO);
     let before = world.packets.len();
-    // The whole process stands still for a second.
+    // The whole process stops for a second.
     world.run(START + Span::from_secs(3), Span::from_secs(1));
     let state = world.output.state();
     assert!(state.skipped > 700 && state.late < 2_300, "{state:?}");
@@ -258,7 +258,7 @@ fn reports_say_the_time_that_the_packets_have() {
             _ => None,
         });
         let Some(sender) = sender else { continue };
-        // The time of day at which a packet with this timestamp goes out, on the packets' line.
+        // The wall clock time of a packet with this timestamp, on the line of the packets.
         let ticks = sender.timestamp.wrapping_sub(header.timestamp);
         let at = first + Span::from_nanos(i64::from(ticks) * 1_000_000_000 / 48_000);
         let wall = NtpTime::from_unix(Span::from_secs(WALL_CLOCK_SECONDS)).after(at - START);

@@ -1,4 +1,4 @@
-//! Real sockets on loopback: a station, the reactors, and clients that speak Snapcast.
+//! A station, the reactors, and Snapcast clients over loopback.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
@@ -31,7 +31,7 @@ use aulos_rt::ring::ring;
 
 const SPEC: SampleSpec = SampleSpec::DEFAULT;
 
-/// Counts frames, so that a client can see whether it got each one.
+/// Counts frames, so that a client can verify that it got each one.
 struct FrameCounterSource(u16);
 
 impl Source for FrameCounterSource {
@@ -70,15 +70,15 @@ impl Encoder for PcmEncoder {
     }
 }
 
-/// Answers every Hello that no reactor has answered, as the control plane does, and remembers what
-/// happened.
+/// Answers every Hello that no reactor has answered, like the control plane, and records the
+/// events.
 #[derive(Default)]
 struct ControlStub {
     context: Mutex<Option<ReactorPool>>,
     seen: Mutex<Vec<SeenEvent>>,
-    /// Who came, and whether somebody vouched.
+    /// The clients, and whether each was authorized.
     vouched: Mutex<Vec<(String, bool)>>,
-    /// Nobody is let in.
+    /// Refuses every client.
     refuse: AtomicBool,
 }
 
@@ -184,12 +184,12 @@ impl TestServer {
     }
 }
 
-/// What a client speaks through.
+/// The byte stream of a client.
 trait ClientStream: Read + Write {}
 
 impl<T: Read + Write> ClientStream for T {}
 
-/// A client on a socket of its own.
+/// A client with a socket of its own.
 struct TestClient {
     socket: Box<dyn ClientStream>,
     machine: Client,
@@ -220,7 +220,7 @@ impl TestClient {
         }
     }
 
-    /// Plays for so long, or until the server hangs up.
+    /// Plays for `span`, or until the server closes the connection.
     fn run(&mut self, span: Span) {
         let end = SystemClock::now() + span;
         let mut scratch = [0; 65_536];
@@ -268,7 +268,7 @@ impl TestClient {
         for pair in self.timestamps.windows(2) {
             assert_eq!(pair[1] - pair[0], Span::from_millis(20));
         }
-        // Before its first frame a source's resampler gives silence.
+        // The resampler of a source returns silence before its first frame.
         let start = self.samples.iter().position(|sample| *sample != 0).unwrap_or(0);
         for pair in self.samples[start..].windows(2) {
             assert_eq!(pair[1], pair[0].wrapping_add(1), "a frame is missing");
@@ -292,7 +292,7 @@ fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
     assert!(player.timestamps.len() > 120, "{} chunks", player.timestamps.len());
     let age = player.first_age.expect("a chunk");
     assert!(age > Span::from_millis(800), "history reaches back as far as it can be played: {age}");
-    // Server and client have the same clock here, so every difference is an error.
+    // Server and client share a clock here, so every offset is an error.
     let offset = player.machine.sync().offset(SystemClock::now()).expect("an offset");
     assert!(offset.abs() < Span::from_millis(1), "{offset}");
     drop(player);
@@ -313,7 +313,7 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
         assert!(context.as_ref().unwrap().set_greeting(&id.into(), how));
     };
     greet("one", greeting(quiet));
-    // Nothing has been said of newcomers yet: the control plane answers.
+    // The default greeting is not set yet: the control plane answers.
     let heard = |id: &str| {
         let mut player = TestClient::connect(house.address, id);
         player.run(Span::from_millis(500));
@@ -327,7 +327,7 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
         assert!(context.as_ref().unwrap().set_default_greeting(greeting(muted)));
     }
     assert_eq!((heard("one"), heard("two")), (vec![quiet], vec![muted]));
-    // A station that does not exist is the control plane's affair.
+    // The control plane handles a station that does not exist.
     greet("one", Some(Greeting { settings: quiet, station: 9 }));
     assert_eq!(heard("one"), [ServerSettings::default()]);
     greet("one", None);

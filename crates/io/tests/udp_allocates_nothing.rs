@@ -1,6 +1,6 @@
-//! The shared threads at work, on real sockets: once every stream has begun, no packet makes them
-//! touch the allocator - whether it comes alone, on a shared port or in one piece with others, and
-//! whether it is sent at once, paced or joined.
+//! The UDP threads with real sockets: once every stream has started, no packet makes them allocate,
+//! whether it arrives alone, on a shared port or joined, and whether it is sent at once, paced or
+//! joined.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -17,7 +17,7 @@ use aulos_io::udp::{
 };
 use counting::{ALLOCATED, COUNTING, FREED};
 
-/// Sends what comes on a while later, as a jitter buffer would.
+/// Forwards packets after a delay, like a jitter buffer.
 struct Relay {
     to: SocketAddr,
     waiting: Option<(Instant, [u8; 172])>,
@@ -80,7 +80,7 @@ fn two_hundred_streams_are_served_without_a_call() {
         destinations.extend([open.address; STREAMS / 2]);
     }
     let source = bind_socket(any, &SocketOptions::default()).unwrap();
-    // So that what is in memory for bursts has been there: a late thread finds many at once.
+    // Touches the buffers for bursts in advance, because a late thread reads many packets at once.
     for _ in 0..5 {
         play(&source, &destinations, 20, Span::ZERO);
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -107,7 +107,7 @@ fn play(source: &UdpSocket, destinations: &[SocketAddr], packets: u16, every: Sp
             bytes[0] = 0x80;
             bytes[2..4].copy_from_slice(&number.to_be_bytes());
             bytes[8..12].copy_from_slice(&ssrc.to_be_bytes());
-            // A full buffer somewhere is not what this is about.
+            // A full socket buffer does not matter here.
             drop(source.send_to(&bytes, to));
         }
         next += every;

@@ -1,4 +1,4 @@
-//! An allocator that counts what the threads do that carry sound, or write it down.
+//! A counting allocator for the threads that process or write audio.
 
 #![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 struct Counting;
 
-/// Whether the counter runs, and what it has counted on the threads of the house.
+/// Whether counting is enabled, and the counts of the server's threads.
 pub(crate) static COUNTING: AtomicBool = AtomicBool::new(false);
 pub(crate) static ALLOCATED: AtomicU64 = AtomicU64::new(0);
 pub(crate) static FREED: AtomicU64 = AtomicU64::new(0);
@@ -17,11 +17,11 @@ thread_local! {
     static IS_OURS: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// How their names begin.
+/// The prefixes of their names.
 const SERVER_THREAD_PREFIXES: [&str; 6] =
     ["aulos-disk", "aulos-net-", "aulos-producer", "aulos-record-", "aulos-station-", "aulos-udp-"];
 
-/// Whether this thread carries sound; found out once, without allocating.
+/// Whether this thread processes audio; determined once, without allocating.
 fn is_server_thread() -> bool {
     if let Some(known) = IS_OURS.get() {
         return known;

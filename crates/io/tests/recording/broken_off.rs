@@ -1,4 +1,4 @@
-//! A writer that is killed, after any byte.
+//! A writer that is killed after any byte.
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
@@ -9,7 +9,7 @@ use super::{
     written,
 };
 
-/// Each format at another rate and with another number of channels.
+/// Each format with another rate and channel count.
 const CASES: [(&str, u32, usize); 7] = [
     ("wav:16", 44_100, 2),
     ("wav:24", 48_000, 1),
@@ -20,7 +20,7 @@ const CASES: [(&str, u32, usize); 7] = [
     ("opus:64k", 48_000, 2),
 ];
 
-/// How many patches follow each other at most.
+/// The most consecutive patches.
 const PATCHES: usize = 2;
 
 #[test]
@@ -33,7 +33,7 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
         let steps = steps(kind, &about, &sound, hz as usize / 5);
         let (all, length) = written(&steps, usize::MAX, usize::MAX);
         let place = |what: &str| scratch.join(&format!("{number}-{what}.{}", kind.extension()));
-        // Before the first flush nothing was promised, and a file without any sound is none to ffmpeg.
+        // Before the first flush nothing is guaranteed, and ffmpeg rejects a file without audio.
         let first = first_flush(&steps);
         let mut ends: Vec<_> =
             (0..14).map(|_| (first + random.below(all.len() - first), random.below(3))).collect();
@@ -74,13 +74,13 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
     }
 }
 
-/// How many bytes there are when something was promised for the first time.
+/// The file size at the first flush.
 fn first_flush(steps: &[FramerStep]) -> usize {
     let bytes = steps.iter().take_while(|step| !matches!(step, FramerStep::Flushed(_)));
     bytes.map(|step| if let FramerStep::Append(bytes) = step { bytes.len() } else { 0 }).sum()
 }
 
-/// Where what was appended ends, and patches follow.
+/// The steps at which an append ends and patches follow.
 fn appends(steps: &[FramerStep]) -> Vec<usize> {
     let mut end = 0;
     steps
@@ -94,8 +94,8 @@ fn appends(steps: &[FramerStep]) -> Vec<usize> {
         .collect()
 }
 
-/// Without a judge, but at every byte: a repaired file keeps what was promised and nothing else, and
-/// is left alone from then on.
+/// Without ffmpeg, but at every byte: a repaired file keeps exactly the flushed frames, and a
+/// second repair changes nothing.
 #[test]
 fn every_byte_may_be_the_last() {
     let scratch = ScratchDir::new("recording").unwrap();
@@ -131,7 +131,7 @@ fn every_byte_may_be_the_last() {
                     (whole.frames, false, 0),
                     "{at}"
                 );
-                // But for the padding of a WAVE file nothing is added.
+                // Nothing is added except the padding of a WAVE file.
                 let size = file.metadata().unwrap().len();
                 assert!(size <= bytes.len() as u64 + 1, "{at}: {size}");
             }

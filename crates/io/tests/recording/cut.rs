@@ -1,4 +1,4 @@
-//! A stream that is cut into many files.
+//! A stream that is split into many files.
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
@@ -8,7 +8,7 @@ use super::{
     Random, about, decode_format, decoded_by_ffmpeg, file, floats, format, music, snr, write_file,
 };
 
-/// Random places, with files of one frame and of a few among them.
+/// Random positions, including files of one frame and of a few frames.
 fn places(random: &mut Random, frames: usize, cuts: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..cuts).map(|_| random.below(frames)).collect();
     let first = places[0].min(frames - 40);
@@ -31,12 +31,12 @@ fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
         ("flac:24", 22_050, 5),
     ] {
         let (kind, frames) = (format(name), 60_000);
-        // As a source of that format sends it: what needs no dither.
+        // As a source of that format sends it, so no dither is needed.
         let mut bytes = vec![0; frames * channels * decode_format(kind).bytes()];
         convert::encode(decode_format(kind), &music(hz, channels, frames), &mut bytes);
         let mut sound = vec![0.0; frames * channels];
         convert::decode(decode_format(kind), &bytes, &mut sound);
-        // Above full scale: what is clipped is clipped everywhere in the same way.
+        // Above full scale: clipping is the same in every file.
         sound[5_000..5_100].fill(1.5);
         let places = places(&mut random, frames, 10);
         let paths: Vec<_> = places

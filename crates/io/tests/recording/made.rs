@@ -1,4 +1,4 @@
-//! What others read in a file that was finished.
+//! Complete files as other programs read them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -64,11 +64,11 @@ fn files_say_where_they_come_from_and_where_their_channels_stand() {
     }
 }
 
-/// ffmpeg decodes the file and sums up what comes out.
+/// ffmpeg decodes the file and computes the sum of its samples.
 #[test]
 fn a_flac_file_has_the_md5_sum_of_its_samples() {
     let scratch = ScratchDir::new("made-md5").unwrap();
-    // Whole blocks, a part of one, and less than one; louder than full scale, which is clipped.
+    // Whole blocks, a part of one, and less than one; and above full scale, which is clipped.
     for (name, channels, frames, gain) in [
         ("flac:16", 2, 8_192, 1.0),
         ("flac:24", 2, 10_001, 1.0),
@@ -91,7 +91,7 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let decoded = String::from_utf8_lossy(&output.stdout);
         assert_eq!(decoded.trim(), format!("MD5={told}"), "{name}, {channels} channels");
-        // What is cut off has another sum, and that is not known.
+        // A truncated file has another sum, which is unknown.
         let torn = File::options().read(true).write(true).open(&path).unwrap();
         torn.set_len(bytes.len() as u64 - 10).unwrap();
         if repair(&torn).is_ok() {
@@ -102,7 +102,7 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
     }
 }
 
-/// However often a recording is cut, and at midnight too.
+/// For any number of splits, and at midnight.
 #[test]
 fn time_references_are_exact() {
     let (rate, day) = (SampleRate::HZ_44100, 86_400 * 44_100);
@@ -142,7 +142,8 @@ fn what_a_format_cannot_hold_is_said_with_a_remedy() {
     }
 }
 
-/// A file that was killed beyond 4 GiB before its head could say so; most of it is a hole.
+/// A file whose writer was killed beyond 4 GiB before its header was patched; most of it is a
+/// sparse hole.
 #[test]
 fn a_torn_file_beyond_4_gib_becomes_rf64() {
     let scratch = ScratchDir::new("made").unwrap();

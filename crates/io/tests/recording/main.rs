@@ -1,5 +1,5 @@
-//! Files of recordings, broken off anywhere: ffmpeg plays what was flushed, a repair makes them
-//! whole, and what was cut into many files is the stream when they are joined.
+//! Files of interrupted recordings: ffmpeg plays everything that was flushed, a repair completes
+//! them, and the files of a split stream equal the stream when joined.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate};
 use aulos_io::record::format::{About, FileFormat, open};
 use aulos_proto::Patch;
 
-/// A small generator, the same numbers every time.
+/// A small reproducible generator.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// Tones that change, another in each channel, with some noise.
+/// Varying tones, different in each channel, with some noise.
 fn music(hz: u32, channels: usize, frames: usize) -> Vec<f32> {
     let mut random = Random(7);
     let mut samples = Vec::with_capacity(frames * channels);
@@ -65,7 +65,7 @@ fn about(hz: u32, channels: usize) -> About {
     About::new(rate, ChannelLayout::new(channels).unwrap(), "Hall", begun)
 }
 
-/// What ffmpeg is asked to make of a file: samples that lose nothing of it.
+/// The sample format that ffmpeg decodes to without loss.
 fn decode_format(format: FileFormat) -> SampleFormat {
     match format.to_string().as_str() {
         "wav:16" | "flac:16" => SampleFormat::S16Le,
@@ -74,7 +74,7 @@ fn decode_format(format: FileFormat) -> SampleFormat {
     }
 }
 
-/// What a caller does with a framer, to be done again as far as one likes.
+/// A recorded step of a framer's caller, which can be replayed up to any point.
 enum FramerStep {
     Append(Vec<u8>),
     Patch(Patch),
@@ -82,8 +82,7 @@ enum FramerStep {
     Flushed(Frames),
 }
 
-/// A recording as its caller writes it: pieces of any length, a flush each time that `flush_every`
-/// frames have come.
+/// The steps of a recording: pieces of any length, and a flush after every `flush_every` frames.
 fn steps(
     format: FileFormat,
     about: &About,
@@ -120,9 +119,9 @@ fn steps(
     steps
 }
 
-/// The bytes of a file whose writer got no further than `bytes` appended ones; those of a patch come
-/// all or none. Whether the patches that follow came too, `patched` says: how many of them. With it,
-/// the frames that a reader was promised.
+/// The bytes of a file whose writer stopped after `bytes` appended bytes and `patched` of the
+/// following patches. A patch is written completely or not at all. Also the frames that are
+/// guaranteed to be readable.
 fn written(steps: &[FramerStep], bytes: usize, patched: usize) -> (Vec<u8>, Frames) {
     let (mut file, mut promised, mut late) = (Vec::new(), Frames(0), None);
     for step in steps {
@@ -154,7 +153,7 @@ fn whole(steps: &[FramerStep]) -> Vec<u8> {
     written(steps, usize::MAX, usize::MAX).0
 }
 
-/// All at once.
+/// The complete file.
 fn file(format: FileFormat, about: &About, samples: &[f32]) -> Vec<u8> {
     whole(&steps(format, about, samples, about.rate.hz() as usize / 5))
 }
@@ -164,7 +163,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-/// What ffmpeg hears in each of `files`, and whatever it has to say.
+/// The audio that ffmpeg decodes from each of `files`, and its messages.
 fn decoded_by_ffmpeg(files: &[PathBuf], format: SampleFormat) -> (Vec<Vec<u8>>, String) {
     let name = match format {
         SampleFormat::S16Le => "s16le",
@@ -172,7 +171,7 @@ fn decoded_by_ffmpeg(files: &[PathBuf], format: SampleFormat) -> (Vec<Vec<u8>>, 
         _ => "f32le",
     };
     let (mut all, mut said) = (Vec::new(), String::new());
-    // One process for many files, as far as it has descriptors.
+    // One process for many files, within its limit of descriptors.
     for files in files.chunks(40) {
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-nostdin", "-v", "error", "-y"]);
@@ -197,7 +196,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// Signal to noise in dB.
+/// Signal-to-noise ratio in dB.
 fn snr(input: &[f32], output: &[f32]) -> f64 {
     let (mut signal, mut noise) = (0.0, 1e-30);
     for (input, output) in input.iter().zip(output) {
@@ -207,7 +206,7 @@ fn snr(input: &[f32], output: &[f32]) -> f64 {
     10.0 * (signal / noise).log10()
 }
 
-/// What the words mean: `wav:16`.
+/// Parses a format such as `wav:16`.
 fn format(text: &str) -> FileFormat {
     text.parse().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Files that are no recordings, or only half.
+//! Files that are no recordings, or only in part.
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
@@ -28,7 +28,7 @@ fn what_is_no_recording_is_left_alone() {
         assert!(expected(&error), "{bytes:?}: {error}");
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
-    // Two streams, one behind the other: which end is the end?
+    // Two concatenated streams: the end is ambiguous.
     let opus = file(format("opus:64k"), &about(48_000, 1), &music(48_000, 1, 9_000));
     let twice = [&opus[..], &opus].concat();
     assert!(matches!(repair(&write_file(&path, &twice)), Err(RepairError::Damaged)));
@@ -51,7 +51,7 @@ fn damage_in_the_middle_takes_nothing_else_away() {
     }
 }
 
-/// As a file may end after the power failed.
+/// As a file may end after a power failure.
 #[test]
 fn zeros_at_the_end_are_no_sound() {
     let scratch = ScratchDir::new("nonsense").unwrap();
@@ -66,7 +66,7 @@ fn zeros_at_the_end_are_no_sound() {
     }
 }
 
-/// A file of another program: chunks behind its sound are no sound.
+/// A file of another program: chunks after its audio are not audio.
 #[test]
 fn a_whole_file_of_others_is_not_touched() {
     let scratch = ScratchDir::new("nonsense").unwrap();
@@ -99,7 +99,7 @@ proptest! {
         let mut bytes = file(format(name), &about(48_000, 1), &music(48_000, 1, 3_000));
         let length = bytes.len();
         for (at, byte) in changes {
-            // Heads are where it hurts.
+            // Damage to headers has the greatest effect.
             let reach = if at % 2 == 0 { length } else { 120 };
             bytes[at / 2 % reach] = byte;
         }

@@ -1,4 +1,5 @@
-//! The play-out delay of a source, which follows the network while the station hears an unbroken stream.
+//! The adaptive playout delay of a source: it follows the network while the station gets a stream
+//! without gaps.
 
 use aulos_core::{Instant, Span};
 use aulos_engine::input;
@@ -16,16 +17,16 @@ const BAD: Link = Link { jitter: Span::from_millis(40), max_jitter: Span::from_m
 const ADAPTIVE: PlayoutDelay =
     PlayoutDelay { min: Span::from_millis(10), max: Span::from_millis(200) };
 
-/// A talker on the other end of a network: a second of voice, half a second of digital silence, for which
-/// packets are sent as well.
+/// A sender of a second of speech and half a second of digital silence, in turn, over a simulated
+/// network. Silence is sent in packets as well.
 struct TalkFixture {
     receiver: InputFixture,
     network: DatagramLink,
     voice: Vec<Vec<u8>>,
     number: u64,
     next: Instant,
-    /// How far the frames that came out were from the time that has passed, in milliseconds, at the
-    /// least and at the most.
+    /// The difference between the received audio and the elapsed time, in milliseconds: minimum and
+    /// maximum.
     ahead: (f64, f64),
     began: Option<(Instant, usize)>,
 }
@@ -58,7 +59,7 @@ impl TalkFixture {
         }
     }
 
-    /// What the station's input sees: how much came out, against how much time has passed.
+    /// The view of the station's input: the received audio against the elapsed time.
     fn look(&mut self) {
         let (now, heard) = (self.receiver.now, self.receiver.heard.len());
         let Some((since, first)) = self.began else {
@@ -91,11 +92,11 @@ fn the_delay_grows_and_shrinks_with_the_network_and_the_stream_is_unbroken() {
     assert!(delays[0] < 25.0, "{delays:?}");
     assert!((60.0..130.0).contains(&delays[1]), "{delays:?}");
     assert!(delays[2] < 30.0, "{delays:?}");
-    // Lateness is heard where the network becomes bad, and hardly any more.
+    // Late packets occur when the network becomes bad, and hardly afterwards.
     assert!(counts.late > 0 && counts.late < 60, "{counts:?}");
     assert!(counts.stretched > 0 && counts.lost == 0 && counts.skipped == 0, "{counts:?}");
     assert_eq!((counts.gaps, counts.overflown), (0, 0));
-    // A packet and a look of the thread, and what creeping and the resampler behind it share.
+    // A packet and a poll interval, plus what the adaptation and the resampler behind it share.
     assert!(talk.ahead.0 > -60.0 && talk.ahead.1 < 60.0, "{:?}", talk.ahead);
 }
 
@@ -121,8 +122,8 @@ fn the_delay_is_never_longer_than_the_most() {
     assert!(talk.receiver.counts().late > 20, "{:?}", talk.receiver.counts());
 }
 
-/// With a play-out delay an input of 60 ms is enough on a network that is late by up to 80 ms, whatever
-/// the sender's clock does; without one it runs dry.
+/// With a playout delay, an input buffer of 60 ms suffices on a network with delays of up to 80 ms,
+/// for any drift; without one it underruns.
 #[test]
 fn a_short_input_behind_a_play_out_delay_does_not_run_dry() {
     let buffer = input::Config {
@@ -147,8 +148,8 @@ fn a_short_input_behind_a_play_out_delay_does_not_run_dry() {
     }
 }
 
-/// A sender that dies is concealed for as long as it may only be late, and then the station goes on
-/// with what covers it.
+/// A sender that fails is concealed while its packets may only be late; then the station switches
+/// to its fallback.
 #[test]
 fn a_sender_that_dies_behind_a_play_out_delay_is_covered() {
     let mut studio = StationFixture::with(GOOD, 0, true, Some(ADAPTIVE), input::Config::default());
@@ -180,12 +181,13 @@ fn opus_is_restored_from_the_next_packet_behind_a_play_out_delay() {
     assert_eq!(counts.recovered_fec, repeated, "{counts:?}");
 }
 
-/// A sender that empties its own buffer at once: what is too old is passed over, and nothing piles up.
+/// A sender that empties its own buffer at once: outdated packets are skipped, and nothing piles
+/// up.
 #[test]
 fn a_flood_is_passed_over() {
     let mut talk = TalkFixture::new(ADAPTIVE, GOOD);
     talk.run(Span::from_secs(10));
-    // A stall of three seconds, and then everything.
+    // A stall of three seconds, and then everything at once.
     let held: Vec<Vec<u8>> = (0..150)
         .map(|at| packet(1, talk.number + at, 160, 0, &talk.voice[at as usize % 500]))
         .collect();

@@ -1,4 +1,4 @@
-//! A station, the machine that receives for it, a sender with a card of its own, and the way between.
+//! A station with its RTP input, a sender with a clock of its own, and a simulated network between.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ pub(crate) const SSRC: u32 = 0x0a0b_0c0d;
 pub(crate) const FRAMES: u64 = 160;
 
 const QUANTUM: Span = Span::from_millis(20);
-/// How often the shared threads look.
+/// The poll interval of the UDP threads.
 const LOOK: Span = Span::from_millis(5);
 
 pub(crate) struct StationFixture {
@@ -39,7 +39,7 @@ pub(crate) struct StationFixture {
     station: Station,
     chunks: Consumer<TimedChunk>,
     status: LatestReader<StationStatus>,
-    /// What went out, until it is more than a minute.
+    /// The station's output, up to a minute.
     heard: Vec<f32>,
 }
 
@@ -58,12 +58,12 @@ impl Sender {
 }
 
 impl StationFixture {
-    /// With a tone behind the sender, or without.
+    /// `cover` adds a tone as fallback source.
     pub(crate) fn new(link: Link, ppm: i32, cover: bool) -> Self {
         Self::with(link, ppm, cover, None, input::Config::default())
     }
 
-    /// The same with a play-out delay in front of the input.
+    /// The same with a playout delay in front of the input.
     pub(crate) fn with(
         link: Link,
         ppm: i32,
@@ -125,7 +125,7 @@ impl StationFixture {
         }
     }
 
-    /// Lets one quantum pass.
+    /// Advances by one quantum.
     pub(crate) fn quantum(&mut self) {
         let end = self.station.poll_timeout();
         while self.now < end {
@@ -151,18 +151,18 @@ impl StationFixture {
         }
     }
 
-    /// From now on the way is another.
+    /// Changes the network.
     pub(crate) fn change(&mut self, link: Link) {
         self.network.set(link);
     }
 
-    /// From now on nothing gets through, or everything does.
+    /// Cuts or restores the network.
     pub(crate) fn cut(&mut self, is_cut: bool) {
         self.is_cut = is_cut;
     }
 
-    /// From the sender's card to what is heard now, in milliseconds: what was captured, less what the
-    /// station was given, and what waits there.
+    /// The latency from the sender to the output in milliseconds: captured audio minus what the
+    /// station has received, plus what is buffered there.
     pub(crate) fn latency(&mut self) -> f64 {
         let (state, packet) = (self.intake.state(), FRAMES);
         let counts = state.counts;
@@ -176,7 +176,7 @@ impl StationFixture {
         *self.status.read()
     }
 
-    /// What was heard from the sender's first frame on.
+    /// The output from the sender's first frame on.
     pub(crate) fn programme(&self) -> &[f32] {
         let first = hum(2)[1];
         let at = self.heard.iter().position(|sample| sample.to_bits() == first.to_bits()).unwrap();
@@ -202,7 +202,7 @@ impl StationFixture {
     }
 }
 
-/// A packet of the hum, which sounds like packet `number` of it.
+/// A packet of the hum whose audio is that of packet `number`.
 pub(crate) fn packet(ssrc: u32, sequence: u16, number: u64) -> Vec<u8> {
     let timestamp = (number * FRAMES) as u32;
     let header = RtpHeader { sequence, timestamp, ssrc, ..RtpHeader::default() };
@@ -219,7 +219,7 @@ pub(crate) fn bye(ssrc: u32) -> Vec<u8> {
     [&[0x80, 201, 0, 1][..], &ssrc, &[0x81, 203, 0, 1], &ssrc].concat()
 }
 
-/// The first frames of what is heard of it: G.711's concealment delays by 3.75 ms (Appendix I).
+/// The first frames of its decoded audio: the concealment of G.711 delays by 3.75 ms (Appendix I).
 pub(crate) fn hum(frames: usize) -> Vec<f32> {
     let samples: Vec<f32> = (0..frames as u64).map(sample).collect();
     let (mut codes, mut heard) = (vec![0; frames], vec![0.0; frames]);

@@ -1,5 +1,5 @@
-//! A station whose source comes over RTP, in virtual time: the network is bad, the sender's clock is
-//! off, strangers knock, and the sender dies.
+//! A station with an RTP source in virtual time: a bad network, clock drift, foreign packets, and a
+//! failing sender.
 
 #![allow(
     clippy::disallowed_methods,
@@ -37,20 +37,19 @@ const BAD: Link = Link {
 
 #[derive(Debug)]
 struct Report {
-    /// From the card to the ear, in milliseconds: the least and the most, and the means of the second
-    /// quarter and of the last one.
+    /// Latency in milliseconds: minimum, maximum, and the means of the second and the last quarter.
     least: f64,
     most: f64,
     early: f64,
     last: f64,
-    /// The farthest that the reported drift was from the real one in the last quarter, in ppm.
+    /// The greatest error of the reported drift in the last quarter, in ppm.
     wrong: f64,
     lost: u64,
     late: u64,
     concealed: u64,
 }
 
-/// So many hours of a sender whose card is off by `ppm`.
+/// Runs for `hours` with a sender whose clock is off by `ppm`.
 fn follow(hours: u32, ppm: i32, link: Link) -> Report {
     let mut studio = StationFixture::new(link, ppm, false);
     studio.run(Span::from_secs(2));
@@ -75,12 +74,12 @@ fn follow(hours: u32, ppm: i32, link: Link) -> Report {
     let status = studio.status();
     assert_eq!((status.underruns, status.switches, status.stalls), (0, 1, 0));
     assert_eq!((counts.overflown, counts.no_room, counts.gaps, counts.left_out), (0, 0, 0, 0));
-    // What is lost is made up for, frame by frame, and so is what came when that was done.
+    // Lost and late packets are concealed, frame by frame.
     assert_eq!(report.concealed, (report.lost + report.late) * FRAMES);
     report
 }
 
-/// A packet is 20 ms of the latency that comes and goes.
+/// The latency varies by one packet of 20 ms.
 #[test]
 fn hours_on_a_bad_way_move_no_latency_and_what_is_lost_is_made_up() {
     for (ppm, loss) in [(100, 0.01), (-100, 0.1)] {
@@ -115,7 +114,7 @@ fn strangers_are_counted_and_not_heard() {
     for number in 0..500_u16 {
         let now = studio.now;
         let intake = &mut studio.intake;
-        // Another sender, a scan, RTP of another version, RTCP that says that ours has left.
+        // Another sender, a scan, RTP of another version, and a forged BYE.
         intake.receive(now, stranger, &fixture::packet(0x6666_6666, number, 0));
         intake.receive(now, stranger, b"");
         intake.receive(now, stranger, b"GET / HTTP/1.0\r\n\r\n");
@@ -124,7 +123,7 @@ fn strangers_are_counted_and_not_heard() {
         let mut other_type = fixture::packet(fixture::SSRC, number, 0);
         other_type[1] = 8;
         intake.receive(now, stranger, &other_type);
-        // Somebody who has guessed the number.
+        // A sender that has guessed the SSRC.
         intake.receive(now, stranger, &fixture::packet(fixture::SSRC, number, 0));
         studio.quantum();
     }
@@ -145,7 +144,7 @@ fn who_begins_anew_with_another_number_is_followed() {
     studio.run(Span::from_secs(5));
     let state = studio.intake.state();
     assert_eq!((state.counts.changes, state.ssrc), (1, Some(studio.sender.ssrc)));
-    // One packet showed that it is another sender, and was not played.
+    // The first packet revealed another sender, and was not played.
     assert_eq!(state.counts.other_senders, 1);
     let status = studio.status();
     assert_eq!((status.underruns, status.switches), (0, 1));
@@ -168,7 +167,7 @@ fn a_sender_who_dies_is_covered_and_taken_back() {
         studio.run(Span::from_secs(30));
         assert_eq!(studio.status().active, Some(0));
         let status = studio.status();
-        // Nothing was silent, and media time went on with the wall's.
+        // Nothing was silent, and media time kept pace.
         assert_eq!((status.silent_frames, status.underruns, status.stalls), (silent, 0, 0));
         let passed = studio.now - status.started;
         assert!((status.position.0 as f64 / 8_000.0 - passed.as_secs_f64()).abs() < 0.05);
@@ -189,7 +188,7 @@ fn a_bye_of_somebody_who_goes_on_ends_nothing() {
     assert_eq!((studio.status().active, studio.status().switches), (Some(0), 1));
 }
 
-/// A way that is gone for seconds is no hole to be filled: the station has gone elsewhere meanwhile.
+/// A network outage of seconds is not concealed: the station has switched away meanwhile.
 #[test]
 fn behind_a_long_gap_nothing_is_made_up() {
     let mut studio = StationFixture::new(GOOD, 0, true);

@@ -1,4 +1,4 @@
-//! Lost packets that are restored: what Opus repeats in the next packet, and RED.
+//! Recovery of lost packets: Opus FEC and RED.
 
 use aulos_core::{Instant, Span};
 use aulos_engine::source::SourceItem;
@@ -20,7 +20,7 @@ const SENDER: &str = "192.0.2.1:5004";
 pub(crate) const PACKET: Span = Span::from_millis(20);
 pub(crate) const LOOK: Span = Span::from_millis(5);
 
-/// A source without a station: what it gives is collected.
+/// A source without a station: its output is collected.
 pub(crate) struct InputFixture {
     pub(crate) now: Instant,
     pub(crate) intake: RtpInput,
@@ -33,7 +33,7 @@ impl InputFixture {
         Self::with(encoding, payload_type, None)
     }
 
-    /// The same with a play-out delay.
+    /// The same with a playout delay.
     pub(crate) fn with(encoding: Encoding, payload_type: u8, delay: Option<PlayoutDelay>) -> Self {
         let now = Instant::ZERO + Span::from_secs(5);
         let media = RtpPayloadFormat { encoding, payload_type: Some(payload_type) };
@@ -104,7 +104,7 @@ pub(crate) fn red_packet(
     packet(1, number as u64, units, RED_TYPE, &bytes[..length])
 }
 
-/// Numbers that are the same in every run.
+/// A reproducible random generator.
 pub(crate) struct LossGenerator(pub(crate) u64);
 
 impl LossGenerator {
@@ -114,13 +114,13 @@ impl LossGenerator {
         self.0 >> 33
     }
 
-    /// True in one of `of`.
+    /// True in one of `of` cases.
     pub(crate) fn loses(&mut self, of: u64) -> bool {
         self.next().is_multiple_of(of)
     }
 }
 
-/// A voice: harmonics of a fundamental that moves, louder and softer, and never silent.
+/// Speech-like: harmonics of a moving fundamental with a varying level, never silent.
 fn voice(at: u64, rate: f64) -> f32 {
     let time = at as f64 / rate;
     let loud = 0.35 + 0.2 * (time * 3.1 * std::f64::consts::TAU).sin();
@@ -130,7 +130,7 @@ fn voice(at: u64, rate: f64) -> f32 {
     (sum * loud * 0.4) as f32
 }
 
-/// The voice as Opus of 20 ms in 24 kbit/s; every packet repeats the one before.
+/// The speech as Opus of 20 ms at 24 kbit/s with FEC.
 pub(crate) fn opus_voice(packets: usize) -> Vec<Vec<u8>> {
     let mut encoder = OpusEncoder::new(16_000, 1, Application::Voip).unwrap();
     (encoder.bitrate_bps, encoder.use_inband_fec) = (24_000, true);
@@ -146,7 +146,7 @@ pub(crate) fn opus_voice(packets: usize) -> Vec<Vec<u8>> {
     (0..packets).map(encode).collect()
 }
 
-/// The voice as G.711.
+/// The speech as G.711.
 pub(crate) fn pcmu_voice(packets: usize) -> Vec<Vec<u8>> {
     let encode = |number: usize| {
         let samples: Vec<f32> =
@@ -158,7 +158,7 @@ pub(crate) fn pcmu_voice(packets: usize) -> Vec<Vec<u8>> {
     (0..packets).map(encode).collect()
 }
 
-/// How far `heard` is from `sent`, in dB below it.
+/// The signal-to-noise ratio of `heard` against `sent` in dB.
 fn snr(sent: &[f32], heard: &[f32]) -> f64 {
     let power = |samples: &mut dyn Iterator<Item = f64>| samples.map(|x| x * x).sum::<f64>();
     let signal = power(&mut sent.iter().map(|x| f64::from(*x)));
@@ -166,7 +166,7 @@ fn snr(sent: &[f32], heard: &[f32]) -> f64 {
     10.0 * f64::log10(signal / noise.max(1e-12))
 }
 
-/// Feeds Opus packets but for those that `is_lost` names.
+/// Plays Opus packets except those that `is_lost` selects.
 pub(crate) fn opus_over(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -> InputFixture {
     let mut receiver = InputFixture::new(OPUS, OPUS_TYPE);
     for (number, payload) in payloads.iter().enumerate() {
@@ -179,7 +179,7 @@ pub(crate) fn opus_over(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -
     receiver
 }
 
-/// How many of the lost packets the next one has again.
+/// How many of the lost packets are repeated in the next one.
 pub(crate) fn repeated(payloads: &[Vec<u8>], is_lost: impl Fn(usize) -> bool) -> u64 {
     let lost = (0..payloads.len()).filter(|at| is_lost(*at) && !is_lost(at + 1));
     lost.filter(|at| opus_fec_ticks(&payloads[at + 1]).is_some()).count() as u64
@@ -194,15 +194,15 @@ fn a_lost_opus_packet_is_decoded_from_the_next_one() {
     let counts = repaired.counts();
     let lost = (0..1_000).filter(|number| is_lost(*number)).count() as u64;
     assert_eq!((counts.lost, counts.received), (lost, 1_000 - lost), "{counts:?}");
-    // Opus repeats what has a voice in it.
+    // Opus repeats only packets with speech.
     let repeated = repeated(&payloads, is_lost);
     assert!(repeated > lost / 3);
     assert_eq!(counts.recovered_fec, repeated, "{counts:?}");
     assert_eq!(counts.concealed, (lost - counts.recovered_fec) * 960, "{counts:?}");
     assert_eq!((counts.gaps, counts.left_out, counts.recovered_red), (0, 0, 0));
-    // No frame more or less than without loss.
+    // As many frames as without loss.
     assert_eq!((whole.heard.len(), repaired.heard.len()), (960_000, 960_000));
-    // The same stream whose repetitions are of no use, because the next packet is lost as well.
+    // The same stream with useless repetitions, because the next packet is lost as well.
     let pairs = |number: usize| is_lost(number) || (number > 0 && is_lost(number - 1));
     let concealed = opus_over(&payloads, pairs);
     let piece = |receiver: &InputFixture| -> Vec<f32> {
@@ -216,7 +216,7 @@ fn a_lost_opus_packet_is_decoded_from_the_next_one() {
     assert!(fec > plain + 3.0, "{fec} {plain}");
 }
 
-/// Of two lost in a row the second one is there again in the next packet, and the first one is not.
+/// Of two consecutive losses the second packet is repeated in the next one, and the first is not.
 #[test]
 fn of_a_burst_the_last_opus_packet_is_restored_and_the_others_are_concealed() {
     let payloads = opus_voice(500);
@@ -231,7 +231,7 @@ fn of_a_burst_the_last_opus_packet_is_restored_and_the_others_are_concealed() {
     assert_eq!(repaired.heard.len(), 500 * 960);
 }
 
-/// Feeds RED of G.711 with so many generations.
+/// Plays RED of G.711 with this many generations.
 fn red_over(packets: usize, generations: usize, is_lost: impl Fn(usize) -> bool) -> InputFixture {
     let payloads = pcmu_voice(packets);
     let mut receiver = InputFixture::new(PCMU, 0);
@@ -281,14 +281,13 @@ fn opus_in_red_is_restored_from_the_copy_and_not_from_what_opus_repeats() {
     assert!(receiver.heard[..280 * 960] == whole.heard[..280 * 960], "it is not what was sent");
 }
 
-/// A packet that its copy has overtaken has arrived: it is neither lost nor recovered, nor played
-/// twice.
+/// A packet that arrives after its copy is neither lost nor recovered, and is not played twice.
 #[test]
 fn a_packet_that_comes_behind_its_copy_is_not_lost() {
     let payloads = pcmu_voice(200);
     let mut receiver = InputFixture::new(PCMU, 0);
     for pair in 0..100 {
-        // The first packets stand in a row: they prove the source.
+        // The first packets are in order, which validates the source.
         let order = if pair < 2 { [0, 1] } else { [1, 0] };
         for at in order {
             receiver.receive(&red_packet(&payloads, 2 * pair + at, 160, 0, 1));
@@ -309,8 +308,8 @@ fn malformed_red_and_unknown_types_are_counted_and_the_rest_is_played() {
     for number in 0..300 {
         receiver.receive(&red_packet(&payloads, number, 160, 0, 2));
         let at = number as u64;
-        // A head that ends early, a block that is too long, more blocks than there may be; a payload of
-        // another type inside, and one outside.
+        // A truncated header, a block that is too long, too many blocks; a wrong payload type
+        // inside, and outside.
         for nonsense in [&[0x80, 0, 0][..], &[0x80, 2, 3, 255, 0, 1], &[0x80; 40], &[]] {
             receiver.receive(&packet(1, at, 160, RED_TYPE, nonsense));
         }
@@ -323,8 +322,7 @@ fn malformed_red_and_unknown_types_are_counted_and_the_rest_is_played() {
     assert_eq!((counts.received, counts.lost, counts.concealed), (300, 0, 0), "{counts:?}");
 }
 
-/// Copies of another type than the packet's own, copies from before the stream, and copies of nothing
-/// fill no hole.
+/// Copies of another payload type, from before the stream, or without data fill no gap.
 #[test]
 fn a_copy_that_is_none_fills_no_hole() {
     let payloads = pcmu_voice(100);
@@ -345,8 +343,8 @@ fn a_copy_that_is_none_fills_no_hole() {
     assert_eq!((counts.lost, counts.recovered_red, counts.concealed), (10, 0, 1_600), "{counts:?}");
 }
 
-/// A sender that begins anew under another number: what was counted stays, and no copy of the one is
-/// played as the other's.
+/// A sender that restarts with another SSRC: the counters continue, and no copy of one source is
+/// played for the other.
 #[test]
 fn another_sender_begins_without_the_copies_of_the_one_before() {
     let payloads = pcmu_voice(400);
@@ -367,7 +365,7 @@ fn another_sender_begins_without_the_copies_of_the_one_before() {
     receiver.wait(Span::from_millis(200));
     let counts = receiver.counts();
     assert_eq!((counts.changes, counts.lost, counts.recovered_red), (1, 19, 19), "{counts:?}");
-    // The first packet of the second one only showed that it is another one.
+    // The first packet of the second source only revealed it.
     assert_eq!((counts.other_senders, counts.concealed), (1, 0), "{counts:?}");
 }
 

@@ -1,4 +1,4 @@
-//! How speech sounds when packets of it are lost, judged by PESQ (ITU-T P.862.2), beside GStreamer.
+//! Speech quality with packet loss, measured with PESQ (ITU-T P.862.2) and compared with GStreamer.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ const TEXT: &str = "The birch canoe slid on the smooth planks. Glue the sheet to
     The box was thrown beside the parked truck. The hogs were fed chopped corn and garbage. \
     Four hours of steady work faced us. A large size in stockings is hard to sell.";
 
-/// Of the voices of espeak-ng the one that Opus at 24 kbit/s changes least (PESQ-WB 3.8 without loss).
+/// The voice of espeak-ng that Opus at 24 kbit/s changes least (PESQ-WB 3.8 without loss).
 const VOICE: &str = "en+klatt4";
 
-/// The score that is asked for, against the same stream without loss.
+/// The required score, against the same stream without loss.
 const LEAST: f64 = 4.1;
 
-/// What two runs of GStreamer differ by, and a little more.
+/// Slightly more than the difference between two runs of GStreamer.
 const SAME: f64 = 0.05;
 
 /// Runs a program to its end.
@@ -52,7 +52,7 @@ fn ogg_packets(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets.split_off(2)
 }
 
-/// The speech as wide-band Opus of 24 kbit/s by libopus, whose packets repeat the ones before.
+/// The speech as wide-band Opus of 24 kbit/s by libopus, with FEC.
 fn speech(espeak: &Path, ffmpeg: &Path, scratch: &ScratchDir) -> Vec<Vec<u8>> {
     let path = |name: &str| scratch.join(name).display().to_string();
     let (wave, ogg) = (path("speech.wav"), path("speech.opus"));
@@ -65,7 +65,7 @@ fn speech(espeak: &Path, ffmpeg: &Path, scratch: &ScratchDir) -> Vec<Vec<u8>> {
     ogg_packets(&std::fs::read(&ogg).unwrap())
 }
 
-/// Writes samples as a judge reads them.
+/// Writes samples in the format of the PESQ tool.
 fn write(scratch: &ScratchDir, name: &str, samples: &[f32]) -> PathBuf {
     let path = scratch.join(name);
     let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
@@ -73,7 +73,7 @@ fn write(scratch: &ScratchDir, name: &str, samples: &[f32]) -> PathBuf {
     path
 }
 
-/// The Python that has PESQ.
+/// A Python with PESQ.
 fn judge() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let venv = std::env::var_os("AULOS_TEST_VENV")
@@ -91,7 +91,7 @@ fn pesq(python: &Path, sent: &Path, heard: &Path) -> f64 {
     said.parse().unwrap_or_else(|_| panic!("{said} {}", String::from_utf8_lossy(&done.stderr)))
 }
 
-/// What GStreamer plays of the packets, which come to it in real time.
+/// What GStreamer plays of the packets, which are sent in real time.
 fn gstreamer(
     program: &Path,
     payloads: &[Vec<u8>],
@@ -113,7 +113,7 @@ fn gstreamer(
     let mut command = Command::new(program);
     command.args(arguments.split_whitespace());
     let mut listener = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
-    // Its port is taken as soon as it can be heard of no more.
+    // GStreamer is ready when it has bound its port, so that binding fails here.
     let patience = Duration::from_secs(60);
     let start = Clock::now();
     while UdpSocket::bind(("127.0.0.1", port)).is_ok() {

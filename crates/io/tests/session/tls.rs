@@ -1,4 +1,4 @@
-//! The same sessions with TLS around them, and peers that begin it and mean harm.
+//! The same sessions over TLS, and malicious peers.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use rustls::{
 
 use super::*;
 
-/// A certificate that vouches for itself, and its key.
+/// A self-signed certificate and its key.
 struct Identity {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -40,7 +40,7 @@ fn trusting(identity: &Identity) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-/// How the server speaks; who shows a certificate has to show `client`'s.
+/// The server's TLS configuration; with `client`, it accepts only that client certificate.
 fn server_config(client: Option<&Identity>) -> Arc<ServerConfig> {
     let provider = Arc::new(default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -83,7 +83,7 @@ fn secure(address: SocketAddr, own: Option<Identity>) -> Box<dyn ClientStream> {
     Box::new(tls)
 }
 
-/// A house whose door is this.
+/// A server with this listen policy.
 fn server_with_policy(door: &ListenPolicy) -> TestServer {
     let house = TestServer::start();
     house.with(|context| context.set_listen_policy(door));
@@ -140,7 +140,7 @@ fn a_client_with_tls_that_reads_late_still_gets_every_frame() {
     let mut player = TestClient::on(secure(house.address, None), "late");
     player.run(Span::from_millis(300));
     for _ in 0..4 {
-        // Less than its buffer, more than what waits in TLS.
+        // Less than its buffer, more than what TLS buffers.
         std::thread::sleep(Duration::from_millis(700));
         player.run(Span::from_millis(300));
     }
@@ -178,12 +178,12 @@ fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
         socket
     };
     let garbage = send(&[&[0x16, 3, 1, 2, 0], &[0xA5; 512][..]].concat());
-    // More than a record may have (RFC 8446, 5.2).
+    // Longer than a record may be (RFC 8446, 5.2).
     let huge = send(&[&[0x16, 3, 3, 0xFF, 0xFF], &[0; 1_024][..]].concat());
     let half = send(&hello[..hello.len() / 2]);
     let mute = send(&hello);
     let one = send(&[0x16]);
-    // A message of Snapcast's inside of a handshake that has been answered.
+    // A Snapcast message within a handshake that has been answered.
     let mut turned = send(&hello);
     turned.write_all(&[5, 0, 2, 0, 0, 0]).unwrap();
     honest.run(Span::from_secs(7));
@@ -206,7 +206,8 @@ fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
     without.run(Span::from_millis(200));
     let vouched = house.control.vouched.lock().unwrap().clone();
     assert_eq!(vouched, [("with".to_owned(), true), ("without".to_owned(), false)]);
-    // TLS 1.3 tells the client of its bad certificate when it thinks that the handshake is over.
+    // With TLS 1.3 the client learns of a rejected certificate after its side of the handshake is
+    // complete.
     let mut stranger =
         TestClient::on(secure(house.address, Some(Identity::new("kitchen"))), "stranger");
     stranger.run(Span::from_secs(2));
@@ -253,7 +254,7 @@ fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
     while theirs.is_handshaking() || ours.is_handshaking() {
         pass(&mut theirs, &mut ours);
     }
-    // The Hello lies in our TLS already: no byte of it will come out of the socket any more.
+    // The Hello is already decrypted in the TLS state: the socket will not report it.
     let mut hello = Vec::new();
     let message = wire::ClientMessage::Hello(Hello::new("web").into());
     message.write(wire::MessageStamp { id: 2, ..wire::MessageStamp::default() }, &mut hello);
@@ -287,5 +288,5 @@ fn limits_per_address_do_not_count_this_machine() {
     house.stop();
 }
 
-/// The refusal that [`Control`] answers with.
+/// The refusal that [`ControlStub`] answers with.
 pub(super) const REFUSAL: Refusal = Refusal::Unauthorized;

@@ -1,4 +1,4 @@
-//! What is wrong is counted, and stalls nobody.
+//! Errors are counted, and block no other stream.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn a_full_socket_loses_packets_and_says_how_many() {
     });
     let mut sent = 10_000;
     let mut stats = context.stats()[0];
-    // The kernel says with the next packet what was lost before it.
+    // The kernel reports drops with the next packet.
     for _ in 0..60 {
         source.send_to(&packet(1, 0), to).unwrap();
         sent += 1;
@@ -86,11 +86,11 @@ fn a_full_socket_loses_packets_and_says_how_many() {
 fn a_destination_that_refuses_or_cannot_be_reached_stalls_nobody() {
     let mut context = UdpContext::start(&config(1)).unwrap();
     let (sink, good) = listener();
-    // Nobody is there any more.
+    // The port is closed.
     let (gone, refuses) = socket();
     drop(gone);
     let (own, to) = socket();
-    // Only a connected socket is told that it was refused.
+    // Only a connected socket gets the error.
     own.connect(refuses).unwrap();
     let stream = context.add(Some(own), Probe::default()).unwrap();
     let nowhere = "[ff02::1%9999]:5000".parse().unwrap();

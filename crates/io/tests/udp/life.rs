@@ -1,4 +1,4 @@
-//! Streams come, wait, move and go.
+//! The life cycle of streams: start, timers, moves, end.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn timers_are_called_once_and_not_too_early() {
     let streams: Vec<StreamId> =
         (0..50).map(|_| context.add(None, Probe::default()).unwrap()).collect();
     let now = SystemClock::now();
-    // The wheel goes round in 1.3 s; some of these are farther away than that.
+    // The wheel spans 1.3 s; some of these timers are beyond that.
     for (number, stream) in (0..).zip(&streams) {
         let at = now + Span::from_millis(40 * number);
         assert!(
@@ -67,7 +67,7 @@ fn a_stream_may_have_two_sockets_and_moves_with_both() {
     for seen in &stream.machine.seen {
         assert_eq!(seen.is_second, sequence(&seen.bytes).is_multiple_of(3));
     }
-    // Both of them are free again.
+    // Both ports are free again.
     assert!(UdpSocket::bind(to_first).is_ok() && UdpSocket::bind(to_second).is_ok());
 }
 
@@ -88,7 +88,7 @@ fn streams_are_spread_over_the_threads_and_counted() {
         while context.poll_ended().is_some() {}
         count(&mut context).iter().sum::<u64>() == 0
     });
-    // Their sockets are closed: only those are left from which a thread sends.
+    // Their sockets are closed: only the threads' own remain.
     assert!(context.stats().iter().all(|thread| thread.sockets <= 2));
     assert!(context.stop().is_empty());
 }
@@ -104,7 +104,7 @@ fn a_machine_can_end_its_stream() {
         cause.is_some()
     });
     assert_eq!(cause, Some((stream, StreamEndCause::Machine)));
-    // Whoever has gone hears nothing, and nobody minds.
+    // Commands to a stream that has ended have no effect.
     assert!(
         context.send_command(stream, ProbeCommand::End).is_err() && !context.move_to(stream, 0)
     );
@@ -122,7 +122,7 @@ fn a_stop_sends_what_is_still_to_be_sent() {
         context.add(None, Probe { route, last_words: 40, ..Probe::default() }).unwrap();
     }
     assert_eq!(context.stop().len(), STREAMS);
-    // All are there by now: loopback does not delay.
+    // Loopback delivers without delay, so everything has arrived.
     sink.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut bytes = [0; 100];
     let count = std::iter::from_fn(|| sink.recv(&mut bytes).ok()).count();
@@ -132,7 +132,7 @@ fn a_stop_sends_what_is_still_to_be_sent() {
 #[test]
 fn what_is_paced_does_not_go_before_its_moment_nor_out_of_turn() {
     let mut context = UdpContext::start(&config(1)).unwrap();
-    // Another context's stream takes it: it knows when a packet came.
+    // A stream of another context receives, because it knows the arrival times.
     let (own, to) = socket();
     let seer = context.add(Some(own), Probe::default()).unwrap();
     let sender = context.add(None, Probe::default()).unwrap();
@@ -156,7 +156,7 @@ fn three_thousand_silent_streams_wake_nobody() {
     let (_source, _) = socket();
     let mut opened = 0;
     for _ in 0..3_000 {
-        // As many as the system lets a process have.
+        // As many as the process limit allows.
         let Ok(socket) = bind_socket("127.0.0.1:0".parse().unwrap(), &SocketOptions::default())
         else {
             break;
@@ -179,7 +179,7 @@ fn three_thousand_silent_streams_wake_nobody() {
     let after = total(&mut context);
     let (wakes, cpu) = (after.0 - before.0, after.1 - before.1);
     println!("{opened} silent streams, 2 s on 2 threads: {wakes} wakes, {cpu} of processor");
-    // 800 would be a wake for each tick; these are for the figures.
+    // 800 would be a wake-up per tick; these are for the statistics.
     assert!(wakes <= 60, "{wakes} wakes");
     assert_eq!(context.stop().len() as u64, opened);
 }
@@ -203,12 +203,12 @@ fn reports_that_come_to_the_contexts_socket_find_the_stream_that_they_are_about(
     for _ in &streams {
         let mut bytes = [0; 2_000];
         let (_, from) = peer.recv_from(&mut bytes).unwrap();
-        // What a receiver says: it is 77, and reports about whom it hears.
+        // A receiver report: its sender is 77, and it contains a report block.
         let mut report = vec![0x81, 201, 0, 7, 0, 0, 0, 77];
         report.extend(&bytes[8..12]);
         report.resize(32, 0);
         peer.send_to(&report, from).unwrap();
-        // About nobody, and no report at all.
+        // Without a report block, and no report at all.
         peer.send_to(&[0x80, 201, 0, 1, 0, 0, 0, 78], from).unwrap();
         peer.send_to(&packet(1, 1), from).unwrap();
     }

@@ -1,5 +1,5 @@
-//! The shared threads of the datagrams, on real sockets. Nothing here asks how long something took:
-//! what has to happen is waited for, for a minute at most.
+//! The UDP threads with real sockets. No test depends on durations: each waits for its condition,
+//! up to a minute.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -18,11 +18,11 @@ use aulos_io::udp::{
     UdpContext, bind_socket,
 };
 
-/// Keeps what came, and sends it on.
+/// Records its packets, and forwards them.
 #[derive(Debug, Default)]
 struct Probe {
     seen: Vec<SeenDatagram>,
-    /// How it sends on.
+    /// Where it forwards them.
     route: Option<Route>,
     timer: Option<Instant>,
     fired: Vec<(Instant, Instant)>,
@@ -39,9 +39,9 @@ struct SeenDatagram {
     is_second: bool,
 }
 
-/// What it can be told.
+/// The commands of a probe.
 enum ProbeCommand {
-    /// Be called then.
+    /// Request a timer.
     Wake(Instant),
     Send(Vec<(Route, Vec<u8>)>),
     End,
@@ -119,7 +119,7 @@ fn socket() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// One that waits for what is to come.
+/// A socket whose reads wait.
 fn listener() -> (UdpSocket, SocketAddr) {
     let (socket, address) = socket();
     socket.set_nonblocking(false).unwrap();
@@ -127,7 +127,7 @@ fn listener() -> (UdpSocket, SocketAddr) {
     (socket, address)
 }
 
-/// A packet of RTP with 160 bytes of G.711.
+/// An RTP packet with 160 bytes of G.711.
 fn packet(ssrc: u32, sequence: u16) -> Vec<u8> {
     let mut bytes = vec![0x80, 0];
     bytes.extend(sequence.to_be_bytes());
@@ -141,7 +141,7 @@ fn sequence(bytes: &[u8]) -> u16 {
     u16::from_be_bytes([bytes[2], bytes[3]])
 }
 
-/// Waits for a minute at most.
+/// Waits at most a minute.
 fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..6_000 {
         if happened() {
@@ -152,13 +152,13 @@ fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     panic!("it did not happen: {what}");
 }
 
-/// Until all streams together have seen so many.
+/// Waits until all streams together have received `count` packets.
 fn wait_for_packets(context: &UdpContext<Probe>, count: usize) {
     let seen = || context.stream_reports().iter().map(|stream| stream.report).sum::<usize>();
     wait_for(&format!("{count} packets"), || seen() >= count);
 }
 
-/// The machine of a stream that has been removed.
+/// Removes a stream and returns its machine.
 fn machine_of(context: &mut UdpContext<Probe>, stream: StreamId) -> Probe {
     context.remove(stream);
     let mut found = None;
@@ -171,7 +171,7 @@ fn machine_of(context: &mut UdpContext<Probe>, stream: StreamId) -> Probe {
     ended.machine
 }
 
-/// The kernel notes times only from some moment after the first socket has asked for it.
+/// The kernel stamps packets only some time after the first socket has requested it.
 fn wait_for_stamps(context: &mut UdpContext<Probe>) {
     let (source, _) = socket();
     wait_for("a packet that came before it was read", || {
@@ -225,7 +225,7 @@ fn every_packet_of_many_streams_goes_where_it_should_in_order_and_with_its_time(
         for ((number, seen), (before, after)) in (0..).zip(&stream.machine.seen).zip(&sent) {
             assert_eq!(seen.bytes, packet(ssrc, number));
             assert_eq!(seen.from, from);
-            // The wall clock, from which the time comes, is kept right by slewing.
+            // The time stamps use the wall clock, which NTP slews.
             let slack = Span::from_micros(100);
             let (early, late) = (*before - seen.received, seen.received - *after);
             assert!(early <= slack && late <= slack, "{early} too early, {late} too late");
@@ -252,7 +252,7 @@ fn a_socket_of_ipv6_speaks_both() {
     let mut context = UdpContext::start(&config(1)).unwrap();
     let options = SocketOptions::default();
     let Ok(socket) = bind_socket("[::]:0".parse().unwrap(), &options) else {
-        // No test of ours needs IPv6, and many containers have none.
+        // No test needs IPv6, which many containers lack.
         return context.stop().clear();
     };
     let port = socket.local_addr().unwrap().port();
@@ -269,14 +269,14 @@ fn a_socket_of_ipv6_speaks_both() {
 
 #[test]
 fn a_group_is_heard_by_those_who_joined_it_with_its_mark() {
-    // Loopback is the first card everywhere.
+    // Loopback is the first interface everywhere.
     let card = SocketOptions { multicast_interface: 1, ..SocketOptions::default() };
     let group = [239, 255, 77, 77].into();
     let joined = SocketOptions { groups: vec![group], ..card };
     let mut context = UdpContext::start(&config(1)).unwrap();
     let first = bind_socket("0.0.0.0:0".parse().unwrap(), &joined).unwrap();
     let to = SocketAddr::new(group, first.local_addr().unwrap().port());
-    // Another program of the same machine.
+    // Like another program on the same machine.
     let second = bind_socket(to, &joined).unwrap();
     for socket in [first, second] {
         context.add(Some(socket), Probe::default()).unwrap();

@@ -11,12 +11,12 @@ pub(super) fn port() -> SharedPortConfig {
     SharedPortConfig::new("127.0.0.1:0".parse().unwrap())
 }
 
-/// Takes every stream.
+/// Accepts every stream.
 pub(super) fn take(_: Instant, _: StreamKey, _: &Packet<'_>) -> Option<Probe> {
     Some(Probe::default())
 }
 
-/// The sequence numbers that each stream has seen; each stream must have been one machine's.
+/// The sequence numbers of each stream; each stream must have had a single machine.
 pub(super) fn numbers(ended: &[EndedStream<Probe>]) -> HashMap<StreamKey, Vec<u16>> {
     let mut found = HashMap::new();
     for stream in ended {
@@ -53,7 +53,7 @@ fn streams_of_one_port_are_told_apart_by_ssrc_and_spread() {
     let numbers = numbers(&ended);
     assert_eq!(numbers.len(), STREAMS as usize);
     assert!(numbers.values().all(|numbers| *numbers == (0..PACKETS).collect::<Vec<_>>()));
-    // The thread is in the number of the stream: all have some.
+    // The id of a stream contains its thread: every thread has some.
     let threads: HashSet<u64> = ended.iter().map(|stream| thread_of(stream.id)).collect();
     assert_eq!(threads.len(), 3);
 }
@@ -107,7 +107,7 @@ fn a_flood_of_new_ssrcs_finds_a_table_that_is_full() {
     for ssrc in 0..5_000 {
         source.send_to(&packet(ssrc, 0), open.address).unwrap();
         if ssrc % 100 == 99 {
-            // Those who have a place keep it.
+            // Existing streams stay.
             (0..PLACES).for_each(|ssrc| {
                 source.send_to(&packet(ssrc, 1), open.address).unwrap();
             });
@@ -118,7 +118,7 @@ fn a_flood_of_new_ssrcs_finds_a_table_that_is_full() {
     let (_, stats) = counted(&mut context);
     println!("{stats:?}");
     assert!(stats.streams <= u64::from(PLACES) && stats.refused > 0);
-    // A call comes after a second of silence: the longest silent goes.
+    // A call after a second of silence replaces the stream that has been silent for longest.
     std::thread::sleep(Duration::from_millis(1_100));
     source.send_to(&packet(9_999, 0), open.address).unwrap();
     wait_for("a place is made", || counted(&mut context).1.expired == 1);
@@ -127,8 +127,8 @@ fn a_flood_of_new_ssrcs_finds_a_table_that_is_full() {
     assert!(numbers(&ended).contains_key(&StreamKey::Ssrc(9_999)));
 }
 
-/// Sends the first packets of these streams in one moment: joined, so that the smallest buffer has
-/// room for all of them, and they are there at one look.
+/// Sends the first packets of these streams at the same moment: joined, so that they fit the
+/// smallest buffer and are read in one poll.
 fn burst(to: SocketAddr, packets: impl Iterator<Item = (u32, u16)>) {
     let mut sender = UdpContext::start(&config(1)).unwrap();
     let stream = sender.add(None, Probe::default()).unwrap();
@@ -191,7 +191,7 @@ fn who_had_to_go_and_comes_back_at_once_keeps_the_new_place() {
         wait_for_packets(&context, usize::try_from(ssrc).unwrap());
     }
     std::thread::sleep(Duration::from_millis(1_100));
-    // The fourth takes the place of the first, and the first that of the second.
+    // The fourth replaces the first, and the first replaces the second.
     burst(to, [(4, 0), (1, 1)].into_iter());
     wait_for("two have gone", || context.stats()[0].expired == 2);
     burst(to, [(1, 2)].into_iter());
@@ -235,7 +235,7 @@ fn a_silent_stream_of_a_shared_port_ends_and_a_closed_port_ends_all() {
     bind_socket(open.address, &SocketOptions::default()).unwrap();
 }
 
-/// Sends everything twice, when it may.
+/// Sends everything twice, when its gate is open.
 struct DoublingRelay {
     to: SocketAddr,
     gate: Option<Receiver<()>>,
@@ -246,7 +246,7 @@ impl Machine for DoublingRelay {
     type Report = ();
 
     fn handle_packets(&mut self, _: Instant, packets: &mut Packets<'_>, out: &mut Outbox<'_>) {
-        // It is opened by being dropped.
+        // Dropping the other end opens the gate.
         let _ = self.gate.take().map(|gate| gate.recv());
         for packet in packets {
             out.send(Route::to(self.to), packet.bytes);
@@ -270,7 +270,7 @@ fn what_the_kernel_has_kept_for_a_thread_that_was_late_is_all_sent_on() {
     const STREAMS: u32 = 100;
     const PACKETS: u16 = 100;
     let mut context = UdpContext::start(&config(1)).unwrap();
-    // Nobody reads there: it counts what was sent.
+    // Nothing reads there; the sent packets are counted.
     let (_sink, to) = socket();
     let mut port = port();
     port.joined = true;

@@ -14,7 +14,7 @@ fn a_trunk_carries_many_streams_in_few_pieces() {
     carry(&config(1), Ipv4Addr::LOCALHOST, true, |context| context(), |context| context());
 }
 
-/// Where the sender's kernel cannot join, or whoever sends is no context of ours.
+/// The sender's kernel cannot join datagrams, or the sender is not a context.
 #[test]
 fn a_trunk_takes_what_comes_one_by_one() {
     let mut sending = config(1);
@@ -42,7 +42,7 @@ fn a_trunk_carries_them_from_one_machine_to_another() {
 const STREAMS: u32 = 300;
 const PACKETS: u16 = 10;
 
-/// Now and then one is shorter, as at the end of a sentence, and one longer.
+/// Now and then a packet is shorter, as at the end of a phrase, or longer.
 fn length(ssrc: u32) -> usize {
     if ssrc % 50 == 7 {
         92
@@ -55,7 +55,8 @@ fn length(ssrc: u32) -> usize {
 
 type StartContext<'a> = &'a (dyn Fn() -> UdpContext<Probe> + Sync);
 
-/// Sends from one context to one of three threads `there`; each is started where it is at home.
+/// Sends from one context to another one with three threads at `there`. `at_home` and `abroad`
+/// start them, for example in different network namespaces.
 fn carry(
     sending: &UdpConfig,
     there: Ipv4Addr,
@@ -78,7 +79,7 @@ fn carry(
     for number in 0..PACKETS {
         let all = (0..STREAMS)
             .map(|place| {
-                // Another one is the first of a piece each time.
+                // The first packet of a piece varies.
                 let ssrc = (place + 37 * u32::from(number)) % STREAMS;
                 let mut bytes = packet(ssrc, number);
                 bytes.resize(length(ssrc), 1);
@@ -113,7 +114,7 @@ fn carry(
     }
 }
 
-/// What all threads of a context have counted.
+/// The counters of all threads of a context.
 fn sum(context: &mut UdpContext<Probe>) -> UdpStats {
     let mut sum = UdpStats::default();
     context.stats().iter().for_each(|stats| sum.add(stats));
