@@ -1,8 +1,8 @@
-//! Ports that were open before this process began: systemd listens, and starts the server when
-//! somebody comes, or starts it anew while nobody is turned away (`sd_listen_fds(3)`).
+//! Socket activation: listening sockets that systemd opens and passes to the server. systemd starts
+//! the server on the first connection, and connections survive a restart (`sd_listen_fds(3)`).
 //!
-//! The descriptors come through `exec` with the numbers from 3 on, and the environment says how many
-//! there are and for whom.
+//! The descriptors are inherited through `exec` with numbers from 3 on; the environment holds their
+//! count and the process they are meant for.
 
 use std::io;
 use std::net::TcpListener;
@@ -11,16 +11,16 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::sys;
 
-/// A port that was open before.
+/// A listening socket that was inherited.
 #[derive(Debug)]
 pub struct InheritedListener {
-    /// What it is called (`FileDescriptorName=`); for systemd's default, the name of its unit.
+    /// Its name (`FileDescriptorName=`); systemd's default is the name of the unit.
     pub name: String,
-    /// The port.
+    /// The socket.
     pub listener: TcpListener,
 }
 
-/// What the environment says of them.
+/// The environment variables of socket activation.
 #[derive(Clone, Debug, Default)]
 pub struct ActivationEnvironment {
     /// `LISTEN_PID`.
@@ -31,15 +31,15 @@ pub struct ActivationEnvironment {
     pub names: String,
 }
 
-/// More than a server has ports for.
+/// More than a server has ports.
 const MAX_INHERITED: i32 = 64;
-/// The first one's number.
+/// The number of the first descriptor.
 const FIRST_DESCRIPTOR: i32 = 3;
 
-/// Takes them, once: the second call finds none.
+/// Takes the inherited sockets. Works once: a second call finds none.
 ///
 /// # Errors
-/// When one of them is not open, is no port of TCP, or there are more than 64.
+/// When a descriptor is not open or not a TCP listener, or there are more than 64.
 pub fn take_listeners(handover: &ActivationEnvironment) -> io::Result<Vec<InheritedListener>> {
     if handover.pid.parse() != Ok(std::process::id()) {
         return Ok(Vec::new());
@@ -84,7 +84,7 @@ mod tests {
             take_listeners(&handover(own, "-1")).is_err()
                 && take_listeners(&handover(own, "65")).is_err()
         );
-        // Whatever it is that has this number, it came from this process: it stays whose it is.
+        // A descriptor that was opened in this process keeps its owner.
         let file = std::fs::File::open(".").unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&file);
         assert!(sys::take_inherited(number, 1).unwrap().iter().all(Option::is_none));
@@ -96,13 +96,13 @@ mod tests {
         use std::os::fd::AsRawFd;
 
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        // As one that came through `exec`.
+        // Like a descriptor that was inherited through `exec`.
         rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
         let number = listener.as_raw_fd();
-        // Whichever test was first, this one is not.
+        // Only the first call in a process takes descriptors, and this is not the first.
         sys::take_inherited(0, 0).unwrap();
         assert!(sys::take_inherited(number, 1).unwrap().iter().all(Option::is_none));
-        // It is open still, and whose it was.
+        // The descriptor is still open and still has its owner.
         assert!(listener.local_addr().is_ok());
     }
 

@@ -1,10 +1,10 @@
-//! Opens files below a root directory, so that no path and no symbolic link leads out of it.
+//! Opens files below a root directory. No path and no symbolic link can escape the root.
 //!
-//! Checking a path and opening it afterwards was rejected: between the two a directory can be
-//! replaced by a link. Here the kernel resolves the path below the descriptor of the root
-//! (`openat2` with `RESOLVE_BENEATH`, Linux 5.6). Where it cannot, the path is opened component by
-//! component, each by its name in the descriptor of its directory, and links are resolved here.
-//! A link with an absolute target counts as leading out, wherever that is: both ways agree on it.
+//! Checking a path first and opening it afterwards is a race: a directory can be replaced by a link
+//! in between. Here the kernel resolves the path relative to the root's descriptor (`openat2` with
+//! `RESOLVE_BENEATH`, Linux 5.6). Where that is unavailable, the path is opened component by
+//! component, each relative to the descriptor of its directory, and links are resolved here. A link
+//! with an absolute target counts as an escape wherever it points, so both implementations agree.
 
 use std::fs::File;
 use std::io;
@@ -14,20 +14,21 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 
-/// Opens a directory below which files are to be opened. The path itself may contain links.
+/// Opens a root directory for [`open_beneath`]. The path itself may contain links.
 ///
 /// # Errors
-/// What the file system says; a file that is not a directory is
-/// [`NotADirectory`](io::ErrorKind::NotADirectory).
+/// Errors of the file system; [`NotADirectory`](io::ErrorKind::NotADirectory) for a file that is
+/// not a directory.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, DIRECTORY, Mode::empty())?)
 }
 
-/// Opens a file below `root` for reading, of whatever type it is, and without waiting for the
-/// writer of a FIFO. Links are followed as long as they stay below the root.
+/// Opens a file of any type below `root` for reading, without waiting for the writer of a FIFO.
+/// Links are followed as long as they stay below the root.
 ///
 /// # Errors
-/// What the file system says; of a path that leads out, what [`leads_out`] recognizes.
+/// Errors of the file system; for a path that escapes the root, an error that [`is_outside_root`]
+/// recognizes.
 pub fn open_beneath(root: impl AsFd, relative: &Path) -> io::Result<File> {
     match by_kernel(root.as_fd(), relative) {
         Some(opened) => opened,
@@ -35,11 +36,11 @@ pub fn open_beneath(root: impl AsFd, relative: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a regular file below `root` for reading; otherwise as [`open_beneath`].
+/// Opens a regular file below `root` for reading; otherwise like [`open_beneath`].
 ///
 /// # Errors
-/// As [`open_beneath`]; [`IsADirectory`](io::ErrorKind::IsADirectory) and, for a FIFO, a socket or
-/// a device, [`InvalidInput`](io::ErrorKind::InvalidInput).
+/// As [`open_beneath`]; [`IsADirectory`](io::ErrorKind::IsADirectory) for a directory, and
+/// [`InvalidInput`](io::ErrorKind::InvalidInput) for a FIFO, a socket or a device.
 pub fn open_regular_beneath(root: impl AsFd, relative: &Path) -> io::Result<File> {
     let file = open_beneath(root, relative)?;
     let kind = file.metadata()?.file_type();
@@ -52,29 +53,29 @@ pub fn open_regular_beneath(root: impl AsFd, relative: &Path) -> io::Result<File
     }
 }
 
-/// Whether a file was not opened because its path, or a link in it, leads out of the root.
+/// Whether an open failed because the path, or a link in it, leads out of the root.
 #[must_use]
 pub fn is_outside_root(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(OUTSIDE_ROOT)
 }
 
-/// What the kernel says of a path that leads out.
+/// The kernel's error for a path that escapes the root.
 const OUTSIDE_ROOT: Errno = Errno::XDEV;
 
-/// As Linux: more is taken for a loop.
+/// The limit of Linux; more links count as a loop.
 const MAX_LINKS: usize = 40;
 
-/// Without waiting for a FIFO, and without becoming the owner of a terminal.
+/// Does not wait for the writer of a FIFO and does not acquire a controlling terminal.
 const FILE: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-/// What is only passed through needs no right to be listed, where the system knows the difference.
+/// A directory that is only traversed needs no read permission where the system has `O_PATH`.
 #[cfg(target_os = "linux")]
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
 const DIRECTORY: OFlags = FILE.union(OFlags::DIRECTORY);
 
-/// `None` where the kernel does not have the call, does not allow it (older container runtimes), or
-/// was disturbed by a directory that is being moved.
+/// `None` where the kernel lacks the call, forbids it (older container runtimes), or was disturbed
+/// by a directory rename.
 #[cfg(target_os = "linux")]
 fn by_kernel(root: impl AsFd, relative: &Path) -> Option<io::Result<File>> {
     use rustix::fs::{ResolveFlags, openat2};
@@ -93,14 +94,15 @@ fn by_kernel(_: impl AsFd, _: &Path) -> Option<io::Result<File>> {
 
 fn open_by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
     let root = root.as_fd();
-    // Descriptors and not names: `..` is where we came from, whatever is moved meanwhile.
+    // Descriptors instead of names: `..` returns to the parent that was opened, even if directories
+    // are moved meanwhile.
     let mut passed: Vec<OwnedFd> = Vec::new();
     let mut rest = relative.to_path_buf();
     let mut links = 0;
     loop {
         let mut components = rest.components();
         let Some(component) = components.next() else {
-            // The path ended with `.` or `..`: the directory where it has arrived.
+            // The path ended with `.` or `..`: reopen the directory that was reached.
             let here = passed.last().map_or(root, AsFd::as_fd);
             return Ok(openat(here, ".", FILE, Mode::empty())?.into());
         };
@@ -116,7 +118,7 @@ fn open_by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
                 match openat(here, name, flags, Mode::empty()) {
                     Ok(opened) if last => return Ok(opened.into()),
                     Ok(opened) => passed.push(opened),
-                    // Systems differ in what they say of a link.
+                    // The error for a link differs between systems.
                     Err(error @ (Errno::LOOP | Errno::MLINK | Errno::NOTDIR)) => {
                         let target = readlinkat(here, name, Vec::new()).map_err(|_| error)?;
                         links += 1;
@@ -134,7 +136,7 @@ fn open_by_components(root: impl AsFd, relative: &Path) -> io::Result<File> {
     }
 }
 
-/// What a link says, and what comes behind it.
+/// Joins the target of a link and the rest of the path behind the link.
 fn join_link_target(target: &[u8], after: &Path) -> PathBuf {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -156,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// A root with a file, a FIFO and links, and a secret beside it.
+    /// A root with a file, a FIFO and links, and a secret file outside the root.
     struct Tree(PathBuf);
 
     impl Tree {
@@ -200,8 +202,8 @@ mod tests {
         let mut ways: Vec<OpenFn> = vec![|root, path| open_by_components(root, path)];
         let here = open_root(Path::new("/")).unwrap();
         if by_kernel(&here, Path::new(".")).is_some() {
-            // The kernel gives up on `..` while any directory of the machine is being moved, and
-            // tests beside this one move some.
+            // The kernel fails on `..` while any directory of the machine is being moved, and other
+            // tests move directories.
             ways.push(|root, path| {
                 iter::repeat_with(|| by_kernel(root, path)).flatten().next().unwrap()
             });

@@ -1,19 +1,18 @@
-//! The one clock of the house.
+//! The clock of the server.
 
 use aulos_core::{Instant, Span};
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// `CLOCK_MONOTONIC`, the clock that Snapcast's clients synchronise to and that no administrator
-/// can set.
+/// `CLOCK_MONOTONIC`: Snapcast's clients synchronize to it, and an administrator cannot set it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The present moment.
+    /// The current time.
     ///
     /// # Real-time
-    /// A read of the kernel's shared page; no system call on the machines that we know.
+    /// Reads the kernel's shared page (vDSO); no system call on the usual platforms.
     #[must_use]
     pub fn now() -> Instant {
         let time = clock_gettime(ClockId::Monotonic);
@@ -22,7 +21,7 @@ impl SystemClock {
         Instant::from_nanos(seconds * NANOS + nanos)
     }
 
-    /// How long the calling thread has run on a processor. A system call.
+    /// The CPU time of the calling thread. A system call.
     pub(crate) fn thread_time() -> Span {
         let time = clock_gettime(ClockId::ThreadCPUTime);
         Span::from_secs(time.tv_sec) + Span::from_nanos(time.tv_nsec)
@@ -30,12 +29,12 @@ impl SystemClock {
 
     /// Sleeps until `deadline`; a signal may end the sleep early.
     pub fn sleep_until(deadline: Instant) {
-        // The answer only tells whether a signal came, and the caller looks at the clock anyway.
+        // The result only reports a signal, and the caller reads the clock anyway.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(deadline.as_nanos()));
     }
 }
 
-/// Nanoseconds as the kernel takes them.
+/// Converts nanoseconds to the kernel's format.
 pub(crate) fn timespec(nanos: u64) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(nanos / NANOS).unwrap_or(i64::MAX),

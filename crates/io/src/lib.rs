@@ -1,7 +1,8 @@
-//! The edge of the house: sockets, files, clocks and threads do here what the machines ask for.
+//! The I/O edge of the server: sockets, files, clocks and threads. The state machines of the other
+//! crates decide; this crate performs their I/O.
 //!
 //! ```text
-//!  feeders (FIFO, TCP, process, stdin) --ring--> Workers: Station --ring--> Context: reactors
+//!  feeders (FIFO, TCP, process, stdin) --ring--> Workers: Station --ring--> ReactorPool: reactors
 //!  codec pool (files) ------------------ring-->                             sessions, listeners
 //! ```
 

@@ -1,10 +1,10 @@
-//! Multicast DNS: the network is told where our ports are, so that nobody types an address.
+//! Multicast DNS: announces the server's ports, so that no address has to be typed.
 //!
-//! The crate `mdns-sd` speaks it (RFC 6762 and 6763), on one thread of its own. To ask avahi was
-//! the alternative: it is not there in containers and on small machines, and its library is the
-//! system's. Where avahi runs, both have port 5353, as any two programs that set `SO_REUSEADDR` and
-//! `SO_REUSEPORT`: the kernel gives each what goes to the group. What they must not share is a
-//! name. avahi owns the machine's, so ours is another one.
+//! The crate `mdns-sd` implements the protocol (RFC 6762 and 6763) on one thread of its own. Using
+//! avahi was rejected: it is missing in containers and on small machines, and its library is a
+//! system library. Where avahi runs, both share port 5353 through `SO_REUSEADDR` and
+//! `SO_REUSEPORT`, and the kernel delivers multicast to each. They must not share a host name;
+//! avahi owns the machine's, so the server uses another one.
 
 mod browse;
 
@@ -19,30 +19,30 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 
 pub use browse::{Browser, DiscoveredServer};
 
-/// One port that is announced.
+/// One port to announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// Its type, as `_snapcast._tcp`.
+    /// Its service type, for example `_snapcast._tcp`.
     pub service_type: &'static str,
-    /// Where it is listened on, never on loopback. A wildcard stands for every address that this
+    /// The listening address, never on loopback. A wildcard stands for every address that the
     /// machine has, now or later.
     pub listen: SocketAddr,
 }
 
-/// What has happened on the network.
+/// An event of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MdnsEvent {
-    /// Another server has our name; we have a new one now.
+    /// Another server has the same name; this is the new name.
     Renamed(String),
-    /// Something could not be announced, and why.
+    /// An announcement failed, with the reason.
     Failed(String),
 }
 
-/// Announces as long as it lives.
+/// Announces the services until it is dropped.
 pub struct Announcer {
     daemon: ServiceDaemon,
     events: Receiver<DaemonEvent>,
-    /// Our ports.
+    /// The ports of this server.
     own_ports: Vec<u16>,
 }
 
@@ -53,13 +53,13 @@ impl std::fmt::Debug for Announcer {
 }
 
 impl Announcer {
-    /// Starts a thread that announces the services under `name`, and answers who asks for them.
+    /// Starts a thread that announces the services under `name` and answers queries.
     ///
-    /// `host` is the first label of the host's name, nobody else's on this machine. Without a
-    /// network it waits for one.
+    /// `host` is the first label of the host name and must be unique on this machine. Without a
+    /// network the thread waits for one.
     ///
     /// # Errors
-    /// When a program has port 5353 for itself, or there are no sockets or threads left.
+    /// When a program uses port 5353 exclusively, or there are no sockets or threads left.
     pub fn start(name: &str, host: &str, services: &[Service]) -> io::Result<Self> {
         if let Some(refused) = check_mdns_port(services) {
             return Err(refused);
@@ -72,7 +72,7 @@ impl Announcer {
         Ok(announcer)
     }
 
-    /// What has happened since the last call, without waiting.
+    /// The events since the last call, without waiting.
     pub fn poll_events(&self) -> impl Iterator<Item = MdnsEvent> {
         self.events.try_iter().filter_map(|event| match event {
             DaemonEvent::NameChange(change) if change.rr_type == RRType::SRV => {
@@ -83,16 +83,16 @@ impl Announcer {
         })
     }
 
-    /// Says goodbye to the network, and waits until that is sent.
+    /// Sends the goodbye packets and waits until they are sent.
     pub fn stop(self) {
         if let Ok(done) = self.daemon.shutdown() {
-            // What has not been said by then, the others find out when they connect.
+            // If the goodbye is not sent by then, peers notice at their next connection.
             done.recv_timeout(GOODBYE_TIMEOUT).ok();
         }
     }
 
     fn register(&self, name: &str, host: &str, services: &[Service]) -> mdns_sd::Result<()> {
-        // Nothing goes out on a card through which nothing of ours is reached.
+        // No announcement is sent through an interface on which no service is reachable.
         let all: Vec<IpAddr> = services.iter().map(Service::address).collect();
         let reached = all.clone();
         let useful = move |at: IpAddr| reached.iter().any(|&listen| is_reachable_at(listen, at));
@@ -100,7 +100,8 @@ impl Announcer {
         self.daemon
             .enable_interface(IfKind::Predicate(IfPredicate::new(move |card| useful(card.ip()))))?;
         for service in services {
-            // The addresses belong to the host's name: ports with other addresses need another.
+            // Addresses belong to the host name, so services with different addresses need
+            // different host names.
             let listen = service.address();
             let same = all.iter().position(|&address| address == listen).unwrap_or(0);
             let host = match same {
@@ -120,7 +121,7 @@ impl Announcer {
 
 impl Drop for Announcer {
     fn drop(&mut self) {
-        // Its thread does not end by itself. After `stop` it is gone already.
+        // The daemon's thread does not end by itself. After `stop` it is gone already.
         self.daemon.shutdown().ok();
     }
 }
@@ -131,15 +132,15 @@ impl Service {
     }
 }
 
-/// The server's name of a service's: `Snapcast (2)` of `Snapcast (2)._snapcast._tcp.local.`
+/// The instance name of a full service name: `Snapcast (2)` of `Snapcast (2)._snapcast._tcp.local.`
 fn instance_name(service: &str) -> &str {
     let kind = service.strip_suffix("._tcp.local.").and_then(|rest| rest.rsplit_once("._"));
     kind.map_or(service, |(name, _)| name)
 }
 
-/// Whether who connects to a card's address `at` gets to what listens on `listen`.
+/// Whether a socket that listens on `listen` is reachable at the interface address `at`.
 ///
-/// IPv6's link-local addresses are of no use in an answer: it does not say on which link.
+/// IPv6 link-local addresses are useless in an answer, because it does not name the link.
 fn is_reachable_at(listen: IpAddr, at: IpAddr) -> bool {
     if !listen.is_unspecified() {
         return listen == at;
@@ -151,8 +152,8 @@ fn is_reachable_at(listen: IpAddr, at: IpAddr) -> bool {
     }
 }
 
-/// Why port 5353 cannot be had, in none of the address families that are needed. The daemon does
-/// not tell.
+/// The error that prevents the use of port 5353 in all required address families, if there is one.
+/// The daemon does not report it.
 fn check_mdns_port(services: &[Service]) -> Option<io::Error> {
     let mut refused = None;
     for address in services.iter().map(Service::address) {
@@ -177,7 +178,7 @@ fn bind_shared(family: AddressFamily, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// How long the end waits for the goodbye: well below the second within which a server ends.
+/// How long the shutdown waits for the goodbye: well below the second within which a server ends.
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[cfg(test)]

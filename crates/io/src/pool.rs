@@ -1,8 +1,8 @@
-//! Threads for work that takes its time: decoding files.
+//! Threads for blocking work such as decoding files.
 //!
-//! A decoder reads from disk and may block for as long as the disk likes, so it never runs on a
-//! station's thread. It fills a ring that holds more than a second, and is looked at a few times in
-//! that second; nobody has to wake it.
+//! A decoder reads from disk and may block for an unbounded time, so it never runs on a station's
+//! thread. It fills a ring that holds more than a second. The pool's thread visits each job several
+//! times a second, so the station need not wake it.
 
 use std::fmt;
 use std::io;
@@ -13,22 +13,22 @@ use aulos_rt::channel::{Receiver, TryRecvError, UnboundedSender, unbounded};
 
 type JobThread = (UnboundedSender<Box<dyn Job>>, JoinHandle<()>);
 
-/// Work in small steps.
+/// Work that proceeds in small steps.
 pub trait Job: Send {
-    /// Does what can be done now without waiting for anybody but the disk.
+    /// Does the work that is possible now, waiting for nothing but the disk.
     fn step(&mut self) -> JobStatus;
 }
 
-/// How a step ended.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobStatus {
-    /// There is more to do when the station has taken what is there.
+    /// More work remains for when the station has consumed what is there.
     Pending,
-    /// Nothing is left to do.
+    /// The job is complete.
     Done,
 }
 
-/// A fixed number of threads, over which jobs are spread.
+/// A fixed number of threads that share the jobs.
 pub struct CodecPool {
     threads: Vec<JobThread>,
     next: usize,
@@ -53,15 +53,15 @@ impl CodecPool {
     /// Runs `job` until it is done.
     pub fn add(&mut self, job: Box<dyn Job>) {
         self.next = (self.next + 1) % self.threads.len();
-        // A thread ends only after its sender has.
+        // A thread ends only after its sender has been dropped.
         drop(self.threads[self.next].0.send(job));
     }
 
-    /// Ends every thread after its present step.
+    /// Ends every thread after its current step.
     pub fn stop(&mut self) {
         for (sender, thread) in self.threads.drain(..) {
             drop(sender);
-            // A thread that panicked has already said so on standard error.
+            // The panic message of the thread is already on standard error.
             drop(thread.join());
         }
     }

@@ -1,7 +1,7 @@
-//! A file that is replaced all at once, for who changes tags or sound.
+//! Atomic replacement of a file when tags or audio change.
 //!
-//! Changing it in place was rejected: whoever pulls the plug in the middle has neither the old file
-//! nor the new one. The price is room for a copy, and a copy.
+//! Changing a file in place was rejected: after a power failure neither the old nor the new file
+//! would exist. The price is disk space for a copy, and the copying.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -12,16 +12,16 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::decode::{FileDecodeOptions, FileDecoder};
 
-/// Why a file could not be replaced. It is what it was.
+/// Why a file could not be replaced. The file is unchanged.
 #[derive(Debug)]
 pub(crate) enum ReplaceError {
-    /// Its mode, or the folder's, says that it is not to be changed.
+    /// The mode of the file or of its directory forbids writing.
     ReadOnly,
-    /// Another run is at it.
+    /// Another process is replacing the same file.
     Busy,
-    /// It was written to meanwhile.
+    /// The file was modified meanwhile.
     Changed,
-    /// The disk.
+    /// An I/O error.
     Io(io::Error),
 }
 
@@ -34,8 +34,7 @@ impl From<io::Error> for ReplaceError {
     }
 }
 
-/// What is going to be in a file's place, beside it, at which nobody else is working. Dropped, it is
-/// gone.
+/// A temporary file beside the original, locked by this process. Dropping it deletes it.
 #[derive(Debug)]
 pub(crate) struct Replacement {
     original: PathBuf,
@@ -45,10 +44,11 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// An empty file for the place of `original`, which is no link and was as in `before` when
-    /// work on it began; it must be so still when its place is taken.
+    /// Creates an empty temporary file for `original`, which is not a link. `before` is the
+    /// metadata of `original` when the work on it began; [`commit`](Self::commit) fails if the file
+    /// has changed since.
     pub(crate) fn create(original: &Path, before: Metadata) -> Result<Self, ReplaceError> {
-        // Root may write everything; a file without a single write bit says that nobody should.
+        // Root may write to any file, so a file without a write bit counts as read-only.
         if before.mode() & 0o222 == 0
             || accessat(CWD, original, Access::WRITE_OK, AtFlags::EACCESS).is_err()
         {
@@ -61,14 +61,14 @@ impl Replacement {
         Ok(new)
     }
 
-    /// Fills it with what is in the original.
+    /// Copies the original into the temporary file.
     pub(crate) fn copy_original(&mut self) -> Result<(), ReplaceError> {
         let mut from = File::open(&self.original)?;
         io::copy(&mut from, &mut self.file)?;
         Ok(())
     }
 
-    /// Where it is meanwhile.
+    /// The path of the temporary file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -77,7 +77,7 @@ impl Replacement {
         &mut self.file
     }
 
-    /// Whether a decoder sees the same sound in both: the same rate, channels and length.
+    /// Whether both files decode to the same rate, channels, length and codec.
     pub(crate) fn matches_original_audio(&self) -> bool {
         let shape = |path| {
             let decoder = FileDecoder::open(path, FileDecodeOptions::default()).ok()?;
@@ -87,10 +87,10 @@ impl Replacement {
         shape(&self.path) == shape(&self.original)
     }
 
-    /// Puts the copy in the place of the original, safe from a failing of power.
+    /// Renames the temporary file to the original, durably.
     pub(crate) fn commit(&self) -> Result<(), ReplaceError> {
-        // A guest may not give files away; the copy is then theirs, like any file that an editor
-        // saves.
+        // An unprivileged process cannot change the owner; the copy then belongs to its user, like
+        // any file saved by an editor.
         fchown(&self.file, Some(self.original_metadata.uid()), Some(self.original_metadata.gid()))
             .ok();
         self.file.set_permissions(self.original_metadata.permissions())?;
@@ -105,8 +105,8 @@ impl Replacement {
             return Err(ReplaceError::Changed);
         }
         fs::rename(&self.path, &self.original)?;
-        // The file is what it should be already; that its name survives as well is the folder's
-        // matter, and not every file system can say so.
+        // The data is synced already. Syncing the directory makes the new name durable; not every
+        // file system supports it.
         if let Some(folder) = self.original.parent()
             && let Ok(folder) = File::open(folder)
         {
@@ -118,15 +118,16 @@ impl Replacement {
 
 impl Drop for Replacement {
     fn drop(&mut self) {
-        // After the rename the name is free, or somebody else's.
+        // After the rename the temporary name is free, or belongs to another process.
         if is_same_file(&self.file, &self.path) {
             fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// The same name for the same file, so that what a killed run left is used up by the next one; with
-/// its extension, by which decoders go; hidden, so that no scan finds it.
+/// The name of the temporary file. It is the same for the same original, so the next run reuses
+/// what a killed run left behind. It keeps the extension, which decoders look at, and is hidden, so
+/// no scan finds it.
 fn temporary_path(original: &Path, before: &Metadata) -> PathBuf {
     let mut name = format!(".aulos-new-{:x}", before.ino());
     if let Some(extension) = original.extension() {
@@ -136,7 +137,7 @@ fn temporary_path(original: &Path, before: &Metadata) -> PathBuf {
     original.with_file_name(name)
 }
 
-/// Opens the copy's file, and keeps others away from it by a lock.
+/// Opens the temporary file and locks it.
 fn create_locked(path: &Path) -> Result<File, ReplaceError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -146,7 +147,7 @@ fn create_locked(path: &Path) -> Result<File, ReplaceError> {
         Err(TryLockError::WouldBlock) => return Err(ReplaceError::Busy),
         Err(TryLockError::Error(error)) => return Err(error.into()),
     }
-    // Between opening and locking, whoever had it may have given it the original's name.
+    // Between open and lock, another process may have renamed the file to the original's name.
     if is_same_file(&file, path) { Ok(file) } else { Err(ReplaceError::Busy) }
 }
 

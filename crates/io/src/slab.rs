@@ -1,6 +1,6 @@
-//! Numbered places for sessions and streams, each number used once.
+//! A slab for sessions and streams. A token is never reused.
 
-/// Things that are found by a token that is never given twice.
+/// Values addressed by tokens that are never reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<(u32, Option<T>)>,
@@ -12,7 +12,7 @@ impl<T> Slab<T> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Stores what `make` makes of its token.
+    /// Inserts the value that `make` returns for its token, and returns the token.
     pub(crate) fn insert_with(&mut self, make: impl FnOnce(u64) -> T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push((0, None));
@@ -48,7 +48,7 @@ impl<T> Slab<T> {
         Some(taken)
     }
 
-    /// The tokens of everything in here.
+    /// The tokens of all values.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = u64> {
         self.slots
             .iter()
@@ -64,7 +64,7 @@ fn split_token(token: u64) -> (u32, usize) {
     (generation, index)
 }
 
-/// 24 bits: see `SessionId`.
+/// 24 bits, the width of the generation in `SessionId`.
 const MAX_GENERATION: u32 = 0xFF_FFFF;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Where a source is opened: a path, and the roots that it must not lead out of.
+//! The path of a source and the root directories that it must not escape.
 //!
-//! What the configuration names may be anywhere. What a remote call names has to stay below the
-//! directories of `[streams] roots`, and not only when the call comes: a source is opened later, and
-//! again after each failure, and by then a directory may have become a link. So the roots travel with
-//! the path, and every open is one beneath them.
+//! A path from the configuration may point anywhere. A path from a remote call must stay below the
+//! directories of `[streams] roots`, and not only at the time of the call: a source is opened
+//! later, and again after each failure, and by then a directory may have become a link. Therefore
+//! the roots travel with the path, and every open is confined to them.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::beneath::{open_beneath, open_root};
 
-/// A path, and the roots below which it has to lie.
+/// A path, and the root directories that contain it, if it is confined.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SourcePath {
     path: PathBuf,
@@ -27,17 +27,18 @@ pub struct SourcePath {
 }
 
 impl SourcePath {
-    /// The same path, which from now on opens nothing that does not lie below one of these.
+    /// Confines the path to `roots`: every open outside of them fails.
     #[must_use]
     pub fn confined_to(self, roots: &[PathBuf]) -> Self {
         Self { roots: Some(roots.into()), ..self }
     }
 
-    /// Opens it for reading, whatever it is, without waiting for the writer of a FIFO.
+    /// Opens the path for reading, whatever its file type, without waiting for the writer of a
+    /// FIFO.
     ///
     /// # Errors
-    /// What the file system says; where it leads out, what
-    /// [`leads_out`](crate::beneath::leads_out) recognizes.
+    /// Errors of the file system; for a path that escapes the roots, an error that
+    /// [`is_outside_root`](crate::beneath::is_outside_root) recognizes.
     pub fn open(&self) -> io::Result<File> {
         match &self.roots {
             None => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&self.path),
@@ -48,7 +49,7 @@ impl SourcePath {
         }
     }
 
-    /// Makes a FIFO here, for its owner only; false where there is something already.
+    /// Creates a FIFO with access for its owner only. Returns false if the name exists.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -74,11 +75,11 @@ impl SourcePath {
     }
 }
 
-/// The root that a path lies below, open, and the path from there.
+/// Opens the root that contains `path` and returns it with the relative path.
 ///
-/// The names are resolved first, so that a link with an absolute target may be used as long as that
-/// lies below the root as well. What they mean may change until the file is opened; then the open
-/// fails, because it is one beneath the root.
+/// Names are resolved first, so a link with an absolute target is allowed if the target lies below
+/// the root as well. If the meaning of a name changes before the file is opened, the confined open
+/// fails.
 fn open_confining_root(roots: &[PathBuf], path: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let real = path.canonicalize()?;
     for root in roots {
@@ -98,7 +99,7 @@ impl Deref for SourcePath {
     }
 }
 
-/// As a path, where it may be anywhere.
+/// Formats as a plain path if it is not confined.
 impl fmt::Debug for SourcePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.roots {
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
     use crate::beneath::is_outside_root;
 
-    /// A root, and a secret beside it.
+    /// A root, and a secret file outside of it.
     fn tree(name: &str) -> PathBuf {
         let folder = env::temp_dir().join(format!("aulos-source-path-{name}-{}", process::id()));
         drop(fs::remove_dir_all(&folder));
@@ -186,13 +187,13 @@ mod tests {
         fs::write(folder.join("sub/file"), "secret").unwrap();
         let path = SourcePath::from(root.join("sub/file")).confined_to(std::slice::from_ref(&root));
         assert_eq!(read(&path).unwrap(), "inside");
-        // As it is when it is opened for the second time, after a failure.
+        // The situation at a second open after a failure.
         fs::rename(root.join("sub"), root.join("aside")).unwrap();
         symlink("../sub", root.join("sub")).unwrap();
         assert!(is_outside_root(&read(&path).unwrap_err()));
         fs::remove_file(root.join("sub")).unwrap();
         fs::rename(root.join("aside"), root.join("sub")).unwrap();
-        // In the middle of an open.
+        // During an open.
         std::thread::scope(|scope| {
             let swapped = scope.spawn(|| {
                 for _ in 0..300 {
@@ -218,13 +219,13 @@ mod tests {
             |path: &str| SourcePath::from(root.join(path)).confined_to(std::slice::from_ref(&root));
         let fifo = below("sub/fifo");
         assert!(fifo.make_fifo().unwrap() && !fifo.make_fifo().unwrap());
-        // No writer has it open, and it is not waited for.
+        // Opening does not wait for a writer.
         assert!(fifo.open().unwrap().metadata().unwrap().file_type().is_fifo());
         for bad in ["up/fifo", "../fifo"] {
             assert!(is_outside_root(&below(bad).make_fifo().unwrap_err()), "{bad}");
         }
         assert!(!folder.join("fifo").exists());
-        // A link to where nothing is yet is not followed.
+        // A dangling link is not followed.
         symlink("../new", root.join("dangling")).unwrap();
         assert!(!below("dangling").make_fifo().unwrap() && !folder.join("new").exists());
         fs::remove_dir_all(folder).unwrap();

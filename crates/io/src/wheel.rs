@@ -1,12 +1,13 @@
-//! Who is due at which tick.
+//! A timer wheel.
 //!
-//! Every loop of this crate that sleeps until something is due keeps one of these: the reactors for
-//! whose turn it is to be sent to, the threads of the datagrams for the timers of their streams. Its
-//! grid is also the loop's own: `next` is when to look again, and never drifts.
+//! Every loop of this crate that sleeps until something is due has one: the reactors for the next
+//! send of each session, the UDP threads for the timers of their streams. The grid of the wheel is
+//! also the grid of the loop: [`next_tick_at`](Wheel::next_tick_at) is the time of the next poll,
+//! and it never drifts.
 //!
-//! The slots are lists in one piece of memory. A vector for each was rejected: whenever a late wake
-//! throws two slots together, one of them would have to grow. So was a tree: here a timer that is
-//! taken back, as most of them are, costs some writes and no search.
+//! The slots are linked lists in one allocation. A vector per slot was rejected because a late
+//! wake-up merges two slots and one vector would have to grow. A tree was rejected because most
+//! timers are cancelled, which costs a few writes here and no search.
 
 use aulos_core::{Instant, Span};
 
@@ -17,15 +18,15 @@ pub(crate) struct Wheel {
     /// The first entry of each slot.
     slots: Box<[Option<u32>]>,
     entries: Vec<Entry>,
-    /// The first entry that nobody uses.
+    /// The head of the free list.
     free: Option<u32>,
-    /// The number of the next tick; its slot is what is left of a division.
+    /// The number of the next tick; its slot is this number modulo the number of slots.
     tick: usize,
     next: Instant,
     len: usize,
 }
 
-/// A place on the wheel. It is worth nothing any more once its token has been due.
+/// A handle to a timer. It becomes invalid when the timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timer(u32);
 
@@ -38,7 +39,7 @@ struct Entry {
 }
 
 impl Wheel {
-    /// A wheel with a tick every `length` and `slots` of them in a turn.
+    /// A wheel with `slots` ticks of `length` each.
     pub(crate) fn new(now: Instant, length: Span, slots: usize) -> Self {
         Self {
             length,
@@ -51,7 +52,8 @@ impl Wheel {
         }
     }
 
-    /// Puts `token` on the tick that is `ahead` of the next one, or as far as the wheel goes.
+    /// Schedules `token` at the tick that is `ahead` ticks after the next one, limited to the span
+    /// of the wheel.
     pub(crate) fn add(&mut self, token: u64, ahead: usize) -> Timer {
         let slot = (self.tick + ahead.min(self.slots.len() - 1)) % self.slots.len();
         let next = self.slots[slot];
@@ -76,8 +78,8 @@ impl Wheel {
         Timer(index)
     }
 
-    /// Puts `token` on the first tick that is not before `at`. What is farther away than the wheel
-    /// goes is due too early, and has to be added again then.
+    /// Schedules `token` at the first tick not before `at`. A time beyond the span of the wheel
+    /// expires early and has to be scheduled again.
     pub(crate) fn add_at(&mut self, token: u64, at: Instant) -> Timer {
         let ahead = at.since(self.next).as_nanos();
         let length = self.length.as_nanos().max(1);
@@ -85,7 +87,7 @@ impl Wheel {
         self.add(token, usize::try_from(ticks).unwrap_or(usize::MAX))
     }
 
-    /// Takes somebody off who has not been due yet.
+    /// Cancels a timer that has not expired.
     pub(crate) fn remove(&mut self, timer: Timer) {
         let Some(&Entry { slot, previous: before, next, .. }) = self.entries.get(timer.0 as usize)
         else {
@@ -101,17 +103,17 @@ impl Wheel {
         self.free_entry(timer.0);
     }
 
-    /// When the next tick is, whether somebody is due then or not.
+    /// The time of the next tick, whether or not a timer expires at it.
     pub(crate) const fn next_tick_at(&self) -> Instant {
         self.next
     }
 
-    /// The number of that tick.
+    /// The number of the next tick.
     pub(crate) const fn tick_number(&self) -> usize {
         self.tick
     }
 
-    /// When the next slot with somebody in it is due.
+    /// When the next slot that is not empty expires.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;
@@ -121,9 +123,9 @@ impl Wheel {
         Some(self.next + self.length * i64::try_from(ahead).unwrap_or(0))
     }
 
-    /// Moves everybody who is due at `now` into `due`.
+    /// Moves the tokens of all timers that have expired by `now` into `due`.
     pub(crate) fn take_due(&mut self, now: Instant, due: &mut Vec<u64>) {
-        // After a long stop one round finds everybody; and nobody has waited on an empty wheel.
+        // After a long pause one turn of the wheel finds every timer; an empty wheel has none.
         for _ in 0..self.slots.len() {
             if now < self.next || self.len == 0 {
                 break;
@@ -139,9 +141,9 @@ impl Wheel {
         }
     }
 
-    /// Moves the tokens of the present slot into `due`.
+    /// Moves the tokens of the current slot into `due`.
     fn drain_slot(&mut self, due: &mut Vec<u64>) {
-        // All of them may be due at once some day: room for that is made here, and only once.
+        // All timers may expire at once, so the capacity is reserved here, once.
         due.reserve(self.len);
         let slot = self.tick % self.slots.len();
         let mut first = self.slots[slot].take();
@@ -180,8 +182,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: nobody is due before his time or later than the first look behind it,
-        /// and who was taken off never is.
+        /// Compares with a plain list: no timer expires before its time or later than the first
+        /// poll after it, and a cancelled timer never expires.
         #[test]
         fn everybody_is_due_once_at_the_first_tick_behind_his_time(
             steps in prop::collection::vec((0u8..4, 0i64..200_000), 1..200)
@@ -193,7 +195,7 @@ mod tests {
             for (token, (what, micros)) in (0u64..).zip(steps) {
                 match what {
                     0 | 1 => {
-                        // Not farther than the wheel goes.
+                        // Within the span of the wheel.
                         let at = now + Span::from_micros(micros % 70_000);
                         let timer = wheel.add_at(token, at);
                         waiting.push((token, at, timer));

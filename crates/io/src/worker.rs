@@ -1,8 +1,7 @@
-//! The threads on which stations and graphs run.
+//! The threads that run stations and graphs.
 //!
-//! A station is a machine, and so is a graph; their worker reads the clock, lets them do what is due
-//! and sleeps until the next deadline of any of them. It wakes nobody: the reactors come for the chunks
-//! by their own timers.
+//! A worker reads the clock, lets each of its machines do what is due, and sleeps until the
+//! earliest deadline. It wakes no other thread: the reactors take chunks on their own timers.
 
 use std::fmt;
 use std::io;
@@ -16,7 +15,7 @@ use aulos_rt::{DropCollector, DropQueue, drop_queue};
 
 use crate::SystemClock;
 
-/// A fixed number of threads, over which stations and graphs are spread.
+/// A fixed number of threads that share the stations and graphs.
 pub struct Workers {
     threads: Vec<Thread>,
     next: usize,
@@ -24,12 +23,12 @@ pub struct Workers {
 
 struct Thread {
     commands: Sender<WorkerCommand>,
-    /// What was removed comes back here: to free it is not a worker's business.
+    /// Removed machines come back here, so that the worker does not free them.
     removed: DropCollector<Box<dyn TimedTask>>,
     handle: JoinHandle<()>,
 }
 
-/// Where something runs.
+/// Identifies a running machine and its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerTaskId {
     thread: usize,
@@ -58,13 +57,13 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Runs a station or a graph on one of the workers, each in its turn. Waits only when that one is
-    /// thousands of orders behind.
+    /// Runs a station or a graph on one of the workers, assigned in turn. Blocks only when that
+    /// worker is thousands of commands behind.
     pub fn add(&mut self, machine: impl TimedTask + 'static) -> WorkerTaskId {
         self.next += 1;
         let place =
             WorkerTaskId { thread: self.next % self.threads.len(), number: self.next as u64 };
-        // A worker ends only after its sender has.
+        // A worker ends only after its sender has been dropped.
         drop(
             self.threads[place.thread]
                 .commands
@@ -73,15 +72,16 @@ impl Workers {
         place
     }
 
-    /// Frees what was removed and has ended; with stations end the feeders that fill them.
+    /// Frees the machines that were removed and have ended, and with a station the feeders that
+    /// fill it.
     pub fn free_removed(&mut self) {
         for thread in &mut self.threads {
             thread.removed.collect();
         }
     }
 
-    /// Runs it no longer; it ends within a step, and [`Self::tidy`] frees it. Waits as
-    /// [`Self::add`] does.
+    /// Stops a machine within one step; [`Self::free_removed`] frees it. Blocks as [`Self::add`]
+    /// does.
     pub fn remove(&mut self, place: WorkerTaskId) {
         if let Some(thread) = self.threads.get(place.thread) {
             drop(thread.commands.send(WorkerCommand::End(place.number)));
@@ -92,7 +92,7 @@ impl Workers {
     pub fn stop(&mut self) {
         for Thread { commands: orders, removed: _removed, handle } in self.threads.drain(..) {
             drop(orders);
-            // A worker that panicked has already said so on standard error.
+            // The panic message of the worker is already on standard error.
             drop(handle.join());
         }
     }
@@ -105,8 +105,8 @@ impl fmt::Debug for Workers {
 }
 
 fn work(mut orders: Receiver<WorkerCommand>, mut bin: DropQueue<Box<dyn TimedTask>>) {
-    // Where the system does not grant it the thread runs as any other, and a station that comes
-    // too late for it sends what it missed: clients buffer far more than a scheduler delays.
+    // Without permission for real-time scheduling the thread runs at normal priority. A station
+    // that is late then sends what it missed; clients buffer far more than a scheduler delays.
     let _ = ThreadPriority::Fifo(PRIORITY).request();
     let mut machines: Vec<(u64, Box<dyn TimedTask>)> = Vec::new();
     let mut ended: Vec<Box<dyn TimedTask>> = Vec::with_capacity(MAX_REMOVED);
@@ -121,7 +121,7 @@ fn work(mut orders: Receiver<WorkerCommand>, mut bin: DropQueue<Box<dyn TimedTas
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Closed) => return,
         }
-        // At most one comes in a step. What finds no room in the bin waits for a later one.
+        // At most one machine ends per step. If the drop queue is full, it waits for a later step.
         if let Some(Err(machine)) = ended.pop().map(|machine| bin.discard(machine)) {
             ended.push(machine);
         }
@@ -138,16 +138,16 @@ fn work(mut orders: Receiver<WorkerCommand>, mut bin: DropQueue<Box<dyn TimedTas
     }
 }
 
-/// Above everything that is not real-time, below what drives a sound card.
+/// Above everything that is not real-time, below the threads that drive sound cards.
 const PRIORITY: u8 = 10;
 
-/// Orders that wait for a worker, which takes one in a step: four for each station there may be.
+/// Commands that wait for a worker, which takes one per step: four for each possible station.
 const MAX_COMMANDS: usize = 4_096;
 
-/// What waits to be freed.
+/// Machines that wait to be freed.
 const MAX_REMOVED: usize = 64;
 
-/// How long a worker without a deadline sleeps before it looks for more to do.
+/// How long a worker without a deadline sleeps between two checks of its commands.
 const IDLE: Span = Span::from_millis(50);
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts where it is dropped: on the thread that made it, and elsewhere.
+    /// Counts drops on the creating thread and on other threads.
     #[derive(Clone)]
     struct DropCounter {
         here: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Who else is there: servers that announce themselves as we do.
+//! Discovery of other servers that announce themselves.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -9,28 +9,28 @@ use super::{Announcer, instance_name};
 /// Another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredServer {
-    /// Its name in lists of services.
+    /// The instance name of its service.
     pub name: String,
-    /// Its machine's, as `kitchen.local`.
+    /// Its host name, for example `kitchen.local`.
     pub host: String,
-    /// Where it is reached, in order.
+    /// Its addresses, sorted.
     pub addresses: Vec<IpAddr>,
-    /// At this port.
+    /// Its port.
     pub port: u16,
 }
 
-/// Looks for other servers as long as it lives.
+/// Discovers other servers until it is dropped.
 pub struct Browser {
     daemon: ServiceDaemon,
     events: Receiver<ServiceEvent>,
-    /// Our own ports.
+    /// The ports of this server.
     own_ports: Vec<u16>,
     servers: Vec<(String, DiscoveredServer)>,
 }
 
-/// Servers that are kept; a network with more of them is no house.
+/// The most servers that are kept.
 const MAX_SERVERS: usize = 256;
-/// What Snapcast's clients connect to.
+/// The service type that Snapcast's clients look for.
 const SERVICE_TYPE: &str = "_snapcast._tcp.local.";
 
 impl std::fmt::Debug for Browser {
@@ -40,7 +40,7 @@ impl std::fmt::Debug for Browser {
 }
 
 impl Announcer {
-    /// Looks for other servers, on the same thread that announces us; none when that has ended.
+    /// Discovers other servers on the announcer's thread. `None` if that thread has ended.
     #[must_use]
     pub fn browse(&self) -> Option<Browser> {
         let (daemon, own) = (self.daemon.clone(), self.own_ports.clone());
@@ -50,8 +50,8 @@ impl Announcer {
 }
 
 impl Browser {
-    /// Takes in what has been heard, without waiting. The servers in the order in which they came,
-    /// if they are others than before.
+    /// Handles the pending events without waiting. Returns the servers in the order of discovery if
+    /// the list has changed.
     pub fn poll(&mut self) -> Option<Vec<DiscoveredServer>> {
         let before = self.servers.clone();
         while let Ok(event) = self.events.try_recv() {
@@ -60,7 +60,7 @@ impl Browser {
         if self.events.is_disconnected()
             && let Ok(events) = self.daemon.browse(SERVICE_TYPE)
         {
-            // So much was heard at once that the daemon gave up on us.
+            // The daemon dropped the subscription because too many events came at once.
             self.events = events;
         }
         let all = || self.servers.iter().map(|(_, neighbour)| neighbour.clone()).collect();
@@ -89,8 +89,8 @@ impl Browser {
     }
 }
 
-/// Whether it is an address of this machine: only those can be listened on. Our name would say less,
-/// because it is another one where somebody had it before.
+/// Whether the machine has this address: only local addresses can be bound. The name is no
+/// criterion, because it changes when another server already has it.
 fn is_local_address(address: &IpAddr) -> bool {
     UdpSocket::bind((*address, 0)).is_ok()
 }

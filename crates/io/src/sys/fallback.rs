@@ -1,4 +1,4 @@
-//! Systems without these calls: everything works, a little less promptly.
+//! Systems without these calls: everything works, with slightly more delay.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,12 +7,12 @@ use std::process::Command;
 use super::TcpAccount;
 use crate::reactor::QueuedError;
 
-/// Does nothing: the kernel decides how much waits unsent.
+/// Does nothing: the kernel decides how much may wait unsent.
 pub(crate) fn set_notsent_lowat(_socket: BorrowedFd<'_>, _bytes: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing: the child of a killed parent lives until it writes.
+/// Does nothing: the child of a killed parent lives until its next write.
 pub(crate) fn end_with_parent(_command: &mut Command) {}
 
 /// Does nothing: the allocator decides.
@@ -20,27 +20,27 @@ pub(crate) fn map_allocations_from(_bytes: i32) -> bool {
     false
 }
 
-/// Is not to be had.
+/// Unsupported.
 pub(crate) fn enable_zero_copy(_socket: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Is not to be had, and so nobody asks for it.
+/// Unsupported, and never called.
 pub(crate) fn send_zero_copy(_: BorrowedFd<'_>, _: &[io::IoSlice<'_>]) -> io::Result<usize> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// There is nothing to read.
+/// There is never an entry.
 pub(crate) fn read_error(_socket: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
     Ok(None)
 }
 
-/// Is not to be had.
+/// Unsupported.
 pub(crate) fn tcp_account(_socket: BorrowedFd<'_>) -> io::Result<TcpAccount> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// None are handed over.
+/// No descriptors are passed on these systems.
 pub(crate) fn take_inherited(_: i32, _: i32) -> io::Result<Vec<Option<std::os::fd::OwnedFd>>> {
     Ok(Vec::new())
 }

@@ -1,4 +1,4 @@
-//! Linux.
+//! System calls on Linux.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -12,13 +12,13 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use super::TcpInfo;
 use crate::reactor::QueuedError;
 
-/// Tells the kernel to call a socket writable only while less than `bytes` wait unsent in it, so
-/// that what is urgent never queues behind much.
+/// Makes the kernel report a socket as writable only while less than `bytes` wait unsent in it, so
+/// that urgent messages never queue behind much data.
 pub(crate) fn set_notsent_lowat(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// Allocations of so many bytes and more are mapped one by one, with glibc; gives whether that is so.
+/// With glibc, maps each allocation of at least `bytes` bytes separately; returns whether it does.
 pub(crate) fn map_allocations_from(bytes: i32) -> bool {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt takes two numbers and may be called from any thread at any time.
@@ -28,12 +28,12 @@ pub(crate) fn map_allocations_from(bytes: i32) -> bool {
     is_set
 }
 
-/// Has the kernel end a child when the thread that starts it ends, however that comes about.
+/// Makes the kernel end a child when the thread that starts it ends, for whatever reason.
 pub(crate) fn end_with_parent(command: &mut Command) {
     let parent = getpid();
     let prepare = move || {
         set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent may have gone before it could be asked for.
+        // The parent may have ended before the signal was requested.
         if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     };
     // SAFETY: between fork and exec it makes two system calls and nothing else: no lock is taken
@@ -41,22 +41,22 @@ pub(crate) fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Lets a socket send from our memory without a copy, for calls that ask for it.
+/// Allows sends from this process's memory without a copy, for calls that request it.
 pub(crate) fn enable_zero_copy(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
 }
 
-/// Sends without a copy. The bytes must stay as they are until the socket's error queue says that
-/// the call is over; should they change, the peer gets what they have become.
+/// Sends without a copy. The bytes must not change until the socket's error queue reports the call
+/// as complete; otherwise the peer receives the changed bytes.
 pub(crate) fn send_zero_copy(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let zero_copy = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
     let flags = zero_copy | SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     Ok(sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)?)
 }
 
-/// Takes one entry off a socket's error queue, none when that is empty.
+/// Takes one entry off a socket's error queue; `None` when it is empty.
 pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
-    // Words, because the kernel aligns what it writes here.
+    // Words, because the kernel aligns its entries.
     let mut control = [0usize; CONTROL_WORDS];
     // SAFETY: a header of zeros is valid: it has no name, no buffers and no control.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -71,7 +71,7 @@ pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedErro
         let empty = error.kind() == io::ErrorKind::WouldBlock;
         return if empty { Ok(None) } else { Err(error) };
     }
-    // One entry, `struct cmsghdr` before it: length (a word), level, type; the data is aligned.
+    // One entry, preceded by `struct cmsghdr`: length (a word), level, type; the data is aligned.
     let mut bytes = [0; CONTROL_WORDS * size_of::<usize>()];
     for (bytes, word) in bytes.chunks_exact_mut(size_of::<usize>()).zip(control) {
         bytes.copy_from_slice(&word.to_ne_bytes());
@@ -84,15 +84,15 @@ pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedErro
     Ok(Some(QueuedError { level, kind, data }))
 }
 
-/// Takes the sockets among the descriptors `first` to `first + count` that came through `exec`, in
-/// order; none for a number that was opened in this process or has been taken. What came through and
-/// is no socket is an error.
+/// Takes the sockets among the descriptors `first` to `first + count` that were inherited through
+/// `exec`, in order; `None` for a number that was opened in this process or has been taken. An
+/// inherited descriptor that is not a socket is an error.
 ///
-/// What can make it safe is checked here: only the first call in a process takes any, so that no
-/// descriptor gets two owners; the standard streams are never taken, nor what is closed on `exec`,
-/// because that cannot have come through it; and what is taken is a socket.
+/// The conditions for safety are checked here: only the first call in a process takes any, so no
+/// descriptor gets two owners; the standard streams are never taken, nor descriptors with
+/// close-on-exec, which cannot have been inherited; and each taken descriptor is a socket.
 pub(crate) fn take_inherited(first: i32, count: i32) -> io::Result<Vec<Option<OwnedFd>>> {
-    /// Descriptors are the process's, and so is this.
+    /// Descriptors belong to the process, and so does this flag.
     static TAKEN: AtomicBool = AtomicBool::new(false);
 
     let is_first = !TAKEN.swap(true, Ordering::Relaxed);
@@ -101,16 +101,15 @@ pub(crate) fn take_inherited(first: i32, count: i32) -> io::Result<Vec<Option<Ow
             return Ok(None);
         }
         // SAFETY: it is open, as `came_through_exec` says. Code here opens descriptors so that they
-        // are closed on `exec`, and this one is not, so it has no owner yet; and it gets no second one,
-        // because this function takes descriptors only once.
+        // are closed on `exec`, and this one is not, so it has no owner yet; and it gets no second
+        // one, because this function takes descriptors only once.
         let descriptor = unsafe { take_descriptor(number) }?;
         Ok(Some(descriptor))
     };
     (first..first.saturating_add(count)).map(take).collect()
 }
 
-/// Whether this number is an open socket that would go through another `exec`, as one does that came
-/// through the last.
+/// Whether this number is an open socket without close-on-exec, as an inherited one is.
 fn came_through_exec(number: i32) -> io::Result<bool> {
     // SAFETY: this reads the flags of whatever has this number, and fails where nothing has.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
@@ -132,12 +131,13 @@ fn came_through_exec(number: i32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes a descriptor by its number, and lets it be closed on `exec`.
+/// Takes ownership of a descriptor by its number, and sets close-on-exec.
 ///
 /// # Safety
 ///
 /// * The descriptor is open.
-/// * Nothing else owns it, or borrows it, now or later: it is closed when what is returned is dropped.
+/// * Nothing else owns it, or borrows it, now or later: it is closed when the returned value is
+///   dropped.
 unsafe fn take_descriptor(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: the caller says that it is open and has no owner.
     let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
@@ -145,7 +145,8 @@ unsafe fn take_descriptor(number: i32) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-/// What the kernel knows of a connection. Older kernels know less, and leave the end as it is.
+/// Reads the kernel's statistics of a TCP connection. Older kernels return fewer fields; the rest
+/// stays zero.
 pub(crate) fn tcp_account(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut info = [0u32; TCP_INFO_WORDS];
     let mut size = libc::socklen_t::try_from(size_of_val(&info)).unwrap_or(0);
@@ -171,8 +172,8 @@ pub(crate) fn tcp_account(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     })
 }
 
-/// Words of `struct tcp_info` (linux/tcp.h): two of flags, 24 numbers, four numbers of two words,
-/// and then those of Linux 4.6.
+/// Word offsets in `struct tcp_info` (linux/tcp.h): two words of flags, 24 numbers, four numbers of
+/// two words, and then the fields of Linux 4.6.
 mod tcp_info {
     pub(super) const RTT: usize = 17;
     pub(super) const RTTVAR: usize = 18;
@@ -181,7 +182,7 @@ mod tcp_info {
 }
 const TCP_INFO_WORDS: usize = 37;
 
-/// Sets an option whose value the kernel reads as it is.
+/// Sets a socket option with a plain value.
 pub(super) fn set_option<T: Copy>(
     socket: BorrowedFd<'_>,
     level: i32,
@@ -197,5 +198,5 @@ pub(super) fn set_option<T: Copy>(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Room for one entry with the longest address behind it, 60 bytes and a header.
+/// Room for one entry followed by the longest address: 60 bytes and a header.
 const CONTROL_WORDS: usize = 16;

@@ -1,4 +1,4 @@
-//! The few calls that no safe library of ours offers.
+//! System calls that none of the safe libraries in use offers.
 
 #![allow(unsafe_code)]
 
@@ -29,17 +29,17 @@ pub(crate) use udp::{
     Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals, stamps_ahead,
 };
 
-/// One or more datagrams to one place.
+/// One or more datagrams to one destination.
 #[derive(Clone, Debug)]
 pub(crate) struct SendMessage {
     pub(crate) to: SocketAddr,
-    /// Where their bytes are.
+    /// The range of their bytes.
     pub(crate) bytes: Range<usize>,
-    /// They are several of this length, of which the last may be shorter.
+    /// The length of each datagram if there are several; the last one may be shorter.
     pub(crate) segment: Option<u16>,
 }
 
-/// What the kernel knows of a connection.
+/// The kernel's statistics of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
     pub(crate) round_trip_us: u32,

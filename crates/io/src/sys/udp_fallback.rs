@@ -1,6 +1,6 @@
-//! Systems without these calls: one datagram in a call, and no time but that of the reading. What
-//! the kernel loses is not counted, a port cannot be shared by several threads, and there is no
-//! trunk.
+//! Systems without these calls: one datagram per call, and receive time is the time of the read.
+//! Kernel drops are not counted, a port cannot be shared by several threads, and there are no
+//! trunks.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,32 +10,32 @@ use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 use super::Message;
 use crate::udp::{Arrived, SMALL, Slots};
 
-/// Is not to be had: a datagram came when it is read.
+/// Unsupported: the receive time is the time of the read.
 pub(crate) fn stamp_arrivals(_socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// There are no notes.
+/// There are no time stamps.
 pub(crate) fn stamps_ahead() -> i64 {
     0
 }
 
-/// Is not to be had: nobody counts them.
+/// Unsupported: drops are not counted.
 pub(crate) fn report_losses(_socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Is not to be had.
+/// Unsupported.
 pub(crate) fn receive_joined(_socket: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Is not to be had.
+/// Unsupported.
 pub(crate) fn share_by_ssrc(_socket: BorrowedFd<'_>, _sockets: u32) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Needs nothing.
+/// Has no state.
 pub(crate) struct Receiver;
 
 impl Receiver {
@@ -43,7 +43,7 @@ impl Receiver {
         Self
     }
 
-    /// Takes up to `most` datagrams that are there, without waiting.
+    /// Receives up to `most` pending datagrams without waiting.
     pub(crate) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -71,7 +71,7 @@ impl Receiver {
     }
 }
 
-/// Needs nothing.
+/// Has no state.
 pub(crate) struct Sender;
 
 impl Sender {
@@ -79,7 +79,7 @@ impl Sender {
         Self
     }
 
-    /// Sends what the kernel takes of `messages` without waiting, and says how many that were.
+    /// Sends as many of `messages` as the kernel accepts without waiting, and returns their number.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,

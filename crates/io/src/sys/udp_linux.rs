@@ -1,4 +1,4 @@
-//! Linux: many datagrams in one call.
+//! System calls for many datagrams on Linux.
 
 use std::io;
 use std::mem::zeroed;
@@ -13,16 +13,16 @@ use super::imp::set_option;
 use crate::SystemClock;
 use crate::udp::{DatagramInfo, Slots};
 
-/// Has the kernel note when each datagram came.
+/// Makes the kernel stamp each datagram with its receive time.
 pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// How far the clock of these notes is ahead of the house's, in nanoseconds. It is the wall clock,
-/// and may jump: nothing but a note of a moment ago is to be understood by it.
+/// How far the clock of these stamps is ahead of the monotonic clock, in nanoseconds. The stamps
+/// use the wall clock, which may jump, so only a stamp from a moment ago can be converted.
 pub(crate) fn stamps_ahead() -> i64 {
     let mut best = (Span::MAX, 0);
-    // Whoever is interrupted between two clocks reads nonsense, and tries again.
+    // A preemption between two reads spoils the result, so the closest of several tries counts.
     for _ in 0..CLOCK_READS {
         let before = SystemClock::now();
         let wall = clock_gettime(ClockId::Realtime);
@@ -37,18 +37,18 @@ pub(crate) fn stamps_ahead() -> i64 {
     best.1
 }
 
-/// Has the kernel say with each datagram how many it has lost before.
+/// Makes the kernel report, with each datagram, how many it has dropped before.
 pub(crate) fn report_losses(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
 }
 
-/// Has the kernel give datagrams that came together in one piece.
+/// Makes the kernel deliver datagrams that arrived together in one piece (GRO).
 pub(crate) fn receive_joined(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
 }
 
-/// Lets the sockets of one port share its streams by their SSRC, so that all packets of one come
-/// to the same socket. They are numbered in the order in which they were bound.
+/// Distributes the streams of one port over its sockets by SSRC, so that all packets of a stream
+/// reach the same socket. Sockets are numbered in the order in which they were bound.
 pub(crate) fn share_by_ssrc(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<()> {
     use libc::{
         BPF_A, BPF_ABS, BPF_ALU, BPF_B, BPF_JA, BPF_JGE, BPF_JGT, BPF_JMP, BPF_K, BPF_LD, BPF_MOD,
@@ -60,8 +60,8 @@ pub(crate) fn share_by_ssrc(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<
         jf,
         k,
     };
-    // Reading behind the end is answered with socket 0. RTCP has its SSRC at another place, and its
-    // packet types are 192 to 223 where RTP shares its port (RFC 5761 section 4).
+    // A read beyond the end of the packet selects socket 0. RTCP has its SSRC at another offset;
+    // where it shares the port of RTP, its packet types are 192 to 223 (RFC 5761 section 4).
     let mut program = [
         step(BPF_LD | BPF_B | BPF_ABS, 0, 0, 1),
         step(BPF_JMP | BPF_JGE | BPF_K, 0, 3, 192),
@@ -69,7 +69,7 @@ pub(crate) fn share_by_ssrc(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<
         step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 4),
         step(BPF_JMP | BPF_JA, 0, 0, 1),
         step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 8),
-        // Whoever counts his SSRCs up is spread like everybody else.
+        // The multiplication spreads consecutive SSRCs evenly.
         step(BPF_ALU | BPF_MUL | BPF_K, 0, 0, 0x9E37_79B1),
         step(BPF_ALU | BPF_RSH | BPF_K, 0, 0, 16),
         step(BPF_ALU | BPF_MOD | BPF_K, 0, 0, sockets.max(1)),
@@ -80,17 +80,17 @@ pub(crate) fn share_by_ssrc(socket: BorrowedFd<'_>, sockets: u32) -> io::Result<
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
 }
 
-/// What a call that receives needs beside the slots.
+/// The buffers of a receive call, besides the slots.
 pub(crate) struct Receiver {
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[[libc::iovec; 2]]>,
     names: Box<[[u8; SOCKET_ADDRESS_BYTES]]>,
-    /// Words, because the kernel aligns what it writes here.
+    /// Words, because the kernel aligns its entries.
     controls: Box<[[usize; CONTROL_WORDS]]>,
 }
 
 impl Receiver {
-    /// For up to `count` datagrams in a call.
+    /// For up to `count` datagrams per call.
     pub(crate) fn new(count: usize) -> Self {
         // SAFETY: headers of zeros are valid: they have no name, no buffers and no control.
         let headers = (0..count).map(|_| unsafe { zeroed() }).collect();
@@ -103,7 +103,7 @@ impl Receiver {
         }
     }
 
-    /// Takes up to `most` datagrams that are there, without waiting.
+    /// Receives up to `most` pending datagrams without waiting.
     pub(crate) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -158,7 +158,7 @@ impl Receiver {
         #[allow(clippy::unnecessary_cast, reason = "another C library has another type here")]
         let len = (header.msg_hdr.msg_controllen as usize).min(bytes.len());
         let mut rest = &bytes[..len];
-        // Entries are a length (a word), a level, a kind and data, and begin at full words.
+        // Each entry is a length (a word), a level, a type and data, aligned to words.
         while rest.len() >= CONTROL_HEADER {
             let len = usize::from_ne_bytes(bytes_at(rest, 0)).clamp(CONTROL_HEADER, rest.len());
             let level = i32::from_ne_bytes(bytes_at(rest, size_of::<usize>()));
@@ -181,7 +181,7 @@ impl Receiver {
     }
 }
 
-/// What a call that sends needs.
+/// The buffers of a send call.
 pub(crate) struct Sender {
     headers: Box<[libc::mmsghdr]>,
     vectors: Box<[libc::iovec]>,
@@ -190,7 +190,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// For up to `count` messages in a call.
+    /// For up to `count` messages per call.
     pub(crate) fn new(count: usize) -> Self {
         // SAFETY: headers of zeros are valid: they have no name, no buffers and no control.
         let headers = (0..count).map(|_| unsafe { zeroed() }).collect();
@@ -203,8 +203,8 @@ impl Sender {
         }
     }
 
-    /// Sends what the kernel takes of `messages` without waiting, and says how many that were.
-    /// An error is that of the first one.
+    /// Sends as many of `messages` as the kernel accepts without waiting, and returns their number.
+    /// An error is the error of the first message.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -258,7 +258,7 @@ fn segment_control(size: u16) -> [usize; SEGMENT_WORDS] {
     words
 }
 
-/// Nanoseconds out of a `struct timespec`.
+/// Nanoseconds of a `struct timespec`.
 fn parse_timespec(data: &[u8]) -> Option<u64> {
     let (seconds, nanos) = if data.len() >= 16 {
         (i64::from_ne_bytes(bytes_at(data, 0)), i64::from_ne_bytes(bytes_at(data, 8)))
@@ -269,8 +269,8 @@ fn parse_timespec(data: &[u8]) -> Option<u64> {
     u64::try_from(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?).ok()
 }
 
-/// What `struct sockaddr_in` and `struct sockaddr_in6` say. An address of IPv4 is one however it is
-/// dressed.
+/// Reads a `struct sockaddr_in` or `struct sockaddr_in6`. An IPv4-mapped address becomes an IPv4
+/// address.
 fn parse_socket_address(name: &[u8; SOCKET_ADDRESS_BYTES]) -> SocketAddr {
     let port = u16::from_be_bytes(bytes_at(name, 2));
     if i32::from(u16::from_ne_bytes(bytes_at(name, 0))) != libc::AF_INET6 {
@@ -285,7 +285,7 @@ fn parse_socket_address(name: &[u8; SOCKET_ADDRESS_BYTES]) -> SocketAddr {
     SocketAddrV6::new(ip, port, flow, scope).into()
 }
 
-/// Writes one of them, and says how long it is.
+/// Writes a `struct sockaddr_in` or `struct sockaddr_in6`, and returns its length.
 fn write_socket_address(
     address: &SocketAddr,
     name: &mut [u8; SOCKET_ADDRESS_BYTES],
@@ -308,25 +308,25 @@ fn write_socket_address(
     }
 }
 
-/// `N` bytes from `at`; zeros where there are fewer.
+/// `N` bytes from `at`, padded with zeros.
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or([0; N])
 }
 
-/// `struct sockaddr_in` and `struct sockaddr_in6`.
+/// Sizes of `struct sockaddr_in` and `struct sockaddr_in6`.
 const SOCKADDR_IN_BYTES: libc::socklen_t = 16;
 const SOCKADDR_IN6_BYTES: libc::socklen_t = 28;
 const SOCKET_ADDRESS_BYTES: usize = 28;
 
 const CLOCK_READS: usize = 4;
 
-/// The three reads take a tenth of this.
+/// Three clock reads take about a tenth of this.
 const MAX_CLOCK_GAP: Span = Span::from_micros(2);
 
 /// A word and two numbers.
 const CONTROL_HEADER: usize = size_of::<usize>() + 8;
 
-/// Room for a time, a count and a size, each with its header: 80 bytes where words have 8.
+/// Room for a time, a count and a size, each with its header: 80 bytes on 64-bit systems.
 const CONTROL_WORDS: usize = 16;
 
 /// Room for a size with its header.
