@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::process::Command;
 
-use super::TcpAccount;
+use super::TcpInfo;
 use crate::reactor::QueuedError;
 
 /// Does nothing: the kernel decides how much may wait unsent.
@@ -36,7 +36,7 @@ pub(crate) fn read_error(_socket: BorrowedFd<'_>) -> io::Result<Option<QueuedErr
 }
 
 /// Unsupported.
-pub(crate) fn tcp_account(_socket: BorrowedFd<'_>) -> io::Result<TcpAccount> {
+pub(crate) fn tcp_account(_socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

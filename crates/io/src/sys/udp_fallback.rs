@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny, recvfrom, sendto};
 
-use super::Message;
-use crate::udp::{Arrived, SMALL, Slots};
+use super::SendMessage;
+use crate::udp::{DatagramInfo, SMALL_SLOT_BYTES, Slots};
 
 /// Unsupported: the receive time is the time of the read.
 pub(crate) fn stamp_arrivals(_socket: BorrowedFd<'_>) -> io::Result<()> {
@@ -58,13 +58,14 @@ impl Receiver {
                 Err(_) if index > 0 => return Ok(index),
                 Err(error) => return Err(error.into()),
             };
-            slots.small[index * SMALL..][..SMALL].copy_from_slice(&whole[..SMALL]);
+            slots.small[index * SMALL_SLOT_BYTES..][..SMALL_SLOT_BYTES]
+                .copy_from_slice(&whole[..SMALL_SLOT_BYTES]);
             let from = from.and_then(|from| from.try_into().ok());
-            slots.arrived[index] = Arrived {
+            slots.datagrams[index] = DatagramInfo {
                 len,
                 truncated: full > len,
-                from: from.unwrap_or(Arrived::NOTHING.from),
-                ..Arrived::NOTHING
+                from: from.unwrap_or(DatagramInfo::EMPTY.from),
+                ..DatagramInfo::EMPTY
             };
         }
         Ok(most.min(slots.count()))
@@ -83,7 +84,7 @@ impl Sender {
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
-        messages: &[Message],
+        messages: &[SendMessage],
         bytes: &[u8],
     ) -> io::Result<usize> {
         for (index, message) in messages.iter().enumerate() {
