@@ -18,32 +18,32 @@ impl<T> Slab<T> {
             self.slots.push((0, None));
             u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
         });
-        let place = &mut self.slots[index as usize];
-        let token = (u64::from(place.0) << 32) | u64::from(index);
-        place.1 = Some(make(token));
+        let slot = &mut self.slots[index as usize];
+        let token = (u64::from(slot.0) << 32) | u64::from(index);
+        slot.1 = Some(make(token));
         token
     }
 
     pub(crate) fn get(&self, token: u64) -> Option<&T> {
         let (generation, index) = split_token(token);
-        let place = self.slots.get(index)?;
-        if place.0 == generation { place.1.as_ref() } else { None }
+        let slot = self.slots.get(index)?;
+        if slot.0 == generation { slot.1.as_ref() } else { None }
     }
 
     pub(crate) fn get_mut(&mut self, token: u64) -> Option<&mut T> {
         let (generation, index) = split_token(token);
-        let place = self.slots.get_mut(index)?;
-        if place.0 == generation { place.1.as_mut() } else { None }
+        let slot = self.slots.get_mut(index)?;
+        if slot.0 == generation { slot.1.as_mut() } else { None }
     }
 
     pub(crate) fn remove(&mut self, token: u64) -> Option<T> {
         let (generation, index) = split_token(token);
-        let place = self.slots.get_mut(index)?;
-        if place.0 != generation {
+        let slot = self.slots.get_mut(index)?;
+        if slot.0 != generation {
             return None;
         }
-        let taken = place.1.take()?;
-        place.0 = place.0.wrapping_add(1) & MAX_GENERATION;
+        let taken = slot.1.take()?;
+        slot.0 = slot.0.wrapping_add(1) & MAX_GENERATION;
         self.free.push(u32::try_from(index).unwrap_or(u32::MAX));
         Some(taken)
     }
@@ -53,7 +53,7 @@ impl<T> Slab<T> {
         self.slots
             .iter()
             .enumerate()
-            .filter(|(_, place)| place.1.is_some())
+            .filter(|(_, slot)| slot.1.is_some())
             .map(|(index, (generation, _))| (u64::from(*generation) << 32) | index as u64)
     }
 }

@@ -48,11 +48,11 @@ impl Workers {
     pub fn start(threads: usize) -> io::Result<Self> {
         let mut workers = Self { threads: Vec::new(), next: 0 };
         for index in 0..threads.max(1) {
-            let (orders, ordered) = bounded(MAX_COMMANDS);
+            let (commands, ordered) = bounded(MAX_COMMANDS);
             let (bin, removed) = drop_queue(MAX_REMOVED);
             let name = format!("aulos-station-{index}");
             let handle = std::thread::Builder::new().name(name).spawn(|| work(ordered, bin))?;
-            workers.threads.push(Thread { commands: orders, removed, handle });
+            workers.threads.push(Thread { commands, removed, handle });
         }
         Ok(workers)
     }
@@ -61,15 +61,15 @@ impl Workers {
     /// worker is thousands of commands behind.
     pub fn add(&mut self, machine: impl TimedTask + 'static) -> WorkerTaskId {
         self.next += 1;
-        let place =
+        let task =
             WorkerTaskId { thread: self.next % self.threads.len(), number: self.next as u64 };
         // A worker ends only after its sender has been dropped.
         drop(
-            self.threads[place.thread]
+            self.threads[task.thread]
                 .commands
-                .send(WorkerCommand::Run(place.number, Box::new(machine))),
+                .send(WorkerCommand::Run(task.number, Box::new(machine))),
         );
-        place
+        task
     }
 
     /// Frees the machines that were removed and have ended, and with a station the feeders that
@@ -82,16 +82,16 @@ impl Workers {
 
     /// Stops a machine within one step; [`Self::free_removed`] frees it. Blocks as [`Self::add`]
     /// does.
-    pub fn remove(&mut self, place: WorkerTaskId) {
-        if let Some(thread) = self.threads.get(place.thread) {
-            drop(thread.commands.send(WorkerCommand::End(place.number)));
+    pub fn remove(&mut self, task: WorkerTaskId) {
+        if let Some(thread) = self.threads.get(task.thread) {
+            drop(thread.commands.send(WorkerCommand::End(task.number)));
         }
     }
 
     /// Ends every thread within a step.
     pub fn stop(&mut self) {
-        for Thread { commands: orders, removed: _removed, handle } in self.threads.drain(..) {
-            drop(orders);
+        for Thread { commands, removed: _removed, handle } in self.threads.drain(..) {
+            drop(commands);
             // The panic message of the worker is already on standard error.
             drop(handle.join());
         }
@@ -104,14 +104,14 @@ impl fmt::Debug for Workers {
     }
 }
 
-fn work(mut orders: Receiver<WorkerCommand>, mut bin: DropQueue<Box<dyn TimedTask>>) {
+fn work(mut commands: Receiver<WorkerCommand>, mut bin: DropQueue<Box<dyn TimedTask>>) {
     // Without permission for real-time scheduling the thread runs at normal priority. A station
     // that is late then sends what it missed; clients buffer far more than a scheduler delays.
     let _ = ThreadPriority::Fifo(PRIORITY).request();
     let mut machines: Vec<(u64, Box<dyn TimedTask>)> = Vec::new();
     let mut ended: Vec<Box<dyn TimedTask>> = Vec::with_capacity(MAX_REMOVED);
     loop {
-        match orders.try_recv() {
+        match commands.try_recv() {
             Ok(WorkerCommand::Run(number, machine)) => machines.push((number, machine)),
             Ok(WorkerCommand::End(number)) => {
                 if let Some(at) = machines.iter().position(|(other, _)| *other == number) {
@@ -216,7 +216,7 @@ mod tests {
         let mut workers = Workers::start(1).unwrap();
         let many = MAX_REMOVED + 3;
         let places: Vec<_> = (0..many).map(|_| workers.add(station(&drops))).collect();
-        places.into_iter().for_each(|place| workers.remove(place));
+        places.into_iter().for_each(|task| workers.remove(task));
         while workers.threads[0].commands.free() < MAX_COMMANDS {
             SystemClock::sleep_until(SystemClock::now() + Span::from_millis(1));
         }

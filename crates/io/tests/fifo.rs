@@ -74,31 +74,31 @@ impl Drop for FifoFixture {
 
 #[test]
 fn writers_come_and_go_and_each_is_heard_to_its_end() {
-    let mut world = FifoFixture::new("writers");
-    assert_eq!(world.tick(), (0, 0));
-    let mode = std::fs::metadata(&world.path).unwrap().permissions().mode();
+    let mut fixture = FifoFixture::new("writers");
+    assert_eq!(fixture.tick(), (0, 0));
+    let mode = std::fs::metadata(&fixture.path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "for its owner only");
     for _ in 0..3 {
-        let mut writer = OpenOptions::new().write(true).open(&world.path).unwrap();
+        let mut writer = OpenOptions::new().write(true).open(&fixture.path).unwrap();
         writer.write_all(&[0; 2_000]).unwrap();
-        assert_eq!(world.tick(), (1_000, 0));
-        assert_eq!(*world.state.read(), FeedState::Running);
+        assert_eq!(fixture.tick(), (1_000, 0));
+        assert_eq!(*fixture.state.read(), FeedState::Running);
         writer.write_all(&[0; 500]).unwrap();
         drop(writer);
-        let (frames, ends) = world.tick();
+        let (frames, ends) = fixture.tick();
         assert_eq!((frames, ends), (250, 1));
-        assert_eq!(world.tick(), (0, 0), "an end is told once");
-        assert_eq!(*world.state.read(), FeedState::Waiting);
+        assert_eq!(fixture.tick(), (0, 0), "an end is told once");
+        assert_eq!(*fixture.state.read(), FeedState::Waiting);
     }
 }
 
 #[test]
 fn a_file_in_the_way_is_a_failure_that_says_so_and_leaves_the_file_alone() {
-    let mut world = FifoFixture::new("in-the-way");
-    std::fs::write(&world.path, b"precious").unwrap();
-    world.tick();
-    assert!(matches!(*world.state.read(), FeedState::Failed(_)));
-    assert_eq!(std::fs::read(&world.path).unwrap(), b"precious");
+    let mut fixture = FifoFixture::new("in-the-way");
+    std::fs::write(&fixture.path, b"precious").unwrap();
+    fixture.tick();
+    assert!(matches!(*fixture.state.read(), FeedState::Failed(_)));
+    assert_eq!(std::fs::read(&fixture.path).unwrap(), b"precious");
 }
 
 /// FIFOs recreated, reopened, blocked.
@@ -125,94 +125,94 @@ fn writer(path: &Path) -> std::fs::File {
 
 #[test]
 fn a_fifo_that_is_deleted_is_made_again_and_the_next_writer_is_heard() {
-    let mut world = FifoFixture::new("deleted");
-    world.tick();
+    let mut fixture = FifoFixture::new("deleted");
+    fixture.tick();
     for round in 1..=3 {
-        std::fs::remove_file(&world.path).unwrap();
-        assert_eq!(world.tick(), (0, 0));
-        world.wait(2);
-        world.tick();
-        world.tick();
-        let kind = std::fs::metadata(&world.path).unwrap();
+        std::fs::remove_file(&fixture.path).unwrap();
+        assert_eq!(fixture.tick(), (0, 0));
+        fixture.wait(2);
+        fixture.tick();
+        fixture.tick();
+        let kind = std::fs::metadata(&fixture.path).unwrap();
         assert!(kind.file_type().is_fifo() && kind.permissions().mode() & 0o777 == 0o600);
-        let mut next = writer(&world.path);
+        let mut next = writer(&fixture.path);
         next.write_all(&[0; 2_000]).unwrap();
-        assert_eq!(world.tick(), (1_000, 0), "round {round}");
-        assert_eq!(*world.state.read(), FeedState::Running);
+        assert_eq!(fixture.tick(), (1_000, 0), "round {round}");
+        assert_eq!(*fixture.state.read(), FeedState::Running);
         drop(next);
-        assert_eq!(world.tick(), (0, 1));
-        assert_eq!(counts(&world.counters), [round, round, 0]);
+        assert_eq!(fixture.tick(), (0, 1));
+        assert_eq!(counts(&fixture.counters), [round, round, 0]);
     }
 }
 
 #[test]
 fn who_writes_to_a_deleted_fifo_is_heard_to_the_end_and_then_the_next_one() {
-    let mut world = FifoFixture::new("unlinked");
-    world.tick();
-    let mut old = writer(&world.path);
+    let mut fixture = FifoFixture::new("unlinked");
+    fixture.tick();
+    let mut old = writer(&fixture.path);
     old.write_all(&[0; 2_000]).unwrap();
-    assert_eq!(world.tick(), (1_000, 0));
-    std::fs::remove_file(&world.path).unwrap();
+    assert_eq!(fixture.tick(), (1_000, 0));
+    std::fs::remove_file(&fixture.path).unwrap();
     for _ in 0..5 {
-        world.wait(1);
+        fixture.wait(1);
         old.write_all(&[0; 2_000]).unwrap();
-        assert_eq!(world.tick(), (1_000, 0), "it has a writer");
+        assert_eq!(fixture.tick(), (1_000, 0), "it has a writer");
     }
     // New writers find a FIFO already, and wait for its reader as usual.
-    assert!(std::fs::metadata(&world.path).unwrap().file_type().is_fifo());
+    assert!(std::fs::metadata(&fixture.path).unwrap().file_type().is_fifo());
     drop(old);
-    assert_eq!(world.tick(), (0, 1));
-    world.tick();
-    writer(&world.path).write_all(&[0; 500]).unwrap();
-    assert_eq!(world.tick(), (250, 1));
-    assert_eq!(counts(&world.counters), [1, 1, 0]);
+    assert_eq!(fixture.tick(), (0, 1));
+    fixture.tick();
+    writer(&fixture.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(fixture.tick(), (250, 1));
+    assert_eq!(counts(&fixture.counters), [1, 1, 0]);
 }
 
 #[test]
 fn another_fifo_with_its_name_is_opened_even_if_the_old_writer_stays_and_is_silent() {
-    let mut world = FifoFixture::new("replaced");
-    world.tick();
-    let mut old = writer(&world.path);
+    let mut fixture = FifoFixture::new("replaced");
+    fixture.tick();
+    let mut old = writer(&fixture.path);
     old.write_all(&[0; 2_000]).unwrap();
-    assert_eq!(world.tick(), (1_000, 0));
-    let other = world.path.with_extension("other");
+    assert_eq!(fixture.tick(), (1_000, 0));
+    let other = fixture.path.with_extension("other");
     drop(std::fs::remove_file(&other));
     make(&other);
-    std::fs::rename(&other, &world.path).unwrap();
-    world.wait(2);
-    assert_eq!(world.tick(), (0, 1), "what the old one sent has ended");
-    world.tick();
-    let mut new = writer(&world.path);
+    std::fs::rename(&other, &fixture.path).unwrap();
+    fixture.wait(2);
+    assert_eq!(fixture.tick(), (0, 1), "what the old one sent has ended");
+    fixture.tick();
+    let mut new = writer(&fixture.path);
     new.write_all(&[0; 600]).unwrap();
-    assert_eq!(world.tick(), (300, 0));
-    assert_eq!(counts(&world.counters), [0, 1, 0], "it was not made here");
+    assert_eq!(fixture.tick(), (300, 0));
+    assert_eq!(counts(&fixture.counters), [0, 1, 0], "it was not made here");
     assert!(old.write_all(&[0; 2]).is_err(), "the old writer is told");
 }
 
 #[test]
 fn a_file_in_the_place_of_a_fifo_is_said_and_left_alone_until_it_is_gone() {
-    let mut world = FifoFixture::new("blocked");
-    world.tick();
-    std::fs::remove_file(&world.path).unwrap();
-    std::fs::write(&world.path, b"precious").unwrap();
+    let mut fixture = FifoFixture::new("blocked");
+    fixture.tick();
+    std::fs::remove_file(&fixture.path).unwrap();
+    std::fs::write(&fixture.path, b"precious").unwrap();
     for _ in 0..100 {
-        world.wait(1);
-        assert_eq!(world.tick(), (0, 0));
+        fixture.wait(1);
+        assert_eq!(fixture.tick(), (0, 0));
     }
-    let problem = world.state.read().problem();
+    let problem = fixture.state.read().problem();
     assert_eq!(problem.as_deref(), Some("something that is not a FIFO has this name"));
-    let [recreated, reopened, blocked] = counts(&world.counters);
+    let [recreated, reopened, blocked] = counts(&fixture.counters);
     assert_eq!((recreated, reopened), (0, 0));
     // In 100 s, with pauses of at most 0.5, 1, 2 ... 30 s.
     assert!((5..60).contains(&blocked), "{blocked} tries");
-    assert_eq!(std::fs::read(&world.path).unwrap(), b"precious");
-    std::fs::remove_file(&world.path).unwrap();
-    world.wait(31);
-    world.tick();
-    assert_eq!(*world.state.read(), FeedState::Waiting);
-    writer(&world.path).write_all(&[0; 500]).unwrap();
-    assert_eq!(world.tick(), (250, 1));
-    assert_eq!(counts(&world.counters), [1, 1, blocked]);
+    assert_eq!(std::fs::read(&fixture.path).unwrap(), b"precious");
+    std::fs::remove_file(&fixture.path).unwrap();
+    fixture.wait(31);
+    fixture.tick();
+    assert_eq!(*fixture.state.read(), FeedState::Waiting);
+    writer(&fixture.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(fixture.tick(), (250, 1));
+    assert_eq!(counts(&fixture.counters), [1, 1, blocked]);
 }
 
 #[test]
@@ -220,38 +220,38 @@ fn its_directory_may_go_and_come_back() {
     let folder = std::env::temp_dir().join(format!("aulos-test-{}-folder", std::process::id()));
     drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir(&folder).unwrap();
-    let mut world = FifoFixture::at(folder.join("in"));
-    world.tick();
+    let mut fixture = FifoFixture::at(folder.join("in"));
+    fixture.tick();
     std::fs::remove_dir_all(&folder).unwrap();
-    world.wait(2);
-    world.tick();
-    world.tick();
-    assert_eq!(*world.state.read(), FeedState::Failed(libc::ENOENT));
+    fixture.wait(2);
+    fixture.tick();
+    fixture.tick();
+    assert_eq!(*fixture.state.read(), FeedState::Failed(libc::ENOENT));
     std::fs::create_dir(&folder).unwrap();
-    world.wait(31);
-    world.tick();
-    writer(&world.path).write_all(&[0; 500]).unwrap();
-    assert_eq!(world.tick(), (250, 1));
-    assert_eq!(counts(&world.counters), [1, 1, 0]);
+    fixture.wait(31);
+    fixture.tick();
+    writer(&fixture.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(fixture.tick(), (250, 1));
+    assert_eq!(counts(&fixture.counters), [1, 1, 0]);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
 fn one_that_is_only_read_is_waited_for_and_not_made() {
-    let mut world = FifoFixture::new("read");
-    world.set_mode(FifoMode::Read);
-    make(&world.path);
-    world.tick();
-    std::fs::remove_file(&world.path).unwrap();
-    world.wait(2);
-    world.tick();
-    world.tick();
-    assert_eq!(*world.state.read(), FeedState::Failed(libc::ENOENT));
-    assert!(!world.path.exists());
-    make(&world.path);
-    world.wait(31);
-    world.tick();
-    writer(&world.path).write_all(&[0; 500]).unwrap();
-    assert_eq!(world.tick(), (250, 1));
-    assert_eq!(counts(&world.counters), [0, 1, 0]);
+    let mut fixture = FifoFixture::new("read");
+    fixture.set_mode(FifoMode::Read);
+    make(&fixture.path);
+    fixture.tick();
+    std::fs::remove_file(&fixture.path).unwrap();
+    fixture.wait(2);
+    fixture.tick();
+    fixture.tick();
+    assert_eq!(*fixture.state.read(), FeedState::Failed(libc::ENOENT));
+    assert!(!fixture.path.exists());
+    make(&fixture.path);
+    fixture.wait(31);
+    fixture.tick();
+    writer(&fixture.path).write_all(&[0; 500]).unwrap();
+    assert_eq!(fixture.tick(), (250, 1));
+    assert_eq!(counts(&fixture.counters), [0, 1, 0]);
 }

@@ -176,23 +176,23 @@ fn writer(fifo: std::path::PathBuf, done: Arc<AtomicBool>) -> JoinHandle<()> {
 fn fifty_clients_are_served_without_a_call() {
     let fifo = std::env::temp_dir().join(format!("aulos-test-{}-alloc", std::process::id()));
     drop(std::fs::remove_file(&fifo));
-    let mut house = TestServer::start(&fifo);
+    let mut server = TestServer::start(&fifo);
     let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> =
-        (0..CLIENTS).map(|number| client(house.address, number, done.clone())).collect();
+        (0..CLIENTS).map(|number| client(server.address, number, done.clone())).collect();
     while !fifo.exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let writer = writer(fifo.clone(), done.clone());
     // By now all clients are connected, and the FIFO is on air.
     std::thread::sleep(Duration::from_secs(3));
-    wait_for(|| house.status.read().active == Some(0));
+    wait_for(|| server.status.read().active == Some(0));
     std::thread::sleep(Duration::from_millis(500));
 
-    let before = house.status.read().chunks;
+    let before = server.status.read().chunks;
     COUNTING.store(true, SeqCst);
     wait_for(|| {
-        house.status.read().chunks >= before + 250
+        server.status.read().chunks >= before + 250
             && CHUNKS.load(SeqCst) >= 200 * CLIENTS
             && ANSWERS.load(SeqCst) >= 3 * CLIENTS
     });
@@ -201,7 +201,7 @@ fn fifty_clients_are_served_without_a_call() {
     done.store(true, SeqCst);
     clients.into_iter().for_each(|client| client.join().unwrap());
     writer.join().unwrap();
-    house.stop();
+    server.stop();
     drop(std::fs::remove_file(&fifo));
 
     let (chunks, answers) = (CHUNKS.load(SeqCst), ANSWERS.load(SeqCst));

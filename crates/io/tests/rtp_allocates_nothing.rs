@@ -28,7 +28,7 @@ use aulos_rt::Pool;
 use aulos_rt::ring::ring;
 use counting::{ALLOCATED, COUNTING, FREED};
 
-fn wishes(dest: SocketAddr, encoding: Encoding, now: Instant) -> RtpOutputConfig {
+fn output_config(dest: SocketAddr, encoding: Encoding, now: Instant) -> RtpOutputConfig {
     RtpOutputConfig {
         dest,
         encoding,
@@ -60,10 +60,10 @@ fn no_packet_allocates_either_way() {
         RtpInput::new(RtpInputConfig::new(RtpPayloadFormat::new(encoding)), line, now).unwrap();
     context.add(Some(inward), RtpSession::Input(Box::new(intake))).unwrap();
     let (mut chunks, consumer) = ring(64);
-    let wishes = wishes(dest, encoding, now);
+    let output_config = output_config(dest, encoding, now);
     let (published, mut sent) = aulos_rt::latest(RtpOutputStatus::default());
     let outward: UdpSocket = bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-    let output = RtpOutput::new(wishes, consumer, published, now);
+    let output = RtpOutput::new(output_config, consumer, published, now);
     context.add(Some(outward), RtpSession::Output(Box::new(output))).unwrap();
 
     let spec = SampleSpec {

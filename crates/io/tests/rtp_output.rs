@@ -158,9 +158,9 @@ fn take(
 fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
     // A poll may be late by 5 ms, and every packet still has its send time.
     for late in [Span::ZERO, Span::from_millis(5)] {
-        let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
-        world.run(START + Span::from_secs(10), late);
-        let headers = world.headers();
+        let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
+        fixture.run(START + Span::from_secs(10), late);
+        let headers = fixture.headers();
         assert!(headers.len() > 9_900, "{}", headers.len());
         for pair in headers.windows(2) {
             let ((before, one, _), (at, other, length)) = (pair[0], pair[1]);
@@ -168,10 +168,10 @@ fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
             assert_eq!(other.sequence, one.sequence.wrapping_add(1));
             assert_eq!(other.timestamp, one.timestamp.wrapping_add(48));
         }
-        let state = world.output.state();
+        let state = fixture.output.state();
         assert_eq!((state.late, state.skipped, state.gaps, state.unsent), (0, 0, 0, 0));
         // The audio equals that of the station, frame by frame.
-        let sound = world.packets.iter().flat_map(|(_, bytes)| bytes[12..].chunks(6));
+        let sound = fixture.packets.iter().flat_map(|(_, bytes)| bytes[12..].chunks(6));
         for (at, frame) in sound.enumerate() {
             let wanted = i32::try_from(at % 30_000).unwrap() << 8;
             assert_eq!(frame[..3], wanted.to_be_bytes()[1..], "frame {at}");
@@ -181,9 +181,9 @@ fn packets_of_a_millisecond_go_out_one_in_each_millisecond() {
 
 #[test]
 fn the_last_chunk_is_not_waited_for_and_each_packet_is_late_by_the_lead() {
-    let mut world = OutputFixture::new(rtp::RtpCodec::L16, 48_000, 2, 240);
-    world.run(START + Span::from_secs(1), Span::from_millis(2));
-    let first = world.packets[0].0;
+    let mut fixture = OutputFixture::new(rtp::RtpCodec::L16, 48_000, 2, 240);
+    fixture.run(START + Span::from_secs(1), Span::from_millis(2));
+    let first = fixture.packets[0].0;
     assert_eq!(first, START + QUANTUM + RtpOutputConfig::LEAD);
 }
 
@@ -195,9 +195,9 @@ fn a_packet_need_not_fit_into_a_chunk_and_telephony_has_its_own_rate() {
         (rtp::RtpCodec::Pcmu, 8_000, 1, 160, 160),
         (rtp::RtpCodec::G722, 8_000, 1, 160, 160),
     ] {
-        let mut world = OutputFixture::new(codec, clock, channels, units);
-        world.run(START + Span::from_secs(60), Span::ZERO);
-        let headers = world.headers();
+        let mut fixture = OutputFixture::new(codec, clock, channels, units);
+        fixture.run(START + Span::from_secs(60), Span::ZERO);
+        let headers = fixture.headers();
         let wanted = 60 * clock / units;
         assert!((wanted - 12..=wanted).contains(&(headers.len() as u32)), "{}", headers.len());
         let begin = headers[0].1.timestamp;
@@ -209,18 +209,18 @@ fn a_packet_need_not_fit_into_a_chunk_and_telephony_has_its_own_rate() {
                 + Span::from_nanos(i64::from(ticks) * 1_000_000_000 / i64::from(clock));
             assert!((*at - on_grid).abs() <= Span::from_millis(1), "{number}: {:?}", *at - on_grid);
         }
-        assert_eq!(world.output.state().late, 0);
+        assert_eq!(fixture.output.state().late, 0);
     }
 }
 
 #[test]
 fn a_hole_in_the_stations_sound_is_one_in_the_timestamps_and_none_in_the_numbers() {
-    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
-    world.run(START + Span::from_millis(500), Span::ZERO);
+    let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
+    fixture.run(START + Span::from_millis(500), Span::ZERO);
     // Three chunks could not be made.
-    world.pts += Frames(3 * 960);
-    world.run(START + Span::from_secs(1), Span::ZERO);
-    let headers = world.headers();
+    fixture.pts += Frames(3 * 960);
+    fixture.run(START + Span::from_secs(1), Span::ZERO);
+    let headers = fixture.headers();
     let steps: Vec<u32> = headers
         .windows(2)
         .map(|pair| pair[1].1.timestamp.wrapping_sub(pair[0].1.timestamp))
@@ -228,28 +228,28 @@ fn a_hole_in_the_stations_sound_is_one_in_the_timestamps_and_none_in_the_numbers
         .collect();
     assert_eq!(steps, [48 + 3 * 960]);
     assert!(headers.windows(2).all(|p| p[1].1.sequence == p[0].1.sequence.wrapping_add(1)));
-    assert_eq!(world.output.state().gaps, 1);
+    assert_eq!(fixture.output.state().gaps, 1);
 }
 
 #[test]
 fn what_is_far_too_late_is_left_out_and_does_not_come_as_a_flood() {
-    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
-    world.run(START + Span::from_secs(1), Span::ZERO);
-    let before = world.packets.len();
+    let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
+    fixture.run(START + Span::from_secs(1), Span::ZERO);
+    let before = fixture.packets.len();
     // The whole process stops for a second.
-    world.run(START + Span::from_secs(3), Span::from_secs(1));
-    let state = world.output.state();
+    fixture.run(START + Span::from_secs(3), Span::from_secs(1));
+    let state = fixture.output.state();
     assert!(state.skipped > 700 && state.late < 2_300, "{state:?}");
-    assert!(world.packets.len() - before < 2_300);
+    assert!(fixture.packets.len() - before < 2_300);
 }
 
 #[test]
 fn reports_say_the_time_that_the_packets_have() {
-    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
-    world.run(START + Span::from_secs(60), Span::ZERO);
-    let reports: Vec<_> = world.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).collect();
+    let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
+    fixture.run(START + Span::from_secs(60), Span::ZERO);
+    let reports: Vec<_> = fixture.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).collect();
     assert!(reports.len() > 5);
-    let (first, header, _) = world.headers()[0];
+    let (first, header, _) = fixture.headers()[0];
     for (to, bytes) in reports {
         assert_eq!(to, "239.69.0.1:5005");
         let compound = CompoundPacket::parse(bytes).unwrap();
@@ -269,22 +269,22 @@ fn reports_say_the_time_that_the_packets_have() {
 
 #[test]
 fn it_is_announced_and_taken_back_and_says_bye() {
-    let mut world = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
-    world.run(START + Span::from_secs(100), Span::ZERO);
-    let announced = |world: &OutputFixture| -> Vec<bool> {
-        let all = world.others.iter().filter(|(to, _)| to == "239.255.255.255:9875");
+    let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
+    fixture.run(START + Span::from_secs(100), Span::ZERO);
+    let announced = |fixture: &OutputFixture| -> Vec<bool> {
+        let all = fixture.others.iter().filter(|(to, _)| to == "239.255.255.255:9875");
         all.map(|(_, bytes)| sap::SapPacket::parse(bytes).unwrap().deletion).collect()
     };
-    let times = announced(&world);
+    let times = announced(&fixture);
     assert!((3..=6).contains(&times.len()) && times.iter().all(|deletion| !deletion), "{times:?}");
-    world.others.clear();
-    let (now, others, packets) = (world.now, &mut world.others, &mut world.packets);
-    world.output.finish(now, &mut |part: OutgoingDatagram<'_>| {
+    fixture.others.clear();
+    let (now, others, packets) = (fixture.now, &mut fixture.others, &mut fixture.packets);
+    fixture.output.finish(now, &mut |part: OutgoingDatagram<'_>| {
         take(now, &part, packets, others);
         true
     });
-    assert_eq!(announced(&world), [true]);
-    let bye = world.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).any(|(_, bytes)| {
+    assert_eq!(announced(&fixture), [true]);
+    let bye = fixture.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).any(|(_, bytes)| {
         let compound = CompoundPacket::parse(bytes).unwrap();
         compound.packets().any(|part| matches!(part, rtcp::RtcpPacket::Bye(_)))
     });

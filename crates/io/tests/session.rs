@@ -284,9 +284,9 @@ fn plain(address: SocketAddr) -> TcpStream {
 
 #[test]
 fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
-    let house = TestServer::start();
+    let server = TestServer::start();
     std::thread::sleep(Duration::from_millis(1_200));
-    let mut player = TestClient::connect(house.address, "one");
+    let mut player = TestClient::connect(server.address, "one");
     player.run(Span::from_secs(2));
     player.assert_continuous();
     assert!(player.timestamps.len() > 120, "{} chunks", player.timestamps.len());
@@ -296,26 +296,26 @@ fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
     let offset = player.machine.sync().offset(SystemClock::now()).expect("an offset");
     assert!(offset.abs() < Span::from_millis(1), "{offset}");
     drop(player);
-    house.wait_for("the client's leaving", |seen| {
+    server.wait_for("the client's leaving", |seen| {
         seen.iter().any(|seen| matches!(seen, SeenEvent::Left(_, SessionEndCause::Closed)))
     });
-    house.stop();
+    server.stop();
 }
 
 #[test]
 fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
-    let house = TestServer::start();
+    let server = TestServer::start();
     let quiet = ServerSettings { volume: 30, ..ServerSettings::default() };
     let muted = ServerSettings { muted: true, ..ServerSettings::default() };
     let greeting = |settings| Some(Greeting { settings, station: 0 });
     let greet = |id: &str, how| {
-        let context = house.control.context.lock().unwrap();
+        let context = server.control.context.lock().unwrap();
         assert!(context.as_ref().unwrap().set_greeting(&id.into(), how));
     };
     greet("one", greeting(quiet));
     // The default greeting is not set yet: the control plane answers.
     let heard = |id: &str| {
-        let mut player = TestClient::connect(house.address, id);
+        let mut player = TestClient::connect(server.address, id);
         player.run(Span::from_millis(500));
         player.assert_continuous();
         assert!(!player.timestamps.is_empty(), "{id}");
@@ -323,7 +323,7 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
     };
     assert_eq!(heard("one"), [ServerSettings::default()]);
     {
-        let context = house.control.context.lock().unwrap();
+        let context = server.control.context.lock().unwrap();
         assert!(context.as_ref().unwrap().set_default_greeting(greeting(muted)));
     }
     assert_eq!((heard("one"), heard("two")), (vec![quiet], vec![muted]));
@@ -332,23 +332,23 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
     assert_eq!(heard("one"), [ServerSettings::default()]);
     greet("one", None);
     assert_eq!(heard("one"), [muted]);
-    house.stop();
+    server.stop();
 }
 
 #[test]
 fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() {
-    let house = TestServer::start();
-    let mut honest = TestClient::connect(house.address, "honest");
-    let mut liar = TestClient::connect(house.address, "liar");
+    let server = TestServer::start();
+    let mut honest = TestClient::connect(server.address, "honest");
+    let mut liar = TestClient::connect(server.address, "liar");
     liar.run(Span::from_millis(200));
     liar.socket.write_all(&[0xFF; 26]).unwrap();
-    let mut garbage = TcpStream::connect(house.address).unwrap();
+    let mut garbage = TcpStream::connect(server.address).unwrap();
     garbage.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").unwrap();
-    let silent = TcpStream::connect(house.address).unwrap();
+    let silent = TcpStream::connect(server.address).unwrap();
     honest.run(Span::from_secs(6));
     honest.assert_continuous();
     assert!(!honest.closed && honest.timestamps.len() > 280, "{}", honest.timestamps.len());
-    house.wait_for("the liar's end", |seen| {
+    server.wait_for("the liar's end", |seen| {
         let cut = |seen: &SeenEvent| {
             matches!(
                 seen,
@@ -367,17 +367,17 @@ fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() 
             matches!(end, Ok(0)) || end.is_err_and(|e| e.kind() != std::io::ErrorKind::WouldBlock)
         );
     }
-    house.stop();
+    server.stop();
 }
 
 #[test]
 fn a_client_that_stops_reading_is_cut_and_the_others_lose_nothing() {
-    let house = TestServer::start();
-    let mut stuck = TestClient::connect(house.address, "stuck");
+    let server = TestServer::start();
+    let mut stuck = TestClient::connect(server.address, "stuck");
     stuck.run(Span::from_millis(300));
-    let mut honest = TestClient::connect(house.address, "honest");
+    let mut honest = TestClient::connect(server.address, "honest");
     honest.run(Span::from_secs(4));
     honest.assert_continuous();
     assert!(honest.timestamps.len() > 180);
-    house.stop();
+    server.stop();
 }

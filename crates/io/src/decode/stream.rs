@@ -164,12 +164,12 @@ impl StreamDecoder {
 
     /// Enables or disables decoding. Without it packets are only parsed and counted: format and
     /// titles stay known, and playback can resume at once.
-    pub fn set_parse_only(&mut self, skims: bool) {
-        if self.parse_only && !skims {
+    pub fn set_parse_only(&mut self, parse_only: bool) {
+        if self.parse_only && !parse_only {
             // The state of the codec and the last frame are outdated.
             self.concealer.resume();
         }
-        self.parse_only = skims;
+        self.parse_only = parse_only;
     }
 
     /// Marks the end of the input.

@@ -88,14 +88,14 @@ impl Syncer {
     /// # Errors
     /// When the system gives no more threads.
     pub fn start() -> io::Result<Self> {
-        let (orders, mut ordered) = bounded::<SyncRequest>(MAX_SYNC_REQUESTS);
+        let (requests, mut ordered) = bounded::<SyncRequest>(MAX_SYNC_REQUESTS);
         let work = move || {
             while let Some((file, done)) = ordered.recv() {
                 done(file.sync());
             }
         };
         let handle = std::thread::Builder::new().name("aulos-sync".to_owned()).spawn(work)?;
-        Ok(Self { requests: Some(orders), handle: Some(handle) })
+        Ok(Self { requests: Some(requests), handle: Some(handle) })
     }
 
     /// Requests a sync of `file`. Does not wait.
@@ -108,8 +108,8 @@ impl Syncer {
         file: Box<dyn SyncHandle>,
         done: SyncCallback,
     ) -> Result<(), (Box<dyn SyncHandle>, SyncCallback)> {
-        let Some(orders) = &self.requests else { return Err((file, done)) };
-        orders.try_send((file, done)).map_err(SendError::into_item)
+        let Some(requests) = &self.requests else { return Err((file, done)) };
+        requests.try_send((file, done)).map_err(SendError::into_item)
     }
 }
 

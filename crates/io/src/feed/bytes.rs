@@ -26,7 +26,7 @@ pub struct ByteFeed {
     position: MediaTime,
     in_stream: bool,
     /// The stand-by control of the station; without one the source is always needed.
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
     demand: StandbyRequest,
     seed: u64,
 }
@@ -54,7 +54,7 @@ impl ByteFeed {
             partial_frame: Vec::with_capacity(spec.frame_bytes()),
             position: MediaTime::ZERO,
             in_stream: false,
-            keeper: None,
+            standby: None,
             demand: StandbyRequest::Play,
             seed,
         };
@@ -63,20 +63,20 @@ impl ByteFeed {
 
     /// Connects it to the station's stand-by control.
     #[must_use]
-    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
-        self.keeper = Some(keeper);
+    pub fn with_standby(mut self, standby: StandbyHandle) -> Self {
+        self.standby = Some(standby);
         self
     }
 
     /// What the station currently needs; call it at the beginning of each tick. While it needs no
     /// audio, pushed bytes are dropped.
     pub fn poll_demand(&mut self) -> StandbyRequest {
-        let wish = self.keeper.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
-        if wish != StandbyRequest::Play && self.demand == StandbyRequest::Play {
+        let demand = self.standby.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
+        if demand != StandbyRequest::Play && self.demand == StandbyRequest::Play {
             self.open = None;
         }
-        self.demand = wish;
-        wish
+        self.demand = demand;
+        demand
     }
 
     /// How many bytes [`ByteFeed::push`] accepts now.
@@ -162,9 +162,9 @@ impl ByteFeed {
 
     /// Publishes the state of the source.
     pub fn report(&mut self, state: FeedState) {
-        if let Some(keeper) = &mut self.keeper {
+        if let Some(standby) = &mut self.standby {
             let broken = matches!(state, FeedState::Failed(_));
-            keeper.report(if broken { LinkState::Broken } else { LinkState::Open });
+            standby.report(if broken { LinkState::Broken } else { LinkState::Open });
         }
         if state != self.reported {
             self.reported = state;
@@ -242,8 +242,8 @@ mod tests {
     fn what_is_not_wanted_is_thrown_away_and_the_first_frame_that_is_wanted_is_whole() {
         for grain in [1, 3, 7, 1_000] {
             let (feed, mut items) = feed("48000:16:2");
-            let (mut gate, keeper) = aulos_engine::standby::standby_channel(Standby::Warm);
-            let mut feed = feed.with_standby(keeper);
+            let (mut gate, standby) = aulos_engine::standby::standby_channel(Standby::Warm);
+            let mut feed = feed.with_standby(standby);
             let bytes: Vec<u8> = (0..3_000u16).flat_map(|n| (n as i16).to_le_bytes()).collect();
             assert_eq!(feed.poll_demand(), StandbyRequest::StayOpen);
             let (before, after) = bytes.split_at(3_001);

@@ -163,7 +163,7 @@ pub struct DjFeeder {
     last_state: DjFeederState,
     counters: Arc<DjCounters>,
     /// The stand-by control of the station; without one the source is always needed.
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
     /// Bodies so far, as the decoder counts them.
     bodies: u64,
     on_air: Option<ActiveDj>,
@@ -200,7 +200,7 @@ impl DjFeeder {
             state: publisher,
             last_state: DjFeederState::default(),
             counters,
-            keeper: None,
+            standby: None,
             bodies: 0,
             on_air: None,
             scratch: vec![0; READ_BYTES],
@@ -211,8 +211,8 @@ impl DjFeeder {
     /// Connects it to the station's stand-by control. A DJ cannot be summoned, so the mount stays
     /// open, and audio is not decoded while it is not needed.
     #[must_use]
-    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
-        self.keeper = Some(keeper);
+    pub fn with_standby(mut self, standby: StandbyHandle) -> Self {
+        self.standby = Some(standby);
         self
     }
 
@@ -291,8 +291,8 @@ impl Feeder for DjFeeder {
         if self.writer.is_abandoned() {
             return NextPoll::Never;
         }
-        if let Some(keeper) = &mut self.keeper {
-            self.writer.set_parse_only(keeper.request() != StandbyRequest::Play);
+        if let Some(standby) = &mut self.standby {
+            self.writer.set_parse_only(standby.request() != StandbyRequest::Play);
         }
         if self.on_air.is_none() {
             self.accept(now);
@@ -456,112 +456,112 @@ mod tests {
 
     #[test]
     fn a_body_is_decoded_to_its_last_frame_and_the_seat_is_free_again() {
-        let mut studio = DjFixture::new();
+        let mut fixture = DjFixture::new();
         let wave = wave(10_000);
         let (first, rest) = wave.split_at(100);
-        let mut dj = studio.welcome(BodyFraming::UntilClosed, first);
-        assert!(studio.mount.try_acquire().is_none());
+        let mut dj = fixture.welcome(BodyFraming::UntilClosed, first);
+        assert!(fixture.mount.try_acquire().is_none());
         dj.write_all(rest).unwrap();
         dj.shutdown(std::net::Shutdown::Write).unwrap();
-        let state = studio.tick_until(|state| !state.on_air);
+        let state = fixture.tick_until(|state| !state.on_air);
         assert_eq!((state.last_end, state.bytes), (Some(DjEndReason::Ended), wave.len() as u64));
         for _ in 0..10 {
-            studio.tick();
+            fixture.tick();
         }
-        assert_eq!(studio.frames(), 10_000);
-        assert!(studio.mount.try_acquire().is_some());
+        assert_eq!(fixture.frames(), 10_000);
+        assert!(fixture.mount.try_acquire().is_some());
     }
 
     #[test]
     fn a_dj_who_is_not_needed_stays_is_not_decoded_and_is_heard_when_he_is() {
-        let mut studio = DjFixture::new();
-        let (mut gate, keeper) = standby_channel(Standby::Cold);
-        studio.feeder = studio.feeder.with_standby(keeper);
+        let mut fixture = DjFixture::new();
+        let (mut gate, standby) = standby_channel(Standby::Cold);
+        fixture.feeder = fixture.feeder.with_standby(standby);
         let wave = wave(30_000);
-        let mut dj = studio.welcome(BodyFraming::UntilClosed, &wave[..1_000]);
+        let mut dj = fixture.welcome(BodyFraming::UntilClosed, &wave[..1_000]);
         dj.write_all(&wave[1_000..40_000]).unwrap();
-        studio.tick_until(|state| state.bytes == 40_000);
-        let first = studio.frames();
+        fixture.tick_until(|state| state.bytes == 40_000);
+        let first = fixture.frames();
         assert!(first < 5_000, "{first} frames, which is one packet");
         // The client sends, so it has not stalled.
-        studio.now += DJ_STALL_TIMEOUT;
+        fixture.now += DJ_STALL_TIMEOUT;
         dj.write_all(&wave[40_000..44_000]).unwrap();
-        assert!(studio.tick_until(|state| state.bytes == 44_000).on_air);
+        assert!(fixture.tick_until(|state| state.bytes == 44_000).on_air);
         for _ in 0..10 {
-            studio.tick();
+            fixture.tick();
         }
-        assert_eq!(studio.frames(), 0);
+        assert_eq!(fixture.frames(), 0);
         gate.set_request(StandbyRequest::Play);
-        studio.tick();
+        fixture.tick();
         dj.write_all(&wave[44_000..]).unwrap();
         drop(dj);
-        studio.tick_until(|state| !state.on_air);
+        fixture.tick_until(|state| !state.on_air);
         for _ in 0..10 {
-            studio.tick();
+            fixture.tick();
         }
-        let frames = studio.frames();
+        let frames = fixture.frames();
         let sent = u64::try_from((wave.len() - 44_000) / 2).unwrap();
         assert!((sent - 5_000..=sent).contains(&frames), "{frames} of {sent}");
     }
 
     #[test]
     fn chunks_end_where_they_say_and_a_torn_one_is_no_end() {
-        let mut studio = DjFixture::new();
+        let mut fixture = DjFixture::new();
         let wave = wave(1_000);
         let chunk =
             |bytes: &[u8]| [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
-        let mut dj = studio.welcome(BodyFraming::Chunked, &chunk(&wave));
+        let mut dj = fixture.welcome(BodyFraming::Chunked, &chunk(&wave));
         dj.write_all(b"0\r\n\r\n").unwrap();
-        let state = studio.tick_until(|state| !state.on_air);
+        let state = fixture.tick_until(|state| !state.on_air);
         assert_eq!(state.last_end, Some(DjEndReason::Ended));
-        let dj = studio.welcome(BodyFraming::Chunked, &chunk(&wave));
+        let dj = fixture.welcome(BodyFraming::Chunked, &chunk(&wave));
         drop(dj);
-        assert_eq!(studio.tick_until(|state| !state.on_air).last_end, Some(DjEndReason::Broken));
-        studio.welcome(BodyFraming::Chunked, b"these are no chunks");
+        assert_eq!(fixture.tick_until(|state| !state.on_air).last_end, Some(DjEndReason::Broken));
+        fixture.welcome(BodyFraming::Chunked, b"these are no chunks");
         assert_eq!(
-            studio.tick_until(|state| !state.on_air).last_end,
+            fixture.tick_until(|state| !state.on_air).last_end,
             Some(DjEndReason::InvalidChunks)
         );
     }
 
     #[test]
     fn who_sends_no_sound_is_dropped_and_may_come_back_at_once() {
-        let mut studio = DjFixture::new();
-        let _quiet = studio.welcome(BodyFraming::UntilClosed, b"");
-        studio.now += DJ_STALL_TIMEOUT;
-        assert!(studio.tick().on_air);
-        studio.now += Span::from_millis(1);
-        assert_eq!(studio.tick().last_end, Some(DjEndReason::Stalled));
+        let mut fixture = DjFixture::new();
+        let _quiet = fixture.welcome(BodyFraming::UntilClosed, b"");
+        fixture.now += DJ_STALL_TIMEOUT;
+        assert!(fixture.tick().on_air);
+        fixture.now += Span::from_millis(1);
+        assert_eq!(fixture.tick().last_end, Some(DjEndReason::Stalled));
         let wave = wave(5_000);
-        let _loud = studio.welcome(BodyFraming::UntilClosed, &wave);
-        let heard = studio.tick_until(|state| state.bytes == wave.len() as u64);
+        let _loud = fixture.welcome(BodyFraming::UntilClosed, &wave);
+        let heard = fixture.tick_until(|state| state.bytes == wave.len() as u64);
         assert!(heard.on_air && heard.last_end.is_none());
     }
 
     #[test]
     fn a_byte_a_second_is_no_sound() {
-        let mut studio = DjFixture::new();
-        let mut slow = studio.welcome(BodyFraming::UntilClosed, b"");
+        let mut fixture = DjFixture::new();
+        let mut slow = fixture.welcome(BodyFraming::UntilClosed, b"");
         let mut last = DjFeederState::default();
         for second in 0..12_u64 {
             // The connection may have been cut already.
             drop(slow.write(b"x"));
-            studio.now += Span::from_secs(1);
+            fixture.now += Span::from_secs(1);
             let sent = second + 1;
-            last = studio.tick_until(|state| !state.on_air || state.bytes >= sent);
+            last = fixture.tick_until(|state| !state.on_air || state.bytes >= sent);
         }
         assert_eq!(last.last_end, Some(DjEndReason::Stalled));
     }
 
     #[test]
     fn garbage_is_recognised_and_cut() {
-        let mut studio = DjFixture::new();
-        let mut dj = studio.welcome(BodyFraming::UntilClosed, b"<!DOCTYPE html><html>");
+        let mut fixture = DjFixture::new();
+        let mut dj = fixture.welcome(BodyFraming::UntilClosed, b"<!DOCTYPE html><html>");
         let page = b"<p>this is no sound</p>".repeat(10_000);
         let sender = std::thread::spawn(move || drop(dj.write_all(&page)));
-        let state = studio.tick_until(|state| !state.on_air);
+        let state = fixture.tick_until(|state| !state.on_air);
         assert!(matches!(state.last_end, Some(DjEndReason::Unplayable(_))), "{state:?}");
         sender.join().unwrap();
-        assert!(studio.mount.try_acquire().is_some());
+        assert!(fixture.mount.try_acquire().is_some());
     }
 }

@@ -49,7 +49,7 @@ pub struct FileSource {
     work: FileJobState,
     backoff: Backoff,
     state: LatestPublisher<FileState>,
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
 }
 
 enum FileJobState {
@@ -81,15 +81,15 @@ impl FileSource {
         let (state, seen) = aulos_rt::latest(FileState::Waiting);
         let work = FileJobState::Closed(pool, items);
         let (path, backoff) = (path.into(), Backoff::new(seed));
-        let file = Self { path, options, work, backoff, state, keeper: None };
+        let file = Self { path, options, work, backoff, state, standby: None };
         (file, consumer, seen)
     }
 
     /// Connects it to the station's stand-by control. In cold stand-by the file is closed until it
     /// is needed, and then starts from the beginning.
     #[must_use]
-    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
-        self.keeper = Some(keeper);
+    pub fn with_standby(mut self, standby: StandbyHandle) -> Self {
+        self.standby = Some(standby);
         self
     }
 
@@ -151,7 +151,7 @@ impl FileSource {
 
 impl Job for FileSource {
     fn step(&mut self) -> JobStatus {
-        if self.keeper.as_mut().is_some_and(|keeper| keeper.request() == StandbyRequest::Close) {
+        if self.standby.as_mut().is_some_and(|standby| standby.request() == StandbyRequest::Close) {
             return self.close_file();
         }
         match core::mem::replace(&mut self.work, FileJobState::Done) {

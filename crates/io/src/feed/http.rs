@@ -86,11 +86,11 @@ impl core::fmt::Display for HttpBodyError {
 #[derive(Debug)]
 pub struct HttpFeeder {
     writer: StreamWriter,
-    orders: Receiver<HttpFeederCommand>,
+    commands: Receiver<HttpFeederCommand>,
     reports: Sender<HttpBodyEnd>,
     titles: Sender<TrackMetadata>,
     /// The stand-by control of the station; without one the source is always needed.
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
     /// Reports whether a body is needed, and the last reported value.
     demand_reports: Option<Sender<bool>>,
     is_needed: bool,
@@ -124,22 +124,22 @@ enum ReadStatus {
 }
 
 impl HttpFeeder {
-    /// A feeder that executes `orders`.
+    /// A feeder that executes `commands`.
     #[must_use]
     pub fn new(
         writer: StreamWriter,
-        orders: Receiver<HttpFeederCommand>,
+        commands: Receiver<HttpFeederCommand>,
         reports: Sender<HttpBodyEnd>,
         titles: Sender<TrackMetadata>,
     ) -> Self {
         let scratch = vec![0; READ_BYTES];
-        let (keeper, demand_reports, is_needed) = (None, None, true);
+        let (standby, demand_reports, is_needed) = (None, None, true);
         Self {
             writer,
-            orders,
+            commands,
             reports,
             titles,
-            keeper,
+            standby,
             demand_reports,
             is_needed,
             state: HttpFeederState::Idle,
@@ -150,24 +150,24 @@ impl HttpFeeder {
     /// Connects it to the station's stand-by control, and reports every change of the demand,
     /// starting with the current value. In cold stand-by new bodies are dropped.
     #[must_use]
-    pub fn with_standby(mut self, mut keeper: StandbyHandle, needs: Sender<bool>) -> Self {
-        self.is_needed = keeper.request() == StandbyRequest::Close;
-        self.keeper = Some(keeper);
+    pub fn with_standby(mut self, mut standby: StandbyHandle, needs: Sender<bool>) -> Self {
+        self.is_needed = standby.request() == StandbyRequest::Close;
+        self.standby = Some(standby);
         self.demand_reports = Some(needs);
         self
     }
 
     /// What the station currently needs.
     fn poll_demand(&mut self) -> StandbyRequest {
-        let wish = self.keeper.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
-        self.writer.set_parse_only(wish != StandbyRequest::Play);
-        let needed = wish != StandbyRequest::Close;
+        let demand = self.standby.as_mut().map_or(StandbyRequest::Play, StandbyHandle::request);
+        self.writer.set_parse_only(demand != StandbyRequest::Play);
+        let needed = demand != StandbyRequest::Close;
         if needed != self.is_needed
             && self.demand_reports.as_ref().is_none_or(|needs| needs.try_send(needed).is_ok())
         {
             self.is_needed = needed;
         }
-        wish
+        demand
     }
 
     fn play(
@@ -277,8 +277,8 @@ impl Feeder for HttpFeeder {
         if self.writer.is_abandoned() {
             return NextPoll::Never;
         }
-        let wish = self.poll_demand();
-        match self.orders.try_recv() {
+        let demand = self.poll_demand();
+        match self.commands.try_recv() {
             Ok(HttpFeederCommand::Play(body)) => self.state = HttpFeederState::Begin(body),
             Ok(HttpFeederCommand::Stop) => self.state = HttpFeederState::Idle,
             Err(TryRecvError::Closed) if matches!(self.state, HttpFeederState::Idle) => {
@@ -286,7 +286,7 @@ impl Feeder for HttpFeeder {
             }
             Err(_) => {}
         }
-        if wish == StandbyRequest::Close {
+        if demand == StandbyRequest::Close {
             self.state = HttpFeederState::Idle;
         }
         self.state = match core::mem::replace(&mut self.state, HttpFeederState::Idle) {
@@ -326,7 +326,7 @@ mod tests {
 
     struct HttpFixture {
         feed: HttpFeeder,
-        orders: Sender<HttpFeederCommand>,
+        commands: Sender<HttpFeederCommand>,
         reports: Receiver<HttpBodyEnd>,
         server: TcpStream,
         client: Option<TcpStream>,
@@ -342,12 +342,12 @@ mod tests {
         let (server, _) = listener.accept().unwrap();
         client.set_nonblocking(true).unwrap();
         let parts = StreamParts::new();
-        let (orders, ordered) = bounded(2);
+        let (commands, ordered) = bounded(2);
         let (reporter, reports) = bounded(2);
         let (titles, _) = bounded(2);
         let feed = HttpFeeder::new(parts.writer, ordered, reporter, titles);
         let parts = Some((parts.source, parts.items));
-        HttpFixture { feed, orders, reports, server, client: Some(client), parts }
+        HttpFixture { feed, commands, reports, server, client: Some(client), parts }
     }
 
     impl HttpFixture {
@@ -360,7 +360,7 @@ mod tests {
                 hint: FormatHint::None,
                 finite,
             };
-            self.orders.try_send(HttpFeederCommand::Play(Box::new(body))).unwrap();
+            self.commands.try_send(HttpFeederCommand::Play(Box::new(body))).unwrap();
         }
 
         /// Ticks in steps of a second until something is reported.
@@ -380,27 +380,27 @@ mod tests {
 
     #[test]
     fn a_server_that_sends_a_byte_now_and_then_has_stalled() {
-        let mut scene = http_fixture();
-        scene.play(BodyFraming::UntilClosed, false);
-        let (second, report) = scene.wait(|_, server| server.write_all(b"x").unwrap());
+        let mut fixture = http_fixture();
+        fixture.play(BodyFraming::UntilClosed, false);
+        let (second, report) = fixture.wait(|_, server| server.write_all(b"x").unwrap());
         assert_eq!(report, HttpBodyEnd::Broken(HttpBodyError::Stalled));
         assert_eq!(second, 6, "five seconds after the first look");
     }
 
     #[test]
     fn one_that_is_held_back_by_us_has_not() {
-        let mut scene = http_fixture();
-        scene.play(BodyFraming::UntilClosed, false);
+        let mut fixture = http_fixture();
+        fixture.play(BodyFraming::UntilClosed, false);
         // Nothing decodes: with a full ring the pause is caused by this end.
         for second in 1..60 {
             if second < 12 {
-                scene.server.write_all(&[0; 16_384]).unwrap();
+                fixture.server.write_all(&[0; 16_384]).unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
-            scene.feed.tick(Instant::from_nanos(second * 1_000_000_000));
-            assert!(scene.reports.try_recv().is_err(), "at {second} s");
+            fixture.feed.tick(Instant::from_nanos(second * 1_000_000_000));
+            assert!(fixture.reports.try_recv().is_err(), "at {second} s");
         }
-        assert_eq!(scene.feed.writer.room(), 0);
+        assert_eq!(fixture.feed.writer.room(), 0);
     }
 
     #[test]
@@ -421,30 +421,30 @@ mod tests {
 
     #[test]
     fn one_that_stands_by_cold_hangs_up_and_says_when_it_is_needed() {
-        let mut scene = http_fixture();
-        let (mut gate, keeper) = standby_channel(Standby::Cold);
+        let mut fixture = http_fixture();
+        let (mut gate, standby) = standby_channel(Standby::Cold);
         let (teller, mut needs) = bounded(2);
-        scene.feed = scene.feed.with_standby(keeper, teller);
-        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Later);
+        fixture.feed = fixture.feed.with_standby(standby, teller);
+        assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Later);
         assert_eq!(needs.try_recv(), Ok(false));
         gate.set_request(StandbyRequest::Play);
-        scene.feed.tick(Instant::ZERO);
+        fixture.feed.tick(Instant::ZERO);
         assert_eq!(needs.try_recv(), Ok(true));
-        scene.play(BodyFraming::UntilClosed, false);
-        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Soon);
+        fixture.play(BodyFraming::UntilClosed, false);
+        assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Soon);
         gate.set_request(StandbyRequest::Close);
-        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Later);
+        assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Later);
         assert_eq!((needs.try_recv(), needs.try_recv()), (Ok(false), Err(TryRecvError::Empty)));
-        assert_eq!(scene.server.read(&mut [0; 8]).unwrap(), 0, "it has hung up");
-        assert!(scene.reports.try_recv().is_err(), "which is nobody's fault");
+        assert_eq!(fixture.server.read(&mut [0; 8]).unwrap(), 0, "it has hung up");
+        assert!(fixture.reports.try_recv().is_err(), "which is nobody's fault");
     }
 
     #[test]
     fn a_station_that_is_gone_ends_it() {
-        let mut scene = http_fixture();
-        scene.play(BodyFraming::UntilClosed, false);
-        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Soon);
-        scene.parts = None;
-        assert_eq!(scene.feed.tick(Instant::ZERO), NextPoll::Never);
+        let mut fixture = http_fixture();
+        fixture.play(BodyFraming::UntilClosed, false);
+        assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Soon);
+        fixture.parts = None;
+        assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Never);
     }
 }

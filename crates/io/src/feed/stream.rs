@@ -64,10 +64,10 @@ impl StreamParts {
         let (items, consumer) = ring(STREAM_BLOCKS + 1);
         let (publisher, state) = aulos_rt::latest(StreamState::default());
         let (teller, titles) = bounded(MAX_TITLES);
-        let skims = Arc::<AtomicBool>::default();
-        let writer = StreamWriter { bytes, marks, written: 0, skims: Arc::clone(&skims) };
+        let parse_only = Arc::<AtomicBool>::default();
+        let writer = StreamWriter { bytes, marks, written: 0, parse_only: Arc::clone(&parse_only) };
         let source = StreamSource {
-            skims,
+            parse_only,
             raw,
             read: 0,
             marks: marked,
@@ -97,7 +97,7 @@ pub struct StreamWriter {
     bytes: Producer<u8>,
     marks: Producer<BodyMark>,
     written: u64,
-    skims: Arc<AtomicBool>,
+    parse_only: Arc<AtomicBool>,
 }
 
 /// A mark before the byte with this number.
@@ -151,8 +151,8 @@ impl StreamWriter {
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn set_parse_only(&self, skims: bool) {
-        self.skims.store(skims, Ordering::Relaxed);
+    pub fn set_parse_only(&self, parse_only: bool) {
+        self.parse_only.store(parse_only, Ordering::Relaxed);
     }
 
     /// Whether the station is gone, so that nothing will be taken any more.
@@ -168,7 +168,7 @@ impl StreamWriter {
 /// A job of the codec pool: decodes the writer's bytes for as long as the station exists.
 pub struct StreamSource {
     /// Packets are parsed but not decoded, while the station needs no audio.
-    skims: Arc<AtomicBool>,
+    parse_only: Arc<AtomicBool>,
     raw: Consumer<u8>,
     /// Bytes taken out of the ring.
     read: u64,
@@ -198,7 +198,7 @@ impl StreamSource {
             return DecodeStep::Idle;
         }
         let Some(decoder) = &mut self.decoder else { return self.next_mark() };
-        decoder.set_parse_only(self.skims.load(Ordering::Relaxed));
+        decoder.set_parse_only(self.parse_only.load(Ordering::Relaxed));
         let Some(mut block) = self.pool.take() else { return DecodeStep::Idle };
         match decoder.next(&mut block) {
             Ok(StreamDecodeStatus::Block) => {

@@ -259,8 +259,8 @@ impl DiskWriter {
         settings: &FileWriterConfig,
     ) -> io::Result<FileWriter> {
         let number = self.files.fetch_add(1, Ordering::Relaxed);
-        let door = self.thread_guard.0.door().clone();
-        let shared = Arc::new(SharedState::new(place, settings.shared_bytes, door));
+        let consumer_waker = self.thread_guard.0.consumer_waker().clone();
+        let shared = Arc::new(SharedState::new(place, settings.shared_bytes, consumer_waker));
         let sink = FileSink::new(number, medium, shared.clone())?;
         self.thread_guard.0.send(WriterCommand::Open(Box::new(sink)));
         let settings = settings.clone();
@@ -329,7 +329,7 @@ impl FileWriter {
     /// still work.
     pub fn cancel(&self) {
         self.shared.begin_close();
-        self.disk.thread_guard.0.door().wake();
+        self.disk.thread_guard.0.consumer_waker().wake();
     }
 
     /// Stops accepting records, writes everything accepted, syncs if configured, and closes the
@@ -349,10 +349,10 @@ impl FileWriter {
         bytes: usize,
         is_realtime: bool,
     ) -> Result<writer_ring::RecordProducer, AddError> {
-        let tell = &self.disk.thread_guard.0;
-        let (producer, ring) = writer_ring(bytes, tell.door()).ok_or(AddError::Full)?;
+        let handle = &self.disk.thread_guard.0;
+        let (producer, ring) = writer_ring(bytes, handle.consumer_waker()).ok_or(AddError::Full)?;
         self.shared.register_ring(producer.watch(), |number| {
-            tell.send(WriterCommand::Attach { file: self.number, number, ring, is_realtime });
+            handle.send(WriterCommand::Attach { file: self.number, number, ring, is_realtime });
         })?;
         Ok(producer)
     }

@@ -35,11 +35,11 @@ struct RingTable {
 }
 
 impl SharedState {
-    pub(super) fn new(place: &str, shared_bytes: usize, door: ConsumerWaker) -> Self {
+    pub(super) fn new(place: &str, shared_bytes: usize, consumer_waker: ConsumerWaker) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
             name: place.into(),
-            swap: SwapBuffer::new(shared_bytes, door),
+            swap: SwapBuffer::new(shared_bytes, consumer_waker),
             rings: Mutex::default(),
             failure: OnceLock::new(),
             written: zero(),

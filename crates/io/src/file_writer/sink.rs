@@ -86,7 +86,7 @@ impl FileSink {
     }
 
     /// Collects and writes until the data of a turn is in the file, or an error occurs.
-    pub(super) fn work(&mut self, now: Instant, syncer: &Syncer, tell: &WriterHandle) {
+    pub(super) fn work(&mut self, now: Instant, syncer: &Syncer, handle: &WriterHandle) {
         if self.is_paused(now) {
             return;
         }
@@ -98,7 +98,7 @@ impl FileSink {
                 Ok(true) => {}
                 Ok(false) => {
                     self.end_turn();
-                    return self.begin_sync(now, syncer, tell);
+                    return self.begin_sync(now, syncer, handle);
                 }
                 Err(error) => return self.handle_error(error, now),
             }
@@ -107,16 +107,16 @@ impl FileSink {
 
     /// Handles the result of a sync.
     pub(super) fn synced(&mut self, up_to: u64, result: io::Result<()>) {
-        let wishes = self.syncing.take().unwrap_or_default();
+        let requests = self.syncing.take().unwrap_or_default();
         match result {
             Ok(()) => {
                 self.shared.synced.fetch_max(up_to, Ordering::AcqRel);
-                wishes.into_iter().for_each(|wish| self.complete(wish));
+                requests.into_iter().for_each(|request| self.complete(request));
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => self.unsynced.extend(wishes),
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.unsynced.extend(requests),
             Err(error) => {
                 self.fail(error);
-                drop(wishes);
+                drop(requests);
             }
         }
     }
@@ -183,22 +183,24 @@ impl FileSink {
         self.is_in_turn = false;
         self.recover();
         self.batch.detach_ended(|number| self.shared.remove_ring(number));
-        for wish in std::mem::take(&mut self.in_turn) {
-            match wish.0 {
-                RequestKind::Flush | RequestKind::Close { sync: false } => self.complete(wish),
-                RequestKind::Sync | RequestKind::Close { sync: true } => self.unsynced.push(wish),
+        for request in std::mem::take(&mut self.in_turn) {
+            match request.0 {
+                RequestKind::Flush | RequestKind::Close { sync: false } => self.complete(request),
+                RequestKind::Sync | RequestKind::Close { sync: true } => {
+                    self.unsynced.push(request)
+                }
             }
         }
     }
 
     /// All pending sync requests share one sync, which covers everything written by now.
-    fn begin_sync(&mut self, now: Instant, syncer: &Syncer, tell: &WriterHandle) {
+    fn begin_sync(&mut self, now: Instant, syncer: &Syncer, handle: &WriterHandle) {
         if self.unsynced.is_empty() || self.syncing.is_some() {
             return;
         }
         let up_to = self.shared.written.load(Ordering::Acquire);
-        let (tell, number) = (tell.clone(), self.number);
-        let done = Box::new(move |result| tell.synced(number, up_to, result));
+        let (handle, number) = (handle.clone(), self.number);
+        let done = Box::new(move |result| handle.synced(number, up_to, result));
         if syncer.sync(Box::new(self.sync_handle.clone()), done).is_ok() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));
         } else {

@@ -9,7 +9,7 @@ use aulos_rt::writer_ring::{ConsumerWaker, PushError};
 
 #[derive(Debug)]
 pub(super) struct SwapBuffer {
-    door: ConsumerWaker,
+    consumer_waker: ConsumerWaker,
     capacity: usize,
     inner: Mutex<SwapState>,
     room: Condvar,
@@ -28,10 +28,10 @@ struct SwapState {
 }
 
 impl SwapBuffer {
-    pub(super) fn new(capacity: usize, door: ConsumerWaker) -> Self {
+    pub(super) fn new(capacity: usize, consumer_waker: ConsumerWaker) -> Self {
         let (inner, room) = (Mutex::default(), Condvar::new());
         let (fill, has_waiters) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { door, capacity, inner, room, fill, has_waiters }
+        Self { consumer_waker, capacity, inner, room, fill, has_waiters }
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -134,12 +134,12 @@ impl SwapBuffer {
     }
 
     fn notify_writer(&self) {
-        self.door.wake_if_due(self.fill(), self.capacity);
+        self.consumer_waker.wake_if_due(self.fill(), self.capacity);
     }
 
     fn request_room(&self) {
         self.has_waiters.store(true, Ordering::Release);
-        self.door.wake();
+        self.consumer_waker.wake();
     }
 
     fn wake_all(&self, mut inner: MutexGuard<'_, SwapState>) {

@@ -29,22 +29,22 @@ pub(super) enum WriterCommand {
 #[derive(Clone)]
 pub(super) struct WriterHandle {
     commands: UnboundedSender<WriterCommand>,
-    door: ConsumerWaker,
+    consumer_waker: ConsumerWaker,
 }
 
 impl WriterHandle {
-    pub(super) fn send(&self, order: WriterCommand) {
+    pub(super) fn send(&self, command: WriterCommand) {
         // If the thread has ended, the dropped command reports it to its caller.
-        drop(self.commands.send(order));
-        self.door.wake();
+        drop(self.commands.send(command));
+        self.consumer_waker.wake();
     }
 
     pub(super) fn synced(&self, file: u64, up_to: u64, result: io::Result<()>) {
         self.send(WriterCommand::Synced { file, up_to, result });
     }
 
-    pub(super) fn door(&self) -> &ConsumerWaker {
-        &self.door
+    pub(super) fn consumer_waker(&self) -> &ConsumerWaker {
+        &self.consumer_waker
     }
 }
 
@@ -53,12 +53,12 @@ impl WriterHandle {
 /// # Errors
 /// When the system has no threads left.
 pub(super) fn start() -> io::Result<WriterHandle> {
-    let (orders, received) = unbounded();
-    let tell = WriterHandle { commands: orders, door: ConsumerWaker::default() };
+    let (commands, received) = unbounded();
+    let handle = WriterHandle { commands, consumer_waker: ConsumerWaker::default() };
     let syncer = Syncer::start()?;
     let thread = WriterThread {
         commands: received,
-        handle: tell.clone(),
+        handle: handle.clone(),
         syncer,
         sinks: Vec::new(),
         is_ending: false,
@@ -68,7 +68,7 @@ pub(super) fn start() -> io::Result<WriterHandle> {
     // It is not joined, because with a hanging disk that could block for ever. It ends when its
     // files are done.
     std::thread::Builder::new().name("aulos-disk".to_owned()).spawn(move || thread.run())?;
-    Ok(tell)
+    Ok(handle)
 }
 
 struct WriterThread {
@@ -105,8 +105,8 @@ impl WriterThread {
     }
 
     fn handle_commands(&mut self) {
-        while let Ok(order) = self.commands.try_recv() {
-            match order {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
                 WriterCommand::Open(sink) => self.sinks.push(*sink),
                 WriterCommand::Attach { file, number, ring, is_realtime } => {
                     // Without the file the ring is dropped here, which closes it.
@@ -155,7 +155,7 @@ impl WriterThread {
         let rests = self.sinks.iter().filter_map(FileSink::paused_until);
         let until = company.into_iter().chain(poll).chain(rests).min();
         let limit = until.map(|until| until.saturating_duration_since(now));
-        self.handle.door.sleep(wake_at, limit, || {
+        self.handle.consumer_waker.sleep(wake_at, limit, || {
             !self.commands.is_empty() || self.sinks.iter().any(|sink| sink.is_due(now, wake_at))
         });
     }

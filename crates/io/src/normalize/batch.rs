@@ -146,13 +146,13 @@ impl NormalizeItem {
 pub fn run(
     items: Vec<NormalizeItem>,
     jobs: NonZeroUsize,
-    wishes: &NormalizeConfig,
+    config: &NormalizeConfig,
     mut each: impl FnMut(NormalizeEvent) -> ControlFlow<()>,
 ) -> std::io::Result<()> {
-    let albums = wishes.album && !matches!(wishes.method, NormalizeMethod::Live(_));
+    let albums = config.album && !matches!(config.method, NormalizeMethod::Live(_));
     let meter = BatchProgress::new(&items, if albums { 2 } else { 1 });
     let albums = if albums {
-        match measure_albums(&items, jobs, wishes, &meter, &mut each)? {
+        match measure_albums(&items, jobs, config, &meter, &mut each)? {
             Some(albums) => albums,
             None => return Ok(()),
         }
@@ -165,7 +165,7 @@ pub fn run(
         for n in 0..jobs.get().min(items.len()) {
             let (sender, meter, next, items, albums) =
                 (sender.clone(), &meter, &next, &items, &albums);
-            let worker = move || run_worker(items, next, wishes, albums, meter, &sender);
+            let worker = move || run_worker(items, next, config, albums, meter, &sender);
             thread::Builder::new()
                 .name(format!("aulos-normalize-{n}"))
                 .spawn_scoped(scope, worker)?;
@@ -182,7 +182,7 @@ pub fn run(
 fn run_worker(
     items: &[NormalizeItem],
     next: &AtomicUsize,
-    wishes: &NormalizeConfig,
+    config: &NormalizeConfig,
     albums: &Albums,
     meter: &BatchProgress,
     sender: &UnboundedSender<(usize, NormalizeResult)>,
@@ -191,7 +191,7 @@ fn run_worker(
         let n = next.fetch_add(1, Ordering::Relaxed);
         let Some(item) = items.get(n) else { return };
         let mut share = FileProgress { all: meter, bytes: meter.sizes[n], reported: 0 };
-        let result = normalize_item(item, wishes, albums, &mut share);
+        let result = normalize_item(item, config, albums, &mut share);
         // It is complete anyway.
         let _: ControlFlow<()> = share.report(1.0);
         meter.files.fetch_add(1, Ordering::Relaxed);
@@ -202,7 +202,7 @@ fn run_worker(
 
 fn normalize_item(
     item: &NormalizeItem,
-    wishes: &NormalizeConfig,
+    config: &NormalizeConfig,
     albums: &Albums,
     share: &mut FileProgress<'_>,
 ) -> Result<NormalizeOutcome, NormalizeError> {
@@ -217,14 +217,14 @@ fn normalize_item(
         Some(Some(album)) => Some(album),
         Some(None) => return Err(NormalizeError::Album),
     };
-    if !wishes.dry_run
+    if !config.dry_run
         && item.task.create_folders
         && let Some(folder) = item.task.to.parent()
     {
         fs::create_dir_all(folder).map_err(NormalizeError::Save)?;
     }
     let tried = catch_unwind(AssertUnwindSafe(|| {
-        normalize_file(&item.task, wishes, album, |done| share.report(done))
+        normalize_file(&item.task, config, album, |done| share.report(done))
     }));
     tried.unwrap_or(Err(NormalizeError::Internal))
 }
@@ -250,14 +250,14 @@ fn folder_of(task: &NormalizeTask) -> &Path {
 fn measure_albums(
     items: &[NormalizeItem],
     jobs: NonZeroUsize,
-    wishes: &NormalizeConfig,
+    config: &NormalizeConfig,
     meter: &BatchProgress,
     each: &mut impl FnMut(NormalizeEvent) -> ControlFlow<()>,
 ) -> std::io::Result<Option<Albums>> {
     let options = scan::ScanOptions {
         true_peak: true,
         keep_measurement: true,
-        dual_mono: wishes.settings.dual_mono,
+        dual_mono: config.settings.dual_mono,
         ..scan::ScanOptions::default()
     };
     let found = items.iter().map(|item| ScanFile {

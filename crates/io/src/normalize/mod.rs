@@ -128,11 +128,15 @@ pub struct NormalizeOutcome {
 /// [`NormalizeError`]; nothing has been written then, and existing files are unchanged.
 pub fn normalize_file(
     task: &NormalizeTask,
-    wishes: &NormalizeConfig,
+    normalize_config: &NormalizeConfig,
     album: Option<&LoudnessSummary>,
     mut progress: impl FnMut(f64) -> ControlFlow<()>,
 ) -> Result<NormalizeOutcome, NormalizeError> {
-    wishes.settings.check().map_err(CannotNormalise::from).map_err(NormalizeError::Settings)?;
+    normalize_config
+        .settings
+        .check()
+        .map_err(CannotNormalise::from)
+        .map_err(NormalizeError::Settings)?;
     let is_same = || {
         let real = std::fs::canonicalize(&task.from).ok();
         real.is_some() && std::fs::canonicalize(&task.to).ok() == real
@@ -144,25 +148,29 @@ pub fn normalize_file(
     let spot = OutputTarget::new(&task.to)?;
     let mut work = FileJob {
         from: &task.from,
-        wishes,
+        normalize_config,
         container,
         passes: 1,
         pass: 0,
         progress: &mut progress,
     };
-    let measured = match wishes.method {
-        NormalizeMethod::Live(_) if !wishes.dry_run => None,
+    let measured = match normalize_config.method {
+        NormalizeMethod::Live(_) if !normalize_config.dry_run => None,
         _ => Some(work.measure(&task.from)?),
     };
-    let plan = match (wishes.method, &measured) {
+    let plan = match (normalize_config.method, &measured) {
         (NormalizeMethod::Live(_), _) | (_, None) => None,
         (_, Some(measured)) => Some(work.plan(album.unwrap_or(&measured.loudness))),
     };
     if let Some(measured) = measured
-        && (wishes.dry_run || (task.in_place && is_on_target(plan, &measured.loudness, wishes)))
+        && (normalize_config.dry_run
+            || (task.in_place && is_on_target(plan, &measured.loudness, normalize_config)))
     {
-        let state =
-            if wishes.dry_run { OutputFileState::Planned } else { OutputFileState::Unchanged };
+        let state = if normalize_config.dry_run {
+            OutputFileState::Planned
+        } else {
+            OutputFileState::Unchanged
+        };
         return Ok(work.outcome_without_writing(measured, plan, state));
     }
     let tags = Tags::read(&task.from, container);
@@ -185,10 +193,14 @@ fn container_of(task: &NormalizeTask) -> Result<OutputContainer, NormalizeError>
 }
 
 /// Whether a file needs no gain change.
-fn is_on_target(plan: Option<Linear>, before: &LoudnessSummary, wishes: &NormalizeConfig) -> bool {
+fn is_on_target(
+    plan: Option<Linear>,
+    before: &LoudnessSummary,
+    normalize_config: &NormalizeConfig,
+) -> bool {
     let peak = before.true_peak.unwrap_or(Db::SILENCE);
     let gain = plan.map_or(Db::ZERO, |plan| plan.gain);
-    let over = (peak - wishes.settings.ceiling).get();
+    let over = (peak - normalize_config.settings.ceiling).get();
     plan.is_some() && gain.get().abs() <= TARGET_TOLERANCE_LU && over <= TARGET_TOLERANCE_LU
 }
 
@@ -202,7 +214,7 @@ struct MeasuredFile {
 
 struct FileJob<'a> {
     from: &'a Path,
-    wishes: &'a NormalizeConfig,
+    normalize_config: &'a NormalizeConfig,
     container: OutputContainer,
     passes: u32,
     pass: u32,
@@ -237,7 +249,7 @@ impl FileJob<'_> {
     fn plan(&self, loudness: &LoudnessSummary) -> Linear {
         let peak = loudness.true_peak.unwrap_or(Db::SILENCE);
         let integrated = loudness.integrated.unwrap_or(Lufs::SILENCE);
-        Linear::plan(integrated, peak, &self.wishes.settings)
+        Linear::plan(integrated, peak, &self.normalize_config.settings)
     }
 
     fn outcome_without_writing(
@@ -274,10 +286,10 @@ impl FileJob<'_> {
         mut plan: Option<Linear>,
         tags: Tags,
     ) -> Result<NormalizeOutcome, NormalizeError> {
-        let Settings { ceiling, target, .. } = self.wishes.settings;
-        let mut settings = self.wishes.settings.clone();
+        let Settings { ceiling, target, .. } = self.normalize_config.settings;
+        let mut settings = self.normalize_config.settings.clone();
         for attempt in 0.. {
-            let limits = self.wishes.method == NormalizeMethod::Limited
+            let limits = self.normalize_config.method == NormalizeMethod::Limited
                 && plan.is_some_and(|plan| plan.bound == Some(Bound::Ceiling));
             if let Some(plan) = plan.as_mut().filter(|_| limits) {
                 (plan.gain, plan.bound) = (self.gain_through_limiter(plan, &settings)?, None);
@@ -291,7 +303,7 @@ impl FileJob<'_> {
             // At low bit rates a codec removes audible parts; with a limiter the gain can
             // compensate for that.
             let off = outcome.after.integrated.map_or(0.0, |lufs| (target - lufs).get());
-            let is_live = matches!(self.wishes.method, NormalizeMethod::Live(_));
+            let is_live = matches!(self.normalize_config.method, NormalizeMethod::Live(_));
             let is_off = (limits || is_live) && off.abs() > CODEC_TOLERANCE_LU;
             let is_good = over <= CEILING_TOLERANCE_DB && !is_off;
             if is_good || attempt == MAX_ATTEMPTS || self.container != OutputContainer::Opus {
@@ -398,11 +410,11 @@ impl FileJob<'_> {
             from,
             frames: input.expected(rate),
             speakers: input.decoder.speakers(),
-            bitrate: self.wishes.bitrate,
+            bitrate: self.normalize_config.bitrate,
             tags,
         };
         let positions = self.positions(input.positions());
-        let mut stage = match (self.wishes.method, plan) {
+        let mut stage = match (self.normalize_config.method, plan) {
             (NormalizeMethod::Live(mode), _) => {
                 GainStage::live(mode, settings, rate, input.positions())?
             }
@@ -461,7 +473,7 @@ impl FileJob<'_> {
     }
 
     fn positions(&self, mut positions: Vec<ChannelPosition>) -> Vec<ChannelPosition> {
-        if self.wishes.settings.dual_mono {
+        if self.normalize_config.settings.dual_mono {
             positions.fill(ChannelPosition::DualMono);
         }
         positions

@@ -59,14 +59,14 @@ impl MediaConnection {
 
     /// Continues a connection that was accepted elsewhere. Without TLS, `plain` makes it.
     pub(super) fn from_media_socket(socket: MediaSocket, plain: fn(TcpStream) -> Self) -> Self {
-        let mut line = match socket.tls {
+        let mut connection = match socket.tls {
             None => plain(socket.socket),
             Some(tls) => {
                 Self::with_send_mode(socket.socket, Some(SendMode::Tls(TlsSession::new(tls))))
             }
         };
-        line.is_protocol_known = true;
-        line
+        connection.is_protocol_known = true;
+        connection
     }
 
     /// Whether the first byte has not arrived yet.
@@ -79,17 +79,17 @@ impl MediaConnection {
     pub(super) fn detect_protocol(
         &mut self,
         first: &[u8],
-        door: &ListenPolicy,
+        policy: &ListenPolicy,
     ) -> Result<bool, SessionEndCause> {
         self.is_protocol_known = true;
-        match &door.tls {
+        match &policy.tls {
             Some(terms) if first.first() == Some(&TLS_FIRST_BYTE) => {
                 let tls = TlsSession::begin(terms, &self.socket, first);
                 let tls = tls.map_err(|error| session_end_cause(&error))?;
                 self.send_mode = Some(Box::new(SendMode::Tls(tls)));
                 Ok(false)
             }
-            _ if door.require_tls => Err(SessionEndCause::PlainRefused),
+            _ if policy.require_tls => Err(SessionEndCause::PlainRefused),
             _ => Ok(true),
         }
     }

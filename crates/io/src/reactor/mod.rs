@@ -141,10 +141,15 @@ impl ReactorPool {
 
     /// Sends the audio of `station` on `socket`, without end: as the body of an HTTP response whose
     /// request has been read, or as the body of our own request for a push.
-    pub fn add_web_listener(&mut self, socket: MediaSocket, station: usize, wish: ListenerOptions) {
+    pub fn add_web_listener(
+        &mut self,
+        socket: MediaSocket,
+        station: usize,
+        options: ListenerOptions,
+    ) {
         let mailbox = self.next_mailbox();
         self.mailboxes[mailbox]
-            .post(ReactorCommand::AddWebListener(Box::new((socket, wish)), station));
+            .post(ReactorCommand::AddWebListener(Box::new((socket, options)), station));
     }
 
     /// Sets the current title, for listeners that requested titles.
@@ -162,9 +167,9 @@ impl ReactorPool {
     }
 
     /// Sets the policy for new connections; existing ones stay.
-    pub fn set_listen_policy(&self, door: &ListenPolicy) {
+    pub fn set_listen_policy(&self, policy: &ListenPolicy) {
         for mailbox in &*self.mailboxes {
-            mailbox.post(ReactorCommand::SetListenPolicy(Box::new(door.clone())));
+            mailbox.post(ReactorCommand::SetListenPolicy(Box::new(policy.clone())));
         }
     }
 

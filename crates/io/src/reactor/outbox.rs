@@ -295,16 +295,16 @@ mod tests {
     /// Accepts a limited number of bytes and then blocks.
     struct LimitedSocket {
         taken: Vec<u8>,
-        budget: usize,
+        remaining: usize,
     }
 
     impl Write for LimitedSocket {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let count = bytes.len().min(self.budget);
+            let count = bytes.len().min(self.remaining);
             if count == 0 {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            self.budget -= count;
+            self.remaining -= count;
             self.taken.extend_from_slice(&bytes[..count]);
             Ok(count)
         }
@@ -348,7 +348,7 @@ mod tests {
     fn whatever_the_socket_takes_the_bytes_arrive_in_order_and_control_goes_between_chunks() {
         let log = log_of(&["alpha", "beta", "gamma", "delta"]);
         for grain in 1..30 {
-            let mut socket = LimitedSocket { taken: Vec::new(), budget: grain };
+            let mut socket = LimitedSocket { taken: Vec::new(), remaining: grain };
             let mut outbox = Outbox::new(ChunkFraming::Framed);
             let mut cursor = log.cursor_from(Instant::ZERO);
             let end = log.cursor_at_end();
@@ -361,7 +361,7 @@ mod tests {
                         .send_timestamped(&mut socket, &StampMessage, || Instant::from_nanos(42))
                         .unwrap();
                 }
-                socket.budget = grain;
+                socket.remaining = grain;
             }
             let text = String::from_utf8(socket.taken).unwrap();
             assert_eq!(text.replace("<42>", ""), "#alpha#beta#gamma#delta", "grain {grain}");
@@ -373,7 +373,7 @@ mod tests {
     fn control_goes_out_in_the_same_call_as_the_chunks_behind_it() {
         let log = log_of(&["one", "two"]);
         for grain in 1..20 {
-            let mut socket = LimitedSocket { taken: Vec::new(), budget: grain };
+            let mut socket = LimitedSocket { taken: Vec::new(), remaining: grain };
             let mut outbox = Outbox::new(ChunkFraming::Framed);
             let mut cursor = log.cursor_from(Instant::ZERO);
             outbox.queue(b"header");
@@ -383,7 +383,7 @@ mod tests {
             {
                 outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
                 outbox.release_chunk();
-                socket.budget = grain;
+                socket.remaining = grain;
                 calls += 1;
             }
             assert_eq!(socket.taken, b"header#one#two", "grain {grain}");
@@ -403,7 +403,7 @@ mod tests {
             bytes: pool.take().unwrap().freeze(),
         };
         log.push(TimedChunk { chunk, timestamp: Instant::ZERO });
-        let mut socket = LimitedSocket { taken: Vec::new(), budget: 4 };
+        let mut socket = LimitedSocket { taken: Vec::new(), remaining: 4 };
         let mut cursor = log.cursor_from(Instant::ZERO);
         let mut outbox = Outbox::new(ChunkFraming::Framed);
         outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(pool.available(), 0);
         outbox.release_chunk();
         assert_eq!(pool.available(), 1);
-        socket.budget = 100;
+        socket.remaining = 100;
         assert_eq!(outbox.finish(&mut socket).unwrap(), WriteStatus::Drained);
         assert_eq!(socket.taken, b"xxxxxxxxxx");
     }
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn a_web_listener_gets_payloads_alone() {
         let log = log_of(&["one", "two"]);
-        let mut socket = LimitedSocket { taken: Vec::new(), budget: 100 };
+        let mut socket = LimitedSocket { taken: Vec::new(), remaining: 100 };
         let mut cursor = log.cursor_from(Instant::ZERO);
         let mut outbox = Outbox::new(ChunkFraming::Payload);
         let sent = outbox.send_chunks(&mut socket, &log, &mut cursor, usize::MAX).unwrap();

@@ -123,12 +123,13 @@ impl Peer {
     pub(super) fn from_websocket(mut socket: MediaSocket, phase: u16, now: Instant) -> Self {
         let (address, authorized) = (socket.address, socket.authorized);
         let permit = core::mem::take(&mut socket.permit);
-        let line = MediaConnection::from_media_socket(socket, connection_constructor(address.ip()));
+        let connection =
+            MediaConnection::from_media_socket(socket, connection_constructor(address.ip()));
         Self {
             websocket: Some(Box::default()),
             outbox: Outbox::new(ChunkFraming::WebSocket),
             authorized,
-            ..Self::with_connection(line, address, permit, phase, now)
+            ..Self::with_connection(connection, address, permit, phase, now)
         }
     }
 
@@ -141,8 +142,8 @@ impl Peer {
     pub(super) fn receive(
         &mut self,
         scratch: &mut [u8],
-        door: &ListenPolicy,
-        said: &mut Vec<PeerEvent>,
+        policy: &ListenPolicy,
+        events: &mut Vec<PeerEvent>,
     ) -> Result<bool, SessionEndCause> {
         let count = match self.connection.read(scratch) {
             Ok(0) => return Err(SessionEndCause::Closed),
@@ -156,11 +157,11 @@ impl Peer {
             }
         };
         if self.connection.is_protocol_unknown()
-            && !self.connection.detect_protocol(&scratch[..count], door)?
+            && !self.connection.detect_protocol(&scratch[..count], policy)?
         {
             return Ok(true);
         }
-        self.handle_bytes(&scratch[..count], said)?;
+        self.handle_bytes(&scratch[..count], events)?;
         self.flush()?;
         Ok(count == scratch.len())
     }
@@ -169,14 +170,14 @@ impl Peer {
     pub(super) fn handle_bytes(
         &mut self,
         bytes: &[u8],
-        said: &mut Vec<PeerEvent>,
+        events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
         let now = SystemClock::now();
         let Some(mut frames) = self.websocket.take() else {
             self.session.handle_input(now, SessionInput::Received(bytes));
-            return self.drain(said);
+            return self.drain(events);
         };
-        let result = self.handle_websocket_bytes(&mut frames, bytes, now, said);
+        let result = self.handle_websocket_bytes(&mut frames, bytes, now, events);
         self.websocket = Some(frames);
         result
     }
@@ -186,7 +187,7 @@ impl Peer {
         frames: &mut ws::WsReader,
         mut bytes: &[u8],
         now: Instant,
-        said: &mut Vec<PeerEvent>,
+        events: &mut Vec<PeerEvent>,
     ) -> Result<(), SessionEndCause> {
         let broken = |_| SessionEndCause::Protocol(CloseReason::Malformed);
         while let Some(message) = frames.next(&mut bytes).map_err(broken)? {
@@ -195,7 +196,7 @@ impl Peer {
                     self.session.handle_input(now, SessionInput::Framed(message));
                     // The answers to one message go out before the next is parsed, so what waits is
                     // bounded.
-                    self.drain(said)?;
+                    self.drain(events)?;
                 }
                 ws::WsMessage::Ping(payload) => {
                     self.send_websocket_frame(ws::FrameKind::Pong, payload)?
@@ -386,7 +387,7 @@ impl Peer {
     }
 
     /// Writes Time replies at once and queues other messages.
-    fn drain(&mut self, said: &mut Vec<PeerEvent>) -> Result<(), SessionEndCause> {
+    fn drain(&mut self, events: &mut Vec<PeerEvent>) -> Result<(), SessionEndCause> {
         while let Some(output) = self.session.poll_output() {
             match output {
                 SessionOutput::Send(message) => {
@@ -405,9 +406,11 @@ impl Peer {
                         self.outbox.queue_timestamped(&message, SystemClock::now());
                     }
                 }
-                SessionOutput::Event(SnapEvent::Hello(hello)) => said.push(PeerEvent::Hello(hello)),
+                SessionOutput::Event(SnapEvent::Hello(hello)) => {
+                    events.push(PeerEvent::Hello(hello))
+                }
                 SessionOutput::Event(SnapEvent::ClientInfo(info)) => {
-                    said.push(PeerEvent::ClientInfo(info))
+                    events.push(PeerEvent::ClientInfo(info))
                 }
                 SessionOutput::Close(cause) => {
                     // Messages before the end are still sent as far as the socket accepts them.

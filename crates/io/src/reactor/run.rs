@@ -268,9 +268,9 @@ impl Reactor {
                     tap.title = title;
                 }
             }
-            ReactorCommand::SetListenPolicy(door) => {
-                self.connection_limiter.set_limits(door.limits);
-                self.listen_policy = *door;
+            ReactorCommand::SetListenPolicy(policy) => {
+                self.connection_limiter.set_limits(policy.limits);
+                self.listen_policy = *policy;
             }
             ReactorCommand::AddFeeder(feeder) => self.feeders.push((now, feeder)),
             ReactorCommand::SetSettings(session, settings) => {
@@ -295,7 +295,7 @@ impl Reactor {
 
     fn add_listener(
         &mut self,
-        (socket, wish): (MediaSocket, ListenerOptions),
+        (socket, options): (MediaSocket, ListenerOptions),
         station: usize,
         now: Instant,
     ) {
@@ -306,7 +306,7 @@ impl Reactor {
             return;
         }
         let phase = self.wheel.next_phase();
-        let listener = Box::new(WebListener::new(socket, wish, station, tap, phase, now));
+        let listener = Box::new(WebListener::new(socket, options, station, tap, phase, now));
         self.stats.listeners += u64::from(!listener.is_pushed());
         let token = self.entities.insert_with(|_| ReactorEntity::Listener(listener));
         self.watch(token, EventFlags::IN | EventFlags::OUT);
@@ -321,12 +321,12 @@ impl Reactor {
         let is_tls = socket.is_tls();
         let phase = self.wheel.next_phase();
         let mut peer = Box::new(Peer::from_websocket(socket, phase, SystemClock::now()));
-        let mut said = Vec::new();
+        let mut events = Vec::new();
         // A client may send its Hello right after its request.
-        let result = peer.handle_bytes(read, &mut said);
+        let result = peer.handle_bytes(read, &mut events);
         let token = self.entities.insert_with(|_| ReactorEntity::Peer(peer));
         self.watch(token, EventFlags::IN);
-        said.into_iter().for_each(|word| self.handle_peer_event(token, word));
+        events.into_iter().for_each(|event| self.handle_peer_event(token, event));
         match result {
             // The kernel does not report bytes that TLS has already decrypted.
             Ok(()) if is_tls => self.receive(token),
@@ -352,11 +352,11 @@ impl Reactor {
                 self.handshakes -= 1;
                 self.stats.tls_sessions += u64::from(!peer.connection.is_handshaking());
             }
-            let mut said = core::mem::take(&mut self.peer_events);
-            for word in said.drain(..) {
-                self.handle_peer_event(token, word);
+            let mut events = core::mem::take(&mut self.peer_events);
+            for event in events.drain(..) {
+                self.handle_peer_event(token, event);
             }
-            self.peer_events = said;
+            self.peer_events = events;
             match result {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -366,10 +366,10 @@ impl Reactor {
         self.update_interest(token);
     }
 
-    fn handle_peer_event(&mut self, token: u64, said: PeerEvent) {
+    fn handle_peer_event(&mut self, token: u64, event: PeerEvent) {
         let session = SessionId::new(self.index, token);
         let Some(ReactorEntity::Peer(peer)) = self.entities.get_mut(token) else { return };
-        match said {
+        match event {
             PeerEvent::ClientInfo(info) => self.report(ReactorEvent::ClientInfo { session, info }),
             PeerEvent::Hello(hello) => {
                 peer.has_said_hello = true;

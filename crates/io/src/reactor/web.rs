@@ -29,7 +29,7 @@ pub(super) struct WebListener {
     icy_titles: Option<IcyWriter>,
     /// The serial number and the title of the current link of a chained stream.
     link: (u32, Arc<str>),
-    wish: ListenerOptions,
+    options: ListenerOptions,
     pub(super) blocked: bool,
     pub(super) scheduled: bool,
     pub(super) phase: u16,
@@ -105,7 +105,7 @@ pub const fn media_type(codec: Codec) -> &'static str {
 impl WebListener {
     pub(super) fn new(
         mut socket: MediaSocket,
-        wish: ListenerOptions,
+        options: ListenerOptions,
         station: usize,
         tap: &ReactorStation,
         phase: u16,
@@ -113,10 +113,10 @@ impl WebListener {
     ) -> Self {
         let mut outbox = Outbox::new(ChunkFraming::Payload);
         let channel = &tap.descriptor;
-        if wish.push.is_none() {
-            outbox.queue(response_head(channel, wish.titles).as_bytes());
+        if options.push.is_none() {
+            outbox.queue(response_head(channel, options.titles).as_bytes());
         }
-        let (mut ogg, mut icy_titles) = (None, wish.titles.then(IcyWriter::new));
+        let (mut ogg, mut icy_titles) = (None, options.titles.then(IcyWriter::new));
         let mut begin = Vec::new();
         match channel.codec {
             Codec::Flac => begin.extend_from_slice(&channel.stream_header),
@@ -124,7 +124,7 @@ impl WebListener {
             Codec::Opus => ogg = start_ogg(channel, &tap.title, &mut begin),
         }
         queue_with_titles(&begin, &mut icy_titles, &tap.title, &mut outbox);
-        let cursor = match &wish.push {
+        let cursor = match &options.push {
             // Browsers start only after a burst, so the most recent audio is sent first.
             None => tap.log.cursor_from(now - START_BURST),
             // The server that is pushed to provides the burst to its own listeners.
@@ -139,7 +139,7 @@ impl WebListener {
             ogg,
             icy_titles,
             link: (OGG_SERIAL, Arc::clone(&tap.title)),
-            wish,
+            options,
             blocked: false,
             scheduled: false,
             phase,
@@ -170,14 +170,14 @@ impl WebListener {
         }
         if tap.log.get(self.cursor, 0).is_err() {
             let present = tap.log.cursor_from(now - START_BURST);
-            if let Some(push) = &self.wish.push {
+            if let Some(push) = &self.options.push {
                 push.add_lagged(self.cursor.distance(present));
             }
             self.cursor = present;
         }
         let (flow, sent) = if self.ogg.is_none() && self.icy_titles.is_none() {
-            let Self { outbox, connection: line, cursor, .. } = self;
-            outbox.send_chunks(line, &tap.log, cursor, limit).map_err(gone)?
+            let Self { outbox, connection, cursor, .. } = self;
+            outbox.send_chunks(connection, &tap.log, cursor, limit).map_err(gone)?
         } else {
             let sent = self.queue_copies(tap);
             (self.outbox.finish(&mut self.connection).map_err(gone)?, sent)
@@ -197,7 +197,7 @@ impl WebListener {
             }
             Ok(count) => {
                 let said = scratch.get(..count).unwrap_or_default();
-                match &self.wish.push {
+                match &self.options.push {
                     Some(push) if push.handle_response(said) => Err(SessionEndCause::Closed),
                     _ => Ok(()),
                 }
@@ -207,7 +207,7 @@ impl WebListener {
     }
 
     pub(super) fn maintain(&self, now: Instant) -> Result<(), SessionEndCause> {
-        let patience = match &self.wish.push {
+        let patience = match &self.options.push {
             Some(push) if push.is_abandoned() => return Err(SessionEndCause::Kicked),
             Some(_) => PUSH_STALL_TIMEOUT,
             // A paused player does not read, which is allowed for a while.
@@ -219,13 +219,13 @@ impl WebListener {
 
     /// Whether this is a push.
     pub(super) const fn is_pushed(&self) -> bool {
-        self.wish.push.is_some()
+        self.options.push.is_some()
     }
 
     /// The counts since the last call.
     pub(super) fn take_counts(&mut self) -> SendCounts {
         let tally = self.connection.take_counts();
-        if let Some(push) = &self.wish.push {
+        if let Some(push) = &self.options.push {
             push.add_sent(tally.bytes);
         }
         tally
@@ -233,7 +233,7 @@ impl WebListener {
 
     /// Reports the end of a push.
     pub(super) fn end(&self, cause: SessionEndCause) {
-        if let Some(push) = &self.wish.push {
+        if let Some(push) = &self.options.push {
             push.end(cause);
         }
     }
@@ -248,8 +248,14 @@ impl WebListener {
             let bytes = match self.ogg.take() {
                 Some(stream) => {
                     let packet = (chunk.payload(), chunk.duration);
-                    self.ogg =
-                        append_packet(stream, packet, tap, &self.wish, &mut self.link, &mut pages);
+                    self.ogg = append_packet(
+                        stream,
+                        packet,
+                        tap,
+                        &self.options,
+                        &mut self.link,
+                        &mut pages,
+                    );
                     &pages[..]
                 }
                 None => chunk.payload(),
@@ -293,11 +299,11 @@ fn append_packet(
     mut stream: ogg::OpusStream,
     (packet, duration): (&[u8], Frames),
     tap: &ReactorStation,
-    wish: &ListenerOptions,
+    options: &ListenerOptions,
     link: &mut (u32, Arc<str>),
     pages: &mut Vec<u8>,
 ) -> Option<ogg::OpusStream> {
-    let chained = wish.push.as_ref().is_some_and(|push| push.chained);
+    let chained = options.push.as_ref().is_some_and(|push| push.chained);
     if !chained || link.1 == tap.title {
         stream.write(packet, duration, pages);
         return Some(stream);

@@ -63,16 +63,21 @@ impl RtpEgress {
     }
 
     /// Sends what is due.
-    pub(super) fn send_due(&mut self, now: Instant, leg: &mut RtpIngress, out: &mut Outbox<'_>) {
-        while let Some(turn) = leg.poll_output(now) {
+    pub(super) fn send_due(
+        &mut self,
+        now: Instant,
+        ingress: &mut RtpIngress,
+        out: &mut Outbox<'_>,
+    ) {
+        while let Some(turn) = ingress.poll_output(now) {
             match turn {
                 // The packet after it may contain a copy.
                 IngressOutput::Missing(missing) => {
                     self.missing = self.missing.saturating_add(missing.units)
                 }
                 IngressOutput::Packet(ready) => {
-                    self.send(now, &ready, leg.payload(&ready), out);
-                    leg.release(ready);
+                    self.send(now, &ready, ingress.payload(&ready), out);
+                    ingress.release(ready);
                 }
             }
         }
@@ -88,18 +93,18 @@ impl RtpEgress {
         if ready.begins_run {
             self.reset();
         }
-        let wishes = &self.plan.config;
-        let (from, to) = (wishes.from.encoding, wishes.to.encoding);
+        let config = &self.plan.config;
+        let (from, to) = (config.from.encoding, config.to.encoding);
         let mut head = PacketHead {
             sequence: ready.sequence,
             timestamp: ready.timestamp,
             marker: ready.marker,
-            payload_type: wishes.to.outgoing_payload_type(),
+            payload_type: config.to.outgoing_payload_type(),
         };
         match ready.kind {
             PayloadKind::TelephoneEvent => {
                 self.dtmf += 1;
-                head.payload_type = wishes.dtmf.map_or(head.payload_type, |events| events.to);
+                head.payload_type = config.dtmf.map_or(head.payload_type, |events| events.to);
                 let write =
                     |room: &mut [u8]| write_event(from, to, payload, room).then_some(payload.len());
                 self.send_packet(now, &head, payload.len(), out, write);
@@ -228,8 +233,8 @@ impl RtpEgress {
 
     /// Converts a timestamp to the receiver's clock rate.
     fn scale_timestamp(&self, timestamp: u64) -> u64 {
-        let wishes = &self.plan.config;
-        let (from, to) = (wishes.from.encoding.clock_rate, wishes.to.encoding.clock_rate);
+        let config = &self.plan.config;
+        let (from, to) = (config.from.encoding.clock_rate, config.to.encoding.clock_rate);
         if from == to {
             return timestamp;
         }

@@ -102,28 +102,33 @@ struct ProbationPacket {
 }
 
 impl RtpIngress {
-    pub(crate) fn new(wishes: &RelayStreamConfig, ssrc: u32, now: Instant) -> Self {
+    pub(crate) fn new(relay_config: &RelayStreamConfig, ssrc: u32, now: Instant) -> Self {
         let mode = JitterMode::Relay {
-            hold: wishes.reorder_delay.clamp(Span::ZERO, super::MAX_REORDER_DELAY),
+            hold: relay_config.reorder_delay.clamp(Span::ZERO, super::MAX_REORDER_DELAY),
         };
-        Self::with_mode(wishes, mode, ssrc, now)
+        Self::with_mode(relay_config, mode, ssrc, now)
     }
 
     /// A source that is played and not forwarded: each packet is due at its playout time, `delay`
     /// later than the fastest packets. `reorder_delay` of the config determines how many packets
     /// fit.
     pub(crate) fn with_playout(
-        wishes: &RelayStreamConfig,
+        relay_config: &RelayStreamConfig,
         delay: DelayPolicy,
         ssrc: u32,
         now: Instant,
     ) -> Self {
-        Self::with_mode(wishes, JitterMode::Playout(delay), ssrc, now)
+        Self::with_mode(relay_config, JitterMode::Playout(delay), ssrc, now)
     }
 
-    fn with_mode(wishes: &RelayStreamConfig, mode: JitterMode, ssrc: u32, now: Instant) -> Self {
-        let encoding = wishes.from.encoding;
-        let slots = wishes.slots();
+    fn with_mode(
+        relay_config: &RelayStreamConfig,
+        mode: JitterMode,
+        ssrc: u32,
+        now: Instant,
+    ) -> Self {
+        let encoding = relay_config.from.encoding;
+        let slots = relay_config.slots();
         let config = JitterConfig { clock_rate: encoding.clock_rate, slots, mode };
         Self {
             encoding,

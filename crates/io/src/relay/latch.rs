@@ -104,18 +104,19 @@ impl Latch {
             return Verdict::Ours;
         };
         let is_behind = self.is_previous_source(ssrc, received);
-        let alive =
-            |way: Option<&PathSender>| way.is_some_and(|way| way.is_alive(received, self.takeover));
+        let alive = |path: Option<&PathSender>| {
+            path.is_some_and(|path| path.is_alive(received, self.takeover))
+        };
         let (here, there) = (alive(self.paths.get(index)), alive(self.paths.get(1 - index.min(1))));
-        let Some(way) = self.paths.get_mut(index) else { return Verdict::Foreign };
-        let known = way.from == Some(from);
+        let Some(path) = self.paths.get_mut(index) else { return Verdict::Foreign };
+        let known = path.from == Some(from);
         if known && ssrc == current {
-            way.last_received = received;
-            self.counts.other_sources += u64::from(way.candidate.next.take().is_some());
+            path.last_received = received;
+            self.counts.other_sources += u64::from(path.candidate.next.take().is_some());
             return Verdict::Ours;
         }
         if known {
-            way.last_received = received;
+            path.last_received = received;
             if is_behind {
                 self.counts.other_sources += 1;
                 return Verdict::Foreign;
@@ -124,32 +125,32 @@ impl Latch {
             self.counts.other_addresses += 1;
             return Verdict::Foreign;
         }
-        if way.candidate.next != Some((from, ssrc, sender.sequence)) {
-            self.counts.other_sources += u64::from(way.candidate.next.is_some());
-            way.candidate.hold(sender, received, datagram);
+        if path.candidate.next != Some((from, ssrc, sender.sequence)) {
+            self.counts.other_sources += u64::from(path.candidate.next.is_some());
+            path.candidate.hold(sender, received, datagram);
             return Verdict::Held;
         }
         self.accept_source(sender, known, (current, proven), received)
     }
 
     /// The packet held on that path, with its time of arrival. Its buffer has to be returned.
-    pub(super) fn take_held(&mut self, way: usize) -> (Instant, Vec<u8>) {
-        let Some(way) = self.paths.get_mut(way) else { return Default::default() };
-        (way.candidate.received, core::mem::take(&mut way.candidate.datagram))
+    pub(super) fn take_held(&mut self, path: usize) -> (Instant, Vec<u8>) {
+        let Some(path) = self.paths.get_mut(path) else { return Default::default() };
+        (path.candidate.received, core::mem::take(&mut path.candidate.datagram))
     }
 
     /// Returns the buffer of [`Self::take_held`].
-    pub(super) fn return_buffer(&mut self, way: usize, datagram: Vec<u8>) {
-        if let Some(way) = self.paths.get_mut(way) {
-            way.candidate.datagram = datagram;
+    pub(super) fn return_buffer(&mut self, path: usize, datagram: Vec<u8>) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.candidate.datagram = datagram;
         }
     }
 
     /// Resets the latch: the next sender is accepted.
     pub(super) fn reset(&mut self) {
-        for way in &mut self.paths {
-            self.counts.other_sources += u64::from(way.candidate.next.take().is_some());
-            way.from = None;
+        for path in &mut self.paths {
+            self.counts.other_sources += u64::from(path.candidate.next.take().is_some());
+            path.from = None;
         }
         self.previous = None;
     }
@@ -161,12 +162,12 @@ impl Latch {
 
     /// Whether the sender has that address, with any port: reports may come from another port.
     pub(super) fn is_from(&self, address: IpAddr) -> bool {
-        self.paths.iter().any(|way| way.from.is_some_and(|from| from.ip() == address))
+        self.paths.iter().any(|path| path.from.is_some_and(|from| from.ip() == address))
     }
 
     /// The address of the sender to that port.
-    pub(super) fn sender_address(&self, way: usize) -> Option<SocketAddr> {
-        self.paths.get(way)?.from
+    pub(super) fn sender_address(&self, path: usize) -> Option<SocketAddr> {
+        self.paths.get(path)?.from
     }
 
     pub(super) const fn counts(&self) -> LatchCounts {
@@ -199,9 +200,9 @@ impl Latch {
         Verdict::Begins
     }
 
-    fn latch_to(&mut self, way: usize, from: SocketAddr, received: Instant) {
-        if let Some(way) = self.paths.get_mut(way) {
-            (way.from, way.last_received, way.candidate.next) = (Some(from), received, None);
+    fn latch_to(&mut self, path: usize, from: SocketAddr, received: Instant) {
+        if let Some(path) = self.paths.get_mut(path) {
+            (path.from, path.last_received, path.candidate.next) = (Some(from), received, None);
         }
     }
 

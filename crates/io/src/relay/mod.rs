@@ -144,9 +144,9 @@ impl RelayPlan {
     ///
     /// # Errors
     /// [`TranscodeError`] when the encoding cannot be converted.
-    pub fn new(wishes: RelayStreamConfig) -> Result<Self, TranscodeError> {
-        let transcoder = Transcoder::new(&wishes)?;
-        Ok(Self { config: wishes, transcoder })
+    pub fn new(config: RelayStreamConfig) -> Result<Self, TranscodeError> {
+        let transcoder = Transcoder::new(&config)?;
+        Ok(Self { config, transcoder })
     }
 }
 

@@ -177,10 +177,10 @@ impl RelayStream {
             Err(why) => return self.refused.count(why),
         };
         let Some(incoming) = self.parse(&packet) else { return };
-        let way = usize::from(datagram.is_second);
-        let sender =
-            PacketOrigin { path: way, from, ssrc: packet.ssrc(), sequence: packet.sequence() };
-        let stream = self.ingress.as_ref().map(|leg| (leg.ssrc(), leg.receiver().is_valid()));
+        let path = usize::from(datagram.is_second);
+        let sender = PacketOrigin { path, from, ssrc: packet.ssrc(), sequence: packet.sequence() };
+        let stream =
+            self.ingress.as_ref().map(|ingress| (ingress.ssrc(), ingress.receiver().is_valid()));
         match self.latch.judge(sender, stream, received, datagram.bytes) {
             Verdict::Ours => {}
             Verdict::Held | Verdict::Foreign => return,
@@ -225,28 +225,28 @@ impl RelayStream {
         packet: &IncomingPacket<'_>,
         out: &mut Outbox<'_>,
     ) {
-        let wishes = &self.plan.config;
-        let clock_rate = wishes.from.encoding.clock_rate;
-        if wishes.redundant {
-            let way = if sender.path == 0 { Way::A } else { Way::B };
+        let config = &self.plan.config;
+        let clock_rate = config.from.encoding.clock_rate;
+        if config.redundant {
+            let path = if sender.path == 0 { Way::A } else { Way::B };
             let legs = self.legs.get_or_insert_default();
             let (sequence, timestamp) = (packet.sequence, packet.timestamp);
-            if legs.receive(received, way, sequence, timestamp, clock_rate)
+            if legs.receive(received, path, sequence, timestamp, clock_rate)
                 == MergeOutcome::Duplicate
             {
                 return;
             }
         }
         let fresh = self.ingress.is_none();
-        let leg = self
+        let ingress = self
             .ingress
-            .get_or_insert_with(|| Box::new(RtpIngress::new(wishes, sender.ssrc, received)));
-        leg.receive(packet, received);
-        let proven = leg.receiver().is_valid();
+            .get_or_insert_with(|| Box::new(RtpIngress::new(config, sender.ssrc, received)));
+        ingress.receive(packet, received);
+        let proven = ingress.receiver().is_valid();
         if proven {
             self.from = self.latch.sender_address(0).or_else(|| self.latch.sender_address(1));
         }
-        self.egress.send_due(received, leg, out);
+        self.egress.send_due(received, ingress, out);
         if fresh {
             self.start_rtcp(received, out);
         }
@@ -311,9 +311,9 @@ impl RelayStream {
 
     /// The source has ended: its queued packets are sent, and the next source starts anew.
     fn end_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
-        let Some(leg) = &mut self.ingress else { return };
-        leg.finish();
-        self.egress.send_due(now, leg, out);
+        let Some(ingress) = &mut self.ingress else { return };
+        ingress.finish();
+        self.egress.send_due(now, ingress, out);
         self.previous_totals = self.totals();
         self.ingress = None;
         self.legs = None;
@@ -327,10 +327,10 @@ impl RelayStream {
 
     /// Another source takes over the stream.
     fn switch_source(&mut self, now: Instant, out: &mut Outbox<'_>) {
-        match self.ingress.take_if(|leg| !leg.receiver().is_valid()) {
+        match self.ingress.take_if(|ingress| !ingress.receiver().is_valid()) {
             // The source was never validated, so its packets are not forwarded.
-            Some(leg) => {
-                self.latch.count_abandoned(leg.receiver().stats().received);
+            Some(ingress) => {
+                self.latch.count_abandoned(ingress.receiver().stats().received);
                 self.legs = None;
             }
             None => self.end_source(now, out),
@@ -350,22 +350,22 @@ impl RelayStream {
     /// The totals of all sources so far.
     fn totals(&self) -> SourceTotals {
         let mut sum = self.previous_totals;
-        if let Some(leg) = &self.ingress {
-            sum.add(leg);
+        if let Some(ingress) = &self.ingress {
+            sum.add(ingress);
         }
         if let Some(legs) = &self.legs {
             let tally = legs.stats();
             sum.copies += tally.duplicates;
-            for (way, at) in [Way::A, Way::B].into_iter().zip(0..) {
+            for (path, at) in [Way::A, Way::B].into_iter().zip(0..) {
                 sum.taken[at] += tally.accepted[at];
-                sum.lost[at] += legs.path_stats(way).lost;
+                sum.lost[at] += legs.path_stats(path).lost;
             }
         }
         sum
     }
 
     fn idle_at(&self) -> Option<Instant> {
-        self.ingress.as_ref().map(|leg| leg.last_received() + self.plan.config.idle_timeout)
+        self.ingress.as_ref().map(|ingress| ingress.last_received() + self.plan.config.idle_timeout)
     }
 }
 
@@ -382,8 +382,9 @@ struct SourceTotals {
 }
 
 impl SourceTotals {
-    fn add(&mut self, leg: &RtpIngress) {
-        let (tally, stats, line) = (leg.receiver().stats(), leg.jitter_stats(), self.jitter);
+    fn add(&mut self, ingress: &RtpIngress) {
+        let (tally, stats, jitter) =
+            (ingress.receiver().stats(), ingress.jitter_stats(), self.jitter);
         let source = &mut self.source;
         source.received += tally.received;
         source.lost += tally.lost;
@@ -393,20 +394,20 @@ impl SourceTotals {
         source.restarts += tally.restarts;
         source.jumps += tally.jumps;
         self.jitter = JitterStats {
-            received: line.received + stats.received,
-            duplicates: line.duplicates + stats.duplicates,
-            reordered: line.reordered + stats.reordered,
-            late: line.late + stats.late,
-            lost: line.lost + stats.lost,
-            strays: line.strays + stats.strays,
-            skipped: line.skipped + stats.skipped,
-            concealed: line.concealed + stats.concealed,
-            silent: line.silent + stats.silent,
-            restarts: line.restarts + stats.restarts,
+            received: jitter.received + stats.received,
+            duplicates: jitter.duplicates + stats.duplicates,
+            reordered: jitter.reordered + stats.reordered,
+            late: jitter.late + stats.late,
+            lost: jitter.lost + stats.lost,
+            strays: jitter.strays + stats.strays,
+            skipped: jitter.skipped + stats.skipped,
+            concealed: jitter.concealed + stats.concealed,
+            silent: jitter.silent + stats.silent,
+            restarts: jitter.restarts + stats.restarts,
             ..stats
         };
-        self.no_room += leg.no_room();
-        self.recovered += leg.redundancy_counts().used;
+        self.no_room += ingress.no_room();
+        self.recovered += ingress.redundancy_counts().used;
     }
 }
 
@@ -421,13 +422,13 @@ fn contains_bye(datagram: &[u8]) -> bool {
 fn write_rtcp(
     now: Instant,
     rtcp: &mut RtcpSession,
-    leg: Option<&mut RtpIngress>,
+    ingress: Option<&mut RtpIngress>,
     route: Route,
     out: &mut Outbox<'_>,
 ) {
     // Evaluated only when a report is due, because reading the state begins the next interval.
     let source = core::iter::once_with(|| {
-        leg.and_then(|leg| Some((leg.ssrc(), leg.receiver_mut().report()?)))
+        ingress.and_then(|ingress| Some((ingress.ssrc(), ingress.receiver_mut().report()?)))
     });
     out.write(route, RTCP_ROOM, |room| rtcp.poll_output(now, room, source.flatten()).unwrap_or(0));
 }
@@ -450,12 +451,12 @@ impl Machine for RelayStream {
         if self.idle_at().is_some_and(|at| at <= now) {
             self.end_stream(now, out);
         }
-        if let Some(leg) = &mut self.ingress {
-            self.egress.send_due(now, leg, out);
+        if let Some(ingress) = &mut self.ingress {
+            self.egress.send_due(now, ingress, out);
         }
         let mut left = false;
         if let (Some(rtcp), Some(from)) = (&mut self.sender_rtcp, self.from) {
-            let ssrc = self.ingress.as_ref().map(|leg| leg.ssrc());
+            let ssrc = self.ingress.as_ref().map(|ingress| ingress.ssrc());
             rtcp.handle_timeout(now, |event| {
                 left |= matches!(event, RtcpEvent::Left { ssrc: gone } if Some(gone) == ssrc);
             });
@@ -478,10 +479,10 @@ impl Machine for RelayStream {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let leg = self.ingress.as_ref().and_then(|leg| leg.poll_timeout());
+        let ingress = self.ingress.as_ref().and_then(|ingress| ingress.poll_timeout());
         let inward = self.from.and(self.sender_rtcp.as_ref()).and_then(|rtcp| rtcp.poll_timeout());
         let outward = self.egress.rtcp.as_ref().and_then(|rtcp| rtcp.poll_timeout());
-        [leg, inward, outward, self.idle_at()].into_iter().flatten().min()
+        [ingress, inward, outward, self.idle_at()].into_iter().flatten().min()
     }
 
     fn handle_command(&mut self, _now: Instant, order: Infallible, _out: &mut Outbox<'_>) {
@@ -494,7 +495,7 @@ impl Machine for RelayStream {
         let forged = self.sender_rtcp.as_ref().map_or(0, |rtcp| rtcp.stats().forged_byes);
         RelayReport {
             label: self.label,
-            ssrc: self.ingress.as_ref().map(|leg| leg.ssrc()),
+            ssrc: self.ingress.as_ref().map(|ingress| ingress.ssrc()),
             sent_ssrc: outward.ssrc,
             from: self.from,
             second: self.latch.sender_address(1),

@@ -35,14 +35,14 @@ struct RelayFixture {
 
 impl RelayFixture {
     fn new(from: Encoding, to: Encoding) -> Self {
-        let mut wishes =
+        let mut config =
             RelayStreamConfig::new(RtpPayloadFormat::new(from), RtpPayloadFormat::new(to));
-        wishes.clock = (Instant::ZERO, NtpTime::from_unix(Span::from_secs(1_700_000_000)));
-        Self::with_config(wishes)
+        config.clock = (Instant::ZERO, NtpTime::from_unix(Span::from_secs(1_700_000_000)));
+        Self::with_config(config)
     }
 
-    fn with_config(wishes: RelayStreamConfig) -> Self {
-        let plan = Arc::new(RelayPlan::new(wishes).unwrap());
+    fn with_config(config: RelayStreamConfig) -> Self {
+        let plan = Arc::new(RelayPlan::new(config).unwrap());
         let relay = RelayStream::new(
             plan,
             RelayStreamLabel::default(),
@@ -131,14 +131,14 @@ const STEP: Span = Span::from_millis(20);
 
 #[test]
 fn one_packet_goes_out_for_each_that_comes_in_with_its_number_and_its_time() {
-    let mut world = RelayFixture::new(PCMU, PCMA);
+    let mut fixture = RelayFixture::new(PCMU, PCMA);
     for number in 0..100 {
-        world.send(1, number, 160, &[0x55; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[0x55; 160]);
+        fixture.wait(STEP);
     }
-    world.finish();
-    assert_eq!(world.out.len(), 100);
-    for (number, (header, payload)) in (0u16..).zip(&world.out) {
+    fixture.finish();
+    assert_eq!(fixture.out.len(), 100);
+    for (number, (header, payload)) in (0u16..).zip(&fixture.out) {
         assert_eq!(header.sequence, FIRST.wrapping_add(number));
         assert_eq!(header.timestamp, (u32::from(number) * 160).wrapping_sub(5_000));
         assert_eq!((header.payload_type, header.ssrc), (8, 0xabcd_ef01));
@@ -146,80 +146,82 @@ fn one_packet_goes_out_for_each_that_comes_in_with_its_number_and_its_time() {
         assert_eq!(payload.len(), 160);
         assert!(payload.iter().all(|code| *code == payload[0] && *code != 0x55));
     }
-    let tally = world.tally();
+    let tally = fixture.tally();
     assert_eq!((tally.source.received, tally.sent, tally.source.lost), (100, 100, 0));
 }
 
 #[test]
 fn packets_that_are_late_are_put_in_order_and_what_is_lost_stays_lost() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in [0, 1, 3, 2, 4, 6, 7, 8, 9, 10, 11, 12] {
-        world.send(1, number, 160, &[7; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[7; 160]);
+        fixture.wait(STEP);
     }
-    world.wait(Span::from_millis(200));
+    fixture.wait(Span::from_millis(200));
     let wanted: Vec<u16> = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12]
         .map(|number: u16| FIRST.wrapping_add(number))
         .into();
-    assert_eq!(world.sequences(), wanted);
-    let tally = world.tally();
+    assert_eq!(fixture.sequences(), wanted);
+    let tally = fixture.tally();
     assert_eq!((tally.source.lost, tally.source.reordered, tally.sent), (1, 1, 12));
 }
 
 #[test]
 fn a_packet_that_is_far_too_late_goes_out_all_the_same_unless_it_would_spoil_others() {
     for (to, sent) in [(PCMA, 40), (G722, 39)] {
-        let mut world = RelayFixture::new(PCMU, to);
+        let mut fixture = RelayFixture::new(PCMU, to);
         for number in (0..10).chain(11..40) {
-            world.send(1, number, 160, &[7; 160]);
-            world.wait(STEP);
+            fixture.send(1, number, 160, &[7; 160]);
+            fixture.wait(STEP);
         }
-        world.send(1, 10, 160, &[7; 160]);
-        world.finish();
-        let tally = world.tally();
-        assert_eq!((world.out.len(), tally.too_late), (sent, 40 - sent as u64));
+        fixture.send(1, 10, 160, &[7; 160]);
+        fixture.finish();
+        let tally = fixture.tally();
+        assert_eq!((fixture.out.len(), tally.too_late), (sent, 40 - sent as u64));
         assert_eq!(tally.jitter.late, 1);
     }
 }
 
 #[test]
 fn one_packet_of_somebody_else_is_nothing_and_two_are_a_sender_who_began_anew() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in 0..10 {
-        world.send(1, number, 160, &[1; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[1; 160]);
+        fixture.wait(STEP);
         if number == 5 {
-            world.send(99, 700, 160, &[9; 160]);
+            fixture.send(99, 700, 160, &[9; 160]);
         }
     }
-    assert_eq!((world.out.len(), world.tally().other_sources), (10, 1));
+    assert_eq!((fixture.out.len(), fixture.tally().other_sources), (10, 1));
     for number in 500..510 {
-        world.send(2, number, 160, &[2; 160]);
-        world.wait(STEP);
+        fixture.send(2, number, 160, &[2; 160]);
+        fixture.wait(STEP);
     }
-    world.finish();
-    assert_eq!(world.out.len(), 20, "the first one of the new source is among them");
-    let report = world.relay.report();
+    fixture.finish();
+    assert_eq!(fixture.out.len(), 20, "the first one of the new source is among them");
+    let report = fixture.relay.report();
     assert_eq!((report.tally.restarts, report.tally.sent), (1, 20));
     assert_eq!(report.tally.source.received, 20);
 }
 
 #[test]
 fn somebody_else_is_not_heard_while_the_sender_sends() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in 0..500 {
-        world.send(1, number, 160, &[1; 160]);
-        world.wait(STEP / 2);
+        fixture.send(1, number, 160, &[1; 160]);
+        fixture.wait(STEP / 2);
         // From the intruder's address, with an SSRC of its own or the sender's: none of them gets
         // through.
         let ssrc = if number < 250 { 2 } else { 1 };
-        world.deliver_from(INTRUDER, &packet(ssrc, number + 7, 160, 0, &[9; 160]));
-        world.deliver_from("192.0.2.1:5006", &packet(ssrc, number + 7, 160, 0, &[9; 160]));
-        world.wait(STEP / 2);
+        fixture.deliver_from(INTRUDER, &packet(ssrc, number + 7, 160, 0, &[9; 160]));
+        fixture.deliver_from("192.0.2.1:5006", &packet(ssrc, number + 7, 160, 0, &[9; 160]));
+        fixture.wait(STEP / 2);
     }
-    world.finish();
-    assert!(world.out.len() == 500 && world.out.iter().all(|(_, payload)| payload == &[1; 160]));
-    let tally = world.tally();
+    fixture.finish();
+    assert!(
+        fixture.out.len() == 500 && fixture.out.iter().all(|(_, payload)| payload == &[1; 160])
+    );
+    let tally = fixture.tally();
     // The first two came before the sender was validated.
     assert_eq!((tally.other_addresses, tally.other_sources), (998, 2));
     assert_eq!((tally.takeovers, tally.restarts), (0, 0));
@@ -230,118 +232,120 @@ fn somebody_else_is_not_heard_while_the_sender_sends() {
 fn a_stream_is_taken_over_after_a_silence_and_not_before() {
     for (silence, taken) in [(TAKEOVER - STEP, false), (TAKEOVER + STEP, true)] {
         for ssrc in [1, 2] {
-            let mut world = RelayFixture::new(PCMU, PCMU);
+            let mut fixture = RelayFixture::new(PCMU, PCMU);
             for number in 0..100 {
-                world.send(1, number, 160, &[1; 160]);
-                world.wait(STEP);
+                fixture.send(1, number, 160, &[1; 160]);
+                fixture.wait(STEP);
             }
-            world.wait(silence - STEP);
+            fixture.wait(silence - STEP);
             // From the second packet on the sender has changed, and the first packet is used as
             // well.
             for number in 200..210 {
-                world.deliver_from(INTRUDER, &packet(ssrc, number, 160, 0, &[2; 160]));
+                fixture.deliver_from(INTRUDER, &packet(ssrc, number, 160, 0, &[2; 160]));
             }
-            let (tally, report) = (world.tally(), world.relay.report());
+            let (tally, report) = (fixture.tally(), fixture.relay.report());
             assert_eq!((tally.takeovers, tally.restarts), (u64::from(taken), 0));
             assert_eq!(tally.other_addresses, if taken { 0 } else { 10 });
             let sender = if taken { INTRUDER } else { SENDER };
             assert_eq!(report.from, Some(sender.parse().unwrap()));
             assert_eq!(report.ssrc, Some(if taken { ssrc } else { 1 }));
             // The stream stays with the new sender in the same way.
-            world.send(1, 300, 160, &[3; 160]);
-            world.finish();
-            assert_eq!(world.out.len(), if taken { 110 } else { 101 });
-            assert_eq!(world.tally().other_addresses, if taken { 1 } else { 10 });
+            fixture.send(1, 300, 160, &[3; 160]);
+            fixture.finish();
+            assert_eq!(fixture.out.len(), if taken { 110 } else { 101 });
+            assert_eq!(fixture.tally().other_addresses, if taken { 1 } else { 10 });
         }
     }
 }
 
 #[test]
 fn a_stream_that_has_ended_is_for_whoever_comes_next() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in 0..500 {
-        world.send(1, number, 160, &[1; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[1; 160]);
+        fixture.wait(STEP);
     }
     let mut room = [0; 200];
     let mut writer = rtcp::RtcpWriter::new(&mut room);
     writer.report(1, None, 0, core::iter::empty());
     writer.bye(1, "");
     let bye = writer.finish().to_vec();
-    world.deliver(&bye);
+    fixture.deliver(&bye);
     // A BYE takes effect when nothing has arrived for two seconds.
-    world.wait(Span::from_millis(2_100));
-    assert_eq!(world.relay.report().ssrc, None);
+    fixture.wait(Span::from_millis(2_100));
+    assert_eq!(fixture.relay.report().ssrc, None);
     for number in 0..10 {
-        world.deliver_from(INTRUDER, &packet(2, number, 160, 0, &[2; 160]));
-        world.wait(STEP);
+        fixture.deliver_from(INTRUDER, &packet(2, number, 160, 0, &[2; 160]));
+        fixture.wait(STEP);
     }
-    assert_eq!((world.relay.report().ssrc, world.out.len()), (Some(2), 510));
-    assert_eq!((world.tally().takeovers, world.tally().other_addresses), (0, 0));
+    assert_eq!((fixture.relay.report().ssrc, fixture.out.len()), (Some(2), 510));
+    assert_eq!((fixture.tally().takeovers, fixture.tally().other_addresses), (0, 0));
 }
 
 #[test]
 fn a_scanner_does_not_keep_a_sender_out_and_is_not_sent_on() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in 0..100 {
         if number % 10 == 0 {
             let stray = packet(number / 10 + 50, u64::from(number) * 500, 160, 0, &[9; 160]);
-            world.deliver_from(INTRUDER, &stray);
+            fixture.deliver_from(INTRUDER, &stray);
         }
-        world.send(1, number.into(), 160, &[1; 160]);
-        world.wait(STEP);
+        fixture.send(1, number.into(), 160, &[1; 160]);
+        fixture.wait(STEP);
     }
-    world.finish();
-    assert!(world.out.len() == 100 && world.out.iter().all(|(_, payload)| payload == &[1; 160]));
-    let tally = world.tally();
+    fixture.finish();
+    assert!(
+        fixture.out.len() == 100 && fixture.out.iter().all(|(_, payload)| payload == &[1; 160])
+    );
+    let tally = fixture.tally();
     assert_eq!((tally.source.received, tally.other_addresses + tally.other_sources), (100, 10));
 }
 
 #[test]
 fn what_is_in_probation_is_held_and_goes_out_in_the_end() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
-    world.send(1, 0, 160, &[1; 160]);
-    world.wait(Span::from_secs(1));
-    assert_eq!(world.out.len(), 0);
-    world.finish();
-    assert_eq!(world.out.len(), 1);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
+    fixture.send(1, 0, 160, &[1; 160]);
+    fixture.wait(Span::from_secs(1));
+    assert_eq!(fixture.out.len(), 0);
+    fixture.finish();
+    assert_eq!(fixture.out.len(), 1);
 }
 
 #[test]
 fn a_stream_that_falls_silent_ends_and_says_so_and_begins_again() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
     for round in 0..2 {
         for number in 0..400 {
-            world.send(1, round * 7_000 + number, 160, &[1; 160]);
-            world.wait(STEP);
+            fixture.send(1, round * 7_000 + number, 160, &[1; 160]);
+            fixture.wait(STEP);
         }
-        assert_eq!(world.relay.report().ssrc, Some(1));
-        world.wait(Span::from_secs(40));
-        assert_eq!(world.relay.report().ssrc, None);
+        assert_eq!(fixture.relay.report().ssrc, Some(1));
+        fixture.wait(Span::from_secs(40));
+        assert_eq!(fixture.relay.report().ssrc, None);
     }
-    assert_eq!(world.out.len(), 800);
+    assert_eq!(fixture.out.len(), 800);
     let byes = |to: &str| {
         let to: SocketAddr = to.parse().unwrap();
         let is_bye = |datagram: &[u8]| {
             let compound = rtcp::CompoundPacket::parse(datagram).unwrap();
             compound.packets().any(|part| matches!(part, rtcp::RtcpPacket::Bye(_)))
         };
-        world.reports.iter().filter(|(dest, datagram)| *dest == to && is_bye(datagram)).count()
+        fixture.reports.iter().filter(|(dest, datagram)| *dest == to && is_bye(datagram)).count()
     };
     assert_eq!((byes(SENDER), byes(DEST)), (2, 2));
 }
 
 #[test]
 fn both_sides_are_told_how_it_goes() {
-    let mut world = RelayFixture::new(PCMU, PCMA);
+    let mut fixture = RelayFixture::new(PCMU, PCMA);
     for number in 0..1_500 {
         if number % 10 != 3 {
-            world.send(1, number, 160, &[1; 160]);
+            fixture.send(1, number, 160, &[1; 160]);
         }
-        world.wait(STEP);
+        fixture.wait(STEP);
     }
     let (mut senders, mut receivers) = (0, 0);
-    for (to, datagram) in &world.reports {
+    for (to, datagram) in &fixture.reports {
         for part in rtcp::CompoundPacket::parse(datagram).unwrap().packets() {
             let rtcp::RtcpPacket::Report { ssrc, sender, blocks } = part else { continue };
             assert_eq!(ssrc, 0xabcd_ef01);
@@ -362,12 +366,12 @@ fn both_sides_are_told_how_it_goes() {
         }
     }
     assert!(senders >= 3 && receivers >= 3, "{senders}, {receivers}");
-    assert_eq!(world.out.len(), 1_350);
+    assert_eq!(fixture.out.len(), 1_350);
 }
 
 #[test]
 fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
-    let mut world = RelayFixture::new(PCMU, PCMU);
+    let mut fixture = RelayFixture::new(PCMU, PCMU);
     let bye = |ssrc: u32| {
         let mut room = [0; 200];
         let mut writer = rtcp::RtcpWriter::new(&mut room);
@@ -376,22 +380,22 @@ fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
         writer.finish().to_vec()
     };
     for number in 0..500 {
-        world.send(1, number, 160, &[1; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[1; 160]);
+        fixture.wait(STEP);
         if number == 100 {
-            world.deliver(&bye(1));
+            fixture.deliver(&bye(1));
         }
     }
-    assert_eq!(world.relay.report().ssrc, Some(1));
-    assert_eq!((world.tally().forged_byes, world.tally().foreign_rtcp), (1, 0));
+    assert_eq!(fixture.relay.report().ssrc, Some(1));
+    assert_eq!((fixture.tally().forged_byes, fixture.tally().foreign_rtcp), (1, 0));
     // A BYE from another address has no effect, even when nothing else arrives.
-    world.deliver_from(INTRUDER, &bye(1));
-    world.wait(Span::from_secs(5));
-    assert_eq!(world.relay.report().ssrc, Some(1));
-    assert_eq!((world.tally().forged_byes, world.tally().foreign_rtcp), (2, 1));
-    world.deliver(&bye(1));
-    world.wait(Span::from_secs(5));
-    assert_eq!((world.relay.report().ssrc, world.out.len()), (None, 500));
+    fixture.deliver_from(INTRUDER, &bye(1));
+    fixture.wait(Span::from_secs(5));
+    assert_eq!(fixture.relay.report().ssrc, Some(1));
+    assert_eq!((fixture.tally().forged_byes, fixture.tally().foreign_rtcp), (2, 1));
+    fixture.deliver(&bye(1));
+    fixture.wait(Span::from_secs(5));
+    assert_eq!((fixture.relay.report().ssrc, fixture.out.len()), (None, 500));
 }
 
 #[test]
@@ -415,21 +419,21 @@ fn every_encoding_becomes_every_other_and_keeps_its_time() {
 
 /// The output of a relay for these payloads.
 fn relayed(from: Encoding, to: Encoding, payloads: &[Vec<u8>], ticks: u32) -> Vec<Vec<u8>> {
-    let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(from), RtpPayloadFormat::new(to));
-    wishes.opus_bitrate = 64_000;
-    let mut world = RelayFixture::with_config(wishes);
+    let mut config = RelayStreamConfig::new(RtpPayloadFormat::new(from), RtpPayloadFormat::new(to));
+    config.opus_bitrate = 64_000;
+    let mut fixture = RelayFixture::with_config(config);
     for (number, payload) in (0..).zip(payloads) {
-        world.send(1, number, ticks, payload);
-        world.wait(STEP);
+        fixture.send(1, number, ticks, payload);
+        fixture.wait(STEP);
     }
-    world.finish();
-    let tally = world.tally();
+    fixture.finish();
+    let tally = fixture.tally();
     assert_eq!((tally.undecodable, tally.no_room, tally.too_late), (0, 0, 0), "{from:?} to {to:?}");
-    for pair in world.out.windows(2) {
+    for pair in fixture.out.windows(2) {
         let step = pair[1].0.timestamp.wrapping_sub(pair[0].0.timestamp);
         assert_eq!(step, to.clock_rate / 50);
     }
-    world.out.into_iter().map(|(_, payload)| payload).collect()
+    fixture.out.into_iter().map(|(_, payload)| payload).collect()
 }
 
 /// Two seconds of 440 Hz at -12 dBFS in L16, on both channels.
@@ -467,37 +471,37 @@ proptest! {
         steps in prop::collection::vec((0u64..60, 0i64..40, 0u32..3, 0usize..200), 1..200),
         stateful in any::<bool>(),
     ) {
-        let mut world = RelayFixture::new(PCMU, if stateful { G722 } else { PCMA });
+        let mut fixture = RelayFixture::new(PCMU, if stateful { G722 } else { PCMA });
         for (jump, millis, ssrc, length) in steps {
-            world.send(ssrc / 2 + 1, jump, 160, &vec![3; length]);
-            world.wait(Span::from_millis(millis));
+            fixture.send(ssrc / 2 + 1, jump, 160, &vec![3; length]);
+            fixture.wait(Span::from_millis(millis));
         }
-        world.finish();
-        let tally = world.tally();
+        fixture.finish();
+        let tally = fixture.tally();
         let gone = tally.undecodable + tally.too_late + tally.no_room + tally.unsent;
         prop_assert!(tally.sent + gone >= tally.source.received.saturating_sub(tally.jitter.strays));
         prop_assert!(tally.sent <= tally.source.received + tally.source.strays);
-        prop_assert_eq!(tally.sent, world.out.len() as u64);
+        prop_assert_eq!(tally.sent, fixture.out.len() as u64);
     }
 
     #[test]
     fn no_datagram_makes_it_panic(datagrams in prop::collection::vec(
         prop::collection::vec(any::<u8>(), 0..64), 1..50)) {
-        let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(OPUS));
-        wishes.dtmf = Some(DtmfPayloadTypes { from: 101, to: 101 });
-        wishes.red_in = Some(112);
-        wishes.red_out = Some(RedConfig { payload_type: 113, distance: 2 });
-        (wishes.redundant, wishes.opus_fec) = (true, true);
-        let mut world = RelayFixture::with_config(wishes);
+        let mut config = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(OPUS));
+        config.dtmf = Some(DtmfPayloadTypes { from: 101, to: 101 });
+        config.red_in = Some(112);
+        config.red_out = Some(RedConfig { payload_type: 113, distance: 2 });
+        (config.redundant, config.opus_fec) = (true, true);
+        let mut fixture = RelayFixture::with_config(config);
         for (number, mut datagram) in (0_u8..).zip(datagrams) {
             // Half of them start with the header of one stream's packets.
             if let (Some(head), true) = (datagram.first_chunk_mut(), number.is_multiple_of(2)) {
                 let kind = [0, 13, 101, 112][usize::from(number / 2 % 4)];
                 *head = [0x80, kind, 0, number / 2, 0, 0, number, 0, 0, 0, 0, 1];
             }
-            world.deliver(&datagram);
-            world.wait(STEP);
+            fixture.deliver(&datagram);
+            fixture.wait(STEP);
         }
-        world.finish();
+        fixture.finish();
     }
 }

@@ -49,15 +49,15 @@ pub(super) enum Transcoder {
 }
 
 impl Transcoder {
-    pub(super) fn new(wishes: &RelayStreamConfig) -> Result<Self, TranscodeError> {
-        let (from, to) = (wishes.from.encoding, wishes.to.encoding);
+    pub(super) fn new(config: &RelayStreamConfig) -> Result<Self, TranscodeError> {
+        let (from, to) = (config.from.encoding, config.to.encoding);
         if from == to {
             return Ok(Self::Passthrough);
         }
         let is_telephony = |encoding: Encoding| encoding.clock_rate == 8_000;
         match (law(from.codec), law(to.codec)) {
             (Some(a), Some(b)) if is_telephony(from) && is_telephony(to) => Ok(Self::G711(a, b)),
-            _ => SampleTranscoder::new(wishes).map(|samples| Self::Samples(Box::new(samples))),
+            _ => SampleTranscoder::new(config).map(|samples| Self::Samples(Box::new(samples))),
         }
     }
 
@@ -211,8 +211,8 @@ enum Encoder {
 }
 
 impl SampleTranscoder {
-    fn new(wishes: &RelayStreamConfig) -> Result<Self, TranscodeError> {
-        let (from, to) = (wishes.from.encoding, wishes.to.encoding);
+    fn new(config: &RelayStreamConfig) -> Result<Self, TranscodeError> {
+        let (from, to) = (config.from.encoding, config.to.encoding);
         let (cannot_decode, cannot_encode) =
             (TranscodeError::UnsupportedInput(from), TranscodeError::UnsupportedOutput(to));
         let source_rate =
@@ -243,7 +243,7 @@ impl SampleTranscoder {
             RtpCodec::L24 => Encoder::L24,
             RtpCodec::G722 => Encoder::G722(Box::new(g722::Encoder::new())),
             RtpCodec::Opus => {
-                let packer = LazyOpusEncoder::new(sink_rate, sink_channels, wishes);
+                let packer = LazyOpusEncoder::new(sink_rate, sink_channels, config);
                 Encoder::Opus(packer.ok_or(cannot_encode)?)
             }
             _ => return Err(cannot_encode),

@@ -168,7 +168,7 @@ pub struct RtpInputSink {
     pool: Pool<Block>,
     items: Producer<SourceItem>,
     state: LatestPublisher<RtpInputStatus>,
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
 }
 
 impl RtpInputSink {
@@ -180,14 +180,14 @@ impl RtpInputSink {
         let block =
             || Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES);
         let pool = Pool::new(RTP_INPUT_BLOCKS, block);
-        (Self { pool, items, state, keeper: None }, consumer, reader)
+        (Self { pool, items, state, standby: None }, consumer, reader)
     }
 
     /// Connects it to the station's stand-by control. While the source is not needed, packets are
     /// put in order and dropped; the port stays open.
     #[must_use]
-    pub fn with_standby(mut self, keeper: StandbyHandle) -> Self {
-        self.keeper = Some(keeper);
+    pub fn with_standby(mut self, standby: StandbyHandle) -> Self {
+        self.standby = Some(standby);
         self
     }
 
@@ -199,8 +199,8 @@ impl RtpInputSink {
 
     /// Reports to the station whether the source could be opened.
     pub fn report_link(&mut self, link: LinkState) {
-        if let Some(keeper) = &mut self.keeper {
-            keeper.report(link);
+        if let Some(standby) = &mut self.standby {
+            standby.report(link);
         }
     }
 }
@@ -221,7 +221,7 @@ pub struct RtpInput {
     counts: RtpInputCounts,
     /// The totals of earlier senders.
     previous_counts: RtpInputCounts,
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
     demand: StandbyRequest,
     state: LatestPublisher<RtpInputStatus>,
     next_report: Instant,
@@ -235,22 +235,22 @@ impl RtpInput {
     /// [`UnsupportedEncoding`].
     pub fn new(
         config: RtpInputConfig,
-        line: RtpInputSink,
+        sink: RtpInputSink,
         now: Instant,
     ) -> Result<Self, UnsupportedEncoding> {
-        let RtpInputSink { pool, items, state, keeper } = line;
-        let mut wishes = RelayStreamConfig::new(config.media, config.media);
-        wishes.reorder_delay = config.max_wait;
-        wishes.red_in = config.red_payload_type;
+        let RtpInputSink { pool, items, state, standby } = sink;
+        let mut ingress_config = RelayStreamConfig::new(config.media, config.media);
+        ingress_config.reorder_delay = config.max_wait;
+        ingress_config.red_in = config.red_payload_type;
         if let Some(delay) = config.delay {
             // With a sender that sends in bursts, packets of twice the delay are waiting.
             let most = delay.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
-            wishes.reorder_delay = most + most;
+            ingress_config.reorder_delay = most + most;
         }
         let sound = PacketDecoder::new(&config, pool, items)?;
         Ok(Self {
             config,
-            ingress_config: wishes,
+            ingress_config,
             ingress: None,
             from: None,
             bye_at: None,
@@ -259,7 +259,7 @@ impl RtpInput {
             refused: RtpErrorCounts::default(),
             counts: RtpInputCounts::default(),
             previous_counts: RtpInputCounts::default(),
-            keeper,
+            standby,
             demand: StandbyRequest::Play,
             state,
             next_report: now,
@@ -303,17 +303,19 @@ impl RtpInput {
         }
         let ssrc = packet.ssrc();
         self.candidate = None;
-        let (wishes, delay) = (&self.ingress_config, self.config.delay);
+        let (ingress_config, delay) = (&self.ingress_config, self.config.delay);
         let begin = || {
-            let leg = match delay {
-                Some(delay) => RtpIngress::with_playout(wishes, delay.resolve(), ssrc, received),
-                None => RtpIngress::new(wishes, ssrc, received),
+            let ingress = match delay {
+                Some(delay) => {
+                    RtpIngress::with_playout(ingress_config, delay.resolve(), ssrc, received)
+                }
+                None => RtpIngress::new(ingress_config, ssrc, received),
             };
-            Box::new(leg.drop_late_copies())
+            Box::new(ingress.drop_late_copies())
         };
-        let leg = self.ingress.get_or_insert_with(begin);
-        leg.receive(&incoming, received);
-        if leg.receiver().is_valid() {
+        let ingress = self.ingress.get_or_insert_with(begin);
+        ingress.receive(&incoming, received);
+        if ingress.receiver().is_valid() {
             self.from = Some(from);
         }
         self.play_due(received);
@@ -327,7 +329,11 @@ impl RtpInput {
         self.poll_standby();
         if let Some(bye) = self.bye_at.filter(|bye| now.since(*bye) >= BYE_GRACE) {
             self.bye_at = None;
-            if self.ingress.as_ref().is_some_and(|leg| leg.last_received() > bye + BYE_STRAGGLERS) {
+            if self
+                .ingress
+                .as_ref()
+                .is_some_and(|ingress| ingress.last_received() > bye + BYE_STRAGGLERS)
+            {
                 self.counts.forged_byes += 1;
             } else {
                 self.end_sender(now);
@@ -335,7 +341,11 @@ impl RtpInput {
             }
         }
         self.play_due(now);
-        if self.ingress.as_ref().is_some_and(|leg| now.since(leg.last_received()) >= FORGET_AFTER) {
+        if self
+            .ingress
+            .as_ref()
+            .is_some_and(|ingress| now.since(ingress.last_received()) >= FORGET_AFTER)
+        {
             self.end_sender(now);
         }
         self.flush();
@@ -348,9 +358,9 @@ impl RtpInput {
     /// When to call [`RtpInput::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
-        let leg = self.ingress.as_ref().and_then(|leg| leg.poll_timeout());
+        let ingress = self.ingress.as_ref().and_then(|ingress| ingress.poll_timeout());
         let bye = self.bye_at.map(|bye| bye + BYE_GRACE);
-        [leg, bye].into_iter().flatten().fold(self.next_report, Instant::min)
+        [ingress, bye].into_iter().flatten().fold(self.next_report, Instant::min)
     }
 
     /// Hands the blocks so far to the station.
@@ -374,12 +384,12 @@ impl RtpInput {
         counts.refused = self.refused.total();
         add(&mut counts, &self.previous_counts);
         let mut state = RtpInputStatus { counts, ..RtpInputStatus::default() };
-        if let Some(leg) = &self.ingress {
-            add(&mut state.counts, &counts_of(leg));
-            let line = leg.jitter_stats();
-            let waits = if self.config.delay.is_some() { line.delay } else { line.target };
-            (state.jitter, state.wait, state.held) = (line.jitter, waits, line.held);
-            (state.ssrc, state.from) = (self.from.map(|_| leg.ssrc()), self.from);
+        if let Some(ingress) = &self.ingress {
+            add(&mut state.counts, &counts_of(ingress));
+            let stats = ingress.jitter_stats();
+            let waits = if self.config.delay.is_some() { stats.delay } else { stats.target };
+            (state.jitter, state.wait, state.held) = (stats.jitter, waits, stats.held);
+            (state.ssrc, state.from) = (self.from.map(|_| ingress.ssrc()), self.from);
         }
         state
     }
@@ -388,12 +398,12 @@ impl RtpInput {
     /// over with two consecutive packets, when the current one has been silent for longer than a
     /// packet lasts.
     fn is_accepted(&mut self, now: Instant, from: SocketAddr, packet: &rtp::RtpPacket<'_>) -> bool {
-        let Some(leg) = &self.ingress else { return true };
+        let Some(ingress) = &self.ingress else { return true };
         let moved = self.from.is_some_and(|known| known.ip() != from.ip());
-        if leg.ssrc() == packet.ssrc() && !moved {
+        if ingress.ssrc() == packet.ssrc() && !moved {
             return true;
         }
-        if now.since(leg.last_received()) < RESTART_AFTER && self.bye_at.is_none() {
+        if now.since(ingress.last_received()) < RESTART_AFTER && self.bye_at.is_none() {
             return false;
         }
         let next = (packet.ssrc(), packet.sequence());
@@ -408,7 +418,7 @@ impl RtpInput {
 
     fn receive_rtcp(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) {
         let known = self.from.is_some_and(|known| known.ip() == from.ip());
-        let ssrc = self.ingress.as_ref().map(|leg| leg.ssrc());
+        let ssrc = self.ingress.as_ref().map(|ingress| ingress.ssrc());
         let Ok(compound) = CompoundPacket::parse(bytes) else {
             self.counts.other_rtcp += 1;
             return;
@@ -428,7 +438,7 @@ impl RtpInput {
 
     /// Decodes the packets that are in order, or due.
     fn play_due(&mut self, now: Instant) {
-        let Some(leg) = &mut self.ingress else { return };
+        let Some(ingress) = &mut self.ingress else { return };
         let (plays, sound, counts) =
             (self.demand == StandbyRequest::Play, &mut self.decoder, &mut self.counts);
         let plays_out = self.config.delay.is_some();
@@ -436,8 +446,8 @@ impl RtpInput {
             sound.set_due(now);
         }
         loop {
-            let turn = leg.poll_output(now);
-            let grown = leg.take_growth();
+            let turn = ingress.poll_output(now);
+            let grown = ingress.take_growth();
             if plays && grown > Span::ZERO {
                 sound.conceal_stretch(grown, counts);
             }
@@ -446,18 +456,19 @@ impl RtpInput {
                 Some(IngressOutput::Missing(missing)) if plays => match missing.cause {
                     GapCause::Shortened => sound.skip_silence(missing.units),
                     GapCause::Silence => sound.fill_silence(missing.units, counts),
-                    _ => sound.conceal_missing(missing.units, leg.following(), counts),
+                    _ => sound.conceal_missing(missing.units, ingress.following(), counts),
                 },
                 Some(IngressOutput::Missing(_)) => {}
                 Some(IngressOutput::Packet(ready)) => {
                     if plays && !ready.late {
-                        let surplus = if plays_out { leg.surplus() } else { Span::ZERO };
-                        let left_out = sound.decode(&ready, leg.payload(&ready), surplus, counts);
+                        let surplus = if plays_out { ingress.surplus() } else { Span::ZERO };
+                        let left_out =
+                            sound.decode(&ready, ingress.payload(&ready), surplus, counts);
                         if left_out > Span::ZERO {
-                            leg.shorten(left_out);
+                            ingress.shorten(left_out);
                         }
                     }
-                    leg.release(ready);
+                    ingress.release(ready);
                 }
             }
         }
@@ -465,28 +476,28 @@ impl RtpInput {
 
     /// Decodes what is left of the sender; the next one starts anew.
     fn end_sender(&mut self, now: Instant) {
-        if let Some(leg) = &mut self.ingress {
-            leg.finish();
+        if let Some(ingress) = &mut self.ingress {
+            ingress.finish();
         }
         self.play_due(now);
-        if let Some(leg) = self.ingress.take() {
-            add(&mut self.previous_counts, &counts_of(&leg));
+        if let Some(ingress) = self.ingress.take() {
+            add(&mut self.previous_counts, &counts_of(&ingress));
         }
         (self.from, self.bye_at, self.candidate) = (None, None, None);
         self.decoder.restart();
     }
 
     fn poll_standby(&mut self) {
-        let Some(keeper) = &mut self.keeper else { return };
-        keeper.report(LinkState::Open);
-        let wish = keeper.request();
-        if wish == StandbyRequest::Play && self.demand != StandbyRequest::Play {
+        let Some(standby) = &mut self.standby else { return };
+        standby.report(LinkState::Open);
+        let demand = standby.request();
+        if demand == StandbyRequest::Play && self.demand != StandbyRequest::Play {
             self.decoder.restart();
         }
-        if wish != StandbyRequest::Play {
+        if demand != StandbyRequest::Play {
             self.decoder.discard();
         }
-        self.demand = wish;
+        self.demand = demand;
     }
 
     fn publish_state(&mut self) {
@@ -501,21 +512,21 @@ impl fmt::Debug for RtpInput {
     }
 }
 
-fn counts_of(leg: &RtpIngress) -> RtpInputCounts {
-    let (source, line, copies) =
-        (leg.receiver().stats(), leg.jitter_stats(), leg.redundancy_counts());
+fn counts_of(ingress: &RtpIngress) -> RtpInputCounts {
+    let (source, jitter, copies) =
+        (ingress.receiver().stats(), ingress.jitter_stats(), ingress.redundancy_counts());
     // The jitter buffer counts a copy as its packet. These counters describe the network: a packet
     // that arrived after its copy counts as received, and other copied packets count as lost.
     let lost = copies.used.saturating_sub(copies.overtaken);
     let known = copies.overtaken + copies.again;
     RtpInputCounts {
-        received: line.received.saturating_sub(lost + copies.late),
-        lost: line.lost + lost + copies.late,
+        received: jitter.received.saturating_sub(lost + copies.late),
+        lost: jitter.lost + lost + copies.late,
         recovered_red: lost,
-        late: line.late - copies.late,
-        duplicates: (source.duplicates + line.duplicates).saturating_sub(known),
-        reordered: line.reordered,
-        no_room: leg.no_room(),
+        late: jitter.late - copies.late,
+        duplicates: (source.duplicates + jitter.duplicates).saturating_sub(known),
+        reordered: jitter.reordered,
+        no_room: ingress.no_room(),
         ..RtpInputCounts::default()
     }
 }

@@ -136,12 +136,12 @@ impl RtpOutput {
         state: LatestPublisher<RtpOutputStatus>,
         now: Instant,
     ) -> Self {
-        let mut chance = aulos_core::Rng::new(config.seed);
-        let (one, other) = (chance.next_u64(), chance.next_u64());
+        let mut rng = aulos_core::Rng::new(config.seed);
+        let (one, other) = (rng.next_u64(), rng.next_u64());
         let [a, b, c, d, e, f, ..] = one.to_le_bytes();
         let bits = rate_in_bits(&config);
         let rtcp = config.cname.as_ref().map(|cname| {
-            let wishes = RtcpConfig {
+            let rtcp_config = RtcpConfig {
                 ssrc: config.ssrc,
                 cname: Arc::clone(cname),
                 bandwidth: (bits / 8 / 20).max(RtcpConfig::default().bandwidth),
@@ -149,13 +149,13 @@ impl RtpOutput {
                 seed: other,
                 ..RtcpConfig::default()
             };
-            let mut rtcp = RtcpSession::new(wishes, now);
+            let mut rtcp = RtcpSession::new(rtcp_config, now);
             rtcp.set_clock(config.clock.0, config.clock.1);
             Box::new(rtcp)
         });
         let announcer = config.announcement.as_ref().map(|announced| {
-            let wishes = AnnouncerConfig { seed: other, ..AnnouncerConfig::default() };
-            let mut announcer = Announcer::new(wishes, announced.origin, now);
+            let announcer_config = AnnouncerConfig { seed: other, ..AnnouncerConfig::default() };
+            let mut announcer = Announcer::new(announcer_config, announced.origin, now);
             announcer.set(now, &announced.sdp);
             announcer
         });

@@ -32,7 +32,7 @@ pub trait Machine: Send + 'static {
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// Handles a command from control.
-    fn handle_command(&mut self, now: Instant, order: Self::Command, out: &mut Outbox<'_>);
+    fn handle_command(&mut self, now: Instant, command: Self::Command, out: &mut Outbox<'_>);
 
     /// The status of the stream.
     fn report(&self) -> Self::Report;

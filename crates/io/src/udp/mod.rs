@@ -320,20 +320,20 @@ impl<M: Machine> UdpContext<M> {
     /// When the port is in use, or cannot be shared.
     pub fn open<F: MachineFactory<M>>(
         &mut self,
-        wish: &SharedPortConfig,
+        config: &SharedPortConfig,
         mut factory: impl FnMut(usize) -> F,
     ) -> io::Result<OpenPort> {
-        let threads: Vec<usize> = if wish.joined {
+        let threads: Vec<usize> = if config.joined {
             self.update_loads();
             vec![self.loads.assign_stream()]
         } else {
             (0..self.threads.len()).collect()
         };
         let count = threads.len();
-        let mut options = wish.options.clone();
+        let mut options = config.options.clone();
         // Without `reuse_port` no other process can take a share of the port.
         options.reuse_port |= count > 1;
-        let mut address = wish.address;
+        let mut address = config.address;
         let mut sockets = Vec::new();
         for _ in &threads {
             let socket = bind_socket(address, &options)?;
@@ -341,14 +341,14 @@ impl<M: Machine> UdpContext<M> {
             address = socket.local_addr()?;
             sockets.push(socket);
         }
-        if let (Demux::Ssrc, [first, _, ..]) = (wish.demux, &sockets[..]) {
+        if let (Demux::Ssrc, [first, _, ..]) = (config.demux, &sockets[..]) {
             sys::share_by_ssrc(first.as_fd(), u32::try_from(count).unwrap_or(1))?;
         }
         let receive_buffer = granted_receive_buffer(&sockets[0])?;
         let id = PortId(self.next_port);
         self.next_port += 1;
         for (thread, socket) in threads.into_iter().zip(sockets) {
-            let table = StreamTable::new(id, wish, count, Box::new(factory(thread)));
+            let table = StreamTable::new(id, config, count, Box::new(factory(thread)));
             self.post(thread, ThreadCommand::OpenPort(Box::new((socket, table))));
         }
         Ok(OpenPort { id, address, receive_buffer })
@@ -366,13 +366,13 @@ impl<M: Machine> UdpContext<M> {
     /// # Errors
     /// Returns the command when the thread is thousands of commands behind, in which case the
     /// caller can try again, and when there is no such stream.
-    pub fn send_command(&self, stream: StreamId, order: M::Command) -> Result<(), M::Command> {
-        let Some(handle) = self.threads.get(self.thread_of(stream)) else { return Err(order) };
-        match handle.commands.try_send(ThreadCommand::ToStream(stream, order)) {
+    pub fn send_command(&self, stream: StreamId, command: M::Command) -> Result<(), M::Command> {
+        let Some(handle) = self.threads.get(self.thread_of(stream)) else { return Err(command) };
+        match handle.commands.try_send(ThreadCommand::ToStream(stream, command)) {
             Err(
-                SendError::Full(ThreadCommand::ToStream(_, order))
-                | SendError::Closed(ThreadCommand::ToStream(_, order)),
-            ) => Err(order),
+                SendError::Full(ThreadCommand::ToStream(_, command))
+                | SendError::Closed(ThreadCommand::ToStream(_, command)),
+            ) => Err(command),
             _ => Ok(()),
         }
     }

@@ -114,18 +114,18 @@ pub(super) struct StreamTable<M> {
 impl<M: 'static> StreamTable<M> {
     pub(super) fn new(
         port: PortId,
-        wish: &SharedPortConfig,
+        config: &SharedPortConfig,
         threads: usize,
         factory: Box<dyn MachineFactory<M>>,
     ) -> Self {
         Self {
             port,
-            demux: wish.demux,
-            joined: wish.joined,
-            idle: wish.idle,
+            demux: config.demux,
+            joined: config.joined,
+            idle: config.idle,
             streams: HashMap::new(),
             factory,
-            max_streams: wish.max_streams.div_ceil(threads.max(1)),
+            max_streams: config.max_streams.div_ceil(threads.max(1)),
             started: 0,
             searched: false,
             silent_streams: Vec::new(),

@@ -85,9 +85,9 @@ fn secure(address: SocketAddr, own: Option<Identity>) -> Box<dyn ClientStream> {
 
 /// A server with this listen policy.
 fn server_with_policy(door: &ListenPolicy) -> TestServer {
-    let house = TestServer::start();
-    house.with(|context| context.set_listen_policy(door));
-    house
+    let test_server = TestServer::start();
+    test_server.with(|context| context.set_listen_policy(door));
+    test_server
 }
 
 fn tls_listen_policy() -> ListenPolicy {
@@ -112,10 +112,10 @@ impl TestServer {
 
 #[test]
 fn a_client_with_tls_hears_what_one_without_hears_and_its_clock_agrees() {
-    let house = server_with_policy(&tls_listen_policy());
+    let test_server = server_with_policy(&tls_listen_policy());
     std::thread::sleep(Duration::from_millis(1_200));
-    let mut safe = TestClient::on(secure(house.address, None), "safe");
-    let mut bare = TestClient::connect(house.address, "bare");
+    let mut safe = TestClient::on(secure(test_server.address, None), "safe");
+    let mut bare = TestClient::connect(test_server.address, "bare");
     for _ in 0..40 {
         safe.run(Span::from_millis(25));
         bare.run(Span::from_millis(25));
@@ -126,18 +126,18 @@ fn a_client_with_tls_hears_what_one_without_hears_and_its_clock_agrees() {
         let offset = player.machine.sync().offset(SystemClock::now()).expect("an offset");
         assert!(offset.abs() < Span::from_millis(5), "{offset}");
     }
-    house.wait_for_stats("a handshake", |stats| stats.tls_sessions == 1);
+    test_server.wait_for_stats("a handshake", |stats| stats.tls_sessions == 1);
     drop(safe);
-    house.wait_for("its leaving", |seen| {
+    test_server.wait_for("its leaving", |seen| {
         seen.iter().any(|seen| matches!(seen, SeenEvent::Left(..)))
     });
-    house.stop();
+    test_server.stop();
 }
 
 #[test]
 fn a_client_with_tls_that_reads_late_still_gets_every_frame() {
-    let house = server_with_policy(&tls_listen_policy());
-    let mut player = TestClient::on(secure(house.address, None), "late");
+    let test_server = server_with_policy(&tls_listen_policy());
+    let mut player = TestClient::on(secure(test_server.address, None), "late");
     player.run(Span::from_millis(300));
     for _ in 0..4 {
         // Less than its buffer, more than what TLS buffers.
@@ -146,26 +146,27 @@ fn a_client_with_tls_that_reads_late_still_gets_every_frame() {
     }
     player.assert_continuous();
     assert!(player.timestamps.len() > 150, "{} chunks", player.timestamps.len());
-    house.stop();
+    test_server.stop();
 }
 
 #[test]
 fn where_tls_is_wanted_nothing_else_is_served() {
-    let house = server_with_policy(&ListenPolicy { require_tls: true, ..tls_listen_policy() });
-    let mut bare = TestClient::connect(house.address, "bare");
+    let test_server =
+        server_with_policy(&ListenPolicy { require_tls: true, ..tls_listen_policy() });
+    let mut bare = TestClient::connect(test_server.address, "bare");
     bare.run(Span::from_secs(5));
     assert!(bare.closed && bare.settings.is_empty());
-    house.wait_for_stats("the refusal", |stats| stats.plain_refused == 1);
-    let mut safe = TestClient::on(secure(house.address, None), "safe");
+    test_server.wait_for_stats("the refusal", |stats| stats.plain_refused == 1);
+    let mut safe = TestClient::on(secure(test_server.address, None), "safe");
     safe.run(Span::from_millis(300));
     assert!(!safe.timestamps.is_empty());
-    house.stop();
+    test_server.stop();
 }
 
 #[test]
 fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
-    let house = server_with_policy(&tls_listen_policy());
-    let mut honest = TestClient::on(secure(house.address, None), "honest");
+    let test_server = server_with_policy(&tls_listen_policy());
+    let mut honest = TestClient::on(secure(test_server.address, None), "honest");
     honest.run(Span::from_millis(100));
     let hello = {
         let mut hello = Vec::new();
@@ -173,7 +174,7 @@ fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
         hello
     };
     let send = |bytes: &[u8]| {
-        let mut socket = plain(house.address);
+        let mut socket = plain(test_server.address);
         socket.write_all(bytes).unwrap();
         socket
     };
@@ -189,9 +190,10 @@ fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
     honest.run(Span::from_secs(7));
     honest.assert_continuous();
     assert!(!honest.closed && honest.timestamps.len() > 300, "{}", honest.timestamps.len());
-    house.wait_for_stats("the cuts", |stats| stats.tls_failed == 3 && stats.tls_unfinished == 3);
+    test_server
+        .wait_for_stats("the cuts", |stats| stats.tls_failed == 3 && stats.tls_unfinished == 3);
     drop((garbage, huge, half, mute, one, turned));
-    house.stop();
+    test_server.stop();
 }
 
 #[test]
@@ -199,37 +201,37 @@ fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
     let known = Identity::new("kitchen");
     let door =
         ListenPolicy { tls: Some(server_config(Some(&known)).into()), ..ListenPolicy::default() };
-    let house = server_with_policy(&door);
-    let mut with = TestClient::on(secure(house.address, Some(known)), "with");
+    let test_server = server_with_policy(&door);
+    let mut with = TestClient::on(secure(test_server.address, Some(known)), "with");
     with.run(Span::from_millis(200));
-    let mut without = TestClient::on(secure(house.address, None), "without");
+    let mut without = TestClient::on(secure(test_server.address, None), "without");
     without.run(Span::from_millis(200));
-    let vouched = house.control.vouched.lock().unwrap().clone();
+    let vouched = test_server.control.vouched.lock().unwrap().clone();
     assert_eq!(vouched, [("with".to_owned(), true), ("without".to_owned(), false)]);
     // With TLS 1.3 the client learns of a rejected certificate after its side of the handshake is
     // complete.
     let mut stranger =
-        TestClient::on(secure(house.address, Some(Identity::new("kitchen"))), "stranger");
+        TestClient::on(secure(test_server.address, Some(Identity::new("kitchen"))), "stranger");
     stranger.run(Span::from_secs(2));
     assert!(stranger.closed && stranger.settings.is_empty());
-    house.wait_for_stats("the failure", |stats| stats.tls_failed == 1);
-    house.stop();
+    test_server.wait_for_stats("the failure", |stats| stats.tls_failed == 1);
+    test_server.stop();
 }
 
 #[test]
 fn a_client_that_is_refused_is_told_so_and_cut() {
-    let house = server_with_policy(&tls_listen_policy());
-    house.control.refuse.store(true, SeqCst);
-    let mut client = TestClient::on(secure(house.address, None), "stranger");
+    let test_server = server_with_policy(&tls_listen_policy());
+    test_server.control.refuse.store(true, SeqCst);
+    let mut client = TestClient::on(secure(test_server.address, None), "stranger");
     client.run(Span::from_secs(3));
     assert!(client.closed && client.settings.is_empty(), "{:?}", client.settings);
-    house.wait_for_stats("the refusal", |stats| stats.unauthorized == 1);
-    house.stop();
+    test_server.wait_for_stats("the refusal", |stats| stats.unauthorized == 1);
+    test_server.stop();
 }
 
 #[test]
 fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
-    let house = server_with_policy(&tls_listen_policy());
+    let test_server = server_with_policy(&tls_listen_policy());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, address) = listener.accept().unwrap();
@@ -266,26 +268,26 @@ fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
     pass(&mut theirs, &mut ours);
     let socket = MediaSocket::new(socket, address, AddressPermit::default());
     let socket = socket.with_tls(Some(Box::new(ours))).authorized(true);
-    house.with(|context| context.add_websocket_client(socket, Vec::new()));
+    test_server.with(|context| context.add_websocket_client(socket, Vec::new()));
     let mut answer = StreamOwned::new(theirs, client);
     answer.sock.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut head = [0; 2];
     answer.read_exact(&mut head).unwrap();
     assert_eq!(head[0], 0x82, "a whole binary message");
-    assert_eq!(*house.control.vouched.lock().unwrap(), [("web".to_owned(), true)]);
-    house.stop();
+    assert_eq!(*test_server.control.vouched.lock().unwrap(), [("web".to_owned(), true)]);
+    test_server.stop();
 }
 
 #[test]
 fn limits_per_address_do_not_count_this_machine() {
     let limits = AddressLimits { per_address: 16, per_second: 1 };
-    let house = server_with_policy(&ListenPolicy { limits, ..ListenPolicy::default() });
-    let many: Vec<TcpStream> = (0..100).map(|_| plain(house.address)).collect();
-    house.wait_for_stats("all of them", |stats| stats.accepted >= 100);
-    let stats = house.with(ReactorPool::stats);
+    let test_server = server_with_policy(&ListenPolicy { limits, ..ListenPolicy::default() });
+    let many: Vec<TcpStream> = (0..100).map(|_| plain(test_server.address)).collect();
+    test_server.wait_for_stats("all of them", |stats| stats.accepted >= 100);
+    let stats = test_server.with(ReactorPool::stats);
     assert_eq!((stats.refused, stats.refused_too_fast), (0, 0));
     drop(many);
-    house.stop();
+    test_server.stop();
 }
 
 /// The refusal that [`ControlStub`] answers with.

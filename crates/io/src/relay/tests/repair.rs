@@ -26,7 +26,7 @@ fn payload(number: u64) -> Vec<u8> {
 }
 
 /// The number in each packet that was sent.
-fn numbers(world: &RelayFixture) -> Vec<u64> {
+fn numbers(fixture: &RelayFixture) -> Vec<u64> {
     let number = |(header, bytes): &(RtpHeader, Vec<u8>)| {
         let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
         assert_eq!(*bytes, payload(number));
@@ -35,7 +35,7 @@ fn numbers(world: &RelayFixture) -> Vec<u64> {
         assert_eq!((header.sequence, header.timestamp), (sent.sequence(), sent.timestamp()));
         number
     };
-    world.out.iter().map(number).collect()
+    fixture.out.iter().map(number).collect()
 }
 
 fn is_sorted(numbers: &[u64]) -> bool {
@@ -58,33 +58,33 @@ fn red_of(number: u64, distance: u64) -> Vec<u8> {
 }
 
 fn red_in() -> RelayStreamConfig {
-    let mut wishes =
+    let mut config =
         RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
-    wishes.red_in = Some(RED);
-    wishes
+    config.red_in = Some(RED);
+    config
 }
 
 /// A tenth of all packets is lost; only losses of two and three in a row remain.
 #[test]
 fn red_makes_nearly_all_good_that_was_lost() {
     for (distance, least, most) in [(1, 0.007, 0.013), (2, 0.0005, 0.002)] {
-        let (mut world, mut dice) = (RelayFixture::with_config(red_in()), LossGenerator(1));
+        let (mut fixture, mut dice) = (RelayFixture::with_config(red_in()), LossGenerator(1));
         let mut lost = 0;
         for number in 0..PACKETS {
             if number > 1 && number < PACKETS - 1 && dice.loses() {
                 lost += 1;
             } else {
-                world.deliver(&red_of(number, distance));
+                fixture.deliver(&red_of(number, distance));
             }
-            world.wait(STEP);
+            fixture.wait(STEP);
         }
-        world.finish();
-        let numbers = numbers(&world);
+        fixture.finish();
+        let numbers = numbers(&fixture);
         assert!(is_sorted(&numbers), "each once and in order");
         #[allow(clippy::cast_precision_loss, reason = "some thousands")]
         let missing = (PACKETS - numbers.len() as u64) as f64 / PACKETS as f64;
         assert!((least..most).contains(&missing), "distance {distance}: {missing} is missing");
-        let tally = world.tally();
+        let tally = fixture.tally();
         // Network losses are counted as such.
         assert_eq!(tally.source.lost, lost);
         assert_eq!(tally.sent, tally.source.received + tally.recovered_red);
@@ -94,37 +94,37 @@ fn red_makes_nearly_all_good_that_was_lost() {
 
 #[test]
 fn what_red_brings_does_not_wait_and_comes_only_once() {
-    let mut world = RelayFixture::with_config(red_in());
+    let mut fixture = RelayFixture::with_config(red_in());
     for number in [0, 1, 2, 4, 5, 3, 6, 8, 8] {
-        let before = world.out.len();
-        world.deliver(&red_of(number, 1));
+        let before = fixture.out.len();
+        fixture.deliver(&red_of(number, 1));
         if number == 4 {
-            assert_eq!(world.out.len(), before + 2, "at once");
+            assert_eq!(fixture.out.len(), before + 2, "at once");
         }
-        world.wait(STEP);
+        fixture.wait(STEP);
     }
-    world.finish();
-    assert_eq!(numbers(&world), (0..=8).collect::<Vec<_>>());
-    let tally = world.tally();
+    fixture.finish();
+    assert_eq!(numbers(&fixture), (0..=8).collect::<Vec<_>>());
+    let tally = fixture.tally();
     assert_eq!((tally.recovered_red, tally.source.received), (2, 8));
 }
 
 #[test]
 fn plain_packets_and_red_without_copies_are_taken_too_and_nonsense_is_counted() {
-    let mut world = RelayFixture::with_config(red_in());
+    let mut fixture = RelayFixture::with_config(red_in());
     for number in 0..30 {
         match number % 3 {
-            0 => world.deliver(&packet(1, number, 160, 0, &payload(number))),
-            1 => world.deliver(&red_of(number, 0)),
-            _ => world.deliver(&red_of(number, 3)),
+            0 => fixture.deliver(&packet(1, number, 160, 0, &payload(number))),
+            1 => fixture.deliver(&red_of(number, 0)),
+            _ => fixture.deliver(&red_of(number, 3)),
         }
-        world.deliver(&packet(1, number, 160, RED, &[0x80, 0, 0]));
-        world.deliver(&packet(1, number, 160, RED, &[99, 1, 2, 3]));
-        world.wait(STEP);
+        fixture.deliver(&packet(1, number, 160, RED, &[0x80, 0, 0]));
+        fixture.deliver(&packet(1, number, 160, RED, &[99, 1, 2, 3]));
+        fixture.wait(STEP);
     }
-    world.finish();
-    assert_eq!(numbers(&world), (0..30).collect::<Vec<_>>());
-    let tally = world.tally();
+    fixture.finish();
+    assert_eq!(numbers(&fixture), (0..30).collect::<Vec<_>>());
+    let tally = fixture.tally();
     assert_eq!((tally.undecodable, tally.unknown_types, tally.recovered_red), (30, 30, 0));
 }
 
@@ -132,10 +132,10 @@ fn plain_packets_and_red_without_copies_are_taken_too_and_nonsense_is_counted() 
 #[test]
 fn red_that_a_relay_sends_is_whole() {
     for distance in 1..=MAX_RED_DISTANCE {
-        let mut wishes =
+        let mut config =
             RelayStreamConfig::new(RtpPayloadFormat::new(PCMA), RtpPayloadFormat::new(PCMU));
-        wishes.red_out = Some(RedConfig { payload_type: RED, distance });
-        let mut first = RelayFixture::with_config(wishes);
+        config.red_out = Some(RedConfig { payload_type: RED, distance });
+        let mut first = RelayFixture::with_config(config);
         let mut second = RelayFixture::with_config(red_in());
         let mut dice = LossGenerator(7);
         for number in 0..2_000 {
@@ -166,24 +166,24 @@ fn red_that_a_relay_sends_is_whole() {
 }
 
 /// Delivers a datagram on one of two paths.
-fn give(world: &mut RelayFixture, is_second: bool, from: &str, datagram: &[u8]) {
-    let (now, from) = (world.now, from.parse().unwrap());
-    let sent = deliver_to(&mut world.relay, is_second, now, from, datagram);
-    world.take(sent);
+fn give(fixture: &mut RelayFixture, is_second: bool, from: &str, datagram: &[u8]) {
+    let (now, from) = (fixture.now, from.parse().unwrap());
+    let sent = deliver_to(&mut fixture.relay, is_second, now, from, datagram);
+    fixture.take(sent);
 }
 
 fn two_ways() -> RelayFixture {
-    let mut wishes =
+    let mut config =
         RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
-    wishes.redundant = true;
-    RelayFixture::with_config(wishes)
+    config.redundant = true;
+    RelayFixture::with_config(config)
 }
 
 const OTHER: &str = "203.0.113.1:5004";
 
 #[test]
 fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
-    let (mut world, mut dice) = (two_ways(), LossGenerator(3));
+    let (mut fixture, mut dice) = (two_ways(), LossGenerator(3));
     let mut lost = [0, 0];
     for number in 0..PACKETS {
         let datagram = packet(1, number, 160, 0, &payload(number));
@@ -191,20 +191,20 @@ fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
             if number > 2 && number < PACKETS - 1 && dice.loses() {
                 lost[way] += 1;
             } else {
-                give(&mut world, way == 1, from, &datagram);
+                give(&mut fixture, way == 1, from, &datagram);
             }
-            world.wait(STEP / 2);
+            fixture.wait(STEP / 2);
         }
     }
-    let report = world.relay.report();
+    let report = fixture.relay.report();
     assert_eq!((report.from, report.second), (SENDER.parse().ok(), OTHER.parse().ok()));
-    world.finish();
-    let numbers = numbers(&world);
+    fixture.finish();
+    let numbers = numbers(&fixture);
     assert!(is_sorted(&numbers), "each once and in order");
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
     let missing = (PACKETS - numbers.len() as u64) as f64 / PACKETS as f64;
     assert!((0.007..0.013).contains(&missing), "{missing} is missing");
-    let tally = world.tally();
+    let tally = fixture.tally();
     assert_eq!(tally.lost, lost, "each way says what it has lost");
     let came = 2 * PACKETS - lost[0] - lost[1];
     assert_eq!(tally.taken[0] + tally.taken[1] + tally.duplicates, came);
@@ -213,45 +213,45 @@ fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
 
 #[test]
 fn a_way_that_dies_is_not_missed_and_comes_back() {
-    let mut world = two_ways();
+    let mut fixture = two_ways();
     for number in 0..1_000 {
         let datagram = packet(1, number, 160, 0, &payload(number));
         if !(300..700).contains(&number) {
-            give(&mut world, false, SENDER, &datagram);
+            give(&mut fixture, false, SENDER, &datagram);
         }
-        world.wait(STEP / 4);
+        fixture.wait(STEP / 4);
         if !(500..=800).contains(&number) {
-            give(&mut world, true, OTHER, &datagram);
+            give(&mut fixture, true, OTHER, &datagram);
         }
-        world.wait(STEP * 3 / 4);
+        fixture.wait(STEP * 3 / 4);
     }
-    world.finish();
+    fixture.finish();
     let wanted: Vec<u64> = (0..500).chain(700..1_000).collect();
-    assert_eq!(numbers(&world), wanted, "but for the time without any");
+    assert_eq!(numbers(&fixture), wanted, "but for the time without any");
 }
 
 #[test]
 fn a_sender_who_begins_anew_does_so_on_both_ways_and_nobody_else_does() {
-    let mut world = two_ways();
+    let mut fixture = two_ways();
     for number in 0..600 {
         let ssrc = if number < 300 { 1 } else { 2 };
         let datagram = packet(ssrc, number, 160, 0, &payload(number));
-        give(&mut world, false, SENDER, &datagram);
+        give(&mut fixture, false, SENDER, &datagram);
         // The other path is ten packets behind.
         if let Some(behind) = number.checked_sub(10) {
             let ssrc = if behind < 300 { 1 } else { 2 };
             let datagram = packet(ssrc, behind, 160, 0, &payload(behind));
-            give(&mut world, true, OTHER, &datagram);
+            give(&mut fixture, true, OTHER, &datagram);
         }
         for way in [false, true].into_iter().filter(|_| number > 20) {
-            give(&mut world, way, INTRUDER, &packet(ssrc, number + 5, 160, 0, &payload(9)));
-            give(&mut world, way, INTRUDER, &packet(77, number, 160, 0, &payload(9)));
+            give(&mut fixture, way, INTRUDER, &packet(ssrc, number + 5, 160, 0, &payload(9)));
+            give(&mut fixture, way, INTRUDER, &packet(77, number, 160, 0, &payload(9)));
         }
-        world.wait(STEP);
+        fixture.wait(STEP);
     }
-    world.finish();
-    assert_eq!(numbers(&world), (0..600).collect::<Vec<_>>());
-    let tally = world.tally();
+    fixture.finish();
+    assert_eq!(numbers(&fixture), (0..600).collect::<Vec<_>>());
+    let tally = fixture.tally();
     assert_eq!((tally.restarts, tally.takeovers), (1, 0));
 }
 
@@ -273,16 +273,16 @@ fn voice(packets: u32) -> Vec<Vec<u8>> {
 
 /// The output of a relay to Opus, with headers.
 fn opus_of(packets: &[Vec<u8>], fec: bool) -> Vec<(RtpHeader, Vec<u8>)> {
-    let mut wishes =
+    let mut config =
         RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(OPUS));
-    (wishes.opus_fec, wishes.opus_bitrate) = (fec, 24_000);
-    let mut world = RelayFixture::with_config(wishes);
+    (config.opus_fec, config.opus_bitrate) = (fec, 24_000);
+    let mut fixture = RelayFixture::with_config(config);
     for (number, payload) in (0..).zip(packets) {
-        world.send(1, number, 160, payload);
-        world.wait(STEP);
+        fixture.send(1, number, 160, payload);
+        fixture.wait(STEP);
     }
-    world.finish();
-    world.out
+    fixture.finish();
+    fixture.out
 }
 
 #[test]
@@ -294,16 +294,16 @@ fn what_opus_repeats_of_a_lost_packet_is_heard() {
         let sent = opus_of(&voice, fec);
         assert_eq!(sent.len(), voice.len());
         let hear = |loses: bool| {
-            let mut world = RelayFixture::new(OPUS, PCMU);
+            let mut fixture = RelayFixture::new(OPUS, PCMU);
             for (at, (header, payload)) in sent.iter().enumerate() {
                 if !(loses && lost(at)) {
                     let header = RtpHeader { payload_type: 96, ..*header };
-                    world.deliver(&[&header.to_bytes()[..], payload].concat());
+                    fixture.deliver(&[&header.to_bytes()[..], payload].concat());
                 }
-                world.wait(STEP);
+                fixture.wait(STEP);
             }
-            world.finish();
-            world
+            fixture.finish();
+            fixture
         };
         let (whole, holes) = (hear(false), hear(true));
         let gone = (0..sent.len()).filter(|at| lost(*at)).count() as u64;

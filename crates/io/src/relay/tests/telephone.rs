@@ -25,110 +25,114 @@ fn key(first: u64, ticks: u32) -> Vec<Vec<u8>> {
 
 /// Audio, a key, and audio.
 fn call(to: Encoding, events: Option<DtmfPayloadTypes>) -> RelayFixture {
-    let mut wishes = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(to));
-    wishes.dtmf = events;
-    let mut world = RelayFixture::with_config(wishes);
+    let mut config = RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(to));
+    config.dtmf = events;
+    let mut fixture = RelayFixture::with_config(config);
     for number in 0..10 {
-        world.send(1, number, 160, &[0x55; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[0x55; 160]);
+        fixture.wait(STEP);
     }
     for datagram in key(10, 160) {
-        world.deliver(&datagram);
-        world.wait(STEP);
+        fixture.deliver(&datagram);
+        fixture.wait(STEP);
     }
     for number in 17..30 {
-        world.send(1, number, 160, &[0x55; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[0x55; 160]);
+        fixture.wait(STEP);
     }
-    world.finish();
-    world
+    fixture.finish();
+    fixture
 }
 
 #[test]
 fn a_key_goes_through_as_it_came() {
     let (from, to) = (EVENTS, 97);
-    let world = call(PCMA, Some(DtmfPayloadTypes { from, to }));
-    assert_eq!(world.out.len(), 30);
-    for (number, (header, _)) in (0u16..).zip(&world.out) {
+    let fixture = call(PCMA, Some(DtmfPayloadTypes { from, to }));
+    assert_eq!(fixture.out.len(), 30);
+    for (number, (header, _)) in (0u16..).zip(&fixture.out) {
         assert_eq!(header.sequence, FIRST.wrapping_add(number));
     }
-    for (at, (sent, (header, payload))) in key(10, 160).iter().zip(&world.out[10..17]).enumerate() {
+    for (at, (sent, (header, payload))) in key(10, 160).iter().zip(&fixture.out[10..17]).enumerate()
+    {
         let sent = rtp::RtpPacket::parse(sent).unwrap();
         assert_eq!((header.payload_type, header.marker), (97, at == 0));
         assert_eq!((header.timestamp, &payload[..]), (sent.timestamp(), sent.payload()));
     }
-    let tally = world.tally();
+    let tally = fixture.tally();
     assert_eq!((tally.dtmf, tally.sent, tally.unknown_types), (7, 30, 0));
     assert_eq!((tally.jitter.late, tally.source.lost, tally.undecodable), (0, 0, 0));
 }
 
 #[test]
 fn a_key_has_the_time_of_the_listeners_clock() {
-    let world = call(OPUS, Some(DtmfPayloadTypes { from: EVENTS, to: EVENTS }));
-    assert_eq!(world.out.len(), 30);
-    let (begin, _) = &world.out[9];
-    for (at, (header, payload)) in (1_u16..).zip(&world.out[10..17]) {
+    let fixture = call(OPUS, Some(DtmfPayloadTypes { from: EVENTS, to: EVENTS }));
+    assert_eq!(fixture.out.len(), 30);
+    let (begin, _) = &fixture.out[9];
+    for (at, (header, payload)) in (1_u16..).zip(&fixture.out[10..17]) {
         assert_eq!(header.timestamp, begin.timestamp.wrapping_add(960));
         let duration = (at.min(5) * 960).to_be_bytes();
         assert_eq!(payload[..], [5, if at >= 5 { 0x8a } else { 10 }, duration[0], duration[1]]);
     }
-    assert_eq!(world.tally().dtmf, 7);
+    assert_eq!(fixture.tally().dtmf, 7);
 }
 
 #[test]
 fn a_payload_type_that_nobody_spoke_of_is_counted_and_not_heard() {
-    let world = call(PCMA, None);
-    assert_eq!(world.out.len(), 23);
-    assert_eq!((world.tally().unknown_types, world.tally().last_unknown_type), (7, Some(EVENTS)));
+    let fixture = call(PCMA, None);
+    assert_eq!(fixture.out.len(), 23);
+    assert_eq!(
+        (fixture.tally().unknown_types, fixture.tally().last_unknown_type),
+        (7, Some(EVENTS))
+    );
 }
 
 #[test]
 fn a_key_behind_a_hole_waits_no_longer_than_sound_does() {
-    let mut wishes =
+    let mut config =
         RelayStreamConfig::new(RtpPayloadFormat::new(PCMU), RtpPayloadFormat::new(PCMU));
-    wishes.dtmf = Some(DtmfPayloadTypes { from: EVENTS, to: EVENTS });
-    let mut world = RelayFixture::with_config(wishes);
+    config.dtmf = Some(DtmfPayloadTypes { from: EVENTS, to: EVENTS });
+    let mut fixture = RelayFixture::with_config(config);
     for number in 0..500 {
-        world.send(1, number, 160, &[1; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[1; 160]);
+        fixture.wait(STEP);
     }
     let mut key = key(500, 160);
     key.remove(2);
     for datagram in key {
-        world.deliver(&datagram);
-        world.wait(STEP);
+        fixture.deliver(&datagram);
+        fixture.wait(STEP);
     }
     // The gap is detected as soon as its time is over, and not later.
-    assert_eq!((world.out.len(), world.tally().source.lost), (506, 1));
+    assert_eq!((fixture.out.len(), fixture.tally().source.lost), (506, 1));
 }
 
 /// After 20 packets a silence begins: one packet of comfort noise every 200 ms.
 fn silence(to: Encoding, described: &[u8]) -> RelayFixture {
-    let mut world = RelayFixture::new(PCMU, to);
+    let mut fixture = RelayFixture::new(PCMU, to);
     for number in 0..20 {
-        world.send(1, number, 160, &[0xff; 160]);
-        world.wait(STEP);
+        fixture.send(1, number, 160, &[0xff; 160]);
+        fixture.wait(STEP);
     }
     for number in 20..40 {
         // The timestamps advance while nothing is sent.
         let mut datagram = packet(1, number, 160, 13, described);
         let skipped = packet(1, 20 + (number - 20) * 10, 160, 13, &[]);
         datagram[4..8].copy_from_slice(&skipped[4..8]);
-        world.deliver(&datagram);
-        world.wait(STEP * 10);
+        fixture.deliver(&datagram);
+        fixture.wait(STEP * 10);
     }
-    world.finish();
-    assert_eq!(world.out.len(), 40, "one for each");
-    let tally = world.tally();
+    fixture.finish();
+    assert_eq!(fixture.out.len(), 40, "one for each");
+    let tally = fixture.tally();
     assert_eq!((tally.comfort_noise, tally.source.lost, tally.undecodable), (20, 0, 0));
-    world
+    fixture
 }
 
 #[test]
 fn comfort_noise_goes_through_where_the_listener_knows_it() {
     for to in [PCMU, PCMA, G722] {
-        let world = silence(to, &[50, 130, 120]);
-        for (header, payload) in &world.out[20..] {
+        let fixture = silence(to, &[50, 130, 120]);
+        for (header, payload) in &fixture.out[20..] {
             assert_eq!((header.payload_type, &payload[..]), (13, &[50, 130, 120][..]));
         }
     }
@@ -137,9 +141,9 @@ fn comfort_noise_goes_through_where_the_listener_knows_it() {
 #[test]
 fn where_he_does_not_it_is_noise_of_that_level() {
     for level in [30_u8, 50] {
-        let world = silence(L16, &[level]);
+        let fixture = silence(L16, &[level]);
         let (mut power, mut count) = (0.0, 0.0);
-        for (header, payload) in &world.out[20..] {
+        for (header, payload) in &fixture.out[20..] {
             assert_eq!((header.payload_type, payload.len()), (96, 960 * 4));
             for frame in payload.as_chunks::<4>().0 {
                 assert_eq!(frame[..2], frame[2..], "the same on both channels");
@@ -152,7 +156,7 @@ fn where_he_does_not_it_is_noise_of_that_level() {
         assert!((heard + f64::from(level)).abs() < 1.0, "{level}: {heard}");
     }
     // Opus has comfort noise packets that are not longer than the others.
-    let world = silence(OPUS, &[40]);
+    let fixture = silence(OPUS, &[40]);
     let ticks = |payload: &[u8]| OPUS.ticks(payload);
-    assert!(world.out.iter().all(|(_, payload)| ticks(payload) == Some(960)));
+    assert!(fixture.out.iter().all(|(_, payload)| ticks(payload) == Some(960)));
 }

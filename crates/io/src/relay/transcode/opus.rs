@@ -99,8 +99,8 @@ pub(super) struct LazyOpusEncoder {
 
 impl LazyOpusEncoder {
     /// `None` when the library fails.
-    pub(super) fn new(rate: u32, channels: usize, wishes: &RelayStreamConfig) -> Option<Self> {
-        let RelayStreamConfig { opus_bitrate, opus_complexity, opus_fec, .. } = *wishes;
+    pub(super) fn new(rate: u32, channels: usize, config: &RelayStreamConfig) -> Option<Self> {
+        let RelayStreamConfig { opus_bitrate, opus_complexity, opus_fec, .. } = *config;
         let packer = Self::without_encoder(rate, channels, opus_bitrate, opus_complexity, opus_fec);
         packer.encoder.is_some().then_some(packer)
     }

@@ -94,9 +94,9 @@ pub struct TagChange {
 ///
 /// # Errors
 /// [`TagError`].
-pub fn changes(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagError> {
+pub fn changes(path: &Path, request: &TagRequest) -> Result<Vec<TagChange>, TagError> {
     let container = TagContainer::read(&mut open(path)?)?;
-    Ok(container.changes(wish))
+    Ok(container.changes(request))
 }
 
 /// Writes the tags of `path`, and returns the changes; a file without changes is not touched.
@@ -107,11 +107,11 @@ pub fn changes(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagErro
 ///
 /// # Errors
 /// [`TagError`]; the file is then unchanged.
-pub fn write(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagError> {
+pub fn write(path: &Path, request: &TagRequest) -> Result<Vec<TagChange>, TagError> {
     let path = path.canonicalize()?;
     let mut original = open(&path)?;
     let mut container = TagContainer::read(&mut original)?;
-    let changes = container.changes(wish);
+    let changes = container.changes(request);
     if changes.is_empty() {
         return Ok(changes);
     }
@@ -120,7 +120,7 @@ pub fn write(path: &Path, wish: &TagRequest) -> Result<Vec<TagChange>, TagError>
     container.apply(&changes);
     container.write(copy.file())?;
     let written = TagContainer::read(copy.file())?;
-    if !written.changes(wish).is_empty() || !copy.matches_original_audio() {
+    if !written.changes(request).is_empty() || !copy.matches_original_audio() {
         return Err(TagError::VerifyFailed);
     }
     copy.commit()?;
@@ -157,7 +157,7 @@ fn open(path: &Path) -> Result<File, TagError> {
 }
 
 impl TagContainer {
-    fn changes(&self, wish: &TagRequest) -> Vec<TagChange> {
+    fn changes(&self, request: &TagRequest) -> Vec<TagChange> {
         let mut changes = Vec::new();
         let mut set = |name, new: Option<String>| {
             let old = self.get(name);
@@ -166,8 +166,8 @@ impl TagContainer {
             }
         };
         if self.is_opus() {
-            set(R128_TRACK_TAG, Some(q78(wish.track.r128)));
-            if let Some(album) = wish.album {
+            set(R128_TRACK_TAG, Some(q78(request.track.r128)));
+            if let Some(album) = request.album {
                 set(R128_ALBUM_TAG, Some(q78(album.r128)));
             }
             for name in TRACK_TAGS.into_iter().chain(ALBUM_TAGS).chain([REFERENCE_TAG]) {
@@ -175,10 +175,10 @@ impl TagContainer {
             }
             return changes;
         }
-        let reference = format!("{:.2} LUFS", round_to_hundredths(wish.reference.get()));
+        let reference = format!("{:.2} LUFS", round_to_hundredths(request.reference.get()));
         // An album gain with another reference would not match the new track gain.
         let foreign = self.get(REFERENCE_TAG).is_some_and(|old| old != reference);
-        for (names, volume) in [(TRACK_TAGS, Some(wish.track)), (ALBUM_TAGS, wish.album)] {
+        for (names, volume) in [(TRACK_TAGS, Some(request.track)), (ALBUM_TAGS, request.album)] {
             let Some(volume) = volume else {
                 if foreign {
                     names.into_iter().for_each(|name| set(name, None));

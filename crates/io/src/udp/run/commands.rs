@@ -35,11 +35,11 @@ impl<M: Machine> UdpThread<M> {
             ThreadCommand::Add(stream) => self.add(*stream),
             ThreadCommand::OpenPort(port) => self.open(port.0, port.1),
             ThreadCommand::ClosePort(port) => self.close(port),
-            ThreadCommand::ToStream(stream, order) => {
+            ThreadCommand::ToStream(stream, command) => {
                 let Some(&token) = self.streams.tokens.get(&stream) else { return };
                 let now = SystemClock::now();
                 self.streams.with_stream(token, &mut self.queue, now, |stream, out| {
-                    stream.machine.handle_command(now, order, out);
+                    stream.machine.handle_command(now, command, out);
                 });
             }
             ThreadCommand::Remove(stream) => {
