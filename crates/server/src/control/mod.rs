@@ -396,7 +396,7 @@ impl Control {
             }
             AudioEvent::ClientInfo { .. } => {}
             AudioEvent::Health { .. } => {
-                drop(inner.health_changed_at.get_or_insert_with(Instant::now))
+                inner.health_changed_at.get_or_insert_with(Instant::now);
             }
         }
         let mut effects = inner.registry.apply(event, wall_time());

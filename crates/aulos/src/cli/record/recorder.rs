@@ -208,7 +208,7 @@ impl RecordSink {
         let shape = (block.rate(), block.layout());
         if std::mem::replace(&mut self.shape, shape) != shape {
             let (new, spool) =
-                self::record_tap(TapPoint::Input(0), shape.0, shape.1, DEFAULT_CAPACITY);
+                record_tap(TapPoint::Input(0), shape.0, shape.1, DEFAULT_CAPACITY);
             self.shared.recorder.replace(spool);
             *pickup = new;
         }
