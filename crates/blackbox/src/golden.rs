@@ -1,4 +1,4 @@
-//! Texts that users read, compared with files in the repository.
+//! Comparison of user-visible texts with checked-in files.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,12 +11,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// Compares `found` with `tests/golden/NAME` of the crate whose manifest is in `crate_dir`
-/// (`env!("CARGO_MANIFEST_DIR")`). With `AULOS_BLESS=1` it writes the file instead; `git diff` then
-/// shows what changes for users.
+/// Compares `found` with `tests/golden/NAME`; `AULOS_BLESS=1 cargo test -p aulos` rewrites the
+/// files, and `git diff` then shows the changes for users.
 ///
 /// # Panics
-/// If the two differ, or the file cannot be read.
+/// When they differ, or the file cannot be read.
 pub fn compare(crate_dir: &str, name: &str, found: &str) {
     let path = Path::new(crate_dir).join("tests/golden").join(name);
     if env::var_os("AULOS_BLESS").is_some() {
@@ -27,10 +26,10 @@ pub fn compare(crate_dir: &str, name: &str, found: &str) {
     assert!(expected == found, "{name} differs; AULOS_BLESS=1 writes it anew. Now:\n{found}");
 }
 
-/// An empty folder for one test.
+/// Creates an empty directory for one test.
 ///
 /// # Panics
-/// If it cannot be made.
+/// When it cannot be created.
 #[must_use]
 pub fn scratch(name: &str) -> PathBuf {
     let dir = env::temp_dir().join(format!("aulos-{}-{name}", process::id()));

@@ -16,12 +16,12 @@ use rustls::{RootCertStore, ServerConfig};
 
 use crate::TlsSettings;
 
-/// What cannot be used, and why.
+/// A configuration value that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError {
-    /// The key of `[tls]` that is to blame.
+    /// The key of `[tls]` concerned.
     pub key: &'static str,
-    /// The fact, without a full stop.
+    /// The problem, without a full stop.
     pub fact: String,
 }
 
@@ -33,16 +33,16 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// How TLS is spoken with certificates of the user's own.
+/// The TLS configuration with the user's certificate.
 ///
 /// # Errors
-/// [`TlsError`], when a file cannot be read or does not hold what it should.
+/// [`TlsError`] when a file cannot be read or is invalid.
 pub fn load(tls: &TlsSettings) -> Result<Option<Arc<ServerConfig>>, TlsError> {
     let (true, Some(identity)) = (tls.enabled, &tls.identity) else { return Ok(None) };
     CertificateFiles::read(identity)?.configure(tls).map(Some)
 }
 
-/// A certificate and its key as they were read.
+/// The contents of a certificate file and its key file.
 #[derive(Debug)]
 pub struct CertificateFiles {
     identity: Identity,
@@ -73,7 +73,7 @@ impl CertificateFiles {
     }
 }
 
-/// Whether clients' certificates can be checked, where ours has yet to be made.
+/// Checks the CA for client certificates, if the server's own certificate does not exist yet.
 pub(crate) fn check_client_ca(tls: &TlsSettings) -> Result<(), TlsError> {
     match &tls.client_ca {
         Some(path) => verifier(path, Arc::new(default_provider())).map(drop),
@@ -81,10 +81,10 @@ pub(crate) fn check_client_ca(tls: &TlsSettings) -> Result<(), TlsError> {
     }
 }
 
-/// A certificate and its key, each in a file (PEM, RFC 7468).
+/// Paths of a certificate and its key (PEM, RFC 7468).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, and those that vouch for it.
+    /// The certificate and its chain.
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -119,7 +119,7 @@ fn verifier(
     for certificate in certificates("client_ca", path, &read("client_ca", path)?)? {
         roots.add(certificate).map_err(|error| bad(&error))?;
     }
-    // Whoever has none may still have a password.
+    // A client without a certificate may have a password.
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .allow_unauthenticated()
         .build()
@@ -156,5 +156,5 @@ fn unusable(key: &'static str, path: &Path, why: &str) -> TlsError {
     TlsError { key, fact: format!("{}: {why}", path.display()) }
 }
 
-/// Bytes of one file: hundreds of certificates.
+/// Maximum length of a file in bytes: hundreds of certificates.
 const MAX_PEM: u64 = 1 << 20;

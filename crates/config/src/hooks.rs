@@ -47,28 +47,28 @@ pub struct HookConfig {
 /// An event that a hook can be called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HookEventKind {
-    /// A source failed, and a worse one or the last resort took over.
+    /// A source failed, and one of lower priority or the last resort took over.
     Fallback,
-    /// A better source is back.
+    /// A source of higher priority has recovered.
     Recovered,
-    /// Nothing that can be heard goes out.
+    /// The output is silent.
     Silence,
-    /// That is over.
+    /// The silence has ended.
     Sound,
-    /// The true peak of what goes out is above the ceiling.
+    /// The true peak of the output exceeds the ceiling.
     OverCeiling,
-    /// A file of a recording is complete.
+    /// A recording's file is complete.
     Recorded,
-    /// A recording is not what it should be, or will not be for long.
+    /// A recording has a problem, or will have one soon.
     RecorderTrouble,
-    /// It is again.
+    /// The problem is solved.
     RecorderRecovered,
-    /// Somebody tries the hook.
+    /// A test of the hook.
     Test,
 }
 
 impl HookEventKind {
-    /// What `on` of a hook can name.
+    /// The values of a hook's `on` key.
     pub const ALL: [Self; 8] = [
         Self::Fallback,
         Self::Recovered,
@@ -80,7 +80,7 @@ impl HookEventKind {
         Self::RecorderRecovered,
     ];
 
-    /// As configurations and messages have it.
+    /// Its name in configurations and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

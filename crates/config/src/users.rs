@@ -7,22 +7,22 @@ use std::str::FromStr;
 
 pub use secret::SecretDigest;
 
-/// What somebody may do; each holds what stands before it.
+/// A user's permissions; each role includes the ones before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Nothing but to say who he is.
+    /// No access, except to log in.
     #[default]
     Nobody,
-    /// Hear, and see what is played how loud.
+    /// Listen, and see what plays and how loud.
     Listen,
-    /// Change volumes, groups and what they play.
+    /// Change volumes, groups and their streams.
     Control,
-    /// Add and remove streams and clients, and read the configuration again.
+    /// Add and remove streams and clients, and reload the configuration.
     Admin,
 }
 
 impl Role {
-    /// Its word in a configuration.
+    /// Its name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -49,46 +49,46 @@ impl FromStr for Role {
     }
 }
 
-/// There are `none`, `listen`, `control` and `admin`.
+/// Not `none`, `listen`, `control` or `admin`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownRole;
 
-/// Who there is, and what they may.
+/// The users and their roles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Each with a name of its own.
+    /// Users with unique names.
     pub users: Vec<User>,
-    /// What those may who do not say who they are.
+    /// Role without a login.
     pub anonymous: Role,
-    /// What those may who show a good certificate that names no user.
+    /// Role of clients with a valid certificate that names no user.
     pub certified: Role,
-    /// Wrong guesses from one address, at once and a minute.
+    /// Failed logins allowed per address, as a burst and per minute.
     pub guesses: u32,
 }
 
 impl Default for Rules {
-    /// Nobody has been named, so everybody may do everything.
+    /// Without users, every client has every permission.
     fn default() -> Self {
         let guesses = crate::limits::DEFAULT_LOGIN_ATTEMPTS;
         Self { users: Vec::new(), anonymous: Role::Admin, certified: Role::Listen, guesses }
     }
 }
 
-/// Somebody who can say who he is.
+/// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// Unique.
     pub name: String,
-    /// What he may.
+    /// Its role.
     pub role: Role,
-    /// With the name.
+    /// Password, used with the name.
     pub password: Option<SecretDigest>,
-    /// By itself.
+    /// Token, used alone.
     pub token: Option<SecretDigest>,
 }
 
 impl Rules {
-    /// Whether somebody has to say who he is before he is let in at all.
+    /// Whether clients must log in to get any access.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.anonymous < Role::Listen

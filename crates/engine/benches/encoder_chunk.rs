@@ -1,10 +1,11 @@
-//! What does one chunk of 20 ms cost to encode, and how many bytes does it become?
+//! Cost and size of one encoded chunk of 20 ms.
 //!
 //! Stereo at 48 kHz: a decaying chord with a little noise, and ten seconds from the middle of each
-//! piece of music that the distribution's package `frozen-bubble-data` has, decoded by ffmpeg. The
-//! fastest of [`ROUNDS`] runs over the same sound, in processor time of the thread where the kernel
-//! has that, so that a busy machine does not count. Columns: the codec, microseconds per chunk, part
-//! of a core, bytes per chunk, kbit/s. Bad would be more than 1 % of a core at the default settings.
+//! piece of music in the distribution's package `frozen-bubble-data`, decoded by ffmpeg. The
+//! fastest of [`ROUNDS`] runs over the same audio, in processor time of the thread where the kernel
+//! provides that, so that a busy machine does not matter. Columns: the codec, microseconds per
+//! chunk, share of a core, bytes per chunk, kbit/s. Bad would be more than 1 % of a core at the
+//! default settings.
 
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock and starts a decoder")]
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
@@ -75,14 +76,14 @@ fn measure(config: CodecConfig, spec: SampleSpec, blocks: &[Block]) {
     println!("{name:22} {micros:7.1} us {part:5.2} % {each:8.1} bytes {kbps:7.1} kbit/s");
 }
 
-/// Processor time of this thread, or what has passed since `started`.
+/// Processor time of this thread, or the time since `started`.
 fn now(started: Instant) -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_whitespace().next().and_then(|nanos| nanos.parse().ok());
     nanos.map_or_else(|| started.elapsed(), Duration::from_nanos)
 }
 
-/// Ten seconds of a piece of music, none where it or its decoder is missing.
+/// Ten seconds of a piece of music; `None` where it or its decoder is missing.
 fn music(name: &str) -> Option<Vec<f32>> {
     let path = format!("/usr/share/games/frozen-bubble/snd/{name}.ogg");
     let decoded = Command::new("ffmpeg")

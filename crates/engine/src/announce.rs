@@ -1,20 +1,21 @@
-//! Announcements: a voice or a bell over the programme, which goes down for it and comes back.
+//! Announcements: a voice or a signal mixed over the programme, which is ducked meanwhile.
 //!
 //! ```text
-//!  control:  Desk   what waits, is made ready, is told to end         (may allocate and free)
-//!              | ring: announcements that are ready, orders to end
-//!              v                          ^ ring: what began, what has ended
-//!  station:  Booth  ducks the programme, speaks, brings it back       (real-time)
+//!  control:  AnnouncementQueue  queues, opens and cancels announcements   (may allocate and free)
+//!              | ring: MixerCommand
+//!              v                          ^ ring: MixerReport
+//!  station:  AnnouncementMixer  ducks the programme and mixes             (real-time)
 //! ```
 //!
-//! What reaches the booth has its first sound decoded and its resampler made, so that a file which
-//! cannot be opened never ducks anything and the station allocates nothing. One speaks at a time;
-//! the next one may wait in the booth already, so that the programme does not come up between two.
+//! The first audio of an announcement is decoded and its resampler exists before the mixer gets it.
+//! So a file that cannot be opened never ducks the programme, and the station allocates nothing.
+//! One announcement plays at a time; the next one may wait in the mixer already, so that the
+//! programme stays ducked between the two.
 //!
-//! The voice begins when the programme is down and is over before it comes up again, and it gives
-//! away what the ducked programme takes: their sum never passes full scale if neither does. To lay
-//! the voice over a programme that is still on its way down was rejected: it needs a limiter, and
-//! the first word is the one that is lost under the music.
+//! An announcement starts when the programme is fully ducked and ends before the programme comes
+//! up. Its gain leaves room for the ducked programme: the sum never exceeds full scale if neither
+//! signal does. Starting the announcement during the duck ramp was rejected: that needs a limiter,
+//! and the music masks the first word.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -27,43 +28,43 @@ use crate::input::{self, Input};
 use crate::loudness::Loudness;
 use crate::source::Source;
 
-/// Announcements that may wait for one station, the one that is heard included.
+/// Maximum number of announcements queued for one station, the playing one included.
 pub const MAX_QUEUE: usize = 8;
-/// The longest announcement; what is longer is faded out there.
+/// Maximum length of an announcement; a longer one is faded out at this point.
 pub const MAX_LENGTH: Span = Span::from_secs(120);
-/// How long the programme takes to go down, and to come up again.
+/// Duration of the duck ramp, down and up.
 pub const DUCK_TIME: Span = Span::from_millis(200);
-/// How long an announcement that is to end takes to do so.
+/// Fade-out time of a cancelled announcement.
 pub const FADE_OUT_TIME: Span = Span::from_millis(50);
-/// How long the first sound of an announcement may take to come once it is its turn.
+/// Maximum wait for the first audio of an announcement once it is first in the queue.
 pub const MAX_START_WAIT: Span = Span::from_secs(5);
-/// How long an announcement may stop in its middle.
+/// Maximum interruption in the middle of an announcement.
 pub const MAX_STALL: Span = Span::from_secs(2);
 
-/// What happens to an announcement.
+/// A state change of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueEvent {
-    /// The programme goes down for it.
+    /// The programme ramps down for it.
     Began(u64),
-    /// It is over, and why.
+    /// The announcement has ended, with the reason.
     Ended(u64, EndReason),
 }
 
-/// Why an announcement is over.
+/// Why an announcement has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// It has been heard to its end.
+    /// It was played to its end.
     Played,
-    /// Somebody ended it.
+    /// It was cancelled.
     Cancelled,
-    /// It passed [`MAX_LENGTH`].
+    /// It was longer than [`MAX_LENGTH`].
     TooLong,
-    /// No sound came from it, or no more.
+    /// Its source delivered no audio, or stopped delivering.
     NoSound,
 }
 
-/// There are [`MAX_QUEUE`] already.
+/// The queue already holds [`MAX_QUEUE`] announcements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull;
 
@@ -75,32 +76,42 @@ impl fmt::Display for QueueFull {
 
 impl core::error::Error for QueueFull {}
 
-/// The two halves for a station of this rate, layout and quantum.
+/// Creates the queue and the mixer for a station of this rate, layout and quantum.
 #[must_use]
 pub fn queue_and_mixer(
     rate: SampleRate,
     layout: ChannelLayout,
     quantum: Frames,
 ) -> (AnnouncementQueue, AnnouncementMixer) {
-    let (orders, told) = ring(2 * MAX_IN_MIXER);
-    // Each of those in the booth begins and ends once before the desk hands over another.
-    let (news, heard) = ring(2 * MAX_IN_MIXER);
-    let desk = AnnouncementQueue {
+    let (command_sender, command_receiver) = ring(2 * MAX_IN_MIXER);
+    // Each announcement in the mixer starts and ends once before the queue hands over another.
+    let (report_sender, report_receiver) = ring(2 * MAX_IN_MIXER);
+    let queue = AnnouncementQueue {
         rate,
         layout,
         quantum,
         queued: VecDeque::new(),
         in_mixer: VecDeque::new(),
-        commands: orders,
-        reports: heard,
+        commands: command_sender,
+        reports: report_receiver,
         events: VecDeque::new(),
     };
     let (duck, stage) = (GainRamp::at(1.0), MixerState::Idle);
     let next = VecDeque::with_capacity(MAX_IN_MIXER);
-    (desk, AnnouncementMixer { rate, commands: told, reports: news, duck, stage, next })
+    (
+        queue,
+        AnnouncementMixer {
+            rate,
+            commands: command_receiver,
+            reports: report_sender,
+            duck,
+            stage,
+            next,
+        },
+    )
 }
 
-/// Control's half: not for a real-time thread.
+/// The control thread's half: not for a real-time thread.
 #[derive(Debug)]
 pub struct AnnouncementQueue {
     rate: SampleRate,
@@ -116,9 +127,9 @@ pub struct AnnouncementQueue {
 #[derive(Debug)]
 struct QueuedAnnouncement {
     announcement: Box<Announcement>,
-    /// Since when it is the next one.
+    /// Time at which it became the first in the queue.
     first_since: Option<Instant>,
-    /// It waits for its gain.
+    /// The announcement waits for [`AnnouncementQueue::set_gain`].
     waits_for_gain: bool,
 }
 
@@ -136,12 +147,12 @@ enum CancelState {
 }
 
 impl AnnouncementQueue {
-    /// Puts an announcement at the end of the queue; `duck` is what the programme is lowered by,
-    /// clamped to [`MIN_DUCK`] and [`MAX_DUCK`]. The source is one that gives when it is asked
-    /// ([`Pacing::OnDemand`](crate::source::Pacing::OnDemand)), and ends.
+    /// Appends an announcement to the queue. `duck` is the gain of the programme while it plays,
+    /// clamped to [`MIN_DUCK`] and [`MAX_DUCK`]. The source must be finite and paced on demand
+    /// ([`Pacing::OnDemand`](crate::source::Pacing::OnDemand)).
     ///
     /// # Errors
-    /// [`Full`].
+    /// [`QueueFull`].
     pub fn announce(
         &mut self,
         id: u64,
@@ -151,15 +162,15 @@ impl AnnouncementQueue {
         if self.queued.len() + self.in_mixer.len() >= MAX_QUEUE {
             return Err(QueueFull);
         }
-        // Whoever speaks is not delayed; what is decoded waits in the source's ring.
-        let wishes = input::Config { buffer: Span::ZERO, ..input::Config::default() };
+        // An announcement is not delayed; decoded audio waits in the source's ring.
+        let config = input::Config { buffer: Span::ZERO, ..input::Config::default() };
         let duck = Db::new(duck.get().clamp(MAX_DUCK.get(), MIN_DUCK.get()));
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let duck = duck.amplitude() as f32;
         let samples = self.quantum.as_usize() * self.layout.channels();
         let announcement = Box::new(Announcement {
             id,
-            input: Input::new(source, self.rate, self.layout, wishes),
+            input: Input::new(source, self.rate, self.layout, config),
             duck,
             gain: 1.0,
             remaining: self.rate.frames(MAX_LENGTH),
@@ -175,16 +186,16 @@ impl AnnouncementQueue {
         Ok(())
     }
 
-    /// Lets an announcement that waits go on waiting until it has its gain; once it is its turn, for
-    /// [`MAX_WAIT`] at most.
+    /// Holds a queued announcement back until its gain is set. Once it is first in the queue, it
+    /// waits for [`MAX_START_WAIT`] at most.
     pub fn hold(&mut self, id: u64) {
         if let Some(one) = self.queued.iter_mut().find(|one| one.announcement.id == id) {
             one.waits_for_gain = true;
         }
     }
 
-    /// Gives an announcement that waits its gain, clamped to [`MAX_ANNOUNCEMENT_GAIN`] both ways; one
-    /// that was held is held no longer.
+    /// Sets the gain of a queued announcement, clamped to plus or minus [`MAX_ANNOUNCEMENT_GAIN`],
+    /// and releases it if it was held back.
     pub fn set_gain(&mut self, id: u64, gain: Db) {
         let most = MAX_ANNOUNCEMENT_GAIN.get();
         let gain = Db::new(gain.get().clamp(-most, most));
@@ -195,7 +206,8 @@ impl AnnouncementQueue {
         }
     }
 
-    /// Ends an announcement, whether it is heard or waits. One that is not there has ended already.
+    /// Cancels an announcement, queued or playing. An unknown id is ignored: that announcement has
+    /// ended.
     pub fn cancel(&mut self, id: u64) {
         if let Some(at) = self.queued.iter().position(|one| one.announcement.id == id) {
             self.queued.remove(at);
@@ -210,8 +222,8 @@ impl AnnouncementQueue {
         self.send_cancels();
     }
 
-    /// Makes the next one ready, hands it over, and hears from the booth. To be called about ten
-    /// times a second.
+    /// Prepares the next announcement, hands it to the mixer, and reads the mixer's reports. Call
+    /// about ten times a second.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.receive_reports();
         self.send_cancels();
@@ -230,7 +242,7 @@ impl AnnouncementQueue {
                 if let Err(MixerCommand::Play(announcement)) =
                     self.commands.push(MixerCommand::Play(head.announcement))
                 {
-                    // The station has not looked for a while.
+                    // The command ring is full: the station has not run for a while.
                     let head = QueuedAnnouncement {
                         announcement,
                         first_since: Some(since),
@@ -250,20 +262,20 @@ impl AnnouncementQueue {
         }
     }
 
-    /// What has happened, in its order.
+    /// The next event, in order of occurrence.
     pub fn poll_event(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
     }
 
-    /// Those that have not ended, in the order in which they are heard.
+    /// The announcements that have not ended, in the order of playback.
     pub fn ids(&self) -> impl Iterator<Item = u64> {
         let inside = self.in_mixer.iter().map(|one| one.id);
         inside.chain(self.queued.iter().map(|one| one.announcement.id))
     }
 
     fn receive_reports(&mut self) {
-        while let Some(news) = self.reports.pop() {
-            match news {
+        while let Some(report) = self.reports.pop() {
+            match report {
                 MixerReport::Began(id) => self.events.push_back(QueueEvent::Began(id)),
                 MixerReport::Ended(announcement, cause) => {
                     self.in_mixer.retain(|one| one.id != announcement.id);
@@ -288,10 +300,10 @@ pub struct AnnouncementMixer {
     rate: SampleRate,
     commands: Consumer<MixerCommand>,
     reports: Producer<MixerReport>,
-    /// The gain of the programme.
+    /// The programme's gain.
     duck: GainRamp,
     stage: MixerState,
-    /// Never more than [`IN_BOOTH`].
+    /// At most [`MAX_IN_MIXER`].
     next: VecDeque<Box<Announcement>>,
 }
 
@@ -304,32 +316,32 @@ enum MixerCommand {
 #[derive(Debug)]
 enum MixerReport {
     Began(u64),
-    /// It comes back to be freed.
+    /// The announcement returns to the control thread, which frees it.
     Ended(Box<Announcement>, EndReason),
 }
 
 #[derive(Debug)]
 enum MixerState {
-    /// Nobody speaks: the programme is up, or on its way there.
+    /// No announcement plays: the programme is at full level, or ramping up to it.
     Idle,
-    /// The programme is on its way down.
+    /// The programme ramps down.
     Ducking(Box<Announcement>),
-    /// Somebody speaks.
+    /// An announcement plays.
     Playing(Box<Announcement>),
-    /// The voice is on its way out.
+    /// The announcement fades out.
     FadingOut(Box<Announcement>, GainRamp, EndReason),
 }
 
 impl AnnouncementMixer {
-    /// Lays what is said over `programme`, one quantum or less, interleaved.
+    /// Mixes announcements over `programme`: at most one quantum, interleaved.
     ///
-    /// While nothing is said and nothing was said just now, the programme is not touched.
+    /// The programme is left untouched while no announcement plays and the duck ramp is complete.
     ///
     /// # Real-time
-    /// Does not allocate, unless an announcement changes its sample rate in its middle.
+    /// Does not allocate, unless an announcement changes its sample rate while it plays.
     pub(crate) fn mix(&mut self, now: Instant, programme: &mut [f32], channels: usize) {
-        while let Some(order) = self.commands.pop() {
-            match order {
+        while let Some(command) = self.commands.pop() {
+            match command {
                 MixerCommand::Play(announcement) => self.next.push_back(announcement),
                 MixerCommand::Cancel(id) => self.cancel(id),
             }
@@ -343,7 +355,8 @@ impl AnnouncementMixer {
         }
     }
 
-    /// Does what comes first, and says how many samples that was.
+    /// Runs the current state until it changes or the block ends; returns the number of samples
+    /// processed.
     fn step(&mut self, now: Instant, rest: &mut [f32], channels: usize) -> usize {
         match core::mem::replace(&mut self.stage, MixerState::Idle) {
             MixerState::Idle => match self.next.pop_front() {
@@ -386,10 +399,10 @@ impl AnnouncementMixer {
                 let way = ramp.remaining().as_usize() * channels;
                 let (count, over) = announcement.render(now, way.min(rest.len()), channels);
                 let gain = announcement.gain();
-                let voice = &mut announcement.scratch[..count];
-                ramp.apply(voice, channels);
+                let samples = &mut announcement.scratch[..count];
+                ramp.apply(samples, channels);
                 self.duck.apply(&mut rest[..count], channels);
-                mix_in(voice, gain, rest);
+                mix_in(samples, gain, rest);
                 let over = count == way || over.is_some_and(|over| over != EndReason::TooLong);
                 if over {
                     self.end(announcement, cause);
@@ -423,7 +436,7 @@ impl AnnouncementMixer {
         self.stage = MixerState::FadingOut(announcement, ramp, cause);
     }
 
-    /// The programme comes up, or stays down for the next one.
+    /// Ramps the programme up, unless the next announcement is already waiting.
     fn end(&mut self, announcement: Box<Announcement>, cause: EndReason) {
         if self.next.is_empty() {
             self.duck.ramp_to(1.0, self.rate.frames(DUCK_TIME));
@@ -432,39 +445,39 @@ impl AnnouncementMixer {
         self.report(MixerReport::Ended(announcement, cause));
     }
 
-    fn report(&mut self, news: MixerReport) {
-        // There is room for the begin and the end of each that the desk has handed over.
-        drop(self.reports.push(news));
+    fn report(&mut self, report: MixerReport) {
+        // The ring has room for the start and the end of each announcement that was handed over.
+        drop(self.reports.push(report));
     }
 }
 
-/// Something that is said, ready to be heard.
+/// An announcement that is ready to play.
 #[derive(Debug)]
 struct Announcement {
     id: u64,
     input: Input,
-    /// The gain of the programme while it is heard.
+    /// Gain of the programme while it plays.
     duck: f32,
-    /// Its own gain, but for what it gives away to the programme.
+    /// Its own gain, without the headroom for the programme.
     gain: f32,
-    /// What it may still take.
+    /// Frames until [`MAX_LENGTH`].
     remaining: Frames,
-    /// How long nothing has come.
+    /// Frames since audio last arrived.
     stalled: Frames,
-    /// And how long that may be.
+    /// Limit of `stalled`.
     max_stall: Frames,
-    /// A quantum of it.
+    /// Room for one quantum.
     scratch: Vec<f32>,
 }
 
 impl Announcement {
-    /// The gain that it is laid over the programme with.
+    /// The gain at which it is mixed over the programme.
     const fn gain(&self) -> f32 {
         (1.0 - self.duck) * self.gain
     }
 
-    /// Puts up to `wanted` samples into the scratch; how many those are, and whether it is over
-    /// behind them.
+    /// Renders up to `wanted` samples into the scratch buffer. Returns the number of samples, and
+    /// why the announcement ends after them, if it does.
     fn render(
         &mut self,
         now: Instant,
@@ -474,7 +487,7 @@ impl Announcement {
         let out = &mut self.scratch[..wanted];
         let frames = wanted / channels;
         let mut said = 0;
-        // A quantum may be longer than what an input holds of a file.
+        // A quantum may be longer than the part of a file that an input reads ahead.
         loop {
             self.input.refill(now);
             let read = self.input.read(now, &mut out[said * channels..]);
@@ -507,11 +520,12 @@ impl Announcement {
 }
 
 /// The gain that brings an announcement to the loudness of a programme that is normalized to
-/// `target` with the true peak `ceiling`, while that is lowered by `duck`: what the announcement gives
-/// away to the lowered programme is made up for. At most [`MAX_MATCHING_GAIN`] both ways, and not so much
-/// that the limiter behind the announcements had to take more than [`MAX_LIMITED`] off its peaks.
+/// `target` with the true peak `ceiling` and ducked by `duck`. It makes up for the headroom that is
+/// left for the ducked programme. It is limited to plus or minus [`MAX_MATCHING_GAIN`], and so that
+/// the limiter after the announcements takes at most [`MAX_LIMITER_REDUCTION`] off the peaks.
 ///
-/// An announcement that has no integrated loudness, as one shorter than 400 ms, stays as it is.
+/// An announcement without an integrated loudness, such as one shorter than 400 ms, keeps its
+/// level.
 #[must_use]
 pub fn matching_gain(loudness: &Loudness, target: Lufs, ceiling: Db, duck: Db) -> Db {
     let Some(integrated) = loudness.integrated else { return Db::ZERO };
@@ -523,22 +537,20 @@ pub fn matching_gain(loudness: &Loudness, target: Lufs, ceiling: Db, duck: Db) -
     Db::new(gain.min(room).clamp(-most, most))
 }
 
-/// What [`matching_gain`] changes an announcement by at most: more would lift the noise of a bad
-/// recording, or hide one that is broken.
+/// Limit of [`matching_gain`], both ways: more would raise the noise of a bad recording, or hide
+/// that it is broken.
 pub const MAX_MATCHING_GAIN: Db = Db::new(20.0);
-/// What a limiter takes off the peaks of speech without being heard as distortion.
+/// Gain reduction of speech peaks that is not audible as distortion.
 pub const MAX_LIMITER_REDUCTION: Db = Db::new(6.0);
-/// The gain that an announcement has at most, the one that is asked for included.
+/// Maximum gain of an announcement, the requested gain included.
 pub const MAX_ANNOUNCEMENT_GAIN: Db = Db::new(40.0);
 
-/// The most and the least that a programme is lowered by. Above the least there would be no room
-/// for a voice beside it.
+/// Maximum and minimum ducking of a programme. Above the minimum there is no headroom for a voice.
 pub const MAX_DUCK: Db = Db::new(-60.0);
 /// See [`MAX_DUCK`].
 pub const MIN_DUCK: Db = Db::new(-6.0);
-/// What it is lowered by unless somebody says otherwise: music stays there as music, and speech is
-/// understood.
+/// Default ducking: music remains audible as music, and speech is intelligible.
 pub const DEFAULT_DUCK: Db = Db::new(-15.0);
 
-/// The one that speaks and the one that waits beside it.
+/// The playing announcement and the one that follows.
 const MAX_IN_MIXER: usize = 2;

@@ -1,9 +1,10 @@
-//! One chunk, many readers.
+//! Fan-out: one chunk, many readers.
 //!
-//! A station pushes each chunk's handle once per reactor; each reactor keeps a bounded [`Log`] that
-//! only its own thread touches, and each session is a [`Cursor`] into it. The alternative, a queue
-//! per client, costs an allocation, a lock and a copy of the handle per client and chunk, and its
-//! memory grows with the slowest client; here a laggard only finds that the log has moved on.
+//! A station pushes each chunk's handle once per reactor; each reactor keeps a bounded [`ChunkLog`]
+//! that only its own thread touches, and each session is a [`ChunkCursor`] into it. The
+//! alternative, a queue per client, costs an allocation, a lock and a copy of the handle per client
+//! and chunk, and its memory grows with the slowest client. Here a laggard only finds that the log
+//! has moved on.
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ use aulos_rt::SharedPooled;
 pub struct TimedChunk {
     /// The bytes that every client gets.
     pub chunk: Chunk<SharedPooled<Vec<u8>>>,
-    /// The local time of its first frame, as its wire header says: never decreasing.
+    /// The local time of its first frame, as in its wire header: never decreasing.
     pub timestamp: Instant,
 }
 
@@ -36,7 +37,7 @@ impl ChunkLog {
         Self { chunks: VecDeque::with_capacity(capacity), first: 0, capacity }
     }
 
-    /// Appends a chunk; the oldest one goes back to its pool when the log is full.
+    /// Appends a chunk; the oldest one returns to its pool when the log is full.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -48,29 +49,29 @@ impl ChunkLog {
         self.chunks.push_back(chunk);
     }
 
-    /// Forgets every chunk; cursors at the end stay there, and others have lagged.
+    /// Removes every chunk; cursors at the end stay there, and others have lagged.
     pub fn clear(&mut self) {
         self.first += self.chunks.len() as u64;
         self.chunks.clear();
     }
 
-    /// A cursor at the first chunk that was stamped at or after `from`.
+    /// A cursor at the first chunk with a timestamp at or after `from`.
     #[must_use]
     pub fn cursor_from(&self, from: Instant) -> ChunkCursor {
         let index = self.chunks.partition_point(|stamped| stamped.timestamp < from);
         ChunkCursor(self.first + index as u64)
     }
 
-    /// A cursor behind the newest chunk: it sees only what comes from now on.
+    /// A cursor after the newest chunk: it sees only later chunks.
     #[must_use]
     pub fn cursor_at_end(&self) -> ChunkCursor {
         ChunkCursor(self.first + self.chunks.len() as u64)
     }
 
-    /// The chunk at `cursor` plus `ahead`, or none yet.
+    /// The chunk at `cursor` plus `ahead`; `None` if it does not exist yet.
     ///
     /// # Errors
-    /// [`Lagged`] when the chunk has left the log; the cursor stays where it is.
+    /// [`LaggedError`] when the chunk has left the log; the cursor stays where it is.
     pub fn get(
         &self,
         cursor: ChunkCursor,
@@ -84,24 +85,24 @@ impl ChunkLog {
     }
 }
 
-/// A reader's place in a [`Log`].
+/// A reader's position in a [`ChunkLog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkCursor(u64);
 
 impl ChunkCursor {
-    /// Moves behind `count` chunks.
+    /// Moves past `count` chunks.
     pub const fn advance(&mut self, count: usize) {
         self.0 += count as u64;
     }
 
-    /// How many chunks lie between here and `later`; zero when `later` is not later.
+    /// Number of chunks between here and `later`; zero when `later` is not later.
     #[must_use]
     pub const fn distance(self, later: Self) -> u64 {
         later.0.saturating_sub(self.0)
     }
 }
 
-/// How many chunks a reader has missed.
+/// The number of chunks that a reader has missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaggedError(pub u64);
 

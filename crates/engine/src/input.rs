@@ -1,7 +1,7 @@
-//! Adapts one source to its station: rate, channels, clock, buffer.
+//! Adapts a source to its station: sample rate, channels, clock and buffering.
 //!
-//! Everything that differs between a source and its station ends here. The station reads whole
-//! quanta in its own rate and layout and only learns how many frames were real.
+//! All differences between a source and its station end here. The station reads whole quanta at its
+//! own rate and layout, and only learns how many of the frames are real.
 
 mod normalizer;
 
@@ -22,18 +22,18 @@ use crate::standby::{LinkState, Standby, StandbyControl, StandbyRequest};
 use crate::switch::InputFacts;
 use normalizer::InputNormalizer;
 
-/// The wishes of an input.
+/// Configuration of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
-    /// How long a live source is delayed, so that it may be late.
+    /// Delay of a live source, which covers its jitter.
     pub buffer: Span,
-    /// How long a live source may send nothing until it counts as failed; shorter than the buffer.
+    /// Time without data after which a live source counts as failed; shorter than the buffer.
     pub timeout: Span,
-    /// What its sound is changed by.
+    /// Gain applied to its audio.
     pub gain: Db,
-    /// What counts as silence.
+    /// Criteria of silence.
     pub silence: silence::Config,
-    /// How ready it is kept while it is not needed.
+    /// Readiness while the source is not needed.
     pub standby: Standby,
 }
 
@@ -45,7 +45,7 @@ impl Default for Config {
     }
 }
 
-/// A source with what it takes to play it on a station.
+/// A source with everything needed to play it on a station.
 pub struct Input {
     source: Box<dyn Source>,
     rate: SampleRate,
@@ -53,9 +53,9 @@ pub struct Input {
     buffer: Span,
     timeout: Span,
     gain: f32,
-    /// Where the source puts its next block.
+    /// Buffer for the source's next block.
     block: Block,
-    /// The block has another rate than the resampler: it waits until the old sound is out.
+    /// `block` has another rate than the resampler: it waits until the older audio is played.
     block_pending: bool,
     remixed: Vec<f32>,
     /// Frames in the station's layout at the source's rate, oldest first.
@@ -68,24 +68,25 @@ pub struct Input {
     lost: bool,
     full: bool,
     last_arrival: Option<Instant>,
-    /// Nothing of what the present sender sent has been read or thrown away.
+    /// No audio of the current sender has been read or discarded yet.
     at_sender_start: bool,
     silence: silence::Config,
     detector: SilenceDetector,
     meter: LoudnessMeter,
-    /// The recorders of what comes in.
+    /// Recorders of the incoming audio.
     record_taps: Vec<(u64, Box<RecordTap>)>,
     normalizer: Option<InputNormalizer>,
     standby: Standby,
-    /// The line to whoever opens it; without one it is always open.
+    /// Connection to the thread that opens and closes the source; without it the source is always
+    /// open.
     standby_control: Option<StandbyControl>,
     link: LinkState,
-    /// It is not needed, and what comes is thrown away.
+    /// The source is not needed, and its audio is discarded.
     suspended: bool,
 }
 
 impl Input {
-    /// Plays `source` at `rate` and `layout`.
+    /// Creates an input that plays `source` at `rate` and `layout`.
     #[must_use]
     pub fn new(
         source: Box<dyn Source>,
@@ -130,25 +131,25 @@ impl Input {
         }
     }
 
-    /// Lets whoever opens the source know when it is needed. Only a source with a gate can stand by
-    /// in another way than hot.
+    /// Connects the input to the thread that opens the source. Only a source with this connection
+    /// supports warm and cold stand-by.
     #[must_use]
-    pub fn with_standby(mut self, gate: StandbyControl) -> Self {
-        self.standby_control = Some(gate);
+    pub fn with_standby(mut self, control: StandbyControl) -> Self {
+        self.standby_control = Some(control);
         self
     }
 
-    /// Says whether the source is needed now. What it has sent is thrown away when it is not needed
-    /// any more, so that nobody hears it later.
+    /// Sets whether the source is needed now. When it is no longer needed, its buffered audio is
+    /// discarded, so that old audio is never played later.
     ///
     /// # Real-time
     /// Does not allocate.
     pub fn set_needed(&mut self, now: Instant, wanted: bool) {
-        let Some(gate) = &mut self.standby_control else { return };
-        let wish = if wanted { StandbyRequest::Play } else { self.standby.idle_request() };
-        self.suspended = wish != StandbyRequest::Play;
-        let differs = gate.set_request(wish);
-        self.link = gate.link();
+        let Some(control) = &mut self.standby_control else { return };
+        let request = if wanted { StandbyRequest::Play } else { self.standby.idle_request() };
+        self.suspended = request != StandbyRequest::Play;
+        let differs = control.set_request(request);
+        self.link = control.link();
         if self.suspended || differs {
             self.discard_all(now);
         }
@@ -160,29 +161,35 @@ impl Input {
         }
     }
 
-    /// Brings the source to one loudness as it comes in. What waits here is then normalised and has
-    /// room for the look-ahead; silence, loudness and levels are judged before.
+    /// Normalizes the source's loudness as it arrives. The buffer then has room for the look-ahead.
+    /// Silence, loudness and levels are measured before the normalizer.
     ///
     /// # Errors
-    /// [`CannotNormalise`] when a wish is out of its bounds.
-    pub fn with_normalizer(mut self, wish: &NormalizerConfig) -> Result<Self, CannotNormalise> {
-        self.normalizer = Some(InputNormalizer::new(wish.clone(), self.source_rate, self.layout)?);
+    /// [`CannotNormalise`] when a setting is out of range.
+    pub fn with_normalizer(mut self, config: &NormalizerConfig) -> Result<Self, CannotNormalise> {
+        self.normalizer =
+            Some(InputNormalizer::new(config.clone(), self.source_rate, self.layout)?);
         self.reserve_staging();
         Ok(self)
     }
 
-    /// Takes in what has arrived, up to the bound of the buffer.
+    /// Reads what has arrived, up to the buffer limit.
     ///
     /// # Real-time
-    /// Does not allocate, but for what another rate of the source needs.
+    /// Does not allocate, except when the source changes its sample rate.
     pub fn refill(&mut self, now: Instant) {
         self.full = false;
         self.normalizer.iter_mut().for_each(InputNormalizer::begin_refill);
         while !self.block_pending && !self.suspended {
-            if self.normalizer.as_ref().is_some_and(|arrival| arrival.is_busy(self.source_rate)) {
+            if self
+                .normalizer
+                .as_ref()
+                .is_some_and(|normalizer| normalizer.is_busy(self.source_rate))
+            {
                 return;
             }
-            // What a look-ahead takes in before it gives anything does not wait here.
+            // The look-ahead is filled before it outputs anything, so it does not count as
+            // buffered.
             let ahead = self.normalizer.as_ref().map_or(0, InputNormalizer::frames_until_output);
             if self.staged_frames() >= self.limit() + ahead {
                 self.full = true;
@@ -206,15 +213,16 @@ impl Input {
         }
     }
 
-    /// Follows the source's clock; `due` is when the frames read so far were to be read, `elapsed`
-    /// the time since the last call.
+    /// Adjusts the resampler to the source's clock. `due` is the time at which the frames read so
+    /// far were due, `elapsed` the time since the last call.
     pub fn update_drift(&mut self, due: Instant, elapsed: Span) {
-        // What is left of a sender that has gone is played as it was before.
+        // The rest of a sender that has ended is played at the last rate.
         if !self.has_clock() || self.ended || self.lost {
             return;
         }
-        // Between two arrivals the sender goes on. Without what it has by now the fill would be a
-        // saw, whose beat with our quanta looks like drift, and every pause like a lack of sound.
+        // The sender continues between two arrivals. Without that part the fill level would be a
+        // sawtooth whose beat with our quanta looks like drift, and every pause would look like an
+        // underrun.
         let on_the_way = self.last_arrival.map_or(Span::ZERO, |last| due - last);
         let fill = self.buffered() + on_the_way;
         let drift = if self.full {
@@ -228,7 +236,7 @@ impl Input {
         }
     }
 
-    /// The source goes on air: its fill is judged anew.
+    /// Restarts the fill estimate, because the source goes on air.
     pub const fn restart_servo(&mut self) {
         self.servo.restart();
     }
@@ -236,7 +244,7 @@ impl Input {
     /// Fills `out` (interleaved, the station's rate and layout) from its front.
     ///
     /// # Real-time
-    /// Does not allocate, but for what another rate of the source needs.
+    /// Does not allocate, except when the source changes its sample rate.
     pub fn read(&mut self, now: Instant, out: &mut [f32]) -> ReadResult {
         let channels = self.layout.channels();
         let wanted = out.len() / channels;
@@ -258,9 +266,9 @@ impl Input {
         ReadResult { frames: produced, starved: produced < wanted && !self.ended }
     }
 
-    /// Throws the oldest `frames` away (of the station's rate): an input that is not on air stays
-    /// as fresh as one that is. What is left of a sender that has ended, or has another rate than
-    /// what comes behind it, goes altogether.
+    /// Discards the oldest `frames` (at the station's rate), so that an input that is off air stays
+    /// as current as one on air. The rest of a sender that has ended, or whose successor has
+    /// another rate, is discarded completely.
     pub fn skip(&mut self, now: Instant, frames: Frames) {
         let keep =
             if self.block_pending || self.ended || self.lost { Span::ZERO } else { self.buffer };
@@ -272,7 +280,7 @@ impl Input {
         self.switch_pending_rate(now);
     }
 
-    /// Throws away all that a sender has sent; of what gives when it is asked, nothing has to be.
+    /// Discards all audio that a sender has sent; a source that is paced on demand is left alone.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -282,8 +290,8 @@ impl Input {
         }
     }
 
-    /// Lets a sound that can begin again do so: the next frame is its first one. `scratch` is for
-    /// what comes out of the resampler before it.
+    /// Rewinds a sound that supports it: the next frame is its first one. `scratch` receives the
+    /// resampler's older output.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -297,8 +305,8 @@ impl Input {
         self.discard_resampler_tail(now, scratch);
     }
 
-    /// Begins in the middle of a sound: what the resampler still holds is older, and thrown away
-    /// with the help of `scratch`.
+    /// Starts in the middle of a sound: discards the older audio in the resampler, with `scratch`
+    /// as a buffer.
     ///
     /// # Real-time
     /// As [`Input::read`].
@@ -308,19 +316,19 @@ impl Input {
         self.read(now, &mut scratch[..length]);
     }
 
-    /// How much can still be read when nothing more comes.
+    /// How much audio can still be read if nothing more arrives.
     #[must_use]
     pub fn remaining(&self) -> Span {
         (self.buffered() - self.latency()).max(Span::ZERO)
     }
 
-    /// Nothing more comes of what waits here.
+    /// The sender has ended or was lost: nothing more arrives.
     #[must_use]
     pub const fn has_stopped(&self) -> bool {
         self.ended || self.lost
     }
 
-    /// Whether the reserve that lets a sound end without a click is all that is left.
+    /// Whether only the reserve for a click-free fade-out is left.
     #[must_use]
     pub fn is_running_dry(&self, next: Frames) -> bool {
         !self.ended && self.buffered() < self.rate.span(next) + FADE_RESERVE
@@ -332,29 +340,29 @@ impl Input {
         self.at_sender_start
     }
 
-    /// Lets a recorder listen; gives it back where there are too many.
+    /// Adds a recorder; returns it when there are too many.
     pub(crate) fn attach_record_tap(
         &mut self,
         number: u64,
-        pickup: Box<RecordTap>,
+        tap: Box<RecordTap>,
     ) -> Option<Box<RecordTap>> {
         if self.record_taps.len() == MAX_RECORD_TAPS {
-            return Some(pickup);
+            return Some(tap);
         }
-        self.record_taps.push((number, pickup));
+        self.record_taps.push((number, tap));
         None
     }
 
-    /// Takes one of those off that `which` means.
+    /// Removes and returns one recorder that matches `which`.
     pub(crate) fn detach_record_tap(
         &mut self,
         which: &impl Fn(u64, &RecordTap) -> bool,
     ) -> Option<Box<RecordTap>> {
-        let at = self.record_taps.iter().position(|(number, pickup)| which(*number, pickup))?;
+        let at = self.record_taps.iter().position(|(number, tap)| which(*number, tap))?;
         Some(self.record_taps.swap_remove(at).1)
     }
 
-    /// What the switch has to know.
+    /// The facts on which the switch decides.
     #[must_use]
     pub fn facts(&self) -> InputFacts {
         InputFacts {
@@ -372,13 +380,13 @@ impl Input {
         }
     }
 
-    /// The sound that waits here.
+    /// The buffered audio.
     #[must_use]
     pub fn buffered(&self) -> Span {
         self.source_rate.span(Frames::from(self.staged_frames()))
     }
 
-    /// How loud the source is as it comes in, in the station's channels and before its gain.
+    /// Loudness of the source as it arrives, in the station's channels and before its gain.
     #[must_use]
     pub fn loudness(&self, now: Instant) -> Loudness {
         match self.last_arrival {
@@ -387,7 +395,7 @@ impl Input {
         }
     }
 
-    /// Measures anew from now on.
+    /// Restarts the loudness measurement.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -395,13 +403,13 @@ impl Input {
         self.meter.reset();
     }
 
-    /// The drift of the source's clock, as far as it is known.
+    /// Estimated drift of the source's clock.
     #[must_use]
     pub const fn drift(&self) -> Ppm {
         self.servo.drift()
     }
 
-    /// The rate and layout of the source, as last seen.
+    /// The latest rate and layout of the source.
     #[must_use]
     pub const fn source_spec(&self) -> (SampleRate, ChannelLayout) {
         (self.source_rate, self.block.layout())
@@ -433,7 +441,7 @@ impl Input {
         self.servo.interrupt();
     }
 
-    /// Throws away what the resampler holds, and the drift that it was told.
+    /// Clears the resampler and its drift.
     fn reset_resampler(&mut self) {
         self.resampler.reset();
         self.drift = Ppm::ZERO;
@@ -449,7 +457,7 @@ impl Input {
         self.last_arrival = Some(arrival);
         self.record(arrival, pause);
         self.update_servo(arrival);
-        // A new sender behind an old one whose sound is all out.
+        // A new sender follows one whose audio is played out.
         self.at_sender_start |= self.ended && self.staged.is_empty();
         (self.ended, self.lost) = (false, false);
         if self.block.rate() == self.source_rate {
@@ -464,7 +472,7 @@ impl Input {
         }
     }
 
-    /// Learns the sender's clock from the block.
+    /// Updates the estimate of the sender's clock from the block.
     fn update_servo(&mut self, arrival: Instant) {
         if !self.has_clock() {
             return;
@@ -479,14 +487,14 @@ impl Input {
         matches!(self.source.pacing(), Pacing::Live | Pacing::Streamed)
     }
 
-    /// Gives the block to the recorders, as it came.
+    /// Hands the block to the recorders, unchanged.
     fn record(&mut self, received: Instant, pause: Option<Span>) {
         if self.record_taps.is_empty() {
             return;
         }
         let samples = remixed(&self.block, &mut self.remixed, self.layout);
-        for (_, pickup) in &mut self.record_taps {
-            pickup.push_samples(samples, self.block.rate(), received, pause);
+        for (_, tap) in &mut self.record_taps {
+            tap.push_samples(samples, self.block.rate(), received, pause);
         }
     }
 
@@ -496,19 +504,20 @@ impl Input {
         self.detector.update(samples, to);
         self.meter.push(samples);
         match &mut self.normalizer {
-            Some(arrival) => arrival.push(samples, &mut self.staged),
+            Some(normalizer) => normalizer.push(samples, &mut self.staged),
             None => self.staged.extend(samples),
         }
     }
 
-    /// Hands on what the look-ahead holds: nothing follows for now.
+    /// Empties the look-ahead, because nothing follows for now.
     fn drain(&mut self) {
-        if let Some(arrival) = &mut self.normalizer {
-            arrival.drain(&mut self.staged);
+        if let Some(normalizer) = &mut self.normalizer {
+            normalizer.drain(&mut self.staged);
         }
     }
 
-    /// A live sender that stops for so long may have stopped for good.
+    /// Empties the look-ahead of a live sender that has been silent for so long that it may be
+    /// gone.
     fn drain_if_idle(&mut self, now: Instant) {
         let patience = match self.source.pacing() {
             Pacing::Streamed => self.max_gap(),
@@ -521,7 +530,7 @@ impl Input {
         }
     }
 
-    /// Makes room for what may wait here.
+    /// Reserves room for the maximum number of buffered frames.
     fn reserve_staging(&mut self) {
         let ahead = self.normalizer.as_ref().map_or(0, InputNormalizer::latency);
         let wanted = staging_capacity(self.limit() + ahead, self.layout);
@@ -537,7 +546,7 @@ impl Input {
         }
     }
 
-    /// Once the old sound is out, goes on with the rate of the block that waits.
+    /// Once the older audio is played, continues at the rate of the waiting block.
     fn switch_pending_rate(&mut self, now: Instant) -> bool {
         if !self.block_pending || !self.staged.is_empty() {
             return false;
@@ -547,10 +556,10 @@ impl Input {
         true
     }
 
-    /// Takes over the rate of the block, with nothing of another rate left.
+    /// Switches to the rate of the block, with no audio of another rate left.
     fn adopt_block_rate(&mut self) {
         self.source_rate = self.block.rate();
-        self.normalizer.iter_mut().for_each(|arrival| arrival.set_rate(self.block.rate()));
+        self.normalizer.iter_mut().for_each(|normalizer| normalizer.set_rate(self.block.rate()));
         self.reserve_staging();
         self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
         self.detector =
@@ -562,7 +571,7 @@ impl Input {
         self.stage();
     }
 
-    /// How long nothing may come until what comes next does not belong to what came last.
+    /// The longest gap in the data after which new audio still belongs to the audio before.
     fn max_gap(&self) -> Span {
         match self.source.pacing() {
             Pacing::Streamed => self.timeout.max(self.buffer).max(MOMENTARY),
@@ -585,16 +594,16 @@ impl core::fmt::Debug for Input {
     }
 }
 
-/// The answer of [`Input::read`].
+/// Result of [`Input::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadResult {
-    /// Frames that are real, from the front.
+    /// Number of real frames, from the front.
     pub frames: usize,
-    /// There should have been more: the source neither delivered nor ended.
+    /// Underrun: the source neither delivered enough frames nor ended.
     pub starved: bool,
 }
 
-/// What is in the block, in the station's channels.
+/// The block's samples in the station's channels.
 fn remixed<'a>(block: &'a Block, room: &'a mut [f32], layout: ChannelLayout) -> &'a [f32] {
     let (from, to) = (block.layout().channels(), layout.channels());
     if from == to {
@@ -605,8 +614,8 @@ fn remixed<'a>(block: &'a Block, room: &'a mut [f32], layout: ChannelLayout) -> 
     out
 }
 
-/// Frames that may wait: of what is live twice the buffer, so that a burst can be taken in while
-/// its start is still unplayed, and [`LEAST_ROOM`] where that is short or none.
+/// Maximum number of buffered frames. For live sources it is twice the buffer, so that a burst fits
+/// while its start is still unplayed, and at least [`MIN_CAPACITY`].
 fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
     let span = match pacing {
         Pacing::Live | Pacing::LocalClock | Pacing::Streamed => (buffer + buffer).max(MIN_CAPACITY),
@@ -615,32 +624,32 @@ fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
     rate.frames(span).as_usize()
 }
 
-/// Samples that there has to be room for where so many frames may wait. All of it is walked
-/// through, so it is no more than a rate needs, and a higher one gets its own.
+/// Samples to reserve for so many buffered frames. The memory is traversed in use, so it is no
+/// larger than the rate requires, and a higher rate reserves its own.
 const fn staging_capacity(limit: usize, layout: ChannelLayout) -> usize {
     (limit + BLOCK_SAMPLES + SLACK_FRAMES) * layout.channels()
 }
 
-/// What stays back from a live source so that its end can be faded when it stops without a word.
+/// Reserve of a live source for a fade-out when it stops unexpectedly.
 pub(crate) const FADE_RESERVE: Span = Span::from_millis(10);
 
-/// What was heard longer ago than the shortest window of loudness is not how loud it is now.
+/// The shortest loudness window: older audio does not belong to the current loudness.
 const MOMENTARY: Span = Span::from_millis(400);
 
-/// A look-ahead is not given up for less than this.
+/// Shortest interruption after which the look-ahead is emptied.
 const MIN_DRAIN_DELAY: Span = Span::from_millis(100);
 
-/// Twice the longest chunk that a station can have: what is played next, and what stays back for a fade,
-/// has room however short the buffer is.
+/// Twice the longest chunk of a station: the next quantum and the reserve for a fade fit, however
+/// short the buffer is.
 const MIN_CAPACITY: Span = Span::from_millis(120);
 
-/// How far files and generators are read ahead.
+/// Read-ahead of files and generators.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);
 
-/// The recorders of one input.
+/// Maximum number of recorders on one input.
 const MAX_RECORD_TAPS: usize = 8;
 
-/// Blocks that are thrown away at once; a feeder's ring has far fewer.
+/// Blocks that one call discards at most; a feeder's ring holds far fewer.
 const MAX_CLEARED: usize = 256;
 
 /// The tail of a resampler, more than once if a sender comes and goes.

@@ -1,16 +1,19 @@
-//! Decisions about sound, without I/O: where it comes from, how it is encoded, who gets it.
+//! Audio processing without I/O: sources, switching, loudness, encoding and fan-out.
 //!
 //! ```text
 //!  Source -> Input -+
-//!  Source -> Input -+-> Switch -> Leveller -> Booth -> limiter -> Encoder -> ring per reactor -> Log
-//!           (Gauge)     (one Station, one clock; a Gauge)             |                           |
-//!                                    |-> Tap -> Patch -> another      |-> Rendition -> ...    cursors
+//!  Source -> Input -+-> Switch -> LoudnessProcessor -> AnnouncementMixer -> limiter -> Rendition
+//!   (LoudnessMeter)       (Station, one clock)    |                                     (Encoder)
+//!                                                 |-> StationTap -> SwappableSource        v
+//!                                                       (another station)       ring per reactor
+//!                                                                                          v
+//!                                                                       ChunkLog, ChunkCursor
 //! ```
 //!
-//! A programmer's own graphs are built from the parts in [`graph`].
+//! [`graph`] has the parts for a program's own graphs.
 //!
-//! Nothing here reads a clock or touches a socket: `now` is an argument, and a test can run hours
-//! in milliseconds.
+//! No code in this crate reads a clock or touches a socket: `now` is an argument, so a test runs
+//! hours of audio in milliseconds.
 
 #![forbid(unsafe_code)]
 

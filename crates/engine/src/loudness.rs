@@ -1,35 +1,35 @@
-//! How loud something that runs is: a meter that goes along, and what it last read.
+//! Loudness of a running stream: a meter, and its last figures.
 //!
-//! The meter itself is `dsp`'s. Here is what a programme without an end needs around it: figures
-//! that are brought up to date once in 100 ms of sound, or once a second, and not at every call, windows that are told
-//! to be young, pauses of the sender that do not glue old sound to new, and a history that is
-//! bounded. Measuring on a thread of its own was the alternative: it would cost a copy of all sound
-//! and a ring per source to save less than a hundredth of a per cent of a processor.
+//! The meter itself is in `dsp`. This module adds what an endless programme needs: figures that are
+//! updated once in 100 ms of audio, or once a second, and not at every call; windows that are
+//! invalid until they are full; pauses of the sender that separate old audio from new; and a
+//! bounded history. Measuring on a thread of its own was the alternative: it would cost a copy of
+//! all audio and a ring per source to save less than a hundredth of a per cent of a processor.
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate, Span};
 use aulos_dsp::meter::{ChannelPosition, Meter, MeterConfig, MeterHistory, MeterMode, RangeHop};
 
-/// Figures after EBU R 128. One that does not exist, as that of silence, is absent; none is
-/// infinite.
+/// Figures after EBU R 128. A figure that does not exist, such as that of silence, is absent; none
+/// is infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loudness {
-    /// How much sound has been measured.
+    /// Duration of the measured audio.
     pub measured: Span,
-    /// M: of the last 400 ms; absent until there are as many.
+    /// M: of the last 400 ms; absent before that much was measured.
     pub momentary: Option<Lufs>,
-    /// S: of the last 3 s; absent until there are as many.
+    /// S: of the last 3 s; absent before that much was measured.
     pub short_term: Option<Lufs>,
     /// I: of everything measured, gated.
     pub integrated: Option<Lufs>,
     /// LRA, in LU; absent below 3 s.
     pub range: Option<Db>,
-    /// The greatest M of any 400 ms.
+    /// The maximum M of any 400 ms.
     pub max_momentary: Option<Lufs>,
-    /// The greatest S of any 3 s.
+    /// The maximum S of any 3 s.
     pub max_short_term: Option<Lufs>,
-    /// The greatest value at or between the samples of any channel, in dBTP.
+    /// The maximum at or between the samples of any channel, in dBTP.
     pub true_peak: Option<Db>,
-    /// The greatest sample of any channel, in dBFS.
+    /// The maximum sample of any channel, in dBFS.
     pub sample_peak: Option<Db>,
     /// The true peak of the last 100 ms, in dBTP.
     pub current_true_peak: Option<Db>,
@@ -54,23 +54,23 @@ impl Loudness {
     };
 }
 
-/// A meter for sound that runs, perhaps for months.
+/// A meter for continuous audio, for months if need be.
 #[derive(Debug)]
 pub struct LoudnessMeter {
     meter: Meter,
     dual_mono: bool,
     loudness: Loudness,
-    /// Frames heard of the present 100 ms, and their peaks.
+    /// Frames of the current 100 ms, and their peaks.
     filled: usize,
     true_peak: f64,
     sample_peak: f64,
-    /// Hops since the windows began anew.
+    /// Hops since the windows were reset.
     hops: u64,
     paused: bool,
 }
 
 impl LoudnessMeter {
-    /// A gauge that has heard nothing.
+    /// A meter without any measurement.
     ///
     /// # Panics
     /// Never: there is a meter for every layout.
@@ -79,8 +79,8 @@ impl LoudnessMeter {
         Self::with(rate, layout, history, false)
     }
 
-    /// The same, but one channel counts as two equal ones, as it is heard from two loudspeakers:
-    /// 3 LU more. Other layouts count as ever.
+    /// The same, but a single channel counts as two equal ones, as it is heard from two
+    /// loudspeakers: 3 LU more. Other layouts are measured as usual.
     ///
     /// # Panics
     /// Never: there is a meter for every layout.
@@ -117,11 +117,11 @@ impl LoudnessMeter {
         }
     }
 
-    /// Hears interleaved frames; says whether the figures have changed, which they do once in
-    /// 100 ms of sound.
+    /// Measures interleaved frames; returns whether the figures have changed, which happens once in
+    /// 100 ms of audio.
     ///
     /// # Real-time
-    /// Does not wait; does not allocate with [`History::Histogram`].
+    /// Does not wait; does not allocate with [`MeterHistory::Histogram`].
     pub fn push(&mut self, samples: &[f32]) -> bool {
         let channels = self.channels();
         let mut rest = samples;
@@ -139,13 +139,13 @@ impl LoudnessMeter {
         changed
     }
 
-    /// What was last read.
+    /// The last figures.
     #[must_use]
     pub const fn loudness(&self) -> Loudness {
         self.loudness
     }
 
-    /// The last figures, with M, S and the current peaks left out: nothing comes just now.
+    /// The last figures without M, S and the current peaks, for a source that is silent now.
     #[must_use]
     pub const fn loudness_in_silence(&self) -> Loudness {
         Loudness {
@@ -157,19 +157,19 @@ impl LoudnessMeter {
         }
     }
 
-    /// Stops measuring, or goes on: M and S are read all the same (EBU Tech 3341).
+    /// Pauses or resumes the measurement; M and S are updated all the same (EBU Tech 3341).
     pub const fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
 
     /// Brings integrated loudness and range up to date, which may lag with a long exact history;
-    /// gives the last figures.
+    /// returns the last figures.
     pub fn finish(&mut self) -> Loudness {
         self.update_integrated();
         self.loudness
     }
 
-    /// Forgets everything but whether it is paused.
+    /// Clears everything except the pause.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -179,8 +179,8 @@ impl LoudnessMeter {
         self.reset_windows();
     }
 
-    /// What comes next does not follow what was heard last: windows begin anew, figures of the
-    /// whole go on.
+    /// The next audio does not continue the last: windows start again, figures of the whole
+    /// continue.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -190,7 +190,7 @@ impl LoudnessMeter {
         self.reset_windows();
     }
 
-    /// Goes on with another rate or layout; figures of the whole go on.
+    /// Continues with another rate or layout; figures of the whole continue.
     ///
     /// # Real-time
     /// Allocates.
@@ -261,10 +261,10 @@ impl LoudnessMeter {
         read.range = if long { self.meter.range() } else { None };
     }
 
-    /// Integrated loudness and range pass over the history: once a second in a station, as Tech 3341
-    /// asks, and at once when there are any. Where the history is exact somebody is looking, and
-    /// they are read ten times a second, the less often the longer it is, so that the work stays
-    /// the same.
+    /// Whether integrated loudness and range are due, which pass over the history: once a second in
+    /// a station, as Tech 3341 requires, and as soon as they exist. An exact history is displayed,
+    /// so it is read ten times a second, and less often as it grows, so that the work stays the
+    /// same.
     fn is_due(&self, measured: Span) -> bool {
         let every = match self.meter.config().history {
             MeterHistory::Histogram if measured == MOMENTARY || measured == SHORT_TERM => 1,
@@ -286,7 +286,8 @@ const SHORT_TERM: Span = Span::from_secs(3);
 const MOMENTARY_HOPS: u64 = 4;
 const SHORT_TERM_HOPS: u64 = 30;
 
-/// Up to so long an exact history is read at every hop: some 3,000 values to be sorted each time.
+/// Up to this length an exact history is read at every hop: some 3,000 values to be sorted each
+/// time.
 const EXACT_AT_10_HZ: Span = Span::from_secs(300);
 
 fn positions(layout: ChannelLayout, dual_mono: bool) -> Vec<ChannelPosition> {
@@ -305,18 +306,18 @@ mod tests {
 
     const QUANTUM: Frames = Frames(960);
 
-    fn gauge() -> LoudnessMeter {
+    fn meter() -> LoudnessMeter {
         LoudnessMeter::new(SampleRate::HZ_48000, ChannelLayout::STEREO, MeterHistory::Histogram)
     }
 
-    /// Lets a gauge hear quanta of 20 ms of a tone.
-    fn push_tone(gauge: &mut LoudnessMeter, dbfs: f64, quanta: usize) {
+    /// Feeds a meter with quanta of 20 ms of a tone.
+    fn push_tone(meter: &mut LoudnessMeter, dbfs: f64, quanta: usize) {
         let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::STEREO);
         let mut tone = Tone::new(997.0, Db::new(dbfs), rate, layout, QUANTUM);
         let mut block = Block::with_capacity(rate, layout, BLOCK_SAMPLES);
         for _ in 0..quanta {
             tone.pull(Instant::ZERO, &mut block);
-            gauge.push(block.samples());
+            meter.push(block.samples());
         }
     }
 
@@ -327,9 +328,9 @@ mod tests {
     /// BS.1770: 997 Hz at 0 dBFS in one channel reads -3.01 LKFS, in both channels 0.0.
     #[test]
     fn a_tone_in_both_channels_reads_its_own_level() {
-        let mut gauge = gauge();
-        push_tone(&mut gauge, -20.0, 500);
-        let read = gauge.loudness();
+        let mut meter = meter();
+        push_tone(&mut meter, -20.0, 500);
+        let read = meter.loudness();
         assert_eq!(read.measured, Span::from_secs(10));
         assert!(near(read.momentary, -20.0, 0.01), "{read:?}");
         assert!(near(read.short_term, -20.0, 0.01), "{read:?}");
@@ -341,48 +342,48 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_absent() {
-        let mut gauge = gauge();
-        assert_eq!(gauge.loudness(), Loudness::default());
-        push_tone(&mut gauge, -20.0, 19);
-        let young = gauge.loudness();
+        let mut meter = meter();
+        assert_eq!(meter.loudness(), Loudness::default());
+        push_tone(&mut meter, -20.0, 19);
+        let young = meter.loudness();
         assert_eq!((young.momentary, young.max_momentary), (None, None));
         assert!(young.sample_peak.is_some());
-        push_tone(&mut gauge, -20.0, 21);
-        let older = gauge.loudness();
+        push_tone(&mut meter, -20.0, 21);
+        let older = meter.loudness();
         assert!(older.momentary.is_some() && older.integrated.is_some());
         assert_eq!((older.short_term, older.range), (None, None));
-        gauge.reset();
-        gauge.push(&[0.0; 2 * 48_000 * 5]);
+        meter.reset();
+        meter.push(&[0.0; 2 * 48_000 * 5]);
         let silent = Loudness { measured: Span::from_secs(5), ..Loudness::default() };
-        assert_eq!(gauge.loudness(), silent);
+        assert_eq!(meter.loudness(), silent);
     }
 
     #[test]
     fn in_a_pause_the_momentary_goes_on_and_the_integrated_stays() {
-        let mut gauge = gauge();
-        push_tone(&mut gauge, -30.0, 200);
-        let before = gauge.loudness();
-        gauge.pause(true);
-        push_tone(&mut gauge, -10.0, 200);
-        let paused = gauge.loudness();
+        let mut meter = meter();
+        push_tone(&mut meter, -30.0, 200);
+        let before = meter.loudness();
+        meter.pause(true);
+        push_tone(&mut meter, -10.0, 200);
+        let paused = meter.loudness();
         assert!(near(paused.momentary, -10.0, 0.05), "{paused:?}");
         assert_eq!(
             (paused.integrated, paused.max_momentary, paused.true_peak, paused.measured),
             (before.integrated, before.max_momentary, before.true_peak, before.measured)
         );
-        gauge.pause(false);
-        push_tone(&mut gauge, -10.0, 200);
-        assert!(gauge.loudness().integrated > before.integrated);
+        meter.pause(false);
+        push_tone(&mut meter, -10.0, 200);
+        assert!(meter.loudness().integrated > before.integrated);
     }
 
     #[test]
     fn behind_an_interruption_windows_are_young_and_the_whole_goes_on() {
-        let mut gauge = gauge();
-        push_tone(&mut gauge, -20.0, 200);
-        gauge.interrupt();
-        assert_eq!(gauge.loudness().momentary, None);
-        push_tone(&mut gauge, -20.0, 15);
-        let read = gauge.loudness();
+        let mut meter = meter();
+        push_tone(&mut meter, -20.0, 200);
+        meter.interrupt();
+        assert_eq!(meter.loudness().momentary, None);
+        push_tone(&mut meter, -20.0, 15);
+        let read = meter.loudness();
         assert_eq!(read.momentary, None, "{read:?}");
         assert!(near(read.integrated, -20.0, 0.06), "{read:?}");
         assert_eq!(read.measured, Span::from_millis(4_300));
@@ -390,11 +391,11 @@ mod tests {
 
     #[test]
     fn another_rate_goes_on_with_the_same_figures() {
-        let mut gauge = gauge();
-        push_tone(&mut gauge, -20.0, 200);
-        gauge.set_format(SampleRate::HZ_44100, ChannelLayout::MONO);
-        gauge.push(&[0.0; 44_100]);
-        let read = gauge.loudness();
+        let mut meter = meter();
+        push_tone(&mut meter, -20.0, 200);
+        meter.set_format(SampleRate::HZ_44100, ChannelLayout::MONO);
+        meter.push(&[0.0; 44_100]);
+        let read = meter.loudness();
         assert!(near(read.integrated, -20.0, 0.06), "{read:?}");
         assert_eq!((read.momentary, read.measured), (None, Span::from_secs(5)));
     }
@@ -402,12 +403,12 @@ mod tests {
     #[test]
     fn dual_mono_is_3_lu_more_of_one_channel_before_and_behind_a_change() {
         let tone: Vec<f32> = (0..48_000u16).map(|n| (0.13 * f32::from(n)).sin()).collect();
-        let read = |mut gauge: LoudnessMeter| {
-            gauge.push(&tone);
-            let momentary = gauge.loudness().momentary.unwrap().get();
-            gauge.set_format(SampleRate::HZ_44100, ChannelLayout::MONO);
-            gauge.push(&tone);
-            [momentary, gauge.loudness().momentary.unwrap().get()]
+        let read = |mut meter: LoudnessMeter| {
+            meter.push(&tone);
+            let momentary = meter.loudness().momentary.unwrap().get();
+            meter.set_format(SampleRate::HZ_44100, ChannelLayout::MONO);
+            meter.push(&tone);
+            [momentary, meter.loudness().momentary.unwrap().get()]
         };
         let make = [LoudnessMeter::new, LoudnessMeter::dual_mono];
         let [one, two] = make.map(|make| {
@@ -417,10 +418,10 @@ mod tests {
             assert!((two - one - 3.01).abs() < 0.01, "{one} {two}");
         }
         let stereo = make.map(|make| {
-            let mut gauge =
+            let mut meter =
                 make(SampleRate::HZ_48000, ChannelLayout::STEREO, MeterHistory::Histogram);
-            gauge.push(&tone);
-            gauge.loudness()
+            meter.push(&tone);
+            meter.loudness()
         });
         assert_eq!(stereo[0], stereo[1]);
     }

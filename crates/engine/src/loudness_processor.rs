@@ -1,20 +1,20 @@
-//! Keeps a station at one loudness: between the switch and the announcements stand an equaliser and
-//! a normaliser, and behind the announcements a limiter, because a voice and a programme that keep
-//! the ceiling alone pass it together.
+//! Loudness processing of a station: an equalizer and a normalizer between the switch and the
+//! announcements, and a limiter after the announcements, because an announcement and a programme
+//! that each keep the ceiling can exceed it together.
 //!
 //! ```text
-//!  control:  Knobs     what is wished; makes normalisers, frees them     (may allocate and free)
-//!              | ring: normalisers that are ready, new settings
-//!              v                          ^ bin: normalisers that have been replaced
-//!  station:  Leveller  switch -> equaliser -> normaliser -+-> announcements -> limiter -> meters
-//!                                                         +-> taps: other stations  (real-time)
+//!  control:  LoudnessControl    settings; creates and frees normalizers   (may allocate and free)
+//!              | ring: new normalizers, new settings
+//!              v                          ^ drop queue: replaced normalizers
+//!  station:  LoudnessProcessor  switch -> equalizer -> normalizer -+-> announcements -> limiter
+//!                                                     (real-time)  +-> taps: other stations
 //! ```
 //!
-//! Settings change while sound runs, at the normaliser's own slopes. Another mode has another
-//! look-ahead, so a new chain hears the programme beside the old one until its look-ahead is full
-//! and its gain has settled, and is then cross-faded in. By what it is later, sound is heard twice;
-//! by what it is earlier, sound is left out. To begin with its empty look-ahead was rejected: that is
-//! three seconds of silence on the air.
+//! Settings change while audio runs, at the normalizer's own slopes. Another mode has another
+//! look-ahead, so a new chain processes the programme in parallel to the old one until its
+//! look-ahead is full and its gain has settled; then the two are cross-faded. If the new latency is
+//! longer, that much audio is heard twice; if it is shorter, that much is skipped. Starting with an
+//! empty look-ahead was rejected: that is three seconds of silence on air.
 
 use std::collections::VecDeque;
 
@@ -25,61 +25,61 @@ use aulos_dsp::{Crossfade, GainRamp, Limiter, mix_in};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{DropCollector, DropQueue, LatestPublisher, LatestReader, drop_queue, latest};
 
-/// How a station is normalised.
+/// Configuration of a station's normalizer.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "a wish is written down as a whole")]
 pub struct NormalizerConfig {
-    /// How far ahead the gain hears.
+    /// Look-ahead of the gain control.
     pub mode: Mode,
-    /// What comes out.
+    /// Loudness target and limits of the output.
     pub settings: Settings,
 }
 
-/// What the normaliser of a station does; a plain copy.
+/// State of a station's normalizer; a plain copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct NormalizerStatus {
-    /// By how much sound is later than without it, exactly.
+    /// Exact latency added to the audio.
     pub latency: Frames,
-    /// The programme is heard as it came, at one gain.
+    /// The programme is bypassed: it plays unprocessed, at one fixed gain.
     pub bypassed: bool,
-    /// The gain that is, or would be, heard then.
+    /// The gain of the bypass: the current one, or the one it would have.
     pub matching_gain: Db,
-    /// The deepest that the limiters went in the last 100 ms; zero or less.
+    /// Strongest gain reduction of the limiters in the last 100 ms; zero or less.
     pub reduction: Db,
-    /// Samples that had to be clipped behind the limiters; there is no reason for any.
+    /// Samples clipped after the limiters; expected to stay zero.
     pub clamped: u64,
-    /// Of the programme, before announcements, since the normaliser was put in.
+    /// Statistics of the programme, before announcements, since the normalizer was inserted.
     pub programme_stats: Statistics,
 }
 
-/// The two ends for a station of this rate, layout and quantum.
+/// Creates both ends for a station of this rate, layout and quantum.
 #[must_use]
 pub(crate) fn loudness_processor(
     rate: SampleRate,
     layout: ChannelLayout,
     quantum: Frames,
 ) -> (LoudnessControl, LoudnessProcessor) {
-    let (orders, told) = ring(MAX_COMMANDS);
-    // Each order can throw one out, and so can the change that is under way.
-    let (bin, gone) = drop_queue(MAX_COMMANDS + 2);
+    let (command_sender, command_receiver) = ring(MAX_COMMANDS);
+    // Each command can replace one chain, and so can the transition in progress.
+    let (bin, replaced) = drop_queue(MAX_COMMANDS + 2);
     let samples = quantum.as_usize() * layout.channels();
     let (bands, new_bands) = latest([None; MAX_BANDS]);
     let waiting = VecDeque::new();
-    let knobs = LoudnessControl {
+    let control = LoudnessControl {
         rate,
         layout,
         quantum,
         mode: None,
         unsent: waiting,
-        commands: orders,
-        replaced: gone,
+        commands: command_sender,
+        replaced,
         bands,
     };
-    let leveller = LoudnessProcessor {
+    let processor = LoudnessProcessor {
         rate,
         channels: layout.channels(),
-        commands: told,
+        commands: command_receiver,
         bin,
         bands: new_bands,
         equalizer: Equalizer::new(rate, layout),
@@ -89,46 +89,46 @@ pub(crate) fn loudness_processor(
         other: vec![0.0; samples].into(),
         real_frames: RealFrameHistory::new(rate, quantum),
     };
-    (knobs, leveller)
+    (control, processor)
 }
 
-/// Control's end: not for a real-time thread.
+/// The control thread's end: not for a real-time thread.
 #[derive(Debug)]
 pub struct LoudnessControl {
     rate: SampleRate,
     layout: ChannelLayout,
     quantum: Frames,
     mode: Option<Mode>,
-    /// What found no place in the ring; never more than one of each kind.
+    /// Commands that did not fit into the ring; at most one of each kind.
     unsent: VecDeque<ProcessorCommand>,
     commands: Producer<ProcessorCommand>,
     replaced: DropCollector<Box<Chain>>,
     bands: LatestPublisher<BandRow>,
 }
 
-/// Bands on their way; nothing of them is on the heap.
+/// Equalizer bands in transit; nothing is on the heap.
 type BandRow = [Option<EqualizerBand>; MAX_BANDS];
 
 impl LoudnessControl {
-    /// Normalises from now on, otherwise than before, or not any more. Settings alone take effect at
-    /// once, at the slopes that they allow; on, off and another mode within some seconds, while
-    /// sound goes on. What is told before the first quantum holds from the first frame.
+    /// Enables, changes or disables the normalizer. New settings take effect at once, at the slopes
+    /// that they allow; enabling, disabling and changing the mode take some seconds, without
+    /// interrupting the audio. A change before the first quantum applies from the first frame on.
     ///
     /// # Errors
-    /// [`CannotNormalise`] when a value is out of its bounds; nothing has changed then.
+    /// [`CannotNormalise`] when a value is out of range; nothing has changed then.
     pub fn set_normalizer(
         &mut self,
-        wish: Option<&NormalizerConfig>,
+        config: Option<&NormalizerConfig>,
     ) -> Result<(), CannotNormalise> {
-        match wish {
+        match config {
             Some(NormalizerConfig { mode, settings }) if Some(*mode) == self.mode => {
-                // Only a normaliser knows all bounds, those of its channels too.
+                // Only the normalizer knows all limits, including those of its layout.
                 Normaliser::check(settings, self.layout)?;
                 self.send(ProcessorCommand::Set(settings.clone()));
             }
-            Some(wish) => {
-                let chain = Chain::new(wish, self.rate, self.layout, self.quantum)?;
-                self.mode = Some(wish.mode);
+            Some(config) => {
+                let chain = Chain::new(config, self.rate, self.layout, self.quantum)?;
+                self.mode = Some(config.mode);
                 self.send(ProcessorCommand::Replace(Some(Box::new(chain))));
             }
             None if self.mode.take().is_some() => self.send(ProcessorCommand::Replace(None)),
@@ -137,17 +137,17 @@ impl LoudnessControl {
         Ok(())
     }
 
-    /// Lets the programme be heard as it comes, late by as much and at the one gain that makes it as
-    /// loud as it was when normalised; or ends that. Goes over within 50 ms.
+    /// Bypasses the normalizer, or ends the bypass. The bypassed programme keeps its latency and
+    /// plays at the one gain that matches the normalized loudness. Switches within 50 ms.
     pub fn set_bypass(&mut self, on: bool) {
         self.send(ProcessorCommand::Bypass(on));
     }
 
-    /// Sends the programme through these bands from now on, before it is normalised; the old ones are
-    /// faded out. Those above [`MAX_BANDS`] are left out.
+    /// Replaces the equalizer bands, which process the programme before it is normalized; the old
+    /// bands are faded out. Bands beyond [`MAX_BANDS`] are ignored.
     ///
     /// # Errors
-    /// [`InvalidBand`] for the first that cannot be; nothing has changed then.
+    /// [`InvalidBand`] for the first invalid band; nothing has changed then.
     pub fn set_equalizer(&mut self, bands: &[EqualizerBand]) -> Result<(), InvalidBand> {
         bands.iter().try_for_each(|band| band.validate(self.rate))?;
         let mut row = [None; MAX_BANDS];
@@ -156,21 +156,21 @@ impl LoudnessControl {
         Ok(())
     }
 
-    /// Frees what has been replaced, and tells what found no place before. To be called about ten
-    /// times a second.
+    /// Frees replaced chains and sends the commands that did not fit before. Call about ten times a
+    /// second.
     pub fn tidy(&mut self) {
         self.replaced.collect();
-        while let Some(order) = self.unsent.pop_front() {
-            if let Err(order) = self.commands.push(order) {
-                self.unsent.push_front(order);
+        while let Some(command) = self.unsent.pop_front() {
+            if let Err(command) = self.commands.push(command) {
+                self.unsent.push_front(command);
                 break;
             }
         }
     }
 
-    fn send(&mut self, order: ProcessorCommand) {
-        self.unsent.retain(|old| !order.supersedes(old));
-        self.unsent.push_back(order);
+    fn send(&mut self, command: ProcessorCommand) {
+        self.unsent.retain(|old| !command.supersedes(old));
+        self.unsent.push_back(command);
         self.tidy();
     }
 }
@@ -183,7 +183,7 @@ enum ProcessorCommand {
 }
 
 impl ProcessorCommand {
-    /// Whether nothing is left of an older order behind this one.
+    /// Whether this command makes the older one void.
     const fn supersedes(&self, old: &Self) -> bool {
         match old {
             Self::Set(_) => matches!(self, Self::Set(_) | Self::Replace(_)),
@@ -205,24 +205,24 @@ pub(crate) struct LoudnessProcessor {
     chain: Option<Box<Chain>>,
     transition: Option<ChainTransition>,
     started: bool,
-    /// A quantum of the chain that comes.
+    /// A quantum of the new chain's output.
     other: Box<[f32]>,
     real_frames: RealFrameHistory,
 }
 
-/// Another chain takes over.
+/// A transition to another chain.
 #[derive(Debug)]
 struct ChainTransition {
     to: Option<Box<Chain>>,
-    /// What it has to hear before.
+    /// Audio that the new chain has still to process before the fade.
     warm_up: Frames,
-    /// Of the programme, and of what is heard behind announcements.
+    /// Fades of the programme, and of the output after the announcements.
     fades: [Crossfade; 2],
 }
 
 impl LoudnessProcessor {
-    /// Normalises one quantum in place, of which the first `real` frames are somebody's sound; says
-    /// of how many that come out this is true.
+    /// Processes one quantum in place, of which the first `real` frames come from a source. Returns
+    /// how many of the output frames do.
     ///
     /// # Real-time
     /// Does not allocate or free.
@@ -247,7 +247,7 @@ impl LoudnessProcessor {
         self.real_frames.real(latency)
     }
 
-    /// Brings what is heard, announcements included, below the ceiling.
+    /// Limits the output, announcements included, to the ceiling.
     ///
     /// # Real-time
     /// Does not allocate or free.
@@ -272,13 +272,13 @@ impl LoudnessProcessor {
         }
     }
 
-    /// What is still inside is not heard any more: somebody has pressed pause. The last quantum of
-    /// the programme is faded out, and nothing of it comes later.
+    /// Discards the audio in the look-ahead, because playback was paused. The last quantum of the
+    /// programme is faded out, and nothing of it plays later.
     ///
     /// # Real-time
     /// Does not allocate.
     pub(crate) fn flush(&mut self, block: &mut [f32]) {
-        // What comes late out of the limiter is out as well at the end of this quantum.
+        // The limiter's latency is played out by the end of this quantum as well.
         let late = self.chain.as_ref().map_or(0, |chain| chain.limiter_latency()) * self.channels;
         let end = block.len().saturating_sub(late).max(block.len() / 2);
         let end = end / self.channels * self.channels;
@@ -292,10 +292,10 @@ impl LoudnessProcessor {
         self.real_frames.clear();
     }
 
-    /// What it does; `None` while it does nothing.
+    /// The processor's status; `None` while no normalizer is active.
     ///
     /// # Real-time
-    /// Passes over a histogram: for ten times a second.
+    /// Traverses a histogram: for ten calls a second.
     pub(crate) fn status(&mut self) -> Option<NormalizerStatus> {
         self.chain.as_mut().map(|chain| chain.status())
     }
@@ -305,16 +305,16 @@ impl LoudnessProcessor {
             let mut bands = [NO_BAND; MAX_BANDS];
             let given = bands.iter_mut().zip(row.iter().flatten());
             let count = given.map(|(place, band)| *place = *band).count();
-            // Control has looked at the bounds, so nothing is refused.
+            // The control thread has validated the bands, so none is refused.
             let _set = self.equalizer.set(&bands[..count]);
         }
-        // Who is on his way in is let in first, which is a matter of three quanta.
+        // A fade in progress is completed first, which takes three quanta.
         let is_fading = |change: &ChainTransition| change.warm_up == Frames::ZERO;
         while !self.transition.as_ref().is_some_and(is_fading)
-            && let Some(order) = self.commands.pop()
+            && let Some(command) = self.commands.pop()
         {
             let next = self.transition.as_mut().map_or(&mut self.chain, |change| &mut change.to);
-            match order {
+            match command {
                 ProcessorCommand::Set(settings) => {
                     if let Some(chain) = next {
                         chain.set(settings);
@@ -347,7 +347,8 @@ impl LoudnessProcessor {
     }
 
     fn discard(&mut self, chain: Option<Box<Chain>>) {
-        // Control empties the bin before each order, and there is room for one of each order.
+        // The control thread empties the drop queue before each command, and it has room for one
+        // chain per command.
         drop(chain.map(|chain| self.bin.discard(chain)));
     }
 }
@@ -364,49 +365,49 @@ fn limit(chain: Option<&mut Chain>, block: &mut [f32]) {
     }
 }
 
-/// A normaliser, the way around it, and the limiter behind announcements.
+/// A normalizer, its bypass, and the limiter after announcements.
 #[derive(Debug)]
 struct Chain {
     normalizer: Normaliser,
-    /// None where peaks may pass the ceiling anyway, so that there is no latency.
+    /// `None` where peaks may exceed the ceiling anyway, so that no latency is added.
     limiter: Option<Limiter>,
     channels: usize,
-    /// A quantum of the programme as it came.
+    /// A quantum of the unprocessed programme.
     plain: Box<[f32]>,
     bypassed: bool,
-    /// The gain of the plain programme while it is heard.
+    /// Gain of the bypass while it is audible.
     bypass_gain: Db,
-    /// How much is heard of the one and of the other; together one.
+    /// Gains of the normalized and the bypassed programme; their sum is one.
     gains: MixGains,
     max_reduction: Db,
-    /// Frames that it has heard, of which windows are not full before they are 3 s.
+    /// Frames processed; loudness windows are not full before 3 s.
     processed: Frames,
     rate: SampleRate,
 }
 
 #[derive(Debug)]
 struct MixGains {
-    normalised: GainRamp,
+    normalized: GainRamp,
     plain: GainRamp,
 }
 
 impl Chain {
     fn new(
-        wish: &NormalizerConfig,
+        config: &NormalizerConfig,
         rate: SampleRate,
         layout: ChannelLayout,
         quantum: Frames,
     ) -> Result<Self, CannotNormalise> {
-        let limits = wish.mode != Mode::GainOnly;
+        let limits = config.mode != Mode::GainOnly;
         let samples = quantum.as_usize() * layout.channels();
         Ok(Self {
-            normalizer: Normaliser::new(wish.mode, wish.settings.clone(), rate, layout)?,
-            limiter: limits.then(|| Limiter::new(rate, layout, wish.settings.ceiling)),
+            normalizer: Normaliser::new(config.mode, config.settings.clone(), rate, layout)?,
+            limiter: limits.then(|| Limiter::new(rate, layout, config.settings.ceiling)),
             channels: layout.channels(),
             plain: vec![0.0; samples].into(),
             bypassed: false,
             bypass_gain: Db::ZERO,
-            gains: MixGains { normalised: GainRamp::at(1.0), plain: GainRamp::at(0.0) },
+            gains: MixGains { normalized: GainRamp::at(1.0), plain: GainRamp::at(0.0) },
             max_reduction: Db::ZERO,
             processed: Frames::ZERO,
             rate,
@@ -417,7 +418,7 @@ impl Chain {
         if let Some(limiter) = &mut self.limiter {
             limiter.set_ceiling(settings.ceiling);
         }
-        // Control has looked at the bounds, so nothing is refused.
+        // The control thread has validated the settings, so none is refused.
         let _set = self.normalizer.set(settings);
     }
 
@@ -431,20 +432,20 @@ impl Chain {
         }
         let plain = if on { 1.0 } else { 0.0 };
         self.gains.plain.ramp_to(plain, fade);
-        self.gains.normalised.ramp_to(1.0 - plain, fade);
+        self.gains.normalized.ramp_to(1.0 - plain, fade);
     }
 
     fn run(&mut self, block: &mut [f32]) {
-        let Self { normalizer: normaliser, gains: shares, channels, .. } = self;
+        let Self { normalizer, gains, channels, .. } = self;
         let plain = &mut self.plain[..block.len()];
-        normaliser.process_beside(block, plain);
-        self.max_reduction = min(self.max_reduction, normaliser.reduction());
+        normalizer.process_beside(block, plain);
+        self.max_reduction = min(self.max_reduction, normalizer.reduction());
         self.processed += Frames::from(block.len() / *channels);
-        if shares.normalised.is_unity() {
+        if gains.normalized.is_unity() {
             return;
         }
-        shares.normalised.apply(block, *channels);
-        shares.plain.apply(plain, *channels);
+        gains.normalized.apply(block, *channels);
+        gains.plain.apply(plain, *channels);
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         mix_in(plain, self.bypass_gain.amplitude() as f32, block);
     }
@@ -456,12 +457,12 @@ impl Chain {
         }
     }
 
-    /// Frames by which the programme is late before announcements.
+    /// Latency of the programme before announcements, in frames.
     fn programme_latency(&self) -> usize {
         self.normalizer.latency().as_usize()
     }
 
-    /// Frames by which all is late behind them.
+    /// Latency after the announcements, in frames.
     fn limiter_latency(&self) -> usize {
         self.limiter.as_ref().map_or(0, |limiter| limiter.latency().as_usize())
     }
@@ -471,14 +472,18 @@ impl Chain {
         for (figures, late) in
             [(&mut programme.input, 0), (&mut programme.output, self.programme_latency())]
         {
-            let heard = self.rate.span(self.processed - Frames::from(late).min(self.processed));
-            clear_unfilled_windows(figures, heard);
+            let measured = self.rate.span(self.processed - Frames::from(late).min(self.processed));
+            clear_unfilled_windows(figures, measured);
         }
-        let heard = self.bypassed || self.gains.plain.remaining() > Frames::ZERO;
+        let bypass_audible = self.bypassed || self.gains.plain.remaining() > Frames::ZERO;
         NormalizerStatus {
             latency: Frames::from(self.programme_latency() + self.limiter_latency()),
             bypassed: self.bypassed,
-            matching_gain: if heard { self.bypass_gain } else { self.normalizer.matching_gain() },
+            matching_gain: if bypass_audible {
+                self.bypass_gain
+            } else {
+                self.normalizer.matching_gain()
+            },
             reduction: core::mem::replace(&mut self.max_reduction, Db::ZERO),
             clamped: programme.clamped + self.limiter.as_ref().map_or(0, Limiter::clamped),
             programme_stats: programme,
@@ -486,12 +491,12 @@ impl Chain {
     }
 }
 
-/// What is made of windows that are not full does not exist.
-fn clear_unfilled_windows(figures: &mut Figures, heard: Span) {
-    if heard < MOMENTARY {
+/// Clears the figures whose windows are not full yet.
+fn clear_unfilled_windows(figures: &mut Figures, measured: Span) {
+    if measured < MOMENTARY {
         figures.momentary = Lufs::SILENCE;
     }
-    if heard < SHORT_TERM {
+    if measured < SHORT_TERM {
         (figures.short_term, figures.range) = (Lufs::SILENCE, Db::SILENCE);
     }
 }
@@ -500,7 +505,7 @@ fn min(one: Db, other: Db) -> Db {
     if other < one { other } else { one }
 }
 
-/// What of the last quanta was somebody's sound: an end comes out as late as sound does.
+/// The number of real frames in each of the last quanta, which follows the audio's latency.
 #[derive(Debug)]
 struct RealFrameHistory {
     quantum: usize,
@@ -520,15 +525,15 @@ impl RealFrameHistory {
         self.next = (self.next + 1) % self.real.len();
     }
 
-    /// How far the quantum is real that comes out `latency` frames late: up to the last frame that
-    /// is.
+    /// Real frames of the quantum that comes out with a latency of `latency` frames: up to its last
+    /// real frame.
     fn real(&self, latency: usize) -> usize {
         let (ago, late) = (latency / self.quantum, latency % self.quantum);
         let newer = self.ago(ago);
         if newer > 0 {
             return (late + newer).min(self.quantum);
         }
-        // Of the one before, what is left for this one.
+        // The part of the previous quantum that falls into this one.
         self.ago(ago + 1).saturating_sub(self.quantum - late)
     }
 
@@ -542,19 +547,19 @@ impl RealFrameHistory {
     }
 }
 
-/// What stands in a place that is not used.
+/// Placeholder in an unused slot.
 const NO_BAND: EqualizerBand =
     EqualizerBand { filter_type: FilterType::Notch, hz: 0.0, gain: Db::ZERO, q: 0.0 };
-/// How long one chain is faded into the next, and the normalised programme into the plain one.
+/// Duration of the cross-fades between chains, and into and out of the bypass.
 const FADE: Span = Span::from_millis(50);
-/// What a new chain hears before it takes over: as much as makes one short-term loudness.
+/// Audio that a new chain processes before it takes over: one short-term window.
 const WARM_UP: Span = Span::from_secs(3);
 /// The windows of BS.1770 and Tech 3341.
 const MOMENTARY: Span = Span::from_millis(400);
 const SHORT_TERM: Span = Span::from_secs(3);
 /// Longer than any look-ahead.
 const MAX_LATENCY: Span = Span::from_millis(3_200);
-/// Orders that wait for the next quantum.
+/// Commands that wait for the next quantum.
 const MAX_COMMANDS: usize = 16;
 
 #[cfg(test)]
@@ -565,7 +570,7 @@ mod tests {
     fn an_end_comes_out_as_late_as_the_sound_before_it() {
         let mut trail = RealFrameHistory::new(SampleRate::HZ_48000, Frames(960));
         // Two whole quanta, one that ends in its middle, silence.
-        let mut heard = |latency: usize| {
+        let mut real_frames = |latency: usize| {
             trail.clear();
             let quanta = [960, 960, 500, 0, 0, 0, 0];
             let mut out = Vec::new();
@@ -575,49 +580,49 @@ mod tests {
             }
             out
         };
-        assert_eq!(heard(0), [960, 960, 500, 0, 0, 0, 0]);
-        assert_eq!(heard(960), [0, 960, 960, 500, 0, 0, 0]);
-        assert_eq!(heard(240), [960, 960, 740, 0, 0, 0, 0]);
-        assert_eq!(heard(500), [960, 960, 960, 40, 0, 0, 0]);
-        assert_eq!(heard(1_000), [0, 960, 960, 540, 0, 0, 0]);
+        assert_eq!(real_frames(0), [960, 960, 500, 0, 0, 0, 0]);
+        assert_eq!(real_frames(960), [0, 960, 960, 500, 0, 0, 0]);
+        assert_eq!(real_frames(240), [960, 960, 740, 0, 0, 0, 0]);
+        assert_eq!(real_frames(500), [960, 960, 960, 40, 0, 0, 0]);
+        assert_eq!(real_frames(1_000), [0, 960, 960, 540, 0, 0, 0]);
         trail.clear();
         assert_eq!(trail.real(144_000), 0);
     }
 
     #[test]
     fn what_waits_for_a_station_that_does_not_look_stays_small() {
-        let (mut knobs, mut leveller) =
+        let (mut control, mut processor) =
             loudness_processor(SampleRate::HZ_48000, ChannelLayout::MONO, Frames(960));
-        let wish = |mode| NormalizerConfig { mode, settings: Settings::default() };
+        let config = |mode| NormalizerConfig { mode, settings: Settings::default() };
         for _ in 0..50 {
             for mode in [Mode::Low, Mode::Mid] {
-                knobs.set_normalizer(Some(&wish(mode))).unwrap();
-                knobs.set_normalizer(Some(&wish(mode))).unwrap();
-                knobs.set_bypass(true);
+                control.set_normalizer(Some(&config(mode))).unwrap();
+                control.set_normalizer(Some(&config(mode))).unwrap();
+                control.set_bypass(true);
             }
         }
-        assert!(knobs.unsent.len() <= 3, "{:?}", knobs.unsent.len());
+        assert!(control.unsent.len() <= 3, "{:?}", control.unsent.len());
         for _ in 0..20 {
-            leveller.process_programme(&mut [0.0; 960], 960);
-            knobs.tidy();
+            processor.process_programme(&mut [0.0; 960], 960);
+            control.tidy();
         }
-        assert!(knobs.unsent.is_empty());
-        // 400 ms of look-ahead and 5 ms behind announcements: the last wish.
+        assert!(control.unsent.is_empty());
+        // 400 ms of look-ahead and 5 ms after the announcements, as in the last configuration.
         for _ in 0..200 {
-            leveller.process_programme(&mut [0.0; 960], 960);
-            leveller.limit(&mut [0.0; 960]);
+            processor.process_programme(&mut [0.0; 960], 960);
+            processor.limit(&mut [0.0; 960]);
         }
-        assert_eq!(leveller.status().unwrap().latency, Frames(19_200 + 240));
+        assert_eq!(processor.status().unwrap().latency, Frames(19_200 + 240));
         let wrong = Settings { dual_mono: true, target: Lufs::new(9.0), ..Settings::default() };
         assert!(
-            knobs
+            control
                 .set_normalizer(Some(&NormalizerConfig { mode: Mode::Mid, settings: wrong }))
                 .is_err()
         );
         let (mut stereo, _) =
             loudness_processor(SampleRate::HZ_48000, ChannelLayout::STEREO, Frames(960));
         let twice = Settings { dual_mono: true, ..Settings::default() };
-        stereo.set_normalizer(Some(&wish(Mode::Low))).unwrap();
+        stereo.set_normalizer(Some(&config(Mode::Low))).unwrap();
         assert!(
             stereo
                 .set_normalizer(Some(&NormalizerConfig { mode: Mode::Low, settings: twice }))

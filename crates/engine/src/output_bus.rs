@@ -1,9 +1,9 @@
-//! What hangs on a running station besides its own rendition, put there and taken away while it
-//! runs: taps, which give its programme to another station, more renditions, and the pickups of
-//! recorders.
+//! Outputs that are attached to and detached from a running station besides its own rendition:
+//! taps, which pass its programme to another station, further renditions, and record taps.
 //!
-//! Control makes and frees them; the station only holds them. They come in through a ring between
-//! two quanta and go out through a bin, so that nothing is allocated or freed in between.
+//! The control thread creates and frees them; the station only holds them. They arrive through a
+//! ring between two quanta and leave through a drop queue, so that the station allocates and frees
+//! nothing.
 
 use aulos_core::{Block, Instant, MediaTime, Timeline};
 use aulos_rt::ring::{Consumer, Producer, ring};
@@ -15,11 +15,11 @@ use crate::rendition::Rendition;
 use crate::source::SourceItem;
 use crate::status::StationStatus;
 
-/// What one station can hold: as many other stations as there are rooms in a large house play it,
-/// beside its renditions.
+/// Maximum number of outputs on one station: a tap for each other station of a large installation,
+/// and the renditions.
 pub const MAX_BUS_OUTPUTS: usize = 64;
 
-/// Control's end: not for a real-time thread.
+/// The control thread's end: not for a real-time thread.
 #[derive(Debug)]
 pub struct OutputBusHandle {
     commands: Producer<BusCommand>,
@@ -28,35 +28,36 @@ pub struct OutputBusHandle {
 }
 
 impl OutputBusHandle {
-    /// Hangs something on the station; gives the number by which it is taken away. `None` when the
-    /// station is behind with such orders: try again.
-    pub fn add(&mut self, outlet: impl Into<BusOutput>) -> Option<u64> {
+    /// Attaches an output; returns the number for [`OutputBusHandle::remove`]. `None` when the
+    /// command ring is full: try again.
+    pub fn add(&mut self, output: impl Into<BusOutput>) -> Option<u64> {
         self.removed.collect();
         self.last += 1;
-        self.commands.push(BusCommand::Add(self.last, outlet.into())).is_ok().then_some(self.last)
+        self.commands.push(BusCommand::Add(self.last, output.into())).is_ok().then_some(self.last)
     }
 
-    /// Takes it away; false as above.
+    /// Detaches an output; returns false when the command ring is full.
     pub fn remove(&mut self, number: u64) -> bool {
         self.removed.collect();
         self.commands.push(BusCommand::Remove(number)).is_ok()
     }
 
-    /// Throws away what the station's senders have sent and nobody has heard yet; false as above.
+    /// Discards the audio that the station's senders have sent and that has not been played yet;
+    /// returns false when the command ring is full.
     pub fn flush(&mut self) -> bool {
         self.commands.push(BusCommand::Flush).is_ok()
     }
 
-    /// Frees what has been taken away.
+    /// Frees detached outputs.
     pub fn tidy(&mut self) {
         self.removed.collect();
     }
 }
 
-/// Something that can hang on a station.
+/// Something that can be attached to a station.
 #[derive(Debug)]
 pub enum BusOutput {
-    /// Gives its programme to another station.
+    /// Passes its programme to another station.
     Tap(Box<StationTap>),
     /// Encodes it once more.
     Rendition(Box<Rendition>),
@@ -65,8 +66,8 @@ pub enum BusOutput {
 }
 
 impl From<RecordTap> for BusOutput {
-    fn from(pickup: RecordTap) -> Self {
-        Self::RecordTap(Box::new(pickup))
+    fn from(tap: RecordTap) -> Self {
+        Self::RecordTap(Box::new(tap))
     }
 }
 
@@ -89,18 +90,18 @@ enum BusCommand {
     Flush,
 }
 
-/// The two ends.
+/// Creates both ends.
 #[must_use]
 pub(crate) fn output_bus() -> (OutputBusHandle, OutputBus) {
-    let (orders, told) = ring(MAX_COMMANDS);
-    let (bin, gone) = drop_queue(2 * MAX_BUS_OUTPUTS);
-    let rack = OutputBus {
-        commands: told,
+    let (command_sender, command_receiver) = ring(MAX_COMMANDS);
+    let (bin, removed) = drop_queue(2 * MAX_BUS_OUTPUTS);
+    let bus = OutputBus {
+        commands: command_receiver,
         bin,
         outputs: Vec::with_capacity(MAX_BUS_OUTPUTS),
         flush: false,
     };
-    (OutputBusHandle { commands: orders, removed: gone, last: 0 }, rack)
+    (OutputBusHandle { commands: command_sender, removed, last: 0 }, bus)
 }
 
 /// The station's end.
@@ -113,11 +114,11 @@ pub(crate) struct OutputBus {
 }
 
 impl OutputBus {
-    /// Does what control has told.
+    /// Carries out the commands of the control thread.
     pub(crate) fn handle_commands(&mut self, inputs: &mut [Input]) {
-        while let Some(order) = self.commands.pop() {
-            match order {
-                BusCommand::Add(number, outlet) => self.attach(number, outlet, inputs),
+        while let Some(command) = self.commands.pop() {
+            match command {
+                BusCommand::Add(number, output) => self.attach(number, output, inputs),
                 BusCommand::Flush => self.flush = true,
                 BusCommand::Remove(number) => {
                     self.remove(|(other, _)| *other == number);
@@ -125,74 +126,74 @@ impl OutputBus {
                 }
             }
         }
-        self.detach_input_taps(inputs, |_, pickup| pickup.is_abandoned());
+        self.detach_input_taps(inputs, |_, tap| tap.is_abandoned());
     }
 
-    fn attach(&mut self, number: u64, outlet: BusOutput, inputs: &mut [Input]) {
-        let refused = match outlet {
-            BusOutput::RecordTap(pickup) if let TapPoint::Input(input) = pickup.side() => {
+    fn attach(&mut self, number: u64, output: BusOutput, inputs: &mut [Input]) {
+        let refused = match output {
+            BusOutput::RecordTap(tap) if let TapPoint::Input(input) = tap.side() => {
                 match inputs.get_mut(input) {
-                    Some(input) => input.attach_record_tap(number, pickup),
-                    None => Some(pickup),
+                    Some(input) => input.attach_record_tap(number, tap),
+                    None => Some(tap),
                 }
                 .map(BusOutput::RecordTap)
             }
-            outlet if self.outputs.len() < MAX_BUS_OUTPUTS => {
-                self.outputs.push((number, outlet));
+            output if self.outputs.len() < MAX_BUS_OUTPUTS => {
+                self.outputs.push((number, output));
                 None
             }
-            outlet => Some(outlet),
+            output => Some(output),
         };
-        if let Some(outlet) = refused {
-            self.discard(outlet);
+        if let Some(output) = refused {
+            self.discard(output);
         }
     }
 
-    /// Takes pickups off the inputs.
+    /// Detaches record taps from the inputs.
     fn detach_input_taps(&mut self, inputs: &mut [Input], which: impl Fn(u64, &RecordTap) -> bool) {
         for input in inputs {
-            while let Some(pickup) = input.detach_record_tap(&which) {
-                self.discard(BusOutput::RecordTap(pickup));
+            while let Some(tap) = input.detach_record_tap(&which) {
+                self.discard(BusOutput::RecordTap(tap));
             }
         }
     }
 
-    /// Whether what waits is to be thrown away; true once.
+    /// Whether the buffered audio is to be discarded; true once.
     pub(crate) const fn take_flush(&mut self) -> bool {
         core::mem::replace(&mut self.flush, false)
     }
 
-    /// Gives the programme to who has tapped it: `block` as far as it is real.
+    /// Passes the programme to the station taps: the first `real` frames of `block`.
     pub(crate) fn feed_station_taps(&mut self, now: Instant, block: &Block, real: usize) {
         let mut left = false;
-        for (_, outlet) in &mut self.outputs {
-            if let BusOutput::Tap(tap) = outlet {
+        for (_, output) in &mut self.outputs {
+            if let BusOutput::Tap(tap) = output {
                 tap.push(now, block, real);
                 left |= tap.items.is_abandoned();
             }
         }
         if left {
-            let gone = |outlet: &BusOutput| matches!(outlet, BusOutput::Tap(tap) if tap.items.is_abandoned());
-            self.remove(|(_, outlet)| gone(outlet));
+            let gone = |output: &BusOutput| matches!(output, BusOutput::Tap(tap) if tap.items.is_abandoned());
+            self.remove(|(_, output)| gone(output));
         }
     }
 
-    /// Gives what goes out to the recorders; `line` is the station's.
+    /// Passes the output to the record taps; `line` is the station's timeline.
     pub(crate) fn feed_record_taps(&mut self, block: &Block, line: Timeline) {
         let mut left = false;
-        for (_, outlet) in &mut self.outputs {
-            if let BusOutput::RecordTap(pickup) = outlet {
-                pickup.push_block(block, line);
-                left |= pickup.is_abandoned();
+        for (_, output) in &mut self.outputs {
+            if let BusOutput::RecordTap(tap) = output {
+                tap.push_block(block, line);
+                left |= tap.is_abandoned();
             }
         }
         if left {
-            let gone = |outlet: &BusOutput| matches!(outlet, BusOutput::RecordTap(it) if it.is_abandoned());
-            self.remove(|(_, outlet)| gone(outlet));
+            let gone = |output: &BusOutput| matches!(output, BusOutput::RecordTap(it) if it.is_abandoned());
+            self.remove(|(_, output)| gone(output));
         }
     }
 
-    /// Sends what goes out through every further rendition.
+    /// Sends the output through every further rendition.
     pub(crate) fn send_renditions(
         &mut self,
         block: &Block,
@@ -200,8 +201,8 @@ impl OutputBus {
         times: (MediaTime, Instant),
         status: &mut StationStatus,
     ) {
-        for (_, outlet) in &mut self.outputs {
-            if let BusOutput::Rendition(rendition) = outlet {
+        for (_, output) in &mut self.outputs {
+            if let BusOutput::Rendition(rendition) = output {
                 rendition.send(block, now, times, status);
             }
         }
@@ -209,14 +210,15 @@ impl OutputBus {
 
     fn remove(&mut self, which: impl Fn(&(u64, BusOutput)) -> bool) {
         while let Some(at) = self.outputs.iter().position(&which) {
-            let (_, outlet) = self.outputs.swap_remove(at);
-            self.discard(outlet);
+            let (_, output) = self.outputs.swap_remove(at);
+            self.discard(output);
         }
     }
 
-    fn discard(&mut self, outlet: BusOutput) {
-        // Control empties the bin before each order, and there is room for twice what can hang here.
-        drop(self.bin.discard(outlet));
+    fn discard(&mut self, output: BusOutput) {
+        // The control thread empties the drop queue before each command, and it has room for twice
+        // the outputs that can be attached.
+        drop(self.bin.discard(output));
     }
 }
 
@@ -230,7 +232,7 @@ pub struct StationTap {
 
 impl StationTap {
     /// A tap that fills `items` with blocks of `pool`, which were made with
-    /// [`BLOCK_SAMPLES`](crate::source::BLOCK_SAMPLES). The ring has one place more than there are
+    /// [`BLOCK_SAMPLES`](crate::source::BLOCK_SAMPLES). The ring has one slot more than there are
     /// blocks.
     #[must_use]
     pub const fn new(pool: Pool<Block>, items: Producer<SourceItem>) -> Self {
@@ -239,13 +241,13 @@ impl StationTap {
 
     fn push(&mut self, now: Instant, block: &Block, real: usize) {
         if real == 0 {
-            // It is silent because nobody plays there: that is an end, and no sound.
+            // Silence because no source plays: that is an end, and no audio.
             if self.open {
                 self.open = self.items.push(SourceItem::End).is_err();
             }
             return;
         }
-        // A station that does not take it in time misses it, and goes on when it is back.
+        // A station that does not read in time misses audio, and continues when it is back.
         let Some(mut copy) = self.pool.take() else { return };
         let samples = real * block.layout().channels();
         copy.reset(block.rate(), block.layout());
@@ -257,5 +259,5 @@ impl StationTap {
     }
 }
 
-/// Orders that wait for the next quantum.
+/// Commands that wait for the next quantum.
 const MAX_COMMANDS: usize = 16;

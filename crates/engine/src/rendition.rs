@@ -1,8 +1,8 @@
-//! One encoding of a station's sound, on its way to the reactors.
+//! One encoding of a station's audio, on its way to the reactors.
 //!
-//! A station has one from its beginning. Who needs something else (one channel of it, say) gets one
-//! more, shared by all who need the same: it is made from the same blocks and carries the same
-//! times, so that a client can go from one to the other and stay in time.
+//! A station has one rendition from the start. Clients that need something else (one channel of it,
+//! say) share a further one. It is made from the same blocks and carries the same timestamps, so
+//! that a client can change from one to the other and stay in sync.
 
 use aulos_core::{Block, ChannelMap, Chunk, Frames, HEADROOM, Instant, MediaTime};
 use aulos_dsp::route;
@@ -13,26 +13,26 @@ use crate::encode::Encoder;
 use crate::fanout::TimedChunk;
 use crate::status::StationStatus;
 
-/// Writes the wire header of a chunk right-aligned into its headroom: (headroom, moment of
-/// serialising, timestamp, payload length) -> bytes used. The engine knows no wire; whoever
-/// composes the house hands in the one that its sessions speak.
+/// Writes the wire header of a chunk right-aligned into its headroom: (headroom, time of
+/// serialization, timestamp, payload length) -> bytes used. The engine knows no wire format; its
+/// user passes in that of its sessions.
 pub type WriteHeader = fn(&mut [u8], Instant, Instant, usize) -> usize;
 
-/// Encodes blocks, and gives each chunk to every reactor.
+/// Encodes blocks, and passes each chunk to every reactor.
 pub struct Rendition {
     encoder: Box<dyn Encoder>,
     pool: Pool<Vec<u8>>,
     outputs: Vec<Producer<TimedChunk>>,
     write_header: WriteHeader,
-    /// What is heard on each channel, and where that is put; none where it is the sound itself.
+    /// The channel map and the mapped block; `None` for an unmapped rendition.
     routed: Option<(ChannelMap, Block)>,
 }
 
 impl Rendition {
     /// A rendition of blocks as they are.
     ///
-    /// `pool` gives the buffers of the chunks, each with room for headroom and payload; `outputs`
-    /// are the rings to the reactors.
+    /// `pool` provides the buffers of the chunks, each with room for headroom and payload;
+    /// `outputs` are the rings to the reactors.
     #[must_use]
     pub fn new(
         encoder: Box<dyn Encoder>,
@@ -43,7 +43,7 @@ impl Rendition {
         Self { encoder, pool, outputs, write_header, routed: None }
     }
 
-    /// The same with other channels, of blocks of up to `quantum`.
+    /// The same with mapped channels, of blocks of up to `quantum`.
     #[must_use]
     pub fn with_channel_map(mut self, map: ChannelMap, quantum: Frames) -> Self {
         let spec = self.encoder.spec();
@@ -53,7 +53,7 @@ impl Rendition {
         self
     }
 
-    /// Encodes a block and hands it over; what was made, and what could not be, is counted.
+    /// Encodes a block and sends it; counts chunks and failures in `status`.
     ///
     /// # Real-time
     /// Does not wait, lock, or call the system; allocates nothing of its own after warm-up.

@@ -1,16 +1,16 @@
-//! Follows the clock of a live source.
+//! Clock recovery for a live source.
 //!
-//! The sender's card and ours never agree. The difference shows as a buffer that slowly fills or
-//! drains. The alternative, to skip or repeat frames when the buffer has run out of bounds, is what
-//! listeners hear as a click every few minutes.
+//! The sender's clock and ours always differ. The difference shows as a buffer that slowly fills or
+//! drains. The alternative, skipping or repeating frames when the buffer is out of bounds, is
+//! audible as a click every few minutes.
 //!
-//! The ratio to resample by is the sum of two terms. The first is the rate of the sender's clock, as
-//! the arrival times show it (`rate`): with that alone the fill stands still. The second brings the
-//! fill back to its target; it is proportional to the error and bounded, and has no memory, so that it
-//! cannot wind up. The sum changes slowly.
+//! The resampling ratio is the sum of two terms. The first is the rate of the sender's clock,
+//! estimated from the arrival times (`rate`): with that alone the fill level stays constant. The
+//! second returns the fill to its target; it is proportional to the error, bounded and without
+//! memory, so that it cannot wind up. The sum changes slowly.
 //!
-//! A sender that is exact, or that is held back by us and so follows our clock, is passed on bit by
-//! bit as long as the fill stays near its target.
+//! The audio of a sender that is exact, or that is held back by us and so follows our clock, stays
+//! bit-exact as long as the fill stays near its target.
 
 mod rate;
 
@@ -18,26 +18,27 @@ use aulos_core::{Frames, Instant, Ppm, SampleRate, Span};
 
 use rate::RateEstimator;
 
-/// Turns arrivals and the fill of a buffer into a drift: the sender's, up to [`Servo::RANGE`] either
-/// way, and at most [`Servo::CORRECTION`] more or less to bring the buffer to its target.
+/// Computes the drift to resample by from arrivals and the fill of a buffer: the sender's drift, up
+/// to plus or minus [`Servo::RANGE`], and at most [`Servo::CORRECTION`] more or less to bring the
+/// buffer to its target.
 #[derive(Clone, Debug)]
 pub struct Servo {
     target: f64,
-    /// A higher fill than the target is kept, up to this.
+    /// A fill above the target is kept, up to this.
     max_target: Option<f64>,
-    /// The fill that is kept, once that is settled.
+    /// The fill that is kept, once it is determined.
     goal: Option<f64>,
     rate: RateEstimator,
     /// The largest errors of the last seconds, oldest first.
     peaks: [f64; PEAKS],
     len: usize,
-    /// The largest error of the present second, and how much of it is over.
+    /// The largest error of the current second, and its elapsed part.
     peak: f64,
     elapsed: f64,
-    /// What is wrong with the fill, and whether that is being corrected.
+    /// Error of the fill, and whether it is being corrected.
     error: f64,
     correcting: bool,
-    /// How long the buffer has been at its bound with nothing owed.
+    /// Time for which the buffer has been full without missing audio.
     held_s: f64,
     drift: f64,
 }
@@ -46,10 +47,10 @@ impl Servo {
     /// The largest drift of a sender that is followed.
     pub const RANGE: Ppm = Ppm::from_ppm(2_000);
 
-    /// The most that is added to correct the fill, two thirds of a cent: inaudible.
+    /// Maximum correction of the fill, two thirds of a cent: inaudible.
     pub const CORRECTION: Ppm = Ppm::from_ppm(400);
 
-    /// A servo that keeps a buffer at `target`, or at what it finds above that, up to `keeps`.
+    /// A servo that keeps a buffer at `target`, or at the fill it finds above that, up to `keeps`.
     #[must_use]
     pub fn new(target: Span, keeps: Option<Span>) -> Self {
         Self {
@@ -68,7 +69,7 @@ impl Servo {
         }
     }
 
-    /// The buffer begins to be read. The sender's rate is known already, or from the last time.
+    /// Reading of the buffer begins. The sender's rate is known already, or from the last time.
     pub const fn restart(&mut self) {
         self.goal = None;
         self.clear_error();
@@ -76,13 +77,13 @@ impl Servo {
         self.drift = self.rate.rate();
     }
 
-    /// The arrivals that follow do not continue those before: the sender has gone, or what it sent
-    /// was thrown away. Its rate is remembered.
+    /// The next arrivals do not continue the previous ones: the sender has gone, or its audio was
+    /// discarded. Its rate is kept.
     pub const fn interrupt(&mut self) {
         self.rate.interrupt();
     }
 
-    /// Takes the arrival of `frames` of the sender's `rate` at `at`.
+    /// Adds an arrival of `frames` frames of the sender's `rate` at `at`.
     ///
     /// # Real-time
     /// A few multiplications; once a second one pass over 32 numbers.
@@ -90,13 +91,14 @@ impl Servo {
         self.rate.push_arrival(at, frames, rate);
     }
 
-    /// The buffer is at its bound at `now`: the sender waits for us, so its arrivals say nothing.
+    /// The buffer is full at `now`: the sender waits for us, so its arrival times carry no
+    /// information.
     pub fn hold(&mut self, now: Instant) {
         self.rate.hold(now);
     }
 
-    /// Takes the `fill` after `elapsed` time and answers with the drift to resample by: positive
-    /// when more has to be consumed.
+    /// Updates with the `fill` after `elapsed` time; returns the drift to resample by: positive
+    /// when more must be consumed.
     ///
     /// # Real-time
     /// A few multiplications.
@@ -104,7 +106,7 @@ impl Servo {
         let fill = fill.as_secs_f64();
         let goal = self.goal(fill);
         self.held_s = 0.0;
-        // The fill of the most punctual arrival: what is late now will still come.
+        // The fill of the most punctual arrival: late audio will still arrive.
         self.peak = self.peak.max(fill - goal);
         self.elapsed += elapsed.as_secs_f64();
         if self.elapsed >= PEAK_S {
@@ -120,9 +122,9 @@ impl Servo {
         self.slew(rate + correction, elapsed)
     }
 
-    /// The same while the buffer is at its bound. A sender with a clock of its own has been held up
-    /// and owes what came too late to be played in time: that is drained, and then it is over. Any
-    /// other one follows our clock.
+    /// The same while the buffer is full. A sender with its own clock was held up and delivers
+    /// audio that came too late to be played in time: that is drained once. Any other sender
+    /// follows our clock.
     ///
     /// # Real-time
     /// A few multiplications.
@@ -136,7 +138,7 @@ impl Servo {
             self.held_s = 0.0;
             return self.slew(self.rate.rate() + self.correction(self.error), elapsed);
         }
-        // A small buffer may be full of one burst.
+        // A small buffer may be filled by one burst.
         self.held_s += elapsed.as_secs_f64();
         if self.held_s >= HELD_S {
             self.rate.reset();
@@ -144,7 +146,7 @@ impl Servo {
         self.slew(self.rate.rate(), elapsed)
     }
 
-    /// The drift of the sender's clock, as far as it is known: positive when it is fast.
+    /// The estimated drift of the sender's clock: positive when it is fast.
     #[must_use]
     pub const fn drift(&self) -> Ppm {
         ppm(self.rate.rate())
@@ -183,7 +185,7 @@ impl Servo {
         (error / time).clamp(-most, most)
     }
 
-    /// Goes towards `wanted`, no faster than pitch may change.
+    /// Moves the drift towards `wanted`, no faster than pitch may change.
     fn slew(&mut self, wanted: f64, elapsed: Span) -> Ppm {
         let most = SLEW_PER_S * elapsed.as_secs_f64();
         self.drift += (wanted - self.drift).clamp(-most, most);
@@ -196,30 +198,32 @@ const fn ppm(fraction: f64) -> Ppm {
     Ppm::from_ppb((fraction * 1e9) as i32)
 }
 
-/// The error is the median of so many seconds, so that what is late for less than half of them is
-/// not corrected.
+/// The error is the median of this many seconds, so that audio that is late for less than half of
+/// them is not corrected.
 const PEAKS: usize = 5;
 const PEAK_S: f64 = 1.0;
 
-/// An error of a sender that is held to be exact is left alone up to this, or to this part of the
-/// target: an input goes on air at the first quantum that finds its buffer filled, and that quantum is
-/// then read from it: it begins up to 20 ms below its target, or a sender's period above it.
+/// For a sender that counts as exact, an error up to this, or up to this part of the target, is
+/// ignored. An input goes on air at the first quantum that finds its buffer filled, and that
+/// quantum is read from it at once: it starts up to 20 ms below its target, or a sender's period
+/// above it.
 const TOLERANCE_S: f64 = 0.025;
 const TOLERANCE: f64 = 0.0625;
 
-/// A correction that has begun goes on down to this.
+/// A correction in progress continues down to this error.
 const SETTLED_S: f64 = 0.002;
 
-/// A small error is down to a third after so many times the target (80 s for 400 ms), which makes the
-/// jitter of a sender that is delayed accordingly a few cents of a cent.
+/// A small error decays to a third within this many times the target (80 s for 400 ms), which
+/// limits the pitch jitter to a few hundredths of a cent.
 const TIME_CONSTANT: f64 = 200.0;
 const LEAST_TIME_S: f64 = 40.0;
 const MOST_TIME_S: f64 = 400.0;
 
-/// Whose buffer is full for so long without a pause, and owes nothing, waits for us.
+/// A sender whose buffer is full for this long without a pause, and that owes no audio, is paced by
+/// us.
 const HELD_S: f64 = 5.0;
 
-/// A third of a cent in a second.
+/// A third of a cent per second.
 const SLEW_PER_S: f64 = 200e-6;
 
 #[cfg(test)]

@@ -1,67 +1,67 @@
-//! Where blocks come from.
+//! Sources of audio blocks.
 
 use aulos_core::{Block, Instant};
 use aulos_rt::Pooled;
 use aulos_rt::ring::Consumer;
 
-/// Something that gives blocks when asked.
+/// A producer of audio blocks that is polled.
 ///
 /// A source has its own rate, layout and clock; the input behind it adapts them. It runs on a
-/// station's thread, so it must answer at once.
+/// station's thread, so it must return at once.
 ///
 /// # Real-time
 /// `pull` does not wait, lock or call the system, and does not allocate after warm-up.
 pub trait Source: Send {
     /// Fills or exchanges `into` with the next block, if there is one.
     ///
-    /// `into` has the house's block capacity ([`BLOCK_SAMPLES`]); an implementation may swap it for
+    /// `into` has the common block capacity ([`BLOCK_SAMPLES`]); an implementation may swap it for
     /// another block of the same capacity.
     fn pull(&mut self, now: Instant, into: &mut Block) -> PullResult;
 
-    /// Whether the source has a clock of its own.
+    /// Which clock paces the source.
     fn pacing(&self) -> Pacing;
 
-    /// Begins again, where that means anything.
+    /// Starts again from the beginning, where that is supported.
     fn rewind(&mut self) {}
 }
 
-/// The answer of [`Source::pull`].
+/// Result of [`Source::pull`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullResult {
     /// `into` holds the next block.
     Block,
-    /// Nothing has arrived yet.
+    /// No data has arrived yet.
     Pending,
-    /// The sender closed cleanly, and everything that it sent has been pulled. Blocks may follow
-    /// when another sender comes.
+    /// The sender closed cleanly, and everything it sent has been pulled. Blocks may follow when
+    /// another sender connects.
     Ended,
-    /// The sender is gone without having closed cleanly. Blocks may follow as above.
+    /// The sender was lost without a clean close. Blocks may follow as above.
     Lost,
 }
 
-/// Who decides how fast a source runs.
+/// Which clock paces a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
-    /// The sender, by its own clock: it has to be buffered and its drift followed.
+    /// The sender's clock: the source is buffered, and its drift is followed.
     Live,
-    /// We: it gives as much as it is asked for (files, generators).
+    /// The station: the source delivers as much as is pulled (files, generators).
     OnDemand,
-    /// Another station: it comes in real time as [`Live`](Self::Live) does, by our own clock, so
-    /// there is no drift to follow and its samples stay as they are.
+    /// This process's clock: another station. It arrives in real time as [`Live`](Self::Live) does,
+    /// but without drift, so its samples stay unchanged.
     LocalClock,
-    /// The sender, by its own clock, in lumps: a page of Ogg has a second of sound, and then nothing
-    /// comes for as long. It is late only when what waits is used up.
+    /// The sender's clock, in bursts: a page of Ogg holds a second of audio, and the next one
+    /// follows a second later. The source is late only when its buffer is used up.
     Streamed,
 }
 
-/// What travels through the ring between a reader (a reactor, the codec pool) and a station.
+/// What a reader (a reactor, the codec pool) sends to a station through the ring.
 #[derive(Debug)]
 pub enum SourceItem {
     /// The next block.
     Block(Pooled<Block>),
     /// The sender closed cleanly.
     End,
-    /// The sender is gone without having closed cleanly.
+    /// The sender was lost without a clean close.
     Lost,
 }
 
@@ -73,7 +73,7 @@ pub struct RingSource {
 }
 
 impl RingSource {
-    /// A source that gives what comes out of `items`.
+    /// Creates a source of the blocks from `items`.
     #[must_use]
     pub const fn new(items: Consumer<SourceItem>, pacing: Pacing) -> Self {
         Self { items, pacing }
@@ -83,7 +83,7 @@ impl RingSource {
 impl Source for RingSource {
     fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
         match self.items.pop() {
-            // The two blocks change places, so the pool gets a block of the same size back.
+            // The two blocks are swapped, so the pool gets a block of the same size back.
             Some(SourceItem::Block(mut block)) => {
                 core::mem::swap(into, &mut block);
                 PullResult::Block
@@ -99,5 +99,5 @@ impl Source for RingSource {
     }
 }
 
-/// Samples (frames times channels) that every block of the house can hold.
+/// Sample capacity (frames times channels) of every block.
 pub const BLOCK_SAMPLES: usize = 8_192;

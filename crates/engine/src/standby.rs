@@ -1,59 +1,59 @@
-//! How ready a source is kept while another one plays, and the line on which that is told.
+//! Stand-by: how ready a source is kept while another one plays, and the channel that controls it.
 //!
-//! The switch knows who is needed; who opens sockets and starts programs is another thread, that of
-//! a feeder or a decoder. Between them is one cell each way: what the station wishes, and what is
-//! known of the other end. A feeder that never looks is simply always open.
+//! The switch decides which sources are needed; another thread, that of a feeder or a decoder,
+//! opens sockets and starts programs. One cell in each direction connects them: the station's
+//! request and the state of the link. A feeder that never reads its cell stays open.
 
 use aulos_rt::{LatestPublisher, LatestReader, latest};
 
 /// How ready a source is kept while it is not needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Standby {
-    /// Open, decoded and buffered: it can be on air within a quantum.
+    /// Open, decoded and buffered: ready to go on air within a quantum.
     #[default]
     Hot,
-    /// Open, and what comes is thrown away: it can be on air when its buffer is filled.
+    /// Open, but its data is discarded: ready to go on air when its buffer is filled.
     Warm,
-    /// Closed: it can be on air when it has been opened.
+    /// Closed: ready to go on air after it has been opened.
     Cold,
 }
 
-/// What a station wishes of a source.
+/// What a station requests of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StandbyRequest {
-    /// Sound.
+    /// Open it and deliver audio.
     #[default]
     Play,
-    /// That it stays open, and hands nothing over.
+    /// Keep it open and deliver nothing.
     StayOpen,
-    /// That it is closed, as far as it was we who opened it.
+    /// Close it, if this process opened it.
     Close,
 }
 
-/// What is known of the other end.
+/// State of the connection to the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
-    /// Nothing is wrong with it.
+    /// No fault is known.
     #[default]
     Open,
-    /// It could not be opened or broke, and is opened again after a pause.
+    /// It failed to open or broke, and is opened again after a pause.
     Broken,
 }
 
-/// The station's end and the feeder's, for a source that is not needed yet.
+/// Creates both ends, for a source that is not needed yet.
 #[must_use]
 pub fn standby_channel(standby: Standby) -> (StandbyControl, StandbyHandle) {
     let last = standby.idle_request();
-    let (wish, wished) = latest(last);
-    let (told, link) = latest(LinkState::default());
+    let (request, requested) = latest(last);
+    let (report, link) = latest(LinkState::default());
     (
-        StandbyControl { request: wish, last, link },
-        StandbyHandle { requested: wished, link: told, last: LinkState::default() },
+        StandbyControl { request, last, link },
+        StandbyHandle { requested, link: report, last: LinkState::default() },
     )
 }
 
 impl Standby {
-    /// What is wished of a source that is not needed.
+    /// The request for a source that is not needed.
     #[must_use]
     pub const fn idle_request(self) -> StandbyRequest {
         match self {
@@ -73,20 +73,20 @@ pub struct StandbyControl {
 }
 
 impl StandbyControl {
-    /// Says what is wished from now on; true when that is something else than before.
+    /// Sets the request; returns whether it changed.
     ///
     /// # Real-time
     /// Wait-free.
-    pub fn set_request(&mut self, wish: StandbyRequest) -> bool {
-        let differs = wish != self.last;
+    pub fn set_request(&mut self, request: StandbyRequest) -> bool {
+        let differs = request != self.last;
         if differs {
-            self.last = wish;
-            self.request.publish(wish);
+            self.last = request;
+            self.request.publish(request);
         }
         differs
     }
 
-    /// What was told last.
+    /// The last reported state of the link.
     ///
     /// # Real-time
     /// Wait-free.
@@ -95,7 +95,7 @@ impl StandbyControl {
     }
 }
 
-/// The end of whoever opens and closes.
+/// The end of the thread that opens and closes the source.
 #[derive(Debug)]
 pub struct StandbyHandle {
     requested: LatestReader<StandbyRequest>,
@@ -104,12 +104,12 @@ pub struct StandbyHandle {
 }
 
 impl StandbyHandle {
-    /// What is wished now.
+    /// The current request.
     pub fn request(&mut self) -> StandbyRequest {
         *self.requested.read()
     }
 
-    /// Tells of the other end.
+    /// Reports the state of the link.
     pub fn report(&mut self, link: LinkState) {
         if link != self.last {
             self.last = link;

@@ -1,10 +1,10 @@
-//! One running stream: inputs -> switch -> normaliser -> announcements -> limiter -> meters ->
+//! One running stream: inputs -> switch -> normalizer -> announcements -> limiter -> meters ->
 //! encoder -> fan-out, on one clock.
 //!
-//! The station's media time is the only truth: it advances by exactly the frames that went out, and
-//! a chunk's timestamp is that count put through the timeline. A late source is filled with
-//! silence, it never bends the clock. (Re-stamping from the wall clock at each late read is what
-//! makes clients of other servers stutter.)
+//! The station's media time is the reference: it advances by exactly the frames that went out, and
+//! a chunk's timestamp is that count mapped by the timeline. A late source is padded with silence;
+//! it never shifts the clock. (Other servers re-stamp from the wall clock at each late read, which
+//! makes their clients stutter.)
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 use aulos_dsp::meter::MeterHistory;
@@ -27,20 +27,20 @@ use input_crossfade::{ActiveInput, InputCrossfade};
 
 mod input_crossfade;
 
-/// The wishes of a station.
+/// Configuration of a station.
 #[derive(Clone, Copy, Debug)]
 pub struct StationConfig {
-    /// Frames of one chunk.
+    /// Frames per chunk.
     pub quantum: Frames,
-    /// How the inputs are chosen.
+    /// How the inputs are selected.
     pub switch: switch::Config,
-    /// How long one input is faded into the next.
+    /// Duration of the cross-fade between inputs.
     pub crossfade: Span,
-    /// The wire of the chunks.
+    /// Writer of the chunks' wire header.
     pub write_header: WriteHeader,
 }
 
-/// Renders chunk after chunk.
+/// Renders one chunk after the other.
 pub struct Station {
     config: StationConfig,
     rate: SampleRate,
@@ -52,20 +52,20 @@ pub struct Station {
     switch: Switch,
     preference_requests: Option<LatestReader<PreferenceRequest>>,
     switch_events: Option<Producer<SwitchEvent>>,
-    /// What is heard when no input has any sound; without it, silence.
+    /// Plays while no input has audio; without it, silence.
     last_resort: Option<Box<Input>>,
-    /// What is heard now.
+    /// The input that plays now.
     active: ActiveInput,
     fade: Option<InputCrossfade>,
     block: Block,
-    /// The sum of what goes out in a fade, and one part of it.
+    /// The sum of the outgoing inputs of a fade, and one of them.
     other: Block,
     part: Vec<f32>,
     level: LevelMeter,
     meter: LoudnessMeter,
     resets: Option<LatestReader<u64>>,
     loudness_processor: Option<LoudnessProcessor>,
-    /// When it was looked at last.
+    /// Media time of the last read of the normalizer's status.
     normalizer_read_at: MediaTime,
     announcement_mixer: Option<AnnouncementMixer>,
     main: Rendition,
@@ -74,23 +74,23 @@ pub struct Station {
     published: LatestPublisher<StationStatus>,
 }
 
-/// What somebody wishes to hear: an input and for how long, or what the switch chooses.
+/// A request for an input and for how long, or `None` to let the switch choose.
 pub type PreferenceRequest = Option<(usize, Option<Span>)>;
 
-/// A change of the input on air, and when it was.
+/// A change of the input on air, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchEvent {
-    /// The media time of the block in which it began.
+    /// Media time of the block in which it began.
     pub at: MediaTime,
-    /// What changed, and why.
+    /// The change and its cause.
     pub change: InputChange,
 }
 
 impl Station {
     /// A station whose first chunk is due one quantum after `now`.
     ///
-    /// `pool` gives the buffers of the chunks, each with room for headroom and payload; `outputs`
-    /// are the rings to the reactors.
+    /// `pool` provides the buffers of the chunks, each with room for headroom and payload;
+    /// `outputs` are the rings to the reactors.
     #[must_use]
     pub fn new(
         config: StationConfig,
@@ -134,8 +134,8 @@ impl Station {
         }
     }
 
-    /// The end from which loudness is measured anew: at every value that is published there, for
-    /// the station and all of its inputs.
+    /// Returns the publisher that restarts the loudness measurement of the station and all its
+    /// inputs: with every published value.
     #[must_use]
     pub fn loudness_resets(&mut self) -> LatestPublisher<u64> {
         let (publisher, reader) = aulos_rt::latest(0);
@@ -143,7 +143,7 @@ impl Station {
         publisher
     }
 
-    /// The end from which somebody can wish for an input.
+    /// Returns the publisher of requests for an input.
     #[must_use]
     pub fn preference_requests(&mut self) -> LatestPublisher<PreferenceRequest> {
         let (publisher, reader) = aulos_rt::latest(None);
@@ -151,8 +151,8 @@ impl Station {
         publisher
     }
 
-    /// The end where every change of the input on air comes out. One that finds no room, because
-    /// nobody looks, is left out.
+    /// Returns the consumer of every change of the input on air. An event that does not fit,
+    /// because the consumer does not read, is dropped.
     #[must_use]
     pub fn switch_events(&mut self) -> Consumer<SwitchEvent> {
         let (events, consumer) = ring(MAX_EVENTS);
@@ -160,35 +160,35 @@ impl Station {
         consumer
     }
 
-    /// Plays `sound`, which gives when it is asked and never ends, while no input has any.
+    /// Plays `sound`, which is paced on demand and endless, while no input has audio.
     pub fn set_last_resort(&mut self, sound: Input) {
         self.last_resort = Some(Box::new(sound));
         self.active = ActiveInput::LastResort;
     }
 
-    /// The desk at which announcements for this station are handed in.
+    /// Returns the queue for announcements on this station.
     #[must_use]
     pub fn announcement_queue(&mut self) -> AnnouncementQueue {
-        let (desk, booth) = announce::queue_and_mixer(self.rate, self.layout, self.config.quantum);
-        self.announcement_mixer = Some(booth);
-        desk
+        let (queue, mixer) = announce::queue_and_mixer(self.rate, self.layout, self.config.quantum);
+        self.announcement_mixer = Some(mixer);
+        queue
     }
 
-    /// The end from which this station is normalised.
+    /// Returns the control of this station's normalizer and equalizer.
     #[must_use]
     pub fn loudness_control(&mut self) -> LoudnessControl {
-        let (knobs, leveller) =
+        let (control, processor) =
             loudness_processor::loudness_processor(self.rate, self.layout, self.config.quantum);
-        self.loudness_processor = Some(leveller);
-        knobs
+        self.loudness_processor = Some(processor);
+        control
     }
 
-    /// The end from which taps and renditions are hung on this station while it runs.
+    /// Returns the handle that attaches taps and renditions to this station while it runs.
     #[must_use]
     pub fn output_bus(&mut self) -> OutputBusHandle {
-        let (outlets, rack) = output_bus::output_bus();
-        self.output_bus = Some(rack);
-        outlets
+        let (handle, bus) = output_bus::output_bus();
+        self.output_bus = Some(bus);
+        handle
     }
 
     /// Renders every chunk that is due at `now`.
@@ -198,8 +198,8 @@ impl Station {
     pub fn handle_timeout(&mut self, now: Instant) {
         let behind = now.since(self.poll_timeout());
         if behind > MAX_CATCH_UP {
-            // The whole process stood still for longer than any client buffers. To send all of it
-            // now would be noise; the timeline moves, once, and says so.
+            // The whole process stalled for longer than any client buffers. Sending all of it now
+            // would be noise, so the timeline moves once, and the stall is counted.
             self.timeline = self.timeline.delayed(behind);
             self.status.stalls += 1;
         }
@@ -207,13 +207,13 @@ impl Station {
             self.meter.reset();
             self.inputs.iter_mut().for_each(Input::reset_loudness);
         }
-        if let Some(rack) = &mut self.output_bus {
-            rack.handle_commands(&mut self.inputs);
+        if let Some(bus) = &mut self.output_bus {
+            bus.handle_commands(&mut self.inputs);
         }
-        if let Some(wish) = self.preference_requests.as_mut().and_then(LatestReader::read_new) {
+        if let Some(request) = self.preference_requests.as_mut().and_then(LatestReader::read_new) {
             let until = |span| now + span;
-            let wish = wish.map(|(input, span)| Preference { input, until: span.map(until) });
-            self.switch.set_preference(wish);
+            let request = request.map(|(input, span)| Preference { input, until: span.map(until) });
+            self.switch.set_preference(request);
         }
         while now >= self.poll_timeout() {
             self.render(now);
@@ -228,7 +228,7 @@ impl Station {
         self.timeline.local_at(self.next + self.config.quantum)
     }
 
-    /// The line from the station's media time to the local clock.
+    /// The mapping of the station's media time to the local clock.
     #[must_use]
     pub const fn timeline(&self) -> Timeline {
         self.timeline
@@ -244,7 +244,7 @@ impl Station {
         self.block.resize(quantum);
         self.block.pts = self.next;
         let mut filled = self.fill(now, 0);
-        // An input that ended inside this quantum is followed by the next one without a hole.
+        // An input that ended inside this quantum is followed by the next one without a gap.
         for _ in 0..self.inputs.len() {
             if filled == quantum.as_usize() || !self.choose_input(now, filled) {
                 break;
@@ -257,37 +257,38 @@ impl Station {
         let resorts = self.active == ActiveInput::LastResort && silent == 0;
         self.status.last_resort_frames += if resorts { quantum.0 } else { 0 };
         let mut real = if resorts { 0 } else { filled };
-        if let Some(leveller) = &mut self.loudness_processor {
-            real = leveller.process_programme(self.block.samples_mut(), real);
+        if let Some(processor) = &mut self.loudness_processor {
+            real = processor.process_programme(self.block.samples_mut(), real);
         }
         if self.output_bus.as_mut().is_some_and(OutputBus::take_flush) {
-            // What is left goes within this quantum, so that nobody hears a click.
+            // The rest is faded out within this quantum, without a click.
             match &mut self.loudness_processor {
-                Some(leveller) => leveller.flush(self.block.samples_mut()),
+                Some(processor) => processor.flush(self.block.samples_mut()),
                 None => Crossfade::fade_out(self.block.samples_mut(), self.layout.channels()),
             }
             self.inputs.iter_mut().for_each(|input| input.clear(now));
         }
         self.update_inputs(now, quantum);
-        if let Some(rack) = &mut self.output_bus {
-            // What is said here is for those who are here: another station gets the programme, as
-            // loud as it is here, and goes on to what it has itself when this one has none.
-            rack.feed_station_taps(now, &self.block, real);
+        if let Some(bus) = &mut self.output_bus {
+            // Announcements are for this station's listeners only. Another station gets the
+            // programme at the same loudness, and falls back to its own sources when this one has
+            // none.
+            bus.feed_station_taps(now, &self.block, real);
         }
-        if let Some(booth) = &mut self.announcement_mixer {
-            booth.mix(now, self.block.samples_mut(), self.layout.channels());
+        if let Some(mixer) = &mut self.announcement_mixer {
+            mixer.mix(now, self.block.samples_mut(), self.layout.channels());
         }
-        if let Some(leveller) = &mut self.loudness_processor {
-            leveller.limit(self.block.samples_mut());
+        if let Some(processor) = &mut self.loudness_processor {
+            processor.limit(self.block.samples_mut());
         }
-        if let Some(rack) = &mut self.output_bus {
-            rack.feed_record_taps(&self.block, self.timeline);
+        if let Some(bus) = &mut self.output_bus {
+            bus.feed_record_taps(&self.block, self.timeline);
         }
         self.level.update(self.block.samples());
         self.meter.push(self.block.samples());
     }
 
-    /// Asks the switch; a change begins a cross-fade at frame `at` of the block.
+    /// Runs the switch; a change starts a cross-fade at frame `at` of the block.
     fn choose_input(&mut self, now: Instant, at: usize) -> bool {
         self.facts.clear();
         self.facts.extend(self.inputs.iter().map(Input::facts));
@@ -300,8 +301,8 @@ impl Station {
             self.begin_fade(now, changed.to, at);
         }
         for (index, input) in self.inputs.iter_mut().enumerate() {
-            let heard = self.fade.as_ref().is_some_and(|fade| fade.contains(index));
-            input.set_needed(now, heard || self.switch.is_needed(index));
+            let audible = self.fade.as_ref().is_some_and(|fade| fade.contains(index));
+            input.set_needed(now, audible || self.switch.is_needed(index));
         }
         changed.is_some()
     }
@@ -311,8 +312,8 @@ impl Station {
             (Some(input), Some(to)) => {
                 input.restart_servo();
                 let starts = input.is_at_sender_start();
-                let heard = self.fade.as_ref().is_some_and(|fade| fade.contains(to));
-                if !starts && !heard {
+                let audible = self.fade.as_ref().is_some_and(|fade| fade.contains(to));
+                if !starts && !audible {
                     input.discard_resampler_tail(now, &mut self.part);
                 }
                 (ActiveInput::Input(to), starts)
@@ -335,13 +336,13 @@ impl Station {
             from => from,
         };
         if from == ActiveInput::Silence && starts {
-            // Out of silence a sound begins as its sender made it begin.
+            // After silence a sound starts exactly as its sender sent it.
             self.fade = None;
             return;
         }
         let length = self.rate.frames(self.config.crossfade);
         self.fade = Some(match (from, self.fade.take()) {
-            // Who comes out of silence, or after one who left none, is not kept waiting.
+            // An input that follows silence, or one that left nothing to fade from, is not delayed.
             (ActiveInput::Silence, _) => {
                 InputCrossfade::new(from, at, length.min(self.rate.frames(FADE_IN)))
             }
@@ -350,7 +351,8 @@ impl Station {
         });
     }
 
-    /// Reads what is on air into the block from frame `start` on; returns the end of what is real.
+    /// Reads the active input into the block from frame `start` on; returns the end of the real
+    /// frames.
     fn fill(&mut self, now: Instant, start: usize) -> usize {
         let channels = self.layout.channels();
         let out = &mut self.block.samples_mut()[start * channels..];
@@ -365,7 +367,7 @@ impl Station {
         let read = input.read(now, out);
         let end = start + read.frames;
         if read.starved || dry {
-            // Less than a fade would be left for the next quantum, so the fade is now.
+            // Less than a fade would be left for the next quantum, so it fades out now.
             let tail = self.rate.frames(FADE_RESERVE).as_usize().min(read.frames);
             let samples = &mut self.block.samples_mut()[(end - tail) * channels..end * channels];
             Crossfade::fade_out(samples, channels);
@@ -375,7 +377,7 @@ impl Station {
         end
     }
 
-    /// Lays what goes off air over the block, as long as the fade lasts.
+    /// Mixes the outgoing inputs into the block, as long as the fade lasts.
     fn mix_outgoing_inputs(&mut self, now: Instant) {
         let Some(mut fade) = self.fade.take() else { return };
         self.shorten_fade(&mut fade);
@@ -384,8 +386,8 @@ impl Station {
         let wanted = fade.curve.remaining().min(self.config.quantum).as_usize() * channels;
         self.other.reset(self.rate, self.layout);
         self.other.resize(self.config.quantum);
-        for (voice, gain) in fade.outgoing() {
-            let input = match voice {
+        for (outgoing, gain) in fade.outgoing() {
+            let input = match outgoing {
                 ActiveInput::Input(input) => self.inputs.get_mut(input),
                 ActiveInput::LastResort => self.last_resort.as_deref_mut(),
                 ActiveInput::Silence => None,
@@ -400,10 +402,10 @@ impl Station {
         self.fade = (fade.curve.remaining() > Frames::ZERO).then_some(fade);
     }
 
-    /// A fade is over before what goes out of a sender that has stopped.
+    /// Shortens a fade so that it ends before the audio of an outgoing sender that has stopped.
     fn shorten_fade(&self, fade: &mut InputCrossfade) {
-        for (voice, _) in fade.outgoing() {
-            let ActiveInput::Input(index) = voice else { continue };
+        for (outgoing, _) in fade.outgoing() {
+            let ActiveInput::Input(index) = outgoing else { continue };
             let Some(input) = self.inputs.get(index) else { continue };
             let stopped = matches!(
                 self.switch.health(index),
@@ -426,7 +428,7 @@ impl Station {
             if Some(index) == active {
                 input.update_drift(due, elapsed);
             } else if self.fade.as_ref().is_some_and(|fade| fade.contains(index)) {
-                // It is still heard, and has been read.
+                // It is still audible, and has been read.
             } else if input.facts().pacing != source::Pacing::OnDemand {
                 input.skip(now, quantum);
             }
@@ -440,8 +442,8 @@ impl Station {
         self.status.position = self.next;
         let times = (pts, timestamp);
         self.main.send(&self.block, now, times, &mut self.status);
-        if let Some(rack) = &mut self.output_bus {
-            rack.send_renditions(&self.block, now, times, &mut self.status);
+        if let Some(bus) = &mut self.output_bus {
+            bus.send_renditions(&self.block, now, times, &mut self.status);
         }
     }
 
@@ -487,16 +489,16 @@ impl core::fmt::Debug for Station {
     }
 }
 
-/// Out of silence, and after a sender that left nothing to fade from.
+/// Fade-in after silence, and after a sender that left nothing to fade from.
 const FADE_IN: Span = Span::from_millis(20);
 
-/// Changes that wait for somebody to look, who comes ten times a second.
+/// Changes that wait to be read; they are read ten times a second.
 const MAX_EVENTS: usize = 64;
 
-/// How far a station may fall behind and still send everything it missed.
+/// Backlog up to which a station still sends everything it missed.
 const MAX_CATCH_UP: Span = Span::from_millis(1_000);
 
-/// How often the normaliser's figures are read, which takes a pass over two histograms.
+/// Interval at which the normalizer's figures are read, which takes a pass over two histograms.
 const NORMALIZER_READ_INTERVAL: Span = Span::from_millis(100);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a station tells the world about itself: a plain copy, published after every step.
+//! Status of a station: a plain copy, published after every step.
 
 use aulos_core::{Db, Instant, MediaTime, Ppm, SampleRate, Span, Timeline};
 use aulos_dsp::LevelMeter;
@@ -9,36 +9,36 @@ use crate::loudness_processor::NormalizerStatus;
 use crate::standby::Standby;
 use crate::switch::{FailureCounts, InputChange, InputHealth, Preference, SwitchCause};
 
-/// The most sources that a station can have.
+/// Maximum number of sources of a station.
 pub const MAX_SOURCES: usize = 32;
 
-/// The channels whose level is reported.
+/// Maximum number of channels with a reported level.
 pub const MAX_LEVELS: usize = 8;
 
 /// A snapshot of a station.
 #[derive(Clone, Copy, Debug)]
 pub struct StationStatus {
-    /// When the station began.
+    /// Start time of the station.
     pub started: Instant,
-    /// The media time of the next chunk.
+    /// Media time of the next chunk.
     pub position: MediaTime,
-    /// How media time becomes local time; none before the first step.
+    /// Mapping of media time to local time; `None` before the first step.
     pub timeline: Option<Timeline>,
-    /// The input on air; none is the last resort.
+    /// The input on air; `None` is the last resort.
     pub active: Option<usize>,
-    /// Since when it has been on air.
+    /// Time at which it went on air.
     pub since: Instant,
-    /// Why it came on air.
+    /// Why it went on air.
     pub cause: Option<SwitchCause>,
-    /// What is heard.
+    /// What is audible.
     pub output: StationOutput,
-    /// The input that somebody wished, and until when.
+    /// The preferred input, and when the preference expires.
     pub preference: Option<Preference>,
-    /// Level of what goes out.
+    /// Level of the output.
     pub level: Levels,
-    /// Loudness of what goes out, since the start or since it was last reset.
+    /// Loudness of the output, since the start or the last reset.
     pub loudness: Loudness,
-    /// What the normaliser does, looked at ten times a second; none while there is none.
+    /// Status of the normalizer, updated ten times a second; `None` without one.
     pub normalizer: Option<NormalizerStatus>,
     /// State of each input, in order of priority.
     pub inputs: [InputState; MAX_SOURCES],
@@ -46,7 +46,7 @@ pub struct StationStatus {
     pub chunks: u64,
     /// Payload bytes of these chunks.
     pub payload_bytes: u64,
-    /// How often the input on air ran dry.
+    /// Underruns of the input on air.
     pub underruns: u64,
     /// Frames of silence that no source has sent.
     pub silent_frames: u64,
@@ -54,13 +54,13 @@ pub struct StationStatus {
     pub last_resort_frames: u64,
     /// Changes of the input on air.
     pub switches: u64,
-    /// The same by cause, in the order of [`Cause::ALL`].
+    /// The same by cause, in the order of [`SwitchCause::ALL`].
     pub switches_by: [u64; SwitchCause::ALL.len()],
-    /// How often the whole process stood still so long that the timeline had to move.
+    /// Stalls of the whole process that were so long that the timeline had to move.
     pub stalls: u64,
-    /// Chunks not made because every buffer was in use.
+    /// Chunks not produced because every buffer was in use.
     pub pool_exhausted: u64,
-    /// Chunks not made because the codec refused.
+    /// Chunks not produced because the codec refused.
     pub encode_errors: u64,
     /// Chunks that a reactor did not take in time.
     pub fanout_full: u64,
@@ -69,19 +69,19 @@ pub struct StationStatus {
 /// A snapshot of one input.
 #[derive(Clone, Copy, Debug)]
 pub struct InputState {
-    /// What the switch thinks of it.
+    /// Its health, as the switch judges it.
     pub health: InputHealth,
-    /// Whether what it sends can be heard.
+    /// Whether its audio is audible.
     pub verdict: SilenceVerdict,
-    /// What has gone wrong with it.
+    /// Its failure counts.
     pub failures: FailureCounts,
-    /// How ready it is kept while it is not needed.
+    /// Readiness while it is not needed.
     pub standby: Standby,
-    /// The sound that waits in it.
+    /// Buffered audio.
     pub buffered: Span,
-    /// The drift of its clock, as far as it is known.
+    /// Estimated drift of its clock.
     pub drift: Ppm,
-    /// Its own rate.
+    /// Its own sample rate.
     pub rate: SampleRate,
     /// Its own channel count.
     pub channels: usize,
@@ -89,24 +89,24 @@ pub struct InputState {
     pub loudness: Loudness,
 }
 
-/// What a station gives out.
+/// What a station plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StationOutput {
-    /// No input: silence, or the sound for that case.
+    /// No input: silence, or the last resort's sound.
     LastResort,
     /// An input.
     Active(usize),
-    /// One goes over into another; none is the last resort.
+    /// A cross-fade; `None` is the last resort.
     Fade {
-        /// Who goes out.
+        /// The outgoing input.
         from: Option<usize>,
-        /// Who comes in.
+        /// The incoming input.
         to: Option<usize>,
     },
 }
 
 impl InputState {
-    /// Whether nothing that it sends can be heard.
+    /// Whether its audio is inaudible.
     #[must_use]
     pub const fn is_silent(&self) -> bool {
         matches!(self.verdict, SilenceVerdict::Silent | SilenceVerdict::Dc)
@@ -116,7 +116,7 @@ impl InputState {
 /// Peak and RMS of the first [`MAX_LEVELS`] channels.
 #[derive(Clone, Copy, Debug)]
 pub struct Levels {
-    /// How many channels there are.
+    /// Number of channels.
     pub channels: usize,
     /// Sample peak, decaying.
     pub peak: [Db; MAX_LEVELS],

@@ -1,8 +1,8 @@
-//! A source that can be plugged into another sender while it runs.
+//! A source whose sender can be exchanged while it runs.
 //!
-//! A station that plays another one goes on when that one begins anew under its name: control hands
-//! it another ring, and gets the old one back to free it. To make the playing station anew was the
-//! alternative; its clients would hear that.
+//! A station that plays another one continues when that one restarts under its name: the control
+//! thread passes a new ring to this source, and gets the old one back to free it. Recreating the
+//! playing station was the alternative; its clients would hear that.
 
 use aulos_core::{Block, Instant};
 use aulos_rt::ring::{Consumer, Producer, ring};
@@ -10,28 +10,29 @@ use aulos_rt::{DropCollector, DropQueue, Pool, drop_queue};
 
 use crate::source::{Pacing, PullResult, Source, SourceItem};
 
-/// The two ends: control's, and the source for the station that plays.
+/// Creates the control thread's handle, and the source for the playing station.
 #[must_use]
 pub fn swappable_source() -> (SwappableSourceHandle, SwappableSource) {
     let (cords, plugged) = ring(1);
-    // The one that is in use and the one behind it.
+    // The ring in use and the one before it.
     let (bin, old) = drop_queue(2);
     let source = SwappableSource { new_items: plugged, items: None, bin, open: false };
     (SwappableSourceHandle { new_items: cords, replaced: old, pools: [const { None }; 2] }, source)
 }
 
-/// Control's end: not for a real-time thread.
+/// The control thread's handle: not for a real-time thread.
 #[derive(Debug)]
 pub struct SwappableSourceHandle {
     new_items: Producer<Consumer<SourceItem>>,
     replaced: DropCollector<Consumer<SourceItem>>,
-    /// While its blocks may still be given back, a pool stays: whoever plays must not free it.
+    /// A pool stays as long as its blocks may still be returned: the playing station must not free
+    /// it.
     pools: [Option<Pool<Block>>; 2],
 }
 
 impl SwappableSourceHandle {
-    /// Plays what comes out of `items`, blocks of `pool`, from now on. False when the station has
-    /// not taken the last one yet: try again.
+    /// Plays `items`, blocks of `pool`, from now on. Returns false when the station has not taken
+    /// the last exchange yet: try again.
     pub fn swap(&mut self, items: Consumer<SourceItem>, pool: Pool<Block>) -> bool {
         self.replaced.collect();
         if self.new_items.push(items).is_err() {
@@ -42,13 +43,13 @@ impl SwappableSourceHandle {
         true
     }
 
-    /// Whether it can be plugged now.
+    /// Whether the sender can be exchanged now.
     #[must_use]
     pub fn can_swap(&self) -> bool {
         self.new_items.free() > 0
     }
 
-    /// The station that plays is gone.
+    /// Whether the playing station is gone.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
         self.new_items.is_abandoned()
@@ -68,7 +69,7 @@ impl Source for SwappableSource {
     fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
         if let Some(items) = self.new_items.pop() {
             if let Some(old) = self.items.replace(items) {
-                // Control empties the bin whenever it plugs.
+                // The control thread empties the drop queue with every exchange.
                 drop(self.bin.discard(old));
             }
             return self.end();

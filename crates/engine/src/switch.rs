@@ -1,18 +1,18 @@
-//! Which input is on air.
+//! Selects the input on air.
 //!
-//! The switch sees facts (how much is buffered, when something last arrived, whether it can be
-//! heard) and answers with changes; it touches no sample and knows no clock. The gap is zero frames
-//! because the decision falls while the failed input still has sound in its buffer: the time-out is
-//! shorter than the buffer, and what remains is cross-faded into the next input.
+//! The switch evaluates facts about each input (buffer level, last arrival, audibility) and returns
+//! changes; it touches no sample and reads no clock. A change leaves no gap, because the decision
+//! falls while the failed input still has audio in its buffer: the time-out is shorter than the
+//! buffer, and the rest is cross-faded into the next input.
 //!
 //! ```text
 //!  Disabled <-> Connecting -> Priming -> Healthy <-> Suspect -> Failed -> Backoff -> Connecting
 //! ```
 //!
-//! A new or returning input is trusted at once when it was never heard or closed cleanly; after a
-//! failure it has to run for a while first, and for twice as long after each further one, or a
-//! source that flaps would make the output flap. A source that was well for that while, and then sent
-//! nothing for as long, has paused and not failed.
+//! A new or returning input is trusted at once if it never played or closed cleanly. After a
+//! failure it must run for a while first, and twice as long after each further failure; otherwise a
+//! flapping source would make the output flap. A source that ran well for that long and then sent
+//! nothing for as long has paused, not failed.
 
 mod input_record;
 
@@ -23,16 +23,15 @@ use crate::source::Pacing;
 use crate::standby::{LinkState, Standby};
 use input_record::InputRecord;
 
-/// The wishes of the switch. `Default` has the values of the configuration's defaults.
+/// Configuration of the switch. `Default` has the defaults of the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How long an input that has failed must run before it may take over from another one; doubled
-    /// with each further failure, up to [`MAX_HOLD_IN`].
+    /// Time that a failed input must run before it may take over from another one; doubled with
+    /// each further failure, up to [`MAX_FAILBACK_DELAY`].
     pub failback_delay: Span,
-    /// What happens when an input is back that has failed.
+    /// Reaction to the recovery of a failed input.
     pub failback: FailbackMode,
-    /// How long the first input is waited for at the start before another one may play; none is
-    /// until it comes.
+    /// Time at startup during which only the first input may go on air; `None` waits until it does.
     pub startup_wait: Option<Span>,
 }
 
@@ -46,82 +45,81 @@ impl Default for Config {
     }
 }
 
-/// What happens when an input is well again after a failure, and a worse one plays.
+/// Reaction when a failed input of higher priority has recovered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailbackMode {
-    /// It takes over when it has proved itself.
+    /// It takes over after the failback delay.
     #[default]
     Auto,
-    /// The worse one plays on until it fails, or somebody lets the switch choose again.
+    /// The lower-priority input plays until it fails or the preference is reset.
     Manual,
-    /// It is not played again while anything else has sound, until somebody lets the switch choose.
+    /// It does not play again while another input has audio, until the preference is reset.
     Never,
 }
 
-/// What is true of one input now.
+/// Current facts about one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputFacts {
-    /// Who paces it.
+    /// Which clock paces it.
     pub pacing: Pacing,
-    /// How much sound waits in it.
+    /// Amount of audio in its buffer.
     pub buffered: Span,
-    /// How much has to wait in it before it begins: how long it is delayed, and longer than its
-    /// time-out.
+    /// Buffer level required to start: its delay, which is longer than its time-out.
     pub prime_target: Span,
-    /// Its buffer is at its bound: the sender waits for us, so it cannot be late.
+    /// Its buffer is full: the sender waits for us, so it cannot be late.
     pub full: bool,
     /// The sender has closed cleanly.
     pub ended: bool,
-    /// The sender is gone without having closed cleanly.
+    /// The sender was lost without a clean close.
     pub lost: bool,
-    /// When something last arrived, if ever.
+    /// Time of the last arrival, if any.
     pub last_arrival: Option<Instant>,
     /// A live input fails when nothing has arrived for this long.
     pub timeout: Span,
-    /// Whether what it sends can be heard.
+    /// Whether its audio is audible.
     pub verdict: SilenceVerdict,
-    /// How ready it is kept while it is not needed.
+    /// Readiness while it is not needed.
     pub standby: Standby,
-    /// What is known of the other end.
+    /// State of its connection.
     pub link: LinkState,
 }
 
-/// Why an input is not to be played.
+/// Why an input should not play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputFault {
     /// Nothing arrived within the time-out.
     Late,
-    /// What it sent could not be heard.
+    /// Its audio was silent.
     Silent,
-    /// It sent a value that does not move.
+    /// It sent a constant value.
     Dc,
-    /// One of its channels was silent while another one sounded.
+    /// One of its channels was silent while another one was not.
     DeadChannel,
-    /// The sender broke off: a program that failed, a connection that was reset, a damaged file.
+    /// The sender broke off: a program failed, a connection was reset, a file is damaged.
     Error,
 }
 
-/// What an input is worth to the switch.
+/// Health of an input, as the switch judges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputHealth {
     /// It is not needed, and does not play until it is.
     Disabled,
-    /// Nothing has come, or everything that came has been played.
+    /// Nothing has arrived, or everything that arrived has been played.
     Connecting,
-    /// Sound is coming, not enough or not for long enough yet.
+    /// Audio arrives, but not enough or not for long enough yet.
     Priming {
-        /// Since when it has been coming without a pause.
+        /// Start of the uninterrupted audio.
         since: Instant,
     },
-    /// May be on air.
+    /// It may go on air.
     Healthy {
-        /// Since when.
+        /// Start of this state.
         since: Instant,
     },
-    /// There is sound in it, and a reason to play another one.
+    /// It has audio, but also a fault that favours another input.
     Suspect(InputFault),
-    /// It stopped, and nothing is left of it.
+    /// It stopped, and its buffer is empty.
     Failed(InputFault),
     /// It failed, and is opened again after a pause.
     Backoff,
@@ -131,28 +129,28 @@ pub enum InputHealth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SwitchCause {
-    /// Nothing was on air.
+    /// No input was on air.
     First,
-    /// An input of higher priority is there.
+    /// An input of higher priority is available.
     Better,
-    /// The sender closed cleanly and its sound has been played.
+    /// The sender closed cleanly and its audio has been played.
     Ended,
     /// Nothing arrived within the time-out.
     Late,
-    /// What it sent could not be heard.
+    /// Its audio was silent.
     Silent,
-    /// What it sent did not move.
+    /// It sent a constant value.
     Dc,
-    /// One of its channels was silent while another one sounded.
+    /// One of its channels was silent while another one was not.
     DeadChannel,
     /// Its sender broke off.
     Error,
-    /// Somebody wished it.
+    /// It was requested.
     Manual,
 }
 
 impl SwitchCause {
-    /// Every cause, in the order of their numbers.
+    /// Every cause, in numerical order.
     pub const ALL: [Self; 9] = [
         Self::First,
         Self::Better,
@@ -178,46 +176,46 @@ impl From<InputFault> for SwitchCause {
     }
 }
 
-/// The input on air changes; `None` is the last resort.
+/// A change of the input on air; `None` is the last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputChange {
-    /// Who was on air.
+    /// The input that was on air.
     pub from: Option<usize>,
-    /// Who is on air now.
+    /// The input that is on air now.
     pub to: Option<usize>,
-    /// Why.
+    /// Why it changed.
     pub cause: SwitchCause,
 }
 
-/// Somebody's wish for one input. It holds until its time is over, it is taken back, or the input
-/// fails or ends after it has been heard.
+/// A request for one input. It holds until it expires, is reset, or the input fails or ends after
+/// it has played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preference {
-    /// Which one.
+    /// The requested input.
     pub input: usize,
-    /// Until when; none is until one of the others.
+    /// When it expires; `None` is never.
     pub until: Option<Instant>,
 }
 
-/// Chooses among inputs, the first having the highest priority.
+/// Chooses among inputs; the first one has the highest priority.
 #[derive(Debug)]
 pub struct Switch {
     config: Config,
     inputs: Vec<InputRecord>,
     active: Option<usize>,
-    /// Who was on air until it ran dry, and the world has not been told yet.
+    /// The input that ran dry on air, until that is reported as a change.
     underrun_input: Option<usize>,
     preference: Option<Preference>,
-    /// The input that is preferred has been heard for that reason.
+    /// The preferred input has played because of the preference.
     preferred_played: bool,
-    /// When it first had to decide; none is not yet.
+    /// Time of the first decision, if there was one.
     first_decision: Option<Instant>,
-    /// Something has been on air.
+    /// An input has been on air.
     started: bool,
 }
 
 impl Switch {
-    /// A switch for `inputs` inputs, with nothing on air.
+    /// A switch for `inputs` inputs, with none on air.
     #[must_use]
     pub fn new(config: Config, inputs: usize) -> Self {
         Self {
@@ -232,7 +230,7 @@ impl Switch {
         }
     }
 
-    /// Takes the facts of every input and answers whether another one goes on air.
+    /// Evaluates the facts of every input; returns the change of the input on air, if there is one.
     ///
     /// # Real-time
     /// One pass over the inputs.
@@ -246,7 +244,7 @@ impl Switch {
         let waits = !self.started && patience.is_none_or(|patience| now.since(began) < patience);
         let to = match preferred {
             Some(preferred) => Some(preferred),
-            // The first one, if it is there; whoever is behind it has to wait.
+            // Only the first input may play while the startup wait lasts.
             None if waits => self.is_good(0).then_some(0),
             None => self.choose(facts),
         };
@@ -256,7 +254,7 @@ impl Switch {
         }
         let starved = self.underrun_input.take();
         let from = starved.or(self.active);
-        // Whatever has come for one that ran dry since, it ran dry.
+        // An underrun is the cause, whatever has arrived for that input since.
         let cause = match starved {
             Some(_) => SwitchCause::Late,
             None => self.cause(from, to, preferred),
@@ -271,7 +269,7 @@ impl Switch {
         Some(InputChange { from: from.filter(|from| Some(*from) != to), to, cause })
     }
 
-    /// Says that `input` ran dry on air without having ended.
+    /// Reports that `input` ran dry on air without having ended.
     pub fn report_underrun(&mut self, now: Instant, input: usize) {
         if let Some(record) = self.inputs.get_mut(input) {
             record.fail(&self.config, now, InputFault::Late);
@@ -281,47 +279,47 @@ impl Switch {
         }
     }
 
-    /// Prefers one input from now on; `None` lets the switch choose, and forgives every input that
-    /// is not to come back by itself.
+    /// Sets or resets the preferred input. `None` lets the switch choose, and lifts the bar of
+    /// every input that does not return by itself.
     pub fn set_preference(&mut self, preference: Option<Preference>) {
-        self.preference = preference.filter(|wish| wish.input < self.inputs.len());
+        self.preference = preference.filter(|preference| preference.input < self.inputs.len());
         self.preferred_played = false;
         if self.preference.is_none() {
             self.inputs.iter_mut().for_each(|record| record.barred = false);
         }
     }
 
-    /// The wish that holds.
+    /// The active preference.
     #[must_use]
     pub const fn preference(&self) -> Option<Preference> {
         self.preference
     }
 
-    /// Who is on air; `None` is the last resort.
+    /// The input on air; `None` is the last resort.
     #[must_use]
     pub const fn active(&self) -> Option<usize> {
         self.active
     }
 
-    /// The health of `input`; one that does not exist is disabled.
+    /// Health of `input`; an unknown one is disabled.
     #[must_use]
     pub fn health(&self, input: usize) -> InputHealth {
         self.inputs.get(input).map_or(InputHealth::Disabled, |record| record.health)
     }
 
-    /// Whether `input` has to be open, decoded and buffered now.
+    /// Whether `input` must be open, decoded and buffered now.
     #[must_use]
     pub fn is_needed(&self, input: usize) -> bool {
         self.inputs.get(input).is_some_and(|record| record.needed)
     }
 
-    /// What has gone wrong with `input`.
+    /// Failure counts of `input`.
     #[must_use]
     pub fn failures(&self, input: usize) -> FailureCounts {
         self.inputs.get(input).map_or(FailureCounts::NONE, |record| record.failures)
     }
 
-    /// The input that somebody wishes, if it can be played; ends wishes that are over.
+    /// The preferred input, if it can play; drops a preference that is over.
     fn preferred(&mut self, now: Instant, facts: &[InputFacts]) -> Option<usize> {
         let Preference { input, until } = self.preference?;
         let (health, facts) = (self.health(input), facts.get(input)?);
@@ -331,7 +329,8 @@ impl Switch {
                 let sounds = facts.fault(now).is_none() || !self.preferred_played;
                 sounds && facts.is_primed()
             }
-            // Who wishes an input before it sounds gets it; who was heard is not kept when silent.
+            // A preferred input may play before it has sound, but is not kept on air once it has
+            // played and fallen silent.
             InputHealth::Suspect(_) => !self.preferred_played && facts.is_sending(now),
             _ => false,
         };
@@ -348,8 +347,8 @@ impl Switch {
             self.inputs.iter().zip(facts).position(|(record, facts)| is(record, facts))
         };
         let stays = self.active.filter(|active| self.is_healthy(*active));
-        // What is barred does not take over, and plays on when it is on air. Unless it is barred for
-        // ever, it is as good as any other when there is need.
+        // A barred input does not take over, but stays on air if it is there. Unless the mode is
+        // `Never`, it may be used when no other input is healthy.
         let strict = self.config.failback == FailbackMode::Never || stays.is_some();
         let is_good = |input: &usize| self.is_good(*input) || (!strict && self.is_healthy(*input));
         let good = (0..self.inputs.len()).find(is_good);
@@ -380,17 +379,17 @@ impl Switch {
         self.is_healthy(input) && self.inputs.get(input).is_some_and(|record| !record.barred)
     }
 
-    /// Says who has to be awake: what is on air or wished, and what may be needed because nothing
-    /// before it is well.
+    /// Updates which inputs are needed: the one on air, the preferred one, and those that may have
+    /// to play because no input before them is healthy.
     fn update_needed(&mut self, waits: bool, facts: &[InputFacts]) {
-        let (active, wish) = (self.active, self.preference.map(|wish| wish.input));
+        let (active, preferred) = (self.active, self.preference.map(|preferred| preferred.input));
         let mut covered = false;
         for (index, (record, facts)) in self.inputs.iter_mut().zip(facts).enumerate() {
             let needed = !covered && (index == 0 || !waits);
             record.needed = facts.standby == Standby::Hot
                 || needed
                 || active == Some(index)
-                || wish == Some(index);
+                || preferred == Some(index);
             covered |= matches!(record.health, InputHealth::Healthy { .. });
         }
     }
@@ -423,7 +422,7 @@ impl InputFacts {
         self.buffered >= wanted || self.full || (self.ended && self.buffered > Span::ZERO)
     }
 
-    /// What is wrong with it now. A sender that has stopped is worse than one that is silent.
+    /// The current fault. A sender that has stopped is worse than one that is silent.
     fn fault(&self, now: Instant) -> Option<InputFault> {
         if !self.is_sending(now) {
             return Some(if self.lost { InputFault::Error } else { InputFault::Late });
@@ -436,7 +435,7 @@ impl InputFacts {
         }
     }
 
-    /// Whether it has not stopped without a word.
+    /// Whether the sender has not stopped unexpectedly.
     fn is_sending(&self, now: Instant) -> bool {
         !self.lost
             && (self.pacing == Pacing::OnDemand
@@ -449,13 +448,14 @@ impl InputFacts {
         self.last_arrival.is_some_and(|last| now.since(last) <= self.max_gap())
     }
 
-    /// A stream that comes more slowly than it is played is late before nothing is left of it.
+    /// A stream that arrives more slowly than it is played counts as late before its buffer is
+    /// empty.
     fn is_nearly_empty(&self) -> bool {
         self.pacing == Pacing::Streamed && self.buffered < LATE_BUFFER / 2
     }
 
-    /// How long nothing may come. Between two lumps of a stream that is as long as it was delayed
-    /// for, and no longer than its sound lasts.
+    /// The longest permitted gap between arrivals. Between two bursts of a stream it is the input's
+    /// delay, as long as its audio lasts.
     fn max_gap(&self) -> Span {
         if self.pacing == Pacing::Streamed && self.buffered > LATE_BUFFER {
             self.timeout.max(self.prime_target)
@@ -465,27 +465,27 @@ impl InputFacts {
     }
 }
 
-/// What has gone wrong with an input since the start, by reason.
+/// Failures of an input since the start, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureCounts {
     /// Nothing arrived within the time-out.
     pub late: u64,
-    /// It could not be heard.
+    /// It was silent.
     pub silent: u64,
-    /// It sent a value that does not move.
+    /// It sent a constant value.
     pub dc: u64,
-    /// One channel was silent while another one sounded.
+    /// One channel was silent while another one was not.
     pub dead_channel: u64,
     /// The sender broke off.
     pub error: u64,
-    /// It came and went so quickly that it was not trusted any more.
+    /// It connected and ended so often in a short time that it lost its trust.
     pub flaps: u64,
-    /// What was wrong the last time.
+    /// The last fault.
     pub last: Option<InputFault>,
 }
 
 impl FailureCounts {
-    /// Nothing has gone wrong.
+    /// No failures.
     pub const NONE: Self =
         Self { late: 0, silent: 0, dc: 0, dead_channel: 0, error: 0, flaps: 0, last: None };
 }
@@ -494,13 +494,14 @@ fn has_sound(facts: &[InputFacts], input: usize) -> bool {
     facts.get(input).is_some_and(|facts| facts.buffered > Span::ZERO)
 }
 
-/// What is left of a stream when it counts as late, so that the next input follows without a hole.
+/// Rest of a stream's buffer at which it counts as late, so that the next input follows without a
+/// gap.
 const LATE_BUFFER: Span = Span::from_millis(200);
 
-/// A first input that is live and well is there by then.
+/// A healthy live first input has started by then.
 pub const DEFAULT_STARTUP_WAIT: Span = Span::from_secs(1);
 
-/// However often an input has failed, it need not run for longer than this, unless it was wished.
+/// Upper limit of the doubled failback delay; an input that is preferred may play earlier.
 pub const MAX_FAILBACK_DELAY: Span = Span::from_secs(60);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The promise of every `# Real-time` line of `decode`: neither a packet nor a hole allocates.
+//! Checks every `# Real-time` line of `decode`: neither a packet nor a loss allocates.
 
 #![allow(
     unsafe_code,
@@ -55,7 +55,7 @@ fn packets_and_holes() {
         (Box::new(G722Decoder::new()), (0..160).collect()),
         (Box::new(L16Decoder::new(studio, stereo)), (0..192).collect()),
         (Box::new(L24Decoder::new(studio, stereo)), (0..240).chain(0..48).collect()),
-        // CELT, 20 ms: any bytes are sound.
+        // CELT, 20 ms: any bytes decode to audio.
         (
             Box::new(OpusPacketDecoder::new(studio, 1).unwrap()),
             [31 << 3].into_iter().chain(1..100).collect(),

@@ -1,4 +1,4 @@
-//! What encoding a block costs the allocator. Ours is nothing; the libraries' is printed.
+//! Allocations per encoded block. This crate's are zero; those of the libraries are printed.
 
 #![allow(
     unsafe_code,
@@ -84,6 +84,6 @@ fn blocks_are_encoded_without_allocating() {
     }
 }
 
-/// What the libraries are known to do, so that it cannot grow unseen.
+/// The libraries' known allocations, so that they cannot grow unnoticed.
 const FLAC_LIBRARY: f64 = 0.0;
 const OPUS_LIBRARY: f64 = 0.0;

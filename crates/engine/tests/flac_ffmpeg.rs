@@ -1,4 +1,4 @@
-//! Our FLAC, as ffmpeg hears it: bit for bit what went in.
+//! FLAC output decoded by ffmpeg: bit-exact.
 
 #![allow(
     clippy::disallowed_methods,
@@ -31,7 +31,7 @@ fn noise(channels: usize) -> Vec<f32> {
     (0..FRAMES * channels).map(|_| noise.next()).collect()
 }
 
-/// Full scale both ways and back, left against right: the widest difference there is.
+/// Full scale both ways and back, left against right: the largest difference possible.
 fn square(channels: usize) -> Vec<f32> {
     (0..FRAMES * channels)
         .map(|n| if (n / channels / 37 + n % channels).is_multiple_of(2) { 1.0 } else { -1.0 })
@@ -42,7 +42,7 @@ fn silence(channels: usize) -> Vec<f32> {
     vec![0.0; FRAMES * channels]
 }
 
-/// Sound, then silence, then one sample.
+/// Audio, then silence, then one sample.
 fn mixed(channels: usize) -> Vec<f32> {
     let mut sound = sine(channels);
     sound[10_000..40_000].fill(0.0);
@@ -55,14 +55,14 @@ fn flac(spec: &str, frames: usize, level: u8) -> FlacEncoder {
     FlacEncoder::new(spec, Frames::from(frames), level).unwrap()
 }
 
-/// What a decoder must give, as packed little-endian samples.
+/// The expected output of a decoder, as packed little-endian samples.
 fn expected(spec: SampleSpec, samples: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; samples.len() * spec.format.bytes()];
     convert::encode(spec.format, samples, &mut bytes);
     bytes
 }
 
-/// What a source of this format can send: samples that need no dither.
+/// Samples that a source of this format can send: they need no dither.
 fn integers(spec: SampleSpec, samples: &[f32]) -> Vec<f32> {
     let mut integers = vec![0.0; samples.len()];
     convert::decode(spec.format, &expected(spec, samples), &mut integers);
@@ -149,7 +149,7 @@ fn music_shrinks() {
     }
 }
 
-/// The amplitude of the left channel at so many hertz, in steps of 16 bits.
+/// The amplitude of the left channel at this frequency, in 16-bit steps.
 fn amplitude(bytes: &[u8], hz: usize) -> f64 {
     let (frames, _) = bytes.as_chunks::<4>();
     let (mut sine, mut cosine) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! Once made, the generators never touch the allocator.
+//! Once created, the generators never allocate.
 
 #![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
 
@@ -47,7 +47,7 @@ fn pulling_never_touches_the_allocator() {
     let before = CALLS.get();
     drop(vec![1]);
     assert_eq!(CALLS.get() - before, 2, "the counter counts");
-    // More than a whole round of the programme, so that every note and the seam are in it.
+    // More than one pass of the programme, so that every note and the seam are included.
     let mut demo = Demo::new(SampleRate::HZ_48000, Frames(960));
     assert_eq!(calls_during(&mut demo, 9_400), 0);
     let mut tone = Tone::new(

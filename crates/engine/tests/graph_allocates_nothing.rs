@@ -1,5 +1,5 @@
-//! The real-time side of a graph's parts never touches the allocator: what pushes, what pulls, what
-//! carries, readers that come, lag and leave, and the end.
+//! The real-time side of a graph's parts never allocates: writers, readers, graphs, readers that
+//! come, lag and leave, and the end.
 
 #![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
 
@@ -123,7 +123,7 @@ fn readers_of_a_proxy_come_lag_and_leave() {
     let (mut tone, mut into, mut out) = (tone(), block(), [0.0; 1_000]);
     let mut stays = proxy.reader(&lane).unwrap();
     for _ in 0..20 {
-        // It lags, and then it goes.
+        // It lags, and then it leaves.
         let goes = proxy.reader(&lane).unwrap();
         let mut push = |times: usize| {
             for _ in 0..times {

@@ -1,4 +1,4 @@
-//! Why the pure Rust codec may stand in for libopus: it is measured against libopus here, in both
+//! Justifies the pure Rust codec in place of libopus: it is measured against libopus in both
 //! directions, by ffmpeg with `-c:a libopus`. docs/decisions/opus-codec.md quotes these figures.
 
 #![allow(
@@ -60,8 +60,8 @@ fn libopus_hears_our_packets_as_we_meant_them() {
     }
 }
 
-/// At the same bit rate, constrained as ours is (libopus left alone takes 16 to 64 % more than it
-/// was told). Waveform SNR is not listening, but it finds what is broken.
+/// At the same bit rate, constrained as ours is (unconstrained libopus takes 16 to 64 % more than
+/// requested). A waveform SNR is no listening test, but it finds defects.
 #[test]
 fn our_encoder_is_as_good_as_libopus_at_the_rates_of_music() {
     for (material, input) in [("music", music(10.0)), ("sweep", sweep(10.0))] {
@@ -87,7 +87,7 @@ fn our_encoder_is_as_good_as_libopus_at_the_rates_of_music() {
     }
 }
 
-/// Sizes of packets of music, and what opusinfo says of them in a stream.
+/// Packet sizes of music, and the report of opusinfo on them in a stream.
 fn sizes_and_opusinfo(rate_control: RateControl, bitrate: u32) -> (Vec<usize>, Option<String>) {
     let config = OpusConfig { bitrate, rate_control, ..OpusConfig::default() };
     let mut encoder =
@@ -178,9 +178,9 @@ fn the_library_decodes_the_music_of_libopus_exactly() {
     }
 }
 
-/// The library (0.1.40) has a fault here: of sound that changes fast, some packets decode to
-/// something else than libopus 1.3 and 1.6 agree on, more of them the lower the rate. The packets
-/// around them are right. This holds the fault within what is known of it.
+/// A known fault of the library (0.1.40): of fast-changing audio, some packets decode to something
+/// else than libopus 1.3 and 1.6 agree on, more of them at lower rates. The packets around them are
+/// right. This keeps the fault within its known extent.
 #[test]
 fn the_library_decodes_few_packets_otherwise() {
     let input = sweep(10.0);
@@ -197,7 +197,8 @@ fn the_library_decodes_few_packets_otherwise() {
     }
 }
 
-/// For each of libopus' packets: how far the library's output is from libopus' own at most.
+/// For each of libopus' packets: the maximum difference between the library's output and libopus'
+/// own.
 fn differences(case: &str, input: &[f32], settings: &str) -> Vec<f32> {
     let stream = encoded_by_libopus(&format!("opus-in-{case}"), input, settings);
     let reference = floats(&ffmpeg(&format!("opus-ref-{case}"), &stream, DECODE));
@@ -233,5 +234,5 @@ fn size(packets: &[Vec<u8>]) -> usize {
 
 const DECODE: &str = "-request_sample_fmt flt -c:a libopus -f ogg -i {in} -f f32le {out}";
 
-/// As exact as f32 in another order of operations can be expected to be.
+/// The precision to expect of f32 in another order of operations.
 const EXACT: f32 = 1e-4;

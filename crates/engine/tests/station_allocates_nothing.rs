@@ -1,5 +1,5 @@
-//! The promise of `Station::handle_timeout`: after warm-up, a chunk costs the allocator nothing,
-//! whatever comes and goes, from a sender's block to a session's cursor.
+//! Checks `Station::handle_timeout`: after warm-up, a chunk allocates nothing, from a sender's
+//! block to a session's cursor, whatever comes and goes.
 
 #![allow(
     unsafe_code,
@@ -94,7 +94,7 @@ impl Sender {
     }
 }
 
-/// A reactor's view: a log, and sessions of which each takes what is there at its own pace.
+/// A reactor's view: a log, and sessions that each read at their own pace.
 struct ReactorStub {
     chunks: Consumer<TimedChunk>,
     log: ChunkLog,
@@ -107,7 +107,7 @@ impl ReactorStub {
     fn new(chunks: Consumer<TimedChunk>) -> Self {
         let log = ChunkLog::new(50);
         let start = log.cursor_at_end();
-        // The last one looks less often than the log is long.
+        // The last one reads less often than the log is long.
         Self { chunks, log, sessions: [(start, 1), (start, 5), (start, 160)], read: 0, lagged: 0 }
     }
 
@@ -150,17 +150,17 @@ struct World {
 }
 
 impl World {
-    /// A sender in the station's own shape, one of another rate and layout, and the demo.
+    /// A sender in the station's own format, one of another rate and layout, and the demo.
     fn new(codec: Codec) -> Self {
         Self::before(codec, None)
     }
 
-    /// The same behind another source.
+    /// The same with a source of higher priority.
     fn before(codec: Codec, better: Option<Box<dyn Source>>) -> Self {
         Self::levelled(codec, better, None)
     }
 
-    /// The same with a normaliser in front of each source.
+    /// The same with a normalizer in front of each source.
     fn levelled(codec: Codec, better: Option<Box<dyn Source>>, mode: Option<Mode>) -> Self {
         let spec = SampleSpec::DEFAULT;
         let quantum = Frames(960);
@@ -197,7 +197,7 @@ impl World {
         let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let config = StationConfig {
             quantum,
-            // Every failure is followed by a comeback, so that there are many.
+            // Every failure is followed by a recovery, so that there are many.
             switch: switch::Config { failback_delay: Span::ZERO, ..switch::Config::default() },
             crossfade: Span::from_millis(20),
             write_header: |_, _, _, _| 26,
@@ -226,9 +226,8 @@ impl World {
     fn step(&mut self, step: u64) {
         self.now += Span::from_millis(10);
         let second = step / 100;
-        // Sixteen seconds: it stops for three seconds and has to prove itself; it ends cleanly and
-        // comes back a second later; it pauses for less than its time-out, and its buffer has to be
-        // filled again.
+        // Sixteen seconds: it stops for three seconds and must regain trust; it ends cleanly and
+        // returns a second later; it pauses for less than its time-out, and its buffer refills.
         match second % 16 {
             1..4 => {}
             12 if step.is_multiple_of(100) => drop(self.near.items.push(SourceItem::End)),
@@ -236,12 +235,12 @@ impl World {
             15 if step % 100 < 25 => {}
             _ => self.near.send(self.now),
         }
-        // The far one is gone every second time that the near one is, and slow by half a per mille.
+        // The far one stops every second time that the near one does, and is slow by 500 ppm.
         if second % 32 > 4 && !step.is_multiple_of(2_000) {
             self.far.send(self.now);
         }
-        // The first one is told to be silent for a second, and to break off. Somebody wishes for the
-        // second one, and for the demo, which nobody needs otherwise.
+        // The first one is silent for a second, and breaks off. The second one is preferred at
+        // times, and so is the demo, which is not needed otherwise.
         self.near.muted = second % 16 == 7;
         match step % 1_600 {
             920 => drop(self.near.items.push(SourceItem::Lost)),
@@ -280,7 +279,7 @@ fn calls_in_a_minute(codec: Codec) -> (u64, u64) {
     let kinds = after.switches_by.iter().zip(before.switches_by).filter(|(a, b)| **a > *b).count();
     assert!(kinds >= 5, "{:?}", after.switches_by);
     assert_eq!((after.pool_exhausted, after.fanout_full, after.encode_errors), (0, 0, 0));
-    // The meters were on, and began anew on the way.
+    // The meters were running, and were reset on the way.
     let since = Span::from_millis(10) * i64::try_from(8_000 - RESET_AT).expect("a few thousand");
     assert!((since - after.loudness.measured).as_millis().abs() <= 100, "{:?}", after.loudness);
     assert!(after.inputs[..2].iter().all(|input| input.loudness.integrated.is_some()));
@@ -290,7 +289,7 @@ fn calls_in_a_minute(codec: Codec) -> (u64, u64) {
     calls
 }
 
-/// The step at which loudness is measured anew.
+/// The step at which the loudness measurement is reset.
 const RESET_AT: u64 = 5_005;
 
 #[test]
@@ -331,7 +330,7 @@ fn announcements_of_any_rate() {
                 voice.items = items;
                 (0..50).for_each(|_| voice.send(world.now));
                 drop(voice.items.push(SourceItem::End));
-                // Blocks go back to their pool: whoever decodes keeps it.
+                // Blocks return to their pool: their decoder keeps it.
                 kept.push(voice.pool);
                 let source = Box::new(RingSource::new(consumer, Pacing::OnDemand));
                 desk.announce(id, source, DEFAULT_DUCK).expect("room");
@@ -402,7 +401,7 @@ fn recorders_that_come_and_go_and_one_that_is_behind() {
     let (mut calls, mut hung, mut heard) = ((0, 0), Vec::new(), Vec::new());
     for step in 0..8_000 {
         if step % 500 == 250 {
-            // One is taken away, the spool of the other is dropped, and what never was is hung.
+            // One output is removed, the reader of the other is dropped, and a new one is attached.
             if let Some((number, spool)) = hung.pop() {
                 drop(spool);
                 assert!(step % 1_000 == 250 || outlets.remove(number));
@@ -426,7 +425,7 @@ fn recorders_that_come_and_go_and_one_that_is_behind() {
         }
     }
     assert_eq!(calls, (0, 0));
-    // What it was behind with is full, and not a frame more than there was room for.
+    // The backlog is full, and holds no frame more than fits.
     assert!(behind.buffered() >= Frames(96_000), "{}", behind.buffered());
 }
 
@@ -437,8 +436,8 @@ fn a_normaliser_with_other_settings_other_modes_comparisons_and_bands() {
     let mut outlets = world.station.output_bus();
     let (mut calls, mut latencies) = ((0, 0), Vec::new());
     for step in 0..8_000_u64 {
-        // Control's part, which may allocate: every five seconds another mode, or none, and between
-        // them settings, comparisons, bands, a pause.
+        // The control thread's part, which may allocate: every five seconds another mode, or none,
+        // and between them settings, bypasses, bands, a pause.
         let mode = [Some(Mode::Full), Some(Mode::Mid), None, Some(Mode::Low), Some(Mode::GainOnly)]
             [(step / 500) as usize % 5];
         let target = if step % 200 < 100 { -20.0 } else { -28.0 };

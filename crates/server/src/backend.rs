@@ -1,18 +1,18 @@
-//! The seam between the control plane and the running audio: plain values, two bounded queues and
-//! one snapshot.
+//! The interface between the control plane and the running audio: plain values, two bounded queues
+//! and one snapshot.
 //!
 //! ```text
-//!  control (tokio) --- House::command(Command) ---> reactors, stations
-//!                  <-- mpsc::Sender<AudioEvent> --------
-//!                  <-- House::status(station) -----  (a copy of what was last published)
-//!                  --- ListenSink::accept ---------> reactor (GET /listen/...)
-//!                  --- ListenSink::stream ---------> reactor (WebSocket /stream)
+//!  control (tokio) --- AudioBackend::command(SessionCommand) --> reactors, stations
+//!                  <-- mpsc::Sender<AudioEvent> --------------
+//!                  <-- AudioBackend::status(station) ---------  (a copy of the last snapshot)
+//!                  --- ListenSink::accept_listener ----------> reactor (GET /listen/...)
+//!                  --- ListenSink::accept_websocket ---------> reactor (WebSocket /stream)
 //! ```
 //!
 //! Neither side waits for the other. A reactor that finds the event queue full keeps its event and
 //! tries again; the control plane does the same with commands, of which it keeps the newest of each
-//! kind per session. Sessions, not client ids, are the currency: two sessions can carry the same
-//! id (a client that comes back before its dead socket is noticed), and a reactor finds a session
+//! kind per session. Both sides refer to sessions, not client ids: two sessions can have the same
+//! id (a client that reconnects before its dead socket is noticed), and a reactor finds a session
 //! without comparing text.
 
 use std::io;
@@ -41,11 +41,11 @@ pub use crate::push::PushState;
 pub use crate::radio::{BackgroundTask, RadioState};
 pub use crate::recording::{Recorded, RecorderState};
 
-/// One connection of a client, never used twice in the life of a server.
+/// One connection of a client; the number is never reused in the lifetime of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// What a client says of itself; every text is as it was sent.
+/// The fields of a client's Hello; every text is as it was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// `MAC`.
@@ -60,135 +60,135 @@ pub struct Hello {
     pub os: String,
     /// `Arch`.
     pub arch: String,
-    /// `ID`; empty where it was not sent.
+    /// `ID`; empty if it was not sent.
     pub id: String,
-    /// `Instance`, 1 where it was not sent.
+    /// `Instance`, 1 if it was not sent.
     pub instance: u32,
-    /// `SnapStreamProtocolVersion`, 1 where it was not sent.
+    /// `SnapStreamProtocolVersion`, 1 if it was not sent.
     pub protocol: u32,
-    /// `Auth`: what it shows to say who it is.
+    /// `Auth`: the client's credentials.
     pub auth: Option<Credentials>,
-    /// Somebody else than itself says that it may listen: HTTP, or a certificate that was good.
+    /// The connection is already authorized to listen: by HTTP, or by a valid certificate.
     pub preauthenticated: bool,
 }
 
-/// What the audio tells.
+/// Events from the audio side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AudioEvent {
-    /// A session said Hello. What it has not been told already it is told by
-    /// [`Command::SetSettings`] and [`Command::MoveClient`], in that order, or it is ended by
-    /// [`Command::Kick`]; the client waits 2 s.
+    /// A session sent Hello. It gets its settings and its station by
+    /// [`SessionCommand::SetSettings`] and [`SessionCommand::MoveClient`], in that order, unless it
+    /// has them already, or is ended by [`SessionCommand::Kick`]; the client waits 2 s.
     Hello {
         /// The session.
         session: SessionId,
-        /// Where it comes from.
+        /// Its address.
         peer: IpAddr,
-        /// What it said.
+        /// Its Hello.
         hello: Box<Hello>,
-        /// What it has been told already, from [`House::greet`].
+        /// The greeting it has received already, from [`AudioBackend::set_greeting`].
         greeting_sent: Option<Greeting>,
     },
-    /// A session is gone, for whatever reason; it is the session's last event.
+    /// A session has ended, for whatever reason; it is the session's last event.
     Left {
         /// The session.
         session: SessionId,
     },
-    /// How a client does; comes every few seconds, and changes nothing else.
+    /// State of a client's connection; sent every few seconds, and changes nothing else.
     Health {
         /// The session.
         session: SessionId,
-        /// How.
+        /// The state.
         health: ClientHealth,
     },
     /// The volume was changed at the client.
     ClientInfo {
         /// The session.
         session: SessionId,
-        /// 0 to 100; absent is unchanged.
+        /// 0 to 100; `None` is unchanged.
         volume: Option<u8>,
-        /// Whether it is muted there; absent is unchanged.
+        /// Whether it is muted there; `None` is unchanged.
         muted: Option<bool>,
     },
 }
 
-/// What can be known of a client's connection from this end.
+/// State of a client's connection, as far as it is known on this side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientHealth {
-    /// Milliseconds that it can play with what it has been sent; none before its first chunk.
+    /// Milliseconds that the client can play with what it was sent; `None` before its first chunk.
     pub ahead_ms: Option<i64>,
-    /// Microseconds from a segment to its acknowledgement, smoothed.
+    /// Smoothed round-trip time in microseconds.
     pub round_trip_us: u64,
-    /// Microseconds by which that varies on average.
+    /// Its mean deviation in microseconds.
     pub jitter_us: u64,
-    /// Bytes that wait in this machine.
+    /// Unsent bytes in this machine.
     pub unsent_bytes: u64,
-    /// Segments that had to be sent again.
+    /// Retransmitted segments.
     pub retransmitted: u64,
-    /// Chunks that were left out because it was too slow for them.
+    /// Chunks skipped because the client was too slow.
     pub skipped_chunks: u64,
     /// Seconds since the last of them.
     pub skipped_s_ago: Option<u64>,
 }
 
-/// What a client is to do with its sound; the body of Snapcast's `ServerSettings`.
+/// Playback settings of a client; the body of Snapcast's `ServerSettings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaybackSettings {
     /// 0 to 100.
     pub volume: u8,
-    /// The client's mute, or its group's.
+    /// Mute of the client or of its group.
     pub muted: bool,
-    /// Milliseconds by which this device is late.
+    /// Additional latency of the device in milliseconds.
     pub latency_ms: i32,
-    /// Milliseconds from capture to play-out.
+    /// Milliseconds from capture to playout.
     pub buffer_ms: u32,
 }
 
-/// How a client plays, and what: the answer to its Hello.
+/// The answer to a client's Hello: its settings and its station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// How.
+    /// Playback settings.
     pub settings: PlaybackSettings,
-    /// The station's index in `Resolved::stations`.
+    /// The station's index in `ResolvedConfig::stations`.
     pub station: usize,
 }
 
 impl Greeting {
-    /// In place of a station: whoever says Hello is answered by the control plane, because what it
-    /// plays has to be made first.
+    /// Instead of a station: the control plane answers the Hello, because the station has to be
+    /// created first.
     pub const DEFER_TO_CONTROL: usize = usize::MAX;
 }
 
-/// What the audio is told.
+/// Commands to the audio side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
-    /// Send the settings; the first ones answer the Hello.
+    /// Sends the settings; the first ones answer the Hello.
     SetSettings {
         /// The session.
         session: SessionId,
         /// The settings.
         settings: PlaybackSettings,
     },
-    /// Let the session play this station from now on; the first one starts its sound.
+    /// Moves the session to this station; the first one starts its audio.
     MoveClient {
         /// The session.
         session: SessionId,
-        /// The station's number: its index in `Resolved::stations`, or what
-        /// [`House::add_station`] gave.
+        /// The station's number: its index in `ResolvedConfig::stations`, or the result of
+        /// [`AudioBackend::add_station`].
         station: usize,
-        /// What its speakers play of it.
+        /// The channels that the client plays.
         map: ChannelMap,
     },
-    /// End the session.
+    /// Ends the session.
     Kick {
         /// The session.
         session: SessionId,
-        /// Why, for the counters.
+        /// The reason, for the counters.
         cause: KickReason,
     },
 }
 
 impl SessionCommand {
-    /// The session that it is for.
+    /// The session that it applies to.
     #[must_use]
     pub const fn session(&self) -> SessionId {
         match self {
@@ -199,127 +199,127 @@ impl SessionCommand {
     }
 }
 
-/// Why a session is ended by us.
+/// Why the server ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KickReason {
     /// The same client has a newer session.
     Replaced,
-    /// Somebody deleted the client.
+    /// The client was deleted.
     Deleted,
-    /// There is no place for another client.
+    /// The maximum number of clients is reached.
     Full,
-    /// It did not say who it is.
+    /// The Hello has no id.
     Unidentified,
-    /// It did not show that it may listen.
+    /// Its credentials do not allow listening.
     Unauthorized,
-    /// Its address has been wrong too often to be asked now, or has sent too many new clients.
+    /// Its address is rate-limited, after too many wrong logins or new clients.
     RateLimited,
 }
 
-/// Something that is to be said over a station's programme.
+/// An announcement over a station's programme.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Announcement {
-    /// A number that is never used twice in the life of a server.
+    /// A number that is never reused in the lifetime of a server.
     pub id: u64,
-    /// A file that ends.
+    /// A finite file.
     pub source: SourceConfig,
-    /// What the programme is lowered by while it is heard.
+    /// Gain of the programme while it plays.
     pub duck: Db,
-    /// What it is changed by, on top of what brings it to the station's loudness.
+    /// Additional gain of the announcement, on top of the one that matches the station's loudness.
     pub gain: Db,
-    /// Whether it is brought to the loudness that its station is normalized to, if that is.
+    /// Whether to match the loudness of a normalized station.
     pub normalize: bool,
 }
 
-/// What happens to an announcement.
+/// A state change of an announcement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnnouncementEvent {
-    /// The programme goes down for it.
+    /// The programme ramps down for it.
     Started,
-    /// It is over, and why.
+    /// It has ended, with the outcome.
     Ended(AnnouncementOutcome),
 }
 
-/// Why an announcement is over.
+/// How an announcement ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnnouncementOutcome {
-    /// It has been heard to its end.
+    /// It was played to its end.
     Played,
-    /// Somebody ended it.
+    /// It was cancelled.
     Cancelled,
-    /// It was longer than an announcement may be.
+    /// It exceeded the maximum length.
     TooLong,
-    /// Its station has been changed or removed.
+    /// Its station was changed or removed.
     StationGone,
-    /// It cannot be heard, and why.
+    /// It cannot be played, and why.
     Failed(String),
 }
 
-/// The queue was full; the command comes back and is tried again.
+/// The command queue was full; the command is returned and should be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandQueueFull(pub SessionCommand);
 
 /// The running audio, as the control plane sees it.
 pub trait AudioBackend: Send + Sync {
-    /// Hands a command over, without waiting.
+    /// Queues a command, without waiting.
     ///
-    /// Commands of one session are carried out in the order in which they were taken; one for a
-    /// session that is gone is taken and forgotten.
+    /// Commands of one session are carried out in the order in which they were queued; one for a
+    /// session that has ended is ignored.
     ///
     /// # Errors
-    /// [`Full`] when the queue has no place now.
+    /// [`CommandQueueFull`] when the queue is full.
     fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull>;
 
-    /// Says what a client is to be told when it says Hello, so that it need not wait for the control
-    /// plane; `None`: what every newcomer is told. What is said may be late: the answer that was
-    /// given comes with [`AudioEvent::Hello`]. False when it could not be taken, to be said again.
+    /// Sets the greeting for a client, so that its Hello is answered without the control plane;
+    /// `None` restores the default greeting. The greeting may take effect late: the one that was
+    /// sent comes with [`AudioEvent::Hello`]. Returns false when it was not taken: set it again.
     fn set_greeting(&self, _client: &str, _greeting: Option<Greeting>) -> bool {
         true
     }
 
-    /// Says what newcomers are to be told. Before that, and after `None`, the audio answers nobody
-    /// by itself.
+    /// Sets the greeting for unknown clients. Before that, and after `None`, the audio side answers
+    /// no unknown client by itself.
     fn set_default_greeting(&self, _greeting: Option<Greeting>) -> bool {
         true
     }
 
-    /// Says what connections have to be from now on; who is here already stays.
+    /// Sets the policy for new connections; existing ones stay.
     fn set_listen_policy(&self, _door: &ListenPolicy) {}
 
-    /// What a station last published; called some ten times a second, without waiting.
+    /// The last status of a station; called about ten times a second, without waiting.
     fn status(&self, station: usize) -> StationStatus;
 
-    /// Measures the loudness of a station and of its sources anew from now on, without waiting.
+    /// Restarts the loudness measurement of a station and its sources, without waiting.
     fn reset_loudness(&self, station: usize);
 
-    /// Does something else to a station's programme from now on, while it plays.
+    /// Changes the processing of a station's programme while it plays.
     ///
     /// # Errors
-    /// Why it cannot, for people to read; then nothing has changed.
+    /// The reason, for users to read; then nothing has changed.
     fn set_sound(&self, _station: usize, _sound: &SoundSettings) -> Result<(), String> {
         Ok(())
     }
 
-    /// Lets a station's stream go to these servers from now on, while it plays.
+    /// Sets the servers to which a station's stream is pushed, while it plays.
     fn set_pushes(&self, _station: usize, _pushes: &[PushSettings]) {}
 
-    /// Lets a station go to these places over RTP from now on, while it plays.
+    /// Sets the RTP outputs of a station, while it plays.
     fn set_rtp(&self, _station: usize, _outputs: &[RtpOutputSettings]) {}
 
-    /// The description (SDP) of an output of a station, while it runs.
+    /// The SDP of an RTP output of a station, while it runs.
     fn sdp(&self, _station: usize, _output: usize) -> Option<String> {
         None
     }
 
-    /// Lets a station be recorded by these from now on, while it plays.
+    /// Sets the recorders of a station, while it plays.
     fn set_records(&self, _station: usize, _records: &[RecorderSettings]) {}
 
-    /// Tells a recorder, by its index in `Station::records`, to do something; gives the exact frame
-    /// of the station at which it does, none where that is known only with its first sound. Without
-    /// waiting.
+    /// Sends a command to a recorder, by its index in `Station::records`. Returns the exact frame
+    /// of the station at which it applies; `None` if that is known only with the first audio. Does
+    /// not wait.
     ///
     /// # Errors
-    /// Why it does not, for people to read; then nothing has changed.
+    /// The reason, for users to read; then nothing has changed.
     fn record(
         &self,
         _station: usize,
@@ -330,11 +330,11 @@ pub trait AudioBackend: Send + Sync {
         Err("nothing is recorded here".to_owned())
     }
 
-    /// Asks a recorder, by its index in `Station::records`, for a marker at a frame that it records. What
-    /// comes of it is known when it is on the disk. Without waiting.
+    /// Requests a marker from a recorder, by its index in `Station::records`, at a recorded frame.
+    /// The result is known when the marker is on the disk. Does not wait.
     ///
     /// # Errors
-    /// Why there will be none, for people to read.
+    /// The reason, for users to read.
     fn mark(
         &self,
         _station: usize,
@@ -345,217 +345,214 @@ pub trait AudioBackend: Send + Sync {
         Err("nothing is recorded here".to_owned())
     }
 
-    /// What has happened to recorders since the last time; called some ten times a second.
+    /// Recorder events since the last call; called about ten times a second.
     fn recorder_events(&self) -> Vec<Recorded> {
         Vec::new()
     }
 
-    /// Lets a station's programme be heard as it comes, as loud as it is normalised; or ends that.
+    /// Bypasses a station's normalizer at matched loudness, or ends the bypass.
     fn set_bypass(&self, _station: usize, _on: bool) {}
 
-    /// Starts a station while the house runs; its number is the one of a station that was removed,
-    /// or a new one.
+    /// Starts a station at run time; returns its number, which may be that of a removed station.
     ///
     /// # Errors
-    /// When its encoder cannot be made.
+    /// When its encoder cannot be created.
     fn add_station(&self, station: &Station) -> io::Result<usize>;
 
-    /// Runs another station under the number of one that runs. Whoever plays it gets the new codec
-    /// header and goes on; web listeners come again.
+    /// Replaces a running station under its number. Its clients get the new codec header and
+    /// continue; web listeners reconnect.
     ///
     /// # Errors
-    /// When its encoder cannot be made; then the old one runs on.
+    /// When its encoder cannot be created; then the old station continues.
     fn replace_station(&self, number: usize, station: &Station) -> io::Result<()>;
 
-    /// Ends a station. Whoever plays it has been given another one before.
+    /// Ends a station. Its clients must have been moved to another one before.
     fn remove_station(&self, number: usize);
 
-    /// Lets clients hear at once that a station plays nothing more: what they have buffered of it and
-    /// what waits here is thrown away, without waiting.
+    /// Flushes a station: discards what its clients and the server have buffered, without waiting,
+    /// so that a pause is audible at once.
     fn flush(&self, _station: usize) {}
 
-    /// Lets an announcement wait for its turn over a station's programme, without waiting.
+    /// Queues an announcement over a station's programme, without waiting.
     ///
     /// # Errors
-    /// Why it cannot, for people to read.
+    /// The reason, for users to read.
     fn announce(&self, _station: usize, _announcement: &Announcement) -> Result<(), String> {
         Err("nothing is announced here".to_owned())
     }
 
-    /// Ends an announcement, whether it is heard or waits.
+    /// Cancels an announcement, queued or playing.
     fn cancel_announcement(&self, _station: usize, _id: u64) {}
 
-    /// What has happened to announcements since the last time, each with its number; called some
+    /// Announcement events since the last call, each with the announcement's number; called about
     /// ten times a second.
     fn announcement_events(&self) -> Vec<(u64, AnnouncementEvent)> {
         Vec::new()
     }
 
-    /// Lets a station play a source, as an index in `Station::sources`: for a while, or until it
-    /// fails. With none the station chooses by itself again. Without waiting.
+    /// Prefers a source of a station, as an index in `Station::sources`, for a while or until it
+    /// fails. `None` lets the station choose by itself again. Does not wait.
     fn set_preferred_source(&self, _station: usize, _wish: Option<(usize, Option<Span>)>) {}
 
-    /// Every change of a source that is heard since the last time, each with its station; called
-    /// some ten times a second.
+    /// Source changes since the last call, each with its station; called about ten times a second.
     fn switch_events(&self) -> Vec<(usize, SourceSwitch)> {
         Vec::new()
     }
 
-    /// Says of which stations somebody plays which channels, but for all of them; what is not here
-    /// any more is not made any more. Called some ten times a second.
+    /// Keeps the channel-mapped renditions in use, by station and map; others are ended. Called
+    /// about ten times a second.
     fn retain_channel_maps(&self, _wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {}
 
-    /// What the control runtime is to run from now on; called some ten times a second.
+    /// Tasks for the control runtime to run; called about ten times a second.
     fn take_background_tasks(&self) -> Vec<BackgroundTask> {
         Vec::new()
     }
 
-    /// Says where the DJs of this address can come to, or why they cannot.
+    /// Reports the address on which DJs of this endpoint can connect, or why they cannot.
     fn set_dj_address(&self, _address: &Endpoint, _opened: Result<SocketAddr, &io::Error>) {}
 
-    /// Says what a station plays, in one line; empty where that is not known.
+    /// Sets a station's current title, in one line; empty if unknown.
     fn set_title(&self, _station: usize, _title: &str) {}
 
-    /// Frees what has ended; called some ten times a second.
+    /// Frees what has ended; called about ten times a second.
     fn tidy(&self) {}
 
-    /// How far each station that runs has come. It advances whatever its sources do.
+    /// Media position of each running station. It advances whatever its sources do.
     fn positions(&self) -> Vec<StationPosition> {
         Vec::new()
     }
 
-    /// Counters for the status page, each with a name that never changes; sums over the house.
+    /// Counters for the status page, under stable names; sums over all stations.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }
 
-/// How far a station has come.
+/// Media position of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StationPosition {
-    /// A number that no other station ever has; one that begins anew has another one.
+    /// A number unique to this run of a station; a restarted one has another.
     pub instance: u64,
-    /// What it is called.
+    /// The station's name.
     pub name: String,
-    /// The media time of its next chunk.
+    /// Media time of its next chunk.
     pub position: MediaTime,
 }
 
-/// Takes listeners over from the HTTP listener.
+/// Takes over connections from the HTTP listener.
 pub trait ListenSink: Send + Sync {
-    /// Takes a connection whose request begins with `GET /listen/`, without waiting.
+    /// Takes a connection whose request starts with `GET /listen/`, without waiting.
     ///
-    /// The socket does not block. `read` holds what has been read from it: at least the request
-    /// line, at most 8 KiB, perhaps more than the line.
+    /// The socket is non-blocking. `read` holds what has been read from it: at least the request
+    /// line, at most 8 KiB, possibly more than the line.
     fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>);
 
-    /// Takes a Snapcast client behind a WebSocket whose handshake has been answered, without
-    /// waiting.
+    /// Takes a Snapcast client behind a WebSocket whose handshake is complete, without waiting.
     ///
-    /// The socket does not block. `read` holds what has been read behind the request, often
+    /// The socket is non-blocking. `read` holds what has been read after the request, often
     /// nothing.
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>);
 
-    /// The right to go on air at a station's mount, without waiting; none where somebody has it, or
-    /// where there is no such mount any more.
+    /// Acquires a station's mount for a source client, without waiting; `None` if it is in use or
+    /// no longer exists.
     fn acquire_mount(&self, _station: &str, _mount: &Mount, _who: DjInfo) -> Option<DjMountPermit> {
         None
     }
 
-    /// Takes over what the DJ says that he plays; false when nobody is on air there.
+    /// Sets the title sent by a source client; false if none is on air there.
     fn set_live_title(&self, _station: &str, _mount: &Mount, _title: TrackMetadata) -> bool {
         false
     }
 }
 
-/// What a station publishes.
+/// The status of a station.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StationStatus {
-    /// What it does.
+    /// Its state.
     pub state: StationState,
-    /// The source that is heard, as an index in `Station::sources`.
+    /// The active source, as an index in `Station::sources`.
     pub active: Option<usize>,
-    /// One for each of `Station::sources`.
+    /// State of each of `Station::sources`.
     pub sources: Vec<SourceState>,
-    /// The peak of each channel since the last snapshot, relative to full scale.
+    /// Peak of each channel since the last snapshot, relative to full scale.
     pub levels: Vec<Db>,
-    /// The loudness of what goes out, since the start or since the last reset.
+    /// Loudness of the output, since the start or the last reset.
     pub loudness: Loudness,
-    /// The loudness of what comes in, one for each of `Station::sources`.
+    /// Loudness of the input, one for each of `Station::sources`.
     pub source_loudness: Vec<Loudness>,
-    /// What its normaliser does; none while there is none.
+    /// Status of its normalizer; `None` without one.
     pub normalizer: Option<NormalizerStatus>,
-    /// How they do, one for each of `Station::sources`.
+    /// Condition of each of `Station::sources`.
     pub source_conditions: Vec<SourceCondition>,
-    /// What is heard, and why.
+    /// What is on air, and why.
     pub on_air: OnAir,
-    /// What a listener is late by.
+    /// Latency to a listener.
     pub latency: Latency,
-    /// What is known of those of `Station::sources` that are web radio.
+    /// Web radio state, for those of `Station::sources` that are web radio.
     pub radios: Vec<Option<RadioState>>,
-    /// What is known of those of `Station::sources` that are places for DJs.
+    /// Live input state, for those of `Station::sources` that are mounts for DJs.
     pub live_inputs: Vec<Option<DjStatus>>,
-    /// What is known of those of `Station::sources` that come over RTP.
+    /// RTP state, for those of `Station::sources` that arrive over RTP.
     pub rtp_inputs: Vec<Option<RtpSourceStatus>>,
-    /// One for each of `Station::rtp`.
+    /// State of each of `Station::rtp`.
     pub rtp_outputs: Vec<RtpDestinationStatus>,
-    /// One for each of `Station::pushes`.
+    /// State of each of `Station::pushes`.
     pub pushes: Vec<PushState>,
-    /// One for each of `Station::records`.
+    /// State of each of `Station::records`.
     pub recorders: Vec<RecorderState>,
     /// Web listeners (`/listen/...`).
     pub listeners: u32,
 }
 
-/// How a source does that comes over RTP.
+/// Status of an RTP source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtpSourceStatus(pub RtpInputStatus);
 
-/// How an output over RTP does.
+/// Status of an RTP output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RtpDestinationStatus {
-    /// What it has sent; none while it could not be opened.
+    /// Its counters; `None` if it could not be opened.
     pub state: Option<RtpOutputStatus>,
-    /// Why it could not.
+    /// Why it could not be opened.
     pub problem: Option<String>,
 }
 
-/// What a DJ said of himself.
+/// What a source client sent about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DjInfo {
-    /// Where he comes from.
+    /// Its address.
     pub from: Option<IpAddr>,
-    /// His program.
+    /// Its user agent.
     pub agent: Option<String>,
-    /// What he calls his programme.
+    /// The name of its programme.
     pub name: Option<String>,
-    /// What he calls his stream; empty where he does not say it.
+    /// Its content type; empty if not sent.
     pub content_type: String,
-    /// Whether he came through TLS.
+    /// Whether it connected over TLS.
     pub tls: bool,
 }
 
-/// How a place for DJs does.
+/// Status of a mount for source clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DjStatus {
-    /// Where it is open; none while it is not.
+    /// The address it listens on; `None` while it is closed.
     pub address: Option<SocketAddr>,
-    /// Somebody sends.
+    /// A source client is sending.
     pub on_air: bool,
-    /// Who does, or did last.
+    /// The current source client, or the last one.
     pub client_info: DjInfo,
-    /// For how long.
+    /// Duration of its connection.
     pub since: Option<Span>,
-    /// Bytes of sound that he has sent.
+    /// Bytes of audio received from it.
     pub bytes: u64,
-    /// What they are, once that is known.
+    /// Format of the audio, once it is known.
     pub info: Option<StreamInfo>,
-    /// What he plays.
+    /// The current title.
     pub title: Option<TrackMetadata>,
-    /// How the last one left.
+    /// How the last connection ended.
     pub left: Option<DjEndReason>,
 }
 
 impl StationStatus {
-    /// Without what changes all the time: levels, loudness, times.
+    /// The status without values that change all the time: levels, loudness, times.
     #[must_use]
     pub fn without_live_figures(self) -> Self {
         let loudness = Loudness::NONE;
@@ -611,16 +608,16 @@ impl StationStatus {
     }
 }
 
-/// What a station gives out, and why.
+/// What a station plays, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnAir {
     /// `active`, `fade` or `last resort`.
     pub output: &'static str,
-    /// Why it is what it is.
+    /// The reason for the current output.
     pub cause: Option<&'static str>,
-    /// The source that somebody wished.
+    /// The preferred source.
     pub preferred: Option<usize>,
-    /// For how long it still is.
+    /// Remaining time of the preference.
     pub preferred_for: Option<Span>,
     /// Milliseconds since the last change.
     pub since_ms: i64,
@@ -632,68 +629,68 @@ pub struct OnAir {
     pub switches: Vec<(&'static str, u64)>,
 }
 
-/// How a source does.
+/// Condition of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceCondition {
-    /// What the switch thinks of it.
+    /// Its health, as the switch judges it.
     pub health: &'static str,
-    /// Why, where something is wrong.
+    /// The reason, if something is wrong.
     pub reason: Option<&'static str>,
-    /// How ready it is kept while it is not needed.
+    /// Readiness while it is not needed.
     pub standby: &'static str,
-    /// What has gone wrong with it, by reason.
+    /// Failures, by reason.
     pub failures: Vec<(&'static str, u64)>,
-    /// What was the last of it.
+    /// The last failure.
     pub last_failure: Option<&'static str>,
 }
 
-/// Milliseconds from a source to a listener's ear; their sum is what he is late by.
+/// Milliseconds from a source to a listener; the total latency is their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// What waits in the input on air.
+    /// Audio in the buffer of the active input.
     pub input_ms: i64,
-    /// What a stage of the station has to know in advance.
+    /// Look-ahead of the station's processing.
     pub look_ahead_ms: i64,
-    /// What clients buffer.
+    /// Buffer of the clients.
     pub client_ms: i64,
 }
 
-/// Another source is heard; none is the last resort.
+/// A change of the source on air; `None` is the last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceSwitch {
-    /// Who was heard, as an index in `Station::sources`.
+    /// The previous source, as an index in `Station::sources`.
     pub from: Option<usize>,
-    /// Who is heard now.
+    /// The new source.
     pub to: Option<usize>,
-    /// Why.
+    /// The cause.
     pub cause: &'static str,
 }
 
-/// What a station does.
+/// State of a station.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StationState {
-    /// It does not run.
+    /// It is not running.
     #[default]
     Stopped,
-    /// It runs and sends silence: no source has anything, or nothing that can be heard.
+    /// It runs and sends silence: no source has audio, or it is inaudible.
     Silent,
-    /// A source is heard.
+    /// It plays a source.
     Playing,
 }
 
-/// What a source does.
+/// State of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SourceState {
-    /// Nothing has come from it for its time-out.
+    /// Nothing has arrived for its time-out.
     #[default]
     Waiting,
-    /// It has sound.
+    /// It has audio.
     Ready,
-    /// It sends, but nothing that can be heard.
+    /// It sends, but its audio is inaudible.
     Silent,
     /// It cannot be opened, and why; it is tried again.
     Failed(String),
 }
 
-/// Events that may wait for the control plane: every session of a full house at once, twice.
+/// Capacity of the event queue: two events for each session of a full server.
 pub const EVENT_QUEUE: usize = 8_192;

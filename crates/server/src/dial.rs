@@ -1,8 +1,7 @@
-//! Connections that this server opens by itself: a name is looked up, an address is reached, and TLS
-//! is spoken with whoever the machine's own authorities vouch for.
+//! Outgoing connections: name lookup, TCP, and TLS with the machine's root certificates.
 //!
-//! A lookup has a thread of its own while it lasts, because it takes as long as it likes and the
-//! runtime's one thread for such work belongs to the disk. Whoever dials bounds the time of it all.
+//! Each lookup runs on a thread of its own, because it can take arbitrarily long and the runtime's
+//! one blocking thread belongs to the disk. Callers limit the total time.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -17,41 +16,41 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Lookups at once. One that hangs ends when the system's resolver gives up, after half a minute or
-/// so.
+/// Maximum number of concurrent lookups. One that hangs ends when the system's resolver times out,
+/// after about half a minute.
 const MAX_LOOKUPS: usize = 8;
-/// Addresses of one name that are tried.
+/// Maximum number of addresses tried per name.
 const MAX_ADDRESSES: usize = 4;
 
 /// Opens connections.
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
-    /// Whom we trust; read when it is needed first.
+    /// Root certificates; loaded on first use.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
     lookups: Arc<AtomicUsize>,
-    /// Names that a test knows, with what each lookup in turn finds; the last answer stays.
+    /// Names known in a test, with the results of successive lookups; the last one repeats.
     #[cfg(test)]
     names: std::sync::Mutex<Vec<(&'static str, Vec<IpAddr>)>>,
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DialError {
     /// The name has no address.
     Name,
-    /// [`MAX_LOOKUPS`] are under way.
+    /// [`MAX_LOOKUPS`] are in progress.
     Busy,
-    /// No address could be reached; of the last one.
+    /// No address could be reached; the error of the last one.
     Connect(io::ErrorKind),
-    /// The other end is not who it should be, or speaks no TLS.
+    /// The certificate is not trusted, or the peer does not speak TLS.
     Tls(String),
 }
 
-/// A connection.
+/// A connected stream.
 pub(crate) trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for T {}
 
-/// A connection that will go to a reactor.
+/// A connection for a reactor.
 pub(crate) enum DialedStream {
     Plain(TcpStream),
     Secure(Box<TlsStream<TcpStream>>),
@@ -61,7 +60,7 @@ impl DialedStream {
     pub(crate) async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(into).await,
-            // Many servers leave without a farewell.
+            // Many servers close without a TLS close alert.
             Self::Secure(stream) => match stream.read(into).await {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 done => done,
@@ -79,7 +78,7 @@ impl DialedStream {
         }
     }
 
-    /// The socket, which does not block, and its TLS.
+    /// The non-blocking socket and its TLS state.
     pub(crate) fn into_parts(
         self,
     ) -> io::Result<(std::net::TcpStream, Option<Box<ClientConnection>>)> {
@@ -95,13 +94,13 @@ impl DialedStream {
 }
 
 impl Dialer {
-    /// One that trusts whom a test trusts.
+    /// A dialer with a test's TLS configuration.
     #[cfg(test)]
     pub(crate) fn with_tls(config: ClientConfig) -> Self {
         Self { tls: Ok(Arc::new(config)).into(), ..Self::default() }
     }
 
-    /// One that knows these names, each with what its lookups find in turn.
+    /// A dialer that knows these names, each with the results of successive lookups.
     #[cfg(test)]
     pub(crate) fn with_names(names: Vec<(&'static str, Vec<IpAddr>)>) -> Self {
         Self { names: names.into(), ..Self::default() }
@@ -114,7 +113,7 @@ impl Dialer {
         if answers.len() > 1 { Some(answers.remove(0)) } else { answers.first().copied() }
     }
 
-    /// Reaches a host, by its name or its address without brackets.
+    /// Connects to a host, by its name or its address without brackets.
     ///
     /// # Errors
     /// [`DialError`].
@@ -130,7 +129,7 @@ impl Dialer {
         })
     }
 
-    /// The same for a stream that a reactor is to serve.
+    /// The same for a stream that a reactor will serve.
     ///
     /// # Errors
     /// [`DialError`].
@@ -153,7 +152,7 @@ impl Dialer {
         Err(failure)
     }
 
-    /// Speaks TLS with a host that has been reached, and that is who it says.
+    /// Performs a TLS handshake with a connected host and verifies its name.
     ///
     /// # Errors
     /// [`DialError::Tls`].
@@ -169,7 +168,7 @@ impl Dialer {
         shaken.map_err(|error| DialError::Tls(error.to_string()))
     }
 
-    /// The first addresses of a host.
+    /// Resolves the first addresses of a host.
     ///
     /// # Errors
     /// [`DialError::Name`] and [`DialError::Busy`].
@@ -185,23 +184,23 @@ impl Dialer {
         if let Some(address) = self.test_address(host) {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let place = LookupPermit::acquire(&self.lookups).ok_or(DialError::Busy)?;
-        let (tell, told) = oneshot::channel();
+        let permit = LookupPermit::acquire(&self.lookups).ok_or(DialError::Busy)?;
+        let (sender, receiver) = oneshot::channel();
         let host = host.to_owned();
         let lookup = move || {
-            let found = (host.as_str(), port).to_socket_addrs();
-            let found = found.map(|all| all.take(MAX_ADDRESSES).collect::<Vec<_>>());
-            drop(place);
-            // Whoever asked may have given up.
-            tell.send(found).ok();
+            let addresses = (host.as_str(), port).to_socket_addrs();
+            let addresses = addresses.map(|all| all.take(MAX_ADDRESSES).collect::<Vec<_>>());
+            drop(permit);
+            // The caller may have timed out.
+            sender.send(addresses).ok();
         };
         let thread = std::thread::Builder::new().name("aulos-resolve".into()).spawn(lookup);
         thread.map_err(|_| DialError::Busy)?;
-        told.await.map_err(|_| DialError::Name)?.map_err(|_| DialError::Name)
+        receiver.await.map_err(|_| DialError::Name)?.map_err(|_| DialError::Name)
     }
 }
 
-/// One of the lookups, until it is dropped.
+/// A lookup slot, held until it is dropped.
 struct LookupPermit(Arc<AtomicUsize>);
 
 impl LookupPermit {
@@ -218,7 +217,7 @@ impl Drop for LookupPermit {
     }
 }
 
-/// A server at `localhost`, and a client that trusts it and nobody else.
+/// A server at `localhost`, and a client that trusts only it.
 #[cfg(test)]
 pub(crate) fn own_authority() -> (Arc<rustls::ServerConfig>, ClientConfig) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -240,11 +239,11 @@ pub(crate) fn own_authority() -> (Arc<rustls::ServerConfig>, ClientConfig) {
     (Arc::new(server), client)
 }
 
-/// The certificates of this machine.
+/// Loads this machine's root certificates.
 fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
-    let found = rustls_native_certs::load_native_certs();
+    let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(found.certs);
+    roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
         return Err("this machine knows no authorities: install ca-certificates".to_owned());
     }

@@ -1,4 +1,4 @@
-//! How a command ends: the numbers are a contract with scripts (sysexits.h where it has one).
+//! Exit codes of commands: a contract with scripts (sysexits.h where it has one).
 
 use std::process::ExitCode;
 
@@ -6,31 +6,31 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// All is well.
+    /// Success.
     Ok = 0,
     /// The answer is no.
     Negative = 1,
-    /// The command line cannot be understood.
+    /// Invalid command line.
     Usage = 2,
     /// Some of several files failed.
     SomeFailed = 3,
-    /// What came in is not what it should be.
+    /// Invalid input data.
     Data = 65,
-    /// There is no such input.
+    /// The input does not exist.
     NoInput = 66,
-    /// A port, a server or a device cannot be had.
+    /// A port, a server or a device is not available.
     Unavailable = 69,
-    /// A fault of ours.
+    /// Internal error.
     Internal = 70,
-    /// An output cannot be made.
+    /// An output cannot be created.
     CannotCreate = 73,
     /// Reading or writing failed.
     Io = 74,
-    /// It is not allowed.
+    /// Permission denied.
     Permission = 77,
-    /// The configuration is wrong.
+    /// Invalid configuration.
     Config = 78,
-    /// Ctrl-C, or another signal that asks to end: 128 and the signal's number, as shells have it.
+    /// Ctrl-C, or another termination signal: 128 and the signal's number, as in shells.
     Stopped = 130,
 }
 
@@ -40,17 +40,17 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A command that failed: what to say, and how to end.
+/// A failed command: its message and exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How to end.
+    /// The exit code.
     pub exit: Exit,
-    /// What to say on standard error, without a line break at its end.
+    /// The message for standard error, without a trailing line break.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure.
+    /// Creates a failure.
     #[must_use]
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }

@@ -1,8 +1,8 @@
-//! One small server that takes any live audio in, keeps it steady, and plays it in sync everywhere.
+//! The server: takes any live audio in, normalizes it, and plays it in sync everywhere.
 //!
-//! This is the top floor: configuration, registry, control API, page and command line. Everything
-//! here runs on one control thread and decides nothing about sound; the floors below run the
-//! stations and meet this one in [`house`].
+//! This crate has the registry, the control API and the web page, and starts everything else.
+//! The control plane runs on one control thread and makes no decision about audio; the layers
+//! below run the stations, and [`backend`] is the interface to them.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! Which of our ports the network is told of, and under which name.
+//! mDNS announcement of the server's ports.
 //!
-//! A port on loopback is nobody else's business: a server as it comes announces nothing, and has no
-//! thread for it either.
+//! Ports on loopback are not announced: by default the server announces nothing, and has no thread
+//! for it.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use aulos_io::mdns::{Announcer, MdnsEvent, Service};
 
 use crate::control::HostInfo;
 
-/// The ports, as they are open.
+/// The open ports.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnouncedPorts {
     /// Of Snapcast clients.
@@ -19,15 +19,15 @@ pub struct AnnouncedPorts {
     pub control: SocketAddr,
     /// Of the page.
     pub http: SocketAddr,
-    /// Whether one who speaks no TLS is served, too.
+    /// Whether connections without TLS are accepted.
     pub plain: bool,
-    /// Whether one who speaks TLS finds what the configuration says of it. A certificate that was
-    /// only made here is not announced: whoever came for it would be warned of it.
+    /// Whether TLS is available with a configured certificate. A self-signed one is not announced:
+    /// browsers would warn about it.
     pub secure: bool,
 }
 
-/// Announces what is wished and what others reach. A server that cannot is as good as before, so
-/// that is a warning.
+/// Announces the configured ports that other machines can reach. A failure is only a warning: the
+/// server works without.
 pub fn start(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Option<Announcer> {
     let services = services(mdns, ports);
     if services.is_empty() {
@@ -46,23 +46,23 @@ pub fn start(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Option<Announcer> {
     }
 }
 
-/// Tells what has happened, each thing once.
-pub fn report(announcer: &Announcer, told: &mut Vec<MdnsEvent>) {
-    for news in announcer.poll_events() {
-        if told.contains(&news) || told.len() == MAX_REPORTED {
+/// Logs events, each one once.
+pub fn report(announcer: &Announcer, reported: &mut Vec<MdnsEvent>) {
+    for event in announcer.poll_events() {
+        if reported.contains(&event) || reported.len() == MAX_REPORTED {
             continue;
         }
-        match &news {
+        match &event {
             MdnsEvent::Renamed(name) => {
                 tracing::warn!("another server has our name: this one is announced as {name}");
             }
             MdnsEvent::Failed(why) => tracing::warn!("not announced to the network: {why}"),
         }
-        told.push(news);
+        reported.push(event);
     }
 }
 
-/// Types as snapserver announces them, without TXT records, as there.
+/// Service types as snapserver announces them, without TXT records, as there.
 fn services(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Vec<Service> {
     let AnnouncedPorts { plain, secure, .. } = ports;
     let all = [
@@ -79,7 +79,8 @@ fn services(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Vec<Service> {
     all.into_iter().filter_map(service).collect()
 }
 
-/// A name of our own: the machine's may be avahi's, which would give way if we answered for it.
+/// A host label of its own: the machine's may belong to avahi, which would yield it if this server
+/// answered for it.
 fn host_label(machine: &str) -> String {
     let first = machine.split('.').next().unwrap_or(machine);
     let plain: String = first
@@ -93,9 +94,11 @@ fn host_label(machine: &str) -> String {
     }
 }
 
-/// Of the machine's name: a label has at most 63 bytes, and `-aulos-2` has to fit behind it.
+/// Part of the machine's name that is used: a label has at most 63 bytes, and `-aulos-2` must fit
+/// after it.
 const MAX_HOST_LABEL: usize = 48;
-/// What is told in the life of a server: a network where names change all the time fills no log.
+/// Maximum number of logged events: a network where names change all the time must not fill the
+/// log.
 const MAX_REPORTED: usize = 32;
 
 #[cfg(test)]

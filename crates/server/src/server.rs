@@ -1,4 +1,4 @@
-//! The control plane as it runs: ports, tasks, and the order in which they begin and end.
+//! The running control plane: ports, tasks, and the order in which they start and end.
 
 use std::fs::DirBuilder;
 use std::future::Future;
@@ -26,16 +26,15 @@ use crate::saver::Saver;
 use crate::systemd::{InheritedSockets, Liveness, Supervisor};
 use crate::{control, hooks, http, icecast, tls};
 
-/// The audio side, running: what [`run`] is given.
+/// The running audio side, for [`run`].
 pub struct AudioHandles {
-    /// Takes commands, gives status.
+    /// Commands and status.
     pub backend: Arc<dyn AudioBackend>,
-    /// Takes web listeners.
+    /// Takes over web listeners.
     pub listen_sink: Arc<dyn ListenSink>,
-    /// Where the audio's events come out; a queue of
-    /// [`EVENT_QUEUE`](crate::house::EVENT_QUEUE).
+    /// Receiver of audio events; a queue of [`EVENT_QUEUE`](crate::backend::EVENT_QUEUE).
     pub events: mpsc::Receiver<AudioEvent>,
-    /// Where clients connect; `None` while there is no such port.
+    /// Address for Snapcast clients; `None` without such a port.
     pub stream: Option<SocketAddr>,
 }
 
@@ -45,30 +44,30 @@ impl std::fmt::Debug for AudioHandles {
     }
 }
 
-/// The ports of the control plane, open.
+/// The open ports of the control plane.
 #[derive(Debug)]
 pub struct BoundPorts {
     control: TcpListener,
     http: TcpListener,
     listen_policy: ListenPolicy,
     relays: RelayManager,
-    /// Where controllers connect.
+    /// Address for controllers.
     pub control_address: SocketAddr,
-    /// Where browsers connect.
+    /// Address for browsers.
     pub http_address: SocketAddr,
 }
 
 impl BoundPorts {
-    /// What connections to these ports have to be; without this, anything.
+    /// Sets the policy for connections to these ports; the default accepts everything.
     #[must_use]
-    pub fn with_listen_policy(self, door: ListenPolicy) -> Self {
-        Self { listen_policy: door, ..self }
+    pub fn with_listen_policy(self, policy: ListenPolicy) -> Self {
+        Self { listen_policy: policy, ..self }
     }
 
-    /// Begins these relays beside the control plane; without this there are none at the start.
+    /// Starts these relays beside the control plane; by default there are none at the start.
     ///
     /// # Errors
-    /// [`Exit::Unavailable`], or [`Exit::Permission`], when a port cannot be had.
+    /// [`Exit::Unavailable`] or [`Exit::Permission`] when a port cannot be opened.
     pub fn with_relays(self, relays: &[RelaySettings]) -> Result<Self, Failure> {
         Ok(Self { relays: RelayManager::start(relays)?, ..self })
     }
@@ -80,11 +79,11 @@ impl BoundPorts {
     }
 }
 
-/// What connections have to be. Without a certificate that nobody has asked for, the server runs
-/// without TLS.
+/// The policy for connections. If TLS is not explicitly configured and no certificate can be had,
+/// the server runs without TLS.
 ///
 /// # Errors
-/// [`Exit::Config`], when what the configuration asks for cannot be had.
+/// [`Exit::Config`] when the configured TLS cannot be set up.
 pub fn listen_policy(resolved: &ResolvedConfig) -> Result<ListenPolicy, Failure> {
     let security = &resolved.security;
     tls::listen_policy(&security.tls, security.limits, &resolved.state_dir).or_else(|error| {
@@ -96,14 +95,13 @@ pub fn listen_policy(resolved: &ResolvedConfig) -> Result<ListenPolicy, Failure>
     })
 }
 
-/// How the configuration is read again, when, and who is told.
+/// Everything the control plane needs from the process that runs it.
 pub struct ServerContext {
-    /// Reads it.
+    /// Reads the configuration again.
     pub reload_config: ConfigLoader,
-    /// Something comes out whenever it is to be read again; nothing ever, where the other end is
-    /// gone.
+    /// Requests to read it again; never any if the sender is dropped.
     pub reload_requests: mpsc::Receiver<()>,
-    /// Hears how the server is.
+    /// The service manager to notify.
     pub supervisor: Supervisor,
     /// Other servers on the network.
     pub neighbors: watch::Receiver<Vec<DiscoveredServer>>,
@@ -115,8 +113,8 @@ impl std::fmt::Debug for ServerContext {
     }
 }
 
-/// Opens the ports but those that are given; tells every one that cannot be had, and how to choose
-/// another.
+/// Opens the ports except inherited ones; reports every port that cannot be opened, with a hint how
+/// to choose another.
 ///
 /// # Errors
 /// [`Exit::Unavailable`], or [`Exit::Permission`] when none of them is allowed.
@@ -125,15 +123,8 @@ pub fn bind(listen: &ListenEndpoints, given: &mut InheritedSockets) -> Result<Bo
     let http = bind_port("http", &listen.http, given);
     match (control, http) {
         (Ok((control, control_address)), Ok((http, http_address))) => {
-            let (door, relays) = (ListenPolicy::default(), RelayManager::default());
-            Ok(BoundPorts {
-                control,
-                http,
-                listen_policy: door,
-                relays,
-                control_address,
-                http_address,
-            })
+            let (listen_policy, relays) = (ListenPolicy::default(), RelayManager::default());
+            Ok(BoundPorts { control, http, listen_policy, relays, control_address, http_address })
         }
         (Err(first), Err(second)) => {
             let exit = if second.exit == Exit::Permission { first.exit } else { second.exit };
@@ -143,7 +134,7 @@ pub fn bind(listen: &ListenEndpoints, given: &mut InheritedSockets) -> Result<Bo
     }
 }
 
-/// Opens one port of `[listen]`; `key` is its key there. One that is given is open already.
+/// Opens one port of `[listen]`; `key` is its key there. An inherited port is open already.
 ///
 /// # Errors
 /// As [`bind`].
@@ -187,7 +178,7 @@ pub fn bind_port(
     })
 }
 
-/// Makes the state directory, for this user alone, where it is missing.
+/// Creates the state directory, for this user alone, if it is missing.
 ///
 /// # Errors
 /// [`Exit::CannotCreate`] or [`Exit::Permission`].
@@ -207,7 +198,7 @@ pub fn make_state_dir(dir: &Path) -> Result<(), Failure> {
 /// Runs the control plane until `stop`, and saves what changed.
 ///
 /// # Errors
-/// When the runtime cannot take the ports.
+/// When the runtime cannot register the ports.
 pub async fn run(
     resolved: Arc<ResolvedConfig>,
     bound: BoundPorts,
@@ -215,7 +206,7 @@ pub async fn run(
     outside: ServerContext,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let AudioHandles { backend: house, listen_sink: listen, mut events, stream: _ } = audio;
+    let AudioHandles { backend, listen_sink: listen, mut events, stream: _ } = audio;
     let dir = resolved.state_dir.clone();
     let seed = RandomState::new().hash_one(std::process::id());
     let registry = registry_for(&resolved, seed);
@@ -228,28 +219,28 @@ pub async fn run(
         supervisor,
         neighbors: neighbours,
     } = outside;
-    let audio = Arc::clone(&house);
-    let control = Control::new(resolved, house, host, registry, saved)
+    let audio = Arc::clone(&backend);
+    let control = Control::new(resolved, backend, host, registry, saved)
         .with_base_url(base)
         .with_config_loader(reread);
     let control = control.with_neighbours(neighbours).with_initial_relays(bound.relays);
-    let (doors, door) = watch::channel(bound.listen_policy);
+    let (policy_sender, policy) = watch::channel(bound.listen_policy);
     let control = Arc::new(control);
-    let mut tellers = MetadataTasks::new(bound.http_address.port());
-    tellers.update(&control).await;
+    let mut metadata_tasks = MetadataTasks::new(bound.http_address.port());
+    metadata_tasks.update(&control).await;
     let mut hooks = hooks::HookRunner::default();
     hooks.update(&control.hooks).await;
     let controllers = tokio::net::TcpListener::from_std(bound.control)?;
     let browsers = tokio::net::TcpListener::from_std(bound.http)?;
     let tasks = [
-        tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control), door.clone())),
+        tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control), policy.clone())),
         tokio::spawn(icecast::serve(
             Arc::clone(&control),
             Arc::clone(&audio),
             Arc::clone(&listen),
-            door.clone(),
+            policy.clone(),
         )),
-        tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, door)),
+        tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, policy)),
     ];
     let (last_save, stopped) = oneshot::channel();
     let saver = tokio::spawn(save_changes(Arc::clone(&control), Saver::start(dir)?, stopped));
@@ -261,14 +252,15 @@ pub async fn run(
     loop {
         tokio::select! {
             () = &mut stop => break,
-            // Here and not in a task of its own: what is proved is that this loop goes round.
+            // In this loop and not in a task of its own, because the heartbeat proves that the loop
+            // runs.
             () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => control.handle_event(event),
             Some(()) = hangups.recv() => reload_config(&control, &supervisor),
             () = control.wait_for_reload() => {
-                update_listen_policy(&control.config(), &*audio, &doors);
-                tellers.update(&control).await;
+                update_listen_policy(&control.config(), &*audio, &policy_sender);
+                metadata_tasks.update(&control).await;
                 hooks.update(&control.hooks).await;
             }
         }
@@ -276,14 +268,14 @@ pub async fn run(
     supervisor.notify_stopping();
     tasks.iter().for_each(JoinHandle::abort);
     control.end_relays();
-    tellers.end_all().await;
+    metadata_tasks.end_all().await;
     drop(last_save);
-    // A disk that takes longer does not hold the end up, nor does whoever is told of trouble.
+    // Neither a slow disk nor a slow hook delays the shutdown.
     tokio::join!(timeout(FINAL_SAVE_TIMEOUT, saver), hooks.end()).0.ok();
     Ok(())
 }
 
-/// Tells the supervisor that the server is alive, where it wants to know.
+/// Sends watchdog heartbeats to the service manager, if it expects them.
 struct Heartbeat {
     beats: Option<Interval>,
     liveness: Liveness,
@@ -294,7 +286,7 @@ impl Heartbeat {
         Self { beats: supervisor.heartbeat().map(delayed_interval), liveness: Liveness::default() }
     }
 
-    /// Waits until it is time to tell; for ever, where it is never time.
+    /// Waits for the next heartbeat; for ever, if none is expected.
     async fn due(&mut self) {
         match &mut self.beats {
             Some(beats) => drop(beats.tick().await),
@@ -309,36 +301,36 @@ impl Heartbeat {
     }
 }
 
-/// Ticks that do not come closer together after one was missed: two checks in a row would find every
-/// station at the same place.
+/// An interval without bursts after missed ticks: two checks in a row would find every station at
+/// the same position.
 fn delayed_interval(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
 
-/// Certificates are read again with every configuration, also where their names are the same: that
-/// is how they are renewed.
+/// Certificates are read again with every configuration, even under the same names: that is how
+/// they are renewed.
 fn update_listen_policy(
     resolved: &ResolvedConfig,
     audio: &dyn AudioBackend,
-    doors: &watch::Sender<ListenPolicy>,
+    policy_sender: &watch::Sender<ListenPolicy>,
 ) {
     match listen_policy(resolved) {
-        Ok(door) => {
-            audio.set_listen_policy(&door);
-            doors.send_replace(door);
+        Ok(policy) => {
+            audio.set_listen_policy(&policy);
+            policy_sender.send_replace(policy);
         }
         Err(failure) => tracing::error!("{}; the last certificate stays", failure.message),
     }
 }
 
-/// A signal has asked for it; what is wrong with the configuration is in the log.
+/// Reloads the configuration on a signal; errors are logged.
 fn reload_config(control: &Control, supervisor: &Supervisor) {
     supervisor.notify_reloading();
     let status = match control.reload() {
         Ok(_) => control.summary(),
-        // The first line has the place.
+        // The first line has the location.
         Err(problems) => {
             let first = problems.lines().next().unwrap_or_default();
             format!("{}; the last configuration was not taken over: {first}", control.summary())
@@ -347,16 +339,16 @@ fn reload_config(control: &Control, supervisor: &Supervisor) {
     supervisor.notify_ready(&status);
 }
 
-/// What tells of streams while the server runs: control scripts, and programs' titles.
+/// Tasks that provide stream metadata: control scripts, and readers of programs' titles.
 struct MetadataTasks {
     running: Vec<(MetadataTask, JoinHandle<()>)>,
     port: u16,
 }
 
-/// With the stream that it tells of.
+/// A task, with its stream.
 #[derive(Clone, PartialEq)]
 enum MetadataTask {
-    /// A script, and the folder in which that is looked up.
+    /// A control script, and the directory in which it is looked up.
     Script(String, Plugin, PathBuf),
     /// The FIFO of a program.
     Titles(String, TitleFifo),
@@ -367,7 +359,7 @@ impl MetadataTasks {
         Self { running: Vec::new(), port }
     }
 
-    /// Starts and ends them until those run that are to run.
+    /// Starts and ends tasks so that the configured ones run.
     async fn update(&mut self, control: &Arc<Control>) {
         let folder = control.config().streams.plugin_dir.clone();
         let script = |(stream, plugin)| MetadataTask::Script(stream, plugin, folder.clone());
@@ -376,18 +368,20 @@ impl MetadataTasks {
         wanted.extend(control.title_sources().into_iter().map(titles));
         let (stay, go) = std::mem::take(&mut self.running)
             .into_iter()
-            .partition::<Vec<_>, _>(|(teller, _)| wanted.contains(teller));
+            .partition::<Vec<_>, _>(|(metadata_task, _)| wanted.contains(metadata_task));
         self.running = stay;
-        for (teller, task) in go {
+        for (metadata_task, task) in go {
             abort_and_wait(task).await;
-            if let MetadataTask::Script(stream, ..) = teller {
+            if let MetadataTask::Script(stream, ..) = metadata_task {
                 control.plugin_ended(&stream);
             }
         }
-        wanted.retain(|teller| !self.running.iter().any(|(running, _)| running == teller));
-        for teller in wanted {
+        wanted.retain(|metadata_task| {
+            !self.running.iter().any(|(running, _)| running == metadata_task)
+        });
+        for metadata_task in wanted {
             let control = Arc::clone(control);
-            let task = match teller.clone() {
+            let task = match metadata_task.clone() {
                 MetadataTask::Script(stream, plugin, _) => {
                     tokio::spawn(plugin::run(control, stream, plugin, self.port))
                 }
@@ -395,7 +389,7 @@ impl MetadataTasks {
                     tokio::spawn(titles::run(control, stream, titles))
                 }
             };
-            self.running.push((teller, task));
+            self.running.push((metadata_task, task));
         }
     }
 
@@ -409,21 +403,21 @@ impl MetadataTasks {
     }
 }
 
-/// A script dies with its task, and that with its last await.
+/// A script is killed when its task is dropped, at the task's last await.
 async fn abort_and_wait(task: JoinHandle<()>) {
     task.abort();
     task.await.ok();
 }
 
-/// Threads that wait for what the control thread may not wait for: a name that is looked up for a DJ's
-/// port, and the files of pages.
+/// Threads for blocking calls that the control thread must not make: the name lookup for a DJ's
+/// port, and reading the pages' files.
 pub const BLOCKING_THREADS: usize = 1 + http::PAGE_READS;
 
-/// Starts the threads that wait now and not in the middle of a programme: those for pages where there
+/// Starts the blocking threads now and not while a programme runs: those for pages only if there
 /// are pages.
 fn start_blocking_threads(resolved: &ResolvedConfig) {
     let count = if resolved.http.doc_root.is_some() { BLOCKING_THREADS } else { 1 };
-    // The runtime starts a thread only for work that finds none idle, so all wait for the last.
+    // The runtime starts a thread only when none is idle, so all of them wait for the last.
     let all_here = Arc::new(Barrier::new(count));
     for _ in 0..count {
         let all_here = Arc::clone(&all_here);
@@ -431,26 +425,26 @@ fn start_blocking_threads(resolved: &ResolvedConfig) {
     }
 }
 
-/// How long a change waits for more of its kind before it is written.
+/// Delay of a save, to combine changes.
 const SAVE_DELAY: Duration = Duration::from_secs(2);
-/// What is left to be saved at the end has so long: a server ends within a second.
+/// Time for the last save: a server ends within a second.
 const FINAL_SAVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Writes what changes until `stop`, and then what is left. Only here, so that no two writers meet.
+/// Saves changes until `stop`, and then the rest. The only writer of the file.
 async fn save_changes(control: Arc<Control>, mut saver: Saver, mut stop: oneshot::Receiver<()>) {
     let dir = saver.dir().to_path_buf();
-    let mut looks = interval(SAVE_DELAY / 4);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(SAVE_DELAY / 4);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut failing, mut last) = (false, false);
     while !last {
         let wait = tokio::select! {
-            _ = looks.tick() => SAVE_DELAY,
+            _ = ticks.tick() => SAVE_DELAY,
             _ = &mut stop => Duration::ZERO,
         };
         last = wait.is_zero();
         let Some(deadline) = Instant::now().checked_sub(wait) else { continue };
         let Some(snapshot) = control.take_unsaved(deadline) else { continue };
-        // A disk may take its time; controllers do not wait for it.
+        // A disk may be slow; controllers do not wait for it.
         match saver.save(snapshot).await {
             Ok(()) => {
                 if std::mem::take(&mut failing) {
@@ -458,7 +452,7 @@ async fn save_changes(control: Arc<Control>, mut saver: Saver, mut stop: oneshot
                 }
             }
             Err(error) => {
-                // It is tried again until it can be done, and said once.
+                // It is tried again until it succeeds, and logged once.
                 control.save_failed();
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(
@@ -472,7 +466,7 @@ async fn save_changes(control: Arc<Control>, mut saver: Saver, mut stop: oneshot
     }
 }
 
-/// Where a picture of what is played can be fetched from by whoever reaches us.
+/// Base URL under which clients can fetch cover art.
 fn base_url(host: &HostInfo, address: SocketAddr) -> String {
     if address.ip().is_unspecified() {
         format!("http://{}:{}", host.name, address.port())

@@ -1,8 +1,8 @@
-//! One server for a state directory.
+//! Exclusive lock of a state directory.
 //!
-//! Two would replace each other's file, each with the clients that it knows. A file that holds a
-//! process id was rejected as the lock itself: after a kill it stays, and its number is given to
-//! another program. A lock of the kernel ends with the process, however that ends.
+//! Two servers would overwrite each other's state file. A pid file as the lock was rejected: it
+//! survives a kill, and its number may be reused by another program. A kernel lock ends with the
+//! process, however that ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -14,20 +14,20 @@ use rustix::io::Errno;
 
 use crate::exit::{Exit, Failure};
 
-/// The name of the file in the state directory. It holds the process id of the server that has the
+/// Name of the lock file in the state directory. It holds the process id of the server that has the
 /// lock, or had it last.
 pub const LOCK_FILE: &str = "server.lock";
 
-/// The right to write to a state directory, until it is dropped.
+/// Exclusive access to a state directory, until it is dropped.
 #[derive(Debug)]
 #[must_use = "the lock is given back when it is dropped"]
 pub struct StateLock(#[allow(dead_code, reason = "its being open is the lock")] Option<File>);
 
-/// Takes the lock of a state directory. Where the file system has no locks, or the directory cannot
-/// be written, there is none, and the log says so.
+/// Locks a state directory. If the file system has no locks, or the directory is not writable, the
+/// lock is skipped with a warning.
 ///
 /// # Errors
-/// [`Exit::Unavailable`], when another server has it.
+/// [`Exit::Unavailable`] when another server holds the lock.
 pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
     let without = |error: &io::Error| {
         tracing::warn!(
@@ -42,7 +42,7 @@ pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
         Err(error) => return without(&error),
     };
     let mut locked = file.try_lock();
-    // Over NFS a file is locked for writing only by what may write to it.
+    // Over NFS an exclusive lock requires a file that is open for writing.
     if let Err(TryLockError::Error(error)) = &locked
         && error.raw_os_error() == Some(Errno::BADF.raw_os_error())
     {
@@ -58,14 +58,14 @@ pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
         Err(TryLockError::Error(error)) => return without(&error),
     }
     if let Err(error) = write_process_id(&path) {
-        // The lock holds all the same; only its message will name no process.
+        // The lock holds all the same; only its error message will lack the process.
         tracing::debug!(%error, "{}", path.display());
     }
     Ok(StateLock(Some(file)))
 }
 
-/// Opens the file, and makes it where it is to be written. It stays open for reading only: a file
-/// that is open for writing keeps its file system from becoming read-only.
+/// Opens the file, and creates it with `write`. The lock keeps it open for reading only: a file
+/// open for writing prevents its file system from being remounted read-only.
 fn open(path: &Path, write: bool) -> io::Result<File> {
     // Does not follow a link, and does not wait for a FIFO.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_a_killed_server_left_is_no_lock() {
         let dir = aulos_blackbox::golden::scratch("stale-lock");
-        // Longer than an id, and of a process that runs.
+        // Longer than an id, and of a running process.
         fs::write(dir.join(LOCK_FILE), "1\nand more than a number").unwrap();
         let _lock = lock(&dir).unwrap();
         let text = fs::read_to_string(dir.join(LOCK_FILE)).unwrap();

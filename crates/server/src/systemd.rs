@@ -1,7 +1,7 @@
-//! What systemd wants to hear: that the server is ready, reads its configuration again, is alive, or
-//! stops; and what it hands over: ports that it has opened itself.
+//! Integration with systemd: notifications (ready, reloading, watchdog, stopping), and sockets
+//! opened by socket activation.
 //!
-//! The protocol is a datagram of `KEY=VALUE` lines to the socket that `$NOTIFY_SOCKET` names
+//! The protocol is a datagram of `KEY=VALUE` lines to the socket in `$NOTIFY_SOCKET`
 //! (`sd_notify(3)`); a library for that would be longer than this.
 
 use std::ffi::OsStr;
@@ -18,22 +18,22 @@ use aulos_io::activation::{self, ActivationEnvironment, InheritedListener};
 use crate::backend::StationPosition;
 use crate::exit::{Exit, Failure};
 
-/// Whoever started us and wants to know how we are; nobody, where that was not systemd.
+/// The service manager that started this process; does nothing if that was not systemd.
 #[derive(Debug, Default)]
 pub struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// For how long it waits for a sign of life (`WatchdogSec=`).
+    /// Watchdog time-out (`WatchdogSec=`).
     watchdog: Option<Duration>,
 }
 
-/// A supervisor that does not read does not hold the server up for longer.
+/// Limits the time for which a supervisor that does not read can block.
 const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A station advances by a chunk at a time, of 60 ms at most, and is published with each.
+/// A station advances by one chunk at a time, of 60 ms at most, and publishes each.
 const MIN_HEARTBEAT: Duration = Duration::from_millis(250);
 
 impl Supervisor {
-    /// The one that the environment names.
+    /// The supervisor given by the environment.
     #[must_use]
     pub fn from_env() -> Self {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
@@ -48,22 +48,22 @@ impl Supervisor {
         Self { watchdog: timeout, ..supervisor }
     }
 
-    /// How often [`alive`](Self::alive) is to be said: twice in the time-out, as `sd_watchdog_enabled(3)`
-    /// recommends. None where nothing waits for it.
+    /// Interval of [`notify_alive`](Self::notify_alive): half of the time-out, as
+    /// `sd_watchdog_enabled(3)` recommends. `None` without a watchdog.
     #[must_use]
     pub fn heartbeat(&self) -> Option<Duration> {
         self.socket.as_ref().and(self.watchdog).map(|timeout| (timeout / 2).max(MIN_HEARTBEAT))
     }
 
-    /// The server does its work.
+    /// Reports that the server is alive.
     pub fn notify_alive(&self) {
         self.notify("WATCHDOG=1");
     }
 
-    /// The one that listens on this socket: a path, or after `@` a name without a file.
+    /// A supervisor that listens on this socket: a path, or after `@` an abstract name.
     ///
     /// # Errors
-    /// When it is no name of a socket, or the system gives none.
+    /// When the name is invalid, or no socket can be created.
     pub fn connect(name: &OsStr) -> io::Result<Self> {
         let address = match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -74,24 +74,24 @@ impl Supervisor {
         Ok(Self { socket: Some((socket, address)), watchdog: None })
     }
 
-    /// Everything runs; `status` is what `systemctl status` shows.
+    /// Reports readiness; `status` appears in `systemctl status`.
     pub fn notify_ready(&self, status: &str) {
         self.notify(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// The configuration is being read again; [`Self::ready`] ends that.
+    /// Reports that the configuration is being reloaded, until [`Self::notify_ready`].
     pub fn notify_reloading(&self) {
         // Type=notify-reload compares this with its own clock.
         let now = SystemClock::now().as_nanos() / 1_000;
         self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
-    /// The end has begun.
+    /// Reports that the shutdown has begun.
     pub fn notify_stopping(&self) {
         self.notify("STOPPING=1");
     }
 
-    /// Something else for `systemctl status`.
+    /// Reports another text for `systemctl status`.
     pub fn notify_status(&self, status: &str) {
         self.notify(&format!("STATUS={}", one_line(status)));
     }
@@ -104,15 +104,15 @@ impl Supervisor {
     }
 }
 
-/// `WATCHDOG_USEC`, unless `WATCHDOG_PID` says that it is another process's.
+/// `WATCHDOG_USEC`, unless `WATCHDOG_PID` names another process.
 fn watchdog_timeout(usec: Option<String>, pid: Option<String>) -> Option<Duration> {
     let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(std::process::id()));
     let usec = usec?.parse().ok().filter(|usec| *usec > 0)?;
     is_ours.then(|| Duration::from_micros(usec))
 }
 
-/// Decides whether the server does its work: a station that is at the same place as at the last check
-/// is stuck, because media time advances whether there is sound or not.
+/// Checks whether the server works: a station at the same position as at the last check is stuck,
+/// because media time advances with or without audio.
 #[derive(Debug, Default)]
 pub struct Liveness {
     last: Vec<StationPosition>,
@@ -120,7 +120,8 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Whether every station has advanced since the last check. The first stuck one is logged, once.
+    /// Whether every station has advanced since the last check. The first stuck one is logged,
+    /// once.
     pub fn check(&mut self, positions: Vec<StationPosition>) -> bool {
         let stuck = positions.iter().find(|one| self.last.contains(one));
         match stuck {
@@ -139,15 +140,15 @@ impl Liveness {
     }
 }
 
-/// Ports that were open before the server began, and that nobody has taken yet.
+/// Sockets that were open before the server started, and that are not in use yet.
 #[derive(Debug, Default)]
 pub struct InheritedSockets(Vec<InheritedListener>);
 
 impl InheritedSockets {
-    /// Those that systemd has opened for this process (socket activation).
+    /// The sockets that systemd has opened for this process (socket activation).
     ///
     /// # Errors
-    /// [`Exit::Unavailable`] when they are not what they are said to be.
+    /// [`Exit::Unavailable`] when they are not what the environment says.
     pub fn from_env() -> Result<Self, Failure> {
         let value = |name| std::env::var(name).unwrap_or_default();
         let handover = ActivationEnvironment {
@@ -161,7 +162,7 @@ impl InheritedSockets {
         })
     }
 
-    /// The one for a key of `[listen]`: by its name, or else by the port that stands there.
+    /// The socket for a key of `[listen]`: by its name, otherwise by the configured port.
     pub(crate) fn take(&mut self, key: &str, port: u16) -> Option<TcpListener> {
         let fits = |one: &InheritedListener| {
             let own = one.listener.local_addr().map(|address| address.port());
@@ -172,7 +173,7 @@ impl InheritedSockets {
         Some(self.0.swap_remove(at).listener)
     }
 
-    /// Closes what nobody has taken, and says so.
+    /// Closes unused sockets, and logs them.
     pub fn close_unused(self) {
         for InheritedListener { name, listener } in self.0 {
             let address = listener.local_addr().map_or_else(|_| name, |at| at.to_string());
@@ -185,7 +186,7 @@ impl InheritedSockets {
     }
 }
 
-/// A line break would begin another key.
+/// A line break would start another key.
 fn one_line(text: &str) -> String {
     text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! A secret of which only the digest is kept.
+//! A secret, kept as its digest only.
 
 use std::fmt;
 
@@ -7,14 +7,13 @@ use subtle::ConstantTimeEq as _;
 
 /// The digest of a password or a token (SHA-256, FIPS 180-4).
 ///
-/// It is not kept on any disk, so it need not be slow: it is there so that secrets of different
-/// lengths can be compared in the same time, and so that none of them lies in memory or gets into a
-/// log.
+/// It is never written to a disk, so it need not be slow: it allows secrets of different lengths to
+/// be compared in the same time, and keeps them out of memory and logs.
 #[derive(Clone)]
 pub struct SecretDigest([u8; 32]);
 
 impl SecretDigest {
-    /// Of this text.
+    /// The digest of this text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let mut bytes = [0; 32];
@@ -22,7 +21,7 @@ impl SecretDigest {
         Self(bytes)
     }
 
-    /// Whether both are of the same text. It takes the same time whatever they are of.
+    /// Whether both are of the same text, in constant time.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()

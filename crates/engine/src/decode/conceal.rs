@@ -1,25 +1,24 @@
-//! What is heard instead of what is missing: the last pitch period, again.
+//! Concealment of lost packets by repetition of the last pitch period.
 //!
-//! This is the method of ITU-T G.711 Appendix I, for any rate and any number of channels. A voice goes
-//! on for some hundredths of a second as it was; so for the first 10 ms the last period is repeated,
-//! then the last two, then three, so that it does not buzz; from 10 ms on it becomes quieter by a fifth
-//! every 10 ms, and after 60 ms there is silence. Where one piece meets another they are
-//! cross-faded over a quarter of a period. For that the last samples must not have been heard yet:
-//! everything comes out [`Concealer::delay`] late, 3.75 ms.
+//! This is the method of ITU-T G.711 Appendix I, for any rate and any number of channels. Speech
+//! stays nearly periodic for some hundredths of a second. So for the first 10 ms the last period is
+//! repeated, then the last two, then three, so that it does not buzz; from 10 ms on the level falls
+//! by a fifth every 10 ms, and after 60 ms there is silence. Transitions are cross-faded over a
+//! quarter of a period. For that the last samples must not have been output yet: all output is
+//! [`Concealer::delay`] late, 3.75 ms.
 //!
-//! Everything works on frames, and the channels share one period: a voice in the middle must not
-//! fall apart into two.
+//! All channels share one period: a voice in the middle must not fall apart into two.
 
-/// Listens to what is decoded, and goes on where nothing is.
+/// Records decoded audio, and continues it where packets are lost.
 #[derive(Clone, Debug)]
 pub struct Concealer {
     channels: usize,
     spans: FrameLengths,
-    /// What was heard, the newest last; and how that was when the packets stayed away. 16 bits are
-    /// enough for a guess, and keep a stream small.
+    /// Past audio, newest last, and its state when the loss began. 16 bits are enough for a guess,
+    /// and keep a stream small.
     history: Box<[i16]>,
     frozen: Box<[i16]>,
-    /// What has not been heard yet: a ring.
+    /// Audio that has not been output yet: a ring.
     delayed: Box<[f32]>,
     at: usize,
     state: ConcealState,
@@ -28,41 +27,41 @@ pub struct Concealer {
 /// Lengths in frames.
 #[derive(Clone, Copy, Debug)]
 struct FrameLengths {
-    /// The shortest and the longest period.
+    /// The shortest and the longest pitch period.
     least: usize,
     most: usize,
     /// A quarter of the longest.
     delay: usize,
-    /// What is compared to find the period.
+    /// Window of the correlation that finds the period.
     window: usize,
     ten_ms: usize,
     history: usize,
-    /// Of the first look for the period, every so many frames.
+    /// Step of the coarse search for the period.
     stride: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum ConcealState {
-    /// Packets come.
+    /// Packets arrive.
     Receiving,
-    /// Nothing comes.
+    /// A packet is lost.
     Concealing(PitchRepeat),
-    /// Packets come again: so many frames of the cross-fade are over, and so many it has.
+    /// Packets arrive again: `over` of the `of` frames of the cross-fade are done.
     Resuming { voice: PitchRepeat, over: usize, of: usize },
 }
 
-/// A period, repeated.
+/// A repeated pitch period.
 #[derive(Clone, Copy, Debug)]
 struct PitchRepeat {
     period: usize,
-    /// How many frames it has lasted.
+    /// Its duration in frames.
     age: usize,
     now: RepeatPosition,
-    /// What it was before the last change, which is faded out.
+    /// The state before the last change, which is faded out.
     before: RepeatPosition,
 }
 
-/// Where in the repeated piece, which is so many periods long.
+/// Position in the repeated section, which is this many periods long.
 #[derive(Clone, Copy, Debug)]
 struct RepeatPosition {
     periods: usize,
@@ -70,7 +69,7 @@ struct RepeatPosition {
 }
 
 impl Concealer {
-    /// For frames of `channels` samples, `hz` of them a second.
+    /// A concealer for frames of `channels` samples at `hz`.
     #[must_use]
     pub fn new(hz: u32, channels: usize) -> Self {
         let spans = FrameLengths::new(hz);
@@ -86,13 +85,13 @@ impl Concealer {
         }
     }
 
-    /// How many frames later everything comes out.
+    /// Delay of the output in frames.
     #[must_use]
     pub const fn delay(&self) -> usize {
         self.spans.delay
     }
 
-    /// Takes decoded frames, and gives those in place of them that are to be heard now.
+    /// Takes decoded frames, and replaces them by the frames to output now.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -121,11 +120,11 @@ impl Concealer {
         self.delay_line(samples);
     }
 
-    /// Fills `samples` with what is to be heard while nothing comes.
+    /// Fills `samples` with the replacement for lost packets.
     ///
     /// # Real-time
-    /// Does not allocate. The first call looks for the period: some ten thousand multiplications
-    /// at 8 kHz.
+    /// Does not allocate. The first call searches the period: some ten thousand multiplications at
+    /// 8 kHz.
     pub fn conceal(&mut self, samples: &mut [f32]) {
         let mut voice = match self.state {
             ConcealState::Concealing(voice) => voice,
@@ -143,14 +142,14 @@ impl Concealer {
         self.delay_line(samples);
     }
 
-    /// Forgets everything: what comes has nothing to do with what was.
+    /// Clears the history: the next audio is unrelated.
     pub fn reset(&mut self) {
         self.history.fill(0);
         self.delayed.fill(0.0);
         self.state = ConcealState::Receiving;
     }
 
-    /// Finds the period, and fades what has not been heard yet into it.
+    /// Finds the period, and cross-fades the pending output into it.
     fn begin_concealment(&mut self) -> PitchRepeat {
         self.frozen.copy_from_slice(&self.history);
         let period = self.period();
@@ -170,7 +169,7 @@ impl Concealer {
         PitchRepeat { period, age: 0, now: first, before: first }
     }
 
-    /// The distance at which the last 20 ms are most like themselves.
+    /// The lag at which the last 20 ms are most similar to themselves.
     fn period(&self) -> usize {
         let FrameLengths { least, most, stride, .. } = self.spans;
         let coarse = self.best_period((least..=most).step_by(stride), stride);
@@ -178,7 +177,7 @@ impl Concealer {
         self.best_period(around, 1)
     }
 
-    /// The best of `periods`, looking at every `stride`th frame.
+    /// The best of `periods`, comparing every `stride`th frame.
     fn best_period(&self, periods: impl Iterator<Item = usize>, stride: usize) -> usize {
         let (mut best, mut most) = (self.spans.most, f32::MIN);
         let window = (self.spans.history - self.spans.window) * self.channels;
@@ -221,7 +220,7 @@ impl Concealer {
 }
 
 impl PitchRepeat {
-    /// One sample of the frame that is next.
+    /// One sample of the next frame.
     fn sample(&self, frozen: &[i16], channels: usize, channel: usize, spans: FrameLengths) -> f32 {
         let loudness = self.gain(spans);
         if loudness <= 0.0 {
@@ -238,7 +237,7 @@ impl PitchRepeat {
         sample * loudness
     }
 
-    /// One sample of a piece whose end is faded into what was before its beginning.
+    /// One sample of a section whose end is cross-faded into what was before its beginning.
     fn repeated(
         &self,
         frozen: &[i16],
@@ -258,7 +257,7 @@ impl PitchRepeat {
         sample(back) * (1.0 - weight) + sample(back + length) * weight
     }
 
-    /// One frame on.
+    /// Advances by one frame.
     fn advance(&mut self, spans: FrameLengths) {
         self.age += 1;
         for place in [&mut self.now, &mut self.before] {
@@ -298,7 +297,7 @@ impl FrameLengths {
         }
     }
 
-    /// How long what comes again is faded in: longer when it was away for longer.
+    /// Length of the fade-in when packets arrive again: longer after a longer loss.
     fn fade_in_length(self, voice: PitchRepeat) -> usize {
         let longer = voice.age.saturating_sub(self.ten_ms) * 2 / 5;
         (voice.period / 4 + longer).min(self.ten_ms)
@@ -319,8 +318,8 @@ fn short(sample: f32) -> i16 {
     (sample * 32_768.0) as i16
 }
 
-/// The repeated piece grows up to so many periods.
+/// The repeated section grows up to this many periods.
 const MOST_PERIODS: usize = 3;
 
-/// The period is looked for roughly as if the rate were this.
+/// Sample rate of the coarse search.
 const COARSE_HZ: usize = 4_000;

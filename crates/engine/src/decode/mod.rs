@@ -1,12 +1,12 @@
-//! From packets to samples, and from no packet to something that is not heard as a hole.
+//! Decoders of packets, with concealment of lost ones.
 //!
 //! ```text
 //!  payload -> decode  -+
 //!  nothing -> conceal -+-> f32, the same number of frames as if nothing had been lost
 //! ```
 //!
-//! A decoder is told of every hole, because it alone knows what came before. Files and web radio
-//! do not come through here: there nothing is missing, and their decoders are `io`'s.
+//! A decoder is told of every lost packet, because it alone knows the audio before. Files and web
+//! radio are not decoded here: they lose nothing, and their decoders are in `io`.
 
 mod conceal;
 mod opus;
@@ -22,40 +22,40 @@ pub use conceal::Concealer;
 pub use opus::OpusPacketDecoder;
 pub use telephone::{G711Decoder, G722Decoder, L16Decoder, L24Decoder};
 
-/// Turns the payloads of packets into interleaved frames.
+/// Decodes the payloads of packets to interleaved frames.
 pub trait Decoder: Send {
-    /// The rate of what comes out.
+    /// Sample rate of the output.
     fn rate(&self) -> SampleRate;
 
-    /// The samples of a frame.
+    /// Channels per frame.
     fn channels(&self) -> usize;
 
-    /// How many frames later than decoded everything comes out.
+    /// Delay of the output in frames.
     fn delay(&self) -> usize;
 
-    /// How many frames are in `payload`.
+    /// Number of frames in `payload`.
     ///
     /// # Errors
-    /// [`DecodeError::Damaged`] when it is no payload of this codec.
+    /// [`DecodeError::Damaged`] when it is not a payload of this codec.
     fn frames(&self, payload: &[u8]) -> Result<usize, DecodeError>;
 
-    /// Decodes `payload` to the front of `out`; returns how many frames.
+    /// Decodes `payload` to the front of `out`; returns the number of frames.
     ///
     /// # Real-time
     /// Does not allocate.
     ///
     /// # Errors
-    /// [`DecodeError`]; nothing was decoded then, and the packet is best treated as a missing one.
+    /// [`DecodeError`]; nothing was decoded then, and the packet should be treated as lost.
     fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError>;
 
-    /// Fills all of `out`, whole frames, with what is to be heard while a packet is missing.
+    /// Fills all of `out`, whole frames, with a replacement for a lost packet.
     ///
     /// # Real-time
     /// Does not allocate.
     fn conceal(&mut self, out: &mut [f32]);
 
-    /// The same when the packet `following` the missing one is there, and may hold a copy of it. That
-    /// packet is to be decoded next, as always.
+    /// The same when the packet `following` the lost one has arrived and may hold a redundant copy.
+    /// Decode that packet next, as usual.
     ///
     /// # Real-time
     /// Does not allocate.
@@ -64,7 +64,7 @@ pub trait Decoder: Send {
         self.conceal(out);
     }
 
-    /// Forgets what came before: the sender begins anew. Opus allocates here.
+    /// Clears the history: the sender restarts. Opus allocates here.
     fn reset(&mut self);
 }
 
@@ -72,9 +72,9 @@ pub trait Decoder: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// It is no payload of this codec.
+    /// It is not a payload of this codec.
     Damaged,
-    /// It holds more frames than there is room for.
+    /// It holds more frames than fit.
     TooLong,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-/// The part of `out` that `frames` frames take.
+/// The front of `out`, `frames` frames long.
 fn output_slice(
     out: &mut [f32],
     frames: usize,

@@ -1,7 +1,7 @@
-//! Opus (RFC 6716), by `opus-rs`, which conceals by itself and reads in-band error correction.
+//! Opus (RFC 6716), by `opus-rs`, with its own concealment and in-band error correction.
 //!
-//! Concealing is the codec's own affair here: its state goes on with what it made up, and the next
-//! packet is decoded on top of that. The pitch repetition of the other codecs knows less.
+//! Concealment is left to the codec: its state continues with the replacement, and the next packet
+//! is decoded on top of that. The pitch repetition of the other codecs has less information.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use opus_rs::OpusDecoder;
 
 use super::{DecodeError, Decoder, output_slice};
 
-/// Opus of one or two channels.
+/// Decoder of Opus with one or two channels.
 pub struct OpusPacketDecoder {
     library: Box<OpusDecoder>,
     rate: SampleRate,
@@ -18,9 +18,8 @@ pub struct OpusPacketDecoder {
 }
 
 impl OpusPacketDecoder {
-    /// A decoder that gives `channels` (one or two) at `rate`, which is 8, 12, 16, 24 or 48 kHz:
-    /// what a packet has beyond that is left out, which is cheaper than resampling it later.
-    /// `None` for others.
+    /// A decoder with `channels` (one or two) at `rate`, which is 8, 12, 16, 24 or 48 kHz: a lower
+    /// rate is cheaper than resampling later. `None` for other values.
     #[must_use]
     pub fn new(rate: SampleRate, channels: usize) -> Option<Self> {
         let library = new_library(rate, channels)?;
@@ -53,7 +52,7 @@ impl Decoder for OpusPacketDecoder {
         0
     }
 
-    /// From the first two bytes (RFC 6716 section 3).
+    /// Read from the first two bytes (RFC 6716 section 3).
     fn frames(&self, payload: &[u8]) -> Result<usize, DecodeError> {
         let &toc = payload.first().ok_or(DecodeError::Damaged)?;
         let config = toc >> 3;

@@ -1,4 +1,4 @@
-//! The codecs whose packets are as long as their bytes say: G.711, G.722, L16 and L24.
+//! The codecs whose frame count follows from the payload length: G.711, G.722, L16 and L24.
 
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::g711::G711Law;
@@ -6,7 +6,7 @@ use aulos_dsp::{g711, g722, linear_pcm};
 
 use super::{Concealer, DecodeError, Decoder, output_slice};
 
-/// PCMU and PCMA: 8 kHz, one channel.
+/// Decoder of PCMU and PCMA: 8 kHz, one channel.
 #[derive(Clone, Debug)]
 pub struct G711Decoder {
     law: G711Law,
@@ -54,7 +54,7 @@ impl Decoder for G711Decoder {
     }
 }
 
-/// G.722 at 64 kbit/s: 16 kHz, one channel, two samples in a byte.
+/// Decoder of G.722 at 64 kbit/s: 16 kHz, one channel, two samples in a byte.
 #[derive(Clone, Debug)]
 pub struct G722Decoder {
     decoder: g722::Decoder,
@@ -62,7 +62,7 @@ pub struct G722Decoder {
 }
 
 impl G722Decoder {
-    /// A decoder that has heard nothing.
+    /// A decoder without history.
     #[must_use]
     pub fn new() -> Self {
         Self { decoder: g722::Decoder::new(), concealer: Concealer::new(WIDEBAND.hz(), 1) }
@@ -99,7 +99,7 @@ impl Decoder for G722Decoder {
         Ok(frames)
     }
 
-    /// The predictors stay where they were: what they would learn from a guess is worse.
+    /// The predictors keep their state: adapting them to a guess is worse.
     fn conceal(&mut self, out: &mut [f32]) {
         self.concealer.conceal(out);
     }
@@ -110,15 +110,15 @@ impl Decoder for G722Decoder {
     }
 }
 
-/// 16 bits, big endian, any rate and number of channels.
+/// Decoder of 16 bits, big endian, any rate and number of channels.
 #[derive(Clone, Debug)]
 pub struct L16Decoder(LinearPcm);
 
-/// 24 bits, big endian, any rate and number of channels.
+/// Decoder of 24 bits, big endian, any rate and number of channels.
 #[derive(Clone, Debug)]
 pub struct L24Decoder(LinearPcm);
 
-/// What L16 and L24 have in common.
+/// The common part of L16 and L24.
 #[derive(Clone, Debug)]
 struct LinearPcm {
     rate: SampleRate,

@@ -1,4 +1,4 @@
-//! What is heard of packets that did not come.
+//! Tests of the output for lost packets.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Something like speech: syllables of a voice that rises and falls, whose formants wander, with
-/// pauses between words.
+/// A speech-like signal: syllables of a voice with varying pitch and formants, and pauses between
+/// words.
 fn speech(hz: u32, seconds: u32) -> Vec<f32> {
     let (mut phase, mut noise) = (0.0_f64, 1_u32);
     (0..hz * seconds)
@@ -43,7 +43,7 @@ fn speech(hz: u32, seconds: u32) -> Vec<f32> {
         .collect()
 }
 
-/// Which packets are lost: a part `loss`, now and then two or three in a row.
+/// Which packets are lost: a fraction `loss`, sometimes two or three in a row.
 fn losses(packets: usize, loss: f64) -> Vec<bool> {
     let mut state = 7_u32;
     let mut chance = move || {
@@ -59,7 +59,7 @@ fn losses(packets: usize, loss: f64) -> Vec<bool> {
         .collect()
 }
 
-/// What is heard through `decoder` when some packets are lost, without its delay.
+/// The output of `decoder` when some packets are lost, without its delay.
 fn decode_with_losses(decoder: &mut dyn Decoder, packets: &[Vec<u8>], lost: &[bool]) -> Vec<f32> {
     let (mut all, mut out) = (Vec::new(), [0.0; 5_760]);
     for (packet, &lost) in packets.iter().zip(lost) {
@@ -75,7 +75,7 @@ fn decode_with_losses(decoder: &mut dyn Decoder, packets: &[Vec<u8>], lost: &[bo
     all
 }
 
-/// What one is to beat: nothing, or the last packet again.
+/// The reference to beat: silence, or the last packet repeated.
 fn filled(sound: &[f32], frames: usize, lost: &[bool], again: bool) -> Vec<f32> {
     let mut all: Vec<f32> = Vec::new();
     for (piece, &lost) in sound.chunks_exact(frames).zip(lost) {
@@ -88,7 +88,7 @@ fn filled(sound: &[f32], frames: usize, lost: &[bool], again: bool) -> Vec<f32> 
     all
 }
 
-/// Signal to noise where packets were lost, and right behind, in dB.
+/// Signal-to-noise ratio where packets were lost and right after, in dB.
 fn snr(clean: &[f32], heard: &[f32], frames: usize, lost: &[bool]) -> f64 {
     let (mut signal, mut noise) = (0.0, 0.0);
     for (number, (clean, heard)) in clean.chunks(frames).zip(heard.chunks(frames)).enumerate() {
@@ -102,8 +102,8 @@ fn snr(clean: &[f32], heard: &[f32], frames: usize, lost: &[bool]) -> f64 {
     10.0 * (signal / noise).log10()
 }
 
-/// How far two spectra are from each other, in dB, over 10 ms at a time where packets were lost: the
-/// mean of the distances in 24 bands, as an ear has them.
+/// Distance of two spectra in dB, over 10 ms at a time where packets were lost: the mean of the
+/// distances in 24 critical bands.
 fn spectral_distance(clean: &[f32], heard: &[f32], frames: usize, lost: &[bool]) -> f64 {
     let bands = |sound: &[f32]| -> Vec<f64> {
         (0..24)
@@ -132,8 +132,8 @@ fn spectral_distance(clean: &[f32], heard: &[f32], frames: usize, lost: &[bool])
     sum / count
 }
 
-/// How much sharper the sharpest corner near a loss is than what was said there: where a click is, one
-/// stands out. Corners that are too quiet to be heard as one do not count.
+/// How much sharper the sharpest corner near a loss is than in the original: a click stands out.
+/// Corners too quiet to be heard do not count.
 fn sharpest(clean: &[f32], heard: &[f32], frames: usize, lost: &[bool]) -> f32 {
     let corner = |sound: &[f32]| {
         sound.windows(3).map(|at| (at[0] - 2.0 * at[1] + at[2]).abs()).fold(0.0, f32::max)
@@ -186,7 +186,7 @@ fn lost_packets_of_a_call_are_nearer_to_what_was_said_than_nothing_and_than_the_
             us.0 > nothing.0 + 2.0 && us.0 > repeated.0 + 2.0,
             "{us:?} {nothing:?} {repeated:?}"
         );
-        // The last packet again has the right spectrum too; where it is wrong is at its edges.
+        // A repeated packet has the right spectrum too; it is wrong at its edges.
         assert!(
             us.1 < 0.7 * nothing.1 && us.1 < 1.1 * repeated.1,
             "{us:?} {nothing:?} {repeated:?}"
@@ -219,7 +219,7 @@ fn a_voice_goes_on_fades_and_is_silent_after_60_ms() {
     concealer.push_decoded(&mut sound);
     let mut made = vec![0.0; 960];
     concealer.conceal(&mut made);
-    // What comes first has been heard; 30 frames later the first 10 ms are as if nothing happened.
+    // The first part was output already; 30 frames later the first 10 ms are as without a loss.
     for (at, &sample) in made.iter().enumerate().take(110) {
         assert!((sample - tone(770 + at)).abs() < 0.02, "{at}: {sample} {}", tone(770 + at));
     }
@@ -328,7 +328,7 @@ proptest! {
     }
 }
 
-/// Speech as a telephone has it in Opus, with a copy of each packet in the next one.
+/// Speech in Opus at telephone bandwidth, with a copy of each packet in the next one.
 fn opus_packets(sound: &[f32]) -> Vec<Vec<u8>> {
     let mut encoder = opus_rs::OpusEncoder::new(16_000, 1, opus_rs::Application::Voip).unwrap();
     encoder.bitrate_bps = 32_000;

@@ -1,4 +1,4 @@
-//! A codec with the settings of its encoder, as configurations write them.
+//! A codec with its encoder settings, in the notation of the configuration file.
 //!
 //! ```text
 //!  pcm    flac    flac:8    opus    opus:128k    opus:96k,cbr    opus:128k,complexity=5
@@ -13,12 +13,12 @@ use aulos_core::Codec;
 
 use super::{FlacEncoder, OpusPacketEncoder};
 
-/// Which codec, and how its encoder is set. Reads and prints as `flac:5` or `opus:128k,cbr`;
-/// settings that have their default are not printed.
+/// A codec and its encoder settings. Parses and prints as `flac:5` or `opus:128k,cbr`; default
+/// settings are not printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "one variant for each codec")]
 pub enum CodecConfig {
-    /// Samples as they are.
+    /// Uncompressed samples.
     Pcm,
     /// Lossless compression.
     Flac {
@@ -33,20 +33,20 @@ pub enum CodecConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a plain record of settings")]
 pub struct OpusConfig {
-    /// Bits per second on average, 6,000 to 510,000.
+    /// Average bits per second, 6,000 to 510,000.
     pub bitrate: u32,
-    /// How much the size of packets may change.
+    /// Rate control of the encoder.
     pub rate_control: RateControl,
     /// 0 (least work) to 10 (best).
     pub complexity: u8,
 }
 
-/// How much the size of packets may change.
+/// Rate control of an encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[allow(clippy::exhaustive_enums, reason = "what the encoder has")]
 pub enum RateControl {
-    /// Constrained variable bit rate: silence is small, a packet that needs it has up to twice its
-    /// share, and the average is the bit rate.
+    /// Constrained variable bit rate: silent packets are small, demanding ones have up to twice
+    /// their share, and the average is the bit rate.
     #[default]
     Vbr,
     /// Constant bit rate: every packet has the same size.
@@ -64,7 +64,7 @@ impl Default for OpusConfig {
 }
 
 impl CodecConfig {
-    /// The codec alone.
+    /// The codec without its settings.
     #[must_use]
     pub const fn codec(self) -> Codec {
         match self {
@@ -74,7 +74,7 @@ impl CodecConfig {
         }
     }
 
-    /// Bits per second, where a setting determines them.
+    /// Bits per second, if a setting determines them.
     #[must_use]
     pub const fn bitrate(self) -> Option<u32> {
         match self {
@@ -83,7 +83,7 @@ impl CodecConfig {
         }
     }
 
-    /// `self` where it is a configuration of `codec`, else that codec with its default settings.
+    /// `self` if it configures `codec`, otherwise that codec with default settings.
     #[must_use]
     pub fn or_default_of(self, codec: Codec) -> Self {
         if self.codec() == codec { self } else { codec.into() }
@@ -177,7 +177,7 @@ fn opus(options: &str) -> Result<OpusConfig, CodecConfigError> {
     })
 }
 
-/// Bits per second, as `128000`, `128k`, or snapserver's `max` and `auto`.
+/// Parses bits per second: `128000`, `128k`, or snapserver's `max` and `auto`.
 fn parse_bitrate(text: &str) -> Result<u32, CodecConfigError> {
     match text {
         "max" => return Ok(*BITRATES.end()),
@@ -187,7 +187,7 @@ fn parse_bitrate(text: &str) -> Result<u32, CodecConfigError> {
     let (number, unit) = text.strip_suffix('k').map_or((text, 1), |number| (number, 1_000));
     let rate = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
     match rate {
-        // snapserver takes this much; no packet can carry it.
+        // snapserver accepts this value; no packet can carry it.
         Some(SNAPSERVER_MAX_BITRATE) => Ok(*BITRATES.end()),
         Some(rate) if BITRATES.contains(&rate) => Ok(rate),
         _ => Err(CodecConfigError::Bitrate),
@@ -199,11 +199,11 @@ fn parse_complexity(text: &str) -> Result<u8, CodecConfigError> {
     if complexity <= MAX_COMPLEXITY { Ok(complexity) } else { Err(CodecConfigError::Complexity) }
 }
 
-/// Why a text is no codec with settings.
+/// Why a text is not a codec with settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodecConfigError {
-    /// The name is not one of the codecs.
+    /// Unknown codec name.
     UnknownCodec,
     /// PCM with settings.
     NoSettings,
@@ -213,14 +213,14 @@ pub enum CodecConfigError {
     Bitrate,
     /// Not a complexity of Opus.
     Complexity,
-    /// A setting that Opus does not have here.
+    /// A setting that Opus does not have.
     UnknownOption,
-    /// A setting is given twice.
+    /// A setting appears twice.
     Repeated,
 }
 
 impl CodecConfigError {
-    /// What to write instead.
+    /// The correction to suggest.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -253,17 +253,17 @@ impl fmt::Display for CodecConfigError {
 
 impl core::error::Error for CodecConfigError {}
 
-/// What FLAC encoders have agreed on.
+/// The levels that FLAC encoders have in common.
 const LEVELS: RangeInclusive<u8> = 0..=8;
 
-/// Below is speech, which is not what a station sends; above, a packet cannot carry it (RFC 6716,
-/// sections 2.1.1 and 3.4).
+/// Lower rates are for speech, which a station does not send; a packet cannot carry higher ones
+/// (RFC 6716, sections 2.1.1 and 3.4).
 pub(super) const BITRATES: RangeInclusive<u32> = 6_000..=510_000;
 
-/// The upper end of what snapserver takes as `BITRATE`.
+/// The highest `BITRATE` that snapserver accepts.
 const SNAPSERVER_MAX_BITRATE: u32 = 512_000;
 
-/// The best that the encoder has; it costs less than a hundredth of a core.
+/// The encoder's best; it costs less than a hundredth of a core.
 pub(super) const MAX_COMPLEXITY: u8 = 10;
 
 #[cfg(test)]

@@ -9,11 +9,11 @@ use flac_codec::encode::{FlacStreamWriter, Options};
 use super::shared_buffer::{BufferReader, BufferWriter, shared_buffer};
 use super::{EncodeError, Encoder, UnsupportedFormat, check_block};
 
-/// One whole FLAC frame per block.
+/// FLAC encoder: one whole frame per block.
 ///
-/// The frames have a fixed block size and count from 0, and each says rate, channels and bits by
-/// itself: the header followed by the frames from any one on is a stream that decoders take. Samples
-/// that are not integers of the format are dithered ([`Dither`]).
+/// The frames have a fixed block size and count from 0, and each one states its rate, channels and
+/// bits: the header followed by the frames from any one on is a valid stream. Samples that are not
+/// integers of the format are dithered ([`Dither`]).
 pub struct FlacEncoder {
     spec: SampleSpec,
     block: Frames,
@@ -27,28 +27,28 @@ pub struct FlacEncoder {
 }
 
 impl FlacEncoder {
-    /// Linear prediction without the search of level 5: of music 13 to 21 % less than fixed predictors
-    /// (level 2) for a fifth more work; see docs/decisions/flac-level.md.
+    /// Linear prediction without the search of level 5: 13 to 21 % smaller than fixed predictors
+    /// (level 2) on music, for a fifth more work; see docs/decisions/flac-level.md.
     pub const DEFAULT_LEVEL: u8 = 4;
 
     /// An encoder of blocks of exactly `block` frames. `level` is 0 (least work) to 8 (smallest);
     /// 3 and more use linear prediction.
     ///
     /// # Errors
-    /// [`Unsupported`] for other than 16 or 24 bits, more than eight channels, a block that is not
-    /// 16 to 65,535 frames long, or a rate that a frame header cannot say.
+    /// [`UnsupportedFormat`] for other than 16 or 24 bits, more than eight channels, a block that
+    /// is not 16 to 65,535 frames long, or a rate that a frame header cannot state.
     pub fn new(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, UnsupportedFormat> {
         let mut flac = Self::for_file(spec, block, level)?;
         flac.warm_up();
         Ok(flac)
     }
 
-    /// The same, with frames that count from exactly 0, which is what a player seeks by. So nothing
-    /// is encoded in advance: the first blocks allocate, and any that is harder to compress than all
-    /// before it.
+    /// The same, with frames that count from exactly 0, which players use to seek. So nothing is
+    /// encoded in advance: the first blocks allocate, and so does any that is harder to compress
+    /// than all before it.
     ///
     /// # Errors
-    /// As [`Flac::new`].
+    /// As [`FlacEncoder::new`].
     pub fn for_file(spec: SampleSpec, block: Frames, level: u8) -> Result<Self, UnsupportedFormat> {
         let bits = match spec.format {
             SampleFormat::S16Le => 16,
@@ -66,22 +66,22 @@ impl FlacEncoder {
             return Err(UnsupportedFormat::Rate(Codec::Flac));
         }
         let samples = block.as_usize() * spec.layout.channels();
-        // A frame that does not compress is stored plainly, with one bit more for a difference.
-        let (tap, basin) = shared_buffer(samples * 4 + FRAME_OVERHEAD);
+        // An incompressible frame is stored verbatim, with one extra bit for a difference.
+        let (writer, reader) = shared_buffer(samples * 4 + FRAME_OVERHEAD);
         Ok(Self {
             spec,
             block,
             bits,
             header: stream_header(spec, length, bits),
-            writer: FlacStreamWriter::new(tap, options(level)),
-            encoded: basin,
+            writer: FlacStreamWriter::new(writer, options(level)),
+            encoded: reader,
             dither: Dither::default(),
             integers: vec![0; samples],
             clipped: 0,
         })
     }
 
-    /// Encodes the end of the sound, which may be shorter than a block: the only one that may.
+    /// Encodes the end of the audio: the only block that may be shorter.
     ///
     /// # Errors
     /// As [`Encoder::encode`]; [`EncodeError::Shape`] for an empty block, too.
@@ -97,8 +97,9 @@ impl FlacEncoder {
         encoded
     }
 
-    /// The integers that the last block was encoded as, interleaved; behind a short last block zeros
-    /// follow. A sum of what is in the file is made of them: with dither, nothing else knows them.
+    /// The integers of the last encoded block, interleaved; after a short last block they are
+    /// zero. Checksums of a file are computed from them, because dither makes them impossible to
+    /// derive from the input.
     #[must_use]
     pub fn integers(&self) -> &[i32] {
         &self.integers
@@ -112,10 +113,10 @@ impl FlacEncoder {
         Ok(())
     }
 
-    /// Encodes noise of every loudness, smooth and with peaks, the same in all channels and another
-    /// in each, and silence, and throws it away: the library's buffers grow with the least
-    /// compressible block of each kind that they have seen, and a station's thread is not the place
-    /// for it. Frame numbers begin a little above 0 by it.
+    /// Encodes and discards noise of every level, smooth and with peaks, identical and different in
+    /// the channels, and silence. The library's buffers grow with the least compressible block of
+    /// each kind so far, and that must not happen on a station's thread. Frame numbers start a
+    /// little above 0 as a result.
     fn warm_up(&mut self) {
         let channels = self.spec.layout.channels();
         let mut noise = 1u32;
@@ -137,7 +138,7 @@ impl FlacEncoder {
     }
 
     fn discard(&mut self) {
-        // What cannot be written here cannot be written later, and is told then.
+        // A write error here occurs later as well, and is reported then.
         drop(self.write());
         self.encoded.clear();
     }
@@ -179,7 +180,7 @@ impl fmt::Debug for FlacEncoder {
     }
 }
 
-/// What the reference encoder's levels of the same number do, as far as the library has it.
+/// The settings of the reference encoder's levels, as far as the library has them.
 fn options(level: u8) -> Options {
     let fast = Options::fast();
     let (lpc, partitions, both_ways, quick) = match level {
@@ -193,8 +194,8 @@ fn options(level: u8) -> Options {
         _ => (Some(12), 6, true, false),
     };
     let options = fast.clone().mid_side(both_ways).fast_channel_correlation(quick);
-    // Both bounds are far inside what the library takes; if they ever were not, the fastest
-    // settings are a stream all the same.
+    // Both limits are far inside the library's ranges; if they ever were not, the fastest settings
+    // still give a valid stream.
     options
         .max_lpc_order(lpc)
         .and_then(|options| options.max_partition_order(partitions))

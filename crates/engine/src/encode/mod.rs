@@ -1,4 +1,4 @@
-//! From samples to bytes.
+//! Encoders of audio blocks.
 //!
 //! ```text
 //!  Block (f32) -> Pcm  | -> payload of one chunk
@@ -6,8 +6,8 @@
 //!                 Opus |
 //! ```
 //!
-//! The codecs' own libraries stay behind [`Encoder`]: no other module names them, so that one can
-//! be exchanged without anybody noticing.
+//! The codec libraries stay behind [`Encoder`]: no other module names them, so that one can be
+//! exchanged without changes elsewhere.
 
 mod config;
 mod flac;
@@ -28,37 +28,38 @@ pub use rtp_payload::{RtpPayloadCodec, RtpPayloadEncoder};
 
 /// Turns blocks into payloads, one payload per block.
 ///
-/// An encoder is made for one spec and one block length; it keeps no clock and knows no wire.
+/// An encoder is made for one sample spec and one block length; it has no clock and knows no wire
+/// format.
 pub trait Encoder: Send {
     /// The codec of the payloads.
     fn codec(&self) -> Codec;
 
-    /// What a decoder of the payloads gives: rate, format and layout.
+    /// The output of a decoder of the payloads: rate, format and layout.
     fn spec(&self) -> SampleSpec;
 
     /// The codec's own stream header, empty where it has none: `fLaC` and STREAMINFO for FLAC.
     fn header(&self) -> &[u8];
 
-    /// Appends the payload for `block` to `out`, whose spare capacity is enough after warm-up.
+    /// Appends the payload for `block` to `out`, whose spare capacity suffices after warm-up.
     ///
-    /// The block has the rate and layout of [`Encoder::spec`] and the length that the encoder was
-    /// made for.
+    /// The block must have the rate and layout of [`Encoder::spec`] and the length that the encoder
+    /// was made for.
     ///
     /// # Errors
-    /// [`EncodeError`] when the codec refuses the block; `out` may then hold a torn payload.
+    /// [`EncodeError`] when the codec refuses the block; `out` may then hold a partial payload.
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
-    /// How many samples did not fit into the format so far, and were clipped.
+    /// Number of samples clipped so far because they exceeded the format.
     fn clipped(&self) -> u64 {
         0
     }
 }
 
-/// The encoder for a codec: with the settings of a [`CodecConfig`], or the default ones of a
+/// Creates the encoder of a codec, with the settings of a [`CodecConfig`] or the defaults of a
 /// [`Codec`].
 ///
 /// # Errors
-/// [`Unsupported`] says what the codec cannot do.
+/// [`UnsupportedFormat`] names what the codec does not support.
 pub fn make_encoder(
     config: impl Into<CodecConfig>,
     spec: SampleSpec,
@@ -71,7 +72,7 @@ pub fn make_encoder(
     })
 }
 
-/// Why a block could not be encoded. Both are faults of ours, not of the sound.
+/// Why a block was not encoded. Both are internal faults, not faults of the audio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -92,7 +93,7 @@ impl fmt::Display for EncodeError {
 
 impl core::error::Error for EncodeError {}
 
-/// Why there is no such encoder: which part of what was asked for the codec does not have.
+/// Why an encoder was not created: the property that the codec does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnsupportedFormat {
@@ -122,7 +123,7 @@ impl fmt::Display for UnsupportedFormat {
 
 impl core::error::Error for UnsupportedFormat {}
 
-/// Whether `block` is what an encoder for `spec` and `frames` takes.
+/// Checks that `block` is valid for an encoder of `spec` and `frames`.
 fn check_block(block: &Block, spec: SampleSpec, frames: Frames) -> Result<(), EncodeError> {
     let same =
         block.rate() == spec.rate && block.layout() == spec.layout && block.frames() == frames;

@@ -1,6 +1,6 @@
 //! Lossy compression (RFC 6716), by `opus-rs`.
 //!
-//! Why this library and not libopus: docs/decisions/opus-codec.md.
+//! The choice of this library over libopus: docs/decisions/opus-codec.md.
 
 use core::fmt;
 
@@ -10,10 +10,10 @@ use opus_rs::{Application, OpusEncoder};
 use super::config::{BITRATES, MAX_COMPLEXITY};
 use super::{EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block};
 
-/// One Opus packet per block.
+/// Opus encoder: one packet per block.
 ///
-/// Runs without look-ahead for speech (libopus' "restricted low delay", as Snapcast does): music
-/// at these bit rates gains nothing by it. A decoder's output is [`Opus::DELAY`] late.
+/// Runs without look-ahead for speech (libopus' "restricted low delay", as Snapcast does): music at
+/// these bit rates gains nothing by it. A decoder's output is [`OpusPacketEncoder::DELAY`] late.
 pub struct OpusPacketEncoder {
     spec: SampleSpec,
     block: Frames,
@@ -26,24 +26,24 @@ impl OpusPacketEncoder {
     /// Snapcast's default, in bits per second.
     pub const DEFAULT_BITRATE: u32 = 192_000;
 
-    /// How far a decoder's output is behind the encoder's input: the overlap of the transform.
+    /// Delay of a decoder's output relative to the encoder's input: the overlap of the transform.
     pub const DELAY: Frames = Frames(120);
 
     /// An encoder of blocks of exactly `block` frames, at about `bitrate` bits per second
-    /// (variable; clamped to 6,000 to 510,000). The format of `spec` is what the decoder will
-    /// give and makes no difference here.
+    /// (variable; clamped to 6,000 to 510,000). The format of `spec` is that of the decoder's
+    /// output and does not matter here.
     ///
     /// # Errors
-    /// [`Unsupported`] for another rate than 48 kHz, more than two channels, or a block that does
-    /// not last 10, 20, 40 or 60 ms.
+    /// [`UnsupportedFormat`] for another rate than 48 kHz, more than two channels, or a block that
+    /// does not last 10, 20, 40 or 60 ms.
     pub fn new(spec: SampleSpec, block: Frames, bitrate: u32) -> Result<Self, UnsupportedFormat> {
         Self::with_config(spec, block, OpusConfig { bitrate, ..OpusConfig::default() })
     }
 
-    /// The same with every setting; what is out of range is clamped.
+    /// The same with every setting; values out of range are clamped.
     ///
     /// # Errors
-    /// As [`Opus::new`].
+    /// As [`OpusPacketEncoder::new`].
     pub fn with_config(
         spec: SampleSpec,
         block: Frames,
@@ -63,7 +63,7 @@ impl OpusPacketEncoder {
     /// The same with libopus, which is better below 96 kb/s and takes more CPU.
     ///
     /// # Errors
-    /// As [`Opus::new`].
+    /// As [`OpusPacketEncoder::new`].
     #[cfg(feature = "libopus")]
     pub fn with_libopus(
         spec: SampleSpec,
@@ -160,5 +160,5 @@ const BLOCKS: [Frames; 4] = [Frames(480), Frames(960), Frames(1_920), Frames(2_8
 /// Three frames of 20 ms (RFC 6716, section 3.4), each of 1,275 bytes at most, and their lengths.
 const MAX_PACKET: usize = 3 * 1_275 + 7;
 
-/// Samples beyond full scale are for the decoder to clip, but not without bound.
+/// Samples beyond full scale are left for the decoder to clip, but within this bound.
 const MAX_SAMPLE: f32 = 8.0;

@@ -1,4 +1,4 @@
-//! Samples as they are.
+//! Uncompressed samples.
 
 use aulos_core::{Block, Codec, SampleSpec};
 use aulos_dsp::Dither;
@@ -7,8 +7,8 @@ use super::{EncodeError, Encoder, check_block};
 
 /// Interleaved little-endian samples in the spec's own format.
 ///
-/// That is what Snapcast calls `pcm` (its 24 bit is [`aulos_core::SampleFormat::S24In32Le`]), and
-/// what a WAVE file holds. Any block length will do. Samples that are not integers of the format are
+/// Snapcast calls this `pcm` (its 24 bit is [`aulos_core::SampleFormat::S24In32Le`]), and WAVE
+/// files hold it. Any block length is valid. Samples that are not integers of the format are
 /// dithered ([`Dither`]).
 #[derive(Clone, Debug)]
 pub struct PcmEncoder {

@@ -1,4 +1,4 @@
-//! What goes into packets of RTP beside Opus: samples in the byte order of networks, and telephony.
+//! RTP payloads other than Opus: samples in network byte order, G.711 and G.722.
 
 use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use aulos_dsp::g711::{self, G711Law};
@@ -6,11 +6,11 @@ use aulos_dsp::{Dither, Resampler, g722, remix};
 
 use super::{EncodeError, Encoder, check_block};
 
-/// How [`Wire`] writes samples.
+/// Sample encoding of [`RtpPayloadEncoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "the codecs that RTP has and that need no packets")]
 pub enum RtpPayloadCodec {
-    /// 16 bits, big endian; dithered where samples are not integers already ([`Dither`]).
+    /// 16 bits, big endian; dithered where samples are not integers of the format ([`Dither`]).
     L16,
     /// 24 bits, the same.
     L24,
@@ -20,22 +20,21 @@ pub enum RtpPayloadCodec {
     G722,
 }
 
-/// Blocks of a station as a run of bytes that can be cut into packets anywhere between two frames
-/// (with G.722: two pairs of frames).
+/// Encodes a station's blocks to a byte stream that can be cut into packets between any two frames
+/// (with G.722: between two pairs of frames).
 ///
-/// At another rate than the station's a payload has a frame more or less now and then; together they
-/// are as many as the time has. It says that its codec is PCM, because no chunk of it goes anywhere
-/// but into packets.
+/// At another rate than the station's a payload sometimes has a frame more or less; the average is
+/// exact. Its codec is reported as PCM, because its chunks only go into packets.
 pub struct RtpPayloadEncoder {
     spec: SampleSpec,
     channels: usize,
     coder: Coder,
     dither: Dither,
     resampler: Option<Resampler>,
-    /// In the wire's channels; at the station's rate, and at the wire's.
+    /// In the payload's channels: at the station's rate, and at the payload's.
     mixed: Vec<f32>,
     ready: Vec<f32>,
-    /// Frames that one block can become.
+    /// Maximum number of output frames per block.
     max_frames: usize,
     clipped: u64,
 }
@@ -49,7 +48,7 @@ enum Coder {
 
 impl RtpPayloadEncoder {
     /// An encoder of blocks of `spec` with up to `block` frames, to frames of `channels` at `rate`.
-    /// Allocates all that it needs; at another rate a megabyte for a filter.
+    /// Allocates all memory in advance; at another rate that includes a megabyte for a filter.
     ///
     /// # Panics
     /// When `channels` is 0.
@@ -83,7 +82,7 @@ impl RtpPayloadEncoder {
         }
     }
 
-    /// Bytes that a payload of a block has at most.
+    /// Maximum payload of a block in bytes.
     #[must_use]
     pub const fn max_payload_bytes(&self) -> usize {
         (self.max_frames + SLACK) * self.channels * 3
@@ -95,7 +94,7 @@ impl Encoder for RtpPayloadEncoder {
         Codec::Pcm
     }
 
-    /// That of the blocks.
+    /// The spec of the input blocks.
     fn spec(&self) -> SampleSpec {
         self.spec
     }
@@ -133,7 +132,7 @@ impl Encoder for RtpPayloadEncoder {
                 self.mixed.drain(..done.consumed.as_usize() * to);
             }
         }
-        // G.722 has two samples in a byte: the odd one waits.
+        // G.722 has two samples in a byte: an odd one waits.
         let whole = match self.coder {
             Coder::G722(_) => self.ready.len() / 2 * 2,
             _ => self.ready.len(),
@@ -171,5 +170,5 @@ impl core::fmt::Debug for RtpPayloadEncoder {
     }
 }
 
-/// Frames that a resampler may leave for the next time, and more.
+/// Frames that a resampler may leave for the next call, and more.
 const SLACK: usize = 64;

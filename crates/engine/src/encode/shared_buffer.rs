@@ -1,9 +1,9 @@
-//! Gets bytes back out of a library that owns its writer.
+//! A byte buffer that gets data back out of a library that owns its writer.
 //!
-//! `flac-codec` takes a `Write` for good and gives no way to it, but we need each frame in a buffer
-//! of our own. So the writer and its reader share one fixed buffer. Its bytes are relaxed atomics
-//! (plain moves on every machine): both ends belong to one encoder, thus to one thread at a time,
-//! but a `Cell` could not go to another thread with it, and a lock has no place on this path.
+//! `flac-codec` takes ownership of a `Write` and gives no access to it, but each frame is needed in
+//! a separate buffer. So the writer and its reader share one fixed buffer. Its bytes are relaxed
+//! atomics (plain moves on every machine): both ends belong to one encoder, thus to one thread at a
+//! time, but a `Cell` would not be `Send`, and a lock does not belong on this path.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct Shared {
     len: AtomicUsize,
 }
 
-/// Both ends of a buffer of `capacity` bytes.
+/// Creates both ends of a buffer of `capacity` bytes.
 pub(super) fn shared_buffer(capacity: usize) -> (BufferWriter, BufferReader) {
     let bytes = (0..capacity).map(|_| AtomicU8::new(0)).collect();
     let shared = Arc::new(Shared { bytes, len: AtomicUsize::new(0) });
@@ -31,13 +31,13 @@ pub(super) fn shared_buffer(capacity: usize) -> (BufferWriter, BufferReader) {
 }
 
 impl BufferReader {
-    /// Appends to `out` what was written since the last call, and makes room again.
+    /// Appends to `out` what was written since the last call, and empties the buffer.
     pub(super) fn drain_into(&self, out: &mut Vec<u8>) {
         let len = self.0.len.swap(0, Relaxed);
         out.extend(self.0.bytes[..len].iter().map(|byte| byte.load(Relaxed)));
     }
 
-    /// Throws away what was written.
+    /// Discards what was written.
     pub(super) fn clear(&self) {
         self.0.len.store(0, Relaxed);
     }
@@ -67,15 +67,15 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out_and_no_more_than_fits() {
-        let (mut tap, basin) = shared_buffer(4);
+        let (mut writer, reader) = shared_buffer(4);
         let mut out = vec![9];
-        tap.write_all(&[1, 2, 3]).unwrap();
-        basin.drain_into(&mut out);
+        writer.write_all(&[1, 2, 3]).unwrap();
+        reader.drain_into(&mut out);
         assert_eq!(out, [9, 1, 2, 3]);
-        assert_eq!(tap.write(&[4, 5, 6, 7, 8]).unwrap(), 4);
-        assert_eq!(tap.write_all(&[9]).unwrap_err().kind(), io::ErrorKind::WriteZero);
-        basin.clear();
-        basin.drain_into(&mut out);
+        assert_eq!(writer.write(&[4, 5, 6, 7, 8]).unwrap(), 4);
+        assert_eq!(writer.write_all(&[9]).unwrap_err().kind(), io::ErrorKind::WriteZero);
+        reader.clear();
+        reader.drain_into(&mut out);
         assert_eq!(out, [9, 1, 2, 3]);
     }
 }

@@ -26,7 +26,7 @@ fn pcm_is_the_samples_in_the_wire_s_format() {
     assert_eq!(pcm.clipped(), 1);
 }
 
-/// An encoder, how one of its samples is read, the bytes of a sample, and full scale.
+/// An encoder, a reader of one of its samples, the bytes of a sample, and full scale.
 type Case = (Box<dyn Encoder>, fn(&[u8]) -> i32, usize, f32);
 
 #[test]
@@ -81,8 +81,8 @@ fn the_flac_header_says_what_comes() {
 fn flac_frames_are_numbered_one_by_one() {
     let mut flac = FlacEncoder::new(spec("48000:16:2"), Frames(960), 2).unwrap();
     let mut out = Vec::new();
-    // Whoever joins a running station begins with any number, so the first one may be any, too:
-    // those before it were its warm-up.
+    // A client that joins a running station starts with any frame number, so the first one may be
+    // any, too: the encoder's warm-up used those before it.
     flac.encode(&block(flac.spec(), 960), &mut out).unwrap();
     for number in out[4] + 1..out[4] + 4 {
         out.clear();

@@ -1,8 +1,8 @@
-//! The demo programme: what a new user hears first.
+//! The demo programme that a new installation plays.
 //!
 //! The score is played note by note on a grid of pages ([`PAGE`] frames). Blocks are cut from the
-//! pages, so a programme is the same frames whatever the block length, and after the last page the
-//! first follows while notes and reverb ring on: there is no seam to hear.
+//! pages, so the output does not depend on the block length. The first page follows the last while
+//! notes and reverb decay, so the repeat has no audible seam.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -20,10 +20,10 @@ use super::score::{
 use super::voice::{Instrument, PAGE, Page, Voice};
 use crate::source::{Pacing, PullResult, Source};
 
-/// A generated piece of music of about three minutes that begins again when it is over.
+/// A generated piece of music of about three minutes that repeats.
 ///
-/// Stereo, without a seed: two of them at the same rate give the same samples for ever. The true
-/// peak stays below -1 dBFS; quiet and loud passages are more than 10 LU apart.
+/// Stereo and deterministic: two of them at the same rate give the same samples. The true peak
+/// stays below -1 dBFS; quiet and loud passages are more than 10 LU apart.
 #[derive(Clone, Debug)]
 pub struct Demo {
     rate: SampleRate,
@@ -35,16 +35,16 @@ pub struct Demo {
     voices: [Option<Voice>; VOICES],
     reverb: EchoReverb,
     sound: [Page; 2],
-    /// Frames of `sound` that have gone out.
+    /// Frames of `sound` that have been output.
     frames_out: usize,
 }
 
 impl Demo {
-    /// The programme from its beginning, in blocks of `block` frames (fewer where a block of the
-    /// house cannot hold them).
+    /// The programme from its beginning, in blocks of `block` frames (fewer if a block cannot hold
+    /// them).
     ///
-    /// Rates outside 32 to 192 kHz cannot carry it; it is then made at 48 kHz, and the input behind
-    /// it resamples as for every source.
+    /// Rates outside 32 to 192 kHz are not supported; the programme is then generated at 48 kHz,
+    /// and the input behind it resamples as for every source.
     #[must_use]
     pub fn new(rate: SampleRate, block: Frames) -> Self {
         let rate = if RATES.contains(&rate.hz()) { rate } else { SampleRate::HZ_48000 };
@@ -61,7 +61,7 @@ impl Demo {
         }
     }
 
-    /// How long the programme is before it repeats.
+    /// Length of the programme before it repeats.
     #[must_use]
     pub fn length(&self) -> Frames {
         Frames(self.page_of(total_steps()) * PAGE as u64)
@@ -122,7 +122,7 @@ impl Demo {
         }
     }
 
-    /// Starts what the score has at this step.
+    /// Starts the notes of this step.
     fn play_step(&mut self) {
         let (passage, bar) = passage_at(self.step / STEPS);
         let sixteenth = self.step % STEPS;
@@ -169,8 +169,8 @@ impl Demo {
         self.play(HARP, chord.notes[ARPEGGIO[eighth]] + 12, arpeggio, pan, 2);
     }
 
-    /// Starts a note that is held for some sixteenths. With every voice taken it is left out, which
-    /// the score never lets happen.
+    /// Starts a note that is held for some sixteenths. If every voice is in use the note is
+    /// dropped; the score never lets that happen.
     fn play(&mut self, instrument: Instrument, note: u8, strength: f32, pan: f32, held: usize) {
         if strength <= 0.0 {
             return;
@@ -185,7 +185,7 @@ impl Demo {
 }
 
 impl Source for Demo {
-    /// Always gives a block.
+    /// Always returns a block.
     ///
     /// # Real-time
     /// Does not allocate, wait or call the system.
@@ -217,7 +217,7 @@ impl Source for Demo {
     }
 }
 
-/// The passage that a bar of the programme lies in, and the bar inside it.
+/// The passage that contains a bar of the programme, and the bar inside it.
 fn passage_at(bar: usize) -> (&'static Passage, usize) {
     let mut bar = bar;
     for passage in &SCORE {
@@ -236,7 +236,7 @@ fn total_steps() -> usize {
 /// Rates at which the highest partials fit and a delay line holds more than a page.
 const RATES: core::ops::RangeInclusive<u32> = 32_000..=192_000;
 
-/// Notes that can sound at once; the loud passages use two thirds.
+/// Maximum polyphony; the loud passages use two thirds.
 const VOICES: usize = 56;
 
 /// The whole mix, set so that the loudest passage peaks at -2 dBFS.

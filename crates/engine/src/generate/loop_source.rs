@@ -1,14 +1,13 @@
-//! A sound that is kept in memory and goes round without a gap: what is always there when nothing
-//! else is.
+//! A sound in memory that loops without a gap: the last resort when no source has audio.
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, SampleRate};
 
 use crate::source::{BLOCK_SAMPLES, Pacing, PullResult, Source};
 
-/// Samples that a [`Recording`] may hold: almost three minutes of stereo at 48 kHz, 64 MiB.
+/// Samples that a [`LoopSource`] may hold: almost three minutes of stereo at 48 kHz, 64 MiB.
 pub const MAX_LOOP_SAMPLES: usize = 1 << 24;
 
-/// Gives its frames for ever, beginning again behind the last one.
+/// Plays its frames in an endless loop.
 pub struct LoopSource {
     samples: Box<[f32]>,
     rate: SampleRate,
@@ -17,7 +16,8 @@ pub struct LoopSource {
 }
 
 impl LoopSource {
-    /// Whole interleaved frames; `None` when there is none, or more than [`MAX_RECORDING`] samples.
+    /// Takes whole interleaved frames; `None` when there is none, or more than [`MAX_LOOP_SAMPLES`]
+    /// samples.
     #[must_use]
     pub fn new(samples: Vec<f32>, rate: SampleRate, layout: ChannelLayout) -> Option<Self> {
         let whole =

@@ -1,9 +1,9 @@
-//! Sound that is made here: a test tone and the demo programme; and sound that is kept here.
+//! Generated audio: a test tone, the demo programme, and a looped sound from memory.
 //!
-//! A fresh house has to be heard before anything is connected to it, and a meter needs something to
-//! show. The alternative was a recording inside the binary: a few minutes of music are megabytes,
-//! belong to somebody, and fix one rate. Both generators are exact functions of the frame number:
-//! the same frames come out whatever the length of a block, today and after a year of running.
+//! A new installation needs something to play before a source is connected, and a meter needs a
+//! signal. The alternative was a recording inside the binary: a few minutes of music are megabytes,
+//! have a copyright, and fix one rate. Both generators are exact functions of the frame number: the
+//! output is the same whatever the length of a block, today and after a year.
 
 mod demo;
 mod loop_source;

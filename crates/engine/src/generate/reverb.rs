@@ -1,4 +1,4 @@
-//! The room around the instruments: an echo that crosses the panorama, and a reverb.
+//! Echo that crosses the panorama, and reverb.
 //!
 //! The reverb is a feedback delay network of four lines and an orthogonal matrix (Jot and Chaigne,
 //! "Digital delay networks for designing artificial reverberators", 1991). Lines are longer than a
@@ -18,12 +18,12 @@ use super::voice::{PAGE, Page};
 pub(super) struct EchoReverb {
     echoes: [DelayLine; 2],
     lines: [DelayLine; 4],
-    /// What each line gave last, for its damping.
+    /// The last output of each line, for its damping.
     last: [f32; 4],
 }
 
 impl EchoReverb {
-    /// A room at `rate` frames per second whose echo comes after `echo` seconds.
+    /// A reverb at `rate` frames per second whose echo comes after `echo` seconds.
     pub(super) fn new(rate: f32, echo: f32) -> Self {
         let line = |seconds: f32| DelayLine::new((seconds * rate).round() as usize);
         Self {
@@ -91,7 +91,7 @@ impl EchoReverb {
     }
 }
 
-/// A ring that is read a page before it is overwritten.
+/// A delay line that is read a page before it is overwritten.
 #[derive(Clone, Debug)]
 struct DelayLine {
     ring: Vec<f32>,
@@ -125,8 +125,9 @@ const ECHO_TO_REVERB: f32 = 0.3;
 /// Half is a lossless matrix; this much below it gives 1.7 s to fall by 60 dB.
 const REVERB_FEEDBACK: f32 = 0.5 * 0.845;
 
-/// How much of its neighbour a sample takes in per round: treble dies away first.
+/// Share of the neighbouring sample per round: treble decays first.
 const DAMPING: f32 = 0.32;
 
-/// Far below what 24 bits can tell, and far above the numbers that slow a processor down.
+/// Far below the resolution of 24 bits, and far above denormal numbers, which slow a processor
+/// down.
 const QUIET: f32 = 1e-15;

@@ -1,7 +1,7 @@
 //! The demo programme as notes: an original piece in D, sixty-four bars of four beats.
 //!
-//! It is written in tables, because that is how it can be read and changed; how it is played is in
-//! `demo.rs`. Pitches are MIDI numbers (69 is 440 Hz), 0 is no note.
+//! It is written in tables, so that it can be read and changed; `demo.rs` plays it. Pitches are
+//! MIDI numbers (69 is 440 Hz), 0 is no note.
 
 use super::voice::{Instrument, Wave};
 
@@ -17,7 +17,7 @@ pub(super) struct Passage {
     pub(super) chords: &'static [Chord; 8],
     pub(super) melody: &'static [Bar; 8],
     pub(super) parts: Parts,
-    /// Strength of the first and of the last bar; everybody follows it.
+    /// Strength of the first and of the last bar; every part follows it.
     pub(super) strength: (f32, f32),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Chord {
 /// The melody of one bar in eighths.
 pub(super) type Bar = [u8; 8];
 
-/// Who plays, and how loud in relation to the passage; 0 is silent.
+/// The parts that play, and their level relative to the passage; 0 is silent.
 pub(super) struct Parts {
     pub(super) pad: f32,
     pub(super) melody: f32,
@@ -193,7 +193,7 @@ const STARS: [Bar; 8] = [
     [86, 0, 0, 0, 0, 0, 0, 0],
 ];
 
-/// The order in which the arpeggio goes through a chord, in eighths.
+/// The order in which the arpeggio passes through a chord, in eighths.
 pub(super) const ARPEGGIO: [usize; 8] = [0, 2, 1, 3, 2, 1, 3, 2];
 
 /// Strength of each sixteenth.

@@ -1,7 +1,8 @@
-//! A sine for tests and for finding out which speaker is which.
+//! A sine for tests and for identifying loudspeakers.
 //!
-//! The phase is a fraction of two integers, so it is exact at every frame: adding up a float would
-//! be off by an audible step after some hours, and multiplying the frame number would lose bits.
+//! The phase is a fraction of two integers, so it is exact at every frame: accumulating a float
+//! would be off by an audible step after some hours, and multiplying the frame number would lose
+//! bits.
 
 use core::f64::consts::TAU;
 
@@ -24,10 +25,10 @@ pub struct Tone {
 
 impl Tone {
     /// A sine of `hz` hertz with a peak at `level` relative to full scale, in blocks of `block`
-    /// frames (fewer where a block of the house cannot hold them).
+    /// frames (fewer if a block cannot hold them).
     ///
-    /// The frequency is taken to the nearest millionth of a hertz and held between zero and half of
-    /// the rate; a level above full scale is held at full scale.
+    /// The frequency is rounded to a millionth of a hertz and clamped between zero and half of the
+    /// rate; a level above full scale is clamped to full scale.
     #[must_use]
     #[allow(
         clippy::cast_possible_truncation,
@@ -53,7 +54,7 @@ impl Tone {
 }
 
 impl Source for Tone {
-    /// Always gives a block.
+    /// Always returns a block.
     ///
     /// # Real-time
     /// Does not allocate, wait or call the system.

@@ -1,10 +1,10 @@
 //! One note of one instrument.
 //!
-//! Every instrument is a pair of sines, the second bending the phase of the first (frequency
+//! Every instrument is a pair of sines, the second modulating the phase of the first (frequency
 //! modulation after Chowning, "The Synthesis of Complex Audio Spectra", 1973), or noise: a handful
-//! of operations per sample that the compiler turns into vector code, where sampled or additive
-//! instruments would need memory or ten times the work. Envelopes are computed once per page and
-//! run straight in between, so nothing ever steps.
+//! of operations per sample that the compiler vectorizes, where sampled or additive instruments
+//! would need memory or ten times the work. Envelopes are computed once per page and are linear in
+//! between, so nothing steps.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -13,13 +13,13 @@
     reason = "phases are numbers modulo a turn, and rounding is meant"
 )]
 
-/// Frames that are computed at a time. Notes begin on pages, 1.3 ms apart at 48 kHz.
+/// Frames computed at a time. Notes begin on pages, 1.3 ms apart at 48 kHz.
 pub(super) const PAGE: usize = 64;
 
 /// One page of one channel.
 pub(super) type Page = [f32; PAGE];
 
-/// How an instrument sounds; times in seconds.
+/// The parameters of an instrument; times in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Instrument {
     pub(super) wave: Wave,
@@ -29,29 +29,29 @@ pub(super) struct Instrument {
     pub(super) decay: f32,
     /// The level that a held note falls to, relative to its peak.
     pub(super) sustain: f32,
-    /// The time in which a note that is let go falls to 37 %.
+    /// The time in which a released note falls to 37 %.
     pub(super) release: f32,
     pub(super) gain: f32,
-    /// How much of it goes to the reverb.
+    /// Send level to the reverb.
     pub(super) reverb: f32,
-    /// How much of it goes to the echo.
+    /// Send level to the echo.
     pub(super) echo: f32,
 }
 
-/// What is under the envelope.
+/// The waveform under the envelope.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wave {
-    /// A sine whose phase is bent by another.
+    /// A sine whose phase is modulated by another.
     Modulated {
-        /// Frequency of the bending sine relative to the note.
+        /// Frequency of the modulator relative to the note.
         ratio: f32,
-        /// Bend at the start of a note played at full strength, in radians.
+        /// Modulation index at the start of a note at full strength, in radians.
         index: f32,
-        /// The time in which the bend falls to 37 %.
+        /// The time in which the index falls to 37 %.
         index_decay: f32,
-        /// Bend that remains, relative to its start.
+        /// Final index, relative to its start.
         index_floor: f32,
-        /// The time in which the pitch falls to the note; starts two octaves up. 0: at once.
+        /// The time in which the pitch falls to the note from two octaves above; 0: at once.
         drop: f32,
     },
     /// White noise through a difference (1: hiss) or a mean (-1: thud) of neighbouring samples.
@@ -179,7 +179,7 @@ impl Voice {
             self.level = 0.0;
             return false;
         }
-        // A note may be let go while it still rises.
+        // A note may be released during its attack.
         if self.gate == 0 {
             self.attacking = false;
         }
@@ -187,7 +187,7 @@ impl Voice {
     }
 }
 
-/// A phase that is exact for ever: a turn is 2^32 steps.
+/// A phase without rounding errors: a turn is 2^32 steps.
 #[derive(Clone, Copy, Debug)]
 struct Oscillator {
     phase: u32,
@@ -199,7 +199,8 @@ impl Oscillator {
         Self { phase: 0, step: turns_per_frame * 4_294_967_296.0 }
     }
 
-    /// Where a page begins, and what each of its frames adds; signed, as floats are made of them.
+    /// The phase at the start of a page, and its step per frame; signed, because it is converted to
+    /// floats.
     const fn page(&mut self, pitch: f32) -> (i32, i32) {
         let (start, step) = (self.phase, (self.step * pitch) as u32);
         self.phase = start.wrapping_add(step.wrapping_mul(PAGE as u32));
@@ -208,7 +209,7 @@ impl Oscillator {
 }
 
 /// The sine of `x` half turns, for `x` within +-1000, to one part in a thousand: a parabola and its
-/// square, refined. Its harmonics lie 60 dB down, which is part of the timbre here.
+/// square, refined. Its harmonics are 60 dB down, which is part of the timbre here.
 fn sine(x: f32) -> f32 {
     let x = x - 2.0 * ((x * 0.5 + ROUND) - ROUND);
     let y = 4.0 * x * (1.0 - x.abs());
@@ -222,7 +223,7 @@ const ROUND: f32 = 12_582_912.0;
 /// One step of an integer phase, in half turns.
 const TURN: f32 = 1.0 / 2_147_483_648.0;
 
-/// The level at which a note is over, and runs to zero within a page: 60 dB below the loudest note.
+/// The level at which a note ends, and runs to zero within a page: 60 dB below the loudest note.
 const INAUDIBLE: f32 = 1e-3;
 
 #[cfg(test)]

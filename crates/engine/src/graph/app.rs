@@ -1,4 +1,4 @@
-//! Where a program of one's own meets a graph: samples in, samples out.
+//! The interface of a program to a graph: samples in, samples out.
 
 use std::fmt;
 
@@ -9,33 +9,34 @@ use super::StreamEnd;
 use super::ends::{LaneSink, LaneSource};
 use super::lane::{LaneConfig, LaneMonitor, LanePull, LaneReader, LaneWriter};
 
-/// A source that a program fills: the end for its thread, and the source for the graph.
+/// Creates a source that a program fills: the writer for its thread, and the source for the graph.
 ///
 /// Not for a real-time thread: allocates.
 ///
 /// # Errors
-/// [`ConfigError::OutOfMemory`] when the system has no memory for so much room.
+/// [`PipeConfigError::OutOfMemory`] when the system has no memory for this capacity.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{ChannelLayout, Frames, SampleRate, Span};
-/// use aulos_engine::graph::{Lane, app_source};
+/// use aulos_engine::graph::{LaneConfig, app_source};
 ///
-/// let lane = Lane::new(SampleRate::STUDIO, ChannelLayout::STEREO).room(Span::from_millis(1));
+/// let lane =
+///     LaneConfig::new(SampleRate::HZ_48000, ChannelLayout::STEREO).capacity(Span::from_millis(1));
 /// let (mut writer, source) = app_source(&lane)?;
-/// // A millisecond has 48 frames: what has no room stays with the program.
+/// // A millisecond has 48 frames: what does not fit stays with the program.
 /// assert_eq!(writer.push(&[0.25; 200]), Ok(Frames(48)));
 /// assert_eq!(writer.push(&[0.25; 200]), Ok(Frames::ZERO));
 /// drop(source);
 /// assert!(writer.push(&[0.25; 200]).is_err());
-/// # Ok::<(), aulos_engine::graph::ConfigError>(())
+/// # Ok::<(), aulos_engine::graph::PipeConfigError>(())
 /// ```
 pub fn app_source(lane: &LaneConfig) -> Result<(AppWriter, LaneSource), PipeConfigError> {
     let (way_in, way_out) = lane.open()?;
     Ok((AppWriter(way_in), LaneSource(way_out)))
 }
 
-/// A sink that a program empties: the sink for the graph, and the end for its thread.
+/// Creates a sink that a program empties: the sink for the graph, and the reader for its thread.
 ///
 /// Not for a real-time thread: allocates.
 ///
@@ -46,25 +47,25 @@ pub fn app_sink(lane: &LaneConfig) -> Result<(LaneSink, AppReader), PipeConfigEr
     Ok((LaneSink(way_in), AppReader(way_out)))
 }
 
-/// The program's end of an [`app_source`]. Dropping it ends the sound as lost; say
-/// [`Self::finish`] when it was all.
+/// The program's end of an [`app_source`]. Dropping it ends the stream as lost; call
+/// [`Self::finish`] when it is complete.
 #[derive(Debug)]
 pub struct AppWriter(LaneWriter);
 
 impl AppWriter {
-    /// Puts whole frames in, and says how many: fewer than there are when the lane is full and
-    /// holds, and then the rest is to be tried again later. A lane that may lose takes all of them.
+    /// Writes whole frames; returns how many. A full lane with back-pressure takes fewer than
+    /// offered: try the rest again later. A lane that may drop takes all of them.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
     ///
     /// # Errors
-    /// [`Gone`] when the source is: nobody will ever hear it.
+    /// [`DisconnectedError`] when the source is gone: the samples would never be read.
     pub fn push(&mut self, samples: &[f32]) -> Result<Frames, DisconnectedError> {
         self.0.push(samples).ok_or(DisconnectedError)
     }
 
-    /// Frames that there is room for now. It may become more at any moment, and never less.
+    /// Frames that fit now. The number may grow at any moment, and never shrinks.
     ///
     /// # Real-time
     /// Wait-free.
@@ -73,7 +74,7 @@ impl AppWriter {
         self.0.free()
     }
 
-    /// The source is gone. Once true it stays true.
+    /// Whether the source is gone. Once true it stays true.
     ///
     /// # Real-time
     /// Wait-free.
@@ -88,7 +89,7 @@ impl AppWriter {
         self.0.monitor()
     }
 
-    /// That was all: the source says that it has ended, behind what still waits.
+    /// Ends the stream as complete: the source ends after the buffered frames.
     ///
     /// Not for a real-time thread: may free memory.
     pub fn finish(self) {
@@ -105,7 +106,8 @@ impl AppReader {
         Self(lane)
     }
 
-    /// Fills as many whole frames of `samples` as are there, and leaves the rest of it as it is.
+    /// Fills `samples` with as many whole frames as are buffered, and leaves the rest of it
+    /// unchanged.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call; the time is that of the copy.
@@ -114,7 +116,7 @@ impl AppReader {
         PulledFrames { at, frames, lost }
     }
 
-    /// How the sound came to its end; none while something waits or may still come.
+    /// How the stream ended; `None` while frames are buffered or may still arrive.
     ///
     /// # Real-time
     /// Wait-free.
@@ -123,7 +125,7 @@ impl AppReader {
         self.0.ending()
     }
 
-    /// Frames that are there now.
+    /// Buffered frames.
     ///
     /// # Real-time
     /// Wait-free.
@@ -132,7 +134,7 @@ impl AppReader {
         self.0.available()
     }
 
-    /// Frames that this end has missed so far.
+    /// Frames that this reader has missed so far.
     #[must_use]
     pub const fn lost(&self) -> Frames {
         self.0.lost()
@@ -145,19 +147,19 @@ impl AppReader {
     }
 }
 
-/// What [`AppReader::pull`] has brought.
+/// Result of [`AppReader::pull`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PulledFrames {
-    /// The number of the first frame, of all that were put in.
+    /// The number of the first frame, counted from the first one written.
     pub at: MediaTime,
-    /// How many frames.
+    /// Number of frames.
     pub frames: Frames,
-    /// How many were lost in front of them.
+    /// Number of frames lost before them.
     pub lost: Frames,
 }
 
-/// Nobody is at the other end.
+/// The other end is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "there is nothing more to say")]
 pub struct DisconnectedError;

@@ -1,4 +1,4 @@
-//! Where a graph ends in a lane, and where one begins with it: the same, whatever is at the other end.
+//! The ends of a lane as a graph's sink and source, whatever is at the other end.
 
 use aulos_core::{Block, Frames, Instant};
 
@@ -6,13 +6,13 @@ use super::lane::{LaneMonitor, LaneReader, LaneWriter};
 use super::{PushResult, Sink, StreamEnd};
 use crate::source::{Pacing, PullResult, Source};
 
-/// Puts a graph's sound into a lane: for a program ([`app_sink`](super::app_sink)), or for another
-/// graph ([`queue`](super::queue())).
+/// Writes a graph's audio into a lane: for a program ([`app_sink`](super::app_sink)), or for
+/// another graph ([`queue`](super::queue())).
 #[derive(Debug)]
 pub struct LaneSink(pub(super) LaneWriter);
 
 impl LaneSink {
-    /// A view of the lane for any thread: what waits, the most that ever did, and what was lost.
+    /// A view of the lane for any thread: its fill, its high-water mark, and its losses.
     #[must_use]
     pub fn monitor(&self) -> LaneMonitor {
         self.0.monitor()
@@ -29,15 +29,15 @@ impl Sink for LaneSink {
     }
 }
 
-/// Gives what comes through a lane: from a program ([`app_source`](super::app_source)), from another
-/// graph ([`queue`](super::queue())), or from one that many hear ([`Proxy`](super::Proxy)).
+/// Reads audio from a lane: from a program ([`app_source`](super::app_source)), from another graph
+/// ([`queue`](super::queue())), or from one with many readers ([`Proxy`](super::Proxy)).
 ///
-/// Its media time counts the frames that were put into the lane: where some were lost it jumps by them.
+/// Its media time counts the frames written into the lane: it jumps where some were lost.
 #[derive(Debug)]
 pub struct LaneSource(pub(super) LaneReader);
 
 impl LaneSource {
-    /// Frames that were lost on the way to this end so far.
+    /// Frames lost on the way to this end so far.
     #[must_use]
     pub const fn lost(&self) -> Frames {
         self.0.lost()
@@ -51,7 +51,7 @@ impl LaneSource {
 }
 
 impl Source for LaneSource {
-    /// Gives what is there, as far as it is no longer than a block.
+    /// Returns the buffered frames, up to the length of a block.
     ///
     /// # Real-time
     /// Wait-free, no allocation, no system call.

@@ -1,8 +1,8 @@
 //! Frames on their way from one thread to another.
 //!
-//! A lane is a pipe of `rt` that carries samples of 32 bits and knows their rate and channels. Its end
-//! is a number beside the pipe: a pipe is ended by giving up the memory of its writing end, and who
-//! writes here may be a thread that must not free.
+//! A lane is a pipe of `rt` that carries 32-bit samples and knows their rate and channels. Its end
+//! is signalled by an atomic beside the pipe: a pipe ends when its writing end is freed, but the
+//! writer may be on a thread that must not free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,7 +16,7 @@ use aulos_rt::pipe::{
 use super::{PushResult, StreamEnd};
 use crate::source::{Pacing, PullResult};
 
-/// What a lane is to be. Both of its ends have the rate and the channels that stand here.
+/// Configuration of a lane. Both of its ends have this rate and layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaneConfig {
@@ -24,30 +24,30 @@ pub struct LaneConfig {
     pub rate: SampleRate,
     /// The channels of a frame.
     pub layout: ChannelLayout,
-    /// How much of it waits at most.
+    /// Maximum amount of buffered audio.
     pub capacity: Span,
-    /// What happens to more.
+    /// What happens when it is full.
     pub overflow: LaneOverflow,
-    /// The longest block that comes out of it at once.
+    /// The longest block that is read at once.
     pub block: Span,
-    /// By whose clock it comes, for those who pull blocks out of it.
+    /// The clock that paces it, for readers that pull blocks.
     pub pacing: Pacing,
 }
 
-/// What happens to frames for which a lane has no room.
+/// What happens to frames that do not fit into a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LaneOverflow {
-    /// They stay with who has them, and he is told: back-pressure.
+    /// The writer keeps them: back-pressure.
     #[default]
     Block,
-    /// The oldest that wait are lost: for who wants to be up to date.
+    /// The oldest buffered frames are dropped: for readers that need current audio.
     DropOldest,
-    /// They are lost themselves: for who wants what began to go on.
+    /// The new frames are dropped: for readers that need what has started.
     DropNewest,
 }
 
 impl LaneConfig {
-    /// A lane with room for 200 ms that holds who fills it, with blocks of up to 10 ms.
+    /// A lane of 200 ms with back-pressure and blocks of up to 10 ms.
     #[must_use]
     pub const fn new(rate: SampleRate, layout: ChannelLayout) -> Self {
         Self {
@@ -60,35 +60,35 @@ impl LaneConfig {
         }
     }
 
-    /// With room for so much, a frame at least.
+    /// Sets the capacity, a frame at least.
     #[must_use]
     pub const fn capacity(mut self, room: Span) -> Self {
         self.capacity = room;
         self
     }
 
-    /// With another rule for what finds no room.
+    /// Sets the overflow policy.
     #[must_use]
     pub const fn overflow(mut self, rule: LaneOverflow) -> Self {
         self.overflow = rule;
         self
     }
 
-    /// With other blocks.
+    /// Sets the longest block.
     #[must_use]
     pub const fn block(mut self, block: Span) -> Self {
         self.block = block;
         self
     }
 
-    /// By another clock than that of who fills it.
+    /// Sets the pacing, if it differs from the writer's.
     #[must_use]
     pub const fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// The two ends.
+    /// Creates both ends.
     pub(super) fn open(&self) -> Result<(LaneWriter, LaneReader), PipeConfigError> {
         let channels = self.layout.channels();
         let room = self.rate.frames(self.capacity).as_usize().max(1);
@@ -134,49 +134,49 @@ impl LaneConfig {
 pub struct LaneMonitor(PipeMonitor);
 
 impl LaneMonitor {
-    /// Frames that wait in it.
+    /// Buffered frames.
     ///
     /// # Real-time
-    /// Wait-free, as all of them.
+    /// Wait-free, as all of these methods.
     #[must_use]
     pub fn buffered(&self) -> Frames {
         Frames::from(self.0.fill().frames)
     }
 
-    /// Frames that have room in it.
+    /// Capacity in frames.
     #[must_use]
     pub fn capacity(&self) -> Frames {
         Frames::from(self.0.capacity().frames)
     }
 
-    /// The most that ever waited in it.
+    /// Maximum number of frames that were ever buffered.
     #[must_use]
     pub fn high_water(&self) -> Frames {
         Frames::from(self.0.high_water().frames)
     }
 
-    /// Frames that were lost because it was full.
+    /// Frames lost because it was full.
     #[must_use]
     pub fn lost(&self) -> Frames {
         Frames(self.0.dropped_frames())
     }
 }
 
-/// The end that frames go into.
+/// The writing end.
 #[derive(Debug)]
 pub(super) struct LaneWriter {
     writer: PipeWriter,
     rate: SampleRate,
     layout: ChannelLayout,
     blocking: bool,
-    /// Frames that were lost before they were in the pipe. The reader learns of it by a stamp.
+    /// Frames dropped before they were in the pipe. A stamp tells the reader.
     left_out: Frames,
     ending: Arc<AtomicU8>,
 }
 
 impl LaneWriter {
-    /// Takes whole frames of `samples`; says how many, those that were lost as told included. None
-    /// when nobody takes them out.
+    /// Writes whole frames of `samples`; returns how many, dropped frames included. `None` when the
+    /// reader is gone.
     pub(super) fn push(&mut self, samples: &[f32]) -> Option<Frames> {
         let channels = self.layout.channels();
         // Whole frames, whatever their size.
@@ -197,7 +197,7 @@ impl LaneWriter {
             }
             taken += samples.len();
             if left > 0 {
-                // These were never in the pipe, so its own numbers do not have them.
+                // These were never in the pipe, so its own count lacks them.
                 self.left_out += Frames::from(left / channels);
                 self.writer.stamp(self.left_out.0);
             }
@@ -220,7 +220,7 @@ impl LaneWriter {
             StreamEnd::Finished => FINISHED,
             StreamEnd::Lost => LOST,
         };
-        // The first word counts. What was written before is seen by whoever sees this.
+        // The first call counts. A reader that sees the end also sees everything written before it.
         let _ = self.ending.compare_exchange(RUNNING, how, Ordering::Release, Ordering::Relaxed);
     }
 
@@ -243,17 +243,17 @@ impl Drop for LaneWriter {
     }
 }
 
-/// What came out of it.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LanePull {
-    /// The number of the first frame, of all that were put in.
+    /// The number of the first frame, counted from the first one written.
     pub(super) at: MediaTime,
     pub(super) frames: Frames,
-    /// How many were lost in front of it.
+    /// Number of frames lost before it.
     pub(super) lost: Frames,
 }
 
-/// The end that they come out of.
+/// The reading end.
 #[derive(Debug)]
 pub(super) struct LaneReader {
     reader: PipeReader,
@@ -263,20 +263,20 @@ pub(super) struct LaneReader {
     pacing: Pacing,
     ending: Arc<AtomicU8>,
     monitor: LaneMonitor,
-    /// The number of the frame that should come next.
+    /// The number of the next expected frame.
     next: MediaTime,
-    /// What the pipe's numbers lack.
+    /// Frames that the pipe's count lacks.
     left_out: Frames,
     lost: Frames,
 }
 
 impl LaneReader {
-    /// Fills as much of `samples` as there is.
+    /// Fills as much of `samples` as is buffered.
     pub(super) fn pull(&mut self, samples: &mut [f32]) -> LanePull {
         let channels = self.layout.channels();
         let wanted = samples.len() / channels * channels * 4;
         let there = self.reader.available().bytes.min(wanted);
-        // While it is looked at, nobody takes away what is the oldest. None: somebody just did.
+        // The oldest frames are not dropped during a peek. `None`: they were dropped just now.
         let bytes = self.reader.peek(there).unwrap_or(&[]);
         for (sample, from) in samples.iter_mut().zip(bytes.chunks_exact(4)) {
             *sample = f32::from_le_bytes([from[0], from[1], from[2], from[3]]);
@@ -299,7 +299,7 @@ impl LaneReader {
     }
 
     pub(super) fn pull_block(&mut self, now: Instant, into: &mut Block) -> PullResult {
-        // Asked before the look: what was written before the end is there then.
+        // Loaded before the read: everything written before the end is then visible.
         let ending = self.ending.load(Ordering::Acquire);
         into.reset(self.rate, self.layout);
         into.resize(self.block);
@@ -316,7 +316,7 @@ impl LaneReader {
         }
     }
 
-    /// How it ended; none while something waits or may come.
+    /// How it ended; `None` while frames are buffered or may arrive.
     pub(super) fn ending(&self) -> Option<StreamEnd> {
         let ending = self.ending.load(Ordering::Acquire);
         match ending {
@@ -344,7 +344,7 @@ impl LaneReader {
     }
 }
 
-/// Samples that are turned into bytes at once, on the stack; a frame of the most channels fits.
+/// Samples that are converted to bytes at once, on the stack; a frame of the most channels fits.
 const COPY_SAMPLES: usize = 1_024;
 
 const RUNNING: u8 = 0;

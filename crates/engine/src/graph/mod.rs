@@ -1,33 +1,34 @@
-//! Parts with which a programmer builds a graph of his own: sound goes in where his program has it,
-//! comes out where he wants it, and between them the house's sources and threads do the work.
+//! Parts for a program's own graphs: audio enters from the program, leaves to it, and passes
+//! through the library's sources and threads in between.
 //!
 //! ```text
 //!  AppWriter --lane--> LaneSource -+                        +-> LaneSink --lane--> AppReader
 //!  (any thread)                    +-> Graph (a thread of --+                       (any thread)
-//!  Tone, Demo, any Source ---------+   the workers)         +-> LaneSink --lane--> LaneSource -> Graph
-//!                                                           +-> ProxySink ==lanes=> LaneSource, many
+//!  Tone, Demo, any Source ---------+   the workers)         +-> LaneSink --lane--> LaneSource
+//!                                                           |                         -> Graph
+//!                                                           +-> ProxySink =lanes=> LaneSource, ...
 //! ```
 //!
-//! A [`Graph`] carries sound from one [`Source`] to one [`Sink`]. It is a machine: it has no thread and
-//! no clock, so a test can run an hour of it in a moment; hundreds of them share the threads of
-//! `aulos_io::Workers`. What works on sound on its way is a source that holds another one.
+//! A [`Graph`] carries audio from one [`Source`] to one [`Sink`]. It is a machine: it has no thread
+//! and no clock, so a test can run an hour of it in a moment; hundreds of graphs share the threads
+//! of `aulos_io::Workers`. An effect is a source that wraps another source.
 //!
-//! Whatever crosses from one thread to another goes through a *lane*: frames in a ring that is as long
-//! as [`Lane`] says, with one end on each side. Neither end waits for the other. A full lane says so
-//! to who fills it, or loses what is told to be lost, and counts.
+//! Audio crosses threads in a *lane*: a ring of frames whose length [`LaneConfig`] sets, with one
+//! end on each side. Neither end waits for the other. A full lane tells its writer, or drops frames
+//! as configured, and counts them.
 //!
-//! | to do this | take |
+//! | task | function |
 //! |---|---|
-//! | give a graph the samples that a program has | [`app_source`] |
-//! | take samples out of a graph | [`app_sink`] |
-//! | let one graph go on in another, on another thread | [`queue`] |
-//! | let many graphs hear one, each at its own pace | [`proxy`] |
-//! | have a sound to begin with | [`Tone`](crate::generate::Tone), [`Demo`](crate::generate::Demo) |
+//! | feed a graph with a program's samples | [`app_source`] |
+//! | read samples from a graph | [`app_sink`] |
+//! | continue one graph in another, on another thread | [`queue`] |
+//! | feed many graphs from one, each at its own pace | [`proxy`] |
+//! | have a test signal | [`Tone`](crate::generate::Tone), [`Demo`](crate::generate::Demo) |
 //!
 //! # Rejected
-//! A graph of nodes that is built and changed by name while it runs: what can be wrong in it is found
-//! when it runs, and each step between two nodes costs. Here a graph is a value of Rust; what does not
-//! fit together does not compile.
+//! A graph of nodes that is built and changed by name at run time: its errors show only at run
+//! time, and each step between two nodes costs. Here a graph is a Rust value; parts that do not fit
+//! do not compile.
 
 mod app;
 mod ends;
@@ -51,38 +52,38 @@ pub use run::{Graph, GraphPace, GraphStatus, TimedTask};
 #[cfg(doc)]
 use crate::source::Source;
 
-/// Where a graph puts its sound.
+/// Destination of a graph's audio.
 pub trait Sink: Send {
-    /// Takes `block` from frame `from` on, or as much of it as there is room for.
+    /// Takes `block` from frame `from` on, or as much of it as fits.
     ///
     /// # Real-time
     /// Does not wait, lock, allocate or call the system.
     fn push(&mut self, now: Instant, block: &Block, from: Frames) -> PushResult;
 
-    /// The source has ended: nothing more comes.
+    /// The source has ended: nothing follows.
     ///
     /// # Real-time
     /// As above.
     fn end(&mut self, how: StreamEnd);
 }
 
-/// What became of a block, or of the rest of one.
+/// Result of pushing a block, or the rest of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what was not taken is still there"]
 pub enum PushResult {
-    /// So many frames of it were taken. With fewer than there were the sink is full for now.
+    /// This many frames were taken. With fewer than offered the sink is full for now.
     Accepted(Frames),
-    /// It has another rate or other channels than the sink, and was not taken.
+    /// Its rate or channels differ from the sink's; nothing was taken.
     FormatMismatch,
-    /// Nobody takes it any more.
+    /// The receiver is gone.
     Disconnected,
 }
 
-/// How a sound came to its end.
+/// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// That was all of it.
+    /// The stream is complete.
     Finished,
-    /// Who made it is gone, and nobody knows whether it was all.
+    /// The sender disappeared; the stream may be incomplete.
     Lost,
 }

@@ -1,10 +1,10 @@
-//! Many graphs hear one.
+//! One graph with many readers.
 //!
-//! Each reader has a lane of its own, so each goes at its own pace and none holds the sender or
-//! another reader: who is slow loses the oldest of what waits for it, and learns how much. (One
-//! graph into one other, with back-pressure, is a [`queue`](super::queue()).) Readers come and go
-//! while the sound goes on: they reach the sender's thread through a ring, and leave it through a bin,
-//! so that nothing is allocated or freed there.
+//! Each reader has a lane of its own, so each goes at its own pace and none blocks the sender or
+//! another reader: a slow reader loses its oldest frames, and learns how many. (One graph into one
+//! other, with back-pressure, is a [`queue`](super::queue()).) Readers come and go at run time:
+//! they reach the sender's thread through a ring, and leave it through a drop queue, so that
+//! nothing is allocated or freed there.
 
 use std::fmt;
 
@@ -17,31 +17,31 @@ use super::ends::LaneSource;
 use super::lane::{LaneConfig, LaneOverflow, LaneReader, LaneWriter};
 use super::{AppReader, PushResult, Sink, StreamEnd};
 
-/// Where the one graph ends, and where readers are made.
+/// Creates the sink of the sending graph, and the handle that creates readers.
 ///
 /// Not for a real-time thread: allocates.
 #[must_use]
 pub fn proxy(rate: SampleRate, layout: ChannelLayout) -> (ProxySink, Proxy) {
-    let (orders, told) = ring(MAX_READERS);
-    let (bin, gone) = drop_queue(2 * MAX_READERS);
+    let (command_sender, commands) = ring(MAX_READERS);
+    let (bin, removed) = drop_queue(2 * MAX_READERS);
     let readers = Vec::with_capacity(MAX_READERS);
-    let sink = ProxySink { rate, layout, told, readers, bin, ended: None };
-    (sink, Proxy { rate, layout, orders, gone })
+    let sink = ProxySink { rate, layout, commands, readers, bin, ended: None };
+    (sink, Proxy { rate, layout, command_sender, removed })
 }
 
-/// Makes readers: for a thread that may allocate.
+/// Creates readers, on a thread that may allocate.
 #[derive(Debug)]
 pub struct Proxy {
     rate: SampleRate,
     layout: ChannelLayout,
-    orders: Producer<LaneWriter>,
-    gone: DropCollector<LaneWriter>,
+    command_sender: Producer<LaneWriter>,
+    removed: DropCollector<LaneWriter>,
 }
 
 impl Proxy {
-    /// A source that hears the sound from the next block on, for another graph. `lane` says how far
-    /// it may be behind and how long its blocks are; what it has of rate, channels and fullness does
-    /// not count here.
+    /// Creates a source for another graph, which starts with the next block. `lane` sets its
+    /// capacity and block length; the rate, the layout and the overflow policy of `lane` are
+    /// ignored.
     ///
     /// # Errors
     /// [`ProxyError`].
@@ -49,7 +49,7 @@ impl Proxy {
         self.open(lane).map(LaneSource)
     }
 
-    /// The same for a program, which pulls samples.
+    /// The same for a program, which reads samples.
     ///
     /// # Errors
     /// [`ProxyError`].
@@ -59,7 +59,7 @@ impl Proxy {
 
     /// Frees the ends of readers that have left.
     pub fn tidy(&mut self) {
-        self.gone.collect();
+        self.removed.collect();
     }
 
     fn open(&mut self, lane: &LaneConfig) -> Result<LaneReader, ProxyError> {
@@ -67,18 +67,18 @@ impl Proxy {
         let (rate, layout) = (self.rate, self.layout);
         let lane = LaneConfig { rate, layout, overflow: LaneOverflow::DropOldest, ..*lane };
         let (way_in, way_out) = lane.open().map_err(ProxyError::Lane)?;
-        self.orders.push(way_in).map_err(|_| ProxyError::Busy)?;
+        self.command_sender.push(way_in).map_err(|_| ProxyError::Busy)?;
         Ok(way_out)
     }
 }
 
-/// Why there is no reader.
+/// Why no reader was created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProxyError {
-    /// The sender has not taken the last ones in yet, or has stopped: try again later.
+    /// The sender has not accepted the last readers yet, or has stopped: try again later.
     Busy,
-    /// No memory for so much room.
+    /// No memory for this capacity.
     Lane(PipeConfigError),
 }
 
@@ -93,12 +93,12 @@ impl fmt::Display for ProxyError {
 
 impl std::error::Error for ProxyError {}
 
-/// Where the one graph ends. See [`proxy`]. Without a reader, its sound goes nowhere.
+/// The sink of the sending graph; see [`proxy`]. Without readers, the audio is discarded.
 #[derive(Debug)]
 pub struct ProxySink {
     rate: SampleRate,
     layout: ChannelLayout,
-    told: Consumer<LaneWriter>,
+    commands: Consumer<LaneWriter>,
     readers: Vec<LaneWriter>,
     bin: DropQueue<LaneWriter>,
     ended: Option<StreamEnd>,
@@ -131,16 +131,16 @@ impl Sink for ProxySink {
 }
 
 impl ProxySink {
-    /// Readers that it has now.
+    /// Number of readers.
     #[must_use]
     pub const fn readers(&self) -> usize {
         self.readers.len()
     }
 
     fn take_orders(&mut self) {
-        // One that is too many waits in the ring, and then those who come next are told.
+        // A surplus reader waits in the ring; a full ring refuses further ones.
         while self.readers.len() < MAX_READERS {
-            let Some(reader) = self.told.pop() else { return };
+            let Some(reader) = self.commands.pop() else { return };
             if let Some(how) = self.ended {
                 reader.end(how);
             }
@@ -149,10 +149,10 @@ impl ProxySink {
     }
 
     fn discard(&mut self, reader: LaneWriter) {
-        // Whoever makes readers empties the bin before, and there is room for all that there can be.
+        // The drop queue is emptied before each new reader, and has room for all of them.
         drop(self.bin.discard(reader));
     }
 }
 
-/// Readers of one graph, and those that wait to be taken in.
+/// Maximum number of readers of a graph, those that wait to be accepted included.
 pub const MAX_READERS: usize = 64;

@@ -1,4 +1,4 @@
-//! What carries sound from a source to a sink.
+//! Graphs: they carry audio from a source to a sink.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use super::{PushResult, Sink, StreamEnd};
 use crate::source::{BLOCK_SAMPLES, PullResult, Source};
 use crate::station::Station;
 
-/// Something that wants to be called at certain times, and shares a thread with others like it.
+/// A task with a timer that shares a thread with others.
 pub trait TimedTask: Send {
-    /// Does what is due.
+    /// Does the work that is due.
     ///
     /// # Real-time
-    /// Does not wait, lock, allocate or call the system, nor does it work for longer than a small
-    /// part of the time until the next call.
+    /// Does not wait, lock, allocate or call the system, and works only for a small part of the
+    /// time until the next call.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// When to call next.
+    /// Time of the next call.
     fn poll_timeout(&self) -> Instant;
 }
 
@@ -32,29 +32,30 @@ impl TimedTask for Station {
     }
 }
 
-/// How fast a graph runs.
+/// Pacing of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GraphPace {
-    /// As many frames as time has passed: for a source that gives as much as it is asked for (a tone,
-    /// a file), and is to be heard as it goes.
+    /// In real time: for a source that delivers as much as is pulled (a tone, a file), and is heard
+    /// as it plays.
     #[default]
     Clock,
-    /// All that the source has and the sink takes, at every look: for a source that comes by a clock of
-    /// its own, and for work that nobody listens to.
+    /// Everything that the source has and the sink takes, at every call: for a source with its own
+    /// clock, and for offline processing.
     Free,
 }
 
 /// Carries sound from a source to a sink until one of them ends.
 ///
-/// It looks every 10 ms, so the source should have, and the sink should have room for, more than that.
+/// It runs every 10 ms, so the source should have, and the sink should have room for, more than
+/// that.
 pub struct Graph {
     source: Box<dyn Source>,
     sink: Box<dyn Sink>,
     pace: GraphPace,
-    /// What was pulled, and how much of it was pushed.
+    /// The pulled block, and how much of it was pushed.
     block: Block,
     pushed: Frames,
-    /// What the clock says; at the rate of the last block.
+    /// The graph's clock, at the rate of the last block.
     timeline: Timeline,
     next: Instant,
     ended: bool,
@@ -62,27 +63,26 @@ pub struct Graph {
     published: LatestPublisher<GraphStatus>,
 }
 
-/// What a graph has come to.
+/// Status of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphStatus {
     /// Frames that the sink took.
     pub frames: u64,
-    /// Looks at which the source had nothing, while something was wanted of it.
+    /// Calls at which the source had nothing although something was due.
     pub waits_for_source: u64,
-    /// Looks at which the sink had no room for all that there was.
+    /// Calls at which the sink had no room for everything available.
     pub waits_for_sink: u64,
-    /// Frames that did not fit the sink: another rate, other channels. They were not taken.
+    /// Frames whose rate or channels did not fit the sink; they were dropped.
     pub mismatched: u64,
-    /// Times that everything stood still for more than a second; what was not played then is not
-    /// played faster now.
+    /// Stalls of more than a second; the missed audio is not caught up.
     pub stalls: u64,
-    /// How it ended; none while it runs. [`Ending::Lost`] also when nobody took the sound any more.
+    /// How it ended; `None` while it runs. [`StreamEnd::Lost`] also when the receiver disappeared.
     pub ended: Option<StreamEnd>,
 }
 
 impl Graph {
-    /// A graph that begins at `now`.
+    /// Creates a graph that starts at `now`.
     ///
     /// Not for a real-time thread: allocates.
     #[must_use]
@@ -108,8 +108,7 @@ impl Graph {
         }
     }
 
-    /// The end where somebody can see how it does, from any thread. There is one: a second call takes
-    /// the place of the first.
+    /// Returns the reader of its status, for any thread. There is one: a second call replaces it.
     #[must_use]
     pub fn status_reader(&mut self) -> LatestReader<GraphStatus> {
         let (published, reader) = aulos_rt::latest(self.status);
@@ -117,7 +116,7 @@ impl Graph {
         reader
     }
 
-    /// What it has come to.
+    /// Its status.
     #[must_use]
     pub const fn status(&self) -> GraphStatus {
         self.status
@@ -131,7 +130,7 @@ impl Graph {
                 if due == Frames::ZERO || most == Frames::ZERO || !self.pull(now) {
                     return;
                 }
-                // It may be the first, or of another rate.
+                // It may be the first block, or of another rate.
                 due = self.due(now);
             }
             let whole = self.block.frames() - self.pushed;
@@ -155,7 +154,7 @@ impl Graph {
         }
     }
 
-    /// The next block, if there is one.
+    /// Pulls the next block; returns whether there was one.
     fn pull(&mut self, now: Instant) -> bool {
         match self.source.pull(now, &mut self.block) {
             PullResult::Block => {}
@@ -177,29 +176,29 @@ impl Graph {
         self.pushed = Frames::ZERO;
         let rate = self.block.rate();
         if rate != self.timeline.rate() {
-            let gone = self.delivered();
-            let begun = self.timeline.local_at(gone);
-            // From here on by the new rate: what has gone stays when it was.
-            self.timeline = Timeline::new(gone, begun, rate);
+            let delivered = self.delivered();
+            let begun = self.timeline.local_at(delivered);
+            // The new rate applies from here on; earlier frames keep their time.
+            self.timeline = Timeline::new(delivered, begun, rate);
         }
         true
     }
 
-    /// Frames that the clock wants now.
+    /// Frames that are due now.
     fn due(&mut self, now: Instant) -> Frames {
         if self.pace == GraphPace::Free {
             return Frames(u64::MAX);
         }
-        let gone = self.delivered();
-        let behind = now.since(self.timeline.local_at(gone));
+        let delivered = self.delivered();
+        let behind = now.since(self.timeline.local_at(delivered));
         if behind > MAX_CATCH_UP {
             self.timeline = self.timeline.delayed(behind);
             self.status.stalls += 1;
         }
-        self.timeline.media_at(now).since(gone)
+        self.timeline.media_at(now).since(delivered)
     }
 
-    /// What has left the source and is not in hand any more.
+    /// Frames that were pulled and passed on.
     const fn delivered(&self) -> MediaTime {
         MediaTime(self.status.frames + self.status.mismatched)
     }
@@ -219,7 +218,7 @@ impl TimedTask for Graph {
         }
         self.run(now);
         self.published.publish(self.status);
-        // On a grid, so that a late call does not move those behind it.
+        // On a grid, so that a late call does not move later ones.
         self.next += INTERVAL;
         if self.next <= now {
             self.next = now + INTERVAL;
@@ -237,11 +236,12 @@ impl fmt::Debug for Graph {
     }
 }
 
-/// Time between two looks: half a chunk of the house.
+/// Interval of the calls: half a chunk.
 const INTERVAL: Span = Span::from_millis(10);
 
-/// Samples that one look carries at most, 340 ms of stereo: the other graphs of the thread wait for it.
+/// Maximum number of samples per call, 340 ms of stereo: the other graphs of the thread wait
+/// meanwhile.
 const MAX_SAMPLES: usize = 32_768;
 
-/// More than this is not made good.
+/// A longer stall is not caught up.
 const MAX_CATCH_UP: Span = Span::from_secs(1);

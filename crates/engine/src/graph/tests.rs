@@ -19,7 +19,7 @@ fn block() -> Block {
     Block::with_capacity(RATE, STEREO, BLOCK_SAMPLES)
 }
 
-/// Frames that have their number in them.
+/// Frames that carry their number.
 fn numbered(first: u64, frames: u64) -> Vec<f32> {
     (first..first + frames).flat_map(|number| [number as f32, -(number as f32)]).collect()
 }
@@ -36,7 +36,7 @@ fn tone() -> Tone {
     Tone::new(997.0, Db::new(-20.0), RATE, STEREO, Frames(480))
 }
 
-/// Calls a graph whenever it wants to be called, from its beginning at `at(0)` to there.
+/// Calls a graph when it is due, from its start at `at(0)` until `until`.
 fn play(graph: &mut Graph, until: Instant) {
     while graph.poll_timeout() <= until {
         let now = graph.poll_timeout();
@@ -52,7 +52,7 @@ fn what_a_program_pushes_on_its_thread_comes_out_whole_and_in_order() {
         scope.spawn(move || {
             let mut next = 0;
             while next < FRAMES {
-                // Of sizes that fit nothing.
+                // Block sizes that divide nothing.
                 let wanted = (1 + next % 500).min(FRAMES - next);
                 let taken = writer.push(&numbered(next, wanted)).unwrap();
                 assert!(taken.0 <= wanted);
@@ -118,10 +118,10 @@ fn an_end_comes_behind_the_sound_and_says_how_it_was() {
     }
 }
 
-/// Pushes 5,000 frames in blocks of 500 into a lane of 1,000, of which nobody takes any before the end.
+/// Pushes 5,000 frames in blocks of 500 into a lane of 1,000, which is not read before the end.
 fn overfill(rule: LaneOverflow) -> (u64, Vec<(u64, u64)>, Frames, LaneMonitor) {
-    let wish = lane().capacity(Span::from_nanos(20_833_334)).overflow(rule);
-    let (mut sink, mut source) = queue(&wish).unwrap();
+    let config = lane().capacity(Span::from_nanos(20_833_334)).overflow(rule);
+    let (mut sink, mut source) = queue(&config).unwrap();
     let mut taken = 0;
     for first in (0..5_000).step_by(500) {
         let PushResult::Accepted(frames) =
@@ -137,7 +137,7 @@ fn overfill(rule: LaneOverflow) -> (u64, Vec<(u64, u64)>, Frames, LaneMonitor) {
         assert_eq!(into.samples(), numbered(into.pts.0, into.frames().0), "the time is the number");
         runs.push((into.pts.0, into.frames().0));
     }
-    // What comes behind a loss tells of it.
+    // The frames after a loss report it.
     if rule != LaneOverflow::Block {
         assert_eq!(
             sink.push(at(0), &numbered_block(5_000, 10), Frames::ZERO),
@@ -172,8 +172,8 @@ fn a_full_queue_holds_or_loses_as_it_is_told_and_counts() {
 fn a_loss_is_told_once_whatever_two_threads_do() {
     const FRAMES: u64 = 200_000;
     for rule in [LaneOverflow::DropOldest, LaneOverflow::DropNewest] {
-        let wish = lane().capacity(Span::from_millis(3)).overflow(rule);
-        let (mut sink, mut reader) = app_sink(&wish).unwrap();
+        let config = lane().capacity(Span::from_millis(3)).overflow(rule);
+        let (mut sink, mut reader) = app_sink(&config).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for first in (0..FRAMES).step_by(100) {
@@ -196,13 +196,14 @@ fn a_loss_is_told_once_whatever_two_threads_do() {
                 assert_eq!(taken.at.0, next + taken.lost.0);
                 next = taken.at.0 + taken.frames.0;
                 (got, lost) = (got + taken.frames.0, lost + taken.lost.0);
-                // Each stays in its own order, and the last of a piece is the one that it says.
+                // Each reader keeps its own order, and the last frame of a read is the expected
+                // one.
                 let numbers: Vec<f32> =
                     samples.chunks(2).take(taken.frames.as_usize()).map(|frame| frame[0]).collect();
                 assert!(numbers.is_sorted_by(|a, b| a < b));
             }
             assert_eq!((got + lost, Frames(lost)), (next, reader.lost()));
-            // What was lost behind the last that came, nobody was told by a later one.
+            // A loss after the last frame is reported by no later one.
             assert_eq!(reader.monitor().lost().0, FRAMES - got);
         });
     }
@@ -215,7 +216,7 @@ fn readers_of_a_proxy_go_at_their_own_pace_and_the_slow_one_learns_what_it_lost(
         let pushed = sink.push(at(0), &numbered_block(first, 480), Frames::ZERO);
         assert_eq!(pushed, PushResult::Accepted(Frames(480)));
     };
-    // Nobody hears it.
+    // Without a reader.
     push(&mut sink, 0);
     let mut quick = proxy.source(&lane()).unwrap();
     let mut slow = proxy.reader(&lane().capacity(Span::from_millis(50))).unwrap();
@@ -242,7 +243,7 @@ fn readers_of_a_proxy_go_at_their_own_pace_and_the_slow_one_learns_what_it_lost(
     );
     assert_eq!(samples[..4_800], numbered(22 * 480 - 2_400, 2_400));
     assert_eq!(slow.lost(), Frames(7_680));
-    // All are told of the end, also who comes behind it.
+    // All readers see the end, also those created after it.
     sink.end(StreamEnd::Finished);
     assert_eq!(quick.pull(at(0), &mut into), PullResult::Block);
     assert_eq!(quick.pull(at(0), &mut into), PullResult::Ended);
@@ -272,7 +273,7 @@ fn a_graph_on_the_clock_carries_as_many_frames_as_time_has_passed() {
     let (sink, mut reader) = app_sink(&lane().overflow(LaneOverflow::DropOldest)).unwrap();
     let mut graph = Graph::new(tone(), sink, GraphPace::Clock, at(0));
     let mut watch = graph.status_reader();
-    // Ten minutes, called late now and then.
+    // Ten minutes, with a late call now and then.
     let mut samples = vec![0.0; 40_000];
     let mut got = 0;
     for second in 1..=600 {
@@ -288,7 +289,7 @@ fn a_graph_on_the_clock_carries_as_many_frames_as_time_has_passed() {
     }
     let status = *watch.read();
     assert_eq!(status, graph.status());
-    // A block is carried when its first frame is due.
+    // A block is passed on when its first frame is due.
     let wanted = 600 * 48_000;
     assert!((wanted..wanted + 480).contains(&status.frames), "{status:?}");
     assert_eq!((status.stalls, status.waits_for_sink, status.mismatched), (0, 0, 0));
@@ -318,7 +319,7 @@ fn a_free_graph_goes_as_fast_as_its_sink_and_never_for_too_long() {
     for call in 1..1_000 {
         graph.handle_timeout(at(call));
     }
-    // It is full: 100 s in one, and what does not fit waits for room.
+    // It is full: 100 s in one, and the rest waits for room.
     assert_eq!(graph.status().frames, 4_800_000);
     assert!(graph.status().waits_for_sink > 0);
     let mut samples = vec![0.0; 200];
@@ -346,7 +347,7 @@ fn a_graph_ends_with_its_source_and_with_its_sink() {
         (Frames(700), Some(StreamEnd::Finished))
     );
     assert_eq!(samples[..1_400], numbered(0, 700));
-    // Nobody takes it any more.
+    // The receiver is gone.
     let (sink, reader) = app_sink(&lane()).unwrap();
     let mut graph = Graph::new(tone(), sink, GraphPace::Clock, at(0));
     drop(reader);

@@ -1,17 +1,18 @@
-//! When a station is recorded, from which frame to which, and into how many segments.
+//! Decides when a station is recorded, from which frame to which, and into how many segments.
 //!
-//! The recorder counts frames and touches none: it hears that there are some, and says which go
-//! where. Whoever drives it keeps the samples, makes bytes of them and puts these into files. So
-//! the joints between two segments are integers, and a test of a thousand of them takes no disk.
+//! The recorder counts frames and touches none: it learns that frames exist, and outputs where each
+//! one belongs. Its driver keeps the samples, encodes them and writes the files. So segment
+//! boundaries are integers, and a test of a thousand of them needs no disk.
 //!
 //! ```text
-//!  station -> Pickup =ring=> Spool -> marks -> Recorder -> Open, Write, Silence, Skip, Close
-//!  (real time)                  `---> samples, kept from `Recorder::keep` on ----^
+//!  station -> RecordTap =ring=> RecordTapReader -> FrameRun -> Recorder -> Open, Write, Silence,
+//!  (real time)                       |                                     Skip, Close
+//!                                    `---> samples, kept from `Recorder::oldest_needed` on
 //! ```
 //!
-//! A command is for an exact frame: one that has gone by, as far back as the pre-roll reaches, one
-//! that sounds now, or one to come. A recorder that pauses or rests waits with the silence, or with
-//! forgetting, for as long as its pre-roll is, so that it can go on in the past as well.
+//! A command applies to an exact frame: in the past, as far back as the pre-roll reaches, now, or
+//! in the future. An idle or paused recorder delays the decision about old frames by its pre-roll,
+//! so that it can resume in the past as well.
 
 mod plan;
 mod record_tap;
@@ -34,44 +35,50 @@ pub use types::{
 };
 pub use wall_clock::{ClockAlignment, ClockZone, UnixTime, WallClock};
 
-/// Decides what is recorded. One mutation, then [`Recorder::poll_output`] until it gives nothing.
+/// Decides what is recorded. One mutation, then [`Recorder::poll_output`] until it returns `None`.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span, Timeline};
-/// use aulos_engine::recorder::{Command, Config, Mark, Output, Recorder, UnixTime, Wall, When};
+/// use aulos_engine::recorder::{
+///     CommandTime, FrameRun, Recorder, RecorderCommand, RecorderConfig, RecorderOutput, UnixTime,
+///     WallClock,
+/// };
 ///
 /// let now = Instant::ZERO + Span::from_secs(100);
-/// let line = Timeline::new(MediaTime::ZERO, now, SampleRate::STUDIO);
-/// let wall = Wall { local: now, utc: UnixTime::from_nanos(0), offset: Span::ZERO };
-/// let mut recorder = Recorder::new(Config::default());
-/// recorder.heard(Mark { pts: MediaTime::ZERO, frames: Frames(960), line }, wall);
+/// let timeline = Timeline::new(MediaTime::ZERO, now, SampleRate::HZ_48000);
+/// let wall = WallClock { local: now, utc: UnixTime::from_nanos(0), offset: Span::ZERO };
+/// let mut recorder = Recorder::new(RecorderConfig::default());
+/// recorder.handle_frames(FrameRun { pts: MediaTime::ZERO, frames: Frames(960), timeline }, wall);
 /// assert_eq!(recorder.poll_output(), None);
 ///
-/// // What has been heard is not lost.
+/// // Received frames are not lost.
 /// let now = now + Span::from_millis(20);
-/// let first = recorder.tell(now, Command::Start, When::Ago(Span::from_millis(10)));
+/// let time = CommandTime::Ago(Span::from_millis(10));
+/// let first = recorder.handle_command(now, RecorderCommand::Start, time);
 /// assert_eq!(first, Ok(Some(MediaTime(480))));
-/// assert!(matches!(recorder.poll_output(), Some(Output::Open(it)) if it.at == MediaTime(480)));
+/// let output = recorder.poll_output();
+/// assert!(matches!(output, Some(RecorderOutput::Open(it)) if it.at == MediaTime(480)));
 /// let frames = Frames(480);
-/// assert_eq!(recorder.poll_output(), Some(Output::Write { from: MediaTime(480), frames }));
+/// let write = RecorderOutput::Write { from: MediaTime(480), frames };
+/// assert_eq!(recorder.poll_output(), Some(write));
 /// assert_eq!(recorder.poll_output(), None);
 /// ```
 #[derive(Debug)]
 pub struct Recorder {
     config: RecorderConfig,
-    /// How the media time of what was heard last becomes local time; none is nothing yet.
+    /// Mapping of the media time of the last frames to local time; `None` before the first frames.
     timeline: Option<Timeline>,
     clock: WallClock,
-    /// What has been heard and may still be written, oldest first, without a hole.
+    /// Frames that were received and may still be written, oldest first, without a gap.
     runs: VecDeque<BufferedRun>,
-    /// The frame behind the last one heard.
+    /// The frame after the last one received.
     position: MediaTime,
     stage: Stage,
     plan: Plan,
-    /// What was heard and does not go on where the last ended; waits until that is all out.
+    /// Frames that do not continue the previous ones; pending until those are all output.
     discontinuity: Option<FrameRun>,
-    /// What is heard next is of another line, whatever its time.
+    /// The next frames belong to another timeline, whatever their media time.
     timeline_restarted: bool,
     /// The number of the next segment.
     number: u64,
@@ -81,14 +88,14 @@ pub struct Recorder {
 #[derive(Clone, Copy, Debug)]
 struct BufferedRun {
     to: MediaTime,
-    /// It was heard, and not lost.
+    /// The frames were received, not lost.
     received: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Idle {
-        /// The oldest frame with which a recording could begin.
+        /// The oldest frame with which a recording can start.
         oldest: MediaTime,
     },
     Recording {
@@ -102,7 +109,7 @@ enum Stage {
         paused: MediaTime,
         gap: PauseMode,
         segment: Segment,
-        /// The next frame to be passed over.
+        /// The next frame to be skipped.
         next: MediaTime,
     },
 }
@@ -113,12 +120,12 @@ struct Segment {
     start: MediaTime,
     frames: Frames,
     bytes: u64,
-    /// Which piece of the clock's it is.
+    /// The slot of clock-aligned rotation to which it belongs.
     clock_slot: i64,
 }
 
 impl Recorder {
-    /// A recorder that has heard nothing. What is out of bounds in `config` is brought into them.
+    /// A recorder without any frames. Values in `config` that are out of range are clamped.
     #[must_use]
     pub fn new(config: RecorderConfig) -> Self {
         let Rotation { duration, bytes, clock } = config.rotation;
@@ -143,31 +150,31 @@ impl Recorder {
         }
     }
 
-    /// Frames have been heard, and `wall` is what the clocks show. What is missing before them was
-    /// lost.
-    pub fn handle_frames(&mut self, mark: FrameRun, wall: WallClock) {
+    /// Adds received frames; `wall` is the current reading of the clocks. Frames missing before
+    /// them were lost.
+    pub fn handle_frames(&mut self, run: FrameRun, wall: WallClock) {
         debug_assert!(self.discontinuity.is_none(), "poll_output was not drained");
         self.clock = wall;
         let renewed = core::mem::take(&mut self.timeline_restarted);
         let goes_on = |line: Timeline| {
-            !renewed && line.rate() == mark.timeline.rate() && mark.pts >= self.position
+            !renewed && line.rate() == run.timeline.rate() && run.pts >= self.position
         };
         match self.timeline {
-            None => self.begin_timeline(mark),
+            None => self.begin_timeline(run),
             Some(line) if goes_on(line) => {
-                self.timeline = Some(mark.timeline);
-                self.append_run(mark);
+                self.timeline = Some(run.timeline);
+                self.append_run(run);
             }
-            Some(_) => self.discontinuity = Some(mark),
+            Some(_) => self.discontinuity = Some(run),
         }
     }
 
-    /// Tells it to do something, and gives the exact frame at which that happens: the one that was
-    /// meant, or the nearest that is possible, since what is written or forgotten is so. None: it
-    /// has heard nothing yet, and will know with the first block.
+    /// Schedules a command; returns the exact frame at which it applies: the requested one, or the
+    /// nearest possible one, because written and discarded frames cannot change. `None` before the
+    /// first frames: it is resolved with the first block.
     ///
     /// # Errors
-    /// [`Refused`] says why nothing has changed.
+    /// [`CommandError`] says why nothing has changed.
     pub fn handle_command(
         &mut self,
         now: Instant,
@@ -180,12 +187,12 @@ impl Recorder {
         Ok(place.frame())
     }
 
-    /// The frame of a marker for `when`, and the number of the segment that is written. The frame may
-    /// turn out to be in a later one; it is never in one before. What is before the segment by no more
-    /// than [`MARKER_EARLY`] is its first frame.
+    /// The frame of a marker for `when`, and the number of the current segment. The frame may turn
+    /// out to be in a later segment, never in an earlier one. A time before the segment by at most
+    /// [`MARKER_EARLY`] becomes its first frame.
     ///
     /// # Errors
-    /// [`Refused`], when nothing is recorded at that frame, or it is further away.
+    /// [`CommandError`] when nothing is recorded at that frame, or it is further away.
     pub fn marker(
         &self,
         now: Instant,
@@ -211,17 +218,16 @@ impl Recorder {
         Ok((at.max(segment.start), segment.number))
     }
 
-    /// Forgets every command that waits for its time.
+    /// Cancels every scheduled command.
     pub fn clear_plan(&mut self) {
         self.plan.clear();
     }
 
-    /// Nothing more comes, or nothing more is wanted: writes all that was heard, and stops. What was
-    /// planned is forgotten.
+    /// Ends the input: writes all received frames, stops, and cancels scheduled commands.
     pub fn finish(&mut self) {
         self.plan.clear();
         if self.mode() != Mode::Idle {
-            // A stop is never refused while something is recorded.
+            // A stop is never refused while a recording runs.
             let _ = self.plan.add(
                 self.mode(),
                 RecorderCommand::Stop,
@@ -230,15 +236,14 @@ impl Recorder {
         }
     }
 
-    /// What is heard next comes from a station that has begun anew: it is the beginning of another
-    /// segment, whatever its time is.
+    /// The station has restarted: the next frames start another segment, whatever their media time.
     pub const fn restart_timeline(&mut self) {
         self.timeline_restarted = true;
     }
 
-    /// Nothing has come since `since`, and perhaps nothing will: what was to end, pause or go on at
-    /// a frame that should have sounded by then does so behind the last one heard. A source that
-    /// has fallen silent would hold it up for ever.
+    /// Nothing has arrived since `since`. Stops, pauses and resumes for frames that should have
+    /// been heard by then apply after the last received frame, because a silent source would delay
+    /// them for ever.
     pub fn handle_idle(&mut self, since: Instant) {
         if let Some(line) = self.timeline
             && self.mode() != Mode::Idle
@@ -247,20 +252,20 @@ impl Recorder {
         }
     }
 
-    /// The segment has so many bytes now.
+    /// Sets the number of bytes of the current segment.
     pub const fn set_segment_bytes(&mut self, total: u64) {
         if let Stage::Recording { segment, .. } | Stage::Paused { segment, .. } = &mut self.stage {
             segment.bytes = total;
         }
     }
 
-    /// The rules by which segments end from now on.
+    /// Sets the rules by which segments end from now on.
     pub fn set_rotation(&mut self, rotation: Rotation) {
         let config = RecorderConfig { rotation, ..self.config };
         self.config = Self::new(config).config;
     }
 
-    /// What is to be done next.
+    /// The next action.
     pub fn poll_output(&mut self) -> Option<RecorderOutput> {
         loop {
             if let Some(output) = self.outputs.pop_front() {
@@ -281,7 +286,7 @@ impl Recorder {
         }
     }
 
-    /// What it does.
+    /// The recorder's state.
     #[must_use]
     pub fn state(&self) -> RecordingState {
         match self.stage {
@@ -298,7 +303,7 @@ impl Recorder {
         }
     }
 
-    /// The oldest frame that may still be asked for: older ones can go.
+    /// The oldest frame that may still be requested: older ones can be freed.
     #[must_use]
     pub const fn oldest_needed(&self) -> MediaTime {
         match self.stage {
@@ -307,20 +312,20 @@ impl Recorder {
         }
     }
 
-    /// The frame behind the last one heard.
+    /// The frame after the last one received.
     #[must_use]
     pub const fn position(&self) -> MediaTime {
         self.position
     }
 
-    /// How media time becomes local time at present; none before the first block.
+    /// The current mapping of media time to local time; `None` before the first block.
     #[must_use]
     pub const fn timeline(&self) -> Option<Timeline> {
         self.timeline
     }
 
-    /// The segment that follows the present one by length or by the clock, if nothing else comes
-    /// before: so that there is time to prepare it.
+    /// The segment that will follow the current one by length or by the clock, if no command comes
+    /// before: so that it can be prepared.
     #[must_use]
     pub fn upcoming(&self) -> Option<SegmentStart> {
         let Stage::Recording { segment, next, .. } = self.stage else { return None };
@@ -328,19 +333,19 @@ impl Recorder {
         self.plan.first().is_none().then(|| self.opening(segment.number + 1, at.max(next), cause))
     }
 
-    fn begin_timeline(&mut self, mark: FrameRun) {
-        self.timeline = Some(mark.timeline);
+    fn begin_timeline(&mut self, run: FrameRun) {
+        self.timeline = Some(run.timeline);
         self.runs.clear();
-        self.position = mark.pts;
+        self.position = run.pts;
         if let Stage::Idle { oldest } = &mut self.stage {
-            *oldest = mark.pts;
+            *oldest = run.pts;
         }
-        self.plan.resolve(mark.timeline, mark.pts);
-        self.append_run(mark);
+        self.plan.resolve(run.timeline, run.pts);
+        self.append_run(run);
     }
 
-    fn append_run(&mut self, mark: FrameRun) {
-        for (to, sound) in [(mark.pts, false), (mark.end(), true)] {
+    fn append_run(&mut self, run: FrameRun) {
+        for (to, sound) in [(run.pts, false), (run.end(), true)] {
             if to <= self.position {
                 continue;
             }
@@ -352,7 +357,7 @@ impl Recorder {
         }
     }
 
-    /// Does what is to be done at the next frame, if something is.
+    /// Applies the command that is due at the next frame, if there is one.
     fn apply_due_command(&mut self) -> bool {
         let due = self.reached().and_then(|reached| self.plan.due(reached));
         let Some((command, at)) = due else { return false };
@@ -373,13 +378,13 @@ impl Recorder {
             (RecorderCommand::Cut, Stage::Recording { segment, next, .. }) => {
                 self.cut(segment, next, SegmentReason::Command);
             }
-            // It was refused when it was told.
+            // It was refused when it was scheduled.
             _ => {}
         }
         true
     }
 
-    /// The frame whose commands can be obeyed; none as long as no frame is known.
+    /// The frame whose commands can be applied; `None` as long as no frame is known.
     fn reached(&self) -> Option<MediaTime> {
         self.timeline?;
         Some(match self.stage {
@@ -418,7 +423,7 @@ impl Recorder {
         true
     }
 
-    /// Passes over what is paused, as far as nobody can go back any more.
+    /// Skips paused frames that are older than the pre-roll.
     fn advance_pause(&mut self, gap: PauseMode, mut segment: Segment, next: MediaTime) -> bool {
         let limit = match (self.plan.next_frame(), self.discontinuity) {
             (Some(frame), _) if frame <= self.position => frame,
@@ -452,26 +457,26 @@ impl Recorder {
         true
     }
 
-    /// Goes on with what does not belong to what came before, once that is all out.
+    /// Continues after a discontinuity, once the frames before it are all output.
     fn handle_discontinuity(&mut self) -> bool {
-        let Some(mark) = self.discontinuity.take() else { return false };
+        let Some(run) = self.discontinuity.take() else { return false };
         if let Some(old) = self.timeline {
-            self.plan.rebase(old, mark.timeline);
+            self.plan.rebase(old, run.timeline);
         }
         match self.stage {
             Stage::Idle { .. } => {
-                self.stage = Stage::Idle { oldest: mark.pts };
-                self.begin_timeline(mark);
+                self.stage = Stage::Idle { oldest: run.pts };
+                self.begin_timeline(run);
             }
             Stage::Recording { segment, next, .. } => {
                 self.close(segment, next, SegmentReason::Break);
-                self.begin_timeline(mark);
-                self.open(mark.pts, mark.pts, SegmentReason::Break);
+                self.begin_timeline(run);
+                self.open(run.pts, run.pts, SegmentReason::Break);
             }
             Stage::Paused { gap, segment, next, .. } => {
                 self.close(segment, next, SegmentReason::Break);
-                self.begin_timeline(mark);
-                self.open(mark.pts, mark.pts, SegmentReason::Break);
+                self.begin_timeline(run);
+                self.open(run.pts, run.pts, SegmentReason::Break);
                 if let Stage::Recording { since, segment, next } = self.stage {
                     self.stage = Stage::Paused { since, paused: next, gap, segment, next };
                 }
@@ -487,7 +492,7 @@ impl Recorder {
             Stage::Paused { since, paused, gap, .. } => (since, Some((paused, gap))),
         };
         if segment.frames == Frames::ZERO {
-            // There is nothing to cut off.
+            // The segment is empty: nothing to cut.
             let segment = Segment { clock_slot: self.clock_slot(at), bytes: 0, ..segment };
             return self.advance_segment(segment, at);
         }
@@ -527,7 +532,7 @@ impl Recorder {
         }
     }
 
-    /// When the segment ends, and why; what has gone by is now.
+    /// When the segment ends, and why; a time in the past becomes now.
     fn due(&self, segment: &Segment, next: MediaTime) -> Option<(MediaTime, SegmentReason)> {
         if self.config.rotation.bytes.is_some_and(|limit| segment.bytes >= limit) {
             return Some((next, SegmentReason::Size));
@@ -546,8 +551,8 @@ impl Recorder {
         duration.into_iter().chain(clock).min_by_key(|(at, _)| *at)
     }
 
-    /// The first frame of the clock's next piece. When somebody has put the clock back, a segment is
-    /// no longer than a piece for that.
+    /// The first frame of the next clock slot. If the wall clock was set back, the segment is
+    /// limited to the length of one slot.
     fn next_clock_cut(&self, align: ClockAlignment, segment: &Segment) -> MediaTime {
         let Some(line) = self.timeline else { return segment.start };
         let local = self.clock.local_at(align.slot_start(&self.clock, segment.clock_slot + 1));
@@ -557,8 +562,8 @@ impl Recorder {
         (frame + early).min(segment.start + longest)
     }
 
-    /// The clock's piece to which a segment belongs that begins with this frame: just before the
-    /// next one it is that.
+    /// The clock slot of a segment that starts with this frame: just before the next slot it is
+    /// that one.
     fn clock_slot(&self, at: MediaTime) -> i64 {
         let Some(align) = self.config.rotation.clock else { return 0 };
         let utc = self.utc(at).as_nanos().saturating_add(SHORT_SLOT.as_nanos());
@@ -590,8 +595,8 @@ impl Recorder {
     }
 }
 
-/// What begins less than this before a full hour is a part of that: clocks are set by fractions of
-/// a second, and nobody wants a file of one.
+/// A segment that starts less than this before a slot boundary belongs to the next slot: clocks are
+/// adjusted by fractions of a second, which must not produce a file of a second.
 const SHORT_SLOT: Span = Span::from_secs(2);
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Commands that wait for their frame, in order; what would make no sense is refused at once, not
-//! when its time comes and nobody looks.
+//! Scheduled commands in order. An invalid command is refused when it is scheduled, not when it is
+//! due.
 
 use aulos_core::{Instant, MediaTime, Timeline};
 
 use super::types::{CommandError, CommandTime, MAX_PLANNED, RecorderCommand};
 
-/// Where on the line a command stands.
+/// The time of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandPosition {
     Frame(MediaTime),
-    /// Nothing has been heard, so no frame is known.
+    /// No frames have been received, so the frame is not known yet.
     Local(Instant),
 }
 
@@ -38,7 +38,7 @@ impl CommandPosition {
         }
     }
 
-    /// A frame and an instant cannot be compared: they stay as they came.
+    /// A frame and an instant cannot be compared: they keep their order of arrival.
     fn is_after(self, other: Self) -> bool {
         match (self, other) {
             (Self::Frame(one), Self::Frame(two)) => one > two,
@@ -48,7 +48,7 @@ impl CommandPosition {
     }
 }
 
-/// What a recorder does, as far as it decides what can be told.
+/// A recorder's mode, as far as it decides which commands are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Idle,
@@ -82,7 +82,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Takes a command in, behind those for the same frame.
+    /// Adds a command after those for the same frame.
     pub(super) fn add(
         &mut self,
         mode: Mode,
@@ -97,7 +97,7 @@ impl Plan {
             list.truncate(at);
             let ends = list.iter().try_fold(mode, |mode, (next, _)| mode.after(*next))?;
             if ends == Mode::Idle && planned {
-                // It takes back what was to begin later.
+                // It cancels what was scheduled for later.
                 self.list = list;
                 return Ok(());
             }
@@ -115,7 +115,8 @@ impl Plan {
         self.list.clear();
     }
 
-    /// Gives a frame to what has none: `line` is that of the first block, which begins at `first`.
+    /// Resolves commands without a frame: `line` is the timeline of the first block, which begins
+    /// at `first`.
     pub(super) fn resolve(&mut self, line: Timeline, first: MediaTime) {
         let mut last = first;
         for (_, place) in &mut self.list {
@@ -128,7 +129,7 @@ impl Plan {
         }
     }
 
-    /// Keeps the moments, where frames are counted anew.
+    /// Keeps the local times of commands when the timeline changes.
     pub(super) fn rebase(&mut self, old: Timeline, new: Timeline) {
         for (_, place) in &mut self.list {
             if let CommandPosition::Frame(frame) = place {
@@ -137,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// What was for `past` or before, up to the next stop, is for `to` at the latest.
+    /// Moves commands for `past` or before, up to the next stop, to `to` at the latest.
     pub(super) fn pull_forward(&mut self, past: MediaTime, to: MediaTime) {
         for (command, place) in &mut self.list {
             match place {
@@ -150,7 +151,7 @@ impl Plan {
         }
     }
 
-    /// Takes out what is to be done at `reached` or before.
+    /// Removes and returns the command that is due at `reached` or before.
     pub(super) fn due(&mut self, reached: MediaTime) -> Option<(RecorderCommand, MediaTime)> {
         let (command, at) = self.list.first().copied()?;
         let frame = at.frame().filter(|frame| *frame <= reached)?;

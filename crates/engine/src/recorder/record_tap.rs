@@ -1,47 +1,47 @@
-//! The real-time side of a recorder: copies what goes by into a ring, and never waits.
+//! The real-time side of a recorder: copies frames into a ring, and never waits.
 //!
-//! A ring of blocks from a pool was the alternative; a ring of samples with a ring of marks beside
-//! it holds seconds of sound without a thousand small buffers, and a block of any size fits.
+//! A ring of pooled blocks was the alternative. A ring of samples with a ring of their descriptions
+//! beside it holds seconds of audio without a thousand small buffers, and takes blocks of any size.
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 use aulos_rt::ring::{Consumer, Producer, ring};
 
-/// What a run of frames in the ring is.
+/// Description of a run of frames in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRun {
-    /// The media time of its first frame. It is more than the end of the last one where blocks found
-    /// no room.
+    /// The media time of its first frame. It is greater than the end of the previous run where
+    /// blocks did not fit.
     pub pts: MediaTime,
-    /// How many there are.
+    /// Number of frames.
     pub frames: Frames,
-    /// How their media time becomes local time; it has their rate.
+    /// Mapping of their media time to local time; it has their rate.
     pub timeline: Timeline,
 }
 
 impl FrameRun {
-    /// The media time behind its last frame.
+    /// The media time after its last frame.
     #[must_use]
     pub fn end(&self) -> MediaTime {
         self.pts + self.frames
     }
 }
 
-/// Where in a station it listens.
+/// Where in a station a recorder is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TapPoint {
-    /// What goes out, as its listeners hear it.
+    /// At the output, as listeners hear it.
     Output,
-    /// What one source sends, before the switch: in the station's channels, at the source's rate,
-    /// before its gain and its normaliser. A pause of the sender is silence of that length.
+    /// At one source, before the switch: in the station's channels, at the source's rate, before
+    /// its gain and its normalizer. A pause of the sender becomes silence of that length.
     Input(usize),
 }
 
-/// The two ends for a station of `layout`: one to hang on it with
-/// [`Outlets::add`](crate::outlet::Outlets::add), and one to take from. `room` of sound at `rate`
-/// waits between them, [`DEFAULT_ROOM`] by default.
+/// Creates both ends for a station of `layout`: the tap for
+/// [`OutputBusHandle::add`](crate::output_bus::OutputBusHandle::add), and its reader. The ring
+/// holds `room` of audio at `rate`, by default [`DEFAULT_CAPACITY`].
 ///
-/// Not for a real-time thread: allocates, and walks through all that it has allocated, so that the
-/// other side never meets memory that was not touched before.
+/// Not for a real-time thread: allocates, and touches all memory that it has allocated, so that the
+/// real-time side causes no page faults.
 #[must_use]
 pub fn record_tap(
     side: TapPoint,
@@ -51,26 +51,26 @@ pub fn record_tap(
 ) -> (RecordTap, RecordTapReader) {
     let room = room.max(MIN_CAPACITY).min(MAX_CAPACITY);
     let samples = rate.frames(room).as_usize() * layout.channels();
-    let (mut sound, heard) = ring(samples.next_power_of_two());
-    // It sets what it hands out to zero.
+    let (mut sound, sound_reader) = ring(samples.next_power_of_two());
+    // `reserve` zeroes what it hands out.
     let _ = sound.reserve(sound.capacity());
     let blocks = usize::try_from(room.as_nanos() / SHORT_BLOCK.as_nanos()).unwrap_or(usize::MAX);
-    let (mut marks, mut marked) = ring(blocks);
+    let (mut runs, mut run_reader) = ring(blocks);
     let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, rate);
     let none = FrameRun { pts: MediaTime::ZERO, frames: Frames::ZERO, timeline: line };
-    while marks.push(none).is_ok() {}
-    marked.advance(blocks);
-    let pickup = RecordTap { side, layout, sound, marks, next: MediaTime::ZERO };
-    (pickup, RecordTapReader { rate, layout, sound: heard, marks: marked })
+    while runs.push(none).is_ok() {}
+    run_reader.advance(blocks);
+    let tap = RecordTap { side, layout, sound, runs, next: MediaTime::ZERO };
+    (tap, RecordTapReader { rate, layout, sound: sound_reader, runs: run_reader })
 }
 
-/// The end that hangs on a station.
+/// The end that is attached to a station.
 #[derive(Debug)]
 pub struct RecordTap {
     side: TapPoint,
     layout: ChannelLayout,
     sound: Producer<f32>,
-    marks: Producer<FrameRun>,
+    runs: Producer<FrameRun>,
     /// The media time of an input, which has none of its own.
     next: MediaTime,
 }
@@ -80,30 +80,30 @@ impl RecordTap {
         self.side
     }
 
-    /// Nobody takes anything from the other end any more.
+    /// The reader is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
-        self.marks.is_abandoned()
+        self.runs.is_abandoned()
     }
 
-    /// Copies what a station gives out.
+    /// Copies a block of the station's output.
     ///
     /// # Real-time
-    /// Wait-free; allocates nothing and calls nobody.
+    /// Wait-free; does not allocate or call the system.
     pub(crate) fn push_block(&mut self, block: &Block, line: Timeline) {
         self.copy_in(block.samples(), block.pts, line);
     }
 
-    /// Whether so many samples would find room now. For who may wait: a station never asks.
+    /// Whether this many samples fit now. For callers that can wait: a station does not call this.
     #[must_use]
     pub fn has_room(&mut self, samples: usize) -> bool {
-        self.sound.free() >= samples && self.marks.free() > 0
+        self.sound.free() >= samples && self.runs.free() > 0
     }
 
-    /// Copies what a source has sent: `samples` at `rate`, the last of which came at `received`.
-    /// `pause` says that the ones before them are of another time.
+    /// Copies what a source has sent: `samples` at `rate`, the last of which arrived at `received`.
+    /// `pause` is the time since the samples before them.
     ///
     /// # Real-time
-    /// Wait-free; allocates nothing and calls nobody.
+    /// Wait-free; does not allocate or call the system.
     pub fn push_samples(
         &mut self,
         samples: &[f32],
@@ -122,27 +122,27 @@ impl RecordTap {
 
     fn copy_in(&mut self, samples: &[f32], pts: MediaTime, line: Timeline) {
         let frames = Frames::from(samples.len() / self.layout.channels());
-        // What finds no room is missing between two marks, and so counted.
-        if self.sound.free() < samples.len() || self.marks.free() == 0 {
+        // Frames that do not fit show as a gap between two runs, and are counted by it.
+        if self.sound.free() < samples.len() || self.runs.free() == 0 {
             return;
         }
-        // The mark comes last: who sees it finds the samples.
+        // The description comes last: a reader that sees it finds the samples.
         self.sound.write(samples);
-        let _ = self.marks.push(FrameRun { pts, frames, timeline: line });
+        let _ = self.runs.push(FrameRun { pts, frames, timeline: line });
     }
 }
 
-/// The end from which a recorder takes.
+/// The end from which a recorder reads.
 #[derive(Debug)]
 pub struct RecordTapReader {
     rate: SampleRate,
     layout: ChannelLayout,
     sound: Consumer<f32>,
-    marks: Consumer<FrameRun>,
+    runs: Consumer<FrameRun>,
 }
 
 impl RecordTapReader {
-    /// Frames per second, as far as was known when it was made; each [`Mark`] has its own.
+    /// Frames per second, as known at creation; each [`FrameRun`] has its own.
     #[must_use]
     pub const fn rate(&self) -> SampleRate {
         self.rate
@@ -154,16 +154,16 @@ impl RecordTapReader {
         self.layout
     }
 
-    /// What the oldest run is, if there is one.
+    /// The oldest run, if there is one.
     #[must_use]
     pub fn peek(&self) -> Option<&FrameRun> {
-        self.marks.peek()
+        self.runs.peek()
     }
 
-    /// Takes the oldest run out and puts its samples behind `into`.
+    /// Removes the oldest run and appends its samples to `into`.
     pub fn read(&mut self, into: &mut impl Extend<f32>) -> Option<FrameRun> {
-        let mark = self.marks.pop()?;
-        let mut left = mark.frames.as_usize() * self.layout.channels();
+        let run = self.runs.pop()?;
+        let mut left = run.frames.as_usize() * self.layout.channels();
         let mut piece = [0.0; COPY_SAMPLES];
         while left > 0 {
             let wanted = left.min(COPY_SAMPLES);
@@ -172,30 +172,30 @@ impl RecordTapReader {
             into.extend(piece[..wanted].iter().copied());
             left -= wanted;
         }
-        Some(mark)
+        Some(run)
     }
 
-    /// The station is gone, or has let go of the other end. Asked before [`Spool::peek`], it tells
-    /// that nothing follows what is found there.
+    /// The station is gone, or has dropped the other end. When this is checked before
+    /// [`RecordTapReader::peek`] and is true, nothing follows the runs found there.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.marks.is_abandoned()
+        self.runs.is_abandoned()
     }
 
-    /// The frames that wait.
+    /// Buffered frames.
     #[must_use]
     pub fn buffered(&self) -> Frames {
         Frames::from(self.sound.len() / self.layout.channels())
     }
 }
 
-/// What the ring holds by default: a disk that stands still for ten seconds costs nothing.
+/// Default capacity of the ring: it covers a disk that stalls for ten seconds.
 pub const DEFAULT_CAPACITY: Span = Span::from_secs(12);
 
-/// The least that is worth having.
+/// The least useful capacity.
 const MIN_CAPACITY: Span = Span::from_secs(1);
 
-/// The most: 115 MB of stereo at 48 kHz.
+/// Maximum capacity: 115 MB of stereo at 48 kHz.
 const MAX_CAPACITY: Span = Span::from_secs(300);
 
 /// No station has shorter quanta; packets of a source may be as short.

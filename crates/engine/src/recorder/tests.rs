@@ -1,4 +1,4 @@
-//! Frames are their own numbers here, so that each can be asked for.
+//! Tests in which the frames are their own numbers, so that each one can be checked.
 
 #![allow(clippy::cast_possible_truncation, reason = "a few thousand frames")]
 
@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A station of 1,000 Hz whose frame 0 sounds at second 10, and a driver that checks every output.
+/// A station of 1,000 Hz whose frame 0 is at second 10, and a driver that checks every output.
 struct World {
     recorder: Recorder,
     line: Timeline,
     wall: WallClock,
-    /// For each frame, whether it was heard.
+    /// For each frame, whether it was received.
     heard: Vec<bool>,
     segments: Vec<FinishedSegment>,
     open: Option<FinishedSegment>,
@@ -20,7 +20,7 @@ struct World {
 #[derive(Clone, Debug)]
 struct FinishedSegment {
     opening: SegmentStart,
-    /// Which frame stands at each place; none is silence.
+    /// The frame at each position; `None` is silence.
     frames: Vec<Option<u64>>,
     skipped: u64,
     closing: Option<SegmentEnd>,
@@ -123,7 +123,7 @@ impl World {
         self.open.as_mut().unwrap().frames.push(what);
     }
 
-    /// The segments of the last recording, one behind the other.
+    /// The segments of the last recording, one after the other.
     fn joined(&self) -> Vec<Option<u64>> {
         self.segments.iter().flat_map(|segment| segment.frames.iter().copied()).collect()
     }
@@ -148,7 +148,7 @@ fn a_recording_begins_in_the_past_as_far_back_as_the_pre_roll_reaches() {
     assert_eq!(world.command(RecorderCommand::Start, ago), Ok(Some(MediaTime(16_000))));
     assert_eq!(world.command(RecorderCommand::Stop, CommandTime::Now), Ok(Some(MediaTime(20_000))));
     assert_eq!(world.bounds(), [(16_000, 20_000)]);
-    // What is written is not written again, and older frames than there are cannot be had.
+    // Written frames are not written again, and frames older than the pre-roll cannot be had.
     assert_eq!(world.command(RecorderCommand::Start, ago), Ok(Some(MediaTime(20_000))));
     assert_eq!(world.command(RecorderCommand::Stop, CommandTime::Now), Ok(Some(MediaTime(20_000))));
     (0..200).for_each(|_| world.receive(100));
@@ -170,7 +170,7 @@ fn what_is_to_come_is_waited_for_and_begins_and_ends_on_its_frame() {
     (0..10).for_each(|_| world.receive(70));
     assert_eq!(world.bounds(), [(255, 333)]);
     assert_eq!(world.recorder.state(), RecordingState::Idle);
-    // A stop takes back what was planned for later, once.
+    // A stop cancels what was scheduled for later, once.
     let later = CommandTime::Frame(MediaTime(5_000));
     assert_eq!(world.command(RecorderCommand::Start, later), Ok(Some(MediaTime(5_000))));
     assert_eq!(world.command(RecorderCommand::Stop, CommandTime::Now), Ok(Some(MediaTime(770))));
@@ -232,7 +232,7 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
     let instant = Instant::from_nanos(77_123_456_789);
     for hz in [8_000, 44_100, 48_000, 96_000] {
         let rate = SampleRate::new(hz).unwrap();
-        // It is a day old, and has heard its last block some odd time ago.
+        // The recorder is a day old, and received its last block at an odd time.
         let line = Timeline::new(MediaTime::ZERO, Instant::from_nanos(12_345_678_901), rate);
         let mut recorder = Recorder::new(RecorderConfig::default());
         let pts = line.media_at(instant) - Frames(977);
@@ -315,7 +315,7 @@ fn the_clock_cuts_at_full_minutes_of_its_zone_and_survives_being_set() {
             rotation: Rotation { clock, ..Rotation::default() },
             ..seconds(1)
         });
-        // 12:00:25, and half a minute later in this zone (as it was in some, once).
+        // 12:00:25, and half a minute later in this zone (some zones had such an offset).
         let noon = 12 * 3_600 + 25;
         world.wall.utc = UnixTime::from_nanos(noon * 1_000_000_000);
         world.wall.offset = Span::from_secs(3_630);
@@ -363,7 +363,7 @@ fn a_station_that_begins_anew_or_another_rate_is_another_segment() {
     world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     let stop = CommandTime::Local(start_of_line() + Span::from_millis(1_500));
     assert_eq!(world.command(RecorderCommand::Stop, stop), Ok(Some(MediaTime(1_500))));
-    // At its second 1 it begins anew at another rate, and the stop keeps its moment.
+    // At its second 1 the station restarts at another rate, and the stop keeps its moment.
     world.lose(500);
     let local = start_of_line() + Span::from_secs(1);
     let line = Timeline::new(MediaTime::ZERO, local, SampleRate::new(2_000).unwrap());
@@ -420,7 +420,7 @@ fn a_source_that_has_fallen_silent_holds_no_stop_up() {
     world.recorder.handle_idle(at(5_000));
     world.drain();
     assert_eq!(world.bounds(), [(0, 500)]);
-    // What begins, begins with sound.
+    // A recording starts with audio.
     world.recorder.handle_idle(at(5_000));
     world.drain();
     assert_eq!(world.recorder.state(), RecordingState::Waiting { start: Some(MediaTime(950)) });
@@ -453,8 +453,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    /// [`World`] checks at each output that it goes on exactly where the last ended, that what is
-    /// written was heard, and that what is silent was lost or paused.
+    /// [`World`] checks at each output that it continues exactly where the last ended, that written
+    /// frames were received, and that silence was lost or paused.
     #[test]
     fn segments_joined_are_the_stream(
         ops in ops(), pre_roll in 0..4_i64, duration in prop::option::of(1..3_i64),
@@ -466,7 +466,7 @@ proptest! {
         };
         let mut world = World::new(RecorderConfig { pre_roll: Span::from_secs(pre_roll), rotation });
         world.receive(10);
-        // Frames at which recordings have been told to begin and to end.
+        // Frames at which recordings were commanded to start and to end.
         for op in ops {
             match op {
                 Op::Hear(frames) => world.receive(frames),
@@ -518,7 +518,7 @@ fn a_marker_is_for_a_frame_of_the_segment_that_is_written_or_is_refused() {
     assert_eq!(marker(&world, frame(3_000)), Ok((MediaTime(3_000), 0)));
     assert_eq!(marker(&world, frame(3_001)), Err(CommandError::Ahead));
     (0..40).for_each(|_| world.receive(100));
-    // The second segment begins at 5,000: what is meant for the moment before goes there.
+    // The second segment starts at 5,000: a marker for the moment before applies there.
     assert_eq!(marker(&world, frame(4_000)), Ok((MediaTime(5_000), 1)));
     assert_eq!(marker(&world, frame(3_999)), Err(CommandError::Skipped));
     world.command(RecorderCommand::Pause(PauseMode::Closed), frame(6_500)).unwrap();

@@ -1,17 +1,16 @@
-//! What somebody wants of a recorder, and what comes of it.
+//! Configuration, commands, state and outputs of a recorder.
 
 use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span};
 
 use super::wall_clock::{ClockAlignment, UnixTime};
 
-/// The wishes of a recorder.
+/// Configuration of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderConfig {
-    /// How much of what happened is kept while nothing is recorded, so that a recording can begin in
-    /// the past; up to [`MAX_PRE_ROLL`]. It costs memory: 3.8 MB for ten seconds of stereo at
-    /// 48 kHz.
+    /// Audio kept while nothing is recorded, so that a recording can start in the past; up to
+    /// [`MAX_PRE_ROLL`]. It costs memory: 3.8 MB for ten seconds of stereo at 48 kHz.
     pub pre_roll: Span,
-    /// When a new segment begins.
+    /// When a new segment starts.
     pub rotation: Rotation,
 }
 
@@ -21,74 +20,74 @@ impl Default for RecorderConfig {
     }
 }
 
-/// When a segment ends and the next one begins: at whatever comes first. None is never.
+/// When a segment ends and the next one starts: at whichever limit comes first. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// After so much sound in it, [`MIN_SEGMENT`] at least.
+    /// Maximum duration of the audio in it, at least [`MIN_SEGMENT`].
     pub duration: Option<Span>,
-    /// When it has so many bytes, [`MIN_BYTES`] at least. It may have some more: those that a
-    /// step of the writer brings.
+    /// Maximum size in bytes, at least [`MIN_BYTES`]. A segment may exceed it by one step of the
+    /// writer.
     pub bytes: Option<u64>,
-    /// By the clock on the wall.
+    /// Alignment to the wall clock.
     pub clock: Option<ClockAlignment>,
 }
 
-/// When something is to happen.
+/// When a command applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandTime {
-    /// At the frame that sounds now.
+    /// At the current frame.
     Now,
-    /// So long ago.
+    /// This long ago.
     Ago(Span),
     /// At this frame of the station.
     Frame(MediaTime),
-    /// At the frame that sounds at a local instant. Recorders of any stations that are given the
-    /// same instant begin at the same moment, each at the frame into which that falls.
+    /// At the frame that plays at a local instant. Recorders of several stations that get the same
+    /// instant start at the same moment, each at the frame that contains it.
     Local(Instant),
 }
 
-/// What happens to the time that a pause lasts.
+/// How a pause is represented in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PauseMode {
-    /// It is silence of the same length: the file stays in time.
+    /// As silence of the same length: the file stays in time.
     #[default]
     Silence,
-    /// It is left out: the file goes on as if it had not been.
+    /// Left out: the file continues directly after the pause.
     Closed,
 }
 
-/// What somebody can tell a recorder.
+/// A command to a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecorderCommand {
-    /// Begins to record.
+    /// Starts a recording.
     Start,
-    /// Ends, and forgets what was planned for later.
+    /// Ends it, and cancels what was scheduled for later.
     Stop,
-    /// Records nothing until [`Command::Resume`].
+    /// Pauses until [`RecorderCommand::Resume`].
     Pause(PauseMode),
-    /// Goes on after a pause.
+    /// Resumes after a pause.
     Resume,
-    /// Ends the segment and begins the next one; no frame is lost, none is there twice.
+    /// Ends the segment and starts the next one; no frame is lost or duplicated.
     Cut,
 }
 
-/// Why a recorder does not do as it is told. Nothing has changed.
+/// Why a recorder refused a command. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// It would be recording already at that moment.
+    /// It would already be recording at that moment.
     Recording,
-    /// It would not be recording at that moment, nor anything be planned.
+    /// It would neither be recording at that moment nor have anything scheduled.
     Idle,
-    /// It would be paused already at that moment, and cannot be paused or cut.
+    /// It would already be paused at that moment, and cannot be paused or cut.
     Paused,
     /// It would not be paused at that moment.
     NotPaused,
-    /// So many commands wait already: [`MAX_PLANNED`].
+    /// [`MAX_PLANNED`] commands are already scheduled.
     Busy,
-    /// A marker is for a frame before the segment that is written.
+    /// The marker is for a frame before the current segment.
     Skipped,
-    /// A marker is for a frame that is to come.
+    /// The marker is for a frame in the future.
     Ahead,
 }
 
@@ -108,14 +107,14 @@ impl core::fmt::Display for CommandError {
 
 impl core::error::Error for CommandError {}
 
-/// What a recorder does now.
+/// State of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingState {
     /// It keeps the pre-roll, and writes nothing.
     Idle,
-    /// The same, until a frame that is to come, or the first one at all.
+    /// As idle, until a scheduled frame or the first frame at all.
     Waiting {
-        /// The frame; none as long as nothing has been heard.
+        /// The frame; `None` before the first frames.
         start: Option<MediaTime>,
     },
     /// It records.
@@ -123,106 +122,106 @@ pub enum RecordingState {
         /// The first frame of the recording.
         since: MediaTime,
     },
-    /// It pauses.
+    /// It is paused.
     Paused {
-        /// The first frame that is left out.
+        /// The first paused frame.
         since: MediaTime,
-        /// What becomes of the pause.
+        /// How the pause is represented in the file.
         mode: PauseMode,
     },
 }
 
-/// What is to be done next, in this order.
+/// The next action, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecorderOutput {
-    /// A segment begins; what follows goes into it.
+    /// A segment starts; the following frames go into it.
     Open(SegmentStart),
-    /// These frames go into it: they have been heard, and are still kept.
+    /// These received frames go into it; the driver still has them.
     Write {
         /// The first of them.
         from: MediaTime,
-        /// How many.
+        /// Number of frames.
         frames: Frames,
     },
-    /// So much silence goes into it.
+    /// This much silence goes into it.
     Silence {
-        /// The frame that is missing first.
+        /// The first missing frame.
         from: MediaTime,
-        /// How many.
+        /// Number of frames.
         frames: Frames,
         /// Why.
         cause: SilenceReason,
     },
-    /// These frames are left out, and the segment goes on as if they had not been.
+    /// These frames are left out, and the segment continues after them.
     Skip {
         /// The first of them.
         from: MediaTime,
-        /// How many.
+        /// Number of frames.
         frames: Frames,
     },
     /// The segment is complete.
     Close(SegmentEnd),
 }
 
-/// Why there is silence in a segment that nobody has sent.
+/// Why a segment contains silence that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SilenceReason {
-    /// The frames were lost: the disk was behind for longer than the ring is.
+    /// The frames were lost: the disk was behind for longer than the ring lasts.
     Lost,
     /// The recorder was paused.
     Paused,
 }
 
-/// How a segment begins.
+/// Start of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentStart {
     /// Its number, from 0 on for each recorder.
     pub number: u64,
     /// Its first frame.
     pub at: MediaTime,
-    /// When that frame sounded.
+    /// UTC of that frame.
     pub utc: UnixTime,
-    /// Frames per second, in all of it.
+    /// Frames per second of the whole segment.
     pub rate: SampleRate,
-    /// Why it begins.
+    /// Why it starts.
     pub cause: SegmentReason,
 }
 
-/// How a segment ends.
+/// End of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentEnd {
     /// Its number.
     pub number: u64,
-    /// The frame behind its last one.
+    /// The frame after its last one.
     pub end: MediaTime,
-    /// The frames in it, silence included; none is possible where two commands meet.
+    /// Number of frames in it, silence included; zero is possible where two commands coincide.
     pub frames: Frames,
     /// Why it ends.
     pub cause: SegmentReason,
 }
 
-/// Why a segment begins or ends.
+/// Why a segment starts or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SegmentReason {
-    /// Recording has begun.
+    /// The recording started.
     Start,
-    /// Recording is over.
+    /// The recording ended.
     Stop,
-    /// It is as long as it may be.
+    /// Maximum duration reached.
     Duration,
-    /// It is as large as it may be.
+    /// Maximum size reached.
     Size,
-    /// The clock on the wall.
+    /// Clock alignment.
     Clock,
-    /// Somebody has asked for a cut.
+    /// A cut command.
     Command,
-    /// The station began anew, or a source has another rate: these frames are not of one line with
-    /// those before.
+    /// The station restarted or a source changed its rate: these frames are on another timeline
+    /// than those before.
     Break,
 }
 
-/// The pre-roll of [`Config::default`].
+/// The pre-roll of [`RecorderConfig::default`].
 pub const DEFAULT_PRE_ROLL: Span = Span::from_secs(10);
 
 /// The longest pre-roll.
@@ -234,12 +233,12 @@ pub const MIN_SEGMENT: Span = Span::from_secs(1);
 /// The smallest segment by [`Rotation::bytes`].
 pub const MIN_BYTES: u64 = 64 << 10;
 
-/// How far before the first frame of a segment a marker may be that is meant for that frame: what
-/// sounds now may have been cut off a moment ago.
+/// A marker up to this long before a segment applies to its first frame: a cut may have come a
+/// moment ago.
 pub const MARKER_EARLY: Span = Span::from_secs(1);
 
-/// How far ahead of the last frame heard a marker may be.
+/// Maximum distance of a marker ahead of the last received frame.
 pub const MARKER_AHEAD: Span = Span::from_secs(1);
 
-/// Commands that can wait for their time.
+/// Maximum number of scheduled commands.
 pub const MAX_PLANNED: usize = 16;

@@ -1,4 +1,4 @@
-//! Wall-clock time, given from outside as everything else: where it stands against the local clock.
+//! Wall-clock time, passed in by the caller: its relation to the local clock.
 
 use aulos_core::{Instant, Span};
 
@@ -20,45 +20,45 @@ impl UnixTime {
     }
 }
 
-/// What the wall clock shows at one local instant.
+/// The reading of the wall clock at one local instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
     /// The local instant.
     pub local: Instant,
-    /// What the clock on the wall shows then.
+    /// The wall clock's UTC at that instant.
     pub utc: UnixTime,
-    /// How far the time of the house's zone is ahead of UTC then.
+    /// Offset of the local time zone from UTC at that instant.
     pub offset: Span,
 }
 
 impl WallClock {
-    /// What the clock shows at `local`, if nobody sets it in between.
+    /// UTC at `local`, unless the clock is set in between.
     #[must_use]
     pub fn utc_at(&self, local: Instant) -> UnixTime {
         UnixTime(self.utc.0.saturating_add((local - self.local).as_nanos()))
     }
 
-    /// When the clock shows `utc`, if nobody sets it in between.
+    /// The local instant of `utc`, unless the clock is set in between.
     #[must_use]
     pub fn local_at(&self, utc: UnixTime) -> Instant {
         self.local + Span::from_nanos(utc.0.saturating_sub(self.utc.0))
     }
 }
 
-/// Cuts at full hours, or every so many minutes, of a day.
+/// Segment cuts aligned to the clock: at full hours, or at a fixed interval of the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockAlignment {
     interval: Span,
     zone: ClockZone,
 }
 
-/// Whose day it is.
+/// The time zone of the alignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockZone {
-    /// Everybody's.
+    /// UTC.
     #[default]
     Utc,
-    /// The house's; a day of 23 or 25 hours has one short or one long piece at most.
+    /// The local time zone; a day of 23 or 25 hours has at most one short or one long slot.
     Local,
 }
 
@@ -71,17 +71,17 @@ impl ClockAlignment {
         fits.then_some(Self { interval: every, zone })
     }
 
-    /// The number of the piece into which `utc` falls.
+    /// The number of the slot that contains `utc`.
     pub(super) fn slot(&self, wall: &WallClock, utc: UnixTime) -> i64 {
         utc.0.saturating_add(self.offset(wall)).div_euclid(self.interval.as_nanos())
     }
 
-    /// When a piece begins.
+    /// Start of a slot.
     pub(super) fn slot_start(&self, wall: &WallClock, piece: i64) -> UnixTime {
         UnixTime(piece.saturating_mul(self.interval.as_nanos()).saturating_sub(self.offset(wall)))
     }
 
-    /// How long a piece is.
+    /// Length of a slot.
     pub(super) const fn interval(&self) -> Span {
         self.interval
     }
@@ -94,7 +94,7 @@ impl ClockAlignment {
     }
 }
 
-/// The shortest piece by the clock.
+/// The shortest slot.
 const MINUTE: Span = Span::from_secs(60);
 
 const DAY: Span = Span::from_secs(86_400);

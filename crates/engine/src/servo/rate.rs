@@ -1,13 +1,14 @@
-//! Estimates the rate of a sender's clock from the times at which its frames arrive.
+//! Estimates the rate of a sender's clock from the arrival times of its frames.
 //!
-//! How far the sender is ahead of our clock - the frames received so far as a time, less the time
-//! since the first of them - is a line whose slope is the drift. A frame can be late but never early,
-//! so the line is the upper envelope of the arrivals: of each second the most punctual arrival counts.
-//! Pauses, catching up after a pause and jitter do not move that envelope. A second that is far from
-//! the line is left out; when several in a row are, the sender has lost or skipped sound, and another
-//! line begins there, which is held to have the same slope until it shows that it has not.
+//! The sender's lead over our clock - the duration of the frames received so far, minus the time
+//! since the first of them - is a line whose slope is the drift. A frame can be late but never
+//! early, so the line is the upper envelope of the arrivals: in each second the most punctual
+//! arrival counts. Pauses, catching up after a pause and jitter do not move that envelope. A second
+//! that is far from the line is ignored; when several in a row are, the sender has lost or skipped
+//! audio, and a new line begins there, which is assumed to have the same slope until the arrivals
+//! refute it.
 //!
-//! Rejected: to learn the drift from the fill of the buffer (an integrator). It cannot tell a pause
+//! Rejected: deriving the drift from the fill of the buffer (an integrator). It cannot tell a pause
 //! from a slow clock, takes minutes, and unwinds for as long as it has wound up.
 
 use aulos_core::{Frames, Instant, SampleRate, Span};
@@ -16,35 +17,35 @@ use aulos_core::{Frames, Instant, SampleRate, Span};
 #[derive(Clone, Debug)]
 pub(super) struct RateEstimator {
     origin: Option<Instant>,
-    /// Received since the origin, and the rate that counts it.
+    /// Frames received since the origin, and their sample rate.
     frames: u64,
     hz: f64,
-    /// The last arrival, whatever it was worth.
+    /// The last arrival, accepted or not.
     last: Point,
-    /// The most punctual arrival of the present second, and when that began.
+    /// Start and most punctual arrival of the current second.
     slot: Option<(f64, Point)>,
-    /// Arrivals before this time say when we made room, not when they were sent.
+    /// Arrivals before this time were paced by our buffer, not by the sender.
     held_until: f64,
-    /// Where the line was last.
+    /// Last known position on the line.
     anchor: Option<Point>,
-    /// How far seconds usually are from the line.
+    /// Typical distance of a second from the line.
     deviation: f64,
-    /// Seconds in a row that were left out.
+    /// Consecutive seconds that were ignored.
     outliers: u32,
     /// Seconds that were accepted.
     accepted: u32,
     points: [Point; POINTS],
     len: usize,
-    /// The next point, the seconds that it stands for so far, and how many it will stand for.
+    /// The next point, the seconds it represents so far, and how many it will represent.
     open: Option<Point>,
     seconds: u32,
     seconds_per_point: u32,
-    /// What the rate is held for until the points refute it; none while it follows them.
+    /// The assumed rate until the points refute it; `None` while the rate follows them.
     prior: Option<f64>,
     rate: f64,
 }
 
-/// An arrival: seconds since the origin, and seconds that the sender is ahead of our clock.
+/// An arrival: seconds since the origin, and the sender's lead over our clock in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
     at: f64,
@@ -61,7 +62,7 @@ struct LineFit {
 }
 
 impl RateEstimator {
-    /// Nothing is known, and a sender is held to be exact.
+    /// An estimator without data, which assumes an exact sender.
     pub(super) const fn new() -> Self {
         Self {
             origin: None,
@@ -89,8 +90,8 @@ impl RateEstimator {
         self.rate
     }
 
-    /// The arrivals that follow do not continue those before. The rate is remembered: it belongs to
-    /// a clock, which is probably the same one.
+    /// The next arrivals do not continue the previous ones. The rate is kept: it belongs to a
+    /// clock, which is probably the same one.
     pub(super) const fn interrupt(&mut self) {
         let rate = self.rate;
         *self = Self::new();
@@ -103,7 +104,7 @@ impl RateEstimator {
         *self = Self::new();
     }
 
-    /// Takes the arrival of `frames` frames at `at`.
+    /// Adds the arrival of `frames` frames at `at`.
     ///
     /// # Real-time
     /// A few multiplications; once a second one pass over the points.
@@ -112,7 +113,7 @@ impl RateEstimator {
         self.hz = f64::from(rate.hz());
         self.frames += frames.0;
         let at = at.since(origin).as_secs_f64();
-        // A time that goes backwards is no later than the one before.
+        // A time that goes backwards counts as no later than the one before.
         let at = at.max(self.last.at);
         #[allow(clippy::cast_precision_loss, reason = "exact for thousands of years")]
         let ahead = self.frames as f64 / self.hz - at;
@@ -134,7 +135,7 @@ impl RateEstimator {
         }
     }
 
-    /// The buffer is at its bound at `now`: arrivals around this time are paced by us.
+    /// The buffer is full at `now`: arrivals around this time are paced by us.
     pub(super) fn hold(&mut self, now: Instant) {
         self.slot = None;
         if let Some(origin) = self.origin {
@@ -142,8 +143,8 @@ impl RateEstimator {
         }
     }
 
-    /// How much the sender has sent, or should have, beyond what has arrived; none while its clock
-    /// is not known well enough.
+    /// Audio that the sender has sent, or should have, beyond what has arrived; `None` while its
+    /// clock is not known well enough.
     pub(super) fn missing(&self) -> Option<Span> {
         let anchor = self.anchor.filter(|_| self.accepted >= ESTABLISHED_SLOTS)?;
         let expected = anchor.ahead + self.rate * (self.last.at - anchor.at);
@@ -172,8 +173,8 @@ impl RateEstimator {
         }
     }
 
-    /// The sender is at another place of its line for good. What came before says nothing of where
-    /// it is, but its rate is what it was.
+    /// The sender has moved to another position for good. Earlier points no longer give its
+    /// position, but its rate is unchanged.
     fn restart_line(&mut self, point: Point) {
         *self = Self {
             origin: self.origin,
@@ -209,7 +210,7 @@ impl RateEstimator {
         self.estimate();
     }
 
-    /// Lets every point stand for twice as long, up to a bound beyond which the oldest goes.
+    /// Doubles the seconds per point, up to a limit beyond which the oldest point is dropped.
     fn compact_points(&mut self) {
         if self.seconds_per_point >= MOST_SECONDS_PER_POINT {
             self.points.copy_within(1.., 0);
@@ -226,7 +227,7 @@ impl RateEstimator {
     }
 
     fn estimate(&mut self) {
-        // What is steeper than any clock is no clock: a sender that stumbles on.
+        // A slope steeper than any clock means a sender that stutters.
         let is_clock = |fit: &LineFit| fit.slope.abs() <= 1.1 * MOST_RATE;
         let Some(fit) = self.fit().filter(is_clock) else { return };
         let doubt = LEAST_SHIFT_S.max(NOISES * fit.noise);
@@ -267,7 +268,7 @@ impl RateEstimator {
 }
 
 impl Point {
-    /// How far it is above a line through the origin.
+    /// Its height above a line through the origin.
     fn height(self, slope: f64) -> f64 {
         self.ahead - slope * self.at
     }
@@ -278,39 +279,40 @@ fn span(seconds: f64) -> Span {
     Span::from_nanos((seconds * 1e9) as i64)
 }
 
-/// Of each second the most punctual arrival counts: shorter than a page of Ogg is no use.
+/// Length of a slot, in which only the most punctual arrival counts: less than a page of Ogg is
+/// useless.
 const SLOT_S: f64 = 1.0;
 
-/// A quarter of an hour at most, at first a point for each second.
+/// At most a quarter of an hour, with one point per second at first.
 const POINTS: usize = 32;
 const MOST_SECONDS_PER_POINT: u32 = 32;
 const LEAST_POINTS: usize = 6;
 
-/// A second is left out when it is farther from the line than any period of a sender, and than a few
-/// times what is usual for this one. The usual distance is a mean over so many seconds.
+/// A second is ignored when it is farther from the line than any sender's period, and than a few
+/// times the typical distance, which is a mean over this many seconds.
 const LEAST_STEP_S: f64 = 0.015;
 const DEVIATIONS: f64 = 4.0;
 const DEVIATION_SLOTS: f64 = 16.0;
 const USUAL_DEVIATION_S: f64 = 0.005;
 const MOST_DEVIATION_S: f64 = 0.015;
 
-/// So many such seconds in a row are no pause.
+/// This many such seconds in a row are more than a pause.
 const STEP_SLOTS: u32 = 5;
 
-/// From so many accepted seconds on the sender is known to have a clock.
+/// The sender's clock counts as known after this many accepted seconds.
 const ESTABLISHED_SLOTS: u32 = 10;
 
-/// A slope is one when the line has risen by more than a period of a sender, which arrivals can shift
-/// by when a timer finds them, and by so many times the noise: a single step makes 7.9.
+/// A slope is significant when the line has risen by more than a sender's period, by which polling
+/// can shift arrivals, and by this many times the noise: a single step makes 7.9.
 const LEAST_SHIFT_S: f64 = 0.012;
 const NOISES: f64 = 8.0;
 
-/// A sender is held to be exact again when it has moved by less than this in so long.
+/// A sender counts as exact again when it has moved by less than this in this time.
 const REST_SPAN_S: f64 = 500.0;
 const REST_SHIFT_S: f64 = 0.003;
 
-/// After so long the points weigh as much as what is remembered.
+/// After this time the points have the same weight as the prior.
 const PRIOR_SPAN_S: f64 = 100.0;
 
-/// What crystals are off by at worst is a tenth of this; sound cards' resamplers can reach it.
+/// Ten times the worst error of crystals; resamplers of sound cards can reach it.
 const MOST_RATE: f64 = 2_000e-6;

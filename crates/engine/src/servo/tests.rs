@@ -1,4 +1,4 @@
-//! The servo in a closed loop: a sender with a clock of its own, a buffer, and what is read from it.
+//! The servo in a closed loop: a sender with its own clock, a buffer, and its reader.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use aulos_core::Rng;
 
 use super::*;
 
-/// When a sender pays back what it owes.
+/// What happens to the audio of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stall {
-    /// All of it comes at once when the stall is over.
+    /// All of it arrives at once after the stall.
     CatchesUp,
-    /// What it would have sent meanwhile never comes.
+    /// It never arrives.
     Loses,
 }
 
@@ -19,17 +19,17 @@ enum Stall {
 struct World {
     now: Instant,
     servo: Servo,
-    /// How fast the sender is, in ppm.
+    /// Drift of the sender, in ppm.
     ppm: f64,
-    /// What it hands over at once, and at most how much later.
+    /// Period of its deliveries, and their maximum delay.
     period: Span,
     jitter: Span,
-    /// It sends as much as there is room for.
+    /// It sends as much as fits.
     paced_by_us: bool,
     chance: Rng,
-    /// When the next period is captured, in seconds.
+    /// Capture time of the next period, in seconds.
     capture: f64,
-    /// When the periods that have been captured arrive.
+    /// Arrival times of the captured periods.
     underway: VecDeque<Instant>,
     stalled_until: Instant,
     /// Received, and not yet in the buffer.
@@ -76,7 +76,7 @@ impl World {
         self.servo.target
     }
 
-    /// How far the sender is behind the fill that is wanted of it.
+    /// Distance of the sender below the target fill.
     fn error_ms(&self) -> f64 {
         (self.fill().as_secs_f64() - self.target()) * 1e3
     }
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Anything from nothing to one.
+    /// A random number from 0 to 1.
     fn unit(&mut self) -> f64 {
         let bits = u32::try_from(self.chance.next_u64() >> 32).unwrap_or(0);
         f64::from(bits) / f64::from(u32::MAX)
@@ -113,13 +113,13 @@ impl World {
         while self.ring.len() < RING
             && let Some(arrival) = self.underway.pop_front_if(|arrival| *arrival <= self.now)
         {
-            // Behind a full ring it is received when there is room.
+            // If the ring is full, it is received when there is room.
             let waited = self.ring.len() > RING / 2;
             self.ring.push_back(if waited { self.now } else { arrival });
         }
     }
 
-    /// One quantum; answers with the drift that it is read with, in ppm.
+    /// Runs one quantum; returns the drift at which it is read, in ppm.
     fn step(&mut self) -> f64 {
         self.now += QUANTUM;
         if self.now >= self.stalled_until {
@@ -165,7 +165,7 @@ impl World {
         self.drift
     }
 
-    /// Goes on for `time` and answers with what it was like.
+    /// Runs for `time`; returns its figures.
     fn run(&mut self, time: Span) -> Report {
         let mut report = Report { least: f64::MAX, most: f64::MIN, ..Report::default() };
         let end = self.now + time;
@@ -189,19 +189,19 @@ impl World {
     }
 }
 
-/// What some time was like.
+/// Figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Report {
-    /// The drifts that the sound was read with, in ppm.
+    /// The drifts at which the audio was read, in ppm.
     least: f64,
     most: f64,
     /// Their fastest change, in ppm per second.
     slew: f64,
-    /// The farthest that the fill was from its target, in milliseconds.
+    /// The largest distance of the fill from its target, in milliseconds.
     astray: f64,
-    /// When the fill was last farther from its target than 5 ms.
+    /// Time when the fill was last farther than 5 ms from its target.
     settled: Span,
-    /// The sender's drift in the end, in ppm.
+    /// The sender's estimated drift at the end, in ppm.
     rate: f64,
 }
 
@@ -223,7 +223,7 @@ fn an_exact_sender_is_left_alone_for_hours_whatever_its_jitter() {
         let report = world.run(MINUTE * 240);
         println!("jitter {jitter} ms: {report:?}");
         assert!(report.rate == 0.0, "{jitter} ms: {report:?}");
-        // What is above the target when it goes on air with late blocks is drained.
+        // A fill above the target, from late blocks at the start, is drained.
         let most = if jitter > 20 { 401.0 } else { 0.0 };
         assert!(report.most <= most && report.least >= -most, "{jitter} ms: {report:?}");
         assert_eq!(world.underruns, 0);
@@ -247,7 +247,7 @@ fn a_sender_is_followed_from_the_first_seconds_on() {
             assert!(later.astray <= 2.0 + late, "{ppm} ppm, {jitter} ms: {later:?}");
             assert!((first.rate - ppm).abs() <= 5.0, "{ppm} ppm, {jitter} ms: {first:?}");
             assert!((later.rate - ppm).abs() <= 2.0, "{ppm} ppm, {jitter} ms: {later:?}");
-            // While jitter hides the drift the rate is wrong by some ppm.
+            // While jitter hides the drift, the rate is wrong by some ppm.
             let (least, most) = (ppm.min(0.0) - 450.0, ppm.max(0.0) + 450.0);
             assert!(first.least >= least && first.most <= most, "{ppm} ppm: {first:?}");
             let wobble = (later.least - ppm).abs().max((later.most - ppm).abs());
@@ -257,7 +257,7 @@ fn a_sender_is_followed_from_the_first_seconds_on() {
     }
 }
 
-/// A slope is one when it has moved the buffer by 12 ms.
+/// A slope is significant when it has moved the buffer by 12 ms.
 #[test]
 fn a_large_drift_is_known_within_seconds() {
     for (ppm, within) in [(2_000.0, 9), (700.0, 20), (100.0, 130), (50.0, 260)] {
@@ -296,7 +296,7 @@ fn a_stall_that_is_caught_up_with_is_not_drift() {
             world.stall(Span::from_millis(200), Stall::CatchesUp);
             let report = world.run(MINUTE * 2);
             println!("{ppm} ppm: {report:.1?}");
-            // It is never away from its target by more than two periods: what is late is not missing.
+            // It is never off its target by more than two periods: late audio is not missing.
             assert!(report.astray <= 21.0, "{ppm} ppm: {report:?}");
             assert!((report.least - ppm).abs() <= 25.0 && (report.most - ppm).abs() <= 25.0);
             assert!((report.rate - ppm).abs() <= 2.0, "{ppm} ppm: {report:?}");
@@ -312,7 +312,7 @@ fn a_stall_longer_than_the_buffer_leaves_a_backlog_with_a_known_end() {
             let mut world = World::new(ppm);
             world.run(MINUTE * 10);
             world.stall(Span::from_secs(seconds), Stall::CatchesUp);
-            // All but what was in the buffer waits for as long as nothing was heard.
+            // Everything but the buffered audio waits for as long as nothing was heard.
             let surplus = seconds as f64 - 0.4;
             let end = span(surplus / 400e-6) + MINUTE * 5;
             let report = world.run(end);
@@ -396,7 +396,7 @@ fn a_drift_is_remembered_over_switches_and_connections() {
         world.wanted = true;
         let back = world.run(Span::from_secs(10));
         assert!((back.rate - ppm).abs() <= 2.0 && (back.least - ppm).abs() <= 30.0, "{back:?}");
-        // The sender hangs up, and is back with the same card.
+        // The sender disconnects, and returns with the same card.
         world.servo.interrupt();
         world.stall(Span::from_secs(20), Stall::Loses);
         let back = world.run(MINUTE);
@@ -420,7 +420,7 @@ fn a_sender_that_waits_for_us_has_our_clock() {
     world.paced_by_us = true;
     let report = world.run(MINUTE * 60);
     assert!(report.most == 0.0 && report.least == 0.0 && world.underruns == 0, "{report:?}");
-    // Also behind one whose clock is known.
+    // Also after a sender whose clock is known.
     let mut world = World::new(700.0);
     world.run(MINUTE * 10);
     world.servo.interrupt();

@@ -1,4 +1,4 @@
-//! A station in virtual time: what goes out, frame by frame.
+//! A station in virtual time, tested frame by frame.
 
 mod announce;
 mod fallback;
@@ -17,7 +17,7 @@ use crate::input;
 use crate::loudness::Loudness;
 use crate::source::{Pacing, PullResult, RingSource, Source, SourceItem};
 
-/// Passes the samples on as they are, so that the tests can look at them.
+/// Passes the samples on unchanged, so that the tests can read them.
 struct RawEncoder(SampleSpec);
 
 impl Encoder for RawEncoder {
@@ -38,7 +38,8 @@ impl Encoder for RawEncoder {
     }
 }
 
-/// Counts upwards: every frame is its own number over a million, so each one can be told apart.
+/// Counts upwards: every frame is its own number divided by a million, so that each one can be
+/// identified.
 struct Counter {
     next: u64,
     base: u64,
@@ -82,7 +83,7 @@ impl World {
         Self::of(sources, input::Config::default())
     }
 
-    /// With the same wishes for every input.
+    /// With the same configuration for every input.
     fn of(sources: Vec<Box<dyn Source>>, wishes: input::Config) -> Self {
         Self::with(sources, |source| Input::new(source, SPEC.rate, SPEC.layout, wishes))
     }
@@ -105,7 +106,7 @@ impl World {
         Self { now, station, chunks, status }
     }
 
-    /// Runs one quantum and gives its samples.
+    /// Runs one quantum and returns its samples.
     fn step(&mut self) -> Vec<f32> {
         self.now = self.station.poll_timeout();
         self.station.handle_timeout(self.now);
@@ -164,7 +165,7 @@ impl LiveSender {
     }
 }
 
-/// How late a source's frames come out of its resampler; before them there is silence.
+/// Delay of a source's frames in its resampler; before them there is silence.
 fn latency() -> usize {
     Resampler::new(1, SPEC.rate, SPEC.rate).latency().as_usize()
 }
@@ -213,7 +214,7 @@ fn a_process_that_stood_still_moves_its_timeline_once_and_says_so() {
     assert!(world.station.poll_timeout() > world.now);
 }
 
-/// Sound at once, with holes; but sound.
+/// The audio starts at once, with gaps.
 #[test]
 fn a_live_source_with_no_buffer_or_a_short_one_is_heard() {
     for buffer in [0, 1, 5] {
@@ -277,7 +278,7 @@ fn a_lone_sender_that_stops_is_faded_out_and_back_in() {
     let (mut feed, source) = live_source();
     feed.next = 500_000;
     let mut world = World::new(vec![source]);
-    // Not a whole number of quanta, so that a crumb is left when it runs dry.
+    // Not a whole number of quanta, so that a rest is left when it runs dry.
     feed.send(world.now, 10);
     for _ in 0..100 {
         feed.send(world.now, 20);
@@ -297,7 +298,7 @@ fn a_lone_sender_that_stops_is_faded_out_and_back_in() {
 fn a_clean_end_is_followed_by_the_fallback_within_the_same_quantum() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
-    // The fallback has been on air: it goes on in its middle, so it is faded in.
+    // The fallback has been on air: it continues in its middle, so it is faded in.
     world.run(100);
     feed.send(world.now, 510);
     feed.items.push(SourceItem::End).expect("room");
@@ -331,10 +332,10 @@ fn a_sender_of_another_rate_takes_over_as_well_and_so_does_the_next_one() {
         }
         assert_eq!(world.status.read().active, Some(0), "{hz} Hz");
         assert_eq!(world.status.read().inputs[0].rate, feed.rate);
-        // It stops without a word and is given up; some of its sound is still there.
+        // It stops unexpectedly and counts as failed; some of its audio is still buffered.
         world.run(600);
         assert_eq!(world.status.read().active, Some(1), "after {hz} Hz");
-        // Each time it has to prove itself for twice as long.
+        // Each time it must run for twice as long before it is trusted.
         for _ in 0..1_100 {
             feed.send(world.now, 20);
             world.step();
@@ -361,7 +362,7 @@ fn loudness_is_measured_before_the_gain_and_where_it_goes_out() {
     let (input, output) = (status.inputs[0].loudness, status.loudness);
     assert!(near(input.momentary, -23.01) && near(input.integrated, -23.01), "{input:?}");
     assert!(near(output.momentary, -29.01) && near(output.short_term, -29.01), "{output:?}");
-    // The second one stands by, and nobody pulls at it.
+    // The second one is on stand-by, and is not pulled.
     let standby = status.inputs[1].loudness;
     assert_eq!((standby.momentary, standby.integrated), (None, None));
 }

@@ -1,4 +1,5 @@
-//! What the switch knows of one input: its health, and what it has done to be trusted or not.
+//! The switch's record of one input: its health, and the history that decides whether it is
+//! trusted.
 
 use aulos_core::{Instant, Span};
 
@@ -13,20 +14,20 @@ use crate::standby::LinkState;
 pub(super) struct InputRecord {
     pub(super) health: InputHealth,
     pub(super) failures: FailureCounts,
-    /// It has failed, and the configuration does not let it come back by itself.
+    /// It has failed, and the configuration does not let it return by itself.
     pub(super) barred: bool,
-    /// It has to be open and buffered.
+    /// It must be open and buffered.
     pub(super) needed: bool,
-    /// For how long it has to run before it is trusted.
+    /// Time that it must run before it is trusted.
     failback_delay: Span,
     /// Failures without a minute of health between them.
     strikes: u32,
-    /// Clean ends in a row of senders that did not stay, and when the last of them was.
+    /// Consecutive clean ends of short sessions, and the time of the last one.
     short_sessions: u32,
     ended_at: Instant,
-    /// Since when it has been well, also while it is suspect.
+    /// Start of its health, kept while it is suspect.
     well_since: Instant,
-    /// When it stopped without a word after it had been well for as long as it takes.
+    /// Time at which it stopped after it had been healthy for the failback delay.
     paused: Option<Instant>,
 }
 
@@ -44,7 +45,7 @@ impl InputRecord {
         paused: None,
     };
 
-    /// Takes the facts of now.
+    /// Updates the health from the current facts.
     pub(super) fn observe(&mut self, config: &Config, now: Instant, facts: &InputFacts) {
         let dry = facts.buffered <= Span::ZERO;
         let gone = facts.ended && dry;
@@ -63,7 +64,7 @@ impl InputRecord {
             {
                 self.update_empty(facts);
             }
-            // What is left of a sender that stopped does not begin anything.
+            // The rest of a sender that stopped does not start a new session.
             InputHealth::Failed(_) | InputHealth::Backoff if stopped.is_some() => {}
             InputHealth::Failed(_) | InputHealth::Backoff => {
                 self.resume(config, now);
@@ -77,8 +78,8 @@ impl InputRecord {
                 self.ended_at = now;
                 self.health = InputHealth::Connecting;
             }
-            // It never was on air, so nothing has failed; it only has to begin again. Who has to
-            // prove himself does so without a pause.
+            // It was never on air, so nothing has failed; it starts again. An input on probation
+            // must run without interruption.
             InputHealth::Priming { .. } if stopped.is_some() || self.is_interrupted(now, facts) => {
                 self.health = InputHealth::Priming { since: now };
             }
@@ -92,7 +93,7 @@ impl InputRecord {
         }
     }
 
-    /// It is to be taken off the air at once.
+    /// Takes it off air at once.
     pub(super) fn fail(&mut self, config: &Config, now: Instant, fault: InputFault) {
         if matches!(self.health, InputHealth::Healthy { .. }) {
             self.count_failure(config, now, fault);
@@ -104,7 +105,7 @@ impl InputRecord {
         self.health = InputHealth::Failed(fault);
     }
 
-    /// Nothing is in it: what the other end says is all that is known.
+    /// Its buffer is empty: the state of the link is all that is known.
     fn update_empty(&mut self, facts: &InputFacts) {
         self.health = match (self.health, facts.link) {
             (_, LinkState::Broken) => InputHealth::Backoff,
@@ -113,7 +114,7 @@ impl InputRecord {
         };
     }
 
-    /// Something comes. Who has come and gone a few times in a row has to stay first.
+    /// Audio arrives. An input with several short sessions in a row must stay on first.
     fn begin_priming(&mut self, config: &Config, now: Instant) {
         if now.since(self.ended_at) >= config.failback_delay {
             (self.short_sessions, self.failback_delay) = (0, Span::ZERO);
@@ -124,8 +125,8 @@ impl InputRecord {
         }
     }
 
-    /// It sends again. Who was well for long, and then stopped for as long, had paused, as a player
-    /// does: that does not make the output flap, so it is trusted as after a clean end.
+    /// It sends again. An input that was healthy for long and then stopped for as long had paused,
+    /// as a player does. That does not make the output flap, so it is trusted as after a clean end.
     fn resume(&mut self, config: &Config, now: Instant) {
         let Some(paused) = self.paused.take() else { return };
         if now.since(paused) >= config.failback_delay {
@@ -141,7 +142,7 @@ impl InputRecord {
             self.failback_delay = Span::ZERO;
             self.well_since = now;
             self.health = InputHealth::Healthy { since: now };
-            // Silence that it has brought along is not yet a reason for anything.
+            // Silence at the start does not count as a failure.
             if let Some(fault) = facts.fault(now) {
                 self.health = InputHealth::Suspect(fault);
             }
@@ -150,7 +151,7 @@ impl InputRecord {
         }
     }
 
-    /// It has been well, and there is more of it.
+    /// It has been healthy, and audio is left.
     fn update_playing(&mut self, config: &Config, now: Instant, facts: &InputFacts, dry: bool) {
         let fault = facts.fault(now);
         match (self.health, fault) {
@@ -168,7 +169,7 @@ impl InputRecord {
                 self.health = InputHealth::Suspect(fault);
             }
             (_, Some(fault)) => {
-                // A sender that fell silent first and stops now has failed as well.
+                // An input that fell silent first and stops now has failed as well.
                 if fault.is_stop() && !self.is_stopped() {
                     self.count_failure(config, now, fault);
                 }
@@ -182,7 +183,7 @@ impl InputRecord {
         }
     }
 
-    /// Its sender has closed cleanly, and all has been played.
+    /// Its sender has closed cleanly, and all audio has been played.
     fn handle_end(&mut self, config: &Config, now: Instant) {
         let short = now.since(self.well_since) < config.failback_delay;
         self.short_sessions = if short { self.short_sessions + 1 } else { 0 };
@@ -209,7 +210,8 @@ impl InputRecord {
         if well >= FORGIVEN_AFTER {
             self.strikes = 0;
         }
-        // Silence may be a pause: who paused comes back with the first sound, unless he flaps.
+        // Silence may be a pause: an input that paused returns with the first sound, unless it
+        // flaps.
         if fault != InputFault::Silent || well < config.failback_delay {
             self.extend_failback_delay(config);
         }
@@ -231,21 +233,21 @@ impl InputRecord {
 }
 
 impl InputFault {
-    /// Nothing more comes, whatever is still there.
+    /// Nothing more arrives, whatever the buffer holds.
     const fn is_stop(self) -> bool {
         matches!(self, Self::Late | Self::Error)
     }
 }
 
-/// A live input that has been coming for as long as the buffer may start with this much in it: it
-/// cannot be expected to hold more, if its sender hands sound over in real time.
+/// Buffer level at which a live input may start after it has been arriving for its delay: more
+/// cannot be expected if its sender delivers in real time.
 const MIN_PRIMED: Span = Span::from_millis(200);
 
-/// After so much health the next failure is the first one again.
+/// After this time in health the next failure counts as the first one.
 const FORGIVEN_AFTER: Span = Span::from_secs(60);
 
-/// So many senders may come and go in quick succession, as somebody does who rings a bell.
+/// Short sessions that may follow each other, as with doorbell announcements.
 const MAX_SHORT_SESSIONS: u32 = 3;
 
-/// An hour is 2^10 times the least hold-in of a few seconds.
+/// An hour is 2^10 times the shortest failback delay of a few seconds.
 const MAX_DOUBLINGS: u32 = 16;

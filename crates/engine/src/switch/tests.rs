@@ -5,7 +5,7 @@ mod properties;
 
 use super::*;
 
-/// An input as the test moves it.
+/// An input that the test controls.
 #[derive(Clone, Copy, Debug)]
 struct Sender {
     pacing: Pacing,
@@ -293,7 +293,7 @@ fn when_all_are_silent_the_one_on_air_stays() {
     assert_eq!(world.changes.len(), before);
 }
 
-/// One failure of so many milliseconds after so much health, and the time until it is back.
+/// One failure of this many milliseconds after this much health, and the time until it is back.
 fn failback_after(world: &mut World, well: i64, gone: i64) -> i64 {
     world.run(well);
     world.senders[0].sending = false;
@@ -325,19 +325,19 @@ fn the_hold_in_doubles_with_each_failure_up_to_a_minute_and_is_forgiven() {
 
 #[test]
 fn a_sender_that_pauses_is_back_when_its_buffer_is_filled_and_one_that_flaps_is_not() {
-    // Well for at least the hold-in, and gone for as long: a pause.
+    // Healthy for at least the failback delay, and gone for as long: a pause.
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
     let waits: Vec<i64> = (0..6).map(|_| failback_after(&mut world, 6_000, 6_000)).collect();
     assert!(waits.iter().all(|wait| *wait <= 440), "{waits:?}");
-    // What it sends is filled up with, as after a clean end.
+    // Its buffer is filled, as after a clean end.
     let buffered = world.senders[0].buffered;
     assert!(buffered >= WANTED - STEP, "{buffered}");
     // A pause does not make the next failure worse.
     let wait = failback_after(&mut world, 6_000, 1_000);
     assert!((5_000..=5_060).contains(&wait), "{wait}");
-    // It was not well for long, or has broken off.
+    // It was not healthy for long, or broke off.
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
@@ -411,7 +411,7 @@ fn every_fault_that_can_be_heard_has_its_name_and_its_count() {
         assert_eq!((world.last().0, world.last().2), (10_000, cause));
         world.senders[0].verdict = SilenceVerdict::Sound;
         world.run(4_900);
-        // A pause is no failure; a fault of the equipment is one.
+        // A pause is not a failure; an equipment fault is one.
         assert_eq!(world.last().1, Some(usize::from(verdict != SilenceVerdict::Silent)));
         world.run(200);
         assert_eq!(world.last().1, Some(0));

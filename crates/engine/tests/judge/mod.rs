@@ -1,4 +1,4 @@
-//! What the interop tests share: signals, a minimal Ogg, and ffmpeg as the judge.
+//! Common parts of the interoperability tests: signals, a minimal Ogg, and ffmpeg as the reference.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -12,7 +12,7 @@ use aulos_engine::encode::Encoder;
 
 /// Runs ffmpeg; `{out}` in `arguments` is a file whose contents are returned.
 ///
-/// Panics when ffmpeg is missing or complains: a judge that is not there finds nobody innocent.
+/// Panics when ffmpeg is missing or reports an error: without the reference a test proves nothing.
 pub(crate) fn ffmpeg(name: &str, input: &[u8], arguments: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (from, to) = (folder.join(format!("{name}.in")), folder.join(format!("{name}.out")));
@@ -39,7 +39,8 @@ pub(crate) fn ffmpeg(name: &str, input: &[u8], arguments: &str) -> Vec<u8> {
     result
 }
 
-/// What opusinfo says of a stream; none, and a line that says so, where it is not installed.
+/// The report of opusinfo on a stream; `None`, and a line on standard error, where it is not
+/// installed.
 pub(crate) fn opusinfo(name: &str, stream: &[u8]) -> Option<String> {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.opus"));
     std::fs::write(&path, stream).expect("a file in the target folder");
@@ -54,7 +55,7 @@ pub(crate) fn opusinfo(name: &str, stream: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Encodes all of `samples` (interleaved) in blocks of `frames`; the last one is filled up with
+/// Encodes all of `samples` (interleaved) in blocks of `frames`; the last one is padded with
 /// silence.
 pub(crate) fn encode(encoder: &mut dyn Encoder, frames: usize, samples: &[f32]) -> Vec<Vec<u8>> {
     let SampleSpec { rate, layout, .. } = encoder.spec();
@@ -73,8 +74,8 @@ pub(crate) fn encode(encoder: &mut dyn Encoder, frames: usize, samples: &[f32]) 
         .collect()
 }
 
-/// Something like music, stereo at 48 kHz: a chord a beat, each note with its overtones and a
-/// decay, a hiss of a hi-hat, a bass; panned.
+/// A music-like signal, stereo at 48 kHz: a chord per beat, each note with its overtones and a
+/// decay, a hi-hat, a bass; panned.
 pub(crate) fn music(seconds: f64) -> Vec<f32> {
     let frames = (seconds * 48_000.0) as usize;
     let mut noise = Noise(1);
@@ -103,8 +104,8 @@ pub(crate) fn music(seconds: f64) -> Vec<f32> {
     samples
 }
 
-/// A tone that wanders quickly on the left, struck notes on both sides, stereo at 48 kHz: hard on
-/// codecs that work with blocks.
+/// A tone with fast vibrato on the left, struck notes on both sides, stereo at 48 kHz: hard for
+/// block-based codecs.
 pub(crate) fn sweep(seconds: f64) -> Vec<f32> {
     use std::f64::consts::TAU;
     (0..(seconds * 48_000.0) as usize)
@@ -119,7 +120,7 @@ pub(crate) fn sweep(seconds: f64) -> Vec<f32> {
         .collect()
 }
 
-/// White noise from -1 to 1, the same every time.
+/// White noise from -1 to 1, reproducible.
 pub(crate) struct Noise(pub(crate) u32);
 
 impl Noise {
@@ -129,7 +130,7 @@ impl Noise {
     }
 }
 
-/// Signal to noise in dB of `output` against `input`.
+/// Signal-to-noise ratio of `output` against `input`, in dB.
 pub(crate) fn snr(input: &[f32], output: &[f32]) -> f64 {
     let (mut signal, mut noise) = (0.0, 0.0);
     for (&input, &output) in input.iter().zip(output) {

@@ -1,10 +1,9 @@
-//! Just enough of Ogg (RFC 3533) and its Opus mapping (RFC 7845) to hand packets to ffmpeg and to
-//! get ffmpeg's back.
+//! Just enough of Ogg (RFC 3533) and its Opus mapping (RFC 7845) to exchange packets with ffmpeg.
 
-/// What a stream of ffmpeg's holds.
+/// Contents of a stream written by ffmpeg.
 pub(crate) struct OpusStream {
     pub(crate) channels: usize,
-    /// Frames that a decoder leaves out at the start.
+    /// Frames that a decoder skips at the start.
     pub(crate) skip: usize,
     pub(crate) packets: Vec<Vec<u8>>,
 }
@@ -36,7 +35,7 @@ pub(crate) fn opus_stream(
     stream
 }
 
-/// Takes a stream with one logical stream apart.
+/// Parses a stream with one logical stream.
 pub(crate) fn opus_packets(mut stream: &[u8]) -> OpusStream {
     let mut packets = vec![Vec::new()];
     while !stream.is_empty() {

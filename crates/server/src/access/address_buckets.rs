@@ -1,4 +1,4 @@
-//! Token buckets by address: wrong logins, calls before a login, new clients.
+//! Token buckets per address: failed logins, calls before a login, new clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use aulos_core::{Instant, Span, TokenBucket};
 use aulos_io::reactor::address_key;
 
-/// A token bucket for each address, of a bounded number of addresses.
+/// A token bucket for each address, for a bounded number of addresses.
 #[derive(Debug)]
 pub(crate) struct AddressBuckets {
     known: HashMap<u128, (TokenBucket, Instant)>,
-    /// At once.
+    /// Size of a full bucket.
     burst: u32,
-    /// One more every so often.
+    /// Time until one token is added.
     interval: Span,
 }
 
@@ -21,29 +21,29 @@ impl AddressBuckets {
         Self { known: HashMap::new(), burst: burst.max(1), interval }
     }
 
-    /// So many at once, and so many a minute.
+    /// Allows this many at once, and this many per minute.
     pub(crate) fn per_minute(allowed: u32) -> Self {
         let minute = Span::from_secs(60).as_nanos();
         Self::new(allowed, Span::from_nanos(minute / i64::from(allowed.max(1))))
     }
 
-    /// The same as [`AddressBuckets::per_minute`] from now on; what was counted is forgotten where the
-    /// number is another.
+    /// The same as [`AddressBuckets::per_minute`] from now on; a different number resets the
+    /// counts.
     pub(crate) fn set_per_minute(&mut self, allowed: u32) {
         if allowed.max(1) != self.burst {
             *self = Self::per_minute(allowed);
         }
     }
 
-    /// Whether an address has a token left. Loopback always has: behind a proxy on this machine it
-    /// would be everybody's address.
+    /// Whether an address has a token left. Loopback always has: behind a local proxy it would be
+    /// the address of every client.
     pub(crate) fn has(&mut self, from: IpAddr, now: Instant) -> bool {
         let from = from.to_canonical();
         let known = self.known.get_mut(&address_key(from));
         from.is_loopback() || known.is_none_or(|(budget, _)| budget.has_token(now))
     }
 
-    /// Takes a token; false where the address has none left.
+    /// Takes a token; false if the address has none left.
     pub(crate) fn take(&mut self, from: IpAddr, now: Instant) -> bool {
         let from = from.to_canonical();
         if from.is_loopback() {
@@ -65,7 +65,7 @@ impl AddressBuckets {
     }
 }
 
-/// Addresses of which something is known: a quarter of a megabyte.
+/// Maximum number of tracked addresses: a quarter of a megabyte.
 const MAX_ADDRESSES: usize = 4_096;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!((0..8_200).filter(|_| buckets.take(one, at(5))).count(), 1_024);
         assert!(buckets.take(other, at(5)));
         assert!(buckets.take(one, at(6)) && !buckets.take(one, at(6)));
-        // One network of IPv6 is one address, and this machine has no limit.
+        // One IPv6 network counts as one address, and this machine has no limit.
         let net = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into();
         assert_eq!((0..8_200).filter(|last| buckets.take(net(*last), at(5))).count(), 1_024);
         assert!((0..8_200).all(|_| buckets.take(Ipv4Addr::LOCALHOST.into(), at(5))));

@@ -1,9 +1,9 @@
-//! Who may do what: users, their secrets, and the three roles.
+//! Access control: users, their secrets, and the three roles.
 //!
-//! A role holds everything that the ones before it hold: listening, controlling, administering. What
-//! is asked for stands beside what asks ([`crate::control`] for calls, [`crate::http`] for paths);
-//! here is only who has which. Secrets are kept as digests and compared in constant time. Guesses are
-//! counted per address: whoever is wrong too often is not even compared any more for a while.
+//! A role includes the ones before it: listening, controlling, administering. The required role of
+//! a call is in [`crate::control`], that of a path in [`crate::http`]; this module only knows the
+//! users' roles. Secrets are kept as digests and compared in constant time. Failed logins are
+//! counted per address: an address with too many is rejected without a comparison for a while.
 
 mod address_buckets;
 
@@ -19,19 +19,19 @@ use tokio::sync::watch;
 pub(crate) use address_buckets::AddressBuckets;
 pub use aulos_config::users::{Role, Rules, SecretDigest, UnknownRole, User};
 
-/// What somebody says to show who he is.
+/// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// A name and its password.
     Password(String, String),
     /// A token.
     Token(String),
-    /// Something that nobody can be known by.
+    /// Credentials in an unknown form.
     Unreadable,
 }
 
 impl fmt::Debug for Credentials {
-    /// Without the secret.
+    /// Prints them without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Password(user, _) => write!(f, "Password({user:?})"),
@@ -42,7 +42,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// From a scheme and its parameter, as Snapcast's `Auth` and `Server.Authenticate` have them:
+    /// Parses a scheme and its parameter, as in Snapcast's `Auth` and `Server.Authenticate`:
     /// `Basic` (base64 of `user:password`), `Plain` (`user:password`), and `Bearer` (a token).
     #[must_use]
     pub fn parse(scheme: &str, param: &str) -> Self {
@@ -63,7 +63,7 @@ impl Credentials {
         known.unwrap_or(Self::Unreadable)
     }
 
-    /// From the value of HTTP's `Authorization` (RFC 9110, 11.6.2).
+    /// Parses the value of HTTP's `Authorization` (RFC 9110, 11.6.2).
     #[must_use]
     pub fn from_header(value: &str) -> Self {
         match value.trim().split_once(' ') {
@@ -74,34 +74,34 @@ impl Credentials {
     }
 }
 
-/// Why somebody is not let in.
+/// Why a login failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginError {
-    /// There is nobody of this name, or his secret is another one.
+    /// Unknown user, or wrong secret.
     WrongCredentials,
-    /// His address has been wrong too often: nothing is compared until later.
+    /// The address has too many failed logins: rejected without a comparison for now.
     RateLimited,
 }
 
-/// Every user is looked at, so that the time it takes says nothing.
+/// Every user is compared, so that the time reveals nothing.
 fn check(rules: &Rules, credentials: &Credentials) -> Option<Role> {
-    let (name, said) = match credentials {
+    let (name, given) = match credentials {
         Credentials::Password(name, password) => (Some(name), SecretDigest::new(password)),
         Credentials::Token(token) => (None, SecretDigest::new(token)),
         Credentials::Unreadable => return None,
     };
-    let mut found = None;
+    let mut role = None;
     for user in &rules.users {
         let kept = if name.is_some() { &user.password } else { &user.token };
-        let fits = kept.as_ref().is_some_and(|kept| kept.matches(&said));
+        let fits = kept.as_ref().is_some_and(|kept| kept.matches(&given));
         if fits & name.is_none_or(|name| *name == user.name) {
-            found = Some(user.role);
+            role = Some(user.role);
         }
     }
-    found
+    role
 }
 
-/// The rules that hold, and what has been guessed.
+/// The rules in force, and the failed logins.
 #[derive(Debug)]
 pub struct AccessControl {
     rules: Mutex<Arc<Rules>>,
@@ -112,7 +112,7 @@ pub struct AccessControl {
 }
 
 impl AccessControl {
-    /// These rules hold from the start.
+    /// Creates it with these rules.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         let guesses = Mutex::new(AddressBuckets::per_minute(rules.guesses));
@@ -125,29 +125,29 @@ impl AccessControl {
         }
     }
 
-    /// Others hold from now on.
+    /// Replaces the rules.
     pub fn replace(&self, rules: Rules) {
         lock(&self.guesses).set_per_minute(rules.guesses);
         *lock(&self.rules) = Arc::new(rules);
         self.changes.send_replace(());
     }
 
-    /// The rules that hold.
+    /// The rules in force.
     #[must_use]
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&lock(&self.rules))
     }
 
-    /// Tells of each change.
+    /// Notifies of each change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// What somebody from this address may who says this; never less than those who say nothing.
+    /// The role of a client from this address with these credentials; never less than without any.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`LoginError`].
     pub fn login(
         &self,
         from: IpAddr,
@@ -155,8 +155,8 @@ impl AccessControl {
         now: Instant,
     ) -> Result<Role, LoginError> {
         let rules = self.rules();
-        // Where there is nobody to be, nobody can be wrong: clients that send what another server
-        // wanted are let in as they always were.
+        // Without users there is no wrong login: clients that send another server's credentials are
+        // accepted as before.
         if rules.users.is_empty() {
             return Ok(rules.anonymous);
         }
@@ -172,15 +172,15 @@ impl AccessControl {
         }
     }
 
-    /// Whether one more call may come from this address without a login. The call is counted.
+    /// Whether one more call from this address is allowed without a login; counts the call.
     pub fn may_call(&self, from: IpAddr, now: Instant) -> bool {
         lock(&self.calls).take(from, now)
     }
 
-    /// The same for a secret that is no user's and has been compared already.
+    /// The same for a secret that belongs to no user and has been compared already.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`LoginError`].
     pub fn check_guess(&self, from: IpAddr, right: bool, now: Instant) -> Result<(), LoginError> {
         let mut guesses = lock(&self.guesses);
         match (guesses.has(from, now), right) {
@@ -194,14 +194,13 @@ impl AccessControl {
     }
 }
 
-/// Calls without a login that one address may make at once: a house full of controllers that come
-/// again after a reload.
+/// Burst of calls without a login from one address: many controllers that reconnect after a reload.
 const CALLS_BEFORE_LOGIN: u32 = 512;
 
-/// Then it may make one more every this long.
+/// Interval of further calls.
 const CALL_REFILL_INTERVAL: Span = Span::from_millis(20);
 
-/// What is guarded is whole at every moment.
+/// The data is consistent at every moment, so a poisoned lock is usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

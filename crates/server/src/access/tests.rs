@@ -1,4 +1,4 @@
-//! What a login gives, and what guessing costs.
+//! Logins, roles, and the limits of failed logins.
 
 use std::net::Ipv4Addr;
 
@@ -85,7 +85,7 @@ fn who_guesses_too_often_is_not_even_right_any_more_for_a_while() {
         assert_eq!(access.login(THERE, &wrong, NOW), Err(LoginError::WrongCredentials));
     }
     assert_eq!(access.login(THERE, &right, NOW), Err(LoginError::RateLimited));
-    // Others are not asked to wait for him, and nobody on this machine is.
+    // Other addresses are not limited by it, and loopback never is.
     assert_eq!(
         access.login(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 10)), &right, NOW),
         Ok(Role::Listen)
@@ -93,7 +93,7 @@ fn who_guesses_too_often_is_not_even_right_any_more_for_a_while() {
     assert!((0..100).all(|_| access.login(HERE, &wrong, NOW) == Err(LoginError::WrongCredentials)));
     let later = NOW + Span::from_secs(21);
     assert_eq!(access.login(THERE, &right, later), Ok(Role::Listen));
-    // Being right costs nothing, and one guess has come back.
+    // A correct login costs nothing, and one attempt has been refilled.
     assert_eq!(access.login(THERE, &wrong, later), Err(LoginError::WrongCredentials));
     assert_eq!(access.login(THERE, &right, later), Err(LoginError::RateLimited));
 }

@@ -1,7 +1,7 @@
-//! A hook that is a program: the event on its standard input and in its environment.
+//! Command hooks: a program that gets the event on its standard input and in its environment.
 //!
-//! It runs in a process group of its own, which ends as a whole when it takes too long: a shell that
-//! is killed alone leaves its children behind, and one more of them with every alarm.
+//! It runs in a process group of its own, which is killed as a whole on a time-out: killing a shell
+//! alone would leave its children behind, more of them with every alarm.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -18,12 +18,12 @@ use tokio::time::timeout;
 
 use super::queue::DeliveryError;
 
-/// Lines of one run that go to the log; the rest is read and forgotten.
+/// Maximum number of lines logged per run; further output is read and discarded.
 const MAX_LOG_LINES: usize = 32;
 /// A longer line is logged in pieces.
 const MAX_LOG_LINE: u64 = 512;
 
-/// Runs it to its end, or to the end of its time.
+/// Runs it until it ends or times out.
 pub(super) async fn run(
     name: &str,
     program: &Path,
@@ -46,11 +46,11 @@ pub(super) async fn run(
     let limit = Duration::from_secs(u64::from(seconds));
     let ended = match timeout(limit, communicate(name, &mut child, text)).await {
         Ok(status) => {
-            // What has let go of our pipes is not ours any more.
+            // Processes that have closed our pipes are no longer ours to kill.
             group.release();
             Some(status?)
         }
-        // It may have ended in time, and a child of its own has not; `group` ends that.
+        // It may have ended in time while a child of its own has not; `group` ends that.
         Err(_) => child.try_wait().ok().flatten(),
     };
     match ended {
@@ -60,7 +60,7 @@ pub(super) async fn run(
     }
 }
 
-/// Tells a program what happened, and hears it out.
+/// Writes the event to a program, reads its output, and waits for its end.
 async fn communicate(
     name: &str,
     child: &mut Child,
@@ -69,7 +69,7 @@ async fn communicate(
     let (input, output, error) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let tell = async {
         if let Some(mut input) = input {
-            // One that does not want to know need not read.
+            // A program need not read its input.
             input.write_all(text.as_bytes()).await.ok();
             input.write_all(b"\n").await.ok();
         }
@@ -79,7 +79,7 @@ async fn communicate(
     status.map_err(|error| DeliveryError::Start(error.kind()))
 }
 
-/// What it says goes into the log, as far as anybody would read it.
+/// Logs the program's output, up to a limit.
 async fn log_output(name: &str, output: Option<impl AsyncRead + Unpin>) {
     let Some(output) = output else { return };
     let mut output = BufReader::new(output);
@@ -102,18 +102,18 @@ async fn log_output(name: &str, output: Option<impl AsyncRead + Unpin>) {
     }
 }
 
-/// `from` is `AULOS_FROM`; what is null is empty.
+/// The environment variable of a field: `from` is `AULOS_FROM`; null is empty.
 fn variable((key, value): (&String, &Value)) -> (String, String) {
     let text = match value {
         Value::Null => String::new(),
-        // No system takes a variable with a zero byte.
+        // Environment variables cannot contain a zero byte.
         Value::String(text) => text.replace('\0', ""),
         other => other.to_string(),
     };
     (format!("AULOS_{}", key.to_ascii_uppercase()), text)
 }
 
-/// A program and its children, which end with this.
+/// A process group, killed when this is dropped.
 struct ProcessGroup(Option<u32>);
 
 impl ProcessGroup {
@@ -125,7 +125,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let group = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        // They may have ended by themselves; then there is nobody to end.
+        // The group may have ended already.
         group.map(|group| kill_process_group(group, Signal::KILL)).transpose().ok();
     }
 }

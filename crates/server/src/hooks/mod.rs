@@ -1,15 +1,15 @@
-//! Who is told when a station is in trouble, and comes out of it: commands and webhooks.
+//! Hooks: commands and webhooks that are called when a station fails or recovers.
 //!
 //! ```text
-//!  status, ten times a second -> Watch (one per station) --News--> Hooks -> Line (one per hook)
-//!  every switch of a source ---^                                              |  ^
-//!                                                  a task per hook:   attempt v  | how it ended
-//!                                                                     Command, Post
+//!  status, ten times a second -> StationWatch --HookEvent--> Hooks -> HookQueue (one per hook)
+//!  every switch of a source ---^  (one per station)                      |  ^
+//!                                               a task per hook: attempt v  | result
+//!                                                                command, post
 //! ```
 //!
-//! `Watch` and `Line` decide and know no clock; the task does what the line says and nothing
-//! else. A task of control calling a program where the event happens was the alternative: then a
-//! program that hangs would hold up the next alarm, and nobody could count what was lost.
+//! `StationWatch` and `HookQueue` decide and use no clock; the task only carries out the queue's
+//! output. Calling the program from the control task at the time of the event was the alternative:
+//! a program that hangs would delay the next alarm, and losses could not be counted.
 
 mod command;
 mod post;
@@ -37,13 +37,13 @@ use tokio::sync::Notify;
 use aulos_config::{Hook, HookAction, HookEventKind};
 use queue::{HookQueue, QueueInput};
 
-/// What has happened to a station, with its reason and figures. Sources are named.
+/// An event of a station, with its cause and figures. Sources are given by name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HookEvent {
-    /// A source failed; none in `to` is the last resort.
+    /// A source failed; `None` in `to` is the last resort.
     Fallback { from: Option<String>, to: Option<String>, cause: &'static str },
-    /// A better one than the one that was heard is back; `complete` is as good as before the
-    /// failure, which was `after` ago.
+    /// A better source has recovered; `complete` means as good as before the failure, which was
+    /// `after` ago.
     Recovered {
         from: Option<String>,
         to: Option<String>,
@@ -51,15 +51,15 @@ pub(crate) enum HookEvent {
         after: Span,
         complete: bool,
     },
-    /// Nothing has been heard for so long.
+    /// The output has been silent for this long.
     Silence { source: Option<String>, cause: &'static str, lasted: Span },
-    /// Something can be heard again, after so long.
+    /// The output is audible again, after this long.
     Sound { source: Option<String>, lasted: Span },
-    /// The highest peak since this was told last, and how many looks found one.
+    /// The highest peak since the last report, and the number of polls that found one.
     OverCeiling { source: Option<String>, peak: Db, ceiling: Db, times: u64 },
-    /// Something has happened to a recorder: of which kind, in words, and with what figures.
+    /// An event of a recorder: its kind, text and figures.
     Recorder { kind: HookEventKind, text: String, figures: Value },
-    /// Nothing has.
+    /// A test.
     Test,
 }
 
@@ -76,7 +76,7 @@ impl HookEvent {
         }
     }
 
-    /// For people.
+    /// Description for users.
     fn text(&self) -> String {
         let named = |source: &Option<String>| {
             source.clone().unwrap_or_else(|| "the last resort".to_owned())
@@ -134,21 +134,21 @@ impl HookEvent {
     }
 }
 
-/// News as hooks are told it.
+/// An event in the form that hooks receive.
 #[derive(Debug)]
 pub(crate) struct HookMessage {
     kind: HookEventKind,
     station: Option<String>,
-    /// Never used twice, by any server.
+    /// Unique across servers.
     id: String,
-    /// All of it but what differs from hook to hook.
+    /// Everything that is the same for all hooks.
     body: Map<String, Value>,
 }
 
-/// Every hook, what it waits for and how it did.
+/// All hooks, with their queues and counters.
 pub struct Hooks {
     host: String,
-    /// Begins every id of this life of the server.
+    /// Prefix of all ids of this run of the server.
     stamp: u64,
     next: AtomicU64,
     hooks: Mutex<Vec<Arc<HookState>>>,
@@ -160,11 +160,11 @@ impl fmt::Debug for Hooks {
     }
 }
 
-/// One hook, shared by those who tell it something and the task that passes it on.
+/// One hook, shared by those who report events and the task that delivers them.
 #[derive(Debug)]
 pub(crate) struct HookState {
     queue: Mutex<HookQueue>,
-    /// There is something new in the line.
+    /// Wakes the task.
     wake: Notify,
 }
 
@@ -177,8 +177,8 @@ impl HookState {
         }
     }
 
-    /// A panic while it was held is a bug that was reported; counters and a queue are whole at any
-    /// moment.
+    /// A panic with the lock held is a bug that was reported; the queue and its counters are
+    /// consistent at any moment.
     fn queue(&self) -> MutexGuard<'_, HookQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -190,7 +190,7 @@ impl HookState {
 }
 
 impl Hooks {
-    /// Those of a configuration, of a server on this host.
+    /// The hooks of a configuration, on this host.
     #[must_use]
     pub fn new(host: &str, hooks: &[Hook]) -> Self {
         let all = Self {
@@ -203,55 +203,56 @@ impl Hooks {
         all
     }
 
-    /// Has these from now on. One that keeps its name keeps what it waits for and its counters.
+    /// Replaces the hooks. One that keeps its name keeps its queue and its counters.
     pub fn change(&self, hooks: &[Hook]) {
         let mut desks = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::take(&mut *desks);
         for hook in hooks {
-            let known = old.iter().find(|desk| desk.queue().hook().name == hook.name);
-            if let Some(desk) = known {
-                desk.push(QueueInput::ConfigChanged(Arc::new(hook.clone())));
+            let known = old.iter().find(|state| state.queue().hook().name == hook.name);
+            if let Some(state) = known {
+                state.push(QueueInput::ConfigChanged(Arc::new(hook.clone())));
             }
             desks.push(known.map_or_else(|| Arc::new(HookState::new(hook)), Arc::clone));
         }
     }
 
-    /// Tells every hook that wants to know.
-    pub(crate) fn notify(&self, station: &str, news: &HookEvent) {
+    /// Queues an event for every hook that subscribes to it.
+    pub(crate) fn notify(&self, station: &str, event: &HookEvent) {
         let desks = self.states();
-        let wanted = |desk: &Arc<HookState>| desk.queue().matches(news.kind(), station);
+        let wanted = |state: &Arc<HookState>| state.queue().matches(event.kind(), station);
         let wanted: Vec<_> = desks.into_iter().filter(wanted).collect();
         if wanted.is_empty() {
             return;
         }
-        let event = Arc::new(self.message(Some(station), news));
-        for desk in wanted {
-            desk.push(QueueInput::Event(Arc::clone(&event)));
+        let event = Arc::new(self.message(Some(station), event));
+        for state in wanted {
+            state.push(QueueInput::Event(Arc::clone(&event)));
         }
     }
 
-    /// Sends a test to one hook, by its name or its number from 0; gives its name and the event's id.
+    /// Sends a test to one hook, by its name or its index from 0; returns its name and the event's
+    /// id.
     pub(crate) fn test(&self, which: &Value) -> Option<(String, String)> {
         let desks = self.states();
         let number = which.as_u64().and_then(|number| usize::try_from(number).ok());
-        let desk = match which.as_str() {
-            Some(name) => desks.iter().find(|desk| desk.queue().hook().name == name),
+        let state = match which.as_str() {
+            Some(name) => desks.iter().find(|state| state.queue().hook().name == name),
             None => number.and_then(|number| desks.get(number)),
         };
-        let desk = desk?;
+        let state = state?;
         let event = Arc::new(self.message(None, &HookEvent::Test));
-        let told = (desk.queue().hook().name.clone(), event.id.clone());
-        desk.push(QueueInput::Event(event));
+        let told = (state.queue().hook().name.clone(), event.id.clone());
+        state.push(QueueInput::Event(event));
         Some(told)
     }
 
-    /// How each does.
+    /// The status of each hook.
     pub(crate) fn status(&self) -> Value {
         let now = SystemClock::now();
         let desks = self.states();
-        let shown = desks.iter().map(|desk| {
-            let line = desk.queue();
-            let (hook, tally) = (line.hook(), line.counts());
+        let shown = desks.iter().map(|state| {
+            let queue = state.queue();
+            let (hook, counts) = (queue.hook(), queue.counts());
             let (kind, target) = match &hook.action {
                 HookAction::Run { program, .. } => ("command", program.display().to_string()),
                 HookAction::Post(post) => ("webhook", post.origin()),
@@ -262,16 +263,16 @@ impl Hooks {
                 "target": target,
                 "on": hook.on.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
                 "stations": hook.stations,
-                "delivered": tally.delivered,
-                "failed": tally.failed,
-                "dropped": tally.dropped,
-                "retries": tally.retries,
-                "waiting": line.waiting(),
-                "last_error": tally.last_error.as_ref().map(|(fault, at)| json!({
+                "delivered": counts.delivered,
+                "failed": counts.failed,
+                "dropped": counts.dropped,
+                "retries": counts.retries,
+                "waiting": queue.waiting(),
+                "last_error": counts.last_error.as_ref().map(|(fault, at)| json!({
                     "text": fault.to_string(),
                     "s_ago": tenths(now.since(*at).as_secs_f64()),
                 })),
-                "last_event": tally.last_event.as_ref().map(|event| json!({
+                "last_event": counts.last_event.as_ref().map(|event| json!({
                     "id": event.id,
                     "event": event.kind.name(),
                     "station": event.station,
@@ -286,28 +287,28 @@ impl Hooks {
         self.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn message(&self, station: Option<&str>, news: &HookEvent) -> HookMessage {
+    fn message(&self, station: Option<&str>, event: &HookEvent) -> HookMessage {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:016x}-{number}", self.stamp);
         let mut body = Map::new();
         let head = json!({
             "id": id,
-            "event": news.kind().name(),
+            "event": event.kind().name(),
             "station": station,
             "server": self.host,
             "time": Utc::from_unix(since.as_secs()).to_string(),
             "text": match station {
-                Some(station) => format!("{station}: {}", news.text()),
-                None => news.text(),
+                Some(station) => format!("{station}: {}", event.text()),
+                None => event.text(),
             },
         });
-        for part in [head, news.figures()] {
+        for part in [head, event.figures()] {
             if let Value::Object(part) = part {
                 body.extend(part);
             }
         }
-        HookMessage { kind: news.kind(), station: station.map(str::to_owned), id, body }
+        HookMessage { kind: event.kind(), station: station.map(str::to_owned), id, body }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A hook that is a web address: the event as the body of a POST.
+//! Webhooks: the event as the body of a POST request.
 
 use std::pin::pin;
 
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use super::queue::DeliveryError;
 use crate::dial::{DialError, Dialer};
 
-/// Sends it, and waits for the head of the answer; the rest does not matter.
+/// Sends the request and reads the head of the response; the rest does not matter.
 pub(super) async fn post(
     dialer: &Dialer,
     to: &Webhook,
@@ -27,7 +27,7 @@ pub(super) async fn post(
     let answer = tokio::select! {
         biased;
         answer = &mut answer => answer,
-        // It may have ended because all has been said.
+        // The connection may have ended after the response.
         _ = &mut connection => answer.await,
     };
     match answer.map_err(|_| DeliveryError::Broken)?.status() {
@@ -42,12 +42,12 @@ fn request(to: &Webhook, id: &str, body: String) -> Result<Request<Body>, Delive
         .header(USER_AGENT, concat!("aulos/", env!("CARGO_PKG_VERSION")))
         .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
         .header(CONNECTION, HeaderValue::from_static("close"))
-        // For those who must not do a thing twice: it is the same in every attempt.
+        // Allows receivers to detect repeated attempts.
         .header("idempotency-key", id);
     for (name, value) in &to.headers {
         request = request.header(name, value);
     }
-    // All of it was checked with the configuration.
+    // All of it was validated with the configuration.
     request.body(Body::from(body)).map_err(|_| DeliveryError::Broken)
 }
 

@@ -1,5 +1,4 @@
-//! What waits for one hook, in its order: how many, when the next attempt is due, when it is given
-//! up.
+//! The delivery queue of one hook: its capacity, the time of the next attempt, and when to give up.
 //!
 //! ```text
 //!  Idle -> Trying -> Idle               delivered, or given up
@@ -18,74 +17,74 @@ use aulos_config::HookEventKind;
 
 use super::HookMessage;
 
-/// Events that may wait for a hook. More are of no use to anybody: the oldest goes.
+/// Maximum number of waiting events; the oldest is dropped.
 pub(super) const MAX_WAITING: usize = 64;
-/// Events that a hook is told in any minute; a source that flaps must not fill somebody's mailbox.
+/// Maximum number of events per minute, so that a flapping source does not flood a mailbox.
 pub(super) const PER_MINUTE: usize = 30;
-/// The pause before the second attempt, doubled up to the last one.
+/// The pause before the second attempt, doubled up to the maximum.
 const FIRST_PAUSE: Span = Span::from_millis(500);
 const LAST_PAUSE: Span = Span::from_secs(30);
 const MINUTE: Span = Span::from_secs(60);
 
-/// One hook's queue.
+/// The queue of one hook.
 #[derive(Debug)]
 pub(super) struct HookQueue {
     hook: Arc<Hook>,
     waiting: VecDeque<Arc<HookMessage>>,
-    /// When something was taken, in the last minute.
+    /// Times of the events accepted in the last minute.
     taken: VecDeque<Instant>,
     state: DeliveryState,
-    /// Dropped, and not told yet.
+    /// Dropped events that were not reported yet.
     dropped_unreported: u64,
     rng: Rng,
     stopping: bool,
     counts: DeliveryCounts,
 }
 
-/// What the first event is doing.
+/// State of the first event.
 #[derive(Debug)]
 enum DeliveryState {
-    /// There is none, or it has not been looked at.
+    /// There is none, or it has not been taken yet.
     Idle,
     /// An attempt is due.
     Due(Delivery),
-    /// An attempt is under way.
+    /// An attempt is in progress.
     Trying(Delivery),
-    /// An attempt has failed, and the next one is due at this moment.
+    /// An attempt has failed, and the next one is due at this time.
     Pause(Delivery, Instant),
 }
 
-/// An event on its way.
+/// An event in delivery.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) hook: Arc<Hook>,
     pub(super) event: Arc<HookMessage>,
-    /// Events that were dropped before it.
+    /// Events dropped before it.
     pub(super) dropped: u64,
     /// The number of this attempt, from 1.
     pub(super) attempt: u32,
 }
 
-/// What a line is told.
+/// Inputs of the queue.
 #[derive(Debug)]
 pub(super) enum QueueInput {
-    /// Something to be passed on.
+    /// An event to deliver.
     Event(Arc<HookMessage>),
-    /// How the attempt ended that was under way.
+    /// The result of the attempt in progress.
     Finished(Result<(), DeliveryError>),
-    /// The hook is another one under the same name; an attempt that is under way is the old one's.
+    /// The hook's configuration changed; an attempt in progress uses the old one.
     ConfigChanged(Arc<Hook>),
-    /// Nothing more is begun.
+    /// Start no more attempts.
     Stop,
 }
 
-/// How a hook did.
+/// Delivery counters of a hook.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryCounts {
     pub(super) delivered: u64,
     /// Given up.
     pub(super) failed: u64,
-    /// Never tried: there were too many.
+    /// Never attempted, because there were too many.
     pub(super) dropped: u64,
     pub(super) retries: u64,
     pub(super) last_error: Option<(DeliveryError, Instant)>,
@@ -97,26 +96,26 @@ pub(super) struct DeliveryCounts {
 pub(super) enum DeliveryError {
     /// The program could not be started.
     Start(std::io::ErrorKind),
-    /// It said that it failed, in the system's words.
+    /// The program returned a failure status.
     Exit(std::process::ExitStatus),
     /// It took longer than `timeout_s`.
     TimedOut(u32),
-    /// The host has no address.
+    /// The host name has no address.
     Name,
-    /// Too many names are looked up already.
+    /// Too many name lookups are in progress.
     Busy,
-    /// Nobody could be reached.
+    /// The host cannot be reached.
     Connect(std::io::ErrorKind),
-    /// The host is not who it should be, or speaks no TLS.
+    /// The certificate is not trusted, or the host does not speak TLS.
     Tls(String),
-    /// The connection broke, or what came was no HTTP.
+    /// The connection broke, or the answer is not HTTP.
     Broken,
-    /// The answer was not that it was taken.
+    /// The answer has an error status.
     Status(u16),
 }
 
 impl DeliveryError {
-    /// Whether it would be the same every time.
+    /// Whether a retry would have the same result.
     const fn is_final(&self) -> bool {
         matches!(self, Self::Status(status) if matches!(status, 300..=499) && !matches!(status, 408 | 429))
     }
@@ -142,7 +141,7 @@ impl fmt::Display for DeliveryError {
 }
 
 impl HookQueue {
-    /// An empty line; chance is given from outside.
+    /// An empty queue; `seed` randomizes the pauses.
     pub(super) fn new(hook: Arc<Hook>, seed: u64) -> Self {
         Self {
             hook,
@@ -156,7 +155,7 @@ impl HookQueue {
         }
     }
 
-    /// Takes what happened.
+    /// Handles an input.
     pub(super) fn handle_input(&mut self, now: Instant, input: QueueInput) {
         match input {
             QueueInput::Event(event) => self.enqueue(now, event),
@@ -166,41 +165,41 @@ impl HookQueue {
         }
     }
 
-    /// Lets a pause be over that is.
+    /// Ends a pause that is over.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.state = match std::mem::replace(&mut self.state, DeliveryState::Idle) {
-            DeliveryState::Pause(parcel, until) if now >= until => DeliveryState::Due(parcel),
+            DeliveryState::Pause(delivery, until) if now >= until => DeliveryState::Due(delivery),
             same => same,
         };
     }
 
-    /// The attempt that is to be made now; its end is to be told.
+    /// The attempt to make now; report its result.
     pub(super) fn poll_output(&mut self) -> Option<Delivery> {
         if self.stopping {
             return None;
         }
-        let parcel = match std::mem::replace(&mut self.state, DeliveryState::Idle) {
+        let delivery = match std::mem::replace(&mut self.state, DeliveryState::Idle) {
             DeliveryState::Idle => {
                 let event = self.waiting.pop_front()?;
                 let dropped = std::mem::take(&mut self.dropped_unreported);
                 self.counts.last_event = Some(Arc::clone(&event));
                 Delivery { hook: Arc::clone(&self.hook), event, dropped, attempt: 1 }
             }
-            DeliveryState::Due(parcel) => {
+            DeliveryState::Due(delivery) => {
                 self.counts.retries += 1;
-                let attempt = parcel.attempt + 1;
-                Delivery { hook: Arc::clone(&self.hook), attempt, ..parcel }
+                let attempt = delivery.attempt + 1;
+                Delivery { hook: Arc::clone(&self.hook), attempt, ..delivery }
             }
             same => {
                 self.state = same;
                 return None;
             }
         };
-        self.state = DeliveryState::Trying(parcel.clone());
-        Some(parcel)
+        self.state = DeliveryState::Trying(delivery.clone());
+        Some(delivery)
     }
 
-    /// When to come again, where nothing else happens.
+    /// Time of the next call without an input.
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             DeliveryState::Pause(_, until) => Some(until),
@@ -208,12 +207,12 @@ impl HookQueue {
         }
     }
 
-    /// Whether nothing is under way and nothing more will be.
+    /// Whether no attempt is in progress and none will follow.
     pub(super) const fn is_over(&self) -> bool {
         self.stopping && !matches!(self.state, DeliveryState::Trying(_))
     }
 
-    /// Whether it is to be told of this.
+    /// Whether the hook subscribes to this event.
     pub(super) fn matches(&self, kind: HookEventKind, station: &str) -> bool {
         let stations = self.hook.stations.as_ref();
         self.hook.on.contains(&kind)
@@ -228,7 +227,7 @@ impl HookQueue {
         &self.counts
     }
 
-    /// Events that have not been delivered or given up.
+    /// Events that have been neither delivered nor given up.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len() + usize::from(!matches!(self.state, DeliveryState::Idle))
     }
@@ -237,7 +236,7 @@ impl HookQueue {
         while self.taken.front().is_some_and(|taken| now.since(*taken) >= MINUTE) {
             self.taken.pop_front();
         }
-        // Somebody waits for the answer to a test.
+        // A user waits for the result of a test, so it is exempt from the rate limit.
         if event.kind != HookEventKind::Test {
             if self.taken.len() >= PER_MINUTE {
                 return self.count_dropped();
@@ -257,38 +256,40 @@ impl HookQueue {
     }
 
     fn handle_finished(&mut self, now: Instant, outcome: Result<(), DeliveryError>) {
-        let DeliveryState::Trying(parcel) = std::mem::replace(&mut self.state, DeliveryState::Idle)
+        let DeliveryState::Trying(delivery) =
+            std::mem::replace(&mut self.state, DeliveryState::Idle)
         else {
             return;
         };
         let hook = Arc::clone(&self.hook);
-        let (name, id) = (&hook.name, &parcel.event.id);
+        let (name, id) = (&hook.name, &delivery.event.id);
         let Err(fault) = outcome else {
             self.counts.delivered += 1;
             return tracing::debug!(hook = name, id, "delivered");
         };
         let words = fault.to_string();
-        let last = fault.is_final() || parcel.attempt >= hook.tries;
+        let last = fault.is_final() || delivery.attempt >= hook.tries;
         self.counts.last_error = Some((fault, now));
-        let kind = parcel.event.kind.name();
+        let kind = delivery.event.kind.name();
         if last {
             self.counts.failed += 1;
-            // What was dropped before it is still to be told.
-            self.dropped_unreported += parcel.dropped;
+            // The events dropped before it are still unreported.
+            self.dropped_unreported += delivery.dropped;
             tracing::warn!(hook = name, id, "`{kind}` has not arrived and is given up: {words}");
         } else {
-            let pause = self.retry_pause(parcel.attempt);
+            let pause = self.retry_pause(delivery.attempt);
             let seconds = pause.as_secs_f64();
             tracing::warn!(
                 hook = name,
                 id,
                 "`{kind}` has not arrived: {words}; tried again in {seconds:.1} s"
             );
-            self.state = DeliveryState::Pause(parcel, now + pause);
+            self.state = DeliveryState::Pause(delivery, now + pause);
         }
     }
 
-    /// From a half of the pause to all of it: hooks of many servers must not come back in one moment.
+    /// A random pause between half and all of it, so that the hooks of many servers do not retry at
+    /// the same moment.
     fn retry_pause(&mut self, attempt: u32) -> Span {
         let doubled = FIRST_PAUSE * (1 << attempt.saturating_sub(1).min(10));
         let most = doubled.min(LAST_PAUSE);

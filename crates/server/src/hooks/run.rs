@@ -1,4 +1,4 @@
-//! The tasks of the hooks: each makes the attempts that its line says, one after the other.
+//! The tasks of the hooks: each makes the attempts of its queue, one after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,11 @@ use super::queue::{Delivery, DeliveryError, QueueInput};
 use super::{HookState, Hooks, command, post};
 use crate::dial::Dialer;
 
-/// What is under way at the end has so long; then it is cut off. A server ends within a second.
+/// Time for deliveries in progress at shutdown; then they are aborted. A server ends within a
+/// second.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Every task.
+/// All tasks.
 #[derive(Debug, Default)]
 pub struct HookRunner {
     dialer: Arc<Dialer>,
@@ -24,42 +25,43 @@ pub struct HookRunner {
 }
 
 impl HookRunner {
-    /// One that reaches others through this.
+    /// A runner with this dialer.
     #[cfg(test)]
     pub(super) fn with_dialer(dialer: Dialer) -> Self {
         Self { dialer: Arc::new(dialer), running: Vec::new() }
     }
 
-    /// Starts and ends tasks until those run that are to run.
+    /// Starts and ends tasks to match the configured hooks.
     pub async fn update(&mut self, hooks: &Hooks) {
         let wanted = hooks.states();
-        let is_wanted = |desk: &Arc<HookState>| wanted.iter().any(|other| Arc::ptr_eq(desk, other));
+        let is_wanted =
+            |state: &Arc<HookState>| wanted.iter().any(|other| Arc::ptr_eq(state, other));
         let (stay, go): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.running).into_iter().partition(|(desk, _)| is_wanted(desk));
+            std::mem::take(&mut self.running).into_iter().partition(|(state, _)| is_wanted(state));
         self.running = stay;
         for (_, task) in go {
             abort_and_wait(task).await;
         }
-        for desk in wanted {
-            if !self.running.iter().any(|(running, _)| Arc::ptr_eq(running, &desk)) {
-                let task = tokio::spawn(serve(Arc::clone(&desk), Arc::clone(&self.dialer)));
-                self.running.push((desk, task));
+        for state in wanted {
+            if !self.running.iter().any(|(running, _)| Arc::ptr_eq(running, &state)) {
+                let task = tokio::spawn(serve(Arc::clone(&state), Arc::clone(&self.dialer)));
+                self.running.push((state, task));
             }
         }
     }
 
-    /// Begins nothing more, and waits at most [`LAST_DELIVERY`] for what is under way.
+    /// Starts no more attempts, and waits at most [`SHUTDOWN_TIMEOUT`] for those in progress.
     pub async fn end(self) {
         let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
-        for (desk, _) in &self.running {
-            desk.push(QueueInput::Stop);
+        for (state, _) in &self.running {
+            state.push(QueueInput::Stop);
         }
-        for (desk, mut task) in self.running {
+        for (state, mut task) in self.running {
             if timeout_at(deadline, &mut task).await.is_err() {
                 abort_and_wait(task).await;
             }
-            let line = desk.queue();
-            let (hook, left) = (&line.hook().name, line.waiting());
+            let queue = state.queue();
+            let (hook, left) = (&queue.hook().name, queue.waiting());
             if left > 0 {
                 tracing::warn!(hook, "{left} event(s) are not delivered: the server ends");
             }
@@ -67,53 +69,53 @@ impl HookRunner {
     }
 }
 
-/// A program dies with its task, and that with its last await.
+/// A program is killed when its task is dropped, at the task's last await.
 async fn abort_and_wait(task: JoinHandle<()>) {
     task.abort();
     task.await.ok();
 }
 
-async fn serve(desk: Arc<HookState>, dialer: Arc<Dialer>) {
+async fn serve(state: Arc<HookState>, dialer: Arc<Dialer>) {
     loop {
         let now = SystemClock::now();
-        let (parcel, pause) = {
-            let mut line = desk.queue();
-            line.handle_timeout(now);
-            if line.is_over() {
+        let (delivery, pause) = {
+            let mut queue = state.queue();
+            queue.handle_timeout(now);
+            if queue.is_over() {
                 return;
             }
-            (line.poll_output(), line.poll_timeout().map(|until| until.since(now)))
+            (queue.poll_output(), queue.poll_timeout().map(|until| until.since(now)))
         };
-        match (parcel, pause) {
-            (Some(parcel), _) => {
-                let outcome = deliver(&dialer, &parcel).await;
-                desk.queue().handle_input(SystemClock::now(), QueueInput::Finished(outcome));
+        match (delivery, pause) {
+            (Some(delivery), _) => {
+                let outcome = deliver(&dialer, &delivery).await;
+                state.queue().handle_input(SystemClock::now(), QueueInput::Finished(outcome));
             }
             (None, Some(pause)) => {
                 let nanos = u64::try_from(pause.as_nanos()).unwrap_or(0);
                 tokio::select! {
                     () = sleep(Duration::from_nanos(nanos)) => {}
-                    () = desk.wake.notified() => {}
+                    () = state.wake.notified() => {}
                 }
             }
-            (None, None) => desk.wake.notified().await,
+            (None, None) => state.wake.notified().await,
         }
     }
 }
 
-/// One attempt.
-async fn deliver(dialer: &Dialer, parcel: &Delivery) -> Result<(), DeliveryError> {
-    let hook = &parcel.hook;
-    let mut body = parcel.event.body.clone();
+/// Makes one attempt.
+async fn deliver(dialer: &Dialer, delivery: &Delivery) -> Result<(), DeliveryError> {
+    let hook = &delivery.hook;
+    let mut body = delivery.event.body.clone();
     body.insert("hook".to_owned(), json!(hook.name));
-    body.insert("dropped".to_owned(), json!(parcel.dropped));
+    body.insert("dropped".to_owned(), json!(delivery.dropped));
     match &hook.action {
         HookAction::Run { program, arguments } => {
             command::run(&hook.name, program, arguments, &body, hook.timeout_s).await
         }
         HookAction::Post(to) => {
             let limit = Duration::from_secs(u64::from(hook.timeout_s));
-            let sent = post::post(dialer, to, &parcel.event.id, Value::Object(body).to_string());
+            let sent = post::post(dialer, to, &delivery.event.id, Value::Object(body).to_string());
             timeout(limit, sent).await.unwrap_or(Err(DeliveryError::TimedOut(hook.timeout_s)))
         }
     }

@@ -1,4 +1,4 @@
-//! What is told, when and how often, in virtual time; and real programs and servers that are told it.
+//! Events and deliveries in virtual time, and deliveries to real programs and servers.
 
 mod deliver;
 mod queue;

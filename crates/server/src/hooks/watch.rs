@@ -1,8 +1,8 @@
-//! What of a station is worth an alarm: from what is seen ten times a second to events.
+//! Derives hook events from a station's status, which is polled ten times a second.
 //!
-//! Each event is an edge, and the way back is another event with a bar of its own, so that a level
-//! that stands at a bar does not ring all night. The engine's switch decides for itself and much
-//! faster; this looks at what came of it, where it goes out.
+//! Each event is an edge, and its reverse has a threshold of its own (hysteresis), so that a level
+//! near a threshold does not trigger all night. The engine's switch decides independently and much
+//! faster; this module observes the result at the output.
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ use aulos_dsp::normalize::Mode;
 use super::HookEvent;
 use crate::backend::{SourceSwitch, StationState, StationStatus};
 
-/// Looks after one station.
+/// Watches one station.
 #[derive(Debug, Default)]
 pub(crate) struct StationWatch {
-    /// What has failed and is not back yet: the best one of it.
+    /// The best source that has failed and not recovered yet.
     lost_source: Option<LostSource>,
     audibility: Audibility,
-    /// Since when the engine says that its source cannot be heard.
+    /// Time since which the engine reports its source as inaudible.
     mute_since: Option<Instant>,
     peaks: PeakState,
-    news: VecDeque<HookEvent>,
+    events: VecDeque<HookEvent>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,43 +31,48 @@ struct LostSource {
     since: Instant,
 }
 
-/// What goes out, named by what is waited for.
+/// State of the output, named by what is audible.
 #[derive(Clone, Copy, Debug, Default)]
 enum Audibility {
-    /// Quiet.
+    /// Audible.
     #[default]
     Sound,
-    /// Enough of it.
+    /// Quiet, but not for long enough yet.
     Quiet { since: Instant },
-    /// Sound.
+    /// Silent.
     Silent { since: Instant },
-    /// Enough of that.
+    /// Audible again, but not for long enough yet.
     Sounding { silent_since: Instant, since: Instant },
 }
 
 #[derive(Debug, Default)]
 struct PeakState {
-    /// Of the whole, at the last look.
+    /// The overall peak at the last poll.
     whole: Option<Db>,
     reported_at: Option<Instant>,
-    /// Since it was told.
+    /// Since the last report.
     worst: Option<Db>,
     times: u64,
 }
 
-/// What is seen of a station.
+/// An observation of a station.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Observation<'a> {
-    /// Another source is heard.
+    /// The source on air changed.
     Switched(SourceSwitch),
-    /// What it published.
+    /// Its status.
     Status(&'a StationStatus),
 }
 
 impl StationWatch {
-    /// Takes what is seen.
-    pub(crate) fn handle_input(&mut self, now: Instant, station: &Station, seen: Observation<'_>) {
-        match seen {
+    /// Handles an observation.
+    pub(crate) fn handle_input(
+        &mut self,
+        now: Instant,
+        station: &Station,
+        observation: Observation<'_>,
+    ) {
+        match observation {
             Observation::Switched(switched) => self.handle_switch(now, station, switched),
             Observation::Status(status) if status.state == StationState::Stopped => {}
             Observation::Status(status) => {
@@ -77,14 +82,14 @@ impl StationWatch {
         }
     }
 
-    /// The next event; to be taken until there is none.
+    /// The next event; call until it returns `None`.
     pub(crate) fn poll_output(&mut self) -> Option<HookEvent> {
-        self.news.pop_front()
+        self.events.pop_front()
     }
 
     fn handle_switch(&mut self, now: Instant, station: &Station, switched: SourceSwitch) {
         let SourceSwitch { from, to, cause } = switched;
-        // The last resort is the worst of all.
+        // The last resort has the lowest priority.
         let rank = |source: Option<usize>| source.unwrap_or(usize::MAX);
         let (before, after) = (rank(from), rank(to));
         let name = |index: Option<usize>| source_name(station, index);
@@ -92,7 +97,7 @@ impl StationWatch {
         if after > before && (failed || to.is_none() && cause != "manual") {
             let lost = self.lost_source.get_or_insert(LostSource { rank: before, since: now });
             lost.rank = lost.rank.min(before);
-            self.news.push_back(HookEvent::Fallback { from: name(from), to: name(to), cause });
+            self.events.push_back(HookEvent::Fallback { from: name(from), to: name(to), cause });
         } else if after < before
             && let Some(lost) = self.lost_source
         {
@@ -103,7 +108,7 @@ impl StationWatch {
             if complete || !failed {
                 let after = now.since(lost.since);
                 let (from, to) = (name(from), name(to));
-                self.news.push_back(HookEvent::Recovered { from, to, cause, after, complete });
+                self.events.push_back(HookEvent::Recovered { from, to, cause, after, complete });
             }
         }
     }
@@ -111,7 +116,7 @@ impl StationWatch {
     fn check_silence(&mut self, now: Instant, station: &Station, status: &StationStatus) {
         let level = level(status);
         let bar = station.silence.below;
-        // The engine knows better where a value does not move, or a source has a bar of its own.
+        // The engine also detects a constant value, and a source may have a threshold of its own.
         let mute = status.state == StationState::Silent && status.active.is_some();
         self.mute_since = if mute { Some(self.mute_since.unwrap_or(now)) } else { None };
         let quiet = mute || level.get() < bar.get();
@@ -122,7 +127,11 @@ impl StationWatch {
             Audibility::Quiet { since } if self.is_confirmed(now, since, station) => {
                 let cause = if status.active.is_some() { "silent" } else { "last resort" };
                 let source = source_name(station, status.active);
-                self.news.push_back(HookEvent::Silence { source, cause, lasted: now.since(since) });
+                self.events.push_back(HookEvent::Silence {
+                    source,
+                    cause,
+                    lasted: now.since(since),
+                });
                 Audibility::Silent { since }
             }
             Audibility::Silent { since } if loud => {
@@ -135,7 +144,7 @@ impl StationWatch {
                 if now.since(since) >= SOUND_CONFIRMATION =>
             {
                 let lasted = since.since(silent_since);
-                self.news.push_back(HookEvent::Sound {
+                self.events.push_back(HookEvent::Sound {
                     source: source_name(station, status.active),
                     lasted,
                 });
@@ -146,14 +155,15 @@ impl StationWatch {
     }
 
     fn is_confirmed(&self, now: Instant, since: Instant, station: &Station) -> bool {
-        let found = self.mute_since.is_some_and(|found| now.since(found) >= SWITCH_GRACE);
-        found || now.since(since) >= station.silence.span + SWITCH_GRACE
+        let mute_long =
+            self.mute_since.is_some_and(|mute_long| now.since(mute_long) >= SWITCH_GRACE);
+        mute_long || now.since(since) >= station.silence.span + SWITCH_GRACE
     }
 
     fn check_peak(&mut self, now: Instant, station: &Station, status: &StationStatus) {
         let peaks = &mut self.peaks;
         let loudness = &status.loudness;
-        // A look can miss a tenth of a second; the peak of the whole misses none that is higher.
+        // A poll can miss a tenth of a second; the overall peak misses no new maximum.
         let risen = loudness.true_peak.filter(|peak| peaks.whole.is_none_or(|whole| *peak > whole));
         peaks.whole = loudness.true_peak;
         let ceiling = ceiling(station);
@@ -162,34 +172,34 @@ impl StationWatch {
         let Some(peak) = over.reduce(louder) else { return };
         let worst = louder(peaks.worst.unwrap_or(peak), peak);
         (peaks.worst, peaks.times) = (Some(worst), peaks.times + 1);
-        if peaks.reported_at.is_some_and(|told| now.since(told) < OVER_CEILING_INTERVAL) {
+        if peaks.reported_at.is_some_and(|reported| now.since(reported) < OVER_CEILING_INTERVAL) {
             return;
         }
         let source = source_name(station, status.active);
         let times = std::mem::take(&mut peaks.times);
         (peaks.reported_at, peaks.worst) = (Some(now), None);
-        self.news.push_back(HookEvent::OverCeiling { source, peak: worst, ceiling, times });
+        self.events.push_back(HookEvent::OverCeiling { source, peak: worst, ceiling, times });
     }
 }
 
-/// What the true peak of a station may reach: a tenth of a decibel above its normaliser's ceiling, as
-/// far as that has one, because nobody measures finer.
+/// The permitted true peak of a station: a tenth of a decibel above its normalizer's ceiling, if it
+/// has one, because meters are not more accurate.
 fn ceiling(station: &Station) -> Db {
     match &station.sound.normalize {
-        Some(wish) if wish.mode != Mode::GainOnly => wish.settings.ceiling + TOLERANCE,
+        Some(config) if config.mode != Mode::GainOnly => config.settings.ceiling + TOLERANCE,
         _ => Db::ZERO,
     }
 }
 
-/// Above a normaliser's ceiling.
+/// Tolerance above a normalizer's ceiling.
 const TOLERANCE: Db = Db::new(0.1);
 
 fn source_name(station: &Station, index: Option<usize>) -> Option<String> {
     index.and_then(|index| station.sources.get(index)).map(|source| source.name.clone())
 }
 
-/// The peak of what goes out: of the last 100 ms, which is nothing where that was digital silence;
-/// before there are as many, what falls slowly.
+/// Peak level of the output: of the last 100 ms, which is absent for digital silence; before the
+/// first 100 ms, the decaying peak.
 fn level(status: &StationStatus) -> Db {
     let loudness = &status.loudness;
     if loudness.measured > Span::ZERO {
@@ -202,13 +212,14 @@ fn louder(one: Db, other: Db) -> Db {
     if other > one { other } else { one }
 }
 
-/// Causes that are no source's fault.
+/// Causes that are not failures.
 const NORMAL_CAUSES: [&str; 4] = ["first", "better", "ended", "manual"];
-/// Sound is so much louder than silence (the engine's switch has the same bar) ...
+/// Hysteresis of the silence threshold (the same as in the engine's switch) ...
 const HYSTERESIS_DB: f64 = 6.0;
-/// ... for so long.
+/// ... and the time for which sound must last.
 const SOUND_CONFIRMATION: Span = Span::from_millis(500);
-/// Silence that the switch ends by another source, after the same time, is not told.
+/// Grace period for the switch to replace a silent source, which takes the same time-out, without
+/// an event.
 const SWITCH_GRACE: Span = Span::from_millis(500);
-/// A peak that comes with every beat is told so rarely.
+/// Minimum interval of over-ceiling events, for a peak that recurs with every beat.
 const OVER_CEILING_INTERVAL: Span = Span::from_secs(60);

@@ -1,9 +1,9 @@
-//! Ports for DJs: who comes, what he wants, and whether he may.
+//! Ports for source clients (DJs): requests, passwords and mounts.
 //!
-//! A port may have several mounts, of several stations. It is opened as soon as a station has a mount
-//! there and closed when none has any more. What is said before a stream is read here, on the control
-//! runtime; the stream itself goes with its socket to a reactor. TLS is spoken on the same port, as on
-//! every other, and the house's limits per address hold here as well.
+//! A port may have mounts of several stations. It is opened as soon as a station has a mount there,
+//! and closed when none is left. Requests are read here, on the control runtime; the stream itself
+//! goes with its socket to a reactor. TLS is supported on the same port, as on every other, and the
+//! limits per address apply here as well.
 
 mod response;
 mod source_client;
@@ -28,17 +28,18 @@ use crate::control::tcp::{
 use crate::control::{Control, count};
 use crate::tls;
 
-/// Connections that say what they want, at once and on all ports; who is on air is not one of them.
+/// Maximum number of connections without a complete request, on all ports; clients on air are not
+/// included.
 pub(crate) const MAX_SOURCE_CLIENTS: usize = 256;
 
-/// How often it is looked whether there are the right ports.
+/// Interval at which the set of ports is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The pause before a port that is taken is tried again, doubled up to the second.
+/// Pause before a port in use is tried again, doubled up to the maximum.
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
-/// What a guest has to do with.
+/// What a connection needs.
 #[derive(Clone)]
 struct PortContext {
     control: Arc<Control>,
@@ -55,20 +56,21 @@ struct MountPort {
     pause: Duration,
 }
 
-/// Keeps the ports open that stations have mounts on, until it is dropped.
+/// Keeps the ports open for which stations have mounts, until it is dropped.
 pub(crate) async fn serve(
     control: Arc<Control>,
-    house: Arc<dyn AudioBackend>,
+    backend: Arc<dyn AudioBackend>,
     sink: Arc<dyn ListenSink>,
     door: watch::Receiver<ListenPolicy>,
 ) {
-    let desk = PortContext { control, sink, door, slots: ConnectionSlots::new(MAX_SOURCE_CLIENTS) };
+    let context =
+        PortContext { control, sink, door, slots: ConnectionSlots::new(MAX_SOURCE_CLIENTS) };
     let mut ports: Vec<MountPort> = Vec::new();
-    let mut looks = interval(POLL_INTERVAL);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval(POLL_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        looks.tick().await;
-        let mounts = desk.control.mounts();
+        ticks.tick().await;
+        let mounts = context.control.mounts();
         ports.retain(|port| mounts.iter().any(|(_, mount)| mount.address == port.address));
         for (_, Mount { address, .. }) in &mounts {
             if !ports.iter().any(|port| port.address == *address) {
@@ -76,7 +78,7 @@ pub(crate) async fn serve(
             }
         }
         for port in &mut ports {
-            port.open(&desk, &*house).await;
+            port.open(&context, &*backend).await;
         }
     }
 }
@@ -86,23 +88,23 @@ impl MountPort {
         Self { address, open: None, retry_at: Instant::now(), pause: FIRST_RETRY_PAUSE }
     }
 
-    async fn open(&mut self, desk: &PortContext, house: &dyn AudioBackend) {
+    async fn open(&mut self, context: &PortContext, backend: &dyn AudioBackend) {
         if self.open.is_some() || Instant::now() < self.retry_at {
             return;
         }
         let (host, port) = (self.address.host.clone(), self.address.port);
-        // A name is looked up, and that may take its time.
+        // The name lookup may take long.
         let opened = tokio::task::spawn_blocking(move || bind(&host, port)).await;
         match opened.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok((listener, address)) => {
                 tracing::info!("DJs are let in at {address}");
-                house.set_dj_address(&self.address, Ok(address));
+                backend.set_dj_address(&self.address, Ok(address));
                 self.open =
-                    Some(tokio::spawn(accept(listener, self.address.clone(), desk.clone())));
+                    Some(tokio::spawn(accept(listener, self.address.clone(), context.clone())));
             }
             Err(error) => {
                 tracing::warn!("DJs cannot come to {}: {error}", self.address);
-                house.set_dj_address(&self.address, Err(&error));
+                backend.set_dj_address(&self.address, Err(&error));
                 self.retry_at = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(MAX_RETRY_PAUSE);
             }
@@ -127,16 +129,17 @@ fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
     Ok((TcpListener::from_std(listener)?, address))
 }
 
-async fn accept(listener: TcpListener, address: Endpoint, desk: PortContext) {
-    let mut gate = ConnectionAcceptor::new(desk.door.clone(), desk.slots.clone());
+async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) {
+    let mut acceptor = ConnectionAcceptor::new(context.door.clone(), context.slots.clone());
     loop {
-        let Some(accepted) = gate.accept(&listener, &desk.control, PORT_COUNTERS).await else {
+        let Some(accepted) = acceptor.accept(&listener, &context.control, PORT_COUNTERS).await
+        else {
             continue;
         };
-        let (desk, mount) = (desk.clone(), address.clone());
+        let (context, mount) = (context.clone(), address.clone());
         tokio::spawn(async move {
             let AcceptedConnection { socket, address, policy: door, slot } = accepted;
-            let PortContext { control, sink, .. } = &desk;
+            let PortContext { control, sink, .. } = &context;
             let served = async {
                 if keep_alive(&socket.0).is_err() {
                     return;
@@ -155,5 +158,5 @@ async fn accept(listener: TcpListener, address: Endpoint, desk: PortContext) {
     }
 }
 
-/// What is counted at a port for live sources when there is no slot.
+/// The counters of a port for source clients.
 const PORT_COUNTERS: PortCounters = |counters| &counters.djs_refused;

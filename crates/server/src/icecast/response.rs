@@ -1,31 +1,31 @@
-//! What somebody is told who comes to a port for DJs.
+//! Responses to source clients.
 
-/// An answer that ends the conversation.
+/// A response that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Response {
-    /// The title is known now.
+    /// The title was updated.
     TitleUpdated,
-    /// There are these methods.
+    /// The supported methods.
     Methods,
-    /// Nothing that is a request.
+    /// Not a valid request.
     BadRequest,
-    /// Who it is has to be said, and rightly.
+    /// Credentials are missing or wrong.
     Unauthorized,
-    /// Somebody else is on air there.
+    /// Another client is on air there.
     MountInUse,
-    /// It comes from a page in a browser.
+    /// The request comes from a web page.
     CrossSite,
-    /// It names this machine by a name that a stranger can own.
+    /// It uses a host name that another party may own.
     Misdirected,
-    /// There is no such mount.
+    /// The mount does not exist.
     NoMount,
-    /// Nobody is on air there, so nothing plays.
+    /// No client is on air there, so there is no title to update.
     NotOnAir,
-    /// No listener's port.
+    /// Not a port for listeners.
     NotFound,
-    /// The head has no end.
+    /// The request head is too long.
     HeadTooLong,
-    /// A kind of stream that is not played.
+    /// An unsupported stream format.
     UnsupportedType,
     /// Too many wrong passwords from this address.
     TooManyAttempts,

@@ -1,4 +1,4 @@
-//! One connection, up to its first sound or its last word.
+//! One connection of a source client, up to its stream or its response.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::control::{Control, count};
 use crate::http::is_our_host;
 use crate::tls::ClientStream;
 
-/// How long a guest may take to say what he wants.
+/// Time-out of the request.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of what he says.
+/// Maximum length of the request head in bytes.
 const MAX_HEAD: usize = 8 << 10;
 
-/// Hears what a guest wants, and lets him go on air if he may.
+/// Reads the request, and puts the client on air if it is authorized.
 pub(super) async fn serve(
     mut stream: ClientStream,
     address: &Endpoint,
@@ -39,13 +39,14 @@ pub(super) async fn serve(
             count(&control.counters.djs_cut_long_request);
             return stream.try_answer(Response::HeadTooLong.text().as_bytes());
         }
-        // He went away.
+        // The client has closed.
         Ok(None) => return,
         Err(_) => return count(&control.counters.djs_cut_without_request),
     };
     let unread = read.split_off(head);
     let answer = match IcecastRequest::parse(&read) {
-        // A mount on loopback may have no password, and a page of anywhere runs in a browser here.
+        // A mount on loopback may have no password, and a foreign web page may run in a local
+        // browser.
         Ok(IcecastRequest { from_browser: true, .. }) => {
             count(&control.counters.http_cross_site);
             Response::CrossSite
@@ -84,8 +85,8 @@ pub(super) async fn serve(
     stream.try_answer(answer.text().as_bytes());
 }
 
-/// Reads to the end of the head: its length; `Some(None)` for one that has no end, `None` where the
-/// guest has gone.
+/// Reads to the end of the head and returns its length; `Some(None)` for one that is too long,
+/// `None` if the client has closed.
 async fn read_head(stream: &mut ClientStream, read: &mut Vec<u8>) -> Option<Option<usize>> {
     loop {
         if let Some(length) = head_length(read) {
@@ -101,7 +102,7 @@ async fn read_head(stream: &mut ClientStream, read: &mut Vec<u8>) -> Option<Opti
     }
 }
 
-/// The mount of this name and its station, if he may have to do with it.
+/// The mount of this name and its station, if the client is authorized for it.
 fn authorize(
     stream: &ClientStream,
     address: &Endpoint,
@@ -116,15 +117,15 @@ fn authorize(
         return Err(Response::NoMount);
     };
     let Some(password) = &mount.password else {
-        // A page whose own name points to this machine (DNS rebinding) asks without an `Origin`. Where
-        // there is a password, it does not know it.
+        // A page whose own name resolves to this machine (DNS rebinding) sends no `Origin`. If
+        // there is a password, the page does not know it.
         if is_our_host(host, &control.config().http.names) {
             return Ok((station, mount));
         }
         count(&control.counters.http_wrong_host);
         return Err(Response::Misdirected);
     };
-    // libshout asks once without, to learn how it is to be said.
+    // libshout first sends a request without credentials, to learn the scheme.
     let Some(said) = authorization else { return Err(Response::Unauthorized) };
     let right = match Credentials::from_header(said) {
         Credentials::Password(user, said) => {
@@ -157,7 +158,7 @@ async fn start_stream(
         count(&control.counters.djs_refused_taken);
         return stream.try_answer(Response::MountInUse.text().as_bytes());
     };
-    // Who does not wait for this takes it for the answer to his stream.
+    // A client that does not expect `100 Continue` would take it for the final answer.
     let answer = if push.expects_continue { CONTINUE } else { OK };
     let answered = async {
         stream.write_all(answer).await?;
@@ -175,5 +176,5 @@ async fn start_stream(
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// libshout and its like go on as soon as they read this.
+/// libshout and similar clients start to send when they have read this.
 const OK: &[u8] = b"HTTP/1.0 200 OK\r\n\r\n";

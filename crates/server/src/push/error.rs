@@ -1,4 +1,4 @@
-//! Why a stream is not pushed, cut by how long it makes sense to wait, with what helps.
+//! Errors of pushes, by how long to wait before the next attempt, with remedies.
 
 use std::fmt;
 use std::io;
@@ -9,44 +9,44 @@ use aulos_proto::icecast::IcecastUrl;
 
 use crate::dial::DialError;
 
-/// Why a server does not take a stream.
+/// Why a server does not accept a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PushError {
-    /// The name is unknown.
+    /// The host name is unknown.
     Name(String),
-    /// Nobody is there, or he does not want to.
+    /// The server refused the connection or is unreachable.
     Connect(io::ErrorKind),
     /// It took too long.
     TimedOut,
-    /// TLS, and why.
+    /// TLS failed, and why.
     Tls(String),
     /// The connection broke before the stream began.
     Io(io::ErrorKind),
-    /// The answer is not one of Icecast.
+    /// The answer is not that of Icecast.
     InvalidAnswer,
-    /// The server does not know `PUT`.
+    /// The server does not support `PUT`.
     MethodUnsupported,
     /// The name or the password is wrong.
     WrongPassword,
-    /// There is no password, and one is wanted.
+    /// A password is required, and none is configured.
     NoPassword,
-    /// Somebody sends there already.
+    /// The mount is in use.
     MountInUse,
-    /// The server says no, and why.
+    /// The server refused, with status and reason.
     Refused(u16, String),
-    /// It took the stream, and hung up.
+    /// The server accepted the stream, and hung up.
     HungUp,
-    /// It took the stream, and then nothing more.
+    /// The server accepted the stream, and stopped reading.
     NotReading,
     /// The connection broke in the middle of the stream.
     Broken,
-    /// The station has begun anew, or has no time.
+    /// The station has restarted, or is busy.
     Busy,
-    /// The request cannot be written.
+    /// The request cannot be encoded.
     Request(HeadError),
 }
 
-/// The names of the counters, in the order of [`Failure::cause`].
+/// The names of the counters, in the order of [`PushError::counter_index`].
 pub(super) const COUNTER_NAMES: [&str; 9] = [
     "push_failures_name",
     "push_failures_connect",
@@ -69,7 +69,7 @@ impl PushError {
         }
     }
 
-    /// Why a stream is over that had begun.
+    /// The error of a stream that ended.
     pub(super) const fn from_end(cause: Option<SessionEndCause>) -> Self {
         match cause {
             Some(SessionEndCause::Closed) => Self::HungUp,
@@ -79,7 +79,7 @@ impl PushError {
         }
     }
 
-    /// Which counter it belongs to.
+    /// Index of its counter.
     pub(super) const fn counter_index(&self) -> usize {
         match self {
             Self::Name(_) => 0,
@@ -97,8 +97,8 @@ impl PushError {
         }
     }
 
-    /// Whether asking again soon will hardly help. A mount that is taken may be ours, from before a
-    /// cable was pulled: the server gives it free after ten seconds or so.
+    /// Whether an early retry is pointless. A mount in use may be ours, from before a network
+    /// failure: the server releases it after about ten seconds.
     pub(super) const fn is_lasting(&self) -> bool {
         matches!(
             self,
@@ -134,10 +134,15 @@ impl fmt::Display for PushError {
             Self::MountInUse => f.write_str(
                 "somebody else sends to this mount: end that, or push to a mount of its own",
             ),
-            Self::Refused(404, said) => {
-                write!(f, "the server has no such mount (404, \"{said}\"): mend `url` of the push")
+            Self::Refused(404, reason) => {
+                write!(
+                    f,
+                    "the server has no such mount (404, \"{reason}\"): mend `url` of the push"
+                )
             }
-            Self::Refused(status, said) => write!(f, "the server says no ({status}, \"{said}\")"),
+            Self::Refused(status, reason) => {
+                write!(f, "the server says no ({status}, \"{reason}\")")
+            }
             Self::HungUp => f.write_str("the server hung up"),
             Self::NotReading => f.write_str("the server took nothing for 10 s"),
             Self::Broken => f.write_str("the connection broke"),

@@ -1,18 +1,18 @@
-//! Pushes: finds an Icecast server, says what it wants to hear, lets a reactor send it a station's
-//! stream, and comes again when that breaks off.
+//! Pushes a station's stream to an Icecast server: connects, sends the request, hands the socket to
+//! a reactor, and reconnects when the stream breaks off.
 //!
 //! ```text
-//!  here (control runtime): name, TCP, TLS, request, answer
+//!  here (control runtime): DNS, TCP, TLS, request, answer
 //!     | socket, TLS state
 //!     v
-//!  audio: the rendition in the wished container; a reactor serves the socket like a listener
-//!     | "it is over", bytes
+//!  audio: the rendition in the configured container; a reactor serves the socket like a listener
+//!     | end, bytes
 //!     v
 //!  here: a pause, and again from the beginning
 //! ```
 //!
-//! One task for each push, which waits nearly all of its life. It ends when whoever holds its other
-//! ends lets them go. libshout would do the talking, and block a thread for each stream.
+//! Each push has one task, which is idle most of the time. It ends when the other ends of its
+//! channels are dropped. libshout could do the protocol, but would block a thread for each stream.
 
 mod error;
 #[cfg(test)]
@@ -38,45 +38,45 @@ use crate::dial::{DialedStream, Dialer};
 use crate::radio::BackgroundTask;
 use error::{COUNTER_NAMES, PushError};
 
-/// How a push does, for people to read.
+/// State of a push, for users to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushState {
-    /// What it does.
+    /// What it is doing.
     pub phase: PushPhase,
-    /// What was wrong last, and what to do about it; none while it has never failed.
+    /// The last error and its remedy; `None` if it has never failed.
     pub error: Option<String>,
-    /// For how long the server has been taking the stream.
+    /// Duration of the current connection.
     pub since: Option<Span>,
-    /// Bytes that this connection has taken.
+    /// Bytes sent in this connection.
     pub bytes: u64,
-    /// Chunks that the server was too slow for, in this connection.
+    /// Chunks skipped in this connection because the server was too slow.
     pub lagged: u64,
-    /// When it is tried again.
+    /// Time until the next attempt.
     pub retry_in: Option<Span>,
-    /// Streams that began.
+    /// Number of accepted streams.
     pub connects: u64,
-    /// Times that the server could not be had, said no, or broke off.
+    /// Number of failed, refused or broken connections.
     pub failures: u64,
-    /// What was wrong with the last title that was told beside the stream.
+    /// Error of the last title update.
     pub title_error: Option<String>,
 }
 
-/// What a push does.
+/// Phase of a push.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PushPhase {
-    /// It asks the server.
+    /// It connects to the server.
     #[default]
     Connecting,
-    /// The server takes the stream.
+    /// The server receives the stream.
     Pushing,
-    /// It could not be had, or broke off, and is tried again.
+    /// It could not be reached, or broke off, and is tried again.
     Waiting,
-    /// The server says no, which somebody has to mend; it is tried again, but seldom.
+    /// The server refuses, which needs a change of configuration; it is tried again, but rarely.
     Refused,
 }
 
 impl PushPhase {
-    /// In one word.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl PushPhase {
     }
 }
 
-/// What all pushes of a house did; never counts down.
+/// Counters of all pushes; never reset.
 #[derive(Debug, Default)]
 struct PushCounters {
     connects: AtomicU64,
@@ -97,7 +97,7 @@ struct PushCounters {
     failures: [AtomicU64; COUNTER_NAMES.len()],
 }
 
-/// What can be seen of one.
+/// Handle to the state of one push.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PushStatusHandle(Arc<Mutex<PushProgress>>);
 
@@ -109,14 +109,14 @@ struct PushProgress {
 }
 
 impl PushStatusHandle {
-    /// How it goes.
+    /// The current state.
     pub(crate) fn state(&self) -> PushState {
         let now = SystemClock::now();
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         PushState {
-            since: seen.since.map(|since| now.since(since)),
-            retry_in: seen.retry_at.map(|at| at.since(now)),
-            ..seen.state.clone()
+            since: progress.since.map(|since| now.since(since)),
+            retry_in: progress.retry_at.map(|at| at.since(now)),
+            ..progress.state.clone()
         }
     }
 
@@ -125,26 +125,26 @@ impl PushStatusHandle {
     }
 }
 
-/// A server that waits for the stream.
+/// A connection that is ready for the stream.
 #[derive(Debug)]
 pub(crate) struct OpenedPush {
     pub(crate) socket: MediaSocket,
     pub(crate) line: PushReporter,
 }
 
-/// One push, whose parts go to where they run. It ends when `opened` is dropped.
+/// The parts of one push, for the threads that run them. It ends when `opened` is dropped.
 pub(crate) struct PushParts {
-    /// For the audio: sockets that are to be served.
+    /// For the audio side: sockets to serve.
     pub(crate) opened: Receiver<OpenedPush>,
     /// For the status.
     pub(crate) status: PushStatusHandle,
-    /// Where it hears what is played.
+    /// Receives the current title.
     pub(crate) titles: watch::Sender<Arc<str>>,
     /// For the control runtime.
     pub(crate) task: BackgroundTask,
 }
 
-/// Pushes streams; one for a house.
+/// Pushes streams; one per server.
 #[derive(Debug, Default)]
 pub(crate) struct PushClient {
     dialer: Arc<Dialer>,
@@ -152,10 +152,10 @@ pub(crate) struct PushClient {
 }
 
 impl PushClient {
-    /// A push of a programme that is `about` this; `seed` is where its pauses get their chance from.
+    /// Starts a push of a programme described by `about`; `seed` randomizes its pauses.
     pub(crate) fn start(&self, push: &PushSettings, about: StreamMetadata, seed: u64) -> PushParts {
         let (orders, opened) = bounded(1);
-        let (titles, told) = watch::channel(Arc::from(""));
+        let (titles, title_receiver) = watch::channel(Arc::from(""));
         let watch = PushStatusHandle::default();
         let task = PushTask {
             push: push.clone(),
@@ -164,7 +164,7 @@ impl PushClient {
             totals: Arc::clone(&self.totals),
             watch: watch.clone(),
             opened: orders,
-            titles: told,
+            titles: title_receiver,
             title_due_at: None,
             title_sent: false,
             backoff: Backoff::new(seed),
@@ -172,7 +172,7 @@ impl PushClient {
         PushParts { opened, status: watch, titles, task: Box::pin(task.run()) }
     }
 
-    /// What all of them did, by names that never change.
+    /// The counters of all pushes, under stable names.
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let totals = &self.totals;
@@ -194,9 +194,9 @@ struct PushTask {
     watch: PushStatusHandle,
     opened: Sender<OpenedPush>,
     titles: watch::Receiver<Arc<str>>,
-    /// When the server is to be told what is played.
+    /// Time of the next title update.
     title_due_at: Option<Instant>,
-    /// It was told something in this connection.
+    /// A title was sent in this connection.
     title_sent: bool,
     backoff: Backoff,
 }
@@ -204,15 +204,15 @@ struct PushTask {
 impl PushTask {
     async fn run(mut self) {
         while !self.opened.is_closed() {
-            self.watch.change(|seen| {
-                seen.state.phase = PushPhase::Connecting;
-                seen.retry_at = None;
+            self.watch.change(|progress| {
+                progress.state.phase = PushPhase::Connecting;
+                progress.retry_at = None;
             });
-            let begun = tokio::select! {
-                begun = self.connect() => begun,
+            let result = tokio::select! {
+                result = self.connect() => result,
                 () = until_closed(&self.opened) => return,
             };
-            let failure = match begun {
+            let failure = match result {
                 Ok(socket) => match self.stream(socket).await {
                     Some(failure) => failure,
                     None => return,
@@ -223,7 +223,7 @@ impl PushTask {
         }
     }
 
-    /// Asks the server to take the stream.
+    /// Asks the server to accept the stream.
     async fn connect(&self) -> Result<MediaSocket, PushError> {
         match self.request_stream(SourceMethod::Put).await {
             Err(PushError::MethodUnsupported) => self.request_stream(SourceMethod::Source).await,
@@ -241,7 +241,9 @@ impl PushTask {
             SourceResponse::Unauthorized => return Err(self.unauthorized()),
             SourceResponse::MountInUse => return Err(PushError::MountInUse),
             SourceResponse::MethodNotSupported => return Err(PushError::MethodUnsupported),
-            SourceResponse::Refused(status, said) => return Err(PushError::Refused(status, said)),
+            SourceResponse::Refused(status, reason) => {
+                return Err(PushError::Refused(status, reason));
+            }
             _ => return Err(PushError::InvalidAnswer),
         }
         let broke = |error: std::io::Error| PushError::Io(error.kind());
@@ -250,7 +252,7 @@ impl PushTask {
         Ok(MediaSocket::new(socket, address, AddressPermit::default()).with_client_tls(tls))
     }
 
-    /// Says something to the server, and hears its answer.
+    /// Sends a request to the server and reads the answer.
     async fn request(
         &self,
         text: &str,
@@ -268,7 +270,7 @@ impl PushTask {
         Ok((wire, answer))
     }
 
-    /// Lets it be sent until it breaks off; `None` when there is nothing more to do.
+    /// Serves the stream until it breaks off; `None` when there is nothing more to do.
     async fn stream(&mut self, socket: MediaSocket) -> Option<PushError> {
         let in_stream = self.push.codec.codec() == Codec::Opus;
         let (line, mut sent) = push_channel(self.push.titles && in_stream);
@@ -278,15 +280,15 @@ impl PushTask {
         self.record_start();
         let tells = self.push.titles && !in_stream;
         (self.title_due_at, self.title_sent) = (tells.then(SystemClock::now), false);
-        let mut looks = interval(POLL_INTERVAL);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 cause = sent.end_cause() => {
                     self.update_progress(&sent);
                     return (!self.opened.is_closed()).then(|| self.error_of_end(cause, sent.refusal_status()));
                 }
-                _ = looks.tick() => {
+                _ = ticks.tick() => {
                     self.update_progress(&sent);
                     if self.opened.is_closed() {
                         return None;
@@ -302,7 +304,7 @@ impl PushTask {
         }
     }
 
-    /// Why a stream is over that had begun; `no` is what the server said in its middle.
+    /// The error of a stream that ended; `no` is a status that the server sent in the middle of it.
     fn error_of_end(&self, cause: Option<SessionEndCause>, no: Option<u16>) -> PushError {
         match no {
             Some(401) => self.unauthorized(),
@@ -321,26 +323,26 @@ impl PushTask {
         self.backoff.succeeded(now);
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
         tracing::info!("{} takes the stream", self.push.target);
-        self.watch.change(|seen| {
-            seen.since = Some(now);
-            seen.state.phase = PushPhase::Pushing;
-            seen.state.connects += 1;
-            (seen.state.bytes, seen.state.lagged) = (0, 0);
+        self.watch.change(|progress| {
+            progress.since = Some(now);
+            progress.state.phase = PushPhase::Pushing;
+            progress.state.connects += 1;
+            (progress.state.bytes, progress.state.lagged) = (0, 0);
         });
     }
 
     fn update_progress(&self, sent: &PushMonitor) {
-        self.watch.change(|seen| {
-            (seen.state.bytes, seen.state.lagged) = (sent.bytes(), sent.lagged());
+        self.watch.change(|progress| {
+            (progress.state.bytes, progress.state.lagged) = (sent.bytes(), sent.lagged());
         });
     }
 
-    /// Tells the server what is played.
+    /// Sends the current title to the server.
     async fn send_title(&mut self) {
         let song = Arc::clone(&self.titles.borrow_and_update());
         self.title_due_at = None;
         if song.is_empty() && !self.title_sent {
-            // Nothing was said, so nothing is to be taken back.
+            // No title was sent, so none needs to be cleared.
             return;
         }
         let request =
@@ -352,8 +354,8 @@ impl PushTask {
         let error = match answer {
             Ok((_, SourceResponse::Accepted)) => None,
             Ok((_, SourceResponse::Unauthorized)) => Some(PushError::WrongPassword.to_string()),
-            Ok((_, SourceResponse::Refused(status, said))) => {
-                Some(PushError::Refused(status, said).to_string())
+            Ok((_, SourceResponse::Refused(status, reason))) => {
+                Some(PushError::Refused(status, reason).to_string())
             }
             Ok(_) => Some(PushError::InvalidAnswer.to_string()),
             Err(failure) => Some(failure.to_string()),
@@ -363,10 +365,10 @@ impl PushTask {
         count.fetch_add(1, Ordering::Relaxed);
         self.title_sent |= error.is_none();
         self.title_due_at = error.as_ref().map(|_| SystemClock::now() + TITLE_RETRY);
-        self.watch.change(|seen| seen.state.title_error = error);
+        self.watch.change(|progress| progress.state.title_error = error);
     }
 
-    /// Waits as long as it takes until it makes sense to try again.
+    /// Waits until the next attempt.
     async fn wait_for_retry(&mut self, failure: &PushError) {
         let now = SystemClock::now();
         let (lasting, before) = (failure.is_lasting(), self.watch.state().error);
@@ -383,11 +385,11 @@ impl PushTask {
             count.fetch_add(1, Ordering::Relaxed);
         }
         let retry_at = self.backoff.retry_at();
-        self.watch.change(|seen| {
-            (seen.since, seen.retry_at) = (None, Some(retry_at));
-            seen.state.phase = if lasting { PushPhase::Refused } else { PushPhase::Waiting };
-            seen.state.failures += 1;
-            seen.state.error = Some(error);
+        self.watch.change(|progress| {
+            (progress.since, progress.retry_at) = (None, Some(retry_at));
+            progress.state.phase = if lasting { PushPhase::Refused } else { PushPhase::Waiting };
+            progress.state.failures += 1;
+            progress.state.error = Some(error);
         });
         let pause = u64::try_from(retry_at.since(now).as_nanos()).unwrap_or(0);
         tokio::select! {
@@ -397,18 +399,18 @@ impl PushTask {
     }
 }
 
-/// Hears an answer, and of a refusal the words that stand below it, if they come.
+/// Reads an answer, including the body of a refusal, if there is one.
 async fn read_answer(
     wire: &mut DialedStream,
     asked: SourceMethod,
 ) -> Result<SourceResponse, PushError> {
-    let (mut read, mut heard) = (Vec::new(), None);
+    let (mut read, mut refusal) = (Vec::new(), None);
     loop {
         let mut piece = [0; 1_024];
         let more = wire.read(&mut piece);
-        let count = match &heard {
+        let count = match &refusal {
             None => more.await.map_err(|error| PushError::Io(error.kind()))?,
-            // What has been said counts, however this ends.
+            // The status counts, however reading the body ends.
             Some(_) => timeout(REASON_TIMEOUT, more).await.map_or(0, |count| count.unwrap_or(0)),
         };
         read.extend_from_slice(piece.get(..count).unwrap_or_default());
@@ -416,33 +418,33 @@ async fn read_answer(
             (None, 0) => return Err(PushError::InvalidAnswer),
             (None, _) => {}
             (Some(answer @ SourceResponse::Refused(..)), 1..) if read.len() < MAX_REASON_BYTES => {
-                heard = Some(answer);
+                refusal = Some(answer);
             }
             (Some(answer), _) => return Ok(answer),
         }
     }
 }
 
-/// Waits until nobody wants the stream any more.
+/// Waits until the stream is no longer wanted.
 async fn until_closed(opened: &Sender<OpenedPush>) {
     while !opened.is_closed() {
         sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Who we say that we are.
+/// User agent of the requests.
 const AGENT: &str = concat!("aulos/", env!("CARGO_PKG_VERSION"));
 
-/// How often it is looked how it goes.
+/// Interval at which the progress is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long it may take to reach a server, TLS and all, and how long that may take to answer.
+/// Time-outs of the connection, TLS included, and of the answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
-/// After how long a title is told again that could not be told.
+/// Pause before a failed title update is repeated.
 const TITLE_RETRY: Span = Span::from_secs(30);
 
-/// How long the words of a refusal are waited for, and how many bytes of them.
+/// Time-out and maximum length of the body of a refusal.
 const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_REASON_BYTES: usize = 4 << 10;

@@ -1,4 +1,4 @@
-//! Servers that say yes, no and nothing, on loopback.
+//! Pushes to local servers that accept, refuse and stay silent.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::dial::own_authority;
 
-/// One who listens and answers with what a script says, a connection each; what he was told comes
+/// A server that answers each connection with the next line of a script; the request heads are sent
 /// back.
 struct ScriptedServer {
     port: u16,
@@ -27,7 +27,7 @@ impl ScriptedServer {
         Self::with_tls(None, answers, b"")
     }
 
-    /// One who does not wait for a connection's end before he hears the next one.
+    /// A server that does not wait for the end of a connection before it accepts the next one.
     fn keeping_open(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -44,7 +44,7 @@ impl ScriptedServer {
         Self { port, heads, thread }
     }
 
-    /// Behind the last answer he waits for these bytes.
+    /// After the last answer it expects these bytes.
     fn with_tls(
         tls: Option<Arc<ServerConfig>>,
         answers: &'static [&'static str],
@@ -67,7 +67,7 @@ impl ScriptedServer {
                 match &tls {
                     None => {
                         respond(Box::new(socket.try_clone().unwrap()));
-                        // He hangs up when the other end has gone.
+                        // It hangs up when the other end has closed.
                         drop(socket.read_to_end(&mut Vec::new()));
                     }
                     Some(tls) => {
@@ -98,7 +98,7 @@ fn head_of(stream: &mut impl Read) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// A push with all that drives it, in a test's own hands.
+/// A push driven by a test.
 struct PushHarness {
     runtime: Runtime,
     out: PushParts,
@@ -131,7 +131,7 @@ impl PushHarness {
         Self::new(&PushClient::default(), &url, password, Codec::Pcm)
     }
 
-    /// Drives it until it is as it should be; half a minute is only to end a test that fails.
+    /// Drives it until `wanted` returns a value; half a minute only ends a failing test.
     fn until<T>(&mut self, mut wanted: impl FnMut(&mut PushParts) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
@@ -229,7 +229,7 @@ fn titles_are_told_beside_a_stream_that_has_no_place_for_them() {
     assert!(told.contains("\r\nAuthorization: Basic c291cmNlOnNlY3JldA==\r\n"), "{told}");
     let error = rig.until(|out| out.status.state().title_error);
     assert!(error.contains("(400, \"no such title\")"), "{error}");
-    // The next one is told at once, and what was wrong is over.
+    // The next title is sent at once, and clears the error.
     rig.out.titles.send_replace(Arc::from("Now"));
     rig.until(|out| out.status.state().title_error.is_none().then_some(()));
     assert_eq!(rig.out.status.state().phase, PushPhase::Pushing);
@@ -249,7 +249,7 @@ fn over_tls_the_stream_goes_through_the_same_session() {
     wire.write_all(b"sound").unwrap();
     wire.flush().unwrap();
     script.thread.join().unwrap();
-    // This machine's own authorities do not know it.
+    // The machine's root certificates do not include it.
     let state = PushHarness::new(&PushClient::default(), &url, Some("secret"), Codec::Opus).fails();
     assert!(state.error.is_some());
 }

@@ -1,4 +1,4 @@
-//! Why web radio does not play, cut by how long it makes sense to wait.
+//! Errors of web radio, by how long to wait before the next attempt.
 
 use std::fmt;
 use std::io;
@@ -8,50 +8,50 @@ use aulos_io::decode::StreamError;
 use aulos_io::feed::HttpBodyError;
 use aulos_proto::http::{AddressClass, HeadError, PlaylistError, UrlError};
 
-/// Why there is no sound.
+/// Why a stream does not play.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum RadioError {
-    /// The name is unknown.
+    /// The host name is unknown.
     Name(String),
-    /// Nobody is there, or he does not want to.
+    /// The server refused the connection or is unreachable.
     Connect(io::ErrorKind),
     /// A stage took too long.
     TimedOut(&'static str),
-    /// TLS, and why.
+    /// TLS failed, and why.
     Tls(String),
-    /// The connection broke before the sound began.
+    /// The connection broke before the audio began.
     Io(io::ErrorKind),
-    /// The answer is not one of HTTP.
+    /// The answer is not HTTP.
     Head,
-    /// The server says no.
+    /// The server answered with an error status.
     Status(u16),
     /// More redirects than [`MAX_REDIRECTS`](super::fetch::MAX_REDIRECTS).
     TooManyRedirects,
-    /// A redirect to where it came from.
+    /// A redirect loop.
     RedirectLoop,
-    /// It leads to something that is no address.
+    /// A redirect or playlist entry with an invalid URL.
     InvalidAddress(UrlError),
     /// A public server leads to this host, at an address that is not public.
     NotPublic(String, IpAddr, AddressClass),
-    /// The request for it cannot be written.
+    /// The request cannot be encoded.
     Request(HeadError),
-    /// A list that is of no use.
+    /// An unusable playlist.
     Playlist(PlaylistError),
-    /// Lists that name lists that name lists.
+    /// Playlists nested too deeply.
     TooDeep,
     /// The body was empty.
     Empty,
-    /// All that is there has been tried and cannot be played.
+    /// Every entry was tried and none can be played.
     NothingPlayable,
-    /// The reactor has not taken the last one yet.
+    /// The reactor has not taken the last stream yet.
     Busy,
     /// It played, and broke off.
     Body(HttpBodyError),
-    /// It is not what can be played.
+    /// The data cannot be decoded.
     Undecodable(StreamError),
 }
 
-/// The names of the counters, in the order of [`Failure::cause`].
+/// The names of the counters, in the order of [`RadioError::counter_index`].
 pub(super) const COUNTER_NAMES: [&str; 10] = [
     "radio_failures_name",
     "radio_failures_connect",
@@ -66,7 +66,7 @@ pub(super) const COUNTER_NAMES: [&str; 10] = [
 ];
 
 impl RadioError {
-    /// Which counter it belongs to.
+    /// Index of its counter.
     pub(super) const fn counter_index(&self) -> usize {
         match self {
             Self::Name(_) => 0,
@@ -86,7 +86,7 @@ impl RadioError {
         }
     }
 
-    /// Whether asking again soon will hardly help.
+    /// Whether an early retry is pointless.
     pub(super) const fn is_lasting(&self) -> bool {
         match self {
             Self::Status(status) => matches!(*status, 401 | 403 | 404 | 410),

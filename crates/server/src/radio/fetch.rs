@@ -1,4 +1,4 @@
-//! From an address to the beginning of a body: one request after the other, each stage in its time.
+//! From a URL to the start of a body: a sequence of requests, each stage with a time-out.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -26,7 +26,7 @@ use crate::dial::{DialError, DialedStream, Dialer};
 #[derive(Debug)]
 pub(super) struct StreamFetcher {
     dialer: Dialer,
-    /// A test has no public network, and calls another one so.
+    /// Classifies addresses; a test, which has no public network, replaces it.
     class_of: fn(IpAddr) -> AddressClass,
 }
 
@@ -36,23 +36,23 @@ impl Default for StreamFetcher {
     }
 }
 
-/// A body that begins.
+/// A stream whose body starts.
 pub(super) struct OpenedStream {
     pub(super) body: HttpBody,
     pub(super) about: RadioInfo,
-    /// Where it was found.
+    /// Its final URL.
     pub(super) url: HttpUrl,
 }
 
-/// What a server answered.
+/// The answer of a server.
 enum FetchResponse {
     Redirect(HttpUrl),
-    /// Addresses in order.
+    /// URLs in order.
     Playlist(Vec<HttpUrl>),
     Stream(Box<OpenedStream>),
 }
 
-/// What is still to be tried.
+/// A URL still to be tried.
 struct Candidate {
     url: HttpUrl,
     scope: AddressScope,
@@ -61,13 +61,13 @@ struct Candidate {
 }
 
 impl StreamFetcher {
-    /// One that trusts whom a test trusts.
+    /// A fetcher with a test's TLS configuration.
     #[cfg(test)]
     pub(super) fn with_tls(config: ClientConfig) -> Self {
         Self { dialer: Dialer::with_tls(config), ..Self::default() }
     }
 
-    /// One for which names and classes of addresses are what a test says.
+    /// A fetcher with a test's names and address classes.
     #[cfg(test)]
     pub(super) fn with_address_classes(
         dialer: Dialer,
@@ -76,7 +76,7 @@ impl StreamFetcher {
         Self { dialer, class_of }
     }
 
-    /// Follows redirects and playlists from `first` to a body; addresses in `refused` are left out.
+    /// Follows redirects and playlists from `first` to a body; URLs in `refused` are skipped.
     pub(super) async fn open(
         &self,
         first: &HttpUrl,
@@ -86,10 +86,11 @@ impl StreamFetcher {
     ) -> Result<OpenedStream, RadioError> {
         let first =
             Candidate { url: first.clone(), scope: AddressScope::Any, redirects: 0, playlists: 0 };
-        let mut leads = VecDeque::from([first]);
-        let (mut seen, mut failure) = (HashSet::new(), None);
+        let mut candidates = VecDeque::from([first]);
+        let (mut visited, mut failure) = (HashSet::new(), None);
         for _ in 0..MAX_REQUESTS {
-            let Some(Candidate { url, scope, redirects, playlists: lists }) = leads.pop_front()
+            let Some(Candidate { url, scope, redirects, playlists: lists }) =
+                candidates.pop_front()
             else {
                 break;
             };
@@ -97,8 +98,8 @@ impl StreamFetcher {
                 failure.get_or_insert(RadioError::NothingPlayable);
                 continue;
             }
-            // What may not be reached from one server may be reached from another.
-            if !seen.insert((url.clone(), scope)) {
+            // An address that one server may not lead to may be allowed for another.
+            if !visited.insert((url.clone(), scope)) {
                 failure = Some(RadioError::RedirectLoop);
                 continue;
             }
@@ -118,7 +119,7 @@ impl StreamFetcher {
                 Ok(FetchResponse::Redirect(url)) => {
                     watch.change(|state| state.redirects += 1);
                     totals.redirects.fetch_add(1, Ordering::Relaxed);
-                    leads.push_front(Candidate {
+                    candidates.push_front(Candidate {
                         url,
                         scope,
                         redirects: redirects + 1,
@@ -130,7 +131,12 @@ impl StreamFetcher {
                 }
                 Ok(FetchResponse::Playlist(urls)) => {
                     for url in urls.into_iter().rev() {
-                        leads.push_front(Candidate { url, scope, redirects, playlists: lists + 1 });
+                        candidates.push_front(Candidate {
+                            url,
+                            scope,
+                            redirects,
+                            playlists: lists + 1,
+                        });
                     }
                 }
                 Err(why) => failure = Some(why),
@@ -139,17 +145,17 @@ impl StreamFetcher {
         Err(failure.unwrap_or(RadioError::Empty))
     }
 
-    /// Reaches one of the addresses of a host that may be reached, and says of which class it is.
+    /// Connects to a permitted address of a host; returns the address's class as well.
     async fn connect(
         &self,
         url: &HttpUrl,
         scope: AddressScope,
     ) -> Result<(DialedStream, AddressClass), RadioError> {
-        let found = self.dialer.resolve(&url.host, url.port);
-        let found = with_timeout(RESOLVE, "to be found by its name", found).await?;
-        let found = found.map_err(|error| error_from_dial(error, url))?;
+        let addresses = self.dialer.resolve(&url.host, url.port);
+        let addresses = with_timeout(RESOLVE, "to be found by its name", addresses).await?;
+        let addresses = addresses.map_err(|error| error_from_dial(error, url))?;
         let mut failure = RadioError::Name(url.host.clone());
-        for address in scope.filter(&url.host, found, self.class_of)? {
+        for address in scope.filter(&url.host, addresses, self.class_of)? {
             let class = (self.class_of)(address.ip());
             match with_timeout(CONNECT, "to be reached", connect_socket(address)).await {
                 Ok(Ok(socket)) if url.secure => {
@@ -176,7 +182,7 @@ impl StreamFetcher {
     }
 }
 
-/// One request and its answer.
+/// Sends one request and reads its answer.
 async fn send_request(
     mut stream: DialedStream,
     url: &HttpUrl,
@@ -195,14 +201,13 @@ async fn send_request(
         200..=299 => {}
         status => return Err(RadioError::Status(status)),
     }
-    let mut begun = ResponseBody { stream, unread: rest, ended: false };
-    let front = with_timeout(FIRST_BYTES, "to send sound", begun.first_bytes(&head)).await??;
+    let mut body = ResponseBody { stream, unread: rest, ended: false };
+    let front = with_timeout(FIRST_BYTES, "to send sound", body.first_bytes(&head)).await??;
     if front.is_empty() {
         return Err(RadioError::Empty);
     }
     if is_list(url, &head, &front) {
-        let text =
-            with_timeout(LIST, "to send its playlist", begun.playlist_bytes(&head)).await??;
+        let text = with_timeout(LIST, "to send its playlist", body.playlist_bytes(&head)).await??;
         let entries = playlist_entries(&text).map_err(RadioError::Playlist)?;
         let urls: Vec<_> = entries.iter().filter_map(|entry| url.join(entry).ok()).collect();
         if urls.is_empty() {
@@ -210,7 +215,7 @@ async fn send_request(
         }
         return Ok(FetchResponse::Playlist(urls));
     }
-    begun.into_opened(url, head).map(Box::new).map(FetchResponse::Stream)
+    body.into_opened(url, head).map(Box::new).map(FetchResponse::Stream)
 }
 
 fn error_from_dial(error: DialError, url: &HttpUrl) -> RadioError {
@@ -222,7 +227,7 @@ fn error_from_dial(error: DialError, url: &HttpUrl) -> RadioError {
     }
 }
 
-/// The kernel's buffer is bounded: what it holds is a delay that nobody asked for.
+/// Limits the kernel's receive buffer, which would add delay.
 async fn connect_socket(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
@@ -238,7 +243,7 @@ async fn with_timeout<T>(
 }
 
 fn request_head(url: &HttpUrl) -> Result<String, HeadError> {
-    // HTTP/1.0: an endless body then comes as it is, from all but the most stubborn.
+    // HTTP/1.0: nearly all servers then send an endless body without chunks.
     RequestHead::new("GET", &url.target, "1.0")
         .field("Host", &url.authority())
         .field("User-Agent", concat!("aulos/", env!("CARGO_PKG_VERSION")))
@@ -250,7 +255,7 @@ fn request_head(url: &HttpUrl) -> Result<String, HeadError> {
         .finish()
 }
 
-/// What matters in the head of a response.
+/// The relevant fields of a response head.
 #[derive(Debug, Default)]
 struct ResponseHead {
     status: u16,
@@ -261,7 +266,7 @@ struct ResponseHead {
     about: RadioInfo,
 }
 
-/// Reads up to the end of the head; gives what was read behind it too.
+/// Reads to the end of the head; also returns the bytes read after it.
 async fn read_head(stream: &mut DialedStream) -> Result<(ResponseHead, Vec<u8>), RadioError> {
     let mut bytes = Vec::with_capacity(2_048);
     loop {
@@ -271,7 +276,7 @@ async fn read_head(stream: &mut DialedStream) -> Result<(ResponseHead, Vec<u8>),
             return Err(RadioError::Head);
         }
         bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
-        // Shoutcast's old servers begin otherwise than HTTP does, and go on as it does.
+        // Old Shoutcast servers send another status line, and continue as in HTTP.
         if let Some(rest) = bytes.strip_prefix(b"ICY ") {
             bytes = [b"HTTP/1.0 ", rest].concat();
         }
@@ -284,7 +289,7 @@ async fn read_head(stream: &mut DialedStream) -> Result<(ResponseHead, Vec<u8>),
 }
 
 impl ResponseHead {
-    /// `None` while it is not whole.
+    /// `None` while it is incomplete.
     fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, RadioError> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
@@ -333,26 +338,27 @@ impl ResponseHead {
     }
 }
 
-/// What a server says of itself, cut where nobody would read on.
+/// A header's text, cut to a readable length.
 fn header_text(bytes: &[u8]) -> String {
     decode_text(bytes).trim().chars().filter(|c| !c.is_control()).take(MAX_HEADER_TEXT).collect()
 }
 
-/// A body whose first bytes are looked at.
+/// A body whose first bytes are inspected.
 struct ResponseBody {
     stream: DialedStream,
-    /// What was read of it, as it came.
+    /// Body bytes read so far, unparsed.
     unread: Vec<u8>,
     ended: bool,
 }
 
 impl ResponseBody {
-    /// The first bytes behind chunks and titles; fewer than wanted where the body is shorter.
+    /// The first bytes without chunk headers and titles; fewer than requested if the body is
+    /// shorter.
     async fn first_bytes(&mut self, head: &ResponseHead) -> Result<Vec<u8>, RadioError> {
         self.read_until(head, PROBE_BYTES).await
     }
 
-    /// As much of the body as a playlist may be long.
+    /// The body, up to the maximum length of a playlist.
     async fn playlist_bytes(&mut self, head: &ResponseHead) -> Result<Vec<u8>, RadioError> {
         self.read_until(head, MAX_PLAYLIST_BYTES).await
     }
@@ -376,7 +382,7 @@ impl ResponseBody {
             let count = read.map_err(|error| RadioError::Io(error.kind()))?;
             self.ended = count == 0;
             self.unread.extend_from_slice(piece.get(..count).unwrap_or_default());
-            // Chunks of nothing but extensions, titles of nothing but zeroes.
+            // Chunks with nothing but extensions, titles with nothing but zeroes.
             if self.unread.len() > MAX_PLAYLIST_BYTES * 2 {
                 return Ok(out);
             }
@@ -400,8 +406,8 @@ impl ResponseBody {
     }
 }
 
-/// Whether it is a list, by its type, its name or its first words; sound that is called a list is
-/// sound.
+/// Whether it is a playlist, by its type, its name or its first words; audio that is labelled as a
+/// playlist is audio.
 fn is_list(url: &HttpUrl, head: &ResponseHead, front: &[u8]) -> bool {
     let path = url.target.split('?').next().unwrap_or_default().to_ascii_lowercase();
     let named = [".m3u", ".m3u8", ".pls", ".xspf"].iter().any(|end| path.ends_with(end));
@@ -415,12 +421,12 @@ fn is_list(url: &HttpUrl, head: &ResponseHead, front: &[u8]) -> bool {
     (named || typed || looks) && is_text && !begins(b"<!doctype") && !begins(b"<html")
 }
 
-/// Redirects in a row, playlists in playlists, and requests in all.
+/// Maximum redirects in a row, nested playlists, and requests in total.
 pub(super) const MAX_REDIRECTS: usize = 8;
 const MAX_NESTED_PLAYLISTS: usize = 3;
 const MAX_REQUESTS: usize = 64;
 
-/// How long each stage may take.
+/// Time-outs of the stages.
 const RESOLVE: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(5);
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -429,18 +435,18 @@ const HEAD: Duration = test_scaled(10);
 const FIRST_BYTES: Duration = test_scaled(10);
 const LIST: Duration = test_scaled(10);
 
-/// A test does not wait so long.
+/// Shorter in tests.
 const fn test_scaled(seconds: u64) -> Duration {
     Duration::from_secs(if cfg!(test) { seconds.div_ceil(4) } else { seconds })
 }
 
-/// Bytes of a head, its lines, and letters of one value.
+/// Maximum bytes of a head, its lines, and characters of one value.
 const MAX_HEAD: usize = 32 * 1024;
 const MAX_HEADERS: usize = 100;
 const MAX_HEADER_TEXT: usize = 1_024;
 
-/// Bytes that show whether it is a list.
+/// Bytes that suffice to recognize a playlist.
 const PROBE_BYTES: usize = 24;
 
-/// Bytes that the kernel keeps of what we have not read.
+/// Receive buffer of the kernel.
 const RECEIVE_BUFFER: u32 = 64 * 1024;

@@ -1,17 +1,17 @@
-//! Web radio: finds a stream behind an address, lets a reactor play it, and finds it again when it
-//! breaks off.
+//! Web radio client: connects to a stream, hands it to a reactor, and reconnects when it breaks
+//! off.
 //!
 //! ```text
-//!  fetch (control runtime): name, TCP, TLS, request, head, redirects, playlists
+//!  fetch (control runtime): DNS, TCP, TLS, request, head, redirects, playlists
 //!     | socket, TLS state, bytes read so far
 //!     v
-//!  HttpFeed (a reactor): body, chunks, titles --> StreamSource (codec pool) --> station
-//!     | "it broke off"
+//!  HttpFeeder (a reactor): body, chunks, titles --> StreamSource (codec pool) --> station
+//!     | broken off
 //!     v
 //!  here: a pause, and again from the beginning
 //! ```
 //!
-//! One task for each source, which waits nearly all of its life. It ends when its station is gone.
+//! Each source has one task, which is idle most of the time. It ends with its station.
 
 mod error;
 mod fetch;
@@ -43,52 +43,52 @@ use aulos_rt::ring::Consumer;
 use error::RadioError;
 use fetch::{OpenedStream, StreamFetcher};
 
-/// Something that the control runtime is to run.
+/// A task for the control runtime to run.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What web radio does, for people to read.
+/// State of a web radio source, for users to read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RadioState {
-    /// What it does.
+    /// What it is doing.
     pub phase: RadioPhase,
-    /// Why it does not play, as long as it does not.
+    /// Why it does not play, while it does not.
     pub reason: Option<String>,
-    /// What the station says of itself.
+    /// What the station reports about itself.
     pub station_info: RadioInfo,
-    /// What is played, as far as it was told.
+    /// The current title, if known.
     pub title: Option<TrackMetadata>,
-    /// What the sound is.
+    /// Format of the audio.
     pub info: Option<StreamInfo>,
-    /// Bodies that began.
+    /// Number of connections that delivered a body.
     pub connects: u64,
-    /// Times that it could not be had, or broke off.
+    /// Number of failed or broken connections.
     pub failures: u64,
-    /// Redirects that were followed.
+    /// Number of redirects followed.
     pub redirects: u64,
-    /// Times that the next packet had to be looked for.
+    /// Number of times the packet parser had to resynchronize.
     pub resyncs: u64,
-    /// Packets that were damaged.
+    /// Number of damaged packets.
     pub damaged: u64,
 }
 
-/// What web radio does.
+/// Phase of a web radio source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RadioPhase {
-    /// It looks for the stream.
+    /// It connects to the stream.
     #[default]
     Connecting,
     /// It plays.
     Playing,
-    /// It could not be had, or broke off, and is tried again.
+    /// It could not be reached, or broke off, and is tried again.
     Waiting,
-    /// It was a file, and is over.
+    /// It was a file, and has ended.
     Finished,
-    /// It is not needed, and stands by cold.
+    /// It is not needed, and is on cold stand-by.
     Standby,
 }
 
 impl RadioPhase {
-    /// In one word.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -101,10 +101,10 @@ impl RadioPhase {
     }
 }
 
-/// What a station says of itself in the head of its response.
+/// What a station reports about itself in its response head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RadioInfo {
-    /// Where the stream was found, behind redirects and playlists, without its password.
+    /// Final URL of the stream, behind redirects and playlists, without its password.
     pub url: Option<String>,
     /// `icy-name`.
     pub name: Option<String>,
@@ -114,11 +114,11 @@ pub struct RadioInfo {
     pub description: Option<String>,
     /// `icy-br`: kilobits per second.
     pub bitrate: Option<String>,
-    /// `Content-Type`, which the bytes may contradict.
+    /// `Content-Type`, which the audio data may contradict.
     pub content_type: Option<String>,
 }
 
-/// What all web radio of a house did; never counts down.
+/// Counters of all web radio sources; never reset.
 #[derive(Debug, Default)]
 pub struct RadioCounters {
     connects: AtomicU64,
@@ -127,7 +127,7 @@ pub struct RadioCounters {
 }
 
 impl RadioCounters {
-    /// By names that never change.
+    /// The counters, under stable names.
     #[must_use]
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -146,12 +146,12 @@ impl RadioCounters {
     }
 }
 
-/// What can be seen of one.
+/// Handle to the state of one source.
 #[derive(Clone, Debug, Default)]
 pub struct RadioStatusHandle(Arc<Mutex<RadioState>>);
 
 impl RadioStatusHandle {
-    /// How it goes.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> RadioState {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -162,7 +162,7 @@ impl RadioStatusHandle {
     }
 }
 
-/// One source of web radio, whose parts go to where they run.
+/// The parts of one web radio source, for the threads that run them.
 pub struct RadioParts {
     /// For a reactor.
     pub feed: HttpFeeder,
@@ -182,7 +182,7 @@ impl std::fmt::Debug for RadioParts {
     }
 }
 
-/// Finds streams; one for a house.
+/// Connects web radio sources; one per server.
 #[derive(Debug, Default)]
 pub struct RadioClient {
     fetcher: Arc<StreamFetcher>,
@@ -190,15 +190,14 @@ pub struct RadioClient {
 }
 
 impl RadioClient {
-    /// A source that plays what is at `url`, while `keeper` says that somebody needs it; `seed` is
-    /// where its pauses get their chance from.
+    /// Creates a source that plays `url` while `standby` requests it; `seed` randomizes its pauses.
     #[must_use]
-    pub fn open(&self, url: HttpUrl, keeper: Option<StandbyHandle>, seed: u64) -> RadioParts {
+    pub fn open(&self, url: HttpUrl, standby: Option<StandbyHandle>, seed: u64) -> RadioParts {
         let StreamParts { writer, source, items, state, titles } = StreamParts::new();
         let (orders, ordered) = bounded(MAX_ORDERS);
         let (reporter, reports) = bounded(MAX_REPORTS);
-        let (teller, told) = bounded(MAX_TITLES);
-        let (asker, needs) = bounded(MAX_ORDERS);
+        let (icy_title_sender, icy_titles) = bounded(MAX_TITLES);
+        let (need_sender, needs) = bounded(MAX_ORDERS);
         let watch = RadioStatusHandle::default();
         let task = RadioTask {
             url,
@@ -207,23 +206,23 @@ impl RadioClient {
             watch: watch.clone(),
             orders,
             reports,
-            icy_titles: told,
+            icy_titles,
             titles,
             state,
             backoff: Backoff::new(seed),
             unplayable: HashSet::new(),
             need_changes: needs,
-            needed: keeper.is_none(),
+            needed: standby.is_none(),
         };
-        let feed = HttpFeeder::new(writer, ordered, reporter, teller);
-        let feed = match keeper {
-            Some(keeper) => feed.with_standby(keeper, asker),
+        let feed = HttpFeeder::new(writer, ordered, reporter, icy_title_sender);
+        let feed = match standby {
+            Some(standby) => feed.with_standby(standby, need_sender),
             None => feed,
         };
         RadioParts { feed, source, items, status: watch, task: Box::pin(task.run()) }
     }
 
-    /// What all of them did.
+    /// The counters of all sources.
     #[must_use]
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.totals.counters()
@@ -237,25 +236,25 @@ struct RadioTask {
     watch: RadioStatusHandle,
     orders: Sender<HttpFeederCommand>,
     reports: Receiver<HttpBodyEnd>,
-    /// Titles beside the sound, and in it.
+    /// Titles beside the audio, and inside it.
     icy_titles: Receiver<TrackMetadata>,
     titles: Receiver<TrackMetadata>,
     state: LatestReader<StreamState>,
     backoff: Backoff,
-    /// Addresses whose sound cannot be played, until all others have failed too.
+    /// URLs whose audio cannot be played, until all others have failed as well.
     unplayable: HashSet<HttpUrl>,
-    /// Whether somebody needs it, as the feed says it.
+    /// Whether the source is needed, as reported by the feed.
     need_changes: Receiver<bool>,
     needed: bool,
 }
 
-/// How a body ended.
+/// How playing a body ended.
 enum PlayEnd {
-    /// It broke off, or could not be had.
+    /// It broke off, or could not be opened.
     Failed(RadioError),
-    /// Nobody needs it now.
+    /// It is not needed now.
     NotNeeded,
-    /// It is a file that is over, or the station is gone.
+    /// It was a file that has ended, or the station is gone.
     Finished,
 }
 
@@ -267,7 +266,7 @@ impl RadioTask {
                 self.wait(None).await;
                 continue;
             }
-            // However often it is needed and not: a server that has failed is not asked sooner.
+            // However often the need changes: a server that has failed is not contacted sooner.
             if !self.backoff.is_due(SystemClock::now()) {
                 self.wait(Some(self.backoff.retry_at())).await;
                 continue;
@@ -293,7 +292,7 @@ impl RadioTask {
         }
     }
 
-    /// Waits until then, or until it is said whether it is needed; without a time only for that.
+    /// Waits until then, or until the need changes; without a time only for the latter.
     async fn wait(&mut self, until: Option<Instant>) {
         let span = until.map(|until| until.since(SystemClock::now()).as_nanos());
         let pause = Duration::from_nanos(span.map_or(0, |span| u64::try_from(span).unwrap_or(0)));
@@ -304,7 +303,7 @@ impl RadioTask {
         }
     }
 
-    /// Lets it play until it breaks off, is over, or is not needed any more.
+    /// Plays until it breaks off, ends, or is not needed any more.
     async fn play(&mut self, opened: OpenedStream) -> PlayEnd {
         match self.play_body(opened).await {
             Some(failure) => PlayEnd::Failed(failure),
@@ -313,10 +312,10 @@ impl RadioTask {
         }
     }
 
-    /// Lets it play until it breaks off; `None` when there is nothing more to do for now.
+    /// Plays until it breaks off; `None` when there is nothing more to do for now.
     async fn play_body(&mut self, opened: OpenedStream) -> Option<RadioError> {
         let OpenedStream { body, about, url } = opened;
-        // Whatever was reported of the body before.
+        // Discard reports on the previous body.
         while self.reports.try_recv().is_ok() {}
         let StreamState { body: before, counts, .. } = *self.state.read();
         if self.orders.try_send(HttpFeederCommand::Play(Box::new(body))).is_err() {
@@ -324,14 +323,15 @@ impl RadioTask {
         }
         self.record_start(about);
         let (mut finished, mut broken) = (false, None);
-        let mut looks = tokio::time::interval(POLL_INTERVAL);
-        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let Self { reports, icy_titles: told, titles, need_changes: needs, .. } = self;
+            let Self { reports, icy_titles, titles, need_changes: needs, .. } = self;
             tokio::select! {
                 report = poll_fn(|context| reports.poll_recv(context)) => match report? {
                     HttpBodyEnd::Ended => finished = true,
-                    // Before anything was heard the decoder is asked first: it may be a web page.
+                    // Before any audio was decoded the decoder's verdict comes first: it may be a
+                    // web page.
                     HttpBodyEnd::Broken(fault) if self.state.read().counts.packets == counts.packets => {
                         broken = Some((RadioError::Body(fault), LAST_POLLS));
                     }
@@ -343,9 +343,9 @@ impl RadioTask {
                         return None;
                     }
                 }
-                Some(title) = poll_fn(|context| told.poll_recv(context)) => self.set_title(title),
+                Some(title) = poll_fn(|context| icy_titles.poll_recv(context)) => self.set_title(title),
                 Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.set_title(title),
-                _ = looks.tick() => {
+                _ = ticks.tick() => {
                     let state = self.poll_decoder();
                     if state.body > before && let Some(error) = state.error {
                         self.orders.try_send(HttpFeederCommand::Stop).ok();
@@ -381,13 +381,13 @@ impl RadioTask {
         });
     }
 
-    /// Asks the decoder how it goes, and shows it.
+    /// Reads the decoder's state, and publishes it.
     fn poll_decoder(&mut self) -> StreamState {
         let state = *self.state.read();
-        self.watch.change(|seen| {
-            seen.info = state.info;
-            seen.resyncs = state.counts.resyncs;
-            seen.damaged = state.counts.damaged;
+        self.watch.change(|published| {
+            published.info = state.info;
+            published.resyncs = state.counts.resyncs;
+            published.damaged = state.counts.damaged;
         });
         state
     }
@@ -396,15 +396,16 @@ impl RadioTask {
         self.watch.change(|state| state.title = Some(title));
     }
 
-    /// It could not be had, or broke off: says when it makes sense to try again.
+    /// Schedules the next attempt after a failure.
     fn handle_failure(&mut self, failure: &RadioError) {
         let now = SystemClock::now();
-        // A server that leads somewhere else each time must not have us run after it.
+        // A server with ever-changing redirects must not keep us busy.
         let others = matches!(failure, RadioError::Undecodable(_))
             && self.unplayable.len() < MAX_PLAYLIST_ENTRIES;
         let nothing_else = matches!(failure, RadioError::NothingPlayable);
         if others {
-            // Another entry of the playlist is tried at once; if there is none, that is told next.
+            // Another entry of the playlist is tried at once; if there is none, that is reported
+            // next.
         } else if failure.is_lasting() {
             self.backoff.refused(now);
         } else {
@@ -419,7 +420,7 @@ impl RadioTask {
         self.watch.change(|state| {
             state.phase = RadioPhase::Waiting;
             state.failures += u64::from(!nothing_else);
-            // What cannot be played is the better answer than that there is nothing else.
+            // "Cannot be played" is a better reason than "nothing else there".
             if !nothing_else || state.reason.is_none() {
                 state.reason = Some(failure.to_string());
             }
@@ -435,13 +436,13 @@ async fn until_closed(orders: &Sender<HttpFeederCommand>) {
     }
 }
 
-/// How often a decoder is asked how it goes.
+/// Interval at which the decoder's state is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often a decoder is asked about a body that broke off before it was heard.
+/// Number of reads of the decoder's state after a body broke off before any audio.
 const LAST_POLLS: u32 = 2;
 
-/// Orders, reports and titles that wait.
+/// Capacities of the queues of orders, reports and titles.
 const MAX_ORDERS: usize = 4;
 const MAX_REPORTS: usize = 4;
 const MAX_TITLES: usize = 8;

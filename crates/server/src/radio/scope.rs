@@ -1,9 +1,9 @@
-//! Which addresses a redirect or an entry of a playlist may lead to.
+//! Restricts the addresses to which a redirect or a playlist entry may lead.
 //!
-//! What the operator wrote may be anywhere. But a server on the public network must not be able to
-//! make this one ask machines of its own network, or itself. From the first public address on, only
-//! public ones are dialled. It is the address that counts and not the name: what was resolved is what
-//! is connected to, so that a name with two answers gains nothing.
+//! A URL in the configuration may lead anywhere. But a server on the public network must not make
+//! this one send requests to its own network, or to itself (SSRF). From the first public address
+//! on, only public ones are dialled. The check applies to the resolved address, which is the one
+//! connected to, so that a name with changing answers gains nothing.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,13 +11,13 @@ use aulos_proto::http::AddressClass;
 
 use super::error::RadioError;
 
-/// How far the next request may go.
+/// Permitted addresses of the next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum AddressScope {
-    /// To every address: no public server had a say in it.
+    /// Every address: no public server was involved.
     #[default]
     Any,
-    /// To public addresses.
+    /// Public addresses.
     Public,
 }
 
@@ -25,16 +25,16 @@ impl AddressScope {
     /// The addresses of `host` that may be dialled.
     ///
     /// # Errors
-    /// [`Failure::NotPublic`] when there are addresses, and none may be.
+    /// [`RadioError::NotPublic`] when there are addresses, and none is permitted.
     pub(super) fn filter(
         self,
         host: &str,
-        found: Vec<SocketAddr>,
+        addresses: Vec<SocketAddr>,
         class_of: fn(IpAddr) -> AddressClass,
     ) -> Result<Vec<SocketAddr>, RadioError> {
         let allowed = |at: &SocketAddr| self == Self::Any || class_of(at.ip()).is_public();
-        let first = found.first().map(SocketAddr::ip);
-        let admitted: Vec<_> = found.into_iter().filter(allowed).collect();
+        let first = addresses.first().map(SocketAddr::ip);
+        let admitted: Vec<_> = addresses.into_iter().filter(allowed).collect();
         match first {
             Some(address) if admitted.is_empty() => {
                 Err(RadioError::NotPublic(host.to_owned(), address, class_of(address)))
@@ -43,7 +43,7 @@ impl AddressScope {
         }
     }
 
-    /// How far what a server of this class says may lead.
+    /// The scope of addresses that a server of this class refers to.
     pub(super) const fn after(self, class: AddressClass) -> Self {
         if class.is_public() { Self::Public } else { self }
     }

@@ -1,4 +1,4 @@
-//! Servers of all kinds, most of them hostile, on loopback.
+//! Web radio against local servers, most of them hostile.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -29,7 +29,7 @@ fn mp3() -> &'static [u8] {
     })
 }
 
-/// The samples in it: 116 packets of 1,152 frames in two channels.
+/// Its sample count: 116 packets of 1,152 frames in two channels.
 const SAMPLES: usize = 116 * 1_152 * 2;
 
 /// A request: its target and its head.
@@ -38,7 +38,7 @@ struct ReceivedRequest {
     head: String,
 }
 
-/// Serves at most 128 connections, one after the other or at once; gives the port.
+/// Serves at most 128 connections, sequentially or in parallel; returns the port.
 fn serve(
     answer: impl Fn(&ReceivedRequest, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> u16 {
@@ -57,7 +57,7 @@ fn serve_on(
     tls: Option<Arc<ServerConfig>>,
     answer: impl Fn(&ReceivedRequest, &mut dyn Write) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> u16 {
-    // Made before anybody asks: to make it takes longer than a client waits when the machine is busy.
+    // Encoded before the first request: on a busy machine that takes longer than a client waits.
     mp3();
     let listener = TcpListener::bind((host, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -89,12 +89,12 @@ fn respond(
         }
     }
     let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    // Whoever has enough hangs up.
+    // The client hangs up when it has enough.
     answer(&ReceivedRequest { target, head }, &mut stream).ok();
     stream.flush().ok();
 }
 
-/// A radio with all that drives it, in a test's own hands.
+/// A radio source driven by a test.
 struct RadioHarness {
     runtime: Runtime,
     feed: HttpFeeder,
@@ -110,19 +110,19 @@ impl RadioHarness {
         Self::with_client(&RadioClient::default(), url)
     }
 
-    fn with_client(tuner: &RadioClient, url: &str) -> Self {
-        Self::of(tuner.open(url.parse().unwrap(), None, 7))
+    fn with_client(client: &RadioClient, url: &str) -> Self {
+        Self::of(client.open(url.parse().unwrap(), None, 7))
     }
 
     fn of(radio: RadioParts) -> Self {
-        let RadioParts { feed, source, items, status: watch, task: chore } = radio;
+        let RadioParts { feed, source, items, status: watch, task } = radio;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.unwrap();
-        runtime.spawn(chore);
+        runtime.spawn(task);
         Self { runtime, feed, source, items, watch, sound: 0, ends: 0 }
     }
 
-    /// Drives it until it is as it should be; half a minute is only to end a test that fails.
+    /// Drives it until `wanted` is true; half a minute only ends a failing test.
     fn until(&mut self, wanted: impl Fn(&RadioState, usize) -> bool) -> RadioState {
         let begun = Instant::now();
         loop {
@@ -184,7 +184,7 @@ fn an_old_shoutcast_server_with_titles_and_again_when_it_hangs_up() {
         (title.artist.as_deref(), title.title.as_deref()),
         (Some("Somebody"), Some("S\u{f6}ng"))
     );
-    // It hangs up after three seconds of sound, and is asked again.
+    // It hangs up after three seconds of audio, and is contacted again.
     let state = rig.until(|state, sound| state.connects >= 2 && sound > SAMPLES + 100_000);
     assert!(state.failures >= 1);
     assert_eq!((state.resyncs, state.damaged), (0, 0), "no byte of a title is in the sound");
@@ -276,7 +276,7 @@ fn a_server_that_leads_somewhere_else_each_time_is_not_run_after() {
     }
 }
 
-/// A world in which 127.0.0.2 is on the public network.
+/// A client for which 127.0.0.2 is on the public network.
 fn test_network(names: Vec<(&'static str, Vec<std::net::IpAddr>)>) -> RadioClient {
     let dialer = crate::dial::Dialer::with_names(names);
     let fetcher = StreamFetcher::with_address_classes(dialer, |address| {
@@ -289,7 +289,7 @@ fn test_network(names: Vec<(&'static str, Vec<std::net::IpAddr>)>) -> RadioClien
     RadioClient { fetcher: Arc::new(fetcher), ..RadioClient::default() }
 }
 
-/// A server of the private network, and how often it was asked.
+/// A server on the private network, and the number of requests to it.
 fn private_server() -> (u16, Arc<AtomicU64>) {
     let asked = Arc::<AtomicU64>::default();
     let count = Arc::clone(&asked);
@@ -322,7 +322,7 @@ fn a_public_server_does_not_lead_to_a_private_address() {
         write!(out, "HTTP/1.0 302 Found\r\nLocation: http://{to}/\r\n\r\n")
     });
     let [inside, outside] = [[127, 0, 0, 1], [127, 0, 0, 2]].map(std::net::IpAddr::from);
-    let tuner = || {
+    let client = || {
         test_network(vec![
             ("inside.example", vec![inside]),
             // The first lookup finds the public server, the next one this machine.
@@ -338,7 +338,7 @@ fn a_public_server_does_not_lead_to_a_private_address() {
         ("only-private", "127.0.0.1", "127.0.0.1", "a loopback address"),
     ] {
         let mut rig =
-            RadioHarness::with_client(&tuner(), &format!("http://127.0.0.2:{public}/{path}"));
+            RadioHarness::with_client(&client(), &format!("http://127.0.0.2:{public}/{path}"));
         let state = rig.until(|state, _| state.reason.is_some());
         let wanted = format!(
             "a public server leads to {host}, and {address} is {class}: only an address in the \
@@ -347,10 +347,10 @@ fn a_public_server_does_not_lead_to_a_private_address() {
         assert_eq!(state.reason.as_deref(), Some(&wanted[..]), "{path}");
     }
     let mut rig =
-        RadioHarness::with_client(&tuner(), &format!("http://rebind.example:{public}/rebind"));
+        RadioHarness::with_client(&client(), &format!("http://rebind.example:{public}/rebind"));
     let reason = rig.until(|state, _| state.reason.is_some()).reason.unwrap();
     assert!(reason.contains("rebind.example, and 127.0.0.1 is a loopback address"), "{reason}");
-    let mut rig = RadioHarness::with_client(&tuner(), &format!("http://127.0.0.2:{public}/list"));
+    let mut rig = RadioHarness::with_client(&client(), &format!("http://127.0.0.2:{public}/list"));
     let state = rig.until(|_, sound| sound > 0);
     assert_eq!(state.station_info.url, Some(format!("http://127.0.0.2:{public}/sound")));
     assert_eq!(asked.load(Ordering::Relaxed), 0, "nothing inside was asked");
@@ -396,7 +396,7 @@ fn playlists_are_tried_in_order_and_read_no_further_than_they_may_be_long() {
             deep if deep.starts_with("/deep") => list(out, &format!("deep.m3u{}1\n", &deep[9..])),
             "/million.m3u" => {
                 list(out, "#EXTM3U\n")?;
-                // Until the other side has had enough.
+                // Until the client has enough.
                 for line in 0..1_000_000 {
                     writeln!(out, "missing?{line}")?;
                 }
@@ -446,7 +446,7 @@ fn a_server_that_says_no_and_one_that_wants_a_password() {
         Some(format!("http://127.0.0.1:{port}/safe")),
         "no password is shown"
     );
-    // Nobody listens on a port that was just closed.
+    // A port that was just closed.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(RadioHarness::reason(&format!("http://{closed}/")).contains("cannot be reached"));
 }
@@ -456,7 +456,7 @@ fn chunks_are_taken_out_and_nonsense_for_chunks_is_said() {
     let port = serve(|asked, out| {
         out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
         if asked.target == "/nonsense" {
-            // As long as one looks at the front, all is well.
+            // The first bytes look correct.
             out.write_all(b"40\r\n")?;
             out.write_all(&mp3()[..64])?;
             return out.write_all(b"\r\nnonsense\r\n");
@@ -477,7 +477,7 @@ fn chunks_are_taken_out_and_nonsense_for_chunks_is_said() {
 
 #[test]
 fn titles_that_never_come_cost_some_packets_and_nothing_else() {
-    // It says that there are titles, and sends none: a byte of sound is taken for a length.
+    // It announces titles, and sends none: an audio byte is taken for a length.
     let port = serve(|_, out| {
         out.write_all(b"HTTP/1.0 200 OK\r\nicy-metaint: 5000\r\n\r\n")?;
         out.write_all(mp3())
@@ -532,14 +532,14 @@ fn over_tls_with_a_certificate_that_is_trusted_and_with_one_that_is_not() {
         write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n")?;
         out.write_all(mp3())
     });
-    let tuner = RadioClient {
+    let client = RadioClient {
         fetcher: Arc::new(StreamFetcher::with_tls(client)),
         ..RadioClient::default()
     };
-    let mut rig = RadioHarness::with_client(&tuner, &format!("https://localhost:{port}/song.mp3"));
+    let mut rig = RadioHarness::with_client(&client, &format!("https://localhost:{port}/song.mp3"));
     rig.until(|state, _| state.phase == RadioPhase::Finished);
     assert_eq!((rig.sound, rig.ends), (SAMPLES, 1));
-    // This machine's own authorities do not know it.
+    // The machine's root certificates do not include it.
     assert!(
         RadioHarness::reason(&format!("https://localhost:{port}/song.mp3")).starts_with("TLS: ")
     );
@@ -555,19 +555,19 @@ fn one_that_stands_by_cold_is_connected_while_it_is_needed_and_not_before() {
             out.write_all(mp3())?;
         }
     });
-    let (mut gate, keeper) = standby_channel(Standby::Cold);
+    let (mut control, handle) = standby_channel(Standby::Cold);
     let url = format!("http://127.0.0.1:{port}/");
     let mut rig =
-        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(keeper), 7));
+        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(handle), 7));
     rig.until(|state, _| state.phase == RadioPhase::Standby);
     assert!(asked.try_recv().is_err());
-    gate.set_request(StandbyRequest::Play);
+    control.set_request(StandbyRequest::Play);
     rig.until(|_, sound| sound > SAMPLES);
     assert!(asked.try_recv().is_ok());
-    gate.set_request(StandbyRequest::Close);
+    control.set_request(StandbyRequest::Close);
     let state = rig.until(|state, _| state.phase == RadioPhase::Standby);
     assert_eq!((state.failures, state.reason), (0, None), "that is no failure");
-    gate.set_request(StandbyRequest::Play);
+    control.set_request(StandbyRequest::Play);
     rig.until(|state, _| state.phase == RadioPhase::Playing && state.connects == 2);
 }
 
@@ -582,15 +582,15 @@ fn one_that_stands_by_warm_stays_connected_and_is_not_decoded() {
             counted.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let (mut gate, keeper) = standby_channel(Standby::Warm);
+    let (mut control, handle) = standby_channel(Standby::Warm);
     let url = format!("http://127.0.0.1:{port}/");
     let mut rig =
-        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(keeper), 7));
+        RadioHarness::of(RadioClient::default().open(url.parse().unwrap(), Some(handle), 7));
     // Megabytes, which no buffer holds.
     let state = rig.until(|_, _| sent.load(Ordering::Relaxed) > 400);
     assert_eq!(state.info.map(|info| info.codec), Some("mp3"));
     assert!(rig.sound < 10_000, "{} samples", rig.sound);
-    gate.set_request(StandbyRequest::Play);
+    control.set_request(StandbyRequest::Play);
     let state = rig.until(|_, sound| sound > SAMPLES);
     assert_eq!((state.connects, state.failures), (1, 0));
 }
@@ -603,12 +603,12 @@ fn a_station_that_is_gone_leaves_nothing_behind() {
             out.write_all(mp3())?;
         }
     });
-    let tuner = RadioClient::default();
-    let RadioParts { mut feed, source, items, status: watch, task: chore } =
-        tuner.open(format!("http://127.0.0.1:{port}/").parse().unwrap(), None, 1);
+    let client = RadioClient::default();
+    let RadioParts { mut feed, source, items, status: watch, task } =
+        client.open(format!("http://127.0.0.1:{port}/").parse().unwrap(), None, 1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.unwrap();
-    let chore = runtime.spawn(chore);
+    let task = runtime.spawn(task);
     while watch.state().connects == 0 {
         feed.tick(SystemClock::now());
         runtime.block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
@@ -617,6 +617,6 @@ fn a_station_that_is_gone_leaves_nothing_behind() {
     assert_eq!(feed.tick(SystemClock::now()), aulos_io::feed::NextPoll::Never);
     drop(feed);
     // The task ends by itself.
-    runtime.block_on(chore).unwrap();
+    runtime.block_on(task).unwrap();
     assert!(TcpStream::connect(("127.0.0.1", port)).is_ok(), "the server is still there");
 }

@@ -1,8 +1,8 @@
-//! The relays of a server that runs.
+//! The relays of a running server.
 //!
-//! None of their threads or sockets is there while there is no relay: most servers have none. What
-//! is done here waits for those threads for some milliseconds, so it is for the control plane's
-//! thread and never for one that carries sound.
+//! Without a relay, as on most servers, there are no threads and sockets for them. The methods wait
+//! some milliseconds for those threads, so they are for the control thread and never for an audio
+//! thread.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use super::{RelayError, Relays};
 
-/// Relays, which come and go.
+/// Relays that are added and removed at run time.
 #[derive(Default)]
 pub struct RelayManager {
-    /// None while there is no relay.
+    /// `None` while there is no relay.
     relays: Option<Relays>,
-    /// The names of those that a call has added.
+    /// Names of the relays added by API calls.
     added: Vec<String>,
     last_maintenance: Option<Instant>,
-    /// The last short answer, and when it was given.
+    /// The last summary, with its time.
     summary: Option<(Instant, Value)>,
 }
 
@@ -31,16 +31,16 @@ impl fmt::Debug for RelayManager {
     }
 }
 
-/// What a reload did to relays, by their names.
+/// Changes of relays by a reload, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayChanges {
-    /// Relays that are new.
+    /// Added relays.
     pub added: Vec<String>,
-    /// Relays that are others under the same name.
+    /// Relays with a changed configuration.
     pub changed: Vec<String>,
-    /// Relays that are gone.
+    /// Removed relays.
     pub removed: Vec<String>,
-    /// Relays that could not be had, and why; one that was there before goes on as it was.
+    /// Relays that failed to start, and why; an existing one continues unchanged.
     pub failed: Vec<String>,
 }
 
@@ -58,25 +58,25 @@ impl RelayChanges {
 }
 
 impl RelayManager {
-    /// Begins the relays of a configuration.
+    /// Starts the configured relays.
     ///
     /// # Errors
-    /// [`RelayError`] of the first that cannot be had; none of them runs then.
+    /// [`RelayError`] of the first that fails; none of them runs then.
     pub fn start(configs: &[RelaySettings]) -> Result<Self, RelayError> {
-        let mut keeper = Self::default();
+        let mut manager = Self::default();
         for config in configs {
-            if let Err(error) = keeper.start_relay(config) {
-                keeper.end();
+            if let Err(error) = manager.start_relay(config) {
+                manager.end();
                 return Err(error);
             }
         }
-        Ok(keeper)
+        Ok(manager)
     }
 
-    /// Begins a relay that a call wishes for; no other one notices. Gives where it listens.
+    /// Starts a relay for an API call, without affecting others. Returns its listen address.
     ///
     /// # Errors
-    /// [`RelayError`]; nothing of it runs then.
+    /// [`RelayError`]; no part of it runs then.
     pub fn add(&mut self, config: &RelaySettings) -> Result<String, RelayError> {
         if self.relays.as_ref().is_some_and(|relays| relays.running.len() >= MAX_RELAYS) {
             return Err(RelayError::TooManyRelays);
@@ -84,13 +84,13 @@ impl RelayManager {
         self.start_relay(config)?;
         self.added.push(config.name.clone());
         self.summary = None;
-        let places = self.addresses();
-        let place = places.into_iter().find(|(name, ..)| *name == config.name);
-        Ok(place.map_or_else(String::new, |(_, listen, _)| listen))
+        let addresses = self.addresses();
+        let address = addresses.into_iter().find(|(name, ..)| *name == config.name);
+        Ok(address.map_or_else(String::new, |(_, listen, _)| listen))
     }
 
-    /// Ends a relay: what it still has is sent, its ports are free. False when there is none of
-    /// that name.
+    /// Ends a relay: buffered packets are sent, its ports are freed. Returns false for an unknown
+    /// name.
     pub fn remove(&mut self, name: &str) -> bool {
         let removed = self.relays.as_mut().is_some_and(|relays| relays.remove(name));
         self.added.retain(|added| added != name);
@@ -99,8 +99,8 @@ impl RelayManager {
         removed
     }
 
-    /// Does what differs from a configuration that was read again. What a call has added stays,
-    /// unless the configuration has the name now.
+    /// Applies a reloaded configuration. Relays added by API calls stay, unless the configuration
+    /// now has their name.
     pub fn reload(&mut self, wanted: &[RelaySettings]) -> RelayChanges {
         let mut done = RelayChanges::default();
         self.summary = None;
@@ -110,7 +110,8 @@ impl RelayManager {
             !stays && !wanted.contains(old)
         };
         let gone: Vec<RelaySettings> = self.configs().filter(|old| gone(old)).cloned().collect();
-        // Ports change hands, so all that end go first. The threads stay for those that come.
+        // Ports may move between relays, so all ends come first. The threads stay for the new
+        // relays.
         if let Some(relays) = &mut self.relays {
             for old in &gone {
                 relays.remove(&old.name);
@@ -126,7 +127,7 @@ impl RelayManager {
                 (Ok(()), None) => done.added.push(relay.name.clone()),
                 (Err(error), old) => {
                     done.failed.push(error.to_string().replace("\n    hint: ", "; "));
-                    // What it was is better than nothing, if that can still be had.
+                    // The old relay is better than none, if it can still be started.
                     if old.is_some_and(|old| self.start_relay(old).is_err()) {
                         done.removed.push(relay.name.clone());
                     }
@@ -139,7 +140,8 @@ impl RelayManager {
         done
     }
 
-    /// What runs and what it came to, as `aulos relay --json` has it; with `streams`, each of them.
+    /// The running relays and their counters, in the format of `aulos relay --json`; with
+    /// `streams`, each stream.
     pub fn json(&mut self, streams: bool) -> Value {
         let Some(relays) = &mut self.relays else {
             let mut none = json!({ "relays": [], "threads": [] });
@@ -156,7 +158,7 @@ impl RelayManager {
         status
     }
 
-    /// Each relay with its sums, at most a second old: whoever asks for everything asks often.
+    /// Each relay with its totals, at most a second old, for frequent requests.
     pub fn summary(&mut self) -> Value {
         let fresh = self.summary.as_ref().filter(|(at, _)| at.elapsed() < MAINTENANCE_INTERVAL);
         if let (Some((_, brief)), true) = (fresh, self.relays.is_some()) {
@@ -167,7 +169,7 @@ impl RelayManager {
         brief
     }
 
-    /// See [`Relays::tend`]; does nothing while less than a second has gone by.
+    /// See [`Relays::maintain`]; does nothing within a second of the last call.
     pub fn maintain(&mut self) {
         let Some(relays) = &mut self.relays else { return };
         if self.last_maintenance.is_none_or(|at| at.elapsed() >= MAINTENANCE_INTERVAL) {
@@ -176,12 +178,12 @@ impl RelayManager {
         }
     }
 
-    /// The name of each, where it listens, and where it sends to.
+    /// Name, listen address and destination of each relay.
     pub fn addresses(&self) -> Vec<(String, String, String)> {
         self.relays.as_ref().map(Relays::addresses).unwrap_or_default()
     }
 
-    /// Ends everything: what is still there is sent.
+    /// Ends everything: buffered packets are sent.
     pub fn end(&mut self) {
         if let Some(relays) = self.relays.take() {
             relays.stop();
@@ -212,7 +214,7 @@ impl RelayManager {
         begun
     }
 
-    /// Threads without a relay end.
+    /// Ends the threads if there is no relay.
     fn stop_if_empty(&mut self) {
         if self.relays.as_ref().is_some_and(|relays| relays.running.is_empty()) {
             self.end();

@@ -1,7 +1,7 @@
-//! Relays: what is configured, what runs, and what it came to.
+//! Relays: configuration, running streams and their counters.
 //!
-//! The streams run on the shared threads of [`aulos_io::udp`]; here they are only begun, ended and
-//! asked. Nothing in here is called for a packet.
+//! The streams run on the shared threads of [`aulos_io::udp`]; this module only starts, ends and
+//! surveys them. Nothing here runs per packet.
 
 mod manager;
 mod status;
@@ -34,7 +34,7 @@ pub use status::{
     StreamStatus, encoding_name,
 };
 
-/// Everything that is relayed.
+/// All running relays.
 pub struct Relays {
     context: UdpContext<Stream>,
     running: Vec<RunningRelay>,
@@ -48,23 +48,22 @@ impl fmt::Debug for Relays {
     }
 }
 
-/// A relay that runs.
+/// A running relay.
 struct RunningRelay {
     number: u32,
     config: RelaySettings,
     /// Its streams, when each has a port of its own.
     streams: Vec<StreamId>,
-    /// Its port, when all of them share one.
+    /// Its port, when all streams share one.
     shared: Option<OpenPort>,
-    /// Where a single stream with a port of its own listens, and the second way of it.
+    /// Local addresses of a single stream with its own port: the first path and the redundant one.
     own_addresses: Option<(SocketAddr, Option<SocketAddr>)>,
-    /// What the streams that have ended came to.
+    /// Counters of the streams that have ended.
     ended_counts: RelayCounters,
     ended: u64,
 }
 
-/// Gives each stream a number that no other one has (RFC 3550, 8): steps of an odd length reach all
-/// of them once.
+/// Allocates a unique SSRC for each stream (RFC 3550, 8): an odd step reaches all of them once.
 struct SsrcAllocator {
     first: u32,
     count: AtomicU32,
@@ -76,15 +75,15 @@ impl SsrcAllocator {
         self.first.wrapping_add(count.wrapping_mul(0x9e37_79b1)) & !TRUNK_BIT
     }
 
-    /// The number of a stream that goes through a trunk and came to the port of `place` in its relay's
-    /// range: the other end finds the place in it.
+    /// The SSRC of a stream on a trunk: it contains `place`, the index of its port in the relay's
+    /// range, for the receiver of the trunk.
     const fn on_trunk(&self, relay: u32, place: u16) -> u32 {
         TRUNK_BIT | ((self.first >> 16).wrapping_add(relay) << 16) | place as u32
     }
 }
 
-/// The port to which a stream goes that came to a single port under this number. Of a range, it is that
-/// of its place; none where it has no place there.
+/// The destination port of a stream from a shared port, by its SSRC. In a range it follows from the
+/// index in the SSRC; `None` if that is outside the range.
 fn port_of(ports: &PortRange<String>, ssrc: u32) -> Option<u16> {
     if ports.count() == 1 {
         return Some(ports.first);
@@ -97,17 +96,17 @@ fn port_of(ports: &PortRange<String>, ssrc: u32) -> Option<u16> {
 /// Why a relay cannot run.
 #[derive(Debug)]
 pub enum RelayError {
-    /// A port cannot be had.
+    /// A port cannot be opened.
     Listen(String, SocketAddr, io::Error),
-    /// Nobody is known under the name of the destination.
+    /// The destination's name cannot be resolved.
     Destination(String, String, io::Error),
-    /// There is no way from the one encoding to the other.
+    /// The encodings cannot be converted into each other.
     Media(String, TranscodeError),
-    /// There is one of that name.
+    /// The name is in use.
     DuplicateName(String),
-    /// There are as many as there may be.
+    /// The maximum number of relays is reached.
     TooManyRelays,
-    /// The system gives no threads or sockets for them.
+    /// The system provides no threads or sockets.
     Threads(io::Error),
 }
 
@@ -161,10 +160,10 @@ impl From<RelayError> for Failure {
 }
 
 impl Relays {
-    /// Threads for relays, and none of them yet.
+    /// Starts the threads for relays, without any relay.
     ///
     /// # Errors
-    /// When the system gives no more threads or sockets.
+    /// When the system provides no more threads or sockets.
     pub fn start(threads: Option<usize>) -> io::Result<Self> {
         let mut config = udp::UdpConfig::default();
         config.threads = threads.unwrap_or(config.threads);
@@ -178,10 +177,10 @@ impl Relays {
         })
     }
 
-    /// Begins a relay.
+    /// Starts a relay.
     ///
     /// # Errors
-    /// [`RelayError`]; nothing of it runs then.
+    /// [`RelayError`]; no part of it runs then.
     pub fn add(&mut self, config: &RelaySettings) -> Result<(), RelayError> {
         let name = || config.name.clone();
         if self.running.iter().any(|running| running.config.name == config.name) {
@@ -189,12 +188,13 @@ impl Relays {
         }
         let dest = resolve(&config.dest)
             .map_err(|error| RelayError::Destination(name(), config.dest.host.clone(), error))?;
-        let mut wishes = config.stream_config();
-        wishes.clock = wall_clock();
+        let mut stream_config = config.stream_config();
+        stream_config.clock = wall_clock();
         if !config.rtcp {
-            wishes.cname = None;
+            stream_config.cname = None;
         }
-        let plan = RelayPlan::new(wishes).map_err(|error| RelayError::Media(name(), error))?;
+        let plan =
+            RelayPlan::new(stream_config).map_err(|error| RelayError::Media(name(), error))?;
         let plan = Arc::new(plan);
         let number = self.next;
         let mut running = RunningRelay {
@@ -220,8 +220,8 @@ impl Relays {
         Ok(())
     }
 
-    /// Ends a relay: what its streams still have is sent, and its ports are free when this returns.
-    /// Waits for the threads, for some milliseconds. False when there is none of that name.
+    /// Ends a relay: buffered packets are sent, and its ports are free when this returns. Waits
+    /// some milliseconds for the threads. Returns false for an unknown name.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(at) = self.running.iter().position(|running| running.config.name == name) else {
             return false;
@@ -238,13 +238,12 @@ impl Relays {
         if let Some(port) = running.shared {
             self.context.close(port.id);
         }
-        // A thread answers this when it has done what it was told before.
+        // A thread answers this after its earlier commands.
         drop(self.context.stream_reports());
         self.maintain();
     }
 
-    /// Sees to streams that have ended, and to threads that have more to do than others. To be called
-    /// every second or so.
+    /// Collects streams that have ended, and balances the threads. Call about once a second.
     pub fn maintain(&mut self) {
         while let Some(ended) = self.context.poll_ended() {
             let report = udp::Machine::report(&ended.machine);
@@ -258,7 +257,7 @@ impl Relays {
         self.context.balance();
     }
 
-    /// What runs, and what it came to. Waits for the threads, for some milliseconds.
+    /// The running relays and their counters. Waits some milliseconds for the threads.
     pub fn status(&mut self) -> RelaySnapshot {
         self.maintain();
         let surveyed = self.context.stream_reports();
@@ -273,7 +272,7 @@ impl Relays {
         }
     }
 
-    /// The addresses of what runs: where it listens, and where it sends to.
+    /// Name, listen address and destination of each running relay.
     pub fn addresses(&self) -> Vec<(String, String, String)> {
         let place = |running: &RunningRelay| {
             let config = &running.config;
@@ -291,7 +290,7 @@ impl Relays {
         self.running.iter().map(place).collect()
     }
 
-    /// How much of what was asked for is kept free for bursts on a shared port, if that is less.
+    /// Shared ports whose receive buffer is smaller than requested, with its size.
     pub fn short_buffers(&self) -> Vec<(String, usize)> {
         let short = |running: &RunningRelay| {
             let port = running.shared.as_ref()?;
@@ -302,13 +301,13 @@ impl Relays {
         self.running.iter().filter_map(short).collect()
     }
 
-    /// Ends everything: what is still there is sent. Gives what it all came to.
+    /// Ends everything: buffered packets are sent. Returns the final counters.
     pub fn stop(mut self) -> RelaySnapshot {
         let mut status = self.status();
         let threads = self.context.stats();
         for ended in self.context.stop() {
             let report = udp::Machine::report(&ended.machine);
-            // What was sent on the way out is in none of the figures before.
+            // Packets sent during the shutdown are in none of the earlier figures.
             status.replace_final(&report);
         }
         status.threads = threads;
@@ -341,9 +340,9 @@ impl Relays {
                 to.set_port(dest.port().saturating_add(place));
             }
             let label = RelayStreamLabel { relay: running.number, port: bound.0.port() };
-            let numbers = &self.ssrcs;
-            let on_trunk = || numbers.on_trunk(running.number, place);
-            let ssrc = if trunk { on_trunk() } else { numbers.next() };
+            let ssrcs = &self.ssrcs;
+            let on_trunk = || ssrcs.on_trunk(running.number, place);
+            let ssrc = if trunk { on_trunk() } else { ssrcs.next() };
             let stream = Stream::new(Arc::clone(plan), label, to, ssrc, u64::from(ssrc));
             let added = match second {
                 Some(second) => self.context.add_redundant([socket, second], stream),
@@ -351,7 +350,8 @@ impl Relays {
             };
             let stream = added.map_err(fail)?;
             if trunk {
-                // The other end hears nobody else for a while, and another thread has another port.
+                // The receiver of a trunk accepts one sender address at a time, and another thread
+                // has another port.
                 self.context.pin(stream);
             }
             running.streams.push(stream);
@@ -366,21 +366,22 @@ impl Relays {
         dest: SocketAddr,
     ) -> Result<(), (SocketAddr, io::Error)> {
         let address = SocketAddr::new(running.config.listen.host, running.config.listen.first);
-        // Each thread shares it with the others, and so would another program of this user: only
-        // a socket that shares nothing sees whether it is free.
+        // The threads share the port with each other, and another program of this user could share
+        // it as well: only an exclusive socket shows whether it is free.
         drop(bind_socket(address, &SocketOptions::default()).map_err(|error| (address, error))?);
-        let mut wish = SharedPortConfig::new(address);
-        (wish.max_streams, wish.idle) = (running.config.max_streams, running.config.idle);
-        wish.joined = running.config.listen.trunk;
+        let mut port_config = SharedPortConfig::new(address);
+        (port_config.max_streams, port_config.idle) =
+            (running.config.max_streams, running.config.idle);
+        port_config.joined = running.config.listen.trunk;
         let relay = running.number;
-        let opened = self.context.open(&wish, |_| {
-            let (plan, numbers) = (Arc::clone(plan), Arc::clone(&self.ssrcs));
+        let opened = self.context.open(&port_config, |_| {
+            let (plan, ssrcs) = (Arc::clone(plan), Arc::clone(&self.ssrcs));
             let label = RelayStreamLabel { relay, port: address.port() };
             let ports = running.config.dest.clone();
             move |_: Instant, key: StreamKey, _: &udp::Packet<'_>| {
                 let StreamKey::Ssrc(from) = key else { return None };
                 let to = SocketAddr::new(dest.ip(), port_of(&ports, from)?);
-                let ssrc = numbers.next();
+                let ssrc = ssrcs.next();
                 Some(Stream::new(Arc::clone(&plan), label, to, ssrc, u64::from(ssrc)))
             }
         });
@@ -392,7 +393,7 @@ impl Relays {
         let running = self.running.iter().find(|running| running.number == report.label.relay);
         let mut report = *report;
         if let Some(port) = running.and_then(|running| running.shared.as_ref()) {
-            // The one that was asked for may have been any.
+            // The requested port may have been 0.
             report.label.port = port.address.port();
         }
         let relay = running.map_or_else(String::new, |running| running.config.name.clone());
@@ -424,10 +425,10 @@ impl RunningRelay {
     }
 }
 
-/// The numbers of streams that go through a trunk have this bit, and others do not.
+/// This bit marks the SSRC of a stream on a trunk.
 const TRUNK_BIT: u32 = 1 << 31;
 
-/// The port of the second way that belongs to the `place`th of the first.
+/// Opens the port of the redundant path that belongs to index `place` of the first.
 fn bind_second_path(
     also: &PortRange<IpAddr>,
     place: u16,
@@ -436,8 +437,8 @@ fn bind_second_path(
     bind_socket(at, &SocketOptions::default()).map_err(|error| (at, error))
 }
 
-/// The first address of a name, which is looked up on a thread of its own: the system may take as
-/// long as it likes, and control waits for no longer than [`LOOK_UP`].
+/// The first address of a name. The lookup has a thread of its own, because it can take arbitrarily
+/// long; the control thread waits for [`LOOKUP_TIMEOUT`] at most.
 fn resolve(dest: &PortRange<String>) -> io::Result<SocketAddr> {
     if let Ok(host) = dest.host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(host, dest.first));
@@ -446,7 +447,7 @@ fn resolve(dest: &PortRange<String>) -> io::Result<SocketAddr> {
     let (host, port) = (dest.host.clone(), dest.first);
     std::thread::Builder::new().name("aulos-look-up".to_owned()).spawn(move || {
         let found = (host.as_str(), port).to_socket_addrs().map(|mut all| all.next());
-        // Nobody may wait for it any more.
+        // The receiver may have timed out.
         drop(sender.send(found));
     })?;
     let slow = || io::Error::new(io::ErrorKind::TimedOut, "looking its name up takes too long");
@@ -454,10 +455,10 @@ fn resolve(dest: &PortRange<String>) -> io::Result<SocketAddr> {
     answer.recv_timeout(LOOKUP_TIMEOUT).map_err(|_| slow())??.ok_or_else(none)
 }
 
-/// How long control waits for the address of a name.
+/// Time for which the control thread waits for a lookup.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time of day, for reports.
+/// The time of day, for RTCP reports.
 pub fn wall_clock() -> (Instant, NtpTime) {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! What relays came to, for people and for programs.
+//! Counters and status of relays, for users and programs.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use aulos_config::RelaySettings;
 
-/// Counters that can be added up.
+/// Counters that can be summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayCounters {
     /// Packets of the streams that arrived.
@@ -20,53 +20,53 @@ pub struct RelayCounters {
     pub sent_bytes: u64,
     /// Packets that never arrived.
     pub lost: u64,
-    /// Packets that arrived behind their turn.
+    /// Packets that arrived after their turn.
     pub late: u64,
-    /// Packets that arrived behind a later one.
+    /// Packets that arrived after a later one.
     pub reordered: u64,
     /// Packets that arrived a second time.
     pub duplicates: u64,
-    /// Datagrams that are none of the stream, by cause.
+    /// Datagrams that do not belong to the stream, by cause.
     pub foreign: ForeignCounts,
-    /// Packets that were not sent on, by cause.
+    /// Packets that were not forwarded, by cause.
     pub dropped: DroppedCounts,
-    /// Lost packets that were made of those behind them.
+    /// Lost packets that were recovered from later ones.
     pub recovered: RecoveredCounts,
-    /// Packets that had come over the other of two ways.
+    /// Packets that had already arrived over the other redundant path.
     pub copies: u64,
-    /// Of those sent, keys that were pressed.
+    /// Telephone events (DTMF) among those sent.
     pub events: u64,
-    /// Of those sent, comfort noise.
+    /// Comfort noise packets among those sent.
     pub noise: u64,
-    /// How often a sender began anew under another number.
+    /// Restarts of a sender with another SSRC.
     pub restarts: u64,
-    /// How often somebody else took a silent sender's place.
+    /// Times that another sender took over from a silent one.
     pub takeovers: u64,
-    /// Good-byes that nobody believed.
+    /// RTCP BYE packets that were rejected as forged.
     pub forged_byes: u64,
 }
 
-/// Why datagrams are none of a stream.
+/// Causes of datagrams that do not belong to a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForeignCounts {
-    /// They are no RTP.
+    /// They are not RTP.
     not_rtp: u64,
     /// Another payload type.
     payload_type: u64,
-    /// Another address, while the sender sends.
+    /// Another address, while the sender is active.
     address: u64,
-    /// Another source that did not go on.
+    /// Another source that did not continue.
     source: u64,
-    /// Numbers that are far from all others.
+    /// Sequence numbers far from the others.
     number: u64,
 }
 
-/// What lost packets were made of.
+/// Sources of recovered packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredCounts {
     /// RED.
     red: u64,
-    /// What Opus repeats.
+    /// In-band FEC of Opus.
     fec: u64,
 }
 
@@ -78,16 +78,16 @@ impl RecoveredCounts {
     }
 }
 
-/// Why packets were not sent on.
+/// Causes of packets that were not forwarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedCounts {
-    /// Empty, cut, damaged, of a length that the other encoding does not have.
+    /// Empty, truncated, damaged, or of a length that the other encoding does not have.
     undecodable: u64,
-    /// Too late for an encoding that needs the packet before.
+    /// Too late for an encoding that depends on the previous packet.
     too_late: u64,
-    /// Too many waited for one before them.
+    /// The reorder buffer was full.
     no_room: u64,
-    /// Too much waited to be sent.
+    /// The send buffer was full.
     unsent: u64,
 }
 
@@ -178,7 +178,7 @@ impl ForeignCounts {
         self.causes().iter().map(|(_, count)| count).sum()
     }
 
-    /// Each cause by its name.
+    /// Each cause with its name.
     pub const fn causes(&self) -> [(&'static str, u64); 5] {
         [
             ("not_rtp", self.not_rtp),
@@ -197,7 +197,7 @@ impl DroppedCounts {
         self.causes().iter().map(|(_, count)| count).sum()
     }
 
-    /// Each cause by its name.
+    /// Each cause with its name.
     pub const fn causes(&self) -> [(&'static str, u64); 4] {
         [
             ("undecodable", self.undecodable),
@@ -212,23 +212,23 @@ fn causes(causes: &[(&'static str, u64)]) -> Value {
     causes.iter().map(|(name, count)| ((*name).to_owned(), Value::from(*count))).collect()
 }
 
-/// A relay, and what it came to.
+/// A relay and its counters.
 #[derive(Clone, Debug)]
 pub struct RelayStatus {
     pub(super) number: u32,
     /// Its configuration.
     pub config: RelaySettings,
-    /// Where it listens, when that is one port.
+    /// Its listen address, if that is one port.
     pub address: Option<SocketAddr>,
-    /// The same of its second way.
+    /// The same for its redundant path.
     pub also: Option<SocketAddr>,
-    /// Streams of which something comes.
+    /// Active streams.
     pub streams: usize,
     /// Streams that have ended.
     pub ended: u64,
-    /// All of them together.
+    /// Sum of all streams.
     pub counts: RelayCounters,
-    /// Those that have ended.
+    /// Sum of the streams that have ended.
     pub(super) ended_counts: RelayCounters,
 }
 
@@ -241,7 +241,7 @@ pub struct StreamStatus {
     pub report: RelayReport,
 }
 
-/// What runs, and what it came to.
+/// The running relays and their counters.
 #[derive(Clone, Debug)]
 pub struct RelaySnapshot {
     /// All relays.
@@ -253,7 +253,7 @@ pub struct RelaySnapshot {
 }
 
 impl RelaySnapshot {
-    /// Takes the last word of a stream.
+    /// Replaces a stream's report by its final one.
     pub(super) fn replace_final(&mut self, last: &RelayReport) {
         let same = |row: &&mut StreamStatus| row.report.sent_ssrc == last.sent_ssrc;
         match self.rows.iter_mut().find(same) {
@@ -270,7 +270,7 @@ impl RelaySnapshot {
         }
     }
 
-    /// For programs; with `streams`, each of them.
+    /// As JSON; with `streams`, each stream.
     pub fn json(&self, streams: bool) -> Value {
         let relays: Vec<Value> = self.relays.iter().map(relay_json).collect();
         let threads: Vec<Value> = self.threads.iter().map(thread_json).collect();
@@ -302,7 +302,7 @@ fn relay_json(total: &RelayStatus) -> Value {
     json
 }
 
-/// As it is written in the configuration.
+/// In the notation of the configuration.
 pub fn encoding_name(media: &aulos_io::relay::RtpPayloadFormat) -> String {
     let of = media.encoding;
     let mut text = of.codec.name().to_ascii_lowercase();

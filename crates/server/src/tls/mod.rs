@@ -1,10 +1,10 @@
-//! TLS: which certificate we show, which we accept, and the sockets that speak it.
+//! TLS: certificates of the server and of clients, and the sockets that use them.
 //!
-//! A first byte of 0x16 on any port begins it, so there is no second set of ports to open, to
-//! announce and to forget. Without a certificate of the user's own the server makes one for itself:
-//! it proves nothing to a stranger, but it can be pinned, and nobody who only listens learns
-//! passwords. Each handshake is a whole one; nothing is resumed, so that a certificate that is no
-//! longer accepted opens nothing, and nothing is kept for those who are gone.
+//! A first byte of 0x16 on any port starts TLS, so there is no second set of ports to open and
+//! announce. Without a configured certificate the server generates a self-signed one: it does not
+//! prove the server's identity, but it can be pinned, and a passive listener does not learn
+//! passwords. Each handshake is complete; sessions are not resumed, so that a revoked certificate
+//! gives no access, and no state is kept for clients that have gone.
 
 mod self_signed;
 mod stream;
@@ -19,11 +19,11 @@ use rustls::pki_types::CertificateDer;
 use crate::access::{Role, Rules};
 pub(crate) use stream::{ClientStream, RefusalReason, open};
 
-/// The same, or with a certificate that is made in `state_dir` where it is not there yet. Terms that
-/// nobody has asked for are worked out when somebody wants them.
+/// The same, or with a self-signed certificate, which is created in `state_dir` if it is missing.
+/// If TLS is not configured explicitly, the configuration is only built when it is first needed.
 ///
 /// # Errors
-/// As [`load`], and when none can be made.
+/// As [`load`], and when no certificate can be created.
 pub fn load_or_make(
     tls: &TlsSettings,
     state_dir: &Path,
@@ -49,7 +49,7 @@ pub fn load_or_make(
     })))
 }
 
-/// What connections have to be.
+/// The policy for connections.
 ///
 /// # Errors
 /// As [`load_or_make`].
@@ -61,8 +61,8 @@ pub fn listen_policy(
     Ok(ListenPolicy { tls: load_or_make(tls, state_dir)?, require_tls: tls.require, limits })
 }
 
-/// What somebody may who has shown this certificate, which was good: what the user may whom it names
-/// (a DNS name of it is the user's), else what all of them may.
+/// The role of a client with this valid certificate: that of the user it names (a DNS name equals
+/// the user's), otherwise the default role for certificates.
 pub(crate) fn role_of(certificate: &CertificateDer<'_>, rules: &Rules) -> Role {
     let parsed = webpki::EndEntityCert::try_from(certificate);
     let named = parsed

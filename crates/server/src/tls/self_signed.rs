@@ -1,4 +1,4 @@
-//! A certificate of our own, made at the first start and kept beside the groups and volumes.
+//! The self-signed certificate, generated at the first start and kept beside the state file.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -12,11 +12,11 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType, date
 
 use aulos_config::certificates::Identity;
 
-/// What was made before, or what is made now.
+/// Returns the existing certificate, or generates one.
 pub(super) fn identity(state_dir: &Path) -> io::Result<Identity> {
     let dir = state_dir.join("tls");
     let identity = Identity { cert: dir.join("cert.pem"), key: dir.join("key.pem") };
-    // The certificate is written last: where it is, both are.
+    // The certificate is written last: if it exists, both do.
     if identity.cert.exists() {
         return Ok(identity);
     }
@@ -28,7 +28,7 @@ pub(super) fn identity(state_dir: &Path) -> io::Result<Identity> {
     Ok(identity)
 }
 
-/// A certificate and its private key (ECDSA on P-256), as DER.
+/// Generates a certificate and its private key (ECDSA on P-256), as DER.
 fn generate() -> Result<(Vec<u8>, Vec<u8>), rcgen::Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let bare = host.split('.').next().unwrap_or_default();
@@ -36,7 +36,7 @@ fn generate() -> Result<(Vec<u8>, Vec<u8>), rcgen::Error> {
     names.extend([format!("{bare}.local"), format!("{bare}-aulos.local")]);
     names.dedup();
     let mut params = CertificateParams::new(Vec::<String>::new())?;
-    // A machine may be called what no certificate can say.
+    // The machine's name may not be valid in a certificate.
     let names = names.into_iter().filter_map(|name| name.try_into().ok()).map(SanType::DnsName);
     params.subject_alt_names = names
         .chain(
@@ -45,7 +45,7 @@ fn generate() -> Result<(Vec<u8>, Vec<u8>), rcgen::Error> {
         .collect();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, format!("aulos on {host}"));
-    // It proves nothing by its age, so it has no end (RFC 5280, 4.1.2.5).
+    // Its age proves nothing, so it does not expire (RFC 5280, 4.1.2.5).
     (params.not_before, params.not_after) =
         (date_time_ymd(2025, 1, 1), date_time_ymd(9999, 12, 31));
     let key = KeyPair::generate()?;
@@ -53,7 +53,7 @@ fn generate() -> Result<(Vec<u8>, Vec<u8>), rcgen::Error> {
     Ok((certificate.der().to_vec(), key.serialize_der()))
 }
 
-/// One PEM file that only its owner may change, whole or not at all.
+/// Writes a PEM file atomically, writable by its owner only.
 fn write(path: &Path, label: &str, der: &[u8], mode: u32) -> io::Result<()> {
     let encoded = BASE64_STANDARD.encode(der);
     let mut text = format!("-----BEGIN {label}-----\n");

@@ -1,4 +1,4 @@
-//! A connection of the control plane, with TLS or without.
+//! A connection of the control plane, with or without TLS.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A connection of which it is known what it speaks.
+/// A connection whose protocol, TLS or plain, is known.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     transport: Transport,
@@ -28,23 +28,23 @@ enum Transport {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Why a connection is not let in.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusalReason {
-    /// It went away.
+    /// It was closed.
     Gone,
-    /// It said nothing in time.
+    /// It sent nothing in time.
     Silent,
-    /// It does not speak TLS, and has to.
+    /// It does not use TLS, which is required.
     Plain,
-    /// It began a handshake and did not end it in time.
+    /// The handshake timed out.
     Unfinished,
-    /// What it sent was no TLS after all.
+    /// The handshake is invalid.
     Broken,
 }
 
-/// Finds out what a new connection speaks. One that says nothing for `patience` speaks plainly,
-/// where that is allowed and `may_be_quiet`.
+/// Detects whether a new connection uses TLS. One that sends nothing for `patience` is plain, if
+/// that is allowed and `may_be_quiet`.
 pub(crate) async fn open(
     (socket, address): (TcpStream, SocketAddr),
     permit: AddressPermit,
@@ -82,21 +82,21 @@ async fn handshake(
     }
 }
 
-/// How long a handshake may take: it is two round trips.
+/// Time-out of a handshake, which takes two round trips.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ClientStream {
-    /// Where it comes from.
+    /// The peer's address.
     pub(crate) const fn peer_ip(&self) -> IpAddr {
         self.address.ip()
     }
 
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub(crate) const fn is_tls(&self) -> bool {
         matches!(self.transport, Transport::Tls(_))
     }
 
-    /// The certificate that the peer has shown, which was good.
+    /// The peer's valid certificate, if it sent one.
     pub(crate) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         match &self.transport {
             Transport::Plain(_) => None,
@@ -104,7 +104,7 @@ impl ClientStream {
         }
     }
 
-    /// The socket and its TLS, for a reactor.
+    /// The socket and its TLS state, for a reactor.
     pub(crate) fn into_media(self) -> io::Result<MediaSocket> {
         let (socket, tls) = match self.transport {
             Transport::Plain(socket) => (socket, None),
@@ -116,7 +116,7 @@ impl ClientStream {
         Ok(MediaSocket::new(socket.into_std()?, self.address, self.permit).with_tls(tls))
     }
 
-    /// Sends what goes out at once, for a peer that is about to be cut.
+    /// Sends as much as possible without waiting, for a peer that is about to be disconnected.
     pub(crate) fn try_answer(self, bytes: &[u8]) {
         if let Ok(socket) = self.into_media() {
             socket.respond_and_close(bytes);

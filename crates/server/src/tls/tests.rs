@@ -1,4 +1,4 @@
-//! Certificates: ours, the user's, and those of clients.
+//! Certificates: self-signed, configured, and those of clients.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use super::*;
 use crate::access::User;
 
-/// An empty folder, gone at the end.
+/// A directory that is deleted at the end.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -44,14 +44,14 @@ fn the_first_start_makes_a_certificate_and_the_next_ones_use_it() {
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
     assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
     assert_eq!(std::fs::read(scratch.0.join("tls/cert.pem")).unwrap(), cert);
-    // Whoever knows it can pin it: it is for the names by which this machine is called.
+    // It can be pinned: it names this machine.
     let der = CertificateDer::from_pem_slice(&cert).unwrap();
     let parsed = webpki::EndEntityCert::try_from(&der).unwrap();
     assert!(parsed.valid_dns_names().any(|name| name == "localhost"));
     assert!(
         load_or_make(&TlsSettings { enabled: false, ..tls.clone() }, &scratch.0).unwrap().is_none()
     );
-    // What has come to harm is found when it is needed, and there is no TLS then.
+    // A damaged certificate is noticed when it is needed, and there is no TLS then.
     scratch.write("tls/cert.pem", "nothing\n");
     assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_none()));
 }

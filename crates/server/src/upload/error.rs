@@ -1,5 +1,5 @@
-//! Why a file is not uploaded yet, cut by how long it makes sense to wait and by whom it concerns,
-//! with what helps.
+//! Errors of uploads, by what they concern and how long to wait before the next attempt, with
+//! remedies.
 
 use std::error::Error;
 use std::fmt;
@@ -11,36 +11,35 @@ use crate::dial::DialError;
 /// Why a file is not uploaded yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum UploadError {
-    /// The name is unknown.
+    /// The host name is unknown.
     Name(String),
-    /// Nobody is there, or he does not want to.
+    /// The server refused the connection or is unreachable.
     Connect(io::ErrorKind),
-    /// Too many names are looked up.
+    /// Too many name lookups are in progress.
     Busy,
-    /// TLS, and why.
+    /// TLS failed, and why.
     Tls(String),
     /// The connection broke, and how.
     Broken(String),
-    /// The server took nothing and said nothing.
+    /// No progress in either direction.
     Stalled,
-    /// The server says no: status, code and words.
+    /// The server refused: status, code and message.
     Refused { status: u16, code: String, said: String },
-    /// The answer cannot be understood.
+    /// The answer is invalid.
     Answer(String),
-    /// What the server has is not what was sent: in what it differs.
+    /// The object differs from the file in this property.
     Mismatch(&'static str),
-    /// The server took it, and does not let us look at it.
+    /// The object was written, but may not be read for verification.
     ReadDenied,
-    /// A file of ours cannot be read, written or deleted.
+    /// A local file cannot be read, written or deleted.
     LocalFile(PathBuf, io::ErrorKind),
-    /// The file is not what it was when it was begun.
+    /// The file changed during the upload.
     Changed(PathBuf),
-    /// The name is longer than S3 takes.
+    /// The object name is longer than S3 allows.
     KeyTooLong,
 }
 
-/// Codes of S3 for what goes wrong on the way or in the server, whatever their status
-/// (S3, "Error responses").
+/// S3 codes of transient network or server errors, whatever their status (S3, "Error responses").
 const TRANSIENT_CODES: [&str; 13] = [
     "BadDigest",
     "IncompleteBody",
@@ -57,12 +56,12 @@ const TRANSIENT_CODES: [&str; 13] = [
     "InvalidPartOrder",
 ];
 
-/// Codes that have to do with one file and not with the next.
+/// Codes that concern one file only.
 const FILE_CODES: [&str; 4] =
     ["EntityTooLarge", "EntityTooSmall", "KeyTooLongError", "MetadataTooLarge"];
 
 impl UploadError {
-    /// What the library made of it: ours, if it is ours.
+    /// Converts an error of the library: unwraps our own, if it contains one.
     pub(super) fn from_store(error: &(dyn Error + 'static)) -> Self {
         let mut at: Option<&(dyn Error + 'static)> = Some(error);
         let mut last = error.to_string();
@@ -85,7 +84,7 @@ impl UploadError {
         }
     }
 
-    /// A `no` of the server, by the status and the body of its answer.
+    /// Converts an error response, by its status and body.
     pub(super) fn from_answer(status: u16, body: &[u8]) -> Self {
         let body = String::from_utf8_lossy(body);
         let find = |tag: &str| {
@@ -96,29 +95,29 @@ impl UploadError {
         Self::Refused { status, code, said: find("Message").unwrap_or_default() }
     }
 
-    /// Whether the server says that it has no such object.
+    /// Whether the object does not exist.
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { status: 404, code, .. } if code != "NoSuchBucket")
     }
 
-    /// Whether the server does not know an upload in parts any more.
+    /// Whether the multipart upload no longer exists.
     pub(super) fn is_no_such_upload(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "NoSuchUpload")
     }
 
-    /// Whether what has been sent so far cannot become an object.
+    /// Whether the parts sent so far are unusable.
     pub(super) fn is_multipart_error(&self) -> bool {
         let codes = ["InvalidPart", "InvalidPartOrder", "NoSuchUpload"];
         matches!(self, Self::Refused { code, .. } if codes.contains(&code.as_str()))
     }
 
-    /// Whether we may not do this, while who we are is not in doubt.
+    /// Whether the operation is forbidden although the credentials are valid.
     pub(super) fn is_not_allowed(&self) -> bool {
         let denied = |code: &str| matches!(code, "" | "AccessDenied" | "AllAccessDisabled");
         matches!(self, Self::Refused { status: 403, code, .. } if denied(code))
     }
 
-    /// Whether asking again soon will hardly help: somebody has to mend something.
+    /// Whether an early retry is pointless, because a user has to fix it.
     pub(super) fn is_lasting(&self) -> bool {
         match self {
             Self::Refused { status, code, .. } => {
@@ -131,7 +130,7 @@ impl UploadError {
         }
     }
 
-    /// Whether the next file may well do better.
+    /// Whether it concerns this file only.
     pub(super) fn is_file_specific(&self) -> bool {
         match self {
             Self::LocalFile(..) | Self::Changed(_) | Self::KeyTooLong => true,
@@ -147,13 +146,13 @@ impl From<&object_store::Error> for UploadError {
     }
 }
 
-/// What others say, in one line of bounded length.
+/// Foreign text as one line of limited length.
 fn sanitize(text: &str) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().take(MAX_SERVER_TEXT).map(clean).collect()
 }
 
-/// Letters of what a server says that are passed on.
+/// Maximum characters of a server's message.
 const MAX_SERVER_TEXT: usize = 200;
 
 impl Error for UploadError {}

@@ -1,8 +1,8 @@
-//! What waits to be uploaded, on the disk: one small file for each, so that a kill loses nothing.
+//! The on-disk journal of files to upload: one small file for each, so that a kill loses nothing.
 //!
-//! A file is written beside the old one, synced and renamed; whenever the power goes, one of the two
-//! is whole. One file for all of them was the alternative: it would be written anew for every part
-//! of every upload, and a fault in it would lose them all.
+//! An entry is written beside the old one, synced and renamed; after a power cut one of the two is
+//! complete. One file for all entries was the alternative: it would be rewritten for every part of
+//! every upload, and a fault in it would lose them all.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -12,67 +12,67 @@ use std::time::SystemTime;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-/// A file that waits.
+/// A file to upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalEntry {
-    /// Where it is.
+    /// Its path.
     pub(super) file: PathBuf,
-    /// What goes with it, and is deleted with it.
+    /// A sidecar, which is uploaded and deleted with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sidecar: Option<PathBuf>,
-    /// What its object is called.
+    /// Name of its object.
     pub(super) key: String,
     /// Its size when it was added.
     pub(super) bytes: u64,
-    /// How often it was tried in vain.
+    /// Number of failed attempts.
     #[serde(default)]
     pub(super) tries: u64,
-    /// The server has all of it, and has been asked whether that is so.
+    /// The object is complete and verified.
     #[serde(default)]
     pub(super) confirmed: bool,
-    /// It was sent whole, and nothing is known of what became of it.
+    /// It was sent completely, but not verified yet.
     #[serde(default)]
     pub(super) sent: bool,
-    /// Parts that the server has.
+    /// Multipart upload in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) begun: Option<MultipartUpload>,
 }
 
-/// An upload in parts.
+/// A multipart upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MultipartUpload {
-    /// What the server calls it.
+    /// The server's upload id.
     pub(super) id: String,
-    /// The object.
+    /// Name of the object.
     pub(super) key: String,
-    /// What the file has in it, in hexadecimal digits.
+    /// SHA-256 of the file, in hexadecimal digits.
     pub(super) sha256: String,
-    /// Of what size each part is but the last.
+    /// Size of each part except the last.
     pub(super) part_bytes: u64,
-    /// What the server calls each part, in order.
+    /// The server's id of each part, in order.
     pub(super) parts: Vec<String>,
 }
 
-/// The folder.
+/// The journal's directory.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
     dir: PathBuf,
 }
 
-/// What a reading of the folder found.
+/// A listing of the journal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct JournalListing {
-    /// The oldest, oldest first.
+    /// Names of the oldest entries, oldest first.
     pub(super) names: Vec<String>,
-    /// There are more than those.
+    /// Whether there are more.
     pub(super) more: bool,
 }
 
 impl Journal {
-    /// Opens the folder, and makes it if need be. What was written half is deleted.
+    /// Opens the directory, and creates it if necessary. Incomplete entries are deleted.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         for item in fs::read_dir(dir)? {
@@ -84,20 +84,20 @@ impl Journal {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// What the entry of this file is called.
+    /// Name of the entry for this file.
     pub(super) fn entry_name(file: &Path) -> String {
         hex(&digest(&SHA256, file.as_os_str().as_encoded_bytes()).as_ref()[..16])
     }
 
-    /// Whether this file waits.
+    /// Whether this file is in the journal.
     pub(super) fn contains(&self, file: &Path) -> bool {
         self.path(&Self::entry_name(file)).exists()
     }
 
-    /// Writes an entry so that it is there after a power cut.
+    /// Writes an entry durably: it survives a power cut.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub(super) fn write(&self, name: &str, entry: &JournalEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry)?;
         let beside = self.dir.join(format!("{name}.new"));
@@ -108,11 +108,11 @@ impl Journal {
         self.sync()
     }
 
-    /// Reads an entry; none when there is none. One that cannot be understood is put aside as
+    /// Reads an entry; `None` if it does not exist. An unreadable one is put aside as
     /// `NAME.broken`, and is an error.
     ///
     /// # Errors
-    /// What the file system says, and [`io::ErrorKind::InvalidData`].
+    /// Errors of the file system, and [`io::ErrorKind::InvalidData`].
     pub(super) fn read(&self, name: &str) -> io::Result<Option<JournalEntry>> {
         let path = self.path(name);
         let mut text = Vec::new();
@@ -130,27 +130,27 @@ impl Journal {
         }
     }
 
-    /// Forgets an entry.
+    /// Removes an entry.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         remove_file(&self.path(name))?;
         self.sync()
     }
 
-    /// Goes through the folder: gives every name to `each`, and the `most` oldest that `wanted`
-    /// wants back.
+    /// Lists the journal: passes every name to `each`, and returns the `most` oldest names that
+    /// match `wanted`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub(super) fn list(
         &self,
         most: usize,
         wanted: impl Fn(&str) -> bool,
         mut each: impl FnMut(&str),
     ) -> io::Result<JournalListing> {
-        // The newest of the oldest is on top, and goes when somebody older comes.
+        // The top of the heap is the newest of the oldest; an older entry replaces it.
         let mut oldest = std::collections::BinaryHeap::new();
         let mut more = false;
         for item in fs::read_dir(&self.dir)? {
@@ -179,16 +179,16 @@ impl Journal {
         self.dir.join(format!("{name}{ENDING}"))
     }
 
-    /// What was renamed and removed is so after a power cut too.
+    /// Makes renames and removals durable.
     fn sync(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
 }
 
-/// Deletes a file that may be gone.
+/// Deletes a file; a missing one is no error.
 ///
 /// # Errors
-/// What the file system says.
+/// Errors of the file system.
 pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -196,18 +196,18 @@ pub(super) fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// As hexadecimal digits.
+/// Formats hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         write!(text, "{byte:02x}").ok();
         text
     })
 }
 
 const ENDING: &str = ".json";
-/// Bytes of an entry that are read: 10,000 parts take two million.
+/// Maximum length of an entry in bytes: 10,000 parts take two million.
 const MAX_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]

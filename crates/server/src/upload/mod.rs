@@ -1,17 +1,17 @@
-//! Uploads: the closed files of a recording go to S3-compatible storage, in their own time.
+//! Uploads of a recording's closed files to S3-compatible storage.
 //!
 //! ```text
 //!  recorder: a file is closed -> Uploader::add -> journal (one small file for each, synced)
 //!                                                     |
-//!  a thread of its own (Porter): line -> look, send, look again -> confirmed -> deleted, if wished
+//!  thread (UploadWorker): queue -> HEAD, PUT, HEAD -> confirmed -> deleted, if configured
 //! ```
 //!
-//! Recording to the server directly was the alternative: a server that cannot be reached would then
-//! stand in the recorder's way, and what it had not taken would be lost. Here files wait on the disk
-//! as long as it takes, whatever happens to the process, and none is deleted before the server has
-//! compared its checksum and has shown it to us again.
+//! Recording to the server directly was the alternative: an unreachable server would then block the
+//! recorder, and lose what it had not received. Here files wait on the disk as long as necessary,
+//! even across restarts, and none is deleted before the server has compared its checksum and a
+//! second request has shown the object.
 //!
-//! A build without the feature `s3` has the same names, and an [`Uploader`] that cannot be made.
+//! A build without the feature `s3` has the same names, and an [`Uploader`] that cannot be created.
 
 #[cfg(feature = "s3")]
 mod error;
@@ -44,37 +44,37 @@ use std::time::Duration;
 
 use aulos_core::Span;
 
-/// How the uploads of a recording do, for people to read.
+/// State of a recording's uploads, for users to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UploadState {
-    /// What they do.
+    /// What they are doing.
     pub phase: UploadPhase,
-    /// Files that wait, those that are under way among them.
+    /// Files that wait, including those in transfer.
     pub waiting: u64,
-    /// Bytes of them, as they were when they were added.
+    /// Their size in bytes when they were added.
     pub waiting_bytes: u64,
-    /// Files that are under way.
+    /// Files in transfer.
     pub uploading: usize,
-    /// Files that the server has, since the start of this server.
+    /// Files uploaded since the start of this server.
     pub done: u64,
-    /// Bytes of them.
+    /// Their size in bytes.
     pub done_bytes: u64,
-    /// Tries that failed.
+    /// Failed attempts.
     pub failures: u64,
-    /// Files that had been deleted before the server had them.
+    /// Files that were deleted before they were uploaded.
     pub missing: u64,
-    /// Entries of the journal that could not be read, and were put aside.
+    /// Unreadable journal entries, which were put aside.
     pub broken_entries: u64,
-    /// What was wrong last, and what to do about it; none since something was uploaded.
+    /// The last error and its remedy; cleared by a successful upload.
     pub error: Option<String>,
-    /// For how long something has been wrong without a break.
+    /// Duration of the current problem.
     pub since: Option<Span>,
-    /// When the server is asked again.
+    /// Time until the next attempt.
     pub retry_in: Option<Span>,
 }
 
 impl UploadState {
-    /// Without what changes all the time.
+    /// The state without values that change all the time.
     #[must_use]
     pub fn without_live_figures(self) -> Self {
         let (since, retry_in) = (None, None);
@@ -82,22 +82,22 @@ impl UploadState {
     }
 }
 
-/// What uploads do.
+/// Phase of the uploads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UploadPhase {
-    /// Nothing waits.
+    /// No file waits.
     #[default]
     Idle,
-    /// Something is under way.
+    /// A file is in transfer.
     Uploading,
-    /// The last try failed, and is made again.
+    /// The last attempt failed, and is repeated.
     Waiting,
-    /// The server says no, which somebody has to mend; it is tried again, but seldom.
+    /// The server refuses, which needs a change of configuration; it is tried again, but rarely.
     Refused,
 }
 
 impl UploadPhase {
-    /// In one word.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,48 +109,48 @@ impl UploadPhase {
     }
 }
 
-/// What has happened to an upload.
+/// An event of an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UploadEvent {
-    /// The server has the file, and has shown that it has it.
+    /// The file is on the server, and verified.
     Uploaded {
-        /// Where it is, or was.
+        /// Its local path, which may be deleted.
         file: PathBuf,
-        /// `s3://BUCKET/NAME` of its object; another one than the first that was thought of, if
-        /// that was taken.
+        /// `s3://BUCKET/NAME` of its object; the name may differ from the intended one if that was
+        /// in use.
         url: String,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
-        /// Tries that had failed before.
+        /// Number of failed attempts before.
         tries: u64,
     },
-    /// A try has failed. It is told once for each thing that is wrong, not for each try.
+    /// An attempt has failed. Sent once per distinct error, not for each attempt.
     Failed {
-        /// Where the file is.
+        /// Its local path.
         file: PathBuf,
-        /// What is wrong, and what to do about it.
+        /// The error and its remedy.
         text: String,
-        /// Whether somebody has to mend something.
+        /// Whether a user has to fix it.
         lasting: bool,
     },
-    /// The file was deleted by somebody before the server had it.
+    /// The file was deleted before it was uploaded.
     Missing {
-        /// Where it was.
+        /// Its former path.
         file: PathBuf,
     },
 }
 
-/// How long to wait for what.
+/// Pauses and time-outs.
 #[cfg(feature = "s3")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UploadTiming {
-    /// The first pause is at most so long.
+    /// Upper limit of the first pause.
     pub(crate) first_pause: Span,
-    /// The longest, too.
+    /// Upper limit of all pauses.
     pub(crate) longest_pause: Span,
-    /// How long a file is left alone that failed for its own sake.
+    /// Pause after a failure that concerns one file only.
     pub(crate) file_pause: Span,
-    /// For how long a connection may stand still.
+    /// Time-out of a connection without progress.
     pub(crate) stall_timeout: Duration,
 }
 
@@ -166,8 +166,8 @@ impl Default for UploadTiming {
     }
 }
 
-/// What is under way at the end has so long; then it is cut off, and goes on in the next life. A
-/// server ends within a second.
+/// Time for transfers in progress at shutdown; then they are aborted, and resumed after the next
+/// start. A server ends within a second.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
-/// Events that wait to be taken; beyond that the oldest is forgotten.
+/// Maximum number of unread events; the oldest is dropped.
 pub const MAX_EVENTS: usize = 256;

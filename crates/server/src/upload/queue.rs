@@ -1,8 +1,7 @@
-//! Who is next: the names of files that wait, and the pauses when uploads fail.
+//! The upload queue: names of waiting files, and the pauses after failures.
 //!
-//! It knows no clock and no disk. It remembers [`MAX_LISTED`] names; what waits beyond that is found
-//! again in the folder of the journal, whose order is that of the line: whoever fails goes to its
-//! end.
+//! It uses no clock and no disk. It holds [`MAX_LISTED`] names; further ones are listed again from
+//! the journal, in the journal's order: a failed file goes to its end.
 
 use std::collections::VecDeque;
 
@@ -11,43 +10,43 @@ use aulos_io::feed::Backoff;
 
 use super::UploadTiming;
 
-/// Names that are remembered at once, of those that wait and of those that are put off.
+/// Maximum number of names held, both waiting and deferred.
 pub(super) const MAX_LISTED: usize = 256;
 
-/// The line.
+/// The queue of one recording.
 #[derive(Debug)]
 pub(super) struct UploadQueue {
     ready: VecDeque<String>,
     active: Vec<String>,
-    /// Files that failed for their own sake, and until when they are left alone.
+    /// Files that failed on their own account, and when they are tried again.
     deferred: VecDeque<(String, Instant)>,
-    /// The folder may hold some that are not here.
+    /// The journal may hold entries that are not here.
     incomplete: bool,
     concurrency: usize,
     timing: UploadTiming,
     seed: u64,
     backoff: Backoff,
-    /// Nothing has been uploaded since the server failed: one asks for all.
+    /// Nothing has been uploaded since the server failed: only one attempt at a time.
     failing: bool,
 }
 
-/// What is to be done.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum QueueAction {
-    /// Upload this one.
+    /// Upload this file.
     Start(String),
-    /// Look into the folder, and tell by [`Line::found`].
+    /// List the journal, and call [`UploadQueue::extend`].
     ListJournal,
-    /// Nothing before that.
+    /// Wait, until this time if there is one.
     Wait(Option<Instant>),
 }
 
-/// Who was at fault.
+/// What a failure concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureScope {
-    /// The way or the server; `lasting` is for somebody to mend.
+    /// The network or the server; `lasting` needs a user's attention.
     Server {
-        /// Whether asking again soon will hardly help.
+        /// Whether an early retry is pointless.
         lasting: bool,
     },
     /// This file alone.
@@ -55,7 +54,7 @@ pub(super) enum FailureScope {
 }
 
 impl UploadQueue {
-    /// One that begins with a look into the folder.
+    /// A queue whose first action is to list the journal.
     pub(super) const fn new(concurrency: usize, timing: UploadTiming, seed: u64) -> Self {
         Self {
             ready: VecDeque::new(),
@@ -70,35 +69,35 @@ impl UploadQueue {
         }
     }
 
-    /// A file has been added to the folder.
+    /// A file was added to the journal.
     pub(super) fn push(&mut self, name: &str) {
         if self.incomplete || self.ready.len() >= MAX_LISTED {
-            // Others came before it.
+            // Older entries of the journal come first.
             self.incomplete = true;
         } else if self.accepts(name, Instant::ZERO) {
             self.ready.push_back(name.to_owned());
         }
     }
 
-    /// More have been added than were told.
+    /// More files were added than were reported.
     pub(super) const fn mark_incomplete(&mut self) {
         self.incomplete = true;
     }
 
-    /// Whether this one can be in the line now.
+    /// Whether this file can be queued now.
     pub(super) fn accepts(&self, name: &str, now: Instant) -> bool {
         !self.active.iter().any(|other| other == name)
             && !self.deferred.iter().any(|(other, until)| other == name && *until > now)
             && !self.ready.iter().any(|other| other == name)
     }
 
-    /// What the folder has that is wanted, oldest first, and whether it has more.
+    /// Adds listed names, oldest first; `more` says whether the journal has more.
     pub(super) fn extend(&mut self, names: Vec<String>, more: bool) {
         self.incomplete = more;
         self.ready.extend(names);
     }
 
-    /// What is to be done.
+    /// The next action.
     pub(super) fn next(&mut self, now: Instant) -> QueueAction {
         let due = self.deferred.front().is_some_and(|(_, until)| *until <= now);
         if due {
@@ -122,7 +121,7 @@ impl UploadQueue {
         QueueAction::Wait(self.deferred.front().map(|(_, until)| *until))
     }
 
-    /// One is uploaded, or need not be any more.
+    /// A file was uploaded, or no longer needs to be.
     pub(super) fn done(&mut self, name: &str) {
         self.remove_active(name);
         if self.failing {
@@ -130,7 +129,7 @@ impl UploadQueue {
         }
     }
 
-    /// One has failed.
+    /// An attempt has failed.
     pub(super) fn failed(&mut self, now: Instant, name: &str, fault: FailureScope) {
         self.remove_active(name);
         match fault {
@@ -142,32 +141,32 @@ impl UploadQueue {
                 self.deferred.push_back((name.to_owned(), now + self.timing.file_pause));
             }
             FailureScope::Server { lasting } => {
-                // Those that were under way together fail together, which counts once.
+                // Transfers that ran together fail together, which counts once.
                 if self.backoff.is_due(now) {
                     if lasting { self.backoff.refused(now) } else { self.backoff.failed(now) }
                 }
                 self.failing = true;
-                // It is in the folder, at its end.
+                // It is at the end of the journal.
                 self.incomplete = true;
             }
         }
     }
 
-    /// A part of a file got through before it failed: it is worth while to ask again soon.
+    /// A part was uploaded before the failure: retry soon.
     pub(super) fn record_progress(&mut self) {
         self.failing = false;
-        // Another seed, because the same one would give the same pauses.
+        // Another seed, because the same one would repeat the pauses.
         self.seed = self.seed.wrapping_add(1);
         self.backoff =
             Backoff::between(self.timing.first_pause, self.timing.longest_pause, self.seed);
     }
 
-    /// When the server is asked again, if it failed.
+    /// Time of the next attempt after a server failure.
     pub(super) fn retry_at(&self, now: Instant) -> Option<Instant> {
         (!self.backoff.is_due(now)).then(|| self.backoff.retry_at())
     }
 
-    /// How many are under way.
+    /// Number of files in transfer.
     pub(super) const fn active(&self) -> usize {
         self.active.len()
     }
@@ -186,10 +185,10 @@ mod tests {
     const SERVER: FailureScope = FailureScope::Server { lasting: false };
 
     fn listed_queue(at_once: usize) -> UploadQueue {
-        let mut line = UploadQueue::new(at_once, UploadTiming::default(), 7);
-        assert_eq!(line.next(Instant::ZERO), QueueAction::ListJournal);
-        line.extend(Vec::new(), false);
-        line
+        let mut queue = UploadQueue::new(at_once, UploadTiming::default(), 7);
+        assert_eq!(queue.next(Instant::ZERO), QueueAction::ListJournal);
+        queue.extend(Vec::new(), false);
+        queue
     }
 
     fn start(name: &str) -> QueueAction {
@@ -198,38 +197,38 @@ mod tests {
 
     #[test]
     fn in_the_order_in_which_they_came_and_so_many_at_once() {
-        let (mut line, now) = (listed_queue(2), Instant::ZERO);
+        let (mut queue, now) = (listed_queue(2), Instant::ZERO);
         for name in ["a", "b", "c"] {
-            line.push(name);
-            line.push(name);
+            queue.push(name);
+            queue.push(name);
         }
-        assert_eq!([line.next(now), line.next(now)], [start("a"), start("b")]);
-        assert_eq!(line.next(now), QueueAction::Wait(None));
-        line.done("a");
-        assert_eq!(line.next(now), start("c"));
-        line.done("b");
-        line.done("c");
-        assert_eq!(line.next(now), QueueAction::Wait(None));
+        assert_eq!([queue.next(now), queue.next(now)], [start("a"), start("b")]);
+        assert_eq!(queue.next(now), QueueAction::Wait(None));
+        queue.done("a");
+        assert_eq!(queue.next(now), start("c"));
+        queue.done("b");
+        queue.done("c");
+        assert_eq!(queue.next(now), QueueAction::Wait(None));
     }
 
     #[test]
     fn what_is_not_remembered_is_looked_up() {
-        let (mut line, now) = (listed_queue(1), Instant::ZERO);
+        let (mut queue, now) = (listed_queue(1), Instant::ZERO);
         for number in 0..10_000 {
-            line.push(&number.to_string());
+            queue.push(&number.to_string());
         }
-        assert_eq!(line.ready.len(), MAX_LISTED);
+        assert_eq!(queue.ready.len(), MAX_LISTED);
         for number in 0..MAX_LISTED {
-            assert_eq!(line.next(now), start(&number.to_string()));
-            line.done(&number.to_string());
+            assert_eq!(queue.next(now), start(&number.to_string()));
+            queue.done(&number.to_string());
         }
-        assert_eq!(line.next(now), QueueAction::ListJournal);
-        line.extend(vec!["256".to_owned()], true);
-        line.push("10001");
-        assert_eq!(line.next(now), start("256"));
-        line.done("256");
+        assert_eq!(queue.next(now), QueueAction::ListJournal);
+        queue.extend(vec!["256".to_owned()], true);
+        queue.push("10001");
+        assert_eq!(queue.next(now), start("256"));
+        queue.done("256");
         assert_eq!(
-            line.next(now),
+            queue.next(now),
             QueueAction::ListJournal,
             "10001 has no place before those of the folder"
         );
@@ -237,61 +236,61 @@ mod tests {
 
     #[test]
     fn a_server_that_fails_is_asked_by_one_and_ever_more_seldom() {
-        let (mut line, mut now) = (listed_queue(2), Instant::ZERO + Span::from_secs(1));
-        line.push("a");
-        line.push("b");
-        assert_eq!([line.next(now), line.next(now)], [start("a"), start("b")]);
-        line.failed(now, "a", SERVER);
-        line.failed(now, "b", SERVER);
+        let (mut queue, mut now) = (listed_queue(2), Instant::ZERO + Span::from_secs(1));
+        queue.push("a");
+        queue.push("b");
+        assert_eq!([queue.next(now), queue.next(now)], [start("a"), start("b")]);
+        queue.failed(now, "a", SERVER);
+        queue.failed(now, "b", SERVER);
         let mut longest = Span::ZERO;
         for _ in 0..20 {
-            if let QueueAction::Wait(Some(until)) = line.next(now) {
+            if let QueueAction::Wait(Some(until)) = queue.next(now) {
                 longest = longest.max(until.since(now));
                 assert!(until.since(now) <= Span::from_secs(300));
                 now = until;
             }
-            assert_eq!(line.next(now), QueueAction::ListJournal);
-            line.extend(vec!["a".to_owned(), "b".to_owned()], false);
-            assert_eq!(line.next(now), start("a"));
-            assert_eq!(line.next(now), QueueAction::Wait(None), "one asks for both");
-            line.failed(now, "a", SERVER);
-            line.ready.clear();
+            assert_eq!(queue.next(now), QueueAction::ListJournal);
+            queue.extend(vec!["a".to_owned(), "b".to_owned()], false);
+            assert_eq!(queue.next(now), start("a"));
+            assert_eq!(queue.next(now), QueueAction::Wait(None), "one asks for both");
+            queue.failed(now, "a", SERVER);
+            queue.ready.clear();
         }
         assert!(longest > Span::from_secs(60), "{longest:?}");
-        let until = line.retry_at(now).unwrap_or(now);
-        line.extend(vec!["a".to_owned(), "b".to_owned()], false);
-        assert_eq!(line.next(until), start("a"));
-        line.done("a");
-        line.push("c");
-        assert_eq!([line.next(until), line.next(until)], [start("b"), start("c")]);
-        line.failed(until, "b", SERVER);
-        assert!(line.backoff.retry_at().since(until) <= Span::from_secs(1), "from the beginning");
+        let until = queue.retry_at(now).unwrap_or(now);
+        queue.extend(vec!["a".to_owned(), "b".to_owned()], false);
+        assert_eq!(queue.next(until), start("a"));
+        queue.done("a");
+        queue.push("c");
+        assert_eq!([queue.next(until), queue.next(until)], [start("b"), start("c")]);
+        queue.failed(until, "b", SERVER);
+        assert!(queue.backoff.retry_at().since(until) <= Span::from_secs(1), "from the beginning");
     }
 
     #[test]
     fn a_bad_file_does_not_hold_up_the_others() {
-        let (mut line, now) = (listed_queue(1), Instant::ZERO + Span::from_secs(1));
-        line.push("bad");
-        line.push("good");
-        assert_eq!(line.next(now), start("bad"));
-        line.failed(now, "bad", FailureScope::File);
-        assert_eq!(line.next(now), start("good"));
-        line.done("good");
-        assert!(!line.accepts("bad", now));
-        let QueueAction::Wait(Some(until)) = line.next(now) else { panic!() };
+        let (mut queue, now) = (listed_queue(1), Instant::ZERO + Span::from_secs(1));
+        queue.push("bad");
+        queue.push("good");
+        assert_eq!(queue.next(now), start("bad"));
+        queue.failed(now, "bad", FailureScope::File);
+        assert_eq!(queue.next(now), start("good"));
+        queue.done("good");
+        assert!(!queue.accepts("bad", now));
+        let QueueAction::Wait(Some(until)) = queue.next(now) else { panic!() };
         assert_eq!(until.since(now), Span::from_secs(300));
-        assert_eq!(line.next(until), QueueAction::ListJournal);
-        assert!(line.accepts("bad", until));
+        assert_eq!(queue.next(until), QueueAction::ListJournal);
+        assert!(queue.accepts("bad", until));
     }
 
     #[test]
     fn thousands_of_bad_files_take_no_more_memory() {
-        let (mut line, now) = (listed_queue(1), Instant::ZERO + Span::from_secs(1));
+        let (mut queue, now) = (listed_queue(1), Instant::ZERO + Span::from_secs(1));
         for number in 0..5_000 {
-            line.extend(vec![number.to_string()], false);
-            assert_eq!(line.next(now), start(&number.to_string()));
-            line.failed(now, &number.to_string(), FailureScope::File);
+            queue.extend(vec![number.to_string()], false);
+            assert_eq!(queue.next(now), start(&number.to_string()));
+            queue.failed(now, &number.to_string(), FailureScope::File);
         }
-        assert!(line.deferred.len() <= MAX_LISTED && line.incomplete);
+        assert!(queue.deferred.len() <= MAX_LISTED && queue.incomplete);
     }
 }

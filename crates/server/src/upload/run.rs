@@ -1,5 +1,4 @@
-//! The uploads of one recording: who adds to them and asks how they do, and the chore that does
-//! them.
+//! The uploads of one recording: the handle for its users, and the task that runs them.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -26,14 +25,15 @@ use crate::radio::BackgroundTask;
 
 /// Uploads the closed files of a recording.
 ///
-/// It is a handle, and may be cloned. When the last is dropped its chore begins nothing more; what is
-/// under way has [`LAST_UPLOAD`], and goes on in the next life with the part that it was in.
+/// A clonable handle. When the last clone is dropped, its task starts nothing more; transfers in
+/// progress have [`SHUTDOWN_TIMEOUT`], and resume after the next start with the part that was
+/// interrupted.
 ///
-/// Memory is held for `concurrency` parts and for the names of 256 files, however many wait.
+/// Memory is used for `concurrency` parts and for the names of 256 files, however many wait.
 #[derive(Clone, Debug)]
 pub struct Uploader {
     shared: Arc<UploaderShared>,
-    /// Tells the chore, by being gone, that nobody wants it any more.
+    /// Tells the task by being dropped that the uploads are no longer wanted.
     _held: Arc<watch::Sender<()>>,
 }
 
@@ -42,14 +42,14 @@ struct UploaderShared {
     context: UploadContext,
     add_lock: Mutex<()>,
     progress: Mutex<UploadProgress>,
-    /// There is something new.
+    /// Wakes the task.
     wake: Notify,
     stop: watch::Sender<bool>,
-    /// Whether the chore runs.
+    /// Whether the task has ended.
     finished: watch::Sender<bool>,
 }
 
-/// What can be seen, and what has been added since the chore looked.
+/// The published state, and the files added since the task last looked.
 #[derive(Debug, Default)]
 struct UploadProgress {
     state: UploadState,
@@ -57,18 +57,18 @@ struct UploadProgress {
     retry_at: Option<Instant>,
     lasting: bool,
     added: Vec<String>,
-    /// More were added than are remembered: the folder has them.
+    /// More files were added than are listed here: the journal has them.
     journal_has_more: bool,
     events: VecDeque<UploadEvent>,
 }
 
 impl Uploader {
-    /// Uploads of what is recorded in `root`; what waits is noted in `spool`, a folder of its own.
-    /// What waited there already goes on. The chore is to be run by a [`Porter`](super::Porter): it
-    /// reads files and computes digests where it runs.
+    /// Creates the uploads of the recording in `root`; `spool` is the directory of the journal.
+    /// Entries found there are resumed. Run the task on an [`UploadWorker`](super::UploadWorker),
+    /// because it reads files and computes digests.
     ///
     /// # Errors
-    /// What the file system says when the folder is made or read.
+    /// Errors of the file system when the journal is created or read.
     pub fn new(
         config: &UploadTarget,
         root: &Path,
@@ -86,10 +86,10 @@ impl Uploader {
     ) -> io::Result<(Self, BackgroundTask)> {
         let journal = Journal::open(spool)?;
         let (config, root) = (config.clone(), root.to_owned());
-        let tools = UploadContext { config, root, journal, dialer, timing: pace };
+        let context = UploadContext { config, root, journal, dialer, timing: pace };
         let (held, holders) = watch::channel(());
         let shared = Arc::new(UploaderShared {
-            context: tools,
+            context,
             add_lock: Mutex::default(),
             progress: Mutex::default(),
             wake: Notify::new(),
@@ -97,109 +97,111 @@ impl Uploader {
             finished: watch::Sender::new(false),
         });
         shared.count_waiting()?;
-        let chore = Box::pin(run(Arc::clone(&shared), holders));
-        Ok((Self { shared, _held: Arc::new(held) }, chore))
+        let task = Box::pin(run(Arc::clone(&shared), holders));
+        Ok((Self { shared, _held: Arc::new(held) }, task))
     }
 
-    /// Lets a file be uploaded, and `sidecar` with it, which is deleted with it too. It is noted on
-    /// the disk when this returns: no kill and no power cut makes it forgotten from here on. It may
-    /// be called before a file gets its name, as long as there is another with `.part` behind it.
+    /// Adds a file, and a `sidecar` that is uploaded and deleted with it. The journal entry is
+    /// durable when this returns, against a kill and a power cut. It may be called before the file
+    /// is renamed to its final name, as long as it exists with `.part` appended.
     ///
-    /// It writes a small file and waits until the disk has it, so it is for the thread that closed
-    /// the file, and for no thread of the sound. What was added already is not added again.
+    /// It writes a small file and waits for the disk, so it is for the thread that closed the file,
+    /// and not for an audio thread. A file already in the journal is not added again.
     ///
     /// # Errors
-    /// What the file system says, and [`io::ErrorKind::InvalidInput`] for a name that is no UTF-8.
+    /// Errors of the file system, and [`io::ErrorKind::InvalidInput`] for a name that is not UTF-8.
     pub fn add(&self, file: &Path, sidecar: Option<&Path>) -> io::Result<()> {
         let shared = &self.shared;
         let name = Journal::entry_name(file);
         let key = shared.context.object_key(file).filter(|_| file.to_str().is_some());
         let key = key.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // So that two who add the same file count it once. Whoever asks how we do does not wait.
+        // Two threads that add the same file count it once. Readers of the state do not wait for
+        // this lock.
         let adding = shared.add_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !shared.context.journal.contains(file) {
             let bytes = std::fs::metadata(file).map_or(0, |found| found.len());
             let (file, sidecar) = (file.to_owned(), sidecar.map(Path::to_owned));
             let entry = JournalEntry { file, sidecar, key, bytes, ..JournalEntry::default() };
             shared.context.journal.write(&name, &entry)?;
-            let mut seen = shared.progress();
-            seen.state.waiting += 1;
-            seen.state.waiting_bytes += bytes;
+            let mut progress = shared.progress();
+            progress.state.waiting += 1;
+            progress.state.waiting_bytes += bytes;
         }
         drop(adding);
-        let mut seen = shared.progress();
-        if seen.added.len() < MAX_LISTED {
-            seen.added.push(name);
+        let mut progress = shared.progress();
+        if progress.added.len() < MAX_LISTED {
+            progress.added.push(name);
         } else {
-            seen.journal_has_more = true;
+            progress.journal_has_more = true;
         }
-        drop(seen);
+        drop(progress);
         shared.wake.notify_one();
         Ok(())
     }
 
-    /// Whether this file has been added, and the server does not have it yet: it must not be deleted
-    /// to make room. It looks at the disk.
+    /// Whether this file is still to be uploaded, and must not be deleted to make room. Reads the
+    /// disk.
     #[must_use]
     pub fn is_waiting(&self, file: &Path) -> bool {
         self.shared.context.journal.contains(file)
     }
 
-    /// How they do.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> UploadState {
         let now = SystemClock::now();
-        let seen = self.shared.progress();
-        let state = &seen.state;
+        let progress = self.shared.progress();
+        let state = &progress.state;
         let phase = match (state.uploading, &state.error) {
             (0, None) => UploadPhase::Idle,
-            (0, Some(_)) if seen.lasting => UploadPhase::Refused,
+            (0, Some(_)) if progress.lasting => UploadPhase::Refused,
             (0, Some(_)) => UploadPhase::Waiting,
             _ => UploadPhase::Uploading,
         };
         UploadState {
             phase,
-            since: seen.wrong_since.map(|since| now.since(since)),
-            retry_in: seen.retry_at.map(|at| at.since(now)),
+            since: progress.wrong_since.map(|since| now.since(since)),
+            retry_in: progress.retry_at.map(|at| at.since(now)),
             ..state.clone()
         }
     }
 
-    /// What has happened since this was asked last; the newest [`MAX_EVENTS`].
+    /// Events since the last call; the newest [`MAX_EVENTS`].
     #[must_use]
     pub fn take_events(&self) -> Vec<UploadEvent> {
         self.shared.progress().events.drain(..).collect()
     }
 
-    /// Begins nothing more, and waits until what is under way is over, [`LAST_UPLOAD`] at most. It
-    /// is the chore that ends them, so it has to be run.
+    /// Starts nothing more, and waits for the transfers in progress, [`SHUTDOWN_TIMEOUT`] at most.
+    /// The task ends them, so it must be running.
     pub async fn end(&self) {
         self.shared.stop.send_replace(true);
         let mut over = self.shared.finished.subscribe();
-        // Whoever does not run the chore has nothing to wait for.
+        // Without a running task there is nothing to wait for.
         timeout(SHUTDOWN_TIMEOUT * 2, over.wait_for(|over| *over)).await.ok();
     }
 }
 
 impl UploaderShared {
-    /// A panic while it was held is a bug that was reported; counters are whole at any moment.
+    /// A panic with the lock held is a bug that was reported; the counters are consistent at any
+    /// moment.
     fn progress(&self) -> MutexGuard<'_, UploadProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what waited before this life.
+    /// Counts the entries from before this start.
     fn count_waiting(&self) -> io::Result<()> {
         let mut names = Vec::new();
         self.context.journal.list(0, |_| false, |name| names.push(name.to_owned()))?;
-        let mut seen = self.progress();
+        let mut progress = self.progress();
         for name in names {
             match self.context.journal.read(&name) {
                 Ok(Some(entry)) => {
-                    seen.state.waiting += 1;
-                    seen.state.waiting_bytes += entry.bytes;
+                    progress.state.waiting += 1;
+                    progress.state.waiting_bytes += entry.bytes;
                 }
                 Ok(None) => {}
-                Err(error) => seen.record_broken(&name, &error),
+                Err(error) => progress.record_broken(&name, &error),
             }
         }
         Ok(())
@@ -229,40 +231,40 @@ impl UploadProgress {
     }
 }
 
-/// How one try ended.
+/// A finished attempt.
 struct FinishedUpload {
     name: String,
     entry: JournalEntry,
-    /// Parts that the server had before.
+    /// Parts on the server before the attempt.
     parts_before: usize,
     outcome: Result<UploadOutcome, UploadError>,
 }
 
-/// Uploads one after the other, until nobody wants it any more.
+/// Runs the uploads until they are no longer wanted.
 async fn run(shared: Arc<UploaderShared>, mut holders: watch::Receiver<()>) {
     let pace = shared.context.timing;
     let seed = RandomState::new().hash_one(shared.context.config.bucket.as_str());
-    let mut line = UploadQueue::new(shared.context.config.concurrency, pace, seed);
+    let mut queue = UploadQueue::new(shared.context.config.concurrency, pace, seed);
     let mut running = JoinSet::new();
     let mut ends = shared.stop.subscribe();
     loop {
         let now = SystemClock::now();
-        enqueue_added(&shared, &mut line);
-        let pause = match line.next(now) {
+        enqueue_added(&shared, &mut queue);
+        let pause = match queue.next(now) {
             QueueAction::Start(name) => {
-                start_upload(&shared, &mut line, &mut running, name);
+                start_upload(&shared, &mut queue, &mut running, name);
                 continue;
             }
-            QueueAction::ListJournal => match list_journal(&shared, &mut line, now) {
+            QueueAction::ListJournal => match list_journal(&shared, &mut queue, now) {
                 Ok(()) => continue,
-                // The folder of the journal cannot be read now.
+                // The journal's directory is unreadable now.
                 Err(_) => Some(Duration::from_nanos(nanos(pace.longest_pause.as_nanos()))),
             },
             QueueAction::Wait(until) => {
                 until.map(|until| Duration::from_nanos(nanos(until.since(now).as_nanos())))
             }
         };
-        shared.progress().retry_at = line.retry_at(now);
+        shared.progress().retry_at = queue.retry_at(now);
         let pause = async {
             match pause {
                 Some(pause) => sleep(pause).await,
@@ -274,18 +276,18 @@ async fn run(shared: Arc<UploaderShared>, mut holders: watch::Receiver<()>) {
             () = shared.wake.notified() => {}
             Some(ended) = running.join_next() => {
                 if let Ok(ended) = ended {
-                    handle_finished(&shared, &mut line, ended);
+                    handle_finished(&shared, &mut queue, ended);
                 }
             }
             _ = ends.wait_for(|ends| *ends) => break,
-            // It never changes: it goes with the last handle.
+            // It never changes: it closes with the last handle.
             _ = holders.changed() => break,
         }
     }
     let last = async {
         while let Some(ended) = running.join_next().await {
             if let Ok(ended) = ended {
-                handle_finished(&shared, &mut line, ended);
+                handle_finished(&shared, &mut queue, ended);
             }
         }
     };
@@ -299,37 +301,37 @@ fn nanos(span: i64) -> u64 {
     u64::try_from(span).unwrap_or(0)
 }
 
-fn enqueue_added(shared: &UploaderShared, line: &mut UploadQueue) {
+fn enqueue_added(shared: &UploaderShared, queue: &mut UploadQueue) {
     let (added, more) = {
-        let mut seen = shared.progress();
-        (std::mem::take(&mut seen.added), std::mem::take(&mut seen.journal_has_more))
+        let mut progress = shared.progress();
+        (std::mem::take(&mut progress.added), std::mem::take(&mut progress.journal_has_more))
     };
     for name in added {
-        line.push(&name);
+        queue.push(&name);
     }
     if more {
-        line.mark_incomplete();
+        queue.mark_incomplete();
     }
 }
 
-/// Finds in the folder what the line does not remember.
-fn list_journal(shared: &UploaderShared, line: &mut UploadQueue, now: Instant) -> io::Result<()> {
-    let wanted = |name: &str| line.accepts(name, now);
+/// Lists the journal for entries that are not in the queue.
+fn list_journal(shared: &UploaderShared, queue: &mut UploadQueue, now: Instant) -> io::Result<()> {
+    let wanted = |name: &str| queue.accepts(name, now);
     let found = shared.context.journal.list(MAX_LISTED, wanted, |_| ());
     let found = found.inspect_err(|error| tracing::warn!("files to be uploaded: {error}"))?;
-    line.extend(found.names, found.more);
+    queue.extend(found.names, found.more);
     Ok(())
 }
 
 fn start_upload(
     shared: &Arc<UploaderShared>,
-    line: &mut UploadQueue,
+    queue: &mut UploadQueue,
     running: &mut JoinSet<FinishedUpload>,
     name: String,
 ) {
     match shared.context.journal.read(&name) {
         Ok(Some(mut entry)) => {
-            shared.progress().state.uploading = line.active();
+            shared.progress().state.uploading = queue.active();
             let shared = Arc::clone(shared);
             running.spawn(async move {
                 let had = parts_sent(&entry);
@@ -338,9 +340,9 @@ fn start_upload(
             });
         }
         // It was added twice, and is done.
-        Ok(None) => line.done(&name),
+        Ok(None) => queue.done(&name),
         Err(error) => {
-            line.done(&name);
+            queue.done(&name);
             shared.progress().record_broken(&name, &error);
         }
     }
@@ -350,60 +352,60 @@ fn parts_sent(entry: &JournalEntry) -> usize {
     entry.begun.as_ref().map_or(0, |begun| begun.parts.len())
 }
 
-/// Draws the conclusions.
-fn handle_finished(shared: &UploaderShared, line: &mut UploadQueue, ended: FinishedUpload) {
+/// Handles a finished attempt.
+fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: FinishedUpload) {
     let FinishedUpload { name, mut entry, parts_before: had, outcome } = ended;
     match outcome {
         Ok(UploadOutcome::StillWriting) => {
-            line.failed(SystemClock::now(), &name, FailureScope::File)
+            queue.failed(SystemClock::now(), &name, FailureScope::File)
         }
         Ok(done) => {
-            line.done(&name);
-            let mut seen = shared.progress();
-            seen.remove_waiting(&entry);
+            queue.done(&name);
+            let mut progress = shared.progress();
+            progress.remove_waiting(&entry);
             let file = entry.file.clone();
             if done == UploadOutcome::Missing {
                 tracing::warn!("{} was deleted before it was uploaded", file.display());
-                seen.state.missing += 1;
-                seen.push_event(UploadEvent::Missing { file });
+                progress.state.missing += 1;
+                progress.push_event(UploadEvent::Missing { file });
             } else {
-                seen.state.done += 1;
-                seen.state.done_bytes += entry.bytes;
-                seen.clear_error();
+                progress.state.done += 1;
+                progress.state.done_bytes += entry.bytes;
+                progress.clear_error();
                 let url = format!("s3://{}/{}", shared.context.config.bucket, entry.key);
                 let (bytes, tries) = (entry.bytes, entry.tries);
-                seen.push_event(UploadEvent::Uploaded { file, url, bytes, tries });
+                progress.push_event(UploadEvent::Uploaded { file, url, bytes, tries });
             }
         }
         Err(failure) => {
             if parts_sent(&entry) > had {
-                line.record_progress();
+                queue.record_progress();
             }
             let fault = match failure.is_file_specific() {
                 true => FailureScope::File,
                 false => FailureScope::Server { lasting: failure.is_lasting() },
             };
-            line.failed(SystemClock::now(), &name, fault);
+            queue.failed(SystemClock::now(), &name, fault);
             entry.tries += 1;
-            // To the end of the line. Where that cannot be noted, it is found where it was.
+            // To the end of the journal. If the write fails, it keeps its position.
             shared.context.journal.write(&name, &entry).ok();
             record_failure(shared, &entry, &failure);
         }
     }
-    shared.progress().state.uploading = line.active();
+    shared.progress().state.uploading = queue.active();
 }
 
-/// Tells what is wrong, once.
+/// Records and logs an error, once.
 fn record_failure(shared: &UploaderShared, entry: &JournalEntry, failure: &UploadError) {
     let (text, lasting) = (failure.to_string(), failure.is_lasting());
-    let mut seen = shared.progress();
-    seen.state.failures += 1;
-    seen.wrong_since.get_or_insert_with(SystemClock::now);
-    seen.lasting = lasting;
-    if seen.state.error.as_ref() == Some(&text) {
+    let mut progress = shared.progress();
+    progress.state.failures += 1;
+    progress.wrong_since.get_or_insert_with(SystemClock::now);
+    progress.lasting = lasting;
+    if progress.state.error.as_ref() == Some(&text) {
         return;
     }
     tracing::warn!("{} is not uploaded yet: {text}", entry.file.display());
-    seen.state.error = Some(text.clone());
-    seen.push_event(UploadEvent::Failed { file: entry.file.clone(), text, lasting });
+    progress.state.error = Some(text.clone());
+    progress.push_event(UploadEvent::Failed { file: entry.file.clone(), text, lasting });
 }

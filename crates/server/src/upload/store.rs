@@ -1,6 +1,7 @@
-//! One object on the server: looked at, written in one piece or in parts.
+//! One object on the server: looked up, and written as a whole or in parts.
 //!
-//! The library signs and speaks; it never tries again by itself, because then nobody would see it.
+//! The library signs requests and performs them; its own retries are disabled, because they would
+//! be invisible.
 
 use aulos_config::UploadTarget;
 use axum::http::header::CONTENT_TYPE;
@@ -24,31 +25,31 @@ use super::transport::{Checksum, S3Transport};
 pub(super) struct Bucket {
     builder: AmazonS3Builder,
     storage_class: Option<HeaderValue>,
-    /// Asks for what is there, with its checksum.
+    /// Reads metadata, with checksums.
     reader: AmazonS3,
     /// Sends parts, which have no headers of their own.
     sender: AmazonS3,
 }
 
-/// What the server has under a name.
+/// Metadata of an existing object.
 #[derive(Clone, Debug)]
 pub(super) struct RemoteObject {
     bytes: u64,
     etag: Option<String>,
-    /// What we said when we wrote it.
+    /// The SHA-256 stored with it at upload.
     declared_sha256: Option<String>,
-    /// What the server computed.
+    /// The server's checksum.
     checksum: Option<String>,
 }
 
-/// What is to be where.
+/// The expected properties of an object.
 #[derive(Clone, Debug)]
 pub(super) struct ExpectedObject {
-    /// How long it is.
+    /// Its length.
     pub(super) bytes: u64,
     /// SHA-256, in hexadecimal digits.
     pub(super) sha256: String,
-    /// The same, as S3 writes it.
+    /// The same in base64, as in S3.
     pub(super) checksum: String,
 }
 
@@ -60,35 +61,37 @@ impl ExpectedObject {
 }
 
 impl RemoteObject {
-    /// Whether it is this file, and was written by us.
-    pub(super) fn matches(&self, wanted: &ExpectedObject) -> bool {
+    /// Whether it has these contents and was written by this program.
+    pub(super) fn matches(&self, expected: &ExpectedObject) -> bool {
         let whole = self.whole_checksum();
-        self.bytes == wanted.bytes
-            && self.declared_sha256.as_ref() == Some(&wanted.sha256)
-            && whole.is_none_or(|sum| *sum == wanted.checksum)
+        self.bytes == expected.bytes
+            && self.declared_sha256.as_ref() == Some(&expected.sha256)
+            && whole.is_none_or(|sum| *sum == expected.checksum)
     }
 
-    /// Whether it is what has just been written, of which the server's answer said `etag`.
+    /// Verifies an object that was just written; `etag` is from the server's answer.
     ///
     /// # Errors
-    /// [`Failure::Differs`].
+    /// [`UploadError::Mismatch`].
     pub(super) fn verify(
         &self,
-        wanted: &ExpectedObject,
+        expected: &ExpectedObject,
         etag: Option<&str>,
     ) -> Result<(), UploadError> {
         let whole = self.whole_checksum();
-        if self.bytes != wanted.bytes {
+        if self.bytes != expected.bytes {
             return Err(UploadError::Mismatch("size"));
         }
-        if whole.is_some_and(|sum| *sum != wanted.checksum) {
+        if whole.is_some_and(|sum| *sum != expected.checksum) {
             return Err(UploadError::Mismatch("checksum"));
         }
-        if self.declared_sha256.as_ref().is_some_and(|said| *said != wanted.sha256) {
+        if self.declared_sha256.as_ref().is_some_and(|declared| *declared != expected.sha256) {
             return Err(UploadError::Mismatch("object"));
         }
         match (self.etag.as_deref(), etag) {
-            (Some(there), Some(told)) if there.trim_matches('"') != told.trim_matches('"') => {
+            (Some(there), Some(expected_etag))
+                if there.trim_matches('"') != expected_etag.trim_matches('"') =>
+            {
                 Err(UploadError::Mismatch("ETag"))
             }
             (None, _) | (_, None) if self.declared_sha256.is_none() => {
@@ -98,15 +101,15 @@ impl RemoteObject {
         }
     }
 
-    /// The checksum, where it is of the whole object. A checksum of checksums ("-3" at its end) is
-    /// of parts, each of which was compared.
+    /// The checksum of the whole object. A composite checksum ("-3" at its end) covers parts, each
+    /// of which was compared.
     fn whole_checksum(&self) -> Option<&String> {
         self.checksum.as_ref().filter(|sum| !sum.contains('-'))
     }
 }
 
 impl Bucket {
-    /// The bucket of a configuration, by this connection.
+    /// Opens the configured bucket over this transport.
     pub(super) fn open(config: &UploadTarget, wire: S3Transport) -> Result<Self, UploadError> {
         let endpoint = match config.endpoint.split_once("://") {
             Some((scheme, host)) if !config.path_style => {
@@ -137,7 +140,7 @@ impl Bucket {
         })
     }
 
-    /// What the server has under this name.
+    /// The metadata of the object with this name.
     pub(super) async fn head(&self, key: &str) -> Result<Option<RemoteObject>, UploadError> {
         let key = parse(key)?;
         let options = GetOptions { head: true, ..GetOptions::default() };
@@ -156,7 +159,7 @@ impl Bucket {
         if !matches!(error, UploadError::Refused { .. }) {
             return Err(error);
         }
-        // What answers a HEAD has no body that could say why: no such object, or no such bucket.
+        // A HEAD response has no body, so it does not tell a missing object from a missing bucket.
         let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
         match self.reader.get_opts(&key, options).await {
             Ok(_) => Err(UploadError::Answer("an object is there and is not".to_owned())),
@@ -167,30 +170,30 @@ impl Bucket {
         }
     }
 
-    /// Writes an object in one piece; gives its `ETag`.
+    /// Writes an object as a whole; returns its `ETag`.
     pub(super) async fn put(
         &self,
         key: &str,
-        wanted: &ExpectedObject,
+        expected: &ExpectedObject,
         bytes: Bytes,
     ) -> Result<Option<String>, UploadError> {
-        let writer = self.writer(key, wanted)?;
+        let writer = self.writer(key, expected)?;
         let key = parse(key)?;
         let put = writer.put_opts(&key, PutPayload::from(bytes), PutOptions::default());
         Ok(put.await.map_err(|error| UploadError::from(&error))?.e_tag)
     }
 
-    /// Begins an object in parts; gives what the server calls it.
+    /// Starts a multipart upload; returns its id.
     pub(super) async fn create(
         &self,
         key: &str,
-        wanted: &ExpectedObject,
+        expected: &ExpectedObject,
     ) -> Result<String, UploadError> {
-        let writer = self.writer(key, wanted)?;
+        let writer = self.writer(key, expected)?;
         writer.create_multipart(&parse(key)?).await.map_err(|error| UploadError::from(&error))
     }
 
-    /// Sends the part with this number, from 0; gives what the server calls it.
+    /// Sends the part with this number, from 0; returns its id.
     pub(super) async fn put_part(
         &self,
         key: &str,
@@ -203,7 +206,7 @@ impl Bucket {
         Ok(sent.map_err(|error| UploadError::from(&error))?.content_id)
     }
 
-    /// Makes the parts one object; gives its `ETag`.
+    /// Completes a multipart upload; returns the object's `ETag`.
     pub(super) async fn complete(
         &self,
         key: &str,
@@ -215,7 +218,7 @@ impl Bucket {
         Ok(made.map_err(|error| UploadError::from(&error))?.e_tag)
     }
 
-    /// Lets the server forget the parts of an object that will never be one.
+    /// Aborts a multipart upload.
     pub(super) async fn abort(&self, key: &str, id: &str) -> Result<(), UploadError> {
         let done = self.sender.abort_multipart(&parse(key)?, &id.to_owned()).await;
         match done.map_err(|error| UploadError::from(&error)) {
@@ -224,11 +227,11 @@ impl Bucket {
         }
     }
 
-    /// Writes what is to have headers of its own.
-    fn writer(&self, key: &str, wanted: &ExpectedObject) -> Result<AmazonS3, UploadError> {
+    /// A client with headers for this object.
+    fn writer(&self, key: &str, expected: &ExpectedObject) -> Result<AmazonS3, UploadError> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type(key)));
-        if let Ok(sha256) = HeaderValue::from_str(&wanted.sha256) {
+        if let Ok(sha256) = HeaderValue::from_str(&expected.sha256) {
             headers.insert(HeaderName::from_static("x-amz-meta-sha256"), sha256);
         }
         if let Some(class) = &self.storage_class {
@@ -239,7 +242,7 @@ impl Bucket {
 }
 
 fn build(builder: &AmazonS3Builder, headers: HeaderMap) -> Result<AmazonS3, UploadError> {
-    // The scheme of the endpoint has been chosen; the connection is ours.
+    // The endpoint determines the scheme; the transport is our own.
     let options = ClientOptions::new().with_allow_http(true).with_default_headers(headers);
     let built = builder.clone().with_client_options(options).build();
     built.map_err(|error| UploadError::from(&error))
@@ -252,7 +255,7 @@ fn parse(key: &str) -> Result<Key, UploadError> {
     Key::parse(key).map_err(|error| UploadError::Answer(error.to_string()))
 }
 
-/// Of a file with this name.
+/// MIME type of a file with this name.
 fn content_type(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
     match ending.to_ascii_lowercase().as_str() {
@@ -264,9 +267,9 @@ fn content_type(name: &str) -> &'static str {
     }
 }
 
-/// How we call what an object of ours has in it: `x-amz-meta-sha256`.
+/// Metadata key of the SHA-256: `x-amz-meta-sha256`.
 const SHA256_METADATA: &str = "sha256";
-/// Bytes of an object's name (S3, "Naming Amazon S3 objects").
+/// Maximum length of an object name in bytes (S3, "Naming Amazon S3 objects").
 const MAX_KEY: usize = 1_024;
 
 #[cfg(test)]
@@ -275,35 +278,38 @@ mod tests {
 
     #[test]
     fn what_is_there_is_compared_in_all_that_the_server_says() {
-        let wanted = ExpectedObject::new(10, &[7; 32]);
-        let seen = RemoteObject {
+        let expected = ExpectedObject::new(10, &[7; 32]);
+        let object = RemoteObject {
             bytes: 10,
             etag: Some("\"e\"".to_owned()),
-            declared_sha256: Some(wanted.sha256.clone()),
-            checksum: Some(wanted.checksum.clone()),
+            declared_sha256: Some(expected.sha256.clone()),
+            checksum: Some(expected.checksum.clone()),
         };
-        assert!(seen.matches(&wanted) && seen.verify(&wanted, Some("e")).is_ok());
+        assert!(object.matches(&expected) && object.verify(&expected, Some("e")).is_ok());
         let other = |change: fn(&mut RemoteObject)| {
-            let mut seen = seen.clone();
-            change(&mut seen);
-            seen.verify(&wanted, Some("\"e\""))
+            let mut object = object.clone();
+            change(&mut object);
+            object.verify(&expected, Some("\"e\""))
         };
-        assert_eq!(other(|seen| seen.bytes = 9), Err(UploadError::Mismatch("size")));
-        assert_eq!(other(|seen| seen.etag = Some("x".into())), Err(UploadError::Mismatch("ETag")));
+        assert_eq!(other(|object| object.bytes = 9), Err(UploadError::Mismatch("size")));
         assert_eq!(
-            other(|seen| seen.checksum = Some("x".into())),
+            other(|object| object.etag = Some("x".into())),
+            Err(UploadError::Mismatch("ETag"))
+        );
+        assert_eq!(
+            other(|object| object.checksum = Some("x".into())),
             Err(UploadError::Mismatch("checksum"))
         );
         assert_eq!(
-            other(|seen| seen.declared_sha256 = Some("x".into())),
+            other(|object| object.declared_sha256 = Some("x".into())),
             Err(UploadError::Mismatch("object"))
         );
         assert_eq!(
-            other(|seen| (seen.declared_sha256, seen.checksum) = (None, Some("x-3".into()))),
+            other(|object| (object.declared_sha256, object.checksum) = (None, Some("x-3".into()))),
             Ok(())
         );
         assert_eq!(
-            other(|seen| (seen.declared_sha256, seen.etag) = (None, None)),
+            other(|object| (object.declared_sha256, object.etag) = (None, None)),
             Err(UploadError::Mismatch("object"))
         );
     }

@@ -1,6 +1,5 @@
-//! Uploads to a real server of S3 that checks signatures and digests (s3s-fs), in folders of its
-//! own: what it has is compared with what was written, byte by byte, on the disk. Between the two
-//! stands a proxy that can do everything wrong.
+//! Uploads to a real S3 server that checks signatures and digests (s3s-fs): its files are compared
+//! with the originals, byte by byte. A proxy between the two injects faults.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,10 +27,10 @@ use reference_server::Server;
 
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "not much of a secret";
-/// The least that S3 takes.
+/// The minimum part size of S3.
 const PART: usize = 5 << 20;
 
-/// Pauses for tests, and how long a connection may stand still.
+/// Timing for tests, with this stall time-out.
 const fn pace(stall: Duration) -> UploadTiming {
     UploadTiming {
         first_pause: Span::from_millis(20),
@@ -57,7 +56,7 @@ fn config(endpoint: &str) -> UploadTarget {
     }
 }
 
-/// A recording's folder, and uploads of it that run.
+/// A recording's directory, and its running uploads.
 struct RecordingHarness {
     dir: PathBuf,
     uploader: Uploader,
@@ -83,7 +82,7 @@ impl RecordingHarness {
         self.dir.join("rec").join(name)
     }
 
-    /// Writes a file of such bytes, and adds it.
+    /// Writes a file with these bytes, and adds it.
     fn record(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -91,7 +90,7 @@ impl RecordingHarness {
         self.uploader.add(&path, None).unwrap();
     }
 
-    /// Waits until nothing waits.
+    /// Waits until no file waits.
     fn wait_until_idle(&self) {
         wait(
             "everything is uploaded",
@@ -108,7 +107,7 @@ impl RecordingHarness {
     }
 }
 
-/// Waits for something that will come true on the slowest machine.
+/// Waits for a condition, long enough for the slowest machine.
 fn wait(what: &str, mut is: impl FnMut() -> bool, tell: impl Fn() -> String) {
     let start = Instant::now();
     while !is() {
@@ -117,7 +116,7 @@ fn wait(what: &str, mut is: impl FnMut() -> bool, tell: impl Fn() -> String) {
     }
 }
 
-/// Bytes that look like no others.
+/// Incompressible, unique bytes.
 fn noise(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut bytes = Vec::with_capacity(count + 8);
@@ -131,15 +130,15 @@ fn noise(seed: u64, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A server and an empty folder, or a line that says why there is none.
+/// A server and an empty directory; `None`, with a message, if it is not installed.
 fn server(name: &str) -> Option<(Server, PathBuf)> {
     let dir = scratch(name);
     let server = Server::start(&dir.join("s3"))?;
     Some((server, dir))
 }
 
-/// Whether the server has this file, under its name or, because half an object of that name was
-/// there or somebody said so, under that with a tag.
+/// Whether the server has this file, under its name or, if an incomplete or apparent object of that
+/// name existed, with a tag.
 fn has(server: &Server, name: &str, bytes: &[u8]) -> bool {
     let tagged = format!("radio/roof/{}-", name.strip_suffix(".wav").unwrap());
     let plain = format!("radio/roof/{name}");

@@ -1,16 +1,16 @@
-//! One file on its way: looked for on the server, sent, looked at again, and only then forgotten
-//! here.
+//! The upload of one file: look up the object, send it, verify it, and only then delete the local
+//! file.
 //!
 //! ```text
-//!  look -> there already ----------------------------------.
-//!   | no                                                   v
-//!  SHA-256 of the file -> PUT, or parts noted one by one -> look: size, checksum, ETag
-//!                                                          v
-//!                          noted as confirmed -> deleted here, if wished -> forgotten
+//!  HEAD -> exists already ----------------------------------.
+//!   | no                                                    v
+//!  SHA-256 of the file -> PUT, or multipart with journal -> HEAD: size, checksum, ETag
+//!                                                           v
+//!                         journal: confirmed -> local file deleted, if configured -> entry removed
 //! ```
 //!
-//! Whatever line the process is killed in, the next life goes on above it: nothing is deleted before
-//! the note that it is confirmed, and what was sent twice is the same object.
+//! A restart after a kill resumes at the last journaled step: nothing is deleted before the entry
+//! is marked as confirmed, and sending twice produces the same object.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -30,30 +30,30 @@ use super::store::{Bucket, ExpectedObject};
 use super::transport::S3Transport;
 use crate::dial::Dialer;
 
-/// What every upload of one recording needs.
+/// Context shared by all uploads of a recording.
 #[derive(Debug)]
 pub(super) struct UploadContext {
     pub(super) config: UploadTarget,
-    /// Where the recording writes: what an object is called begins behind it.
+    /// Directory of the recording: object names are relative to it.
     pub(super) root: PathBuf,
     pub(super) journal: Journal,
     pub(super) dialer: Arc<Dialer>,
     pub(super) timing: UploadTiming,
 }
 
-/// What became of a file.
+/// Result of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UploadOutcome {
-    /// The server has it.
+    /// It is on the server.
     Uploaded,
-    /// It is not there any more, and the server has never had it.
+    /// The file no longer exists, and was never uploaded.
     Missing,
     /// It is still being written under another name.
     StillWriting,
 }
 
 impl UploadContext {
-    /// What the object of a file is called.
+    /// Object name of a file.
     pub(super) fn object_key(&self, file: &Path) -> Option<String> {
         let within = file.strip_prefix(&self.root).ok();
         let name = within.or_else(|| file.file_name().map(Path::new))?.to_str()?;
@@ -76,45 +76,45 @@ impl UploadContext {
     }
 }
 
-/// Uploads a file and what goes with it, as far as that has not been done.
+/// Uploads a file and its sidecar, as far as that has not been done.
 pub(super) async fn upload_file(
-    tools: &UploadContext,
+    context: &UploadContext,
     name: &str,
     entry: &mut JournalEntry,
 ) -> Result<UploadOutcome, UploadError> {
     if !entry.confirmed {
-        let bucket = tools.bucket()?;
+        let bucket = context.bucket()?;
         let Some(file) = LocalFile::open(&entry.file)? else {
-            return handle_missing(tools, &bucket, name, entry).await;
+            return handle_missing(context, &bucket, name, entry).await;
         };
         let key = entry.key.clone();
-        let tag = send_file(tools, &bucket, name, entry, &file, &key).await?;
+        let tag = send_file(context, &bucket, name, entry, &file, &key).await?;
         if let Some(tag) = &tag {
             entry.key = with_tag(&key, tag);
         }
         if let Some(path) = entry.sidecar.clone()
             && let Some(file) = LocalFile::open(&path)?
         {
-            let key = tools.object_key(&path).unwrap_or_default();
+            let key = context.object_key(&path).unwrap_or_default();
             let key = tag.map_or_else(|| key.clone(), |tag| with_tag(&key, &tag));
             entry.sent = false;
-            send_file(tools, &bucket, name, entry, &file, &key).await?;
+            send_file(context, &bucket, name, entry, &file, &key).await?;
         }
         (entry.confirmed, entry.begun) = (true, None);
-        tools.write_entry(name, entry)?;
+        context.write_entry(name, entry)?;
     }
-    if !tools.config.keep_local {
+    if !context.config.keep_local {
         for path in [Some(&entry.file), entry.sidecar.as_ref()].into_iter().flatten() {
             remove_file(path).map_err(|error| file_error(path, &error))?;
         }
     }
-    tools.journal.remove(name).map_err(|error| file_error(&entry.file, &error))?;
+    context.journal.remove(name).map_err(|error| file_error(&entry.file, &error))?;
     Ok(UploadOutcome::Uploaded)
 }
 
-/// The file is not there.
+/// Handles a missing file.
 async fn handle_missing(
-    tools: &UploadContext,
+    context: &UploadContext,
     bucket: &Bucket,
     name: &str,
     entry: &JournalEntry,
@@ -127,88 +127,87 @@ async fn handle_missing(
     if let Some(begun) = &entry.begun {
         bucket.abort(&begun.key, &begun.id).await?;
     }
-    tools.journal.remove(name).map_err(|error| file_error(&entry.file, &error))?;
+    context.journal.remove(name).map_err(|error| file_error(&entry.file, &error))?;
     Ok(UploadOutcome::Missing)
 }
 
-/// Sends one file, and is content when the server has it. An object of that name which is another
-/// file's is left as it is: then ours has a tag in its name, which is given back.
+/// Sends one file and verifies it. An existing object of that name with other contents is left
+/// alone: the file then gets a tag in its object name, which is returned.
 async fn send_file(
-    tools: &UploadContext,
+    context: &UploadContext,
     bucket: &Bucket,
     name: &str,
     entry: &mut JournalEntry,
     file: &LocalFile,
     key: &str,
 ) -> Result<Option<String>, UploadError> {
-    // First of all, because it tells whether the server can be had at all.
+    // First, because it shows whether the server is reachable.
     let there = match bucket.head(key).await {
-        // Amazon says so of what is not there too, to those who may not list the bucket.
+        // Amazon also answers 403 for missing objects, unless the key may list the bucket.
         Err(failure) if failure.is_not_allowed() => match entry.sent {
             true => return Err(UploadError::ReadDenied),
             false => None,
         },
         there => there?,
     };
-    let wanted = file.digest().await?;
+    let expected = file.digest().await?;
     let (mut key, mut tag) = (key.to_owned(), None);
-    if let Some(seen) = there {
-        if seen.matches(&wanted) {
+    if let Some(object) = there {
+        if object.matches(&expected) {
             abort_parts(bucket, entry).await;
             return Ok(None);
         }
-        let other: String = wanted.sha256.chars().take(TAG_DIGITS).collect();
+        let other: String = expected.sha256.chars().take(TAG_DIGITS).collect();
         key = with_tag(&key, &other);
-        if bucket.head(&key).await?.is_some_and(|seen| seen.matches(&wanted)) {
+        if bucket.head(&key).await?.is_some_and(|object| object.matches(&expected)) {
             abort_parts(bucket, entry).await;
             return Ok(Some(other));
         }
         tag = Some(other);
     }
-    let etag = if wanted.bytes <= tools.config.part_bytes {
-        let bytes = file.read(0, wanted.bytes)?;
-        bucket.put(&key, &wanted, bytes).await?
+    let etag = if expected.bytes <= context.config.part_bytes {
+        let bytes = file.read(0, expected.bytes)?;
+        bucket.put(&key, &expected, bytes).await?
     } else {
-        send_parts(tools, bucket, name, entry, file, (&key, &wanted)).await?
+        send_parts(context, bucket, name, entry, file, (&key, &expected)).await?
     };
     entry.sent = true;
-    let seen = match bucket.head(&key).await {
+    let object = match bucket.head(&key).await {
         Err(failure) if failure.is_not_allowed() => {
-            tools.write_entry(name, entry)?;
+            context.write_entry(name, entry)?;
             return Err(UploadError::ReadDenied);
         }
-        seen => seen?.ok_or(UploadError::Mismatch("bucket"))?,
+        object => object?.ok_or(UploadError::Mismatch("bucket"))?,
     };
-    seen.verify(&wanted, etag.as_deref())?;
+    object.verify(&expected, etag.as_deref())?;
     file.check_unchanged()?;
     Ok(tag)
 }
 
-/// Sends a large file part by part; what an earlier try or an earlier life has sent is not sent
-/// again.
+/// Sends a large file in parts; parts from earlier attempts are not sent again.
 async fn send_parts(
-    tools: &UploadContext,
+    context: &UploadContext,
     bucket: &Bucket,
     name: &str,
     entry: &mut JournalEntry,
     file: &LocalFile,
-    (key, wanted): (&str, &ExpectedObject),
+    (key, expected): (&str, &ExpectedObject),
 ) -> Result<Option<String>, UploadError> {
-    let part_bytes = part_bytes(wanted.bytes, tools.config.part_bytes);
-    let count = usize::try_from(wanted.bytes.div_ceil(part_bytes)).unwrap_or(usize::MAX);
+    let part_bytes = part_bytes(expected.bytes, context.config.part_bytes);
+    let count = usize::try_from(expected.bytes.div_ceil(part_bytes)).unwrap_or(usize::MAX);
     let fits = |begun: &MultipartUpload| {
         begun.key == key
-            && begun.sha256 == wanted.sha256
+            && begun.sha256 == expected.sha256
             && begun.part_bytes == part_bytes
             && begun.parts.len() <= count
     };
     let resumed = entry.begun.as_ref().is_some_and(fits);
     if !resumed {
         abort_parts(bucket, entry).await;
-        let id = bucket.create(key, wanted).await?;
-        let (key, sha256) = (key.to_owned(), wanted.sha256.clone());
+        let id = bucket.create(key, expected).await?;
+        let (key, sha256) = (key.to_owned(), expected.sha256.clone());
         entry.begun = Some(MultipartUpload { id, key, sha256, part_bytes, parts: Vec::new() });
-        tools.write_entry(name, entry)?;
+        context.write_entry(name, entry)?;
     }
     loop {
         let Some(begun) = entry.begun.as_mut() else { return Ok(None) };
@@ -217,11 +216,11 @@ async fn send_parts(
             bucket.complete(key, &begun.id, &begun.parts).await
         } else {
             let from = number as u64 * part_bytes;
-            let bytes = file.read(from, part_bytes.min(wanted.bytes - from))?;
+            let bytes = file.read(from, part_bytes.min(expected.bytes - from))?;
             match bucket.put_part(key, &begun.id, number, bytes).await {
                 Ok(part) => {
                     begun.parts.push(part);
-                    tools.write_entry(name, entry)?;
+                    context.write_entry(name, entry)?;
                     continue;
                 }
                 Err(failure) => Err(failure),
@@ -230,17 +229,17 @@ async fn send_parts(
         if let Err(failure) = &done
             && (failure.is_multipart_error() || resumed && failure.is_lasting())
         {
-            // The server has forgotten it, and may have another way to say so than Amazon's; so do
-            // we, and begin again.
+            // The server has dropped the upload, possibly with another error than Amazon's: start
+            // again.
             abort_parts(bucket, entry).await;
-            tools.write_entry(name, entry)?;
+            context.write_entry(name, entry)?;
         }
         return done;
     }
 }
 
-/// Parts that will never be an object. Where the server cannot be told, its own rules have to clean
-/// up.
+/// Aborts a multipart upload. If the server cannot be reached, its own lifecycle rules have to
+/// clean up.
 async fn abort_parts(bucket: &Bucket, entry: &mut JournalEntry) {
     if let Some(begun) = entry.begun.take()
         && let Err(failure) = bucket.abort(&begun.key, &begun.id).await
@@ -249,12 +248,12 @@ async fn abort_parts(bucket: &Bucket, entry: &mut JournalEntry) {
     }
 }
 
-/// Of what size the parts of such a file are: S3 takes 10,000 of them.
+/// Part size for a file of this size: S3 allows 10,000 parts.
 fn part_bytes(bytes: u64, wished: u64) -> u64 {
     wished.max(bytes.div_ceil(MAX_PARTS).next_multiple_of(1 << 20))
 }
 
-/// A name with a tag in front of its ending.
+/// Inserts a tag before the file extension.
 fn with_tag(key: &str, tag: &str) -> String {
     let (folder, name) = key.rsplit_once('/').map_or(("", key), |(folder, name)| (folder, name));
     let name = match name.split_once('.') {
@@ -264,7 +263,7 @@ fn with_tag(key: &str, tag: &str) -> String {
     if folder.is_empty() { name } else { format!("{folder}/{name}") }
 }
 
-/// A file of ours.
+/// A local file.
 struct LocalFile {
     path: PathBuf,
     file: File,
@@ -272,21 +271,21 @@ struct LocalFile {
 }
 
 impl LocalFile {
-    /// Opens it; none when it is not there.
+    /// Opens it; `None` if it does not exist.
     fn open(path: &Path) -> Result<Option<Self>, UploadError> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(file_error(path, &error)),
         };
-        let found = file.metadata().map_err(|error| file_error(path, &error))?;
-        if !found.is_file() {
+        let metadata = file.metadata().map_err(|error| file_error(path, &error))?;
+        if !metadata.is_file() {
             return Err(UploadError::LocalFile(path.to_owned(), io::ErrorKind::IsADirectory));
         }
-        Ok(Some(Self { path: path.to_owned(), file, metadata: found }))
+        Ok(Some(Self { path: path.to_owned(), file, metadata }))
     }
 
-    /// A part of it.
+    /// Reads a range.
     fn read(&self, from: u64, count: u64) -> Result<Bytes, UploadError> {
         let mut bytes = vec![0; usize::try_from(count).unwrap_or(usize::MAX)];
         match self.file.read_exact_at(&mut bytes, from) {
@@ -298,7 +297,7 @@ impl LocalFile {
         }
     }
 
-    /// What all of it is.
+    /// The size and SHA-256 of the whole file.
     async fn digest(&self) -> Result<ExpectedObject, UploadError> {
         let bytes = self.metadata.len();
         let (mut context, mut from) = (Context::new(&SHA256), 0);
@@ -311,7 +310,7 @@ impl LocalFile {
         Ok(ExpectedObject::new(bytes, context.finish().as_ref()))
     }
 
-    /// Whether it is still what it was when it was opened.
+    /// Checks that the file has not changed since it was opened.
     fn check_unchanged(&self) -> Result<(), UploadError> {
         let same = |now: &Metadata| {
             (now.ino(), now.len(), now.mtime(), now.mtime_nsec())
@@ -324,7 +323,7 @@ impl LocalFile {
         };
         match fs::metadata(&self.path) {
             Ok(now) if same(&now) => Ok(()),
-            // Who deleted it knows what he does; the server has it.
+            // It was deleted on purpose; the server has it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Ok(_) => Err(UploadError::Changed(self.path.clone())),
             Err(error) => Err(file_error(&self.path, &error)),
@@ -336,11 +335,11 @@ fn file_error(path: &Path, error: &io::Error) -> UploadError {
     UploadError::LocalFile(path.to_owned(), error.kind())
 }
 
-/// Parts that S3 takes (S3, "Amazon S3 multipart upload limits").
+/// Maximum number of parts (S3, "Amazon S3 multipart upload limits").
 const MAX_PARTS: u64 = 10_000;
-/// Digits of the SHA-256 in the name of a file whose name is another's.
+/// Digits of the SHA-256 in a tag.
 const TAG_DIGITS: usize = 8;
-/// What is read at once for a digest; the other uploads wait as long.
+/// Bytes read at once for a digest; other uploads wait meanwhile.
 const DIGEST_BLOCK: u64 = 1 << 20;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! How the library's requests reach the server: by our own dialer, so that there is one TLS and one
-//! way to look up names in the house, and so that a stall is seen as what it is.
+//! HTTP transport of the S3 library: uses the server's own dialer, so that there is one TLS
+//! implementation and one name lookup, and detects stalls.
 //!
-//! reqwest would have been the library's own choice. It brings a second provider of TLS with C code
-//! that wants cmake, and limits the time of a whole request, which says nothing of a slow line.
+//! reqwest is the library's default. It brings a second TLS provider with C code that needs cmake,
+//! and limits the duration of a whole request, which does not detect a stall on a slow connection.
 
 use std::io;
 use std::pin::Pin;
@@ -29,8 +29,7 @@ use tokio::time::{sleep, timeout};
 use super::error::UploadError;
 use crate::dial::{AsyncStream, Dialer};
 
-/// The server, for one upload: what is said to it goes one after the other over one connection, as
-/// long as that holds.
+/// Transport for one upload: requests follow each other over one connection, as long as it lasts.
 #[derive(Clone, Debug)]
 pub(super) struct S3Transport(Arc<TransportState>);
 
@@ -49,18 +48,18 @@ impl std::fmt::Debug for TransportState {
     }
 }
 
-/// A connection that waits to be used.
+/// An idle connection.
 struct HttpConnection {
     sender: SendRequest<HttpRequestBody>,
     moved: Arc<AtomicU64>,
 }
 
-/// What the server says that the object's SHA-256 is.
+/// SHA-256 of the object, as reported by the server.
 #[derive(Clone, Debug)]
 pub(super) struct Checksum(pub(super) String);
 
 impl S3Transport {
-    /// To the server of this address. `stall` is for how long nothing may move.
+    /// A transport to this endpoint. `stall` is the maximum time without progress.
     pub(super) fn new(dialer: Arc<Dialer>, endpoint: &str, stall: Duration) -> Option<Self> {
         let uri = endpoint.parse::<Uri>().ok()?;
         let (authority, secure) = (uri.authority()?, uri.scheme_str() == Some("https"));
@@ -84,12 +83,12 @@ impl S3Transport {
         let moved = Arc::<AtomicU64>::default();
         let stream = TokioIo::new(CountingStream { stream, moved: Arc::clone(&moved) });
         let (sender, connection) = http1::handshake(stream).await.map_err(broken_connection)?;
-        // It ends with its sender, or with the connection; what went wrong the sender learns too.
+        // It ends with its sender, or with the connection; the sender reports errors as well.
         tokio::spawn(connection);
         Ok(HttpConnection { sender, moved })
     }
 
-    /// Waits for something as long as bytes move.
+    /// Waits for a result as long as bytes are transferred.
     async fn with_stall_timeout<T>(
         &self,
         moved: &AtomicU64,
@@ -114,24 +113,24 @@ impl S3Transport {
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, UploadError> {
         let kept = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let kept = kept.filter(|line| line.sender.is_ready());
-        let mut line = match kept {
-            Some(line) => line,
+        let kept = kept.filter(|connection| connection.sender.is_ready());
+        let mut connection = match kept {
+            Some(connection) => connection,
             None => self.open().await?,
         };
-        let answer = line.sender.send_request(to_origin_form(request)?);
+        let answer = connection.sender.send_request(to_origin_form(request)?);
         let answer =
-            self.with_stall_timeout(&line.moved, answer).await?.map_err(broken_connection)?;
+            self.with_stall_timeout(&connection.moved, answer).await?.map_err(broken_connection)?;
         let (mut head, body) = answer.into_parts();
-        let body = self.with_stall_timeout(&line.moved, collect(body)).await??;
+        let body = self.with_stall_timeout(&connection.moved, collect(body)).await??;
         if !head.status.is_success() {
-            // What it said may not have been all: the connection is not used again.
+            // The response may be incomplete: the connection is not reused.
             return Err(UploadError::from_answer(head.status.as_u16(), &body));
         }
         if let Some(checksum) = header_text(&head.headers, "x-amz-checksum-sha256") {
             head.extensions.insert(Checksum(checksum));
         }
-        *self.0.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+        *self.0.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
         Ok(HttpResponse::from_parts(head, body.into()))
     }
 }
@@ -139,7 +138,7 @@ impl S3Transport {
 #[async_trait]
 impl HttpService for S3Transport {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        // Whatever is wrong, whoever uploads decides when it is tried again.
+        // The uploader decides when to retry, whatever the error.
         self.exchange(request).await.map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))
     }
 }
@@ -150,8 +149,8 @@ impl HttpConnector for S3Transport {
     }
 }
 
-/// As it is asked of the server itself: the path alone, and the host in a header. The library has
-/// signed that header and leaves it to us; it is without a port that goes without saying.
+/// Converts a request to origin form: the path alone, and the host in a header. The library has
+/// signed that header but does not send it; a default port is omitted.
 fn to_origin_form(request: HttpRequest) -> Result<Request<HttpRequestBody>, UploadError> {
     let (mut head, body) = request.into_parts();
     let host = head.uri.host().unwrap_or_default().to_ascii_lowercase();
@@ -166,7 +165,7 @@ fn to_origin_form(request: HttpRequest) -> Result<Request<HttpRequestBody>, Uplo
     Ok(Request::from_parts(head, body))
 }
 
-/// All of an answer, which is never long.
+/// Reads a whole response, which is always short.
 async fn collect(mut body: Incoming) -> Result<Bytes, UploadError> {
     let mut all = BytesMut::new();
     let mut body = Pin::new(&mut body);
@@ -191,7 +190,7 @@ fn broken_connection(error: hyper::Error) -> UploadError {
     UploadError::Broken(why)
 }
 
-/// Counts what goes through, so that a stall can be told from a slow line.
+/// Counts bytes, so that a stall can be told from a slow connection.
 struct CountingStream {
     stream: Box<dyn AsyncStream>,
     moved: Arc<AtomicU64>,
@@ -238,5 +237,5 @@ impl AsyncWrite for CountingStream {
     }
 }
 
-/// Bytes of an answer: what 10,000 parts are acknowledged with is a few hundred.
+/// Maximum length of a response: the acknowledgement of 10,000 parts has a few hundred bytes.
 const MAX_ANSWER: usize = 1 << 20;

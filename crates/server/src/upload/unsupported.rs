@@ -1,5 +1,4 @@
-//! What stands in place of the uploads in a build without the feature `s3`, so that nobody else has
-//! to ask whether it is there.
+//! Replacement for uploads in a build without the feature `s3`, so that callers need no conditions.
 
 use std::io;
 use std::path::Path;
@@ -9,12 +8,12 @@ use aulos_config::Upload;
 use super::{UploadEvent, UploadState};
 use crate::radio::Chore;
 
-/// Uploads the files of a recording, in a build with the feature `s3`. Here there is none.
+/// Uploads the files of a recording. Not available in this build, which lacks the feature `s3`.
 #[derive(Clone, Debug)]
 pub enum Uploader {}
 
 impl Uploader {
-    /// Says that it cannot be had.
+    /// Always fails.
     ///
     /// # Errors
     /// Always: [`io::ErrorKind::Unsupported`].

@@ -17,7 +17,7 @@ fn render(rate: SampleRate, block: u64, frames: u64) -> Vec<[f32; 2]> {
     sound
 }
 
-/// Three rounds at 48 kHz, rendered once for all tests.
+/// Three repeats at 48 kHz, rendered once for all tests.
 fn three_rounds() -> &'static [[f32; 2]] {
     static SOUND: OnceLock<Vec<[f32; 2]>> = OnceLock::new();
     SOUND.get_or_init(|| render(SampleRate::HZ_48000, 960, 3 * length(SampleRate::HZ_48000)))
@@ -97,7 +97,7 @@ fn it_repeats_after_three_minutes_and_the_seam_cannot_be_heard() {
     for (at, (a, b)) in second.iter().zip(third).enumerate() {
         assert!((a[0] - b[0]).abs() < 1e-6 && (a[1] - b[1]).abs() < 1e-6, "frame {at}");
     }
-    // Round the seam nothing is steeper than in the quiet music on both sides of it.
+    // At the seam nothing is steeper than in the quiet music on both sides of it.
     let seam = steepest_step(&sound[length - 480..length + 480]);
     let before = steepest_step(&sound[length - 480_000..length - 480]);
     assert!(seam <= before, "{seam} against {before}");
@@ -107,7 +107,7 @@ fn it_repeats_after_three_minutes_and_the_seam_cannot_be_heard() {
 fn nothing_pops() {
     let sound = programme();
     assert!(steepest_step(sound) < 0.3);
-    // In the first passage there are no drums, so a step that is large against the music is a fault.
+    // The first passage has no drums, so a step that is large against the music is a fault.
     let quiet = &sound[..20 * 48_000];
     assert!(steepest_step(quiet) < 0.2 * peak(quiet), "{} {}", steepest_step(quiet), peak(quiet));
 }
@@ -121,7 +121,7 @@ fn quiet_and_loud_passages_are_more_than_ten_loudness_units_apart() {
     };
     assert!(share(&|lufs| lufs > -20.0) > 0.25, "{loudness:?}");
     assert!(share(&|lufs| lufs < -27.0) > 0.25, "{loudness:?}");
-    // It is music all along: no hole in it, and nothing to be afraid of.
+    // It is continuous music, without gaps or extreme levels.
     assert!(share(&|lufs| (-36.0..=-11.0).contains(&lufs)) >= 1.0, "{loudness:?}");
 }
 

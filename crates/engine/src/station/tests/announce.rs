@@ -9,7 +9,8 @@ use crate::announce::{
 };
 use crate::announce::{MAX_STALL, MAX_START_WAIT, matching_gain};
 
-/// A voice of one value, so many frames of it, at this rate; `None` stalls for ever behind them.
+/// A constant value, this many frames of it, at this rate; if it does not end, it stalls after
+/// them.
 struct ConstantSource {
     value: f32,
     frames: u64,
@@ -38,7 +39,7 @@ fn announcement_source(value: f32, millis: u64) -> Box<dyn Source> {
     Box::new(ConstantSource { value, frames: millis * 48, rate: 48_000, ends: true })
 }
 
-/// A station that plays 0.5 for ever, and its twin to which nobody speaks.
+/// A station that plays 0.5 for ever, with its announcement queue.
 struct AnnouncementHarness {
     world: World,
     desk: AnnouncementQueue,
@@ -67,7 +68,7 @@ impl AnnouncementHarness {
         Self { world, desk, events: Vec::new() }
     }
 
-    /// Runs for so long; control looks in every 100 ms.
+    /// Runs for this long; the queue is polled every 100 ms.
     fn run(&mut self, millis: u64) -> Vec<f32> {
         let mut out = Vec::new();
         for _ in 0..millis / 100 {
@@ -81,7 +82,7 @@ impl AnnouncementHarness {
     }
 }
 
-/// The gain of the programme so many frames after it began to go from one to another, by the
+/// Gain of the programme this many frames after a ramp from one gain to another began, by the
 /// formula and in another precision.
 fn envelope(from: f64, to: f64, frame: usize) -> f64 {
     let way = ((frame as f64 + 0.5) / 9_600.0).min(1.0);
@@ -95,7 +96,7 @@ fn the_programme_goes_down_the_voice_is_heard_and_the_programme_comes_back() {
     let out = room.run(2_000);
     let duck = 10f64.powf(-15.0 / 20.0);
     let (down, lag) = (9_600, latency());
-    // The voice has half a second and what its resampler is late by, which is silence.
+    // Half a second of announcement, and the silence of its resampler's delay.
     let (said, up) = (down + lag, down + lag + 24_000);
     for (frame, sample) in out.iter().enumerate() {
         let expected = match frame {
@@ -117,13 +118,13 @@ fn before_and_after_the_programme_is_what_it_would_have_been_bit_by_bit() {
     let (mut room, mut twin) =
         (AnnouncementHarness::new(counter()), AnnouncementHarness::new(counter()));
     assert_eq!(room.run(500), twin.run(500));
-    // A bell of another rate.
+    // A signal at another rate.
     let bell = ConstantSource { value: 0.3, frames: 4_410, rate: 44_100, ends: true };
     room.desk.announce(1, Box::new(bell), DEFAULT_DUCK).unwrap();
     let (with, without) = (room.run(1_000), twin.run(1_000));
     let differs = |at: &usize| with[*at].to_bits() != without[*at].to_bits();
     let last = (0..with.len()).rev().find(differs).unwrap();
-    // 100 ms of bell and what its resampler is late by, with 200 ms on either side.
+    // 100 ms of signal and its resampler's delay, with 200 ms on either side.
     assert!((24_000..24_200).contains(&last), "{last}");
     assert_eq!(room.run(1_000), twin.run(1_000));
     assert_eq!(room.events, [QueueEvent::Began(1), QueueEvent::Ended(1, EndReason::Played)]);
@@ -165,7 +166,7 @@ fn the_sum_never_passes_full_scale() {
 
 #[test]
 fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
-    // While the programme goes down, while it speaks, beside another one, and in the queue.
+    // During the duck ramp, while it plays, beside another one, and in the queue.
     for (id, after) in [(1, 100), (1, 500), (2, 500), (3, 100)] {
         let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
         for id in 1..=3 {
@@ -181,7 +182,7 @@ fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
         assert!(causes.contains(&QueueEvent::Ended(id, EndReason::Cancelled)), "{:?}", room.events);
         assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
         if id == 1 && after == 500 {
-            // From 0.4 to nothing in 50 ms; then the next one begins as it was made to.
+            // From 0.4 to zero in 50 ms; then the next one starts at full level.
             let gone = room.world.station.rate.frames(FADE_OUT_TIME).as_usize();
             let mut steps =
                 out[24_000..24_000 + gone].windows(2).map(|pair| (pair[1] - pair[0]).abs());
@@ -234,7 +235,7 @@ fn a_matching_gain_leads_to_the_target_and_has_bounds() {
     };
     for (loudness, peak, duck, wanted) in [
         (Some(-23.0), -10.0, -60.0, 5.01),
-        // Beside a programme at half, half is given away.
+        // Beside a programme at half the level, the announcement gives away half.
         (Some(-23.0), -12.0, -6.0, 11.04),
         (Some(-10.0), -1.0, -60.0, -7.99),
         (Some(-60.0), -50.0, -60.0, 20.0),

@@ -1,4 +1,4 @@
-//! What is heard when inputs fail: last resorts, long fades, wishes, who stands by.
+//! Failing inputs: last resorts, long fades, preferences and stand-by.
 
 use super::*;
 use crate::generate::LoopSource;
@@ -14,7 +14,7 @@ impl World {
     }
 }
 
-/// A constant level, sent by somebody live.
+/// A constant level from a live sender.
 fn send_level(feed: &mut LiveSender, now: Instant, millis: u64, level: f32) {
     let mut block = feed.pool.take().expect("a block");
     block.reset(feed.rate, SPEC.layout);
@@ -53,9 +53,9 @@ fn the_last_resort_is_there_from_the_first_frame_and_fades_both_ways() {
     assert_eq!(world.status.read().output, StationOutput::Active(0));
     out.extend(world.run(2_000));
     let start = 3 * latency();
-    // Faded out and in; never a millisecond of nothing.
+    // Faded out and in; never a millisecond of silence.
     assert!(longest_silence(&out[start..]) < 48);
-    // The sender begins with a step of its own, early in the fade.
+    // The sender starts with a step of its own, early in the fade.
     assert!(greatest_step(&out[start..]) < 0.04, "{}", greatest_step(&out[start..]));
     let status = *world.status.read();
     assert_eq!(status.output, StationOutput::LastResort);
@@ -156,7 +156,7 @@ fn the_same_programme_from_another_source_is_as_loud_during_the_fade() {
     }
 }
 
-/// A file behind a gate: a counter that begins anew whenever it is opened.
+/// A file with stand-by: a counter that restarts whenever it is opened.
 struct StandbySource {
     counter: Counter,
     open: bool,
@@ -192,14 +192,14 @@ fn who_stands_by_is_told_when_he_is_needed_and_nothing_old_is_played() {
             first_wanted.get_or_insert(step);
             other.send(world.now, 20);
         } else {
-            // What comes late, or before it is needed, is not kept.
+            // Audio that arrives late, or before it is needed, is not kept.
             other.next = 900_000;
             other.send(world.now, 20);
             other.next = 0;
         }
         out.extend(world.step());
     }
-    // It failed after 300 ms, and 100 ms were left of it; the other one took 400 ms to fill.
+    // It failed after 300 ms with 100 ms left; the other one took 400 ms to fill.
     assert!(first_wanted.is_some_and(|step| (164..168).contains(&step)), "{first_wanted:?}");
     let stale = out.iter().any(|sample| (sample - number(900_000)).abs() < 0.01);
     assert!(!stale, "something old was heard");
@@ -224,15 +224,15 @@ fn a_gate_without_a_sound_behind_it_plays_nothing() {
     assert_eq!(world.status.read().inputs[0].health, InputHealth::Backoff);
 }
 
-/// A tone of 500 Hz whose size counts its frames, from a quarter of full scale on.
+/// A tone of 500 Hz whose amplitude counts its frames, from a quarter of full scale on.
 fn counted(frame: u64) -> f32 {
     let size = 0.25 + number(frame);
     if frame % 96 < 48 { size } else { -size }
 }
 
-/// A player plays for 20 s, in front of another source or alone, and pauses, closing its pipe or not.
-/// Answers with the time from the first block that it sends then to the first frame of it that is
-/// heard, in milliseconds.
+/// A player plays for 20 s, in front of another source or alone, and pauses, with its pipe closed
+/// or open. Returns the time from the first block that it sends then to its first audible frame, in
+/// milliseconds.
 fn heard_again(pause: u64, closes: bool, alone: bool) -> f64 {
     let (mut feed, source) = live_source();
     let mut sources: Vec<Box<dyn Source>> = vec![source];
@@ -259,7 +259,7 @@ fn heard_again(pause: u64, closes: bool, alone: bool) -> f64 {
     }
     assert_eq!(world.status.read().underruns, underruns, "it stays");
     let first = out.iter().position(|sample| sample.abs() > 0.2).expect("heard again");
-    // Behind its fade-in and what was left of it from before it is heard as it was sent.
+    // After its fade-in and its older rest it plays as it was sent.
     let settled = first + 10 * 960;
     let is_it = |frame: &u64| (counted(*frame) - out[settled]).abs() < 3e-7;
     let index = (0..out.len() as u64).find(is_it).expect("its own frame");

@@ -1,4 +1,4 @@
-//! A station that keeps its loudness; the judge of loudness and peaks is the crate `ebur128`.
+//! Loudness processing of a station; the crate `ebur128` is the reference for loudness and peaks.
 
 use aulos_dsp::equalizer::{EqualizerBand, FilterType};
 use aulos_dsp::normalize::{Mode, Settings};
@@ -8,7 +8,7 @@ use crate::announce::DEFAULT_DUCK;
 use crate::loudness_processor::{LoudnessControl, NormalizerConfig};
 use crate::output_bus::StationTap;
 
-/// A sound made frame by frame.
+/// A source computed frame by frame.
 struct FunctionSource<F> {
     frame: u64,
     until: u64,
@@ -47,12 +47,12 @@ fn white() -> impl FnMut() -> f32 {
     }
 }
 
-/// The same without its highest octaves, as music is, and with an RMS level that follows `db` (of
+/// The same without its highest octaves, like music, and with an RMS level that follows `db` (of
 /// seconds).
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
 fn noise(db: impl Fn(f64) -> f64 + Send + 'static) -> Box<dyn Source> {
     let (mut white, mut low, share) = (white(), 0.0, 0.3);
-    // Of the noise's variance, one third, the filter leaves this much.
+    // The filter leaves this much of the noise's variance, one third.
     let rms = (share / (2.0 - share) / 3.0_f64).sqrt();
     sound(move |frame| {
         low += share * (f64::from(white()) - low);
@@ -73,13 +73,13 @@ fn normalizer_config(mode: Mode, target: f64) -> NormalizerConfig {
     NormalizerConfig { mode, settings }
 }
 
-/// Gain one, so that every frame can be told.
+/// Unity gain, so that every frame can be identified.
 fn transparent(mode: Mode) -> NormalizerConfig {
     let settings = Settings { min_gain: Db::ZERO, max_gain: Db::ZERO, ..Settings::default() };
     NormalizerConfig { mode, settings }
 }
 
-/// A world whose inputs are normalised.
+/// A world with a normalizer on every input.
 fn with_normalizer(sources: Vec<Box<dyn Source>>, wish: &NormalizerConfig) -> World {
     World::with(sources, |source| {
         let input = Input::new(source, SPEC.rate, SPEC.layout, input::Config::default());
@@ -106,7 +106,7 @@ fn greatest_step(samples: &[f32]) -> f32 {
     samples.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max)
 }
 
-/// The longest run of frames in which nothing is heard.
+/// The longest run of silent frames.
 fn longest_silence(samples: &[f32]) -> usize {
     samples.split(|sample| sample.abs() > 1e-6).map(<[f32]>::len).max().unwrap_or(0)
 }
@@ -130,7 +130,7 @@ fn sound_comes_out_whole_and_as_late_as_is_said() {
 
 #[test]
 fn what_goes_out_has_the_loudness_that_was_asked_for() {
-    // A level that differs by 20 LU from one piece to the next.
+    // A level that differs by 20 LU from one section to the next.
     let pieces = |time: f64| match time % 45.0 {
         ..15.0 => -34.0,
         15.0..30.0 => -14.0,
@@ -162,7 +162,7 @@ fn a_fade_is_not_undone_and_room_tone_is_not_raised() {
         let (mut world, _knobs) = station(noise(level), Some(&normalizer_config(mode, -30.0)));
         let out = world.run(70_000);
         let late = world.status.read().normalizer.unwrap().latency.as_usize() + latency();
-        // The gain in dB of the tenth of a second that came in then.
+        // The gain in dB of this tenth of a second.
         let gain = |tenth: u32| {
             let from = late + tenth as usize * 4_800;
             let power: f64 = out[from..from + 4_800].iter().map(|x| f64::from(x * x)).sum();
@@ -187,7 +187,7 @@ fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
         let mut desk = world.station.announcement_queue();
         let mut out = world.run(5_000);
         for id in 0..3 {
-            // Louder than full scale, as a bad file can be.
+            // Above full scale, as in a bad file.
             let square = |frame: u64| if (frame / 40).is_multiple_of(2) { 1.4 } else { -1.4 };
             let bell = FunctionSource { frame: 0, until: 48_000, of: square };
             desk.announce(id, Box::new(bell), Db::new(-6.0)).unwrap();
@@ -202,7 +202,7 @@ fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
         assert!(peak > -4.0, "{mode:?}: it was quiet: {peak}");
         let steady = world.status.read().normalizer.unwrap();
         assert_eq!(steady.clamped, 0, "{mode:?}");
-        // The normaliser has not heard the voice.
+        // The normalizer is not affected by the announcement.
         assert!(steady.programme_stats.output.true_peak.get() <= -2.8);
     }
 }
@@ -229,7 +229,7 @@ fn a_pause_is_heard_at_once_whatever_waits_in_the_look_ahead() {
     assert!(greatest_step(&[&out[out.len() - 960..], &last].concat()) < 0.002, "a click");
     let after = world.run(4_000);
     assert!(after.iter().all(|sample| *sample == 0.0), "something came late");
-    // And what is played then comes as late as ever.
+    // What follows has the same latency as before.
     let again = feeding(&mut world, &mut feed, 6_000);
     assert!(*again.last().unwrap() > 0.2);
     assert!(longest_silence(&again) >= 144_240, "{}", longest_silence(&again));
@@ -247,12 +247,13 @@ fn another_mode_takes_over_without_a_hole_or_a_click() {
     }
     assert_eq!(out.len(), 26 * 48_000);
     assert_eq!(world.status.read().normalizer, None);
-    // Where it began there was no sound yet.
+    // There was no audio yet where it began.
     let out = &out[latency() + 1..];
     // A sine of this amplitude and frequency moves by 0.013 a frame.
     assert!(greatest_step(out) < 0.014, "a click of {}", greatest_step(out));
     assert!(longest_silence(out) < 3, "a hole of {}", longest_silence(out));
-    // While one fades into the other they can cancel, for 50 ms; before and after the sine is whole.
+    // During the cross-fade the two can cancel, for 50 ms; before and after it the sine is
+    // complete.
     let weak = out.chunks(480).filter(|part| part.iter().all(|x| x.abs() < 0.09)).count();
     assert!(weak <= 5 * 5, "{weak}");
 }
@@ -263,7 +264,7 @@ fn settings_change_while_it_plays_and_the_gain_goes_there() {
     world.run(20_000);
     knobs.set_normalizer(Some(&normalizer_config(Mode::Low, -24.0))).unwrap();
     let out = world.run(20_000);
-    // -24 LUFS in one channel; at most 3 dB in a second, which is far below a step of the sine.
+    // -24 LUFS in one channel; at most 3 dB per second, which is far below a step of the sine.
     let (lufs, _) = loudness_and_peak(&out[10 * 48_000..]);
     assert!((lufs + 24.0).abs() < 0.3, "{lufs}");
     let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
@@ -293,7 +294,7 @@ fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() 
         assert!((normalised - compared).abs() <= 1.0, "{mode:?}: {normalised} {compared}");
         let steady = world.status.read().normalizer.unwrap();
         assert!(steady.bypassed && steady.matching_gain > Db::ZERO, "{steady:?}");
-        // One gain: quiet and loud are 14 dB apart, as they came.
+        // One gain: quiet and loud are 14 dB apart, as in the source.
         let seconds = plain[48_000..].chunks_exact(48_000);
         let level = |part: &[f32]| 10.0 * part.iter().map(|x| x * x).sum::<f32>().log10();
         let (least, most) = seconds
@@ -307,7 +308,7 @@ fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() 
     let mut out = Vec::new();
     for on in [true, false, true, false, false, true] {
         knobs.set_bypass(on);
-        // Less than the fade takes, and more.
+        // Shorter than the fade, and longer.
         out.extend(world.run(if on { 40 } else { 1_000 }));
     }
     let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
@@ -317,7 +318,7 @@ fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() 
     assert!(!world.status.read().normalizer.unwrap().bypassed);
 }
 
-/// Hangs a tap on a station.
+/// Attaches a tap to a station.
 fn tap(world: &mut World) -> (OutputBusHandle, Consumer<SourceItem>) {
     let (items, heard) = ring(600);
     let block = || Block::with_capacity(SPEC.rate, SPEC.layout, source::BLOCK_SAMPLES);
@@ -351,7 +352,7 @@ fn another_station_gets_the_normalised_programme_its_end_and_no_announcement() {
         }
     }
     assert_eq!(ends, 1);
-    // What its resampler is late by comes before, and is silence.
+    // The silence before it is the delay of its resampler.
     let length = 5 * 48_000 + latency();
     assert!((length..length + 960).contains(&sound.len()), "{} {length}", sound.len());
     let (lufs, _) = loudness_and_peak(&sound);
@@ -371,7 +372,7 @@ fn bands_are_heard_before_the_normaliser_and_come_without_a_click() {
     assert!((loudest - 0.1995).abs() < 0.001, "{loudest}");
     assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
     assert!(knobs.set_equalizer(&[EqualizerBand { q: 0.0, ..band }]).is_err());
-    // The normaliser takes it back.
+    // The normalizer reduces it.
     knobs.set_normalizer(Some(&normalizer_config(Mode::Low, -23.0))).unwrap();
     world.run(10_000);
     let (lufs, _) = loudness_and_peak(&world.run(5_000));
@@ -381,7 +382,7 @@ fn bands_are_heard_before_the_normaliser_and_come_without_a_click() {
 #[test]
 fn a_quiet_fallback_is_as_loud_as_what_it_stands_in_for() {
     let (mut feed, source) = live_source();
-    // The live one is 15 LU louder than the file behind it.
+    // The live one is 15 LU louder than the file, which has lower priority.
     let mut world =
         with_normalizer(vec![source, noise(|_| -38.0)], &normalizer_config(Mode::Mid, -23.0));
     let mut white = white();
@@ -433,19 +434,20 @@ fn a_normalised_sender_that_stops_is_heard_to_its_end_and_comes_back_in_order() 
     let mut world = with_normalizer(vec![source], &transparent(Mode::Mid));
     let mut out = Vec::new();
     for step in 0..400 {
-        // It pauses for two seconds; nobody else could play.
+        // It pauses for two seconds; no other source can play.
         if !(150..250).contains(&step) {
             feed.send(world.now, 20);
         }
         out.extend(world.step());
     }
     let sent = feed.next;
-    // Frames that are faded do not follow each other by one any more.
+    // Faded frames do not increase by one any more.
     let one = number(1).to_bits();
     let follow = |pair: &&[f32]| (pair[1] - pair[0]).to_bits() == one;
     let heard: Vec<f32> = out.windows(2).filter(follow).map(|pair| pair[0]).collect();
     assert!(heard.windows(2).all(|pair| pair[0] < pair[1]), "not in order");
-    // All of the first part but what was faded, and of the second all but what still waits.
+    // All of the first part except the faded frames, and all of the second except what is still
+    // buffered.
     let waits = u64::try_from(heard.len()).unwrap() + 2 * (400 + 400) * 48;
     assert!(waits > sent - 200_000 - 48 * 100, "{} of {}", heard.len(), sent - 200_000);
     assert_eq!(world.status.read().underruns, 1);
@@ -471,7 +473,7 @@ fn a_normalised_sender_that_pauses_is_silent_at_once() {
         out.extend(world.step());
     }
     let begins = out.iter().position(|sample| *sample > 0.1).expect("it plays again");
-    // Behind the fade.
+    // After the fade.
     let first = out[begins + 960];
     assert!(first >= number(paused), "old sound: {first}");
 }
@@ -491,7 +493,7 @@ fn a_sender_that_follows_another_at_once_leaves_no_hole() {
             out.extend(world.step());
         }
         let begins = out.iter().position(|sample| *sample > 0.0).expect("sound");
-        // What the first one had in the resampler comes out before the second.
+        // The rest in the first one's resampler comes out before the second.
         assert!(longest_silence(&out[begins + 960..]) <= latency(), "{mode:?}");
         assert_eq!(world.status.read().underruns, 0, "{mode:?}");
     }

@@ -7,7 +7,7 @@ use crate::output_bus::{OutputBusHandle, StationTap};
 use crate::source::BLOCK_SAMPLES;
 use crate::swappable_source::{SwappableSourceHandle, swappable_source};
 
-/// Lets `patch` play what `outlets`' station plays.
+/// Makes `patch` play the station of `outlets`.
 fn swap_in(outlets: &mut OutputBusHandle, patch: &mut SwappableSourceHandle) {
     let pool = Pool::new(16, || Block::with_capacity(SPEC.rate, SPEC.layout, BLOCK_SAMPLES));
     let (items, consumer) = ring(17);
@@ -15,7 +15,7 @@ fn swap_in(outlets: &mut OutputBusHandle, patch: &mut SwappableSourceHandle) {
     outlets.add(StationTap::new(pool, items)).expect("room");
 }
 
-/// Two stations of one house: the second plays the first, or counts from half a million.
+/// Two stations: the second plays the first, or counts from half a million.
 struct StationPair {
     first: World,
     outlets: OutputBusHandle,
@@ -52,7 +52,7 @@ fn another_station_is_played_bit_by_bit_and_keeps_its_distance() {
     let out = pair.run(20_000);
     let first = (0..96_000).find(|frame| (number(*frame) - out[0]).abs() == 0.0).expect("its own");
     expect_run(&out, first);
-    // What it is late by is its buffer; it neither grows nor shrinks.
+    // Its delay is its buffer; it neither grows nor shrinks.
     let buffered = pair.second.status.read().inputs[0].buffered;
     assert!((380..=440).contains(&buffered.as_millis()), "{buffered:?}");
     assert_eq!(pair.second.status.read().underruns, 0);
@@ -70,12 +70,13 @@ fn a_station_on_which_nobody_plays_gives_way_and_comes_back() {
     };
     play(&mut pair);
     assert_eq!(pair.second.status.read().active, Some(0));
-    // Its sender stops: silence there is nothing to play here.
+    // Its sender stops: silence there is no source here.
     let out = pair.run(2_000);
     assert_eq!(pair.second.status.read().active, Some(1));
     let hole = out.windows(48).any(|window| window.iter().all(|sample| *sample == 0.0));
     assert!(!hole, "a millisecond of silence");
-    // It has to prove itself where it failed, which is there; here it ended as it should.
+    // The failure, and the failback delay with it, is in the first station; here the source ended
+    // cleanly.
     pair.run(200);
     for _ in 0..400 {
         feed.send(pair.first.now, 20);

@@ -1,4 +1,4 @@
-//! What recorders hear of a station: its output and its inputs, bit by bit and in time.
+//! Record taps of a station's output and inputs: bit-exact and in time.
 
 use super::*;
 use crate::recorder::{FrameRun, RecordTapReader, TapPoint, record_tap};
@@ -66,7 +66,7 @@ fn an_input_is_heard_as_it_comes_before_its_gain_and_while_it_is_not_on_air() {
         feed.send(world.now, 20);
     }
     world.step();
-    // A second of nothing is a second of the recording.
+    // A second without audio is a second of the recording.
     world.run(1_000);
     feed.send(world.now, 20);
     world.step();
@@ -77,7 +77,7 @@ fn an_input_is_heard_as_it_comes_before_its_gain_and_while_it_is_not_on_air() {
     assert_eq!(jumps.len(), 1);
     let jump = jumps[0][1].pts.since(jumps[0][0].end());
     assert!(SPEC.rate.span(jump).as_millis() >= 980, "{jump}");
-    // Its own line says when it came.
+    // Its own timeline gives the arrival time.
     let last = marks.last().expect("marks");
     assert!((last.timeline.local_at(last.end()) - world.now).abs() <= Span::from_millis(20));
 }

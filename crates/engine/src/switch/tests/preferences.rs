@@ -1,4 +1,4 @@
-//! Somebody wishes for an input.
+//! Preferences for an input.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What holds whatever the inputs do.
+//! Properties that hold for any behaviour of the inputs.
 
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ impl World {
             TestAction::Wish(who, millis) => {
                 let until = Some(self.now + Span::from_millis(millis));
                 self.switch.set_preference(who.map(|input| Preference { input, until }));
-                // A wish is heard at the next decision.
+                // A preference takes effect at the next decision.
                 self.step();
             }
             TestAction::Run(millis) => self.run(millis),
@@ -84,7 +84,8 @@ proptest! {
         let mut air = None;
         for act in acts {
             world.act(act);
-            // Each change begins where the last one ended, and is one. What ran dry may come back.
+            // Each change starts where the last one ended, and changes something. An input that ran
+            // dry may return.
             for (at, changed) in world.changes.drain(..) {
                 prop_assert!(changed.from.is_none() || changed.from == air, "{at}: {changed:?}");
                 prop_assert!(changed.from != changed.to || changed.to.is_none());
@@ -100,7 +101,8 @@ proptest! {
                 prop_assert!(world.switch.is_needed(active));
             }
         }
-        // When all is well for long enough, the first one is on air, unless it must not come back.
+        // When all inputs are healthy for long enough, the first one is on air, unless it must not
+        // return.
         world.switch.set_preference(None);
         for sender in &mut world.senders {
             *sender = Sender { sending: true, standby: sender.standby, ..Sender::LIVE };

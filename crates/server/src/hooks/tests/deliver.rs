@@ -1,4 +1,4 @@
-//! Real programs and real servers.
+//! Deliveries to real programs and servers.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,13 +14,14 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection, Stream
 use super::*;
 use crate::dial::Dialer;
 
-/// Longer than anything here takes; what hangs fails.
+/// Time-out of a test, longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs of what has a second, on a machine that is busy; fewer than a hook may have in a minute.
+/// Repetitions of a run with a time-out of a second on a busy machine; fewer than the events per
+/// minute.
 const MANY: u64 = 20;
 
-/// An empty folder, gone at the end.
+/// A directory that is deleted at the end.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -31,7 +32,7 @@ impl ScratchDir {
         Self(dir)
     }
 
-    /// A program that runs in this folder, and its path.
+    /// Writes a program that runs in this directory; returns its path.
     fn script(&self, body: &str) -> String {
         let path = self.0.join("alarm");
         std::fs::write(&path, format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{body}")).unwrap();
@@ -68,14 +69,14 @@ impl Running {
         Self { hooks, runner }
     }
 
-    fn notify(&self, news: &HookEvent) {
-        self.hooks.notify("default", news);
+    fn notify(&self, event: &HookEvent) {
+        self.hooks.notify("default", event);
     }
 
-    /// Tells one thing, and waits for what becomes of it.
-    async fn outcome(&self, news: &HookEvent) -> Value {
+    /// Sends one event, and waits for the result.
+    async fn outcome(&self, event: &HookEvent) -> Value {
         let before = self.ended();
-        self.notify(news);
+        self.notify(event);
         self.until(|all| all.ended() > before).await;
         self.status_json()
     }
@@ -108,7 +109,7 @@ fn source_lost() -> HookEvent {
 }
 
 fn is_alive(pid: &str) -> bool {
-    // A zombie that nobody has waited for is dead.
+    // A zombie process counts as dead.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')')
         .next()
@@ -154,7 +155,7 @@ async fn a_program_that_hangs_is_ended_with_all_its_children() {
          (trap '' TERM; sleep 600 & echo $! >> pids; wait) &\necho $! >> pids; wait\n",
     );
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntimeout_s = 1")).await;
-    // A machine that is busy may not have got far when the time is over.
+    // A busy machine may not have got far when the time is over.
     let mut runs = 0;
     while scratch.read("pids").lines().count() < 4 {
         assert!(runs < MANY, "it never got far");
@@ -231,19 +232,19 @@ async fn a_hook_hears_of_what_it_asked_for() {
     let all = Running::start(&config).await;
     let sound = HookEvent::Sound { source: None, lasted: Span::from_secs(9) };
     let silence = HookEvent::Silence { source: None, cause: "silent", lasted: Span::from_secs(9) };
-    for news in [&silence, &sound, &source_lost()] {
-        all.hooks.notify("other", news);
-        all.hooks.notify("default", news);
+    for event in [&silence, &sound, &source_lost()] {
+        all.hooks.notify("other", event);
+        all.hooks.notify("default", event);
     }
-    // A test goes to whom it is for.
+    // A test goes only to its own hook.
     assert!(all.hooks.test(&json!("nobody")).is_none() && all.hooks.test(&json!(1)).is_none());
     assert_eq!(all.hooks.test(&json!(0)).unwrap().0, "alarm");
     all.until(|all| all.ended() == 3).await;
     assert_eq!(scratch.read("log"), "sound default\nfallback default\ntest \n");
 }
 
-/// A server that answers each request with the next of these heads, and keeps what it was asked.
-/// Without a head it answers nothing, and hangs up when the other does.
+/// A server that answers each request with the next of these heads, and records the requests.
+/// Without a head it does not answer, and closes when the client does.
 struct WebhookServer {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -300,7 +301,7 @@ fn serve(
     let mut reader = BufReader::new(socket);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        // A client that does not like our certificate goes.
+        // A client that rejects the certificate closes.
         if !matches!(reader.read_line(&mut head), Ok(1..)) {
             return;
         }
@@ -363,7 +364,7 @@ async fn what_a_server_refuses_is_not_sent_again() {
         assert_eq!((&shown["failed"], &shown["retries"]), (&json!(1), &json!(0)));
         assert_eq!(shown["last_error"]["text"], text);
         assert_eq!(web.asked().len(), 1);
-        // The next event is another matter.
+        // The next event is independent.
         assert_eq!(all.outcome(&source_lost()).await["delivered"], 1);
     }
 }
@@ -376,12 +377,12 @@ async fn a_server_that_hangs_or_hangs_up_is_asked_again() {
     assert_eq!((&shown["delivered"], &shown["failed"]), (&json!(1), &json!(0)));
     assert!(shown["retries"].as_u64() >= Some(1), "{shown}");
     assert_eq!(shown["last_error"]["text"], "it took longer than 1 s");
-    // Nobody is there any more.
+    // The port is closed.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = format!("[[hook]]\nurl = \"http://{closed}\"\ntries = 1");
     let shown = Running::start(&config).await.outcome(&source_lost()).await;
     assert_eq!(shown["last_error"]["text"], "the host cannot be reached: connection refused");
-    // What speaks no HTTP, or nothing at all.
+    // A server without HTTP, or without an answer.
     for words in ["220 mail.example.org ESMTP\r\n", ""] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let config =
@@ -398,13 +399,13 @@ async fn a_server_that_hangs_or_hangs_up_is_asked_again() {
     }
 }
 
-/// What is not read would reset the connection.
+/// Reads the request, because unread data would reset the connection.
 fn wait_for_request(socket: &mut TcpStream) {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     drop(socket.read(&mut [0; 4_096]));
 }
 
-/// An authority for `localhost`: a server of it, and a client that trusts it.
+/// A server for `localhost` with a private CA, and a client that trusts it.
 fn authority() -> (Arc<ServerConfig>, ClientConfig) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -454,7 +455,7 @@ async fn hooks_come_go_and_change_while_others_go_on() {
     all.notify(&source_lost());
     all.until(|all| all.ended() == 1 && !scratch.read("pid-slow").is_empty()).await;
     let slow = scratch.read("pid-slow");
-    // The slow one goes, and its program with it; the quick one has its counters still.
+    // The slow hook ends, and its program with it; the quick one keeps its counters.
     all.hooks.change(&config(&(hook("new", "") + &hook("quick", "on = [\"fallback\"]"))));
     all.runner.update(&all.hooks).await;
     eventually(|| !is_alive(slow.trim())).await;
@@ -464,7 +465,7 @@ async fn hooks_come_go_and_change_while_others_go_on() {
     all.notify(&HookEvent::Sound { source: None, lasted: Span::ZERO });
     all.notify(&source_lost());
     eventually(|| scratch.read("log").lines().filter(|line| *line == "quick").count() == 2).await;
-    // At the end what is under way is cut off.
+    // At the end the attempt in progress is aborted.
     eventually(|| !scratch.read("pid-new").is_empty()).await;
     let new = scratch.read("pid-new");
     all.runner.end().await;

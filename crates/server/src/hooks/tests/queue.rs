@@ -1,4 +1,4 @@
-//! What waits for a hook, in virtual time.
+//! The delivery queue in virtual time.
 
 use aulos_core::Instant;
 use proptest::prelude::*;
@@ -17,41 +17,41 @@ fn event(number: u64) -> Arc<HookMessage> {
 }
 
 struct World {
-    line: HookQueue,
+    queue: HookQueue,
     now: Instant,
     next: u64,
 }
 
 impl World {
     fn new(tries: u32) -> Self {
-        Self { line: HookQueue::new(hook(tries), 7), now: Instant::from_nanos(1), next: 0 }
+        Self { queue: HookQueue::new(hook(tries), 7), now: Instant::from_nanos(1), next: 0 }
     }
 
     fn happen(&mut self, count: u64) {
         for _ in 0..count {
-            self.line.handle_input(self.now, QueueInput::Event(event(self.next)));
+            self.queue.handle_input(self.now, QueueInput::Event(event(self.next)));
             self.next += 1;
         }
     }
 
     fn end(&mut self, outcome: Result<(), DeliveryError>) {
-        self.line.handle_input(self.now, QueueInput::Finished(outcome));
+        self.queue.handle_input(self.now, QueueInput::Finished(outcome));
     }
 
-    /// Waits for the next attempt, as a task does; gives how long that took.
+    /// Waits for the next attempt, as a task does; returns the waiting time.
     fn wait(&mut self) -> Option<(Delivery, Span)> {
         let start = self.now;
         loop {
-            self.line.handle_timeout(self.now);
-            if let Some(parcel) = self.line.poll_output() {
-                return Some((parcel, self.now - start));
+            self.queue.handle_timeout(self.now);
+            if let Some(delivery) = self.queue.poll_output() {
+                return Some((delivery, self.now - start));
             }
-            self.now = self.line.poll_timeout()?;
+            self.now = self.queue.poll_timeout()?;
         }
     }
 
-    fn number(parcel: &Delivery) -> u64 {
-        parcel.event.id.parse().unwrap()
+    fn number(delivery: &Delivery) -> u64 {
+        delivery.event.id.parse().unwrap()
     }
 }
 
@@ -60,13 +60,13 @@ fn one_after_the_other_in_their_order() {
     let mut world = World::new(5);
     world.happen(3);
     for expected in 0..3 {
-        let (parcel, pause) = world.wait().unwrap();
-        assert_eq!((World::number(&parcel), pause, parcel.attempt), (expected, Span::ZERO, 1));
+        let (delivery, pause) = world.wait().unwrap();
+        assert_eq!((World::number(&delivery), pause, delivery.attempt), (expected, Span::ZERO, 1));
         assert!(world.wait().is_none(), "two at once");
         world.end(Ok(()));
     }
     assert!(world.wait().is_none());
-    assert_eq!((world.line.counts().delivered, world.line.waiting()), (3, 0));
+    assert_eq!((world.queue.counts().delivered, world.queue.waiting()), (3, 0));
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn pauses_double_up_to_half_a_minute_and_the_last_attempt_is_the_last() {
     world.happen(2);
     let mut most = 500;
     for attempt in 1..=10 {
-        let (parcel, pause) = world.wait().unwrap();
-        assert_eq!((World::number(&parcel), parcel.attempt), (0, attempt));
+        let (delivery, pause) = world.wait().unwrap();
+        assert_eq!((World::number(&delivery), delivery.attempt), (0, attempt));
         if attempt > 1 {
             let pause = pause.as_millis();
             assert!((most / 2..=most).contains(&pause), "{attempt}: {pause} ms, {most} at most");
@@ -84,12 +84,12 @@ fn pauses_double_up_to_half_a_minute_and_the_last_attempt_is_the_last() {
         }
         world.end(Err(DeliveryError::Status(503)));
     }
-    let (parcel, pause) = world.wait().unwrap();
-    assert_eq!((World::number(&parcel), pause), (1, Span::ZERO));
-    let tally = world.line.counts();
-    assert_eq!((tally.failed, tally.retries, tally.delivered), (1, 9, 0));
+    let (delivery, pause) = world.wait().unwrap();
+    assert_eq!((World::number(&delivery), pause), (1, Span::ZERO));
+    let counts = world.queue.counts();
+    assert_eq!((counts.failed, counts.retries, counts.delivered), (1, 9, 0));
     assert_eq!(
-        tally.last_error.as_ref().map(|(fault, _)| fault),
+        counts.last_error.as_ref().map(|(fault, _)| fault),
         Some(&DeliveryError::Status(503))
     );
 }
@@ -97,7 +97,7 @@ fn pauses_double_up_to_half_a_minute_and_the_last_attempt_is_the_last() {
 #[test]
 fn pauses_of_different_hooks_differ() {
     let pause = |seed| {
-        let mut world = World { line: HookQueue::new(hook(2), seed), ..World::new(2) };
+        let mut world = World { queue: HookQueue::new(hook(2), seed), ..World::new(2) };
         world.happen(1);
         world.wait().unwrap();
         world.end(Err(DeliveryError::Broken));
@@ -137,8 +137,8 @@ fn a_flood_is_cut_and_the_next_one_says_how_much_is_missing() {
     for _ in 0..200 {
         world.happen(1);
         world.now += Span::from_millis(100);
-        while let Some((parcel, _)) = world.wait() {
-            assert_eq!(parcel.dropped, 0);
+        while let Some((delivery, _)) = world.wait() {
+            assert_eq!(delivery.dropped, 0);
             told += 1;
             world.end(Ok(()));
         }
@@ -146,15 +146,15 @@ fn a_flood_is_cut_and_the_next_one_says_how_much_is_missing() {
     assert_eq!(told, PER_MINUTE);
     world.now += Span::from_secs(60);
     world.happen(1);
-    let (parcel, _) = world.wait().unwrap();
+    let (delivery, _) = world.wait().unwrap();
     let missing = 200 - PER_MINUTE as u64;
-    assert_eq!((World::number(&parcel), parcel.dropped), (200, missing));
-    // It does not arrive: the next one says it again.
+    assert_eq!((World::number(&delivery), delivery.dropped), (200, missing));
+    // It fails: the next one reports the dropped events again.
     world.end(Err(DeliveryError::Broken));
     world.happen(1);
     assert_eq!(world.wait().unwrap().0.dropped, missing);
     world.end(Ok(()));
-    assert_eq!(world.line.counts().dropped, missing);
+    assert_eq!(world.queue.counts().dropped, missing);
     world.happen(1);
     assert_eq!(world.wait().unwrap().0.dropped, 0);
 }
@@ -171,15 +171,15 @@ fn a_hook_that_hangs_keeps_the_newest() {
     world.end(Ok(()));
     let all = 10 * PER_MINUTE as u64;
     let mut numbers = Vec::new();
-    while let Some((parcel, _)) = world.wait() {
-        numbers.push(World::number(&parcel));
+    while let Some((delivery, _)) = world.wait() {
+        numbers.push(World::number(&delivery));
         world.end(Ok(()));
     }
-    // The last one that was taken: each minute had one more than it may have, the first one too.
+    // The last accepted one: each minute had one too many, the first included.
     assert_eq!(numbers.len(), MAX_WAITING);
     assert!(numbers.is_sorted() && numbers.contains(&all), "{numbers:?}");
-    let tally = world.line.counts();
-    assert_eq!(tally.delivered + tally.dropped, all + 1);
+    let counts = world.queue.counts();
+    assert_eq!(counts.delivered + counts.dropped, all + 1);
 }
 
 #[test]
@@ -187,10 +187,10 @@ fn another_hook_of_the_same_name_goes_on_where_the_old_one_was() {
     let mut world = World::new(9);
     world.happen(2);
     world.wait().unwrap();
-    world.line.handle_input(world.now, QueueInput::ConfigChanged(hook(2)));
+    world.queue.handle_input(world.now, QueueInput::ConfigChanged(hook(2)));
     world.end(Err(DeliveryError::Broken));
-    let (parcel, _) = world.wait().unwrap();
-    assert_eq!((parcel.attempt, parcel.hook.tries), (2, 2));
+    let (delivery, _) = world.wait().unwrap();
+    assert_eq!((delivery.attempt, delivery.hook.tries), (2, 2));
     world.end(Err(DeliveryError::Broken));
     assert_eq!(World::number(&world.wait().unwrap().0), 1);
 }
@@ -200,14 +200,14 @@ fn at_the_end_nothing_more_is_begun() {
     let mut world = World::new(5);
     world.happen(2);
     world.wait().unwrap();
-    world.line.handle_input(world.now, QueueInput::Stop);
-    assert!(!world.line.is_over());
+    world.queue.handle_input(world.now, QueueInput::Stop);
+    assert!(!world.queue.is_over());
     world.end(Err(DeliveryError::Broken));
-    assert!(world.line.is_over() && world.wait().is_none());
+    assert!(world.queue.is_over() && world.wait().is_none());
 }
 
 proptest! {
-    /// Whatever happens: the order is kept, nothing is told twice, nothing is lost uncounted, and
+    /// For any inputs: the order is kept, nothing is delivered twice, every loss is counted, and
     /// the queue is bounded.
     #[test]
     fn everything_is_delivered_given_up_or_counted(
@@ -222,20 +222,20 @@ proptest! {
                 2 => trying = trying.take().map(|()| world.end(Ok(()))).and(None),
                 3 => trying = trying.take().map(|()| world.end(Err(DeliveryError::Broken))).and(None),
                 _ => {
-                    world.line.handle_timeout(world.now);
-                    if let Some(parcel) = world.line.poll_output() {
+                    world.queue.handle_timeout(world.now);
+                    if let Some(delivery) = world.queue.poll_output() {
                         prop_assert!(trying.replace(()).is_none(), "two at once");
-                        let number = World::number(&parcel);
-                        let again = parcel.attempt > 1;
+                        let number = World::number(&delivery);
+                        let again = delivery.attempt > 1;
                         prop_assert!(last.is_none_or(|last| number > last || again && number == last));
                         last = Some(number);
                     }
                 }
             }
-            prop_assert!(world.line.waiting() <= MAX_WAITING + 1);
-            let tally = world.line.counts();
-            let seen = tally.delivered + tally.failed + tally.dropped;
-            prop_assert_eq!(seen + world.line.waiting() as u64, world.next);
+            prop_assert!(world.queue.waiting() <= MAX_WAITING + 1);
+            let counts = world.queue.counts();
+            let seen = counts.delivered + counts.failed + counts.dropped;
+            prop_assert_eq!(seen + world.queue.waiting() as u64, world.next);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A station in trouble, in virtual time: what is told of it.
+//! Events of a failing station, in virtual time.
 
 use aulos_config::Station;
 use aulos_core::Instant;
@@ -43,7 +43,7 @@ impl World {
         self.news()
     }
 
-    /// So many looks, ten a second.
+    /// This many polls, ten per second.
     fn repeat_status(&mut self, looks: i64, status: &StationStatus) -> Vec<HookEvent> {
         for _ in 0..looks {
             self.now += Span::from_millis(100);
@@ -140,9 +140,9 @@ fn what_somebody_wants_or_what_ends_in_order_is_no_alarm() {
     ] {
         assert_eq!(world.switch(from, to, cause), [], "{from:?} {to:?} {cause}");
     }
-    // But the last resort is what nobody wants.
+    // But the last resort is a failure.
     assert_eq!(kinds(&world.switch(Some(0), None, "ended")), ["fallback"]);
-    // Somebody's wish mends it as well as the source itself does.
+    // A manual switch recovers from it as well as the source itself.
     assert_eq!(kinds(&world.switch(None, Some(0), "manual")), ["recovered"]);
 }
 
@@ -160,7 +160,7 @@ fn silence_is_told_once_and_so_is_its_end() {
         lasted: Span::from_millis(10_500),
     };
     assert_eq!(silent, [expected]);
-    // Neither a click nor what lies between the bars is sound.
+    // Neither a click nor a level between the thresholds is sound.
     assert_eq!(world.repeat_status(4, &at(-20.0)), []);
     assert_eq!(world.repeat_status(600 * SECOND, &at(-57.0)), []);
     let sound = world.repeat_status(60 * SECOND, &at(-20.0));
@@ -236,7 +236,7 @@ fn peaks_are_told_once_a_minute_with_the_worst_of_them() {
     assert_eq!(world.repeat_status(600, &peak(-6.0, 2.0)), [], "nothing is above it now");
     assert_eq!(world.repeat_status(1, &peak(0.1, 2.0)), [over(2.0, 102)]);
     assert_eq!(world.repeat_status(6_000, &peak(-6.0, 2.0)), []);
-    // A peak between two looks is found in the figure of the whole; a reset is none.
+    // A peak between two polls appears in the overall peak; a reset is none.
     assert_eq!(world.repeat_status(1, &peak(-6.0, 2.5)), [over(2.5, 1)]);
     assert_eq!(world.repeat_status(6_000, &at(-3.0)), []);
     assert_eq!(world.repeat_status(6_000, &peak(-6.0, -6.0)), []);
@@ -256,8 +256,8 @@ fn what_a_normaliser_keeps_to_is_the_ceiling() {
 }
 
 proptest! {
-    /// Whatever goes out: silence and sound come in turns, silence only behind its time, and never
-    /// more than one of them in ten seconds.
+    /// For any output: silence and sound alternate, silence only after its time, and at most one of
+    /// them in ten seconds.
     #[test]
     fn silence_and_sound_come_in_turns(
         pieces in proptest::collection::vec((-120.0..0.0f64, 1..200i64), 1..60)

@@ -1,4 +1,4 @@
-//! A proxy that does everything wrong that a network and a server can do.
+//! A proxy that injects every fault that a network or a server can have.
 
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,30 +7,30 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
 
-/// What happens to a request.
+/// The fault applied to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProxyFault {
-    /// Nothing.
+    /// None.
     Well,
     /// The connection breaks in the middle of it.
     Break,
-    /// The server is at fault.
+    /// An internal server error.
     Error500,
     /// The server is too busy.
     SlowDown,
-    /// Nothing more is read, and nothing is said.
+    /// The request is not read any more, and not answered.
     Stall,
-    /// The server does it, and half of its answer gets through.
+    /// The server carries it out, and half of its answer gets through.
     HalfAnAnswer,
-    /// The server does it, and nobody learns.
+    /// The server carries it out, and the answer is lost.
     NoAnswer,
-    /// A bit is turned over on the way.
+    /// A bit is flipped in transit.
     TurnedBit,
-    /// Somebody says that all is well who has done nothing.
+    /// A false success: the request is not carried out.
     Lie,
-    /// Something answers that is no S3.
+    /// The answer is not S3.
     Rubbish,
-    /// We may not do that.
+    /// Access is denied.
     Denied,
     /// The bucket has been deleted.
     NoBucket,
@@ -48,16 +48,16 @@ const PROXY_FAULTS: [ProxyFault; 9] = [
     ProxyFault::Rubbish,
 ];
 
-/// For how long a connection stands still.
+/// Duration of a stall.
 const HOLD: Duration = Duration::from_secs(20);
 
-/// Between uploads and server.
+/// The proxy between uploads and server.
 struct Proxy {
     address: String,
     shared: Arc<Shared>,
 }
 
-/// Decides what is to happen to a request, by its first line.
+/// Decides the fault of a request, by its first line.
 type FaultPlan = Box<dyn FnMut(&str) -> ProxyFault + Send>;
 
 struct Shared {
@@ -70,7 +70,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// One that asks `fates` what is to happen to a request, by its first line.
+    /// Starts a proxy that calls `fates` for each request, with its first line.
     fn start(server: &Server, fates: impl FnMut(&str) -> ProxyFault + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -116,9 +116,9 @@ impl Drop for Proxy {
 }
 
 impl Shared {
-    /// One request for each connection.
+    /// Handles one request per connection.
     fn serve(&self, mut client: TcpStream) -> io::Result<()> {
-        // Whoever has gone is not waited for.
+        // A client that has closed is not waited for.
         client.set_read_timeout(Some(Duration::from_secs(30)))?;
         let (mut all, mut head) = (Vec::new(), None);
         while head.is_none() {
@@ -152,7 +152,7 @@ impl Shared {
         let answer = match fate {
             ProxyFault::Break => return Ok(()),
             ProxyFault::Stall => {
-                // Longer than the other end has patience, where it has less than a minute.
+                // Longer than the stall time-out of the uploads under test.
                 let start = Instant::now();
                 while !self.over.load(Ordering::Relaxed) && start.elapsed() < HOLD {
                     std::thread::sleep(Duration::from_millis(10));
@@ -179,12 +179,12 @@ impl Shared {
         client.shutdown(Shutdown::Write)
     }
 
-    /// Asks the server the same, over a connection that ends with its answer.
+    /// Forwards the request to the server, over a connection that closes after the answer.
     fn ask(&self, all: &[u8], head: usize) -> io::Result<Vec<u8>> {
         let mut server = TcpStream::connect(&self.server)?;
         server.write_all(&all[..head - 2])?;
         server.write_all(b"connection: close\r\n\r\n")?;
-        // It may know from the head that it wants nothing of it.
+        // It may refuse after the head.
         server.write_all(&all[head..]).ok();
         let mut answer = Vec::new();
         server.read_to_end(&mut answer).ok();
@@ -204,7 +204,7 @@ fn error(status: u16, code: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// What looks like a success to the one who asked.
+/// A response that looks like a success.
 fn false_success(first: &str) -> Vec<u8> {
     let body = if first.starts_with("POST") && first.contains("uploads") {
         "<InitiateMultipartUploadResult><UploadId>lie</UploadId></InitiateMultipartUploadResult>"
@@ -218,8 +218,8 @@ fn false_success(first: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Every fault to every kind of request, in an order that the seed gives; at most `most` in all, so
-/// that it ends.
+/// Every fault for every kind of request, in a seeded order; at most `most` in total, so that it
+/// ends.
 fn random_faults(seed: u64, most: usize) -> impl FnMut(&str) -> ProxyFault + Send {
     let (mut chance, mut count) = (noise(seed, 100_000).into_iter().cycle(), 0);
     move |_| {
@@ -232,10 +232,10 @@ fn random_faults(seed: u64, most: usize) -> impl FnMut(&str) -> ProxyFault + Sen
     }
 }
 
-/// None has gone that the server does not have.
+/// Checks that every deleted file is on the server.
 fn none_deleted_early(station: &RecordingHarness, server: &Server, files: &[(String, Vec<u8>)]) {
     for (name, bytes) in files {
-        // In this order: it may be uploaded between the two looks.
+        // In this order: it may be uploaded between the two checks.
         assert!(station.path(name).exists() || has(server, name, bytes), "{name} is lost");
     }
 }
@@ -290,7 +290,7 @@ fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
     let proxy = Proxy::start(&server, move |first| {
         let is_part = first.starts_with("PUT") && first.contains("partNumber");
         if is_part && seen.fetch_add(1, Ordering::Relaxed) == 3 {
-            // The fourth part gets stuck, and everything ends.
+            // The fourth part stalls, and the server stops.
             sent.store(true, Ordering::Relaxed);
             return ProxyFault::Stall;
         }

@@ -1,6 +1,6 @@
-//! kill -9 at any moment.
+//! Uploads under kill -9.
 //!
-//! The process that is killed is this test program, started once more for this one test.
+//! The killed process is this test program, started again for this one test.
 
 use std::process::{Command, Stdio};
 
@@ -44,7 +44,7 @@ fn what_waits_survives_a_kill_at_any_moment() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // It has had the time to do something after a while, and to do all of it at last.
+        // The later it is killed, the more it has done; the last one may finish.
         let lives = u64::from(chance.next().unwrap_or(255)) + 20 * kills;
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(lives) && child.try_wait().unwrap().is_none()

@@ -1,4 +1,4 @@
-//! When nothing is wrong, and when something has to be mended.
+//! Uploads without faults, and with configuration errors.
 
 use super::*;
 use crate::upload::{UploadEvent, UploadPhase};

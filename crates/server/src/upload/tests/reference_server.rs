@@ -1,4 +1,4 @@
-//! The server: s3s-fs, which keeps objects as files.
+//! The reference server: s3s-fs, which keeps objects as files.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::{KEY, SECRET};
 
-/// A server that lives as long as this.
+/// A server that runs until this is dropped.
 pub(super) struct Server {
     child: Child,
     root: PathBuf,
@@ -15,10 +15,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one with a bucket `tapes`; none, and a line that says so, where it is not installed.
+    /// Starts one with a bucket `tapes`; `None`, with a message, if it is not installed.
     pub(super) fn start(root: &Path) -> Option<Self> {
         let Some(program) = find() else {
-            // Past the capture of the test harness: a skip that nobody sees is a lie.
+            // Bypasses the output capture of the test harness: a skip must be visible.
             drop(std::io::stderr().lock().write_all(b"\nskipped: no s3s-fs\n"));
             return None;
         };
@@ -37,7 +37,7 @@ impl Server {
         let address = lines
             .find_map(|line| Some(line.ok()?.split_once("http://")?.1.trim().to_owned()))
             .expect("it tells where it listens");
-        // What else it says is read, so that it never waits for us.
+        // Its further output is read, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { child, root: root.to_owned(), address })
     }
@@ -46,12 +46,12 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// What it has under this name.
+    /// The object with this name.
     pub(super) fn object(&self, key: &str) -> Option<Vec<u8>> {
         fs::read(self.root.join("tapes").join(key)).ok()
     }
 
-    /// The names of all that it has.
+    /// The names of all objects.
     pub(super) fn objects(&self) -> Vec<String> {
         let (mut all, mut folders) = (Vec::new(), vec![self.root.join("tapes")]);
         while let Some(folder) = folders.pop() {
@@ -83,7 +83,7 @@ impl Drop for Server {
     }
 }
 
-/// In the folder that scripts/test-setup names, or in the usual one below the target folder.
+/// The directory that scripts/test-setup sets, or the default one below the target directory.
 fn find() -> Option<PathBuf> {
     let named = std::env::var_os("AULOS_TEST_TOOLS").map(PathBuf::from);
     let usual = || Some(std::env::current_exe().ok()?.ancestors().nth(3)?.join("test-tools/bin"));
