@@ -1,11 +1,11 @@
-//! `codec` of a station and `format` of a push: a codec with the settings of its encoder.
+//! `codec` of a station and `format` of a push: a codec with encoder settings.
 
 use aulos_core::Codec;
 use aulos_engine::encode::{CodecConfig, CodecConfigError};
 
 use super::problem::{ConfigValue, Problems, did_you_mean};
 
-/// Reads `codec`. What is wrong is noted, and FLAC takes its place.
+/// Parses `codec`. On an error, reports a problem and returns FLAC.
 pub(super) fn resolve(text: &ConfigValue<String>, problems: &Problems) -> CodecConfig {
     parse(&text.value).unwrap_or_else(|(message, hint)| {
         problems.add_with_hint(text.at, message, hint);
@@ -13,7 +13,7 @@ pub(super) fn resolve(text: &ConfigValue<String>, problems: &Problems) -> CodecC
     })
 }
 
-/// Reads a codec with its settings; otherwise, what is wrong with it and what to write instead.
+/// Parses a codec with its settings; the error is a message and a hint.
 fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
     text.parse::<CodecConfig>().map_err(|error| {
         if error != CodecConfigError::UnknownCodec {
@@ -28,9 +28,9 @@ fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
     })
 }
 
-/// Reads the container of a push with the settings of the encoder, as in `ogg`, `opus:128k` or
-/// `flac:8`. A container without settings takes those of its station where that has the same codec,
-/// so that nothing is encoded for it.
+/// Parses the container of a push with encoder settings, as in `ogg`, `opus:128k` or `flac:8`.
+/// Without settings it takes those of its station if the codec is the same, so that no further
+/// encoder is needed.
 pub(super) fn resolve_container(
     text: &str,
     station: CodecConfig,

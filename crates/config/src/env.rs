@@ -1,5 +1,4 @@
-//! What a default takes from its surroundings, as values, so that tests have surroundings of their
-//! own.
+//! The process environment as a value, so that tests can supply their own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +6,7 @@ use std::path::PathBuf;
 
 use aulos_proto::uri::percent_encode;
 
-/// The surroundings of the process.
+/// The parts of the environment on which defaults depend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     /// `XDG_RUNTIME_DIR`.
@@ -16,26 +15,26 @@ pub struct Environment {
     pub state_home: Option<PathBuf>,
     /// `HOME`.
     pub home: Option<PathBuf>,
-    /// The user's number.
+    /// The user id.
     pub uid: u32,
-    /// All the variables, for those that hold a secret.
+    /// All variables, because any of them may hold a secret for `..._env` keys.
     pub variables: Variables,
 }
 
-/// Variables by their names.
+/// Environment variables by name.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Variables(pub BTreeMap<String, String>);
 
 impl fmt::Debug for Variables {
-    /// Only how many: there are secrets among them.
+    /// Prints the number of variables only, because values may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} variables", self.0.len())
     }
 }
 
 impl Environment {
-    /// Of this process. Variables that are empty or relative are not there (XDG base directories,
-    /// "Environment variables").
+    /// Reads the environment of this process. Empty and relative directories are ignored (XDG Base
+    /// Directory Specification, "Environment variables").
     #[must_use]
     pub fn of_process() -> Self {
         let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
@@ -51,7 +50,7 @@ impl Environment {
         }
     }
 
-    /// Where state is kept when nobody says it.
+    /// The default state directory.
     #[must_use]
     pub fn state_dir(&self) -> PathBuf {
         match (&self.state_home, &self.home) {
@@ -70,7 +69,7 @@ impl Environment {
         }
     }
 
-    /// The configuration of a server that nobody configured.
+    /// The configuration for a server without a configuration file.
     #[must_use]
     pub fn default_config(&self) -> String {
         let fifo = percent_encode(&self.fifo().to_string_lossy()).replace(['\\', '"'], "_");

@@ -1,4 +1,4 @@
-//! What a station does when a source fails: from wishes to facts.
+//! Checks the keys for failover: switch, silence, input buffers and last resort.
 
 use aulos_core::{Db, Span};
 use aulos_engine::standby::Standby;
@@ -35,7 +35,8 @@ pub(super) fn silence(config: SilenceConfig) -> SilenceSettings {
     }
 }
 
-/// How long a source is delayed. Who wants none at all gets none.
+/// The input buffer of a source in milliseconds. An encoded stream gets more by default, unless
+/// buffering is off.
 pub(super) fn input_buffer_ms(
     entry: &SourceEntry,
     source: &SourceConfig,
@@ -49,31 +50,34 @@ pub(super) fn input_buffer_ms(
     entry.input_buffer_ms.map_or_else(|| common.max(least), |own| own.value)
 }
 
-pub(super) fn standby(wish: Option<&ConfigValue<String>>, problems: &Problems) -> Standby {
+pub(super) fn standby(setting: Option<&ConfigValue<String>>, problems: &Problems) -> Standby {
     let kinds = [("hot", Standby::Hot), ("warm", Standby::Warm), ("cold", Standby::Cold)];
-    wish.map_or(Standby::Hot, |wish| choice("standby", wish, &kinds, problems))
+    setting.map_or(Standby::Hot, |setting| choice("standby", setting, &kinds, problems))
 }
 
-/// A sound that is always there: made here, or decoded once and kept.
-pub(super) fn last_resort(wish: &ConfigValue<String>, problems: &Problems) -> Option<SourceConfig> {
-    if wish.value == "silence" {
+/// Parses the last resort: a generated sound, or a file that is decoded once and kept.
+pub(super) fn last_resort(
+    setting: &ConfigValue<String>,
+    problems: &Problems,
+) -> Option<SourceConfig> {
+    if setting.value == "silence" {
         return None;
     }
     let refuse = |why: String| {
         let hint = "it can be \"silence\", \"file:///path\" (kept in memory and played in a loop), \
                     \"demo://\" or \"tone://\"";
-        problems.add_with_hint(wish.at, why, hint);
+        problems.add_with_hint(setting.at, why, hint);
         None
     };
-    if !wish.value.contains(':') {
-        return refuse(format!("`last_resort` is \"{}\"", wish.value));
+    if !setting.value.contains(':') {
+        return refuse(format!("`last_resort` is \"{}\"", setting.value));
     }
-    let (mut sources, _) = source::parse(wish, problems)?;
+    let (mut sources, _) = source::parse(setting, problems)?;
     match sources.pop()? {
         SourceConfig::File { path, .. } if !path.is_file() => {
             let message = format!("`last_resort`: there is no file {}", path.display());
             problems.add_with_hint(
-                wish.at,
+                setting.at,
                 message,
                 "it is read when the server starts, and has to be there",
             );
@@ -86,7 +90,8 @@ pub(super) fn last_resort(wish: &ConfigValue<String>, problems: &Problems) -> Op
     }
 }
 
-/// While a source is given up later than its buffer is empty, there is a hole whenever it fails.
+/// Checks that a failed source is given up before its buffer is empty; otherwise each failure
+/// causes a gap.
 pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
     let common = (config.switch.timeout_ms, config.switch.input_buffer_ms);
     let mut pairs: Vec<(ConfigValue<u32>, u32)> = Vec::new();
@@ -97,7 +102,7 @@ pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
             pairs.push(pair);
         }
     }
-    // Without a buffer somebody wants sound at once, and takes the holes.
+    // With a buffer of 0 low latency is preferred, and gaps are accepted.
     for (timeout, buffer) in
         pairs.into_iter().filter(|(timeout, buffer)| *buffer > 0 && timeout.value >= *buffer)
     {
@@ -115,24 +120,24 @@ pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
     }
 }
 
-/// What an encoded stream is delayed by at the least: a page of Ogg has a second of sound, and what
-/// follows it is a second away. The tools that DJs use wait for as long or longer.
+/// Least default buffer of an encoded stream: an Ogg page holds a second of audio, and the next one
+/// comes a second later. Live source software buffers as much or more.
 const STREAM_BUFFER_MS: u32 = 2_000;
 
 fn choice<T: Copy>(
     key: &str,
-    wish: &ConfigValue<String>,
+    setting: &ConfigValue<String>,
     kinds: &[(&str, T)],
     problems: &Problems,
 ) -> T {
-    let found = kinds.iter().find(|(name, _)| *name == wish.value);
+    let found = kinds.iter().find(|(name, _)| *name == setting.value);
     let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
     let (_, kind) = found.unwrap_or_else(|| {
-        let hint = match did_you_mean(&wish.value, &names) {
+        let hint = match did_you_mean(&setting.value, &names) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("use {}", names.join(", ")),
         };
-        problems.add_with_hint(wish.at, format!("`{key}` is \"{}\"", wish.value), hint);
+        problems.add_with_hint(setting.at, format!("`{key}` is \"{}\"", setting.value), hint);
         &kinds[0]
     });
     *kind

@@ -1,4 +1,4 @@
-//! `[[hook]]`: who is told when a station is in trouble.
+//! `[[hook]]`: programs and webhooks for station events.
 
 use std::fmt;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,28 +19,28 @@ use super::resolve::check_name;
 use super::security::{SecretConfig, read_secret, secret_text};
 use super::tree::{Node, Value};
 
-/// `[[hook]]`, as it was written.
+/// `[[hook]]` as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HookConfig {
-    /// Where it begins.
+    /// Location of the table.
     pub at: ConfigLocation,
-    /// What it is called; absent, its program or host decides.
+    /// The name; by default that of the program or host.
     pub name: Option<ConfigValue<String>>,
-    /// Events; absent, all.
+    /// Events; by default all.
     pub on: Option<ConfigValue<Vec<ConfigValue<String>>>>,
-    /// Names of stations; absent, all.
+    /// Names of stations; by default all.
     pub stations: Option<ConfigValue<Vec<ConfigValue<String>>>>,
-    /// A program and its arguments.
+    /// The program with its arguments.
     pub run: Option<ConfigValue<String>>,
-    /// Where to post to.
+    /// The URL of a webhook.
     pub url: Option<ConfigValue<String>>,
-    /// Seconds for one attempt.
+    /// Time limit of one attempt, in seconds.
     pub timeout_s: Option<u32>,
-    /// Attempts.
+    /// Number of attempts.
     pub tries: Option<u32>,
-    /// Headers of the request; secret ones among them, so they are not shown.
+    /// Headers of the request; some may be secret, so they are not printed.
     pub headers: RedactedDebug<Vec<(String, ConfigValue<String>)>>,
-    /// What the request shows to say who it is.
+    /// The bearer token of the request.
     pub token: Option<SecretConfig>,
 }
 
@@ -97,7 +97,7 @@ impl HookEventKind {
     }
 }
 
-/// What a log must not have.
+/// Hides a value in `Debug` output.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RedactedDebug<T>(pub T);
 
@@ -107,57 +107,56 @@ impl<T> fmt::Debug for RedactedDebug<T> {
     }
 }
 
-/// Who is told of what, and how.
+/// A hook: its events, stations and action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hook {
     /// Unique.
     pub name: String,
-    /// What it is told.
+    /// The events that trigger it.
     pub on: Vec<HookEventKind>,
-    /// Of which stations; none is all.
+    /// The stations it applies to; none means all.
     pub stations: Option<Vec<String>>,
-    /// How it is told.
+    /// The program or webhook.
     pub action: HookAction,
-    /// Seconds for one attempt.
+    /// Time limit of one attempt, in seconds.
     pub timeout_s: u32,
-    /// Attempts until it is given up.
+    /// Number of attempts.
     pub tries: u32,
 }
 
-/// How a hook is told.
+/// What a hook does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HookAction {
-    /// By starting a program.
+    /// Runs a program.
     Run {
-        /// As it was written; without a slash it is looked up in `PATH`.
+        /// As written; without a slash it is looked up in `PATH`.
         program: PathBuf,
         /// Its arguments.
         arguments: Vec<String>,
     },
-    /// By a POST.
+    /// Sends a POST request.
     Post(Webhook),
 }
 
-/// Where and how a webhook is posted. What comes behind the host is often a secret, and is not
-/// shown.
+/// The target of a webhook. Path and query are often secret and are not printed.
 #[derive(Clone, PartialEq)]
 pub struct Webhook {
-    /// Whether TLS is spoken.
+    /// Whether the URL is `https`.
     pub secure: bool,
-    /// A name, or an address without brackets.
+    /// A name, or an IP address without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// The host as it was written, with a port that was.
+    /// The value of `Host`: the host as written, with the port if one was given.
     pub authority: String,
     /// Path and query.
     pub target: String,
-    /// More headers.
+    /// Additional headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Webhook {
-    /// What of it is no secret: `https://HOST`.
+    /// The part of the URL without secrets: `https://HOST`.
     #[must_use]
     pub fn origin(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.authority)
@@ -230,7 +229,7 @@ fn headers(node: &Node, problems: &Problems) -> Vec<(String, ConfigValue<String>
     entries.iter().filter_map(text).collect()
 }
 
-/// Checks every hook.
+/// Validates every hook.
 pub(super) fn resolve(
     configs: &[HookConfig],
     stations: &[StationConfig],
@@ -251,7 +250,7 @@ pub(super) fn resolve(
             stations: config
                 .stations
                 .as_ref()
-                .map(|wished| check_station_names(wished, stations, problems)),
+                .map(|setting| check_station_names(setting, stations, problems)),
             action,
             timeout_s: config.timeout_s.unwrap_or(DEFAULT_HOOK_TIMEOUT_S),
             tries: config.tries.unwrap_or(if posts { DEFAULT_HOOK_TRIES } else { 1 }),
@@ -260,8 +259,8 @@ pub(super) fn resolve(
     hooks
 }
 
-/// The name that was given, or one that says what it calls, with the first number that makes it
-/// unique.
+/// The configured name, or else the name of the program or host, with the first number that makes
+/// it unique.
 fn name(config: &HookConfig, action: &HookAction, used: &[Hook], problems: &Problems) -> String {
     let taken = |name: &str| used.iter().any(|hook| hook.name == name);
     if let Some(given) = &config.name {
@@ -284,10 +283,10 @@ fn name(config: &HookConfig, action: &HookAction, used: &[Hook], problems: &Prob
 }
 
 fn event_kinds(
-    wished: Option<&ConfigValue<Vec<ConfigValue<String>>>>,
+    setting: Option<&ConfigValue<Vec<ConfigValue<String>>>>,
     problems: &Problems,
 ) -> Vec<HookEventKind> {
-    let Some(ConfigValue { value, at }) = wished else { return HookEventKind::ALL.to_vec() };
+    let Some(ConfigValue { value, at }) = setting else { return HookEventKind::ALL.to_vec() };
     let names = HookEventKind::ALL.map(HookEventKind::name);
     if value.is_empty() {
         problems.add_with_hint(
@@ -310,27 +309,27 @@ fn event_kinds(
     value.iter().filter_map(kind).collect()
 }
 
-/// A name that is nobody's would be an alarm that never rings.
+/// Checks the names of stations, because a hook for an unknown one would never fire.
 fn check_station_names(
-    wished: &ConfigValue<Vec<ConfigValue<String>>>,
+    setting: &ConfigValue<Vec<ConfigValue<String>>>,
     stations: &[StationConfig],
     problems: &Problems,
 ) -> Vec<String> {
     let names = stations.iter().filter_map(|station| Some(station.name.as_ref()?.value.as_str()));
     let names: Vec<&str> = names.collect();
-    let ConfigValue { value, at } = wished;
+    let ConfigValue { value, at } = setting;
     if value.is_empty() {
         let message = "`stations` is empty: the hook is never called";
         problems.add_with_hint(*at, message, "leave it out for all stations");
     }
-    for wish in value.iter().filter(|wish| !names.contains(&wish.value.as_str())) {
-        let hint = match did_you_mean(&wish.value, &names) {
+    for name in value.iter().filter(|name| !names.contains(&name.value.as_str())) {
+        let hint = match did_you_mean(&name.value, &names) {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("there is {}; leave `stations` out for all", names.join(", ")),
         };
-        problems.add_with_hint(wish.at, format!("there is no station `{}`", wish.value), hint);
+        problems.add_with_hint(name.at, format!("there is no station `{}`", name.value), hint);
     }
-    value.iter().map(|wish| wish.value.clone()).collect()
+    value.iter().map(|name| name.value.clone()).collect()
 }
 
 fn action(config: &HookConfig, env: &Environment, problems: &Problems) -> Option<HookAction> {
@@ -407,7 +406,7 @@ fn resolve_webhook(
     problems: &Problems,
 ) -> Option<Webhook> {
     let refuse = |fact: &str, hint: &str| {
-        // Not the whole address: what stands behind the host is often a secret.
+        // Without the URL, because its path is often secret.
         problems.add_with_hint(url.at, format!("`url` {fact}"), hint);
         None
     };
@@ -489,7 +488,7 @@ fn checked_headers(
     all
 }
 
-/// Headers that every request has, and that say where it ends.
+/// Headers that the request already has, or that frame it.
 const RESERVED_HEADERS: [&str; 7] = [
     "connection",
     "content-length",

@@ -1,12 +1,13 @@
-//! `aulos.toml`: read whole, checked once, and every problem told at once.
+//! `aulos.toml`: reads the whole configuration, validates it once, and reports all problems
+//! together.
 //!
 //! ```text
-//!  embedded default, file, --set  ->  tree  ->  Config (wishes)  ->  Resolved (facts)
+//!  embedded default, file, --set  ->  tree  ->  Config (written)  ->  ResolvedConfig (valid)
 //!                                       \___________\____________________\__ Problems
 //! ```
 //!
-//! serde's derive would have been shorter; it stops at the first fault, cannot say where a value
-//! of `--set` came from, and knows nothing of "not built yet".
+//! serde's derive would be shorter, but it stops at the first error, does not know the location of
+//! a value from `--set`, and cannot tell planned keys from unknown ones.
 
 #![forbid(unsafe_code)]
 
@@ -66,17 +67,17 @@ pub use upload::{UploadConfig, UploadTarget};
 use problem::Problems;
 use tree::{Node, TableEntry, Value};
 
-/// A configuration file that has been read: what it is called in messages, and its text.
+/// A configuration file that has been read.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigFile<'a> {
-    /// As the user wrote it.
+    /// The file name, as the user wrote it.
     pub name: &'a str,
-    /// All of it.
+    /// The contents.
     pub text: &'a str,
 }
 
-/// Reads and checks a configuration. Without a file, or with one that has no station, the station
-/// of [`Environment::default_config`] is run.
+/// Reads and validates a configuration. Without a file, or if it has no station, the station of
+/// [`Environment::default_config`] is used.
 ///
 /// # Errors
 /// [`ConfigError`] with every problem, in the order of the file and then of `sets`.
@@ -100,10 +101,10 @@ pub fn load(
     Err(ConfigError::new(problems.into_sorted(), name, text, sets))
 }
 
-/// Reads the URI of one source, as it is given on a command line.
+/// Parses the URI of a source on the command line.
 ///
 /// # Errors
-/// Every problem that it has, never none.
+/// All problems, at least one.
 pub fn parse_source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     let problems = Problems::default();
     let parsed = source::parse(&ConfigValue::default_value(uri.to_owned()), &problems);

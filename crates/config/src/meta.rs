@@ -1,11 +1,11 @@
-//! Stations that play other stations: each has to be there, and none may play itself.
+//! Checks `meta:` sources: the stations must exist, and none may play itself.
 
 use super::model::Config;
 use super::problem::{Problems, did_you_mean};
 use super::resolve::Station;
 use super::source::SourceConfig;
 
-/// Reports what a station plays that is not there, and rings.
+/// Reports unknown stations and loops.
 pub(super) fn check(config: &Config, all: &[Station], problems: &Problems) {
     for (config, station) in config.stations.iter().zip(all) {
         for source in &station.sources {
@@ -27,14 +27,14 @@ pub(super) fn check(config: &Config, all: &[Station], problems: &Problems) {
     }
 }
 
-/// The way by which `from` comes to play `to`, if there is one: "`a`, which plays `b`".
+/// The path by which `from` plays `to`, if there is one: "`a`, which plays `b`".
 pub fn meta_loop<'a>(
     stations: impl IntoIterator<Item = &'a Station>,
     from: &str,
     to: &str,
 ) -> Option<String> {
     let stations: Vec<&Station> = stations.into_iter().collect();
-    // Each station is looked at once, so this ends whatever the rings are.
+    // Each station is visited once, so the search ends in loops too.
     let mut seen: Vec<&str> = vec![];
     let mut ways = vec![(from, format!("`{from}`"))];
     while let Some((name, way)) = ways.pop() {

@@ -1,6 +1,6 @@
-//! The configuration as it was wished: plain structs whose `Default` is what DESIGN.md promises.
+//! The configuration as written: plain structs whose `Default` has the documented defaults.
 //!
-//! Nothing here has been compared with anything else; that is [`super::resolve`]'s work.
+//! Values are in range but not checked against each other; that is the task of [`super::resolve`].
 
 use aulos_dsp::normalize::Mode;
 use aulos_engine::loudness_processor::NormalizerConfig;
@@ -23,7 +23,7 @@ use super::tree::{Node, Value};
 /// `aulos.toml`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// Where state is kept; absent, the environment decides.
+    /// The state directory; by default from the environment.
     pub state_dir: Option<ConfigValue<String>>,
     /// `[listen]`.
     pub listen: ListenConfig,
@@ -45,10 +45,10 @@ pub struct Config {
     pub relays: Vec<RelayConfig>,
 }
 
-/// `[listen]`: each is `HOST:PORT`, `:PORT` or a port.
+/// `[listen]`: each port is `HOST:PORT`, `:PORT` or a port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenConfig {
-    /// The host of the lines that name only a port.
+    /// The host for values that have only a port.
     pub address: ConfigValue<String>,
     /// Snapcast's stream port.
     pub stream: ConfigValue<String>,
@@ -73,18 +73,18 @@ impl Default for ListenConfig {
 /// `[http]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpConfig {
-    /// A folder whose files are served at `/`, as Snapweb's; absent, our own page is there.
+    /// A folder whose files are served at `/`, such as Snapweb; by default the built-in page.
     pub doc_root: Option<ConfigValue<String>>,
-    /// Names under which a browser may reach us, besides those of a local network.
+    /// Accepted host names, in addition to those of a local network.
     pub names: Vec<ConfigValue<String>>,
 }
 
-/// `[clients]`: how loud.
+/// `[clients]`: volumes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientsConfig {
-    /// Of a client that has never been seen, 0 to 100.
+    /// The volume of a new client, 0 to 100.
     pub initial_volume: u32,
-    /// No client gets louder than this.
+    /// Upper limit of all volumes.
     pub volume_cap: u32,
 }
 
@@ -94,20 +94,20 @@ impl Default for ClientsConfig {
     }
 }
 
-/// `[mdns]`: what is announced to the network.
+/// `[mdns]`: announcements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MdnsConfig {
-    /// Whether anything is.
+    /// Whether anything is announced.
     pub enabled: bool,
-    /// The server's name in lists of services.
+    /// The service name.
     pub name: ConfigValue<String>,
-    /// Whether the stream port is.
+    /// Whether the stream port is announced.
     pub stream: bool,
-    /// Whether the control port is.
+    /// Whether the control port is announced.
     pub control: bool,
-    /// Whether the page is.
+    /// Whether the HTTP port is announced.
     pub http: bool,
-    /// Whether the same port is, for those who speak TLS.
+    /// Whether the HTTP port is also announced for TLS.
     pub https: bool,
 }
 
@@ -118,25 +118,25 @@ impl Default for MdnsConfig {
     }
 }
 
-/// `[streams]`: what a remote controller may add.
+/// `[streams]`: limits for streams that controllers add.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamsConfig {
-    /// The schemes of sources; absent, those that can start nothing and read nothing of ours.
+    /// Allowed schemes; by default those that start no program and read no local device.
     pub schemes: Option<Vec<ConfigValue<String>>>,
-    /// Folders under which `pipe:` and `file:` of added streams have to lie.
+    /// Folders for `pipe:` and `file:` of added streams.
     pub roots: Vec<ConfigValue<String>>,
-    /// Where control scripts lie.
+    /// The folder of control scripts.
     pub plugin_dir: Option<ConfigValue<String>>,
 }
 
 /// `[[station]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StationConfig {
-    /// Where the station begins.
+    /// Location of the table.
     pub at: ConfigLocation,
     /// Required.
     pub name: Option<ConfigValue<String>>,
-    /// `pcm`, `flac` or `opus`, with settings of the encoder as in `flac:8` or `opus:128k,cbr`.
+    /// `pcm`, `flac` or `opus`, with encoder settings as in `flac:8` or `opus:128k,cbr`.
     pub codec: ConfigValue<String>,
     /// `rate:format:channels`.
     pub spec: ConfigValue<String>,
@@ -146,30 +146,30 @@ pub struct StationConfig {
     pub buffer_ms: ConfigValue<u32>,
     /// In order of priority; required.
     pub sources: Vec<SourceEntry>,
-    /// How sources take over from each other.
+    /// Failover between sources.
     pub switch: SwitchConfig,
-    /// What counts as silence.
+    /// Silence detection.
     pub silence: SilenceConfig,
-    /// How the programme is normalised; absent, it is not.
+    /// Loudness normalization; by default off.
     pub normalize: Option<ConfigValue<NormalizerConfig>>,
-    /// What the programme is filtered by.
+    /// Equalizer bands.
     pub equalizer: Vec<BandConfig>,
-    /// The program that tells what is played.
+    /// The control script.
     pub plugin: Option<PluginConfig>,
-    /// Where its stream goes by itself.
+    /// Pushes to other servers.
     pub push: Vec<PushConfig>,
-    /// Where it goes over RTP.
+    /// RTP outputs.
     pub rtp: Vec<RtpConfig>,
-    /// What of it is recorded.
+    /// Recorders.
     pub record: Vec<RecordConfig>,
 }
 
 /// `plugin`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginConfig {
-    /// The program.
+    /// The script.
     pub script: ConfigValue<String>,
-    /// Its arguments in one text.
+    /// Its arguments in one string.
     pub params: String,
 }
 
@@ -200,40 +200,40 @@ impl Default for StationConfig {
 pub struct SourceEntry {
     /// The URI.
     pub uri: ConfigValue<String>,
-    /// What it is called; absent, its URI decides.
+    /// The name; by default from the URI.
     pub name: Option<ConfigValue<String>>,
-    /// Decibels that its sound is changed by.
+    /// Gain in decibels.
     pub gain_db: f64,
-    /// How it is normalised before that; absent, it is not.
+    /// Loudness normalization before the gain; by default off.
     pub normalize: Option<ConfigValue<NormalizerConfig>>,
-    /// Milliseconds without sound until it counts as gone; absent, the switch's.
+    /// Milliseconds without data after which the source has failed; by default that of the switch.
     pub timeout_ms: Option<ConfigValue<u32>>,
-    /// Milliseconds that it is delayed by; absent, the switch's, or more for an encoded stream.
+    /// Input buffer in milliseconds; by default that of the switch, or more for an encoded stream.
     pub input_buffer_ms: Option<ConfigValue<u32>>,
     /// `hot`, `warm` or `cold`.
     pub standby: Option<ConfigValue<String>>,
-    /// What counts as silence; absent, the station's.
+    /// Silence detection; by default that of the station.
     pub silence: Option<SilenceConfig>,
-    /// What a DJ has to say.
+    /// The password of a live source.
     pub password: Option<SecretConfig>,
 }
 
 /// `switch`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SwitchConfig {
-    /// Milliseconds without sound until a source counts as gone.
+    /// Milliseconds without data after which a source has failed.
     pub timeout_ms: ConfigValue<u32>,
-    /// Milliseconds that an input is delayed by.
+    /// Input buffer in milliseconds.
     pub input_buffer_ms: u32,
-    /// Milliseconds of cross-fade.
+    /// Cross-fade in milliseconds.
     pub crossfade_ms: u32,
-    /// Seconds that a better source has to be healthy before it takes over.
+    /// Seconds that a source with higher priority has to be healthy before it takes over.
     pub hold_in_s: u32,
-    /// `auto`, `manual` or `never`: what happens when a source is back that has failed.
+    /// `auto`, `manual` or `never`: whether a source that had failed takes over again.
     pub comeback: ConfigValue<String>,
-    /// Whether another source than the first may begin.
+    /// Whether the station may start with another source than the first.
     pub immediate: bool,
-    /// What plays when nothing is left.
+    /// What plays when no source has sound.
     pub last_resort: ConfigValue<String>,
 }
 
@@ -254,13 +254,14 @@ impl Default for SwitchConfig {
 /// `silence`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SilenceConfig {
-    /// Decibels below full scale.
+    /// Threshold in dBFS.
     pub below_dbfs: f64,
-    /// Seconds below it.
+    /// Seconds below the threshold.
     pub for_s: f64,
-    /// Whether a value that does not move is no sound.
+    /// Whether a constant value counts as silence.
     pub dc: bool,
-    /// Seconds for which one channel may be silent while another one sounds; absent, for ever.
+    /// Seconds for which one channel may be silent while another one is not; by default without
+    /// limit.
     pub dead_channel_s: Option<f64>,
 }
 
@@ -270,7 +271,7 @@ impl Default for SilenceConfig {
     }
 }
 
-/// Reads a whole tree; what cannot be read is noted and keeps its default.
+/// Reads the whole tree. A value that cannot be read is reported and keeps its default.
 pub(super) fn read(root: &Node, problems: &Problems) -> Config {
     let mut table = TableReader::new(root, "the configuration", problems);
     let state_dir = table.text("state_dir");
@@ -461,7 +462,7 @@ fn read_source(node: &Node, problems: &Problems) -> Option<SourceEntry> {
     let keys = ["password", "password_file", "password_env"];
     source.password = security::read_secret(&mut table, keys, "source", problems);
     source.normalize = table.node("normalize").and_then(|node| {
-        // A source is not to be late by seconds against the others of its station.
+        // The look-ahead of a mode with high latency would delay this source against the others.
         sound::read_normalize(node, "a source", sound::DEFAULT_NORMALIZE(Mode::Mid), problems)
     });
     table.finish();

@@ -1,8 +1,8 @@
-//! `icecast://HOST:PORT/MOUNT`: where DJs come to, and what they have to say.
+//! `icecast://HOST:PORT/MOUNT`: mounts for live sources, and their passwords.
 //!
-//! The password stands beside the address and not in it: addresses are shown on the page, in the
-//! status and in logs. Where there is none, only this machine may come, so that nobody opens a
-//! station to the network by leaving a line out.
+//! The password is a key of its own and not part of the URI, because URIs are shown on the page, in
+//! the status and in logs. A mount without a password must listen on loopback, so that a forgotten
+//! line does not open a station to the network.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,38 +16,38 @@ use super::security;
 use super::source::{SourceConfig, UriQuery};
 use crate::users::SecretDigest;
 
-/// A place for one DJ at a time.
+/// A mount for one live source at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where to listen; several mounts may share it.
+    /// The address to listen on; several mounts may share it.
     pub address: Endpoint,
-    /// With its leading slash.
+    /// The path with its leading slash.
     pub path: String,
-    /// The name that a DJ gives.
+    /// The user name of the live source.
     pub user: String,
-    /// His password; none: nobody is asked.
+    /// The password; none means no authentication.
     pub password: Option<SecretDigest>,
 }
 
 impl Mount {
-    /// Whether it is open to whoever comes, also from other machines.
+    /// Whether other machines can use it without a password.
     #[must_use]
     pub fn is_open_to_network(&self) -> bool {
         self.password.is_none() && !is_loopback(&self.address.host)
     }
 
-    /// Whether both are the same place.
+    /// Whether both are the same mount.
     #[must_use]
     pub fn is_same_mount(&self, other: &Self) -> bool {
         self.address == other.address && self.path == other.path
     }
 }
 
-/// What is said of a mount that is open to the network.
+/// The message for a mount that is open to the network.
 pub const OPEN_MOUNT_HINT: &str =
     "without a password only this machine may push: icecast://127.0.0.1";
 
-/// Reads the address; its password is [`complete`]'s.
+/// Parses the URI; [`complete`] adds the password.
 pub(super) fn parse(query: &mut UriQuery<'_>) -> Option<Mount> {
     let uri = query.uri;
     let user = uri.user.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
@@ -76,7 +76,7 @@ pub(super) fn parse(query: &mut UriQuery<'_>) -> Option<Mount> {
     Some(Mount { address, path, user, password: None })
 }
 
-/// Gives every mount its password, and reports those that cannot be as they are.
+/// Sets the password of every mount, and reports invalid mounts.
 pub(super) fn complete(
     config: &Config,
     all: &mut [Station],
@@ -123,7 +123,7 @@ fn check_idle(entry: &SourceEntry, problems: &Problems) {
     }
 }
 
-/// A port belongs to DJs or to somebody else.
+/// Checks that ports of mounts are not used by other listeners.
 fn check_ports(config: &Config, seen: &HashMap<(Endpoint, String), String>, problems: &Problems) {
     let listen = &config.listen;
     let host = listen.address.value.as_str();
@@ -153,10 +153,10 @@ fn is_loopback(host: &str) -> bool {
     host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback())
 }
 
-/// What Icecast's sources call themselves.
+/// The user name of Icecast's source clients.
 const DEFAULT_USER: &str = "source";
 
-/// Icecast's port.
+/// Icecast's default port.
 const DEFAULT_PORT: u16 = 8000;
 
 const SECRET_HINT: &str =

@@ -1,7 +1,7 @@
-//! What is wrong with a configuration, where, and what to do about it.
+//! Problems of a configuration, with location and hint.
 //!
-//! serde's errors stop at the first fault and forget where a value came from. A person who moves a
-//! server over wants the whole list, so problems are collected as plain values with a [`Place`].
+//! serde's errors stop at the first one and have no location for values of `--set`. A migration
+//! needs the whole list, so problems are collected as values with a [`ConfigLocation`].
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fmt;
 /// Where a value was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigLocation {
-    /// Nowhere: it is a default of ours.
+    /// It is a default.
     #[default]
     Default,
     /// At this byte of the configuration file.
@@ -18,44 +18,44 @@ pub enum ConfigLocation {
     Set(usize),
 }
 
-/// A value and where it was written.
+/// A value with its location.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConfigValue<T> {
     /// The value.
     pub value: T,
-    /// Where it was written.
+    /// The location.
     pub at: ConfigLocation,
 }
 
 impl<T> ConfigValue<T> {
-    /// A value that nobody wrote.
+    /// A default value.
     pub const fn default_value(value: T) -> Self {
         Self { value, at: ConfigLocation::Default }
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The location.
     pub at: ConfigLocation,
-    /// The fact, in one sentence without a full stop.
+    /// What is wrong, as a sentence without a full stop.
     pub message: String,
-    /// What to do about it, where we know.
+    /// What to do about it, if known.
     pub hint: Option<String>,
 }
 
-/// The list that readers write to while they go on reading.
+/// Collects problems through a shared reference while the configuration is read.
 #[derive(Debug, Default)]
 pub(super) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    /// Notes a fact.
+    /// Adds a problem.
     pub(super) fn add(&self, at: ConfigLocation, message: impl Into<String>) {
         self.push(at, message.into(), None);
     }
 
-    /// Notes a fact and what to do about it.
+    /// Adds a problem with a hint.
     pub(super) fn add_with_hint(
         &self,
         at: ConfigLocation,
@@ -65,12 +65,12 @@ impl Problems {
         self.push(at, message.into(), Some(hint.into()));
     }
 
-    /// Whether nothing was noted.
+    /// Whether there are no problems.
     pub(super) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// The list in the order of the file, then of the command line; each problem once.
+    /// The problems by location, without duplicates.
     pub(super) fn into_sorted(self) -> Vec<Problem> {
         let mut list = self.0.into_inner();
         list.sort_by_key(|problem| problem.at);
@@ -83,16 +83,16 @@ impl Problems {
     }
 }
 
-/// Everything that is wrong with a configuration; prints as compilers do.
+/// All problems of a configuration; prints in the format of compilers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The problems, never none.
+    /// The problems, at least one.
     pub problems: Vec<Problem>,
     locations: Vec<String>,
 }
 
 impl ConfigError {
-    /// Binds the problems to the texts that they speak of.
+    /// Resolves the problems' locations in the texts of file and `--set`.
     #[must_use]
     pub fn new(problems: Vec<Problem>, name: &str, text: &str, sets: &[String]) -> Self {
         let locations =
@@ -115,7 +115,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The candidate that `word` most likely was meant to be.
+/// The most similar candidate, if one is similar enough.
 pub(super) fn did_you_mean<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     candidates
@@ -126,7 +126,7 @@ pub(super) fn did_you_mean<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a
         .map(|(_, candidate)| candidate)
 }
 
-/// `a`, `b` and `c`, each in back-ticks.
+/// Formats words as a list: `a`, `b` and `c`, each in back-ticks.
 pub(super) fn quoted_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
@@ -150,8 +150,8 @@ fn location_text(at: ConfigLocation, name: &str, text: &str, sets: &[String]) ->
     }
 }
 
-/// Levenshtein's distance with neighbours' exchange counted as one (Damerau, restricted), over
-/// bytes; words longer than [`MAX_WORD`] are not compared.
+/// The Damerau-Levenshtein distance (optimal string alignment), over bytes; longer words than
+/// [`MAX_WORD`] are not compared.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() > MAX_WORD || b.len() > MAX_WORD {
@@ -173,7 +173,7 @@ fn distance(a: &str, b: &str) -> usize {
     rows[0][b.len()]
 }
 
-/// No key of ours is half as long.
+/// More than twice the longest key.
 const MAX_WORD: usize = 64;
 
 #[cfg(test)]

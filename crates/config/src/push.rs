@@ -1,6 +1,6 @@
-//! `push` of a station: Icecast servers that its stream goes to.
+//! `push` of a station: Icecast servers to which its stream is sent.
 //!
-//! As with the mounts of DJs, the password stands beside the address and not in it.
+//! As for mounts, the password is a key of its own and not part of the URL.
 
 use std::collections::HashMap;
 
@@ -19,45 +19,45 @@ use super::resolve::Station;
 use super::security::{self, SecretConfig};
 use super::tree::{Node, Value};
 
-/// One entry of `push`, as it was written.
+/// One entry of `push` as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PushConfig {
-    /// Where it begins.
+    /// Location of the table.
     pub at: ConfigLocation,
-    /// Where to; required.
+    /// The URL; required.
     pub url: Option<ConfigValue<String>>,
-    /// What we say to be let in.
+    /// The password for the server.
     pub password: Option<SecretConfig>,
-    /// The container, `ogg`, `flac` or `wav`, with settings of the encoder as in `ogg:128k`.
+    /// The container, `ogg`, `flac` or `wav`, with encoder settings as in `ogg:128k`.
     pub format: Option<ConfigValue<String>>,
-    /// What the server is told of the programme: `name`, `description`, `genre`, `site`.
+    /// Stream description: `name`, `description`, `genre`, `site`.
     pub descriptions: [Option<ConfigValue<String>>; 4],
-    /// Whether it may be in public lists.
+    /// Whether the server may list it publicly.
     pub public: bool,
-    /// Whether titles are told.
+    /// Whether titles are sent.
     pub titles: Option<bool>,
 }
 
-/// A server that a station's stream goes to.
+/// A push of a station's stream to a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushSettings {
-    /// Where it is.
+    /// The server and mount.
     pub target: IcecastUrl,
-    /// What we say to be let in.
+    /// The password for the server.
     pub password: RedactedDebug<Option<String>>,
-    /// What is sent, and how it is encoded: Opus in Ogg, FLAC, or PCM in WAVE.
+    /// Codec and encoder settings: Opus in Ogg, FLAC, or PCM in WAVE.
     pub codec: CodecConfig,
-    /// What the programme is called.
+    /// The name of the programme.
     pub name: Option<String>,
-    /// A sentence about it.
+    /// A description of the programme.
     pub description: Option<String>,
-    /// What kind of programme it is.
+    /// The genre of the programme.
     pub genre: Option<String>,
-    /// Its web page.
+    /// The web site of the programme.
     pub site: Option<String>,
-    /// Whether it may be in public lists.
+    /// Whether the server may list it publicly.
     pub public: bool,
-    /// Whether titles are told.
+    /// Whether titles are sent.
     pub titles: bool,
 }
 
@@ -91,7 +91,7 @@ fn read_one(node: &Node, problems: &Problems) -> Option<PushConfig> {
     Some(push)
 }
 
-/// Gives every station its pushes, and reports those that cannot be as they are.
+/// Validates the pushes of every station.
 pub(super) fn complete(
     config: &Config,
     all: &mut [Station],
@@ -103,13 +103,13 @@ pub(super) fn complete(
         if let Some(push) = config.push.get(MAX_PUSHES) {
             problems.add(push.at, format!("a station has at most {MAX_PUSHES} entries of `push`"));
         }
-        for wish in &config.push {
-            let Some(push) = resolve(wish, station, env, problems) else { continue };
+        for entry in &config.push {
+            let Some(push) = resolve(entry, station, env, problems) else { continue };
             let place = push.target.to_string();
             if let Some(other) = seen.insert(place.clone(), station.name.clone()) {
                 let message = format!("{place} is pushed to twice");
                 let hint = format!("station `{other}` does so already: a mount takes one stream");
-                problems.add_with_hint(wish.at, message, hint);
+                problems.add_with_hint(entry.at, message, hint);
             }
             station.pushes.push(push);
         }
@@ -126,7 +126,7 @@ fn resolve(
     let target = match url.value.parse::<IcecastUrl>() {
         Ok(target) => target,
         Err(error) => {
-            // What is wrong may be a password: it is not printed.
+            // The text may contain a password, so it is not printed.
             let hint = if error == IcecastUrlError::Password { SECRET_HINT } else { EXAMPLE };
             problems.add_with_hint(url.at, format!("`url` {error}"), hint);
             return None;
@@ -155,14 +155,15 @@ fn resolve(
 }
 
 fn codec(config: &PushConfig, station: &Station, problems: &Problems) -> CodecConfig {
-    let (wish, at) = match &config.format {
+    let (container, at) = match &config.format {
         Some(format) => (format.value.as_str(), format.at),
         None => ("ogg", config.at),
     };
-    let codec = codec::resolve_container(wish, station.codec).unwrap_or_else(|(message, hint)| {
-        problems.add_with_hint(at, message, hint);
-        Codec::Opus.into()
-    });
+    let codec =
+        codec::resolve_container(container, station.codec).unwrap_or_else(|(message, hint)| {
+            problems.add_with_hint(at, message, hint);
+            Codec::Opus.into()
+        });
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     if codec.codec() == Codec::Opus && (rate != 48_000 || channels > 2) {
         let message = format!("Opus in Ogg cannot carry {}", station.spec);

@@ -1,25 +1,24 @@
-//! From the tree to plain structs: keys, kinds and ranges.
+//! Reads typed values with range checks from the tree.
 
 use std::ops::RangeInclusive;
 
 use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean, quoted_list};
 use super::tree::{Node, TableEntry, Value};
 
-/// A table that is being read. It remembers which keys were asked for: what is left over at the
-/// end is unknown.
+/// Reads a table and records the requested keys; all others are unknown.
 #[derive(Debug)]
 pub(super) struct TableReader<'a> {
     entries: &'a [TableEntry],
-    /// What the table is called in messages: "station `default`".
+    /// The table's name in messages: "station `default`".
     name: String,
     known_keys: Vec<&'static str>,
-    /// Keys that we know and do not do yet; no hint offers them.
+    /// Planned keys, which hints do not offer.
     planned_keys: Vec<&'static str>,
     problems: &'a Problems,
 }
 
 impl<'a> TableReader<'a> {
-    /// `node` as a table called `name`; anything else is noted and read as an empty table.
+    /// Reads `node` as a table called `name`; anything else is reported and read as an empty table.
     pub(super) fn new(node: &'a Node, name: impl Into<String>, problems: &'a Problems) -> Self {
         let name = name.into();
         let entries = match &node.value {
@@ -32,13 +31,13 @@ impl<'a> TableReader<'a> {
         Self { entries, name, known_keys: Vec::new(), planned_keys: Vec::new(), problems }
     }
 
-    /// The node under `key`, of whatever kind.
+    /// The node of `key`, of any kind.
     pub(super) fn node(&mut self, key: &'static str) -> Option<&'a Node> {
         self.known_keys.push(key);
         self.find(key).map(|entry| &entry.node)
     }
 
-    /// A text; on the command line everything is one.
+    /// A string; any value of a `--set` is accepted as one.
     pub(super) fn text(&mut self, key: &'static str) -> Option<ConfigValue<String>> {
         let node = self.node(key)?;
         let scalar = !matches!(node.value, Value::List(_) | Value::Table(_));
@@ -49,7 +48,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
         let node = self.node(key)?;
         match node.value {
@@ -58,7 +57,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// A whole number in `range`.
+    /// An integer in `range`.
     pub(super) fn number(
         &mut self,
         key: &'static str,
@@ -80,7 +79,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// A number, with or without a fraction, in `range`.
+    /// A number in `range`, with or without a fraction.
     pub(super) fn real(
         &mut self,
         key: &'static str,
@@ -90,7 +89,7 @@ impl<'a> TableReader<'a> {
         let node = self.node(key)?;
         let value = match node.value {
             Value::Float(number) => number,
-            // Numbers that an `f64` cannot hold exactly are far outside of every range of ours.
+            // Numbers that an `f64` cannot hold exactly are out of every range.
             #[allow(clippy::cast_precision_loss, reason = "see above")]
             Value::Integer(number) => number as f64,
             _ => return self.wrong_kind(key, node, "a number"),
@@ -104,7 +103,7 @@ impl<'a> TableReader<'a> {
         None
     }
 
-    /// The elements of a list, and where the list is.
+    /// The elements of a list, with its location.
     pub(super) fn list(&mut self, key: &'static str) -> Option<ConfigValue<&'a [Node]>> {
         let node = self.node(key)?;
         match &node.value {
@@ -113,7 +112,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// A list of texts; none when there is no such key.
+    /// A list of strings; empty when the key is missing.
     pub(super) fn texts(&mut self, key: &'static str) -> Vec<ConfigValue<String>> {
         let Some(items) = self.list(key) else { return Vec::new() };
         let text = |node: &Node| match &node.value {
@@ -123,7 +122,7 @@ impl<'a> TableReader<'a> {
         items.value.iter().filter_map(text).collect()
     }
 
-    /// A key that we know and do not do yet: it is refused, never passed over.
+    /// Refuses a planned key.
     pub(super) fn reject_planned(&mut self, key: &'static str, instead: &str) {
         self.planned_keys.push(key);
         if let Some(entry) = self.find(key) {
@@ -132,7 +131,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Notes what nobody asked for.
+    /// Reports unknown keys.
     pub(super) fn finish(self) {
         let known = |key: &str| self.known_keys.contains(&key) || self.planned_keys.contains(&key);
         for entry in self.entries.iter().filter(|entry| !known(&entry.key)) {
@@ -155,7 +154,7 @@ impl<'a> TableReader<'a> {
     }
 }
 
-/// The place of a table, for what is missing in it.
+/// Reports a missing key.
 pub(super) fn report_missing(
     problems: &Problems,
     at: ConfigLocation,

@@ -1,4 +1,4 @@
-//! `record` of a station: what of it is kept on the disk, as what, and for how long.
+//! `record` of a station: recorders, their file formats and retention.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -21,78 +21,78 @@ use super::tree::{Node, Value};
 use super::units::{bytes_key, span_key};
 use super::upload::{self, UploadConfig, UploadTarget};
 
-/// One table of `record`, as it was written.
+/// One table of `record` as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordConfig {
-    /// Where it begins.
+    /// Location of the table.
     pub at: ConfigLocation,
-    /// What the recorder is called; absent, as its station, and its source where it has one.
+    /// The recorder's name; by default the station's, followed by that of the source.
     pub name: Option<ConfigValue<String>>,
-    /// The source that is recorded; absent, what goes out.
+    /// The recorded source; by default the station's output.
     pub source: Option<ConfigValue<String>>,
     /// The folder; required.
     pub dir: Option<ConfigValue<String>>,
-    /// What the files are called.
+    /// The pattern of file names.
     pub file: Option<ConfigValue<String>>,
     /// `wav`, `flac` or `opus`.
     pub format: Option<ConfigValue<String>>,
-    /// Bits of a sample, where the format has such.
+    /// Bits per sample, for formats that have them.
     pub bits: Option<ConfigValue<u32>>,
-    /// Kilobits per second, where the format has such.
+    /// Bit rate in kbit/s, for formats that have one.
     pub kbps: Option<ConfigValue<u32>>,
-    /// A new file after so much sound ...
+    /// Length of a file after which a new one begins.
     pub rotate: Option<ConfigValue<Span>>,
-    /// ... or bytes.
+    /// Size of a file in bytes after which a new one begins.
     pub rotate_size: Option<ConfigValue<u64>>,
-    /// Whether `rotate` is by the clock on the wall.
+    /// Whether `rotate` follows the wall clock.
     pub align: bool,
     /// `utc` or `local`.
     pub time: Option<ConfigValue<String>>,
-    /// How far back a recording can begin.
+    /// How far back in time a recording can begin.
     pub pre_roll: Option<ConfigValue<Span>>,
-    /// Whether it records at once.
+    /// Whether recording starts at once.
     pub start: Option<bool>,
-    /// What is kept at most: by age, files, bytes.
+    /// Retention: age of the oldest file.
     pub keep_for: Option<ConfigValue<Span>>,
-    /// As above.
+    /// Retention: number of files.
     pub keep_files: Option<ConfigValue<u32>>,
-    /// As above.
+    /// Retention: total size in bytes.
     pub keep_size: Option<ConfigValue<u64>>,
-    /// Bytes of the disk that are left free.
+    /// Free space in bytes to leave on the disk.
     pub keep_free: Option<ConfigValue<u64>>,
-    /// How often the file is made to last; none is as the system likes.
+    /// Interval of syncs to disk; none leaves them to the system.
     pub sync: Option<ConfigValue<Option<Span>>>,
-    /// Where complete files go.
+    /// Where complete files are uploaded.
     pub upload: Option<UploadConfig>,
 }
 
 /// A recorder of a station.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecorderSettings {
-    /// What it is called; no other of the server is called so.
+    /// Its name, unique in the server.
     pub name: String,
-    /// The index of the source that is recorded; none is what goes out.
+    /// The index of the recorded source; none is the station's output.
     pub source: Option<usize>,
     /// The folder.
     pub dir: PathBuf,
-    /// What the files are called.
+    /// The pattern of file names.
     pub pattern: Pattern,
-    /// What they are.
+    /// The file format.
     pub format: FileFormat,
     /// Pre-roll and rotation.
     pub keeping: Keeping,
-    /// What is deleted.
+    /// When files are deleted.
     pub retention: Retention,
-    /// What a crash costs.
+    /// When files are synced to disk.
     pub safety: Safety,
-    /// Whether it records at once.
+    /// Whether recording starts at once.
     pub start: bool,
-    /// Where complete files go.
+    /// Where complete files are uploaded.
     pub upload: Option<UploadTarget>,
 }
 
 impl RecorderSettings {
-    /// Whether a recorder that runs can go on as `other`: only the rules for its files differ.
+    /// Whether a running recorder can continue as `other`: only the rules for its files differ.
     #[must_use]
     pub fn is_continued_by(&self, other: &Self) -> bool {
         let keeping = Keeping { rotation: other.keeping.rotation, ..self.keeping };
@@ -157,7 +157,7 @@ fn read_sync(
         .map(|ConfigValue { value, at }| ConfigValue { value: Some(value), at })
 }
 
-/// Gives every station its recorders, and reports those that cannot be as they are.
+/// Validates the recorders of every station.
 pub(super) fn complete(
     config: &Config,
     all: &mut [Station],
@@ -170,11 +170,11 @@ pub(super) fn complete(
             let message = format!("a station has at most {MAX_RECORDERS} tables of `record`");
             problems.add(record.at, message);
         }
-        for wish in &config.record {
-            let Some(record) = resolve(wish, station, env, problems) else { continue };
+        for entry in &config.record {
+            let Some(record) = resolve(entry, station, env, problems) else { continue };
             if seen.contains(&record.name) {
                 let message = format!("two recorders are called `{}`", record.name);
-                problems.add_with_hint(wish.at, message, "give one of them another `name`");
+                problems.add_with_hint(entry.at, message, "give one of them another `name`");
             }
             seen.push(record.name.clone());
             station.records.push(record);
@@ -182,15 +182,15 @@ pub(super) fn complete(
     }
 }
 
-/// The recorder that `wish` asks for; none where that cannot be.
+/// Validates one recorder; none when that is impossible.
 pub(super) fn resolve(
-    wish: &RecordConfig,
+    config: &RecordConfig,
     station: &Station,
     env: &Environment,
     problems: &Problems,
 ) -> Option<RecorderSettings> {
-    let source = wish.source.as_ref().map(|name| source(name, station, problems));
-    let name = match (&wish.name, &wish.source) {
+    let source = config.source.as_ref().map(|name| source(name, station, problems));
+    let name = match (&config.name, &config.source) {
         (Some(name), _) => name.clone(),
         (None, Some(source)) => {
             ConfigValue::default_value(format!("{}-{}", station.name, source.value))
@@ -199,18 +199,20 @@ pub(super) fn resolve(
     };
     if name.value.is_empty() || name.value.len() > MAX_NAME {
         let message = format!("`name` of a recorder has 1 to {MAX_NAME} bytes");
-        let at = if wish.name.is_some() { name.at } else { wish.at };
+        let at = if config.name.is_some() { name.at } else { config.at };
         problems.add_with_hint(at, message, "record = { name = \"hall\", dir = \"/srv/rec\" }");
     }
-    let zone = zone(wish, problems);
-    // All of it is looked at, so that every problem is told; then it may be none.
-    let dir = wish.dir.as_ref().map(|dir| resolve::absolute_path("dir", dir, problems));
-    let pattern = pattern(wish, zone, problems);
-    let format = file_format(wish, station, problems);
-    let keeping =
-        Keeping { pre_roll: pre_roll(wish, problems), rotation: rotation(wish, zone, problems) };
-    let safety = Safety { sync: sync(wish, problems), ..Safety::default() };
-    let upload = wish.upload.as_ref();
+    let zone = zone(config, problems);
+    // Every key is checked before the first `?`, so that all problems are reported.
+    let dir = config.dir.as_ref().map(|dir| resolve::absolute_path("dir", dir, problems));
+    let pattern = pattern(config, zone, problems);
+    let format = file_format(config, station, problems);
+    let keeping = Keeping {
+        pre_roll: pre_roll(config, problems),
+        rotation: rotation(config, zone, problems),
+    };
+    let safety = Safety { sync: sync(config, problems), ..Safety::default() };
+    let upload = config.upload.as_ref();
     let upload = upload.and_then(|it| upload::resolve(it, &station.name, env, problems));
     Some(RecorderSettings {
         name: name.value,
@@ -220,13 +222,13 @@ pub(super) fn resolve(
         format,
         keeping,
         retention: Retention {
-            age: wish.keep_for.map(|at| at.value),
-            count: wish.keep_files.map(|at| u64::from(at.value)),
-            bytes: wish.keep_size.map(|at| at.value),
-            keep_free: wish.keep_free.map_or(DEFAULT_KEEP_FREE, |at| at.value),
+            age: config.keep_for.map(|at| at.value),
+            count: config.keep_files.map(|at| u64::from(at.value)),
+            bytes: config.keep_size.map(|at| at.value),
+            keep_free: config.keep_free.map_or(DEFAULT_KEEP_FREE, |at| at.value),
         },
         safety,
-        start: wish.start.unwrap_or(true),
+        start: config.start.unwrap_or(true),
         upload,
     })
 }
@@ -245,8 +247,8 @@ fn source(name: &ConfigValue<String>, station: &Station, problems: &Problems) ->
     found
 }
 
-fn zone(wish: &RecordConfig, problems: &Problems) -> ClockZone {
-    match wish.time.as_ref().map(|time| (time.value.as_str(), time.at)) {
+fn zone(config: &RecordConfig, problems: &Problems) -> ClockZone {
+    match config.time.as_ref().map(|time| (time.value.as_str(), time.at)) {
         None | Some(("utc", _)) => ClockZone::Utc,
         Some(("local", _)) => ClockZone::Local,
         Some((other, at)) => {
@@ -260,11 +262,11 @@ fn zone(wish: &RecordConfig, problems: &Problems) -> ClockZone {
     }
 }
 
-fn pattern(wish: &RecordConfig, zone: ClockZone, problems: &Problems) -> Option<Pattern> {
+fn pattern(config: &RecordConfig, zone: ClockZone, problems: &Problems) -> Option<Pattern> {
     let local = ConfigValue::default_value(LOCAL_PATTERN.to_owned());
     let usual = ConfigValue::default_value(DEFAULT_PATTERN.to_owned());
     let usual = if zone == ClockZone::Local { local } else { usual };
-    let file = wish.file.as_ref().unwrap_or(&usual);
+    let file = config.file.as_ref().unwrap_or(&usual);
     match Pattern::new(&file.value, zone) {
         Ok(pattern) => Some(pattern),
         Err(why) => {
@@ -274,34 +276,34 @@ fn pattern(wish: &RecordConfig, zone: ClockZone, problems: &Problems) -> Option<
     }
 }
 
-fn rotation(wish: &RecordConfig, zone: ClockZone, problems: &Problems) -> Rotation {
-    if let Some(size) = wish.rotate_size.filter(|size| size.value < MIN_BYTES) {
+fn rotation(config: &RecordConfig, zone: ClockZone, problems: &Problems) -> Rotation {
+    if let Some(size) = config.rotate_size.filter(|size| size.value < MIN_BYTES) {
         problems.add(size.at, format!("`rotate_size` is at least {} KiB", MIN_BYTES >> 10));
     }
-    match wish.rotate {
-        Some(rotate) if !wish.align && rotate.value < MIN_SEGMENT => {
+    match config.rotate {
+        Some(rotate) if !config.align && rotate.value < MIN_SEGMENT => {
             problems.add(rotate.at, "`rotate` is a second or more");
         }
-        None if wish.align => {
+        None if config.align => {
             problems.add_with_hint(
-                wish.at,
+                config.at,
                 "`align` is how `rotate` is meant",
                 "add rotate = \"1h\"",
             );
         }
         _ => {}
     }
-    let (every, size) = (wish.rotate.map(|at| at.value), wish.rotate_size.map(|at| at.value));
-    rotation_for(every, wish.align, size, zone).unwrap_or_else(|| {
+    let (every, size) = (config.rotate.map(|at| at.value), config.rotate_size.map(|at| at.value));
+    rotation_for(every, config.align, size, zone).unwrap_or_else(|| {
         let message = "`rotate` by the clock is a minute or more, a whole number of times a day";
-        let at = wish.rotate.map_or(wish.at, |rotate| rotate.at);
+        let at = config.rotate.map_or(config.at, |rotate| rotate.at);
         problems.add_with_hint(at, message, "rotate = \"15min\", \"1h\" or \"1d\", or no `align`");
         Rotation::default()
     })
 }
 
-/// New files after so much sound or, with `align`, so often by the clock, and at this size; none
-/// where the clock does not have such pieces.
+/// The rotation by length (by the clock with `align`) and by size; none if the clock cannot be
+/// divided like this.
 pub fn rotation_for(
     every: Option<Span>,
     align: bool,
@@ -316,22 +318,22 @@ pub fn rotation_for(
     })
 }
 
-/// What the station's clients get is what is kept, unless other bits are asked for.
-fn file_format(wish: &RecordConfig, station: &Station, problems: &Problems) -> FileFormat {
-    let (name, at) = match &wish.format {
+/// The file format; by default with the bits per sample of the station.
+fn file_format(config: &RecordConfig, station: &Station, problems: &Problems) -> FileFormat {
+    let (name, at) = match &config.format {
         Some(format) => (format.value.as_str(), format.at),
-        None => ("flac", wish.at),
+        None => ("flac", config.at),
     };
     let own = match station.spec.format {
         SampleFormat::S16Le => 16,
         SampleFormat::F32 => 32,
         _ => 24,
     };
-    let (bits, kbps) = (wish.bits.map(|at| at.value), wish.kbps.map(|at| at.value));
+    let (bits, kbps) = (config.bits.map(|at| at.value), config.kbps.map(|at| at.value));
     let format = match file_format_by_name(name, bits, own, kbps) {
         Ok(format) => format,
         Err(why) => {
-            let at = wish.bits.map_or(at, |bits| bits.at);
+            let at = config.bits.map_or(at, |bits| bits.at);
             match why {
                 FormatError::Bits(bits, hint) => {
                     let message = format!("`bits` is {bits}, which {name} does not have");
@@ -357,19 +359,16 @@ fn file_format(wish: &RecordConfig, station: &Station, problems: &Problems) -> F
     format
 }
 
-/// Why there is no such format of a file.
+/// Why a file format does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatError {
-    /// Nothing of that name is made.
+    /// Unknown format.
     Name,
-    /// It does not have so many bits; and what to write instead.
+    /// Not available with this number of bits; and what to write instead.
     Bits(u32, &'static str),
 }
 
-/// A format by its name, with so many bits, or as far as it can the `usual` ones.
-///
-/// # Errors
-/// [`NotMade`].
+/// The format of this name with this number of bits, or by default as close as possible to `usual`.
 pub fn file_format_by_name(
     name: &str,
     bits: Option<u32>,
@@ -395,8 +394,8 @@ pub fn file_format_by_name(
     }
 }
 
-fn pre_roll(wish: &RecordConfig, problems: &Problems) -> Span {
-    let Some(pre_roll) = wish.pre_roll else { return DEFAULT_PRE_ROLL };
+fn pre_roll(config: &RecordConfig, problems: &Problems) -> Span {
+    let Some(pre_roll) = config.pre_roll else { return DEFAULT_PRE_ROLL };
     if pre_roll.value > MAX_PRE_ROLL {
         let most = MAX_PRE_ROLL.as_millis() / 60_000;
         problems.add(
@@ -407,8 +406,8 @@ fn pre_roll(wish: &RecordConfig, problems: &Problems) -> Span {
     pre_roll.value
 }
 
-fn sync(wish: &RecordConfig, problems: &Problems) -> Sync {
-    match wish.sync {
+fn sync(config: &RecordConfig, problems: &Problems) -> Sync {
+    match config.sync {
         None => Safety::default().sync,
         Some(ConfigValue { value: None, .. }) => Sync::Never,
         Some(ConfigValue { value: Some(span), at }) => {
@@ -421,15 +420,15 @@ fn sync(wish: &RecordConfig, problems: &Problems) -> Sync {
     }
 }
 
-/// The default of `file` where times are local: no `Z` behind them.
+/// The default of `file` in local time: without the `Z` of UTC.
 const LOCAL_PATTERN: &str = "{name}-%Y-%m-%dT%H%M%S";
 
 const FILE_EXAMPLE: &str = "as in file = \"%Y-%m-%d/{name}-%H%M%S\"";
 
-/// What a recorder leaves to others unless it is told otherwise: a full disk stops more than it.
+/// Default free space: a full disk affects more than the recorder.
 const DEFAULT_KEEP_FREE: u64 = 256 << 20;
 
 const FORMATS: [&str; 3] = ["wav", "flac", "opus"];
 
-/// Kilobits per second of Opus: no listener tells two channels of it from the original.
+/// Default bit rate of Opus in kbit/s: transparent for two channels.
 const DEFAULT_KBPS: u32 = 160;

@@ -17,128 +17,129 @@ use super::read::TableReader;
 use super::resolve::check_name;
 use super::tree::{Node, Value};
 
-/// `[[relay]]`, as it was written. Of the command line it has the same words.
+/// `[[relay]]` as written. The command line and control calls use the same keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RelayConfig {
-    /// Where it begins.
+    /// Location of the table.
     pub at: ConfigLocation,
-    /// What it is called; absent, `relay` with a number.
+    /// The name; by default `relay` with a number.
     pub name: Option<ConfigValue<String>>,
     /// `udp://ADDRESS:PORT`, `udp://ADDRESS:FIRST-LAST` or `trunk://ADDRESS:PORT`.
     pub listen: Option<ConfigValue<String>>,
-    /// The same again: the streams come there as well.
+    /// A second path for the same streams.
     pub also: Option<ConfigValue<String>>,
-    /// What comes.
+    /// The incoming encoding.
     pub from: Option<ConfigValue<String>>,
-    /// What goes.
+    /// The outgoing encoding.
     pub to: Option<ConfigValue<String>>,
     /// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
     pub dest: Option<ConfigValue<String>>,
-    /// The payload type of keys that are pressed, or two of them, of both sides.
+    /// The payload type of DTMF telephone-events; two of them if the sides differ.
     pub events: Option<ConfigValue<String>>,
-    /// The payload type of RED that comes.
+    /// The payload type of incoming RED.
     pub red_from: Option<ConfigValue<u32>>,
-    /// The payload type of RED that goes.
+    /// The payload type of outgoing RED.
     pub red_to: Option<ConfigValue<u32>>,
-    /// How many packets are repeated in each that goes.
+    /// Number of earlier packets repeated in each outgoing packet.
     pub red_distance: Option<u32>,
-    /// Milliseconds that a packet waits for one before it.
+    /// Milliseconds to wait for a missing packet.
     pub hold_ms: Option<u32>,
-    /// Seconds without a packet until a stream has ended.
+    /// Seconds without packets after which a stream ends.
     pub idle_s: Option<u32>,
-    /// Milliseconds of silence after which another address may take a stream over.
+    /// Milliseconds of silence after which another address may take over a stream.
     pub takeover_ms: Option<u32>,
-    /// Whether reports are sent.
+    /// Whether RTCP reports are sent.
     pub rtcp: Option<bool>,
-    /// Whether it sends from the port that it listens on.
+    /// Whether packets are sent from the listening port.
     pub symmetric: Option<bool>,
-    /// Streams of a single port.
+    /// Limit of streams on a single port.
     pub max_streams: Option<u32>,
-    /// Bits per second of Opus.
+    /// Opus bit rate in bit/s.
     pub opus_bitrate: Option<u32>,
-    /// 0 to 10.
+    /// Opus complexity, 0 to 10.
     pub opus_complexity: Option<u32>,
-    /// Whether Opus repeats each packet in the next one.
+    /// Whether Opus sends forward error correction.
     pub opus_fec: Option<bool>,
 }
 
-/// Streams that are relayed alike.
+/// A relay: streams that share their configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelaySettings {
     /// Unique.
     pub name: String,
-    /// Where they come to.
+    /// The ports to listen on.
     pub listen: PortRange<IpAddr>,
-    /// Where they come to as well, port by port.
+    /// The ports of the second path, one for each port of `listen`.
     pub also: Option<PortRange<IpAddr>>,
-    /// What they are.
+    /// The incoming encoding.
     pub from: RtpPayloadFormat,
-    /// What they become.
+    /// The outgoing encoding.
     pub to: RtpPayloadFormat,
-    /// Where they go.
+    /// The destination.
     pub dest: PortRange<String>,
-    /// The payload types of keys that are pressed.
+    /// The payload types of DTMF telephone-events.
     pub events: Option<DtmfPayloadTypes>,
-    /// The payload type of RED that comes.
+    /// The payload type of incoming RED.
     pub red_from: Option<u8>,
-    /// RED that goes.
+    /// Outgoing RED.
     pub red_to: Option<RedConfig>,
-    /// How long a packet waits for one before it.
+    /// How long to wait for a missing packet.
     pub hold: Span,
-    /// How long a stream may be silent.
+    /// Time without packets after which a stream ends.
     pub idle: Span,
-    /// After how much silence another address may take a stream over.
+    /// Silence after which another address may take over a stream.
     pub takeover: Span,
-    /// Whether reports are sent.
+    /// Whether RTCP reports are sent.
     pub rtcp: bool,
-    /// Whether it sends from the port that it listens on.
+    /// Whether packets are sent from the listening port.
     pub symmetric: bool,
-    /// Streams of a single port.
+    /// Limit of streams on a single port.
     pub max_streams: usize,
-    /// Bits per second of Opus.
+    /// Opus bit rate in bit/s.
     pub opus_bitrate: u32,
-    /// 0 to 10.
+    /// Opus complexity, 0 to 10.
     pub opus_complexity: u8,
-    /// Whether Opus repeats each packet in the next one.
+    /// Whether Opus sends forward error correction.
     pub opus_fec: bool,
 }
 
 impl RelaySettings {
-    /// What its streams are told.
+    /// The configuration of its streams.
     #[must_use]
     pub fn stream_config(&self) -> RelayStreamConfig {
-        let mut wishes = RelayStreamConfig::new(self.from, self.to);
-        (wishes.reorder_delay, wishes.idle_timeout, wishes.symmetric) =
+        let mut config = RelayStreamConfig::new(self.from, self.to);
+        (config.reorder_delay, config.idle_timeout, config.symmetric) =
             (self.hold, self.idle, self.symmetric);
-        wishes.takeover = self.takeover;
-        (wishes.dtmf, wishes.red_in, wishes.red_out) = (self.events, self.red_from, self.red_to);
-        (wishes.redundant, wishes.opus_fec) = (self.also.is_some(), self.opus_fec);
-        (wishes.opus_bitrate, wishes.opus_complexity) = (self.opus_bitrate, self.opus_complexity);
-        wishes
+        config.takeover = self.takeover;
+        (config.dtmf, config.red_in, config.red_out) = (self.events, self.red_from, self.red_to);
+        (config.redundant, config.opus_fec) = (self.also.is_some(), self.opus_fec);
+        (config.opus_bitrate, config.opus_complexity) = (self.opus_bitrate, self.opus_complexity);
+        config
     }
 }
 
-/// A port, or some in a row, of a machine.
+/// A port or a range of ports of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange<H> {
-    /// The machine.
+    /// The host.
     pub host: H,
     /// The first port.
     pub first: u16,
-    /// The last one, which may be the first.
+    /// The last port; equal to the first for a single port.
     pub last: u16,
-    /// Whether a relay of ours is at the other end, with which many streams share one flow.
+    /// Whether the port is a trunk: a flow of many streams to or from another relay of this
+    /// program.
     pub trunk: bool,
 }
 
 impl<H> PortRange<H> {
-    /// How many they are.
+    /// The number of ports.
     #[must_use]
     pub fn count(&self) -> usize {
         usize::from(self.last - self.first) + 1
     }
 
-    /// What stands in front of it.
+    /// The URL scheme.
     #[must_use]
     pub const fn scheme(&self) -> &'static str {
         if self.trunk { "trunk" } else { "udp" }
@@ -201,7 +202,7 @@ fn read_relay(node: &Node, problems: &Problems) -> RelayConfig {
     relay
 }
 
-/// A number, or a text.
+/// A number or a string.
 fn events_text(table: &mut TableReader<'_>, problems: &Problems) -> Option<ConfigValue<String>> {
     let node = table.node("events")?;
     let value = match (&node.value, &node.raw) {
@@ -216,7 +217,7 @@ fn events_text(table: &mut TableReader<'_>, problems: &Problems) -> Option<Confi
     Some(ConfigValue { value, at: node.at })
 }
 
-/// Checks every relay.
+/// Validates every relay.
 pub(super) fn resolve(configs: &[RelayConfig], problems: &Problems) -> Vec<RelaySettings> {
     if let Some(relay) = configs.get(MAX_RELAYS) {
         problems.add(relay.at, format!("there are more than {MAX_RELAYS} relays"));
@@ -232,10 +233,10 @@ pub(super) fn resolve(configs: &[RelayConfig], problems: &Problems) -> Vec<Relay
     relays
 }
 
-/// A relay of the words of the command line or of a control call.
+/// Validates a relay from the command line.
 ///
 /// # Errors
-/// Everything that is wrong with them.
+/// All problems.
 pub fn resolve_relay(config: &RelayConfig) -> Result<RelaySettings, Vec<Problem>> {
     let problems = Problems::default();
     let name = name(config, &[], &problems);
@@ -246,10 +247,10 @@ pub fn resolve_relay(config: &RelayConfig) -> Result<RelaySettings, Vec<Problem>
     }
 }
 
-/// A relay of the parameters of a control call, which are the words of the table.
+/// A relay from the parameters of a control call, which are the keys of the table.
 ///
 /// # Errors
-/// Everything that is wrong with them, in one line, and what to do about it.
+/// All problems with their hints, in one line.
 pub fn relay_from_json(json: &serde_json::Value) -> Result<RelaySettings, String> {
     let problems = Problems::default();
     let config = read_relay(&super::sound::node_from_json(json), &problems);
@@ -274,18 +275,18 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     };
     let (listen, dest) = (need("listen", &config.listen), need("dest", &config.dest));
     let (from, to) = (need("from", &config.from), need("to", &config.to));
-    let listen = listen.and_then(|wish| {
-        let ports = ports("listen", &wish, problems)?;
-        address("listen", &wish, ports, problems)
+    let listen = listen.and_then(|setting| {
+        let ports = ports("listen", &setting, problems)?;
+        address("listen", &setting, ports, problems)
     });
-    let dest = dest.and_then(|wish| destination(&wish, problems));
-    let from = from.and_then(|wish| media("from", &wish, problems));
-    let to = to.and_then(|wish| media("to", &wish, problems));
-    let also = config.also.as_ref().map(|wish| {
-        let ports = ports("also", wish, problems)?;
-        address("also", wish, ports, problems)
+    let dest = dest.and_then(|setting| destination(&setting, problems));
+    let from = from.and_then(|setting| media("from", &setting, problems));
+    let to = to.and_then(|setting| media("to", &setting, problems));
+    let also = config.also.as_ref().map(|setting| {
+        let ports = ports("also", setting, problems)?;
+        address("also", setting, ports, problems)
     });
-    let events = config.events.as_ref().map(|wish| events(wish, problems));
+    let events = config.events.as_ref().map(|setting| events(setting, problems));
     let (listen, dest, from, to) = (listen?, dest?, from?, to?);
     let (also, events) = (if_valid(also)?, if_valid(events)?);
     check_also(config, &listen, also.as_ref(), problems);
@@ -319,31 +320,31 @@ fn resolve_one(config: &RelayConfig, name: String, problems: &Problems) -> Optio
     })
 }
 
-/// Where it goes.
-fn destination(wish: &ConfigValue<String>, problems: &Problems) -> Option<PortRange<String>> {
-    let ports = ports("dest", wish, problems)?;
+/// Parses the destination.
+fn destination(setting: &ConfigValue<String>, problems: &Problems) -> Option<PortRange<String>> {
+    let ports = ports("dest", setting, problems)?;
     if ports.first == 0 {
-        let message = format!("`dest` is \"{}\": nobody can be reached at port 0", wish.value);
-        problems.add_with_hint(wish.at, message, "a port from 1 to 65535");
+        let message = format!("`dest` is \"{}\": nobody can be reached at port 0", setting.value);
+        problems.add_with_hint(setting.at, message, "a port from 1 to 65535");
         return None;
     }
     Some(ports)
 }
 
-/// None when there cannot be such places together.
+/// Checks that the port counts of `listen` and `dest` match; none if they do not.
 fn check_port_counts(
     config: &RelayConfig,
     listen: &PortRange<IpAddr>,
     dest: &PortRange<String>,
     problems: &Problems,
 ) -> Option<()> {
-    let dest_at = config.dest.as_ref().map_or(config.at, |wish| wish.at);
+    let dest_at = config.dest.as_ref().map_or(config.at, |setting| setting.at);
     if dest.trunk && config.symmetric == Some(true) {
         let message = "`symmetric` sends from many ports, and a trunk is one flow".to_owned();
         problems.add_with_hint(dest_at, message, "leave `symmetric` out, or write udp://");
         return None;
     }
-    // Which of them is whose stands in what comes through a trunk.
+    // A trunk identifies its streams, so their ports need not match.
     if dest.count() != 1 && dest.count() != listen.count() && !listen.trunk {
         let message = format!(
             "`listen` has {} port(s) and `dest` {}: they do not belong together",
@@ -360,7 +361,7 @@ fn check_port_counts(
     Some(())
 }
 
-/// None when something was wrong with it.
+/// None if the value is present but invalid.
 #[allow(clippy::option_option, reason = "absent is not wrong")]
 const fn if_valid<T: Copy>(value: Option<Option<T>>) -> Option<Option<T>> {
     match value {
@@ -370,16 +371,16 @@ const fn if_valid<T: Copy>(value: Option<Option<T>>) -> Option<Option<T>> {
     }
 }
 
-/// `TYPE`, or `TYPE:TYPE` when it is another one on the listener's side.
-fn events(wish: &ConfigValue<String>, problems: &Problems) -> Option<DtmfPayloadTypes> {
-    let (from, to) = wish.value.split_once(':').unwrap_or((&wish.value, &wish.value));
+/// `TYPE`, or `TYPE:TYPE` with another one on the outgoing side.
+fn events(setting: &ConfigValue<String>, problems: &Problems) -> Option<DtmfPayloadTypes> {
+    let (from, to) = setting.value.split_once(':').unwrap_or((&setting.value, &setting.value));
     let number =
         |text: &str| text.parse::<u8>().ok().filter(|number| DYNAMIC_TYPES.contains(number));
     if let (Some(from), Some(to)) = (number(from), number(to)) {
         return Some(DtmfPayloadTypes { from, to });
     }
-    let message = format!("`events` is \"{}\": a payload type from 96 to 127", wish.value);
-    problems.add_with_hint(wish.at, message, EVENTS_EXAMPLE);
+    let message = format!("`events` is \"{}\": a payload type from 96 to 127", setting.value);
+    problems.add_with_hint(setting.at, message, EVENTS_EXAMPLE);
     None
 }
 
@@ -396,19 +397,19 @@ fn red_to(config: &RelayConfig, problems: &Problems) -> Option<RedConfig> {
     Some(RedConfig { payload_type, distance: distance.unwrap_or(1) })
 }
 
-/// One that has been found to be in range.
+/// A payload type that has been checked to be in range.
 fn payload_type(number: u32) -> u8 {
     u8::try_from(number).unwrap_or(*DYNAMIC_TYPES.start())
 }
 
-/// A payload type means one thing.
+/// Checks that each payload type has one meaning.
 fn check_types(
     config: &RelayConfig,
     (from, to): (&RtpPayloadFormat, &RtpPayloadFormat),
     events: Option<DtmfPayloadTypes>,
     problems: &Problems,
 ) {
-    let events_at = config.events.as_ref().map_or(config.at, |wish| wish.at);
+    let events_at = config.events.as_ref().map_or(config.at, |setting| setting.at);
     let sides = [
         ("from", from.payload_type, &config.red_from, events.map(|events| events.from)),
         ("to", Some(to.outgoing_payload_type()), &config.red_to, events.map(|events| events.to)),
@@ -431,7 +432,7 @@ fn check_types(
     }
 }
 
-/// Two ways have a port each for every stream.
+/// Checks that both paths have a port for every stream.
 fn check_also(
     config: &RelayConfig,
     listen: &PortRange<IpAddr>,
@@ -439,7 +440,7 @@ fn check_also(
     problems: &Problems,
 ) {
     let Some(also) = also else { return };
-    let at = config.also.as_ref().map_or(config.at, |wish| wish.at);
+    let at = config.also.as_ref().map_or(config.at, |setting| setting.at);
     if also.trunk || listen.trunk {
         let message = "`also`: what comes through a trunk comes one way".to_owned();
         problems.add_with_hint(at, message, "udp:// in `listen` and in `also`");
@@ -468,7 +469,7 @@ fn name(config: &RelayConfig, used: &[RelaySettings], problems: &Problems) -> St
     names.find(|name| !taken(name)).unwrap_or_default()
 }
 
-/// Two relays cannot listen on one port.
+/// Checks that no port is used by two relays.
 fn check_overlap(
     config: &RelayConfig,
     relay: &RelaySettings,
@@ -479,20 +480,20 @@ fn check_overlap(
         ("listen", Some(&relay.listen), &config.listen),
         ("also", relay.also.as_ref(), &config.also),
     ];
-    for (key, own, wish) in owns {
+    for (key, own, setting) in owns {
         let Some(own) = own else { continue };
         let clash = others.iter().find(|other| {
             core::iter::once(&other.listen).chain(&other.also).any(|theirs| overlaps(own, theirs))
         });
         if let Some(other) = clash {
-            let at = wish.as_ref().map_or(config.at, |wish| wish.at);
+            let at = setting.as_ref().map_or(config.at, |setting| setting.at);
             let message = format!("`{key}`: {own} is also that of relay `{}`", other.name);
             problems.add_with_hint(at, message, "give each relay ports of its own");
         }
     }
 }
 
-/// Whether one socket cannot be had because of another.
+/// Whether both would bind the same socket.
 fn overlaps(own: &PortRange<IpAddr>, theirs: &PortRange<IpAddr>) -> bool {
     let meets =
         own.host == theirs.host || own.host.is_unspecified() || theirs.host.is_unspecified();
@@ -500,14 +501,22 @@ fn overlaps(own: &PortRange<IpAddr>, theirs: &PortRange<IpAddr>) -> bool {
 }
 
 /// `udp://HOST:PORT`, `udp://HOST:FIRST-LAST` or `trunk://HOST:PORT`.
-fn ports(key: &str, wish: &ConfigValue<String>, problems: &Problems) -> Option<PortRange<String>> {
+fn ports(
+    key: &str,
+    setting: &ConfigValue<String>,
+    problems: &Problems,
+) -> Option<PortRange<String>> {
     let refuse = |why: String| {
         let example = EXAMPLES.iter().find(|(of, _)| *of == key).map_or("", |(_, text)| *text);
-        problems.add_with_hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), example);
+        problems.add_with_hint(
+            setting.at,
+            format!("`{key}` is \"{}\": {why}", setting.value),
+            example,
+        );
         None
     };
-    let udp = wish.value.strip_prefix("udp://");
-    let Some(rest) = udp.or_else(|| wish.value.strip_prefix("trunk://")) else {
+    let udp = setting.value.strip_prefix("udp://");
+    let Some(rest) = udp.or_else(|| setting.value.strip_prefix("trunk://")) else {
         return refuse("it does not begin with udp:// or trunk://".to_owned());
     };
     let trunk = udp.is_none();
@@ -537,7 +546,7 @@ fn ports(key: &str, wish: &ConfigValue<String>, problems: &Problems) -> Option<P
 
 fn address(
     key: &str,
-    wish: &ConfigValue<String>,
+    setting: &ConfigValue<String>,
     ports: PortRange<String>,
     problems: &Problems,
 ) -> Option<PortRange<IpAddr>> {
@@ -547,9 +556,9 @@ fn address(
             Some(PortRange { host, first, last, trunk })
         }
         Err(_) => {
-            let message = format!("`{key}` is \"{}\": {} is no address", wish.value, ports.host);
+            let message = format!("`{key}` is \"{}\": {} is no address", setting.value, ports.host);
             problems.add_with_hint(
-                wish.at,
+                setting.at,
                 message,
                 "0.0.0.0 for every network, 127.0.0.1 for this machine",
             );
@@ -559,17 +568,25 @@ fn address(
 }
 
 /// `CODEC[/RATE[/CHANNELS]][:TYPE]`.
-fn media(key: &str, wish: &ConfigValue<String>, problems: &Problems) -> Option<RtpPayloadFormat> {
+fn media(
+    key: &str,
+    setting: &ConfigValue<String>,
+    problems: &Problems,
+) -> Option<RtpPayloadFormat> {
     let refuse = |why: String, hint: &str| {
-        problems.add_with_hint(wish.at, format!("`{key}` is \"{}\": {why}", wish.value), hint);
+        problems.add_with_hint(
+            setting.at,
+            format!("`{key}` is \"{}\": {why}", setting.value),
+            hint,
+        );
         None
     };
-    let (encoding, payload_type) = match wish.value.split_once(':') {
+    let (encoding, payload_type) = match setting.value.split_once(':') {
         Some((encoding, number)) => match number.parse::<u8>() {
             Ok(number) if number < 128 => (encoding, Some(number)),
             _ => return refuse("a payload type is a number from 0 to 127".to_owned(), "opus:111"),
         },
-        None => (wish.value.as_str(), None),
+        None => (setting.value.as_str(), None),
     };
     let mut parts = encoding.split('/');
     let name = parts.next().unwrap_or_default();
@@ -619,7 +636,7 @@ const fn default_encoding(codec: RtpCodec, clock_rate: u32, channels: u8) -> Enc
     Encoding { codec, clock_rate, channels }
 }
 
-/// What a codec is when nothing else is said.
+/// The default encoding of each codec.
 const DEFAULT_ENCODINGS: [Encoding; 6] = [
     default_encoding(RtpCodec::Pcmu, 8_000, 1),
     default_encoding(RtpCodec::Pcma, 8_000, 1),

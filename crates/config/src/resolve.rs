@@ -1,4 +1,4 @@
-//! From wishes to facts: the one place where a configuration is checked.
+//! Validates a configuration and turns it into [`ResolvedConfig`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,32 +30,32 @@ use super::sound::{self, SoundSettings};
 use super::source::{self, SourceConfig};
 use super::{codec, fallback, meta};
 
-/// A configuration that can be run. Its order is the file's.
+/// A validated configuration, in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResolvedConfig {
-    /// Where state is kept.
+    /// The state directory.
     pub state_dir: PathBuf,
-    /// What to listen on.
+    /// Ports to listen on.
     pub listen: ListenEndpoints,
-    /// What is served over HTTP.
+    /// HTTP settings.
     pub http: HttpSettings,
-    /// What a remote controller may add.
+    /// Limits for streams that controllers add.
     pub streams: StreamSettings,
-    /// How loud clients are.
+    /// Volumes of clients.
     pub clients: ClientSettings,
-    /// What is announced to the network.
+    /// mDNS announcements.
     pub mdns: MdnsSettings,
-    /// Who may do what, and how it is kept from others.
+    /// TLS, users, permissions and limits.
     pub security: SecuritySettings,
-    /// At least one.
+    /// Stations; at least one.
     pub stations: Vec<Station>,
-    /// Who is told when one of them is in trouble.
+    /// Hooks for station events.
     pub hooks: Vec<Hook>,
-    /// What is relayed.
+    /// Relays.
     pub relays: Vec<RelaySettings>,
 }
 
-/// What to listen on.
+/// Ports to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenEndpoints {
     /// Snapcast's stream port.
@@ -66,47 +66,47 @@ pub struct ListenEndpoints {
     pub http: Endpoint,
 }
 
-/// What is served over HTTP.
+/// HTTP settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpSettings {
     /// A folder whose files are served at `/`.
     pub doc_root: Option<PathBuf>,
-    /// Names under which a browser may reach us, in lower case.
+    /// Accepted host names, in lower case.
     pub names: Vec<String>,
 }
 
-/// How loud clients are, 0 to 100.
+/// Volumes of clients, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Of a client that has never been seen.
+    /// The volume of a new client.
     pub initial_volume: u8,
-    /// No client gets louder.
+    /// Upper limit of all volumes.
     pub volume_cap: u8,
 }
 
-/// What is announced to the network; of these, only what other machines reach.
+/// mDNS announcements. Ports that other machines cannot reach are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MdnsSettings {
-    /// The server's name in lists of services.
+    /// The service name.
     pub name: String,
-    /// Whether the stream port is.
+    /// Whether the stream port is announced.
     pub stream: bool,
-    /// Whether the control port is.
+    /// Whether the control port is announced.
     pub control: bool,
-    /// Whether the page is.
+    /// Whether the HTTP port is announced.
     pub http: bool,
-    /// Whether the same port is, for those who speak TLS.
+    /// Whether the HTTP port is also announced for TLS.
     pub https: bool,
 }
 
-/// What a remote controller may add.
+/// Limits for streams that controllers add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSettings {
-    /// The schemes of sources.
+    /// Allowed schemes.
     pub schemes: Vec<String>,
-    /// Folders under which `pipe:` and `file:` have to lie.
+    /// Folders for `pipe:` and `file:`.
     pub roots: Vec<PathBuf>,
-    /// Where control scripts lie.
+    /// The folder of control scripts.
     pub plugin_dir: PathBuf,
 }
 
@@ -120,10 +120,10 @@ impl Default for StreamSettings {
     }
 }
 
-/// A host and a port; port 0 lets the system choose where we listen.
+/// A host and a port; with port 0 the system chooses one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// An address without brackets, or a name.
+    /// An IP address without brackets, or a name.
     pub host: String,
     /// The port.
     pub port: u16,
@@ -136,98 +136,98 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// One station.
+/// A station.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Station {
-    /// Unique; also the Snapcast stream's id.
+    /// Unique; also the id of the Snapcast stream.
     pub name: String,
-    /// What clients decode, and how it is encoded.
+    /// Codec and encoder settings.
     pub codec: CodecConfig,
-    /// What clients play.
+    /// Sample spec of the output.
     pub spec: SampleSpec,
     /// Milliseconds per chunk.
     pub chunk_ms: u32,
     /// Milliseconds from capture to play-out.
     pub buffer_ms: u32,
-    /// In order of priority; at least one, each with a name of its own.
+    /// In order of priority; at least one, with unique names.
     pub sources: Vec<StationSource>,
-    /// How sources take over from each other.
+    /// Failover between sources.
     pub switch: SwitchSettings,
-    /// What counts as silence.
+    /// Silence detection.
     pub silence: SilenceSettings,
-    /// What is done to the programme on its way out.
+    /// Normalizer and equalizer.
     pub sound: SoundSettings,
-    /// What is heard when no source has sound; none is silence.
+    /// What plays when no source has sound; none is silence.
     pub last_resort: Option<SourceConfig>,
-    /// The program that tells what is played, and controls it.
+    /// The control script.
     pub plugin: Option<Plugin>,
-    /// Servers that its stream goes to.
+    /// Pushes to other servers.
     pub pushes: Vec<PushSettings>,
-    /// Where it goes over RTP.
+    /// RTP outputs.
     pub rtp: Vec<RtpOutputSettings>,
-    /// What of it is recorded.
+    /// Recorders.
     pub records: Vec<RecorderSettings>,
 }
 
-/// A control script: a program that speaks JSON-RPC on its standard input and output.
+/// A control script: a program that speaks JSON-RPC on standard input and output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plugin {
-    /// The program; below `plugin_dir` unless it is a whole path.
+    /// The program; relative to `plugin_dir` unless it is absolute.
     pub script: PathBuf,
-    /// Its arguments in one text, as it was written.
+    /// Its arguments in one string, as written.
     pub params: String,
 }
 
-/// One source of a station.
+/// A source of a station.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StationSource {
-    /// As it was written.
+    /// The URI as written.
     pub uri: String,
     /// Unique in its station.
     pub name: String,
-    /// What the URI means.
+    /// The parsed URI.
     pub config: SourceConfig,
-    /// What its sound is changed by.
+    /// Gain.
     pub gain: Db,
-    /// How it is normalised before that; absent, it is not.
+    /// Loudness normalization before the gain; none is off.
     pub normalize: Option<NormalizerConfig>,
-    /// Milliseconds without sound until it counts as gone.
+    /// Milliseconds without data after which it has failed.
     pub timeout_ms: u32,
-    /// Milliseconds that it is delayed by.
+    /// Input buffer in milliseconds.
     pub input_buffer_ms: u32,
-    /// What counts as silence.
+    /// Silence detection.
     pub silence: SilenceSettings,
     /// How ready it is kept while it is not needed.
     pub standby: Standby,
 }
 
-/// How sources take over from each other.
+/// Failover between sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchSettings {
-    /// Milliseconds of cross-fade; 0 cuts.
+    /// Cross-fade in milliseconds; 0 cuts.
     pub crossfade_ms: u32,
-    /// Seconds that a better source has to be healthy before it takes over.
+    /// Seconds that a source with higher priority has to be healthy before it takes over.
     pub hold_in_s: u32,
-    /// What happens when a source is back that has failed.
+    /// Whether a source that had failed takes over again.
     pub comeback: FailbackMode,
-    /// Whether another source than the first may begin.
+    /// Whether the station may start with another source than the first.
     pub immediate: bool,
 }
 
-/// What counts as silence.
+/// Silence detection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SilenceSettings {
-    /// Below this level, of full scale.
+    /// Threshold, relative to full scale.
     pub below: Db,
-    /// For so long.
+    /// Time below the threshold.
     pub span: Span,
-    /// Whether a value that does not move is no sound.
+    /// Whether a constant value counts as silence.
     pub dc: bool,
-    /// One channel may be silent for so long while another one sounds.
+    /// How long one channel may be silent while another one is not.
     pub dead_channel: Option<Span>,
 }
 
-/// Checks everything; what is wrong is noted, and the result is only of use when nothing was.
+/// Validates the whole configuration. The result is valid only if no problems were added.
 pub(super) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {
     let state_dir = match &config.state_dir {
         Some(dir) if dir.value.is_empty() => {
@@ -275,7 +275,8 @@ fn stations(
     for station in &mut all {
         for source in &mut station.sources {
             if let SourceConfig::Process { titles: Some(titles), .. } = &mut source.config {
-                // Names have no slashes, and there the names are nobody else's.
+                // Station names have no slash, so the file lies in the state directory and is
+                // unique.
                 titles.fifo = state_dir.join(format!("titles.{}.{}", station.name, source.name));
             }
         }
@@ -349,13 +350,13 @@ fn mdns(config: &MdnsConfig, problems: &Problems) -> MdnsSettings {
         let hint = format!("a name has 1 to {MAX_SERVICE_NAME} bytes on one line");
         problems.add_with_hint(config.name.at, message, hint);
     }
-    let wished = |port| config.enabled && port;
+    let announced = |port| config.enabled && port;
     MdnsSettings {
         name: name.clone(),
-        stream: wished(config.stream),
-        control: wished(config.control),
-        http: wished(config.http),
-        https: wished(config.https),
+        stream: announced(config.stream),
+        control: announced(config.control),
+        http: announced(config.http),
+        https: announced(config.https),
     }
 }
 
@@ -386,14 +387,16 @@ pub(super) fn absolute_path(key: &str, dir: &ConfigValue<String>, problems: &Pro
     path
 }
 
-/// What can be added by a remote call unless the file says otherwise.
+/// Default schemes for added streams.
 const REMOTE_SCHEMES: [&str; 6] = ["pipe", "file", "tcp", "http", "https", "meta"];
-/// What never can: snapserver had that, and it was a remote execution of code (CVE-2023-36177).
+/// Schemes that a call can never add: in snapserver this was a remote code execution
+/// (CVE-2023-36177).
 const NEVER_REMOTE: [&str; 4] = ["process", "librespot", "spotify", "airplay"];
-/// Where snapserver's package has its control scripts.
+/// The folder of control scripts in snapserver's package.
 const PLUGIN_DIR: &str = "/usr/share/snapserver/plug-ins";
 
-/// `HOST:PORT`, `:PORT`, `PORT` or `HOST` (the last three only with a default for what is absent).
+/// Parses `HOST:PORT`, `:PORT`, `PORT` or `HOST`; the last three need a default for the missing
+/// part.
 pub(super) fn endpoint(text: &str, host: Option<&str>, port: Option<u16>) -> Option<Endpoint> {
     let text = text.trim();
     let (host_text, port_text) = match text.rsplit_once(':') {
@@ -459,7 +462,7 @@ pub(super) fn station(config: &StationConfig, problems: &Problems) -> Station {
     }
 }
 
-/// What a client of that codec cannot play is refused here rather than heard as noise there.
+/// Checks that clients can play the spec with this codec.
 fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: &Problems) {
     let refuse =
         |message: String, hint: &str| problems.add_with_hint(config.spec.at, message, hint);
@@ -519,7 +522,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
         let several = configs.len() > 1;
         for config_of in configs {
             let name = match &config_of {
-                // Where one address stands for several stations, each has its own.
+                // Several stations in one URI: each source is named after its station.
                 SourceConfig::Station { name } if several => unique_name(
                     ConfigValue { value: name.clone(), at: entry.uri.at },
                     &names,
@@ -550,8 +553,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
     all
 }
 
-/// The name that was given, or the scheme's with the first number that makes it unique.
-/// An address as everybody may see it: without the password of a web radio.
+/// The URI for display: without the password of web radio.
 fn display_uri(uri: &str, config: &SourceConfig) -> String {
     match config {
         SourceConfig::Http { url } if url.user.is_some() => url.to_string(),

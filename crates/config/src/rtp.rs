@@ -1,4 +1,4 @@
-//! RTP of stations: `rtp:` and `sdp:` as a source, and `rtp = [...]` for where a station goes.
+//! RTP of stations: `rtp:` and `sdp:` sources, and `rtp = [...]` outputs.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,81 +20,81 @@ use super::resolve::{Station, endpoint};
 use super::source::{SourceConfig, UriQuery};
 use super::tree::{Node, Value};
 
-/// Where the packets of a source come to, and what is in them.
+/// An RTP source: address and encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpSource {
-    /// An address of this machine, or a group.
+    /// A local address or a multicast group.
     pub address: SocketAddr,
-    /// What comes.
+    /// The incoming encoding.
     pub media: RtpPayloadFormat,
-    /// Channels that Opus is decoded to.
+    /// Channels of decoded Opus.
     pub opus_channels: u8,
-    /// The payload type of packets that carry earlier ones again (RED).
+    /// The payload type of redundant packets (RED).
     pub red: Option<u8>,
-    /// How they are received.
+    /// Reception settings.
     pub reception: ReceptionSettings,
 }
 
-/// How packets are received, whatever is in them.
+/// Reception settings that do not depend on the encoding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceptionSettings {
-    /// The network card for a group, by its name or an address of it.
+    /// The network interface for a multicast group, by name or address.
     pub interface: Option<String>,
-    /// How long a packet is waited for that others have overtaken; absent, as long as the source's
+    /// How long to wait for a packet that others have overtaken; by default as long as the source's
     /// buffer allows.
     pub jitter: Option<Span>,
-    /// By how much later than the fastest packets sound is played; absent, packets go to the input as
-    /// soon as they are in order.
+    /// Playout delay after the fastest packets; by default packets go to the input as soon as they
+    /// are in order.
     pub delay: Option<PlayoutDelay>,
-    /// Only packets from these are taken; all when it is empty.
+    /// Accepted senders; empty means all.
     pub senders: Vec<IpAddr>,
 }
 
-/// One entry of `rtp`, as it was written.
+/// One entry of `rtp` as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RtpConfig {
-    /// Where it begins.
+    /// Location of the table.
     pub at: ConfigLocation,
     /// `rtp://ADDRESS:PORT`; required.
     pub dest: Option<ConfigValue<String>>,
-    /// How sound is put into packets.
+    /// The encoding of the payload.
     pub payload: Option<ConfigValue<String>>,
     /// The payload type.
     pub payload_type: Option<ConfigValue<u32>>,
-    /// Milliseconds in a packet.
+    /// Packet time in milliseconds.
     pub ptime_ms: Option<ConfigValue<f64>>,
-    /// The network card.
+    /// The network interface.
     pub interface: Option<ConfigValue<String>>,
-    /// Routers that packets for a group may pass.
+    /// TTL of multicast packets.
     pub ttl: Option<u32>,
-    /// The mark for routers.
+    /// DSCP of packets.
     pub dscp: Option<u32>,
-    /// Whether it is announced.
+    /// Whether it is announced by SAP.
     pub sap: bool,
-    /// What it is called in its description.
+    /// The session name in the SDP.
     pub name: Option<ConfigValue<String>>,
 }
 
-/// A place that a station goes to.
+/// An RTP output of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpOutputSettings {
-    /// Where to.
+    /// The destination.
     pub dest: SocketAddr,
-    /// How sound is put into packets.
+    /// The encoding of the payload.
     pub encoding: Encoding,
     /// The payload type.
     pub payload_type: u8,
-    /// Units of the encoding's clock in a packet.
+    /// Packet time in units of the RTP clock.
     pub units: u32,
-    /// The network card.
+    /// The network interface.
     pub interface: Option<String>,
-    /// Routers that packets for a group may pass.
+    /// TTL of multicast packets.
     pub ttl: u8,
-    /// The mark for routers.
+    /// DSCP of packets.
     pub dscp: u8,
-    /// Whether it is announced.
+    /// Whether it is announced by SAP.
     pub sap: bool,
-    /// What it is called in its description; absent, as the station.
+    /// The session name in the SDP; by default the station's name.
     pub name: Option<String>,
 }
 
@@ -177,7 +177,7 @@ fn reception(query: &mut UriQuery<'_>) -> ReceptionSettings {
     ReceptionSettings { interface, jitter, delay, senders }
 }
 
-/// `20-200`, or `80`: milliseconds.
+/// Parses `20-200` or `80`, in milliseconds.
 fn playout_delay(text: &str) -> Option<PlayoutDelay> {
     let (least, most) = text.split_once('-').unwrap_or((text, text));
     let millis = |text: &str| text.parse::<u32>().ok().map(|ms| Span::from_millis(ms.into()));
@@ -233,7 +233,7 @@ fn read_one(node: &Node, problems: &Problems) -> Option<RtpConfig> {
     Some(rtp)
 }
 
-/// Gives every station its outputs, and reports those that cannot be as they are.
+/// Validates the outputs of every station.
 pub(super) fn complete(config: &Config, all: &mut [Station], problems: &Problems) {
     let mut seen: HashMap<SocketAddr, String> = HashMap::new();
     for (config, station) in config.stations.iter().zip(all) {
@@ -241,12 +241,12 @@ pub(super) fn complete(config: &Config, all: &mut [Station], problems: &Problems
             problems
                 .add(rtp.at, format!("a station has at most {MAX_RTP_OUTPUTS} entries of `rtp`"));
         }
-        for wish in &config.rtp {
-            let Some(rtp) = resolve(wish, station, problems) else { continue };
+        for entry in &config.rtp {
+            let Some(rtp) = resolve(entry, station, problems) else { continue };
             if let Some(other) = seen.insert(rtp.dest, station.name.clone()) {
                 let message = format!("rtp://{} is sent to twice", rtp.dest);
                 let hint = format!("station `{other}` does so already: use another group or port");
-                problems.add_with_hint(wish.at, message, hint);
+                problems.add_with_hint(entry.at, message, hint);
             }
             station.rtp.push(rtp);
         }
@@ -296,12 +296,16 @@ fn resolve(
     })
 }
 
-fn dest(wish: &ConfigValue<String>, problems: &Problems) -> Option<SocketAddr> {
+fn dest(setting: &ConfigValue<String>, problems: &Problems) -> Option<SocketAddr> {
     let refuse = |why: &str| {
-        problems.add_with_hint(wish.at, format!("`dest` is \"{}\": {why}", wish.value), EXAMPLE);
+        problems.add_with_hint(
+            setting.at,
+            format!("`dest` is \"{}\": {why}", setting.value),
+            EXAMPLE,
+        );
         None
     };
-    let Some(rest) = wish.value.strip_prefix("rtp://") else {
+    let Some(rest) = setting.value.strip_prefix("rtp://") else {
         return refuse("it does not begin with rtp://");
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -311,7 +315,7 @@ fn dest(wish: &ConfigValue<String>, problems: &Problems) -> Option<SocketAddr> {
     let Ok(host) = at.host.parse::<IpAddr>() else {
         return refuse("a group or a machine is named by its address");
     };
-    // RTCP has the port behind it.
+    // RTCP uses the next port.
     if host.is_unspecified() || !(1..u16::MAX).contains(&at.port) {
         return refuse("nobody can be reached there");
     }
@@ -348,7 +352,7 @@ fn encoding(
     Some(encoding)
 }
 
-/// How much is in a packet.
+/// The packet time in units of the RTP clock.
 fn units(
     config: &RtpConfig,
     encoding: Encoding,
@@ -374,7 +378,8 @@ fn units(
     }
     let is_pcm = matches!(encoding.codec, RtpCodec::L16 | RtpCodec::L24);
     let wish = wish.unwrap_or(if is_pcm { 1.0 } else { 20.0 });
-    // AES67: rates of the 44.1 kHz family have as many frames in a packet as those of 48 kHz.
+    // AES67: rates of the 44.1 kHz family have as many frames per packet as those of the 48 kHz
+    // family.
     let grid = match encoding.clock_rate {
         44_100 => 48_000,
         88_200 => 96_000,
@@ -403,29 +408,29 @@ fn units(
 }
 
 fn payload_type(
-    wish: Option<ConfigValue<u32>>,
+    setting: Option<ConfigValue<u32>>,
     encoding: Encoding,
     problems: &Problems,
 ) -> Option<u8> {
-    let Some(wish) = wish else {
+    let Some(setting) = setting else {
         return Some(RtpPayloadFormat::new(encoding).outgoing_payload_type());
     };
-    let number = u8::try_from(wish.value).ok()?;
+    let number = u8::try_from(setting.value).ok()?;
     if DYNAMIC_TYPES.contains(&number) || encoding.static_type() == Some(number) {
         return Some(number);
     }
     let message = format!("`payload_type` {number} means something else");
-    problems.add_with_hint(wish.at, message, "96 to 127 are free");
+    problems.add_with_hint(setting.at, message, "96 to 127 are free");
     None
 }
 
-/// What can be in packets.
+/// Payload encodings.
 const PAYLOADS: [&str; 6] = ["l16", "l24", "pcmu", "pcma", "g722", "opus"];
 
-/// AES67's port, and that of the first examples of RFC 3550.
+/// The default port of AES67, and of the first examples in RFC 3550.
 const DEFAULT_PORT: u16 = 5_004;
 
-/// AES67: AF41. Telephony and Opus are marked as voice is (RFC 4594): EF.
+/// DSCP of AES67 media: AF41. Telephony and Opus are marked as voice (RFC 4594): EF.
 const MEDIA_DSCP: u8 = 34;
 const VOICE_DSCP: u8 = 46;
 
@@ -511,7 +516,7 @@ mod tests {
         let plain = output("", "48000:24:2").unwrap();
         assert_eq!((plain.encoding.to_string().as_str(), plain.units), ("L24/48000/2", 48));
         assert_eq!((plain.payload_type, plain.ttl, plain.dscp), (96, 1, 34));
-        // AES67 counts frames: those of 48 kHz.
+        // AES67 counts the frames of 48 kHz.
         let disc = output("payload = \"l16\"", "44100:16:2").unwrap();
         assert_eq!((disc.payload_type, disc.units), (10, 48));
         let call = output("payload = \"pcma\"", "44100:16:2").unwrap();

@@ -1,8 +1,8 @@
-//! `[tls]`, `[[user]]`, `[access]` and `[limits]`: who may do what, and how it is kept from others.
+//! `[tls]`, `[[user]]`, `[access]` and `[limits]`: TLS, users, permissions and limits.
 //!
 //! Secrets are read here, from a file, the environment or the configuration itself, and only their
-//! digests go on. Certificates are read here too, so that `aulos check` finds what would keep the
-//! server from starting.
+//! digests are kept. Certificates are read here too, so that `aulos check` finds errors that would
+//! prevent a start.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -21,63 +21,63 @@ use super::tree::{Node, Value};
 use crate::certificates::{self, Identity};
 use crate::users::{Role, Rules, SecretDigest, User};
 
-/// Four tables, as they were written.
+/// The four tables as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SecurityConfig {
     /// `[tls]`.
     pub tls: TlsConfig,
     /// `[[user]]`.
     pub users: Vec<UserConfig>,
-    /// What those may who do not log in; absent, it follows from whether there are users.
+    /// The role of callers without a login; the default depends on whether users exist.
     pub anonymous: Option<ConfigValue<String>>,
-    /// Sessions from one address.
+    /// Sessions per address.
     pub sessions_per_address: Option<u32>,
-    /// Connections a second from one address.
+    /// Connections per second per address.
     pub connections_per_second: Option<u32>,
-    /// Wrong logins a minute from one address.
+    /// Failed logins per minute per address.
     pub failed_logins_per_minute: Option<u32>,
 }
 
 /// `[tls]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TlsConfig {
-    /// Whether it is spoken; absent, it is.
+    /// Whether TLS is accepted; by default yes.
     pub enabled: Option<ConfigValue<bool>>,
-    /// The certificate with its chain; absent, one is made.
+    /// The certificate with its chain; by default a self-signed one is made.
     pub cert: Option<ConfigValue<String>>,
     /// Its private key.
     pub key: Option<ConfigValue<String>>,
-    /// Who vouches for clients.
+    /// The CA of client certificates.
     pub client_ca: Option<ConfigValue<String>>,
-    /// What those may for whom it vouches.
+    /// The role of clients with a certificate of that CA.
     pub client_role: Option<ConfigValue<String>>,
-    /// Whether everything else is refused.
+    /// Whether connections without TLS are refused.
     pub require: bool,
 }
 
 /// `[[user]]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserConfig {
-    /// Where it begins.
+    /// Location of the table.
     pub at: ConfigLocation,
     /// Required.
     pub name: Option<ConfigValue<String>>,
     /// Required.
     pub role: Option<ConfigValue<String>>,
-    /// A password, and where it stands.
+    /// The source of the password.
     pub password: Option<SecretConfig>,
-    /// A token, and where it stands.
+    /// The source of the token.
     pub token: Option<SecretConfig>,
 }
 
-/// Where a secret stands.
+/// The source of a secret.
 #[derive(Clone, PartialEq)]
 pub enum SecretConfig {
-    /// Here.
+    /// The configuration itself.
     Inline(ConfigValue<String>),
-    /// In this file.
+    /// A file.
     File(ConfigValue<String>),
-    /// In this variable.
+    /// An environment variable.
     Variable(ConfigValue<String>),
 }
 
@@ -91,27 +91,27 @@ impl std::fmt::Debug for SecretConfig {
     }
 }
 
-/// Who may do what, and how it is kept from others.
+/// TLS, users, permissions and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecuritySettings {
     /// TLS.
     pub tls: TlsSettings,
-    /// Who there is.
+    /// Users and roles.
     pub access: Rules,
-    /// What one address may have.
+    /// Limits per address.
     pub limits: AddressLimits,
 }
 
-/// How TLS is spoken.
+/// TLS settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// Whether it is spoken at all.
+    /// Whether TLS is accepted.
     pub enabled: bool,
-    /// What is shown; none: one is made.
+    /// Certificate and key; none means that a self-signed one is made.
     pub identity: Option<Identity>,
-    /// Who vouches for clients.
+    /// The CA of client certificates.
     pub client_ca: Option<PathBuf>,
-    /// Whether everything else is refused.
+    /// Whether connections without TLS are refused.
     pub require: bool,
 }
 
@@ -122,7 +122,7 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
-    /// Whether something in the configuration cannot be without it.
+    /// Whether another setting needs TLS.
     #[must_use]
     pub const fn is_required(&self) -> bool {
         self.require || self.identity.is_some() || self.client_ca.is_some()
@@ -198,7 +198,7 @@ fn read_user(node: &Node, problems: &Problems) -> UserConfig {
     user
 }
 
-/// A secret under one of three keys.
+/// Reads a secret from one of three keys.
 pub(super) fn read_secret(
     table: &mut TableReader<'_>,
     keys: [&'static str; 3],
@@ -219,7 +219,7 @@ pub(super) fn read_secret(
     found
 }
 
-/// Checks the four tables, and reads the secrets and certificates that they name.
+/// Validates the four tables, and reads their secrets and certificates.
 pub(super) fn resolve(
     config: &SecurityConfig,
     env: &Environment,
@@ -229,11 +229,11 @@ pub(super) fn resolve(
         problems.add(user.at, format!("there are more than {MAX_USERS} users"));
     }
     let mut users: Vec<User> = Vec::new();
-    for wish in &config.users {
-        let user = resolve_user(wish, config.tls.client_ca.is_some(), env, problems);
+    for entry in &config.users {
+        let user = resolve_user(entry, config.tls.client_ca.is_some(), env, problems);
         if users.iter().any(|other| other.name == user.name) {
             let message = format!("two users are called `{}`", user.name);
-            problems.add_with_hint(wish.at, message, "give one of them another name");
+            problems.add_with_hint(entry.at, message, "give one of them another name");
         }
         users.push(user);
     }
@@ -377,7 +377,7 @@ pub(super) fn secret(
     secret_text(config, shortest, env, problems).map(|text| SecretDigest::new(&text))
 }
 
-/// A secret that is shown to others, so that its digest would not do.
+/// A secret as text, for use with other servers; a digest would not do.
 pub(super) fn secret_text(
     config: &SecretConfig,
     shortest: usize,
@@ -415,7 +415,7 @@ pub(super) fn secret_text(
 /// The first line of a file.
 fn read_file(path: &str) -> io::Result<String> {
     let mut text = String::new();
-    // A line's end may stand behind the longest secret.
+    // The longest secret may be followed by a line break.
     File::open(path)?.take(MAX_SECRET as u64 + 3).read_to_string(&mut text)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

@@ -1,7 +1,8 @@
-//! snapserver's configuration in our words.
+//! Conversion of snapserver's configuration.
 //!
-//! `aulos convert` prints what comes out of it, and `aulos snapserver` runs it: the same text, so
-//! that whoever moves over sees what he gets. What has no counterpart is said, never passed over.
+//! `aulos convert` prints the result and `aulos snapserver` runs it; both use the same text, so
+//! that the output of the first shows what the second does. A setting without a counterpart is
+//! reported.
 
 use std::fmt::Write;
 
@@ -15,7 +16,8 @@ use super::stream::StreamUri;
 pub struct IniFile(Vec<(String, String)>);
 
 impl IniFile {
-    /// Reads `snapserver.conf`; gives the lines that are neither a section nor `key = value`.
+    /// Parses `snapserver.conf`; also returns the lines that are neither a section nor
+    /// `key = value`.
     #[must_use]
     pub fn parse(text: &str) -> (Self, Vec<usize>) {
         let (mut ini, mut odd, mut section) = (Self::default(), Vec::new(), String::new());
@@ -35,14 +37,13 @@ impl IniFile {
         (ini, odd)
     }
 
-    /// Puts in what the command line says (`section.key`), in place of what the file has under the
-    /// same key.
+    /// Replaces values of the file by those of the command line (`section.key`).
     pub fn override_with(&mut self, given: Vec<(String, String)>) {
         self.0.retain(|(key, _)| given.iter().all(|(other, _)| other != key));
         self.0.extend(given);
     }
 
-    /// The last value under one of these keys that is not empty.
+    /// The last non-empty value of these keys.
     fn get(&self, keys: &[&str]) -> Option<&str> {
         let known =
             |(key, value): &&(String, String)| keys.contains(&key.as_str()) && !value.is_empty();
@@ -56,16 +57,16 @@ impl IniFile {
     }
 }
 
-/// What came out.
+/// The result of a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConversionResult {
-    /// `aulos.toml`.
+    /// The contents of `aulos.toml`.
     pub toml: String,
-    /// What is different there, in sentences.
+    /// Differences from snapserver, as sentences.
     pub notes: Vec<String>,
 }
 
-/// Converts; `address` is where snapserver would listen by default.
+/// Converts a configuration; `address` is snapserver's default listen address.
 #[must_use]
 pub fn convert(ini: &IniFile, address: &str) -> ConversionResult {
     let mut out = ConversionResult::default();
@@ -102,7 +103,7 @@ pub fn convert(ini: &IniFile, address: &str) -> ConversionResult {
     out
 }
 
-/// The ports. What cannot be switched off listens on this machine only.
+/// Ports. Listeners that cannot be disabled are moved to loopback.
 fn listen(ini: &IniFile, default: &str, out: &mut ConversionResult) {
     out.toml += "\n[listen]\n";
     for (ours, sections, port) in [
@@ -121,7 +122,7 @@ fn listen(ini: &IniFile, default: &str, out: &mut ConversionResult) {
             out.note(&format!("{ours}: only the first of several addresses is listened on"));
         }
         let host = match host {
-            // The wildcard: `::` is IPv4, too.
+            // The wildcard: `::` includes IPv4.
             "*" => default,
             host => host,
         };
@@ -136,7 +137,7 @@ fn listen(ini: &IniFile, default: &str, out: &mut ConversionResult) {
     }
 }
 
-/// What is not announced; without a word everything is, as there.
+/// Disabled announcements; as in snapserver, the default is to announce.
 fn mdns(ini: &IniFile, toml: &mut String) {
     let off = |keys: &[&str]| ini.get(keys).is_some_and(is_disabled);
     let mut head = "\n[mdns]\n";
@@ -176,7 +177,7 @@ fn stations(ini: &IniFile, out: &mut ConversionResult) {
     };
     let inside: Vec<String> = streams.iter().flat_map(members).collect();
     let is_silent = |stream: &StreamUri| codec_name(stream) == Some("null");
-    // What is no stream there and is played by one stream only is a source of that one.
+    // A hidden stream that only one `meta:` stream uses becomes a source of that station.
     let is_part = |stream: &StreamUri| {
         is_silent(stream) && inside.iter().filter(|name| **name == stream.name).count() == 1
     };
@@ -228,7 +229,7 @@ fn station(
     line(toml, "codec", &quoted(codec));
     line(toml, "spec", &quoted(&super::stream::carried_spec(codec, spec).to_string()));
     if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
-        // Longer packets than Opus' longest, and shorter than its clients take, there are none.
+        // Limits of Opus packets and of clients.
         line(toml, "chunk_ms", &chunk.clamp(10, 60).to_string());
     }
     if let Some(buffer) = number("stream.buffer") {
@@ -261,7 +262,7 @@ fn station(
     }
 }
 
-/// The name of a stream's codec, without the settings of its encoder.
+/// The codec of a stream, without encoder settings.
 fn codec_name(stream: &StreamUri) -> Option<&str> {
     stream.codec.as_deref().and_then(|codec| codec.split(':').next())
 }
@@ -273,11 +274,11 @@ impl ConversionResult {
 }
 
 fn line(toml: &mut String, key: &str, value: &str) {
-    // A text takes everything.
+    // Writing to a string cannot fail.
     writeln!(toml, "{key:<9} = {value}").ok();
 }
 
-/// A TOML string.
+/// Quotes a TOML string.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -325,7 +326,7 @@ fn is_known_key(key: &str) -> bool {
     }
 }
 
-/// What snapserver has and we have not, and what to do.
+/// Settings of snapserver that are not supported, and what to do instead.
 const UNSUPPORTED_KEYS: [(&str, &str); 20] = [
     ("server.threads", "threads follow the machine"),
     ("server.pidfile", "none is written; systemd knows the process"),
@@ -386,7 +387,7 @@ mod tests {
             source = airplay:///shairport-sync?name=Air&port=5001\n\
             source = meta:///p/Spotify?name=best\n\
             [streaming_client]\ninitial_volume = 30\n[ssl]\ncertificate = /x\n[odd]\nkey = 1";
-        // Opus has no packets of 26 ms: that is told by the check.
+        // Opus has no packets of 26 ms; the validation reports that.
         let text = text.replace("chunk_ms = 26", "chunk_ms = 20");
         let text = text.replace("enabled = false", "enabled = false\npublish = false");
         let (out, resolved) = converted(&text);

@@ -1,7 +1,7 @@
-//! What is done to a station's programme on its way out: `normalize` and `equalizer`.
+//! Processing of a station's programme: `normalize` and `equalizer`.
 //!
-//! The same is read from a configuration and from a call of the control API, so that a value that
-//! one of them refuses is refused by the other in the same words.
+//! The configuration and the control API share this code, so that both accept the same values and
+//! report the same problems.
 
 use aulos_core::{Db, Lufs, SampleSpec};
 use aulos_dsp::equalizer::{EqualizerBand, FilterType, MAX_BANDS};
@@ -13,17 +13,17 @@ use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean, quoted
 use super::read::{TableReader, report_missing};
 use super::tree::{Node, TableEntry, Value};
 
-/// What is done to a programme.
+/// Processing of a programme.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SoundSettings {
-    /// How it is normalised; absent, it is not.
+    /// Loudness normalization; none is off.
     pub normalize: Option<NormalizerConfig>,
-    /// What it is filtered by, in this order.
+    /// Equalizer bands, in order of processing.
     pub equalizer: Vec<EqualizerBand>,
 }
 
 impl SoundSettings {
-    /// As a controller sees it, and as it is kept.
+    /// The JSON form for controllers and for the state file.
     #[must_use]
     pub fn json(&self) -> Json {
         json!({ "normalize": self.normalize_json(), "equalizer": self.equalizer_json() })
@@ -51,7 +51,7 @@ impl SoundSettings {
         })
     }
 
-    /// The bands of `equalizer`.
+    /// The equalizer bands.
     #[must_use]
     pub fn equalizer_json(&self) -> Json {
         let band = |band: &EqualizerBand| {
@@ -64,16 +64,16 @@ impl SoundSettings {
         self.equalizer.iter().map(band).collect()
     }
 
-    /// Takes over a `normalize` that somebody has sent: true, false or null, a preset, or the keys
-    /// that are to be others.
+    /// Applies a `normalize` value from a controller: true, false or null, a preset, or the keys to
+    /// change.
     ///
     /// # Errors
-    /// What is wrong with it, for people to read; nothing has changed then.
-    pub fn set_normalize(&mut self, wish: &Json, spec: SampleSpec) -> Result<(), String> {
+    /// What is wrong with it, for display; nothing has changed then.
+    pub fn set_normalize(&mut self, value: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let node = node_from_json(wish);
+        let node = node_from_json(value);
         let base = self.normalize.clone().unwrap_or_else(|| DEFAULT_NORMALIZE(Mode::Full));
-        let read = match wish {
+        let read = match value {
             Json::Null => None,
             _ => read_normalize(&node, "the station", base, &problems),
         };
@@ -82,25 +82,25 @@ impl SoundSettings {
         Ok(())
     }
 
-    /// Takes over an `equalizer` that somebody has sent: a list of bands.
+    /// Applies an `equalizer` value from a controller: a list of bands.
     ///
     /// # Errors
-    /// As [`Sound::set_normalize`].
-    pub fn set_equalizer(&mut self, wish: &Json, spec: SampleSpec) -> Result<(), String> {
+    /// As [`SoundSettings::set_normalize`].
+    pub fn set_equalizer(&mut self, value: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let bands = match wish {
+        let bands = match value {
             Json::Null => Vec::new(),
-            _ => read_equalizer(&node_from_json(wish), "the station", &problems),
+            _ => read_equalizer(&node_from_json(value), "the station", &problems),
         };
         let new = resolve_equalizer(&bands, spec, &problems);
         self.equalizer = into_result(problems, new)?;
         Ok(())
     }
 
-    /// Reads what [`Sound::json`] has written.
+    /// Reads the form written by [`SoundSettings::json`].
     ///
     /// # Errors
-    /// As [`Sound::set_normalize`].
+    /// As [`SoundSettings::set_normalize`].
     pub fn from_json(json: &Json, spec: SampleSpec) -> Result<Self, String> {
         let mut sound = Self::default();
         sound.set_normalize(&json["normalize"], spec)?;
@@ -113,24 +113,24 @@ fn into_result<T>(problems: Problems, new: T) -> Result<T, String> {
     if problems.is_empty() { Ok(new) } else { Err(super::stream::in_one_line(problems)) }
 }
 
-/// A band as it was wished.
+/// An equalizer band as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandConfig {
-    /// What it does.
+    /// The filter type.
     pub shape: FilterType,
-    /// Where, in Hz.
+    /// Frequency in Hz.
     pub hz: ConfigValue<f64>,
-    /// By how much, in dB.
+    /// Gain in dB.
     pub gain_db: ConfigValue<f64>,
-    /// How narrow.
+    /// Quality factor.
     pub q: ConfigValue<f64>,
 }
 
-/// What `normalize = true` asks for.
+/// The settings of `normalize = true`.
 pub(super) const DEFAULT_NORMALIZE: fn(Mode) -> NormalizerConfig =
     |mode| NormalizerConfig { mode, settings: Settings::default() };
 
-/// Reads `normalize`; keys that are not there are as in `base`.
+/// Reads `normalize`; missing keys are as in `base`.
 pub(super) fn read_normalize(
     node: &Node,
     of: &str,
@@ -162,7 +162,7 @@ pub(super) fn read_normalize(
     for (key, unit, put) in NUMBERS {
         if let Some(number) = table.real(key, unit, f64::NEG_INFINITY..=f64::INFINITY) {
             put(&mut settings, number.value);
-            // Each is looked at alone, so that each is told.
+            // Each value is checked alone, so that each problem is reported.
             let mut alone = Settings::default();
             put(&mut alone, number.value);
             if let Err(wrong) = alone.check() {
@@ -182,7 +182,7 @@ pub(super) fn read_normalize(
 
 type SetNumber = fn(&mut Settings, f64);
 
-/// The keys that are numbers.
+/// The numeric keys.
 const NUMBERS: [(&str, &str, SetNumber); 8] = [
     ("target", "LUFS", |settings, value| settings.target = Lufs::new(value)),
     ("true_peak", "dBTP", |settings, value| settings.ceiling = Db::new(value)),
@@ -250,14 +250,14 @@ const MODES: [(&str, Mode); 4] =
 
 const ENDLESS: &str = "endless";
 
-/// Whether there can be such a normaliser for what the station plays.
+/// Checks a normalizer against the station's spec.
 pub(super) fn resolve_normalize(
-    wish: Option<&ConfigValue<NormalizerConfig>>,
+    setting: Option<&ConfigValue<NormalizerConfig>>,
     spec: SampleSpec,
     problems: &Problems,
 ) -> Option<NormalizerConfig> {
-    let ConfigValue { value, at } = wish?;
-    // Single values have been looked at; what is left is `dual_mono` of more than one channel.
+    let ConfigValue { value, at } = setting?;
+    // Single values have been checked already; what remains is `dual_mono` with several channels.
     if value.settings.dual_mono && spec.layout.channels() > 1 {
         let message = format!("`dual_mono` is for one channel, and {spec} has more");
         problems.add_with_hint(*at, message, "leave it out: two channels count as two");
@@ -326,7 +326,7 @@ fn read_band(node: &Node, of: &str, problems: &Problems) -> Option<BandConfig> {
     })
 }
 
-/// The bands for this rate.
+/// Computes the bands for this rate.
 pub(super) fn resolve_equalizer(
     bands: &[BandConfig],
     spec: SampleSpec,
@@ -357,18 +357,18 @@ pub(super) fn resolve_equalizer(
     bands.iter().map(band).collect()
 }
 
-/// Without a corner of its own.
+/// Q without a resonance peak.
 const BUTTERWORTH: f64 = core::f64::consts::FRAC_1_SQRT_2;
 const BAND: &str = "{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }";
 const EXAMPLE: &str = "equalizer = [{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }]";
 
-/// What a controller has sent, as a part of a configuration.
+/// Converts JSON from a controller to a configuration node.
 pub(super) fn node_from_json(json: &Json) -> Node {
     let value = match json {
         Json::Null => Value::Other("null"),
         Json::Bool(flag) => Value::Flag(*flag),
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) => Value::Integer(whole),
+            (Some(integer), _) => Value::Integer(integer),
             (None, Some(real)) => Value::Float(real),
             (None, None) => Value::Other("no number"),
         },

@@ -1,4 +1,4 @@
-//! What the URI of a source means.
+//! Parses source URIs.
 
 use std::path::PathBuf;
 
@@ -13,106 +13,106 @@ use super::problem::{ConfigValue, Problems, did_you_mean, quoted_list};
 use super::resolve::{Endpoint, endpoint};
 use super::rtp::{self, ReceptionSettings, RtpSource};
 
-/// A source, ready to be opened. Every raw one has the spec of the bytes that come in.
+/// A parsed source. For raw sources, the spec is that of the incoming samples.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceConfig {
-    /// The built-in programme.
+    /// The built-in demo programme.
     Demo {
-        /// What it is made in.
+        /// The generated spec.
         spec: SampleSpec,
     },
-    /// A sine.
+    /// A sine tone.
     Tone {
-        /// Its frequency, below half the rate.
+        /// Frequency, below half the rate.
         hz: f64,
-        /// Its peak level.
+        /// Peak level.
         dbfs: Db,
-        /// What it is made in.
+        /// The generated spec.
         spec: SampleSpec,
     },
-    /// Raw samples from our standard input.
+    /// Raw samples from standard input.
     Stdin {
-        /// What comes in.
+        /// The incoming spec.
         spec: SampleSpec,
     },
     /// Raw samples from a FIFO.
     Pipe {
-        /// Where it is.
+        /// The path.
         path: SourcePath,
-        /// Who makes it.
+        /// Whether the FIFO is created.
         mode: PipeMode,
-        /// What comes in.
+        /// The incoming spec.
         spec: SampleSpec,
     },
     /// A file.
     File {
-        /// Where it is.
+        /// The path.
         path: SourcePath,
-        /// Whether it begins again at its end.
+        /// Whether it is played in a loop.
         repeat: bool,
-        /// Of raw samples; absent, the file says itself what it holds.
+        /// The spec of raw samples; none for a file with a header.
         spec: Option<SampleSpec>,
     },
-    /// Raw samples from the standard output of a child.
+    /// Raw samples from the standard output of a child process.
     Process {
         /// The program.
         path: PathBuf,
-        /// Its arguments in one text, as it was written.
+        /// Its arguments in one string, as written.
         params: String,
-        /// What comes in.
+        /// The incoming spec.
         spec: SampleSpec,
-        /// Whether its standard error goes to our log.
+        /// Whether its standard error is logged.
         log_stderr: bool,
-        /// Where it tells what it plays.
+        /// The FIFO for its titles.
         titles: Option<TitleFifo>,
     },
     /// Web radio, or a file on a web server.
     Http {
-        /// Where it is.
+        /// The URL.
         url: HttpUrl,
     },
-    /// What another station plays, before announcements.
+    /// The programme of another station, before announcements.
     Station {
         /// Its name.
         name: String,
     },
-    /// Raw samples from whoever connects.
+    /// Raw samples from a TCP client.
     TcpServer {
-        /// Where to listen.
+        /// The address to listen on.
         address: Endpoint,
-        /// What comes in.
+        /// The incoming spec.
         spec: SampleSpec,
     },
-    /// Raw samples from where we connect to.
+    /// Raw samples from a TCP server.
     TcpClient {
-        /// Where to connect to; the port is never 0.
+        /// The address to connect to; the port is never 0.
         address: Endpoint,
-        /// What comes in.
+        /// The incoming spec.
         spec: SampleSpec,
     },
-    /// A stream of a DJ who comes to us.
+    /// A live source on a mount.
     Icecast(Mount),
-    /// Packets of RTP.
+    /// RTP packets.
     Rtp(RtpSource),
-    /// The same, as a description says it.
+    /// RTP packets according to an SDP file.
     Sdp {
-        /// Where the description is.
+        /// The path of the SDP file.
         path: SourcePath,
-        /// How its packets are received.
+        /// Reception settings.
         reception: ReceptionSettings,
     },
 }
 
-/// The FIFO through which a program tells what it plays.
+/// The FIFO through which a player reports its titles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TitleFifo {
-    /// What it writes there.
+    /// The format of the data.
     pub kind: TitleFormat,
-    /// Where it is; empty until the source belongs to a station.
+    /// The path; empty until the source belongs to a station.
     pub fifo: PathBuf,
 }
 
-/// The ways in which programs tell what they play.
+/// Formats of title reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TitleFormat {
     /// librespot's log.
@@ -121,24 +121,24 @@ pub enum TitleFormat {
     Airplay,
 }
 
-/// Who makes a FIFO.
+/// Whether a FIFO is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeMode {
-    /// We do, and it is ours alone (0600).
+    /// The server creates it, for its user only (0600).
     Create,
-    /// Somebody else does.
+    /// Another program creates it.
     Read,
 }
 
 impl SourceConfig {
-    /// From now on opens no path that does not lie below one of these directories.
+    /// Restricts the source to paths below these directories.
     pub fn confine(&mut self, roots: &[PathBuf]) {
         if let Self::File { path, .. } | Self::Pipe { path, .. } | Self::Sdp { path, .. } = self {
             *path = path.clone().confined_to(roots);
         }
     }
 
-    /// The scheme of the URI that it was.
+    /// The scheme of its URI.
     #[must_use]
     pub const fn scheme(&self) -> &'static str {
         match self {
@@ -163,13 +163,13 @@ impl SourceConfig {
         }
     }
 
-    /// Whether it gives as much as it is asked for, and no clock of its own paces it.
+    /// Whether it delivers on demand, without a pace of its own.
     #[must_use]
     pub const fn is_on_demand(&self) -> bool {
         matches!(self, Self::Demo { .. } | Self::Tone { .. } | Self::File { .. })
     }
 
-    /// What comes in; `None` for what says it itself, and for another station.
+    /// The incoming spec; `None` if the data has its own header, and for another station.
     #[must_use]
     pub const fn spec(&self) -> Option<SampleSpec> {
         match self {
@@ -190,8 +190,8 @@ impl SourceConfig {
     }
 }
 
-/// Reads a URI; gives the sources and the name that its query has: one source, but where it names
-/// other stations. What is wrong is noted; `None` when it cannot be used at all.
+/// Parses a URI; returns the sources and the name in its query. There is one source, or several for
+/// `meta:`. Problems are reported; `None` if there is no usable source.
 pub(super) fn parse(
     text: &ConfigValue<String>,
     problems: &Problems,
@@ -218,7 +218,7 @@ pub(super) fn parse(
     let name = query.text("name").map(str::to_owned);
     let sources = match uri.scheme.as_str() {
         "meta" => stations(&query)?,
-        // The query is the server's, all of it; a name in it is ours as well.
+        // The whole query belongs to the server; a `name` in it is used as well.
         "http" | "https" => {
             return match text.value.parse::<HttpUrl>() {
                 Ok(url) => Some((vec![SourceConfig::Http { url }], name)),
@@ -235,8 +235,8 @@ pub(super) fn parse(
     Some((sources, name))
 }
 
-/// Other stations, in order of priority: `meta:///a/b`. snapserver takes empty parts too, and a
-/// name in the place of the host is one that was meant.
+/// The stations of `meta:///a/b`, in order of priority. As in snapserver, empty parts are skipped,
+/// and a name in place of the host counts.
 fn stations(query: &UriQuery<'_>) -> Option<Vec<SourceConfig>> {
     let uri = query.uri;
     let host = uri.authority();
@@ -346,7 +346,7 @@ pub(super) const LIBRESPOT: [&str; 12] = [
 /// The parameters of `airplay:`.
 pub(super) const AIRPLAY: [&str; 5] = ["devicename", "port", "password", "params", "titles"];
 
-/// Spotify, played by librespot into its standard output.
+/// Spotify, played by librespot to standard output.
 fn librespot(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let mut line = String::from("--backend pipe --name ");
     line += &quote(query.text("devicename").unwrap_or("Snapcast"));
@@ -374,7 +374,7 @@ fn librespot(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     player_process(query, line, TitleFormat::Librespot)
 }
 
-/// Sound of Apple's devices, played by shairport-sync into its standard output.
+/// `AirPlay`, played by shairport-sync to standard output.
 fn airplay(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     let mut line = String::from("--output=stdout ");
     line += &quote(&format!("--name={}", query.text("devicename").unwrap_or("Snapcast")));
@@ -385,7 +385,7 @@ fn airplay(query: &mut UriQuery<'_>) -> Option<SourceConfig> {
     player_process(query, line, TitleFormat::Airplay)
 }
 
-/// A program that plays 44.1 kHz; one without a folder is looked up in `PATH`.
+/// A player process with 44.1 kHz output; without a slash it is looked up in `PATH`.
 fn player_process(
     query: &mut UriQuery<'_>,
     mut params: String,
@@ -398,18 +398,18 @@ fn player_process(
     let name = path.strip_prefix("/").ok().filter(|rest| rest.components().count() == 1);
     let path = name.map_or_else(|| path.clone(), PathBuf::from);
     let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
-    // An old shairport-sync may have been built without them, and then does not start.
+    // A shairport-sync built without metadata support does not start with these options.
     let titles = query.choice("titles", &["true", "false"]) != Some("false");
     let titles = titles.then(|| TitleFifo { kind, fifo: PathBuf::new() });
     Some(SourceConfig::Process { path, params, spec, log_stderr: false, titles })
 }
 
-/// One argument for [`aulos_io::feed::split_arguments`].
+/// Quotes one argument for [`aulos_io::feed::split_arguments`].
 fn quote(argument: &str) -> String {
     format!("\"{}\"", argument.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Snapcast's port for sound that comes in.
+/// Snapcast's default port of TCP sources.
 const TCP_PORT: u16 = 4953;
 
 fn report_unknown_scheme(scheme: &str, query: &UriQuery<'_>) {
@@ -444,7 +444,7 @@ const KNOWN_SCHEMES: [&str; 15] = [
 ];
 const SCHEMES: &str = "a source begins with demo: tone: stdin: pipe: file: process: tcp: http: https: icecast: rtp: sdp: or meta:";
 
-/// What will come, and what does the same today.
+/// Planned schemes, and today's alternative.
 const PLANNED_SCHEMES: [(&str, &str); 7] = [
     ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
     ("alsa", "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2"),
@@ -455,7 +455,7 @@ const PLANNED_SCHEMES: [(&str, &str); 7] = [
     ("udp", "send raw samples to tcp://0.0.0.0:4953"),
 ];
 
-/// The query of a URI while it is read.
+/// Reads the query of a URI, and reports unknown keys.
 pub(super) struct UriQuery<'a> {
     pub(super) uri: &'a Uri,
     at: &'a ConfigValue<String>,
@@ -532,7 +532,7 @@ impl<'a> UriQuery<'a> {
     }
 }
 
-/// What others write behind a source and we do not.
+/// Keys that other programs write into the source URI, and where they belong here.
 const STATION_KEYS: [(&str, &str); 9] = [
     ("codec", "write `codec` into the [[station]]"),
     ("chunk_ms", "write `chunk_ms` into the [[station]]"),

@@ -1,8 +1,8 @@
-//! Snapcast's stream addresses, `TYPE://host/path?name=N&codec=...`: one line says what a station
-//! and its source are.
+//! Snapcast's stream URIs, `TYPE://host/path?name=N&codec=...`, which describe a station and its
+//! source in one line.
 //!
-//! They come from remote controllers (`Stream.AddStream`) and from `snapserver.conf`; both get the
-//! same station for the same line.
+//! They come from controllers (`Stream.AddStream`) and from `snapserver.conf`; both get the same
+//! station for the same line.
 
 use aulos_core::{Codec, SampleFormat, SampleSpec};
 use aulos_proto::uri::{Uri, UriError, percent_encode};
@@ -13,38 +13,39 @@ use super::problem::{ConfigValue, Problems};
 use super::resolve::{self, Station};
 use super::source::SourceConfig;
 
-/// A stream's address, taken apart.
+/// A parsed stream URI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamUri {
     /// The stream's id.
     pub name: String,
-    /// As it was given.
+    /// The URI as given.
     pub uri: Uri,
-    /// Our address of its source.
+    /// The URI of its source in our syntax.
     pub source: String,
-    /// `flac`, `pcm`, `opus`, or what we do not have, in lower case and with settings of the encoder
-    /// as in `flac:5` or `opus:bitrate:96000`; absent, the server's.
+    /// `flac`, `pcm`, `opus` or an unsupported codec, in lower case, with encoder settings as in
+    /// `flac:5` or `opus:bitrate:96000`; absent, the server's default.
     pub codec: Option<String>,
-    /// What comes in, and what goes out where the codec can carry it; absent, the server's.
+    /// The spec of the source, and of the station if the codec supports it; absent, the server's
+    /// default.
     pub spec: Option<String>,
-    /// Milliseconds per chunk; absent, the server's.
+    /// Milliseconds per chunk; absent, the server's default.
     pub chunk_ms: Option<u32>,
-    /// Milliseconds of silence until it counts as idle.
+    /// Milliseconds of silence after which the stream is idle.
     pub idle_ms: Option<u32>,
     /// The control script and its arguments.
     pub script: Option<(String, String)>,
-    /// Keys that mean nothing here.
+    /// Ignored keys.
     pub ignored_keys: Vec<String>,
 }
 
-/// Why a text is no stream's address.
+/// Why a text is not a stream URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamUriError {
-    /// It is no address.
+    /// It is not a URI.
     Uri(UriError),
     /// It has no `name`.
     NoName,
-    /// What is wrong with the station that it describes.
+    /// Problems of the station that it describes.
     Station(String),
 }
 
@@ -61,7 +62,7 @@ impl std::fmt::Display for StreamUriError {
 impl std::error::Error for StreamUriError {}
 
 impl StreamUri {
-    /// Takes an address apart; `spec` is what raw samples are where it does not say it.
+    /// Parses a stream URI; `spec` is the default for raw samples.
     ///
     /// # Errors
     /// [`StreamUriError::Uri`], [`StreamUriError::NoName`].
@@ -98,7 +99,7 @@ impl StreamUri {
         Ok(stream)
     }
 
-    /// The address that [`super::source`] reads.
+    /// The source URI for [`super::parse_source`].
     fn source(&self, default: SampleSpec) -> String {
         let uri = &self.uri;
         if matches!(&uri.scheme[..], "http" | "https") {
@@ -110,8 +111,8 @@ impl StreamUri {
             .filter(|(key, _)| own_keys(&uri.scheme).contains(&key.as_str()))
             .map(|(key, value)| format!("{key}={}", percent_encode(value)))
             .collect();
-        // snapserver takes every file for raw samples, and plays it again and again; a file that
-        // says what it holds is decoded here.
+        // snapserver treats every file as raw samples and plays it in a loop; a file with a header
+        // is decoded here.
         let says = [".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff", ".mka"];
         let path = uri.path.to_ascii_lowercase();
         let decoded = uri.scheme == "file" && says.iter().any(|end| path.ends_with(end));
@@ -130,7 +131,7 @@ impl StreamUri {
         format!("{}://{user}{}{}{query}", uri.scheme, uri.authority(), percent_encode(&uri.path))
     }
 
-    /// The same stream with a port that the system chose in place of 0.
+    /// The same stream with the port that the system chose for port 0.
     #[must_use]
     pub fn with_port(&self, port: u16, spec: SampleSpec) -> Self {
         let mut stream = self.clone();
@@ -142,13 +143,13 @@ impl StreamUri {
         stream
     }
 
-    /// Seconds of silence until it counts as idle, as a configuration takes them.
+    /// Seconds of silence after which the stream is idle, as in a configuration.
     #[must_use]
     pub fn idle_s(&self) -> Option<f64> {
         self.idle_ms.map(|idle| (f64::from(idle) / 1e3).clamp(*SILENCE_S.start(), *SILENCE_S.end()))
     }
 
-    /// The station of this stream; what it does not say is as in `like`.
+    /// The station of this stream; other settings are copied from `like`.
     ///
     /// # Errors
     /// [`StreamUriError::Station`] with every problem.
@@ -182,8 +183,8 @@ impl StreamUri {
     }
 }
 
-/// An address of HTTP without what only Snapcast's server reads; the rest of its query is for the
-/// one whom it names.
+/// Removes the keys that only snapserver reads from an HTTP URL; the rest of the query belongs to
+/// the web server.
 fn strip_snapcast_keys(raw: &str) -> String {
     let ours = [
         "name",
@@ -204,19 +205,19 @@ fn strip_snapcast_keys(raw: &str) -> String {
     if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) }
 }
 
-/// A sound that is said over a programme: its address, and what that means.
+/// A parsed announcement URI.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnnouncementUri {
-    /// As it was given.
+    /// The URI as given.
     pub uri: Uri,
     /// A file that ends.
     pub config: SourceConfig,
 }
 
-/// Reads the address of an announcement.
+/// Parses the URI of an announcement.
 ///
 /// # Errors
-/// What is wrong with it, for people to read.
+/// What is wrong with it, for display.
 pub fn parse_announcement(text: &str) -> Result<AnnouncementUri, String> {
     let problems = Problems::default();
     let parsed = super::source::parse(&ConfigValue::default_value(text.to_owned()), &problems);
@@ -239,7 +240,7 @@ pub(super) fn in_one_line(problems: Problems) -> String {
     all.collect::<Vec<_>>().join("; ")
 }
 
-/// What clients get of a stream in this spec.
+/// The spec of the station's output for a source of this spec.
 pub(super) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
     let codec = codec.split(':').next().unwrap_or_default();
     let format = match wanted.format {
@@ -256,7 +257,7 @@ pub(super) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
     }
 }
 
-/// The keys that our own address of such a source has.
+/// The query keys that source URIs of this scheme have here.
 fn own_keys(scheme: &str) -> &'static [&'static str] {
     match scheme {
         "pipe" | "tcp" => &["mode"],

@@ -1,5 +1,5 @@
-//! The words that a user reads when a configuration is wrong are kept in `tests/golden/*.txt`;
-//! `AULOS_BLESS=1 cargo test -p aulos` writes them anew.
+//! The messages for wrong configurations are kept in `tests/golden/*.txt`;
+//! `AULOS_BLESS=1 cargo test -p aulos` rewrites them.
 
 mod records;
 mod relays;
@@ -300,9 +300,9 @@ fn a_normalizer_and_an_equalizer_are_read_whole() {
         &["station.a.normalize.memory_s=30", "station.0.equalizer.1.q=2"],
     );
     golden("sound", &format!("{:#}\n", all.json()));
-    // What is written down is read again as the same.
+    // The JSON form is read back unchanged.
     assert_eq!(SoundSettings::from_json(&all.json(), SampleSpec::DEFAULT), Ok(all));
-    // A source of its own.
+    // A source with its own normalizer.
     let text = station("sources = [{ uri = \"demo:\", normalize = { target = -18 } }, \"tone:\"]");
     let loaded = load_text(&text, &["station.a.sources.1.normalize.mode=low"]).unwrap();
     let modes: Vec<_> = loaded.stations[0]
@@ -556,7 +556,7 @@ proptest! {
     }
 }
 
-/// Compares with a checked-in text.
+/// Compares with a golden file.
 fn golden(name: &str, found: &str) {
     aulos_blackbox::golden::compare(
         env!("CARGO_MANIFEST_DIR"),

@@ -1,24 +1,23 @@
-//! A configuration as a tree of values that know where they were written.
+//! The configuration as a tree of values with locations.
 //!
-//! Three texts meet here: the embedded default, the file, and each `--set`. They are merged before
-//! anything is read, so that reading does not know where a value came from, and a problem still
-//! points to it.
+//! The embedded default, the file and each `--set` are merged before anything is read. Reading
+//! therefore does not depend on the origin of a value, and a problem still has its location.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{ConfigLocation, Problems, quoted_list};
 
-/// A value and where it was written.
+/// A value with its location.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) at: ConfigLocation,
-    /// What stood on the command line, for keys that want text: `--set station.0.name=5`.
+    /// The text on the command line, for keys that need a string: `--set station.0.name=5`.
     pub(super) raw: Option<String>,
 }
 
-/// What a configuration is made of.
+/// A configuration value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Text(String),
@@ -27,11 +26,11 @@ pub(super) enum Value {
     Flag(bool),
     List(Vec<Node>),
     Table(Vec<TableEntry>),
-    /// Something that no key of ours takes.
+    /// A TOML type that no key uses.
     Other(&'static str),
 }
 
-/// One line of a table.
+/// A key of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TableEntry {
     pub(super) key: String,
@@ -40,12 +39,12 @@ pub(super) struct TableEntry {
 }
 
 impl Node {
-    /// A value that was written at `at`.
+    /// A value with its location.
     pub(super) const fn new(value: Value, at: ConfigLocation) -> Self {
         Self { value, at, raw: None }
     }
 
-    /// The value's kind in a user's words.
+    /// The kind of the value, for messages.
     pub(super) const fn kind(&self) -> &'static str {
         match &self.value {
             Value::Text(_) => "text",
@@ -58,15 +57,15 @@ impl Node {
         }
     }
 
-    /// What a table holds under `key`.
+    /// The value of `key` in a table.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         let Value::Table(entries) = &self.value else { return None };
         entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 }
 
-/// Reads a TOML text; its faults are noted, and what could be read is returned. `place` says what
-/// a byte of the text is called.
+/// Parses TOML; reports errors and returns what is readable. `place` converts byte offsets to
+/// locations.
 pub(super) fn parse(
     text: &str,
     place: &impl Fn(usize) -> ConfigLocation,
@@ -80,7 +79,7 @@ pub(super) fn parse(
     Node::new(Value::Table(from_table(table.get_ref(), place)), place(0))
 }
 
-/// Puts `KEY=VALUE` into the tree.
+/// Sets `KEY=VALUE` in the tree.
 pub(super) fn set(root: &mut Node, index: usize, text: &str, problems: &Problems) {
     let at = ConfigLocation::Set(index);
     let Some((path, value)) = text.split_once('=') else {
@@ -97,7 +96,7 @@ pub(super) fn set(root: &mut Node, index: usize, text: &str, problems: &Problems
     }
 }
 
-/// Depth of `--set` paths; the deepest key of ours has five names.
+/// Depth limit of `--set` paths; the deepest key has five parts.
 const MAX_DEPTH: usize = 8;
 
 type SetError = (String, String);
@@ -107,7 +106,7 @@ fn set_at(node: &mut Node, path: &[&str], value: Node, at: ConfigLocation) -> Re
         *node = value;
         return Ok(());
     };
-    // `sources = ["demo://"]` may be reached as `sources.0.name`.
+    // `sources = ["demo://"]` can be reached as `sources.0.name`.
     if *key != "uri"
         && let Value::Text(uri) = &node.value
         && SOURCE_KEYS.contains(key)
@@ -143,7 +142,7 @@ fn set_at(node: &mut Node, path: &[&str], value: Node, at: ConfigLocation) -> Re
     }
 }
 
-/// The element of a list that a part of a path means: its number, or its name.
+/// The index of a list element, from its number or name in a path.
 fn element_index(items: &[Node], key: &str) -> Result<usize, SetError> {
     if let Ok(index) = key.parse::<usize>() {
         return if index <= items.len() {
@@ -175,7 +174,8 @@ fn element_index(items: &[Node], key: &str) -> Result<usize, SetError> {
     })
 }
 
-/// TOML where it is TOML, and the bare text otherwise: `flac` need not be quoted for a shell.
+/// The value as TOML if it parses, or else as a string, so that `flac` need not be quoted for a
+/// shell.
 fn command_line_value(text: &str, at: ConfigLocation) -> Node {
     let mut node = match DeValue::parse(text) {
         Ok(value) => from_value(value.get_ref(), &|_| at, at),
@@ -228,7 +228,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The keys of a source that is written as a table.
+/// The keys of a source in table form.
 pub(super) const SOURCE_KEYS: [&str; 8] =
     ["uri", "name", "normalize", "gain_db", "standby", "timeout_ms", "input_buffer_ms", "silence"];
 

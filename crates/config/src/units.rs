@@ -1,4 +1,4 @@
-//! Times and sizes as people write them: `1h30m`, `500ms`, `30d`; `2GiB`, `500MB`.
+//! Durations and sizes with units: `1h30m`, `500ms`, `30d`; `2GiB`, `500MB`.
 
 use aulos_core::Span;
 use bytesize::ByteSize;
@@ -7,10 +7,10 @@ use jiff::SpanRelativeTo;
 use super::problem::{ConfigValue, Problems};
 use super::read::TableReader;
 
-/// A length of time; a day has 24 hours.
+/// Parses a duration; a day has 24 hours.
 ///
 /// # Errors
-/// What it has to look like.
+/// The expected format.
 pub fn parse_span(text: &str) -> Result<Span, String> {
     let wrong = || format!("\"{text}\" is no length of time: write 90s, 30min, 1h30m or 7d");
     let parsed: jiff::Span = text.trim().parse().map_err(|_| wrong())?;
@@ -19,10 +19,10 @@ pub fn parse_span(text: &str) -> Result<Span, String> {
     if nanos < 0 { Err(wrong()) } else { Ok(Span::from_nanos(nanos)) }
 }
 
-/// A number of bytes.
+/// Parses a size in bytes.
 ///
 /// # Errors
-/// What it has to look like.
+/// The expected format.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     match text.trim().parse::<ByteSize>() {
         Ok(size) => Ok(size.as_u64()),
@@ -30,7 +30,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A key whose value is a length of time.
+/// Reads a duration.
 pub(super) fn span_key(
     table: &mut TableReader<'_>,
     key: &'static str,
@@ -39,7 +39,7 @@ pub(super) fn span_key(
     parse_key(table, key, problems, parse_span)
 }
 
-/// A key whose value is a number of bytes.
+/// Reads a size in bytes.
 pub(super) fn bytes_key(
     table: &mut TableReader<'_>,
     key: &'static str,

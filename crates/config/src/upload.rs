@@ -1,7 +1,7 @@
-//! `upload` of a recording: the S3-compatible storage that its closed files go to.
+//! `upload` of a recorder: S3-compatible storage for closed files.
 //!
-//! As with pushes, the keys stand beside the address and not in it. All of it is read by every
-//! build, so that a server without the feature `s3` says what is missing and not "unknown key".
+//! As for pushes, the keys are separate from the URL. Every build reads this table, so that a
+//! server without the feature `s3` reports the missing feature instead of an unknown key.
 
 use axum::http::Uri;
 
@@ -16,58 +16,57 @@ use super::read::{TableReader, report_missing};
 use super::security::{SecretConfig, read_secret, secret_text};
 use super::tree::Node;
 
-/// `upload`, as it was written.
+/// `upload` as written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UploadConfig {
-    /// Where it begins.
+    /// Location of the table.
     pub at: ConfigLocation,
     /// `s3://BUCKET/PREFIX`; required.
     pub url: Option<ConfigValue<String>>,
-    /// The server; absent, Amazon's of the region.
+    /// The server; by default Amazon's for the region.
     pub endpoint: Option<ConfigValue<String>>,
-    /// What signatures are for; absent, `us-east-1`, which other servers than Amazon's take.
+    /// The region of signatures; by default `us-east-1`, which other servers than Amazon's accept.
     pub region: Option<ConfigValue<String>>,
-    /// Who we are; required.
+    /// The access key id; required.
     pub access_key: Option<ConfigValue<String>>,
-    /// What we sign with; required.
+    /// The secret access key; required.
     pub secret_key: Option<SecretConfig>,
-    /// Whether the bucket stands in the path and not in the host's name.
+    /// Whether the bucket is in the path and not in the host name.
     pub path_style: Option<bool>,
-    /// How the server is to keep it.
+    /// The storage class.
     pub storage_class: Option<ConfigValue<String>>,
-    /// Whether the files stay here as well.
+    /// Whether uploaded files are kept locally.
     pub keep_local: Option<bool>,
-    /// Files at once.
+    /// Concurrent files.
     pub concurrency: Option<u32>,
-    /// Of what size the parts of a large file are, in MiB.
+    /// Part size of large files in MiB.
     pub part_mib: Option<u32>,
 }
 
-/// Storage that the closed files of a recording go to.
+/// S3-compatible storage for the closed files of a recorder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UploadTarget {
-    /// Scheme, host and port of the server, and nothing behind: `https://s3.example`. It is without
-    /// the bucket's name.
+    /// Scheme, host and port of the server: `https://s3.example`, without the bucket.
     pub endpoint: String,
-    /// What signatures are for.
+    /// The region of signatures.
     pub region: String,
-    /// Where the objects are.
+    /// The bucket.
     pub bucket: String,
-    /// What their names begin with; may be empty, has no slash at either end.
+    /// The prefix of object names; may be empty, without a slash at either end.
     pub prefix: String,
-    /// Whether the bucket stands in the path and not in the host's name.
+    /// Whether the bucket is in the path and not in the host name.
     pub path_style: bool,
-    /// Who we are.
+    /// The access key id.
     pub access_key: String,
-    /// What we sign with.
+    /// The secret access key.
     pub secret_key: RedactedDebug<String>,
-    /// How the server is to keep it; none leaves it to the server.
+    /// The storage class; none uses the server's default.
     pub storage_class: Option<String>,
-    /// Whether the files stay here as well.
+    /// Whether uploaded files are kept locally.
     pub keep_local: bool,
-    /// Files at once.
+    /// Concurrent files.
     pub concurrency: usize,
-    /// Of what size the parts of a large file are, in bytes; a smaller one goes in one piece.
+    /// Part size of large files in bytes; smaller files are sent in one request.
     pub part_bytes: u64,
 }
 
@@ -102,7 +101,7 @@ pub(super) fn read(node: &Node, problems: &Problems) -> UploadConfig {
     upload
 }
 
-/// Checks it, and reads the secret that it names. `station` is whose recording it is.
+/// Validates the table and reads its secret. `station` is the recorder's station.
 pub(super) fn resolve(
     config: &UploadConfig,
     station: &str,
@@ -166,16 +165,16 @@ fn target(
     };
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.contains('@') {
-        // What is wrong may be a key: it is not printed.
+        // The text may contain a key, so it is not printed.
         let hint = "write { url = \"s3://BUCKET/PREFIX\", access_key = \"ID\", \
                     secret_key_file = \"FILE\" }";
         return refuse("`url` has a name or a key in front of its bucket".to_owned(), hint);
     }
-    // Amazon's rules for names ("General purpose bucket naming rules"), which others share.
-    let may = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-    let ends = |c: char| may(c) && c.is_ascii_alphanumeric();
+    // Amazon's naming rules ("General purpose bucket naming rules"), which other servers share.
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let ends = |c: char| is_allowed(c) && c.is_ascii_alphanumeric();
     if !(3..=63).contains(&bucket.len())
-        || !bucket.chars().all(may)
+        || !bucket.chars().all(is_allowed)
         || !bucket.starts_with(ends)
         || !bucket.ends_with(ends)
         || bucket.contains("..")
@@ -244,7 +243,7 @@ fn endpoint(config: &UploadConfig, problems: &Problems) -> Option<(String, Strin
     Some((format!("{scheme}://{authority}"), region.unwrap_or_else(|| DEFAULT_REGION.to_owned())))
 }
 
-/// A text that goes into a header.
+/// A value for an HTTP header.
 fn header_text(text: &ConfigValue<String>, key: &str, problems: &Problems) -> String {
     let fine = |c: char| c.is_ascii_graphic();
     if text.value.is_empty() || text.value.len() > MAX_UPLOAD_KEY || !text.value.chars().all(fine) {
@@ -254,7 +253,7 @@ fn header_text(text: &ConfigValue<String>, key: &str, problems: &Problems) -> St
     text.value.clone()
 }
 
-/// What servers take that have no regions.
+/// Servers without regions accept this one.
 const DEFAULT_REGION: &str = "us-east-1";
 
 const EXAMPLE: &str = "upload = { url = \"s3://BUCKET/PREFIX\", region = \"eu-central-1\", \
@@ -268,7 +267,7 @@ mod tests {
     use super::*;
     use aulos_blackbox::golden;
 
-    /// What `aulos check` would say, or what was understood.
+    /// The problems of a configuration, or the validated target.
     fn check(built: bool, keys: &str) -> Result<UploadTarget, String> {
         let problems = Problems::default();
         let root = tree::parse(&format!("upload = {{ {keys} }}"), &ConfigLocation::File, &problems);

@@ -1,4 +1,4 @@
-//! Figures as people read them, on every screen and line alike.
+//! Formats numbers for people, the same way in every output.
 
 use aulos_core::{Db, Lufs, Span};
 
@@ -8,13 +8,13 @@ pub(super) fn clock(span: Span) -> String {
     format!("{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// One digit behind the point; a dash where there is nothing.
+/// One decimal place; a dash for a missing value.
 pub(super) fn lufs(value: Option<Lufs>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get()))
 }
 
-/// As [`lufs`].
+/// Like [`lufs`].
 pub(super) fn db(value: Option<Db>) -> String {
-    // No -0.0.
+    // Avoids -0.0.
     value.map_or_else(|| "-".to_owned(), |value| format!("{:.1}", value.get() + 0.0))
 }

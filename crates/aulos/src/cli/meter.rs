@@ -60,11 +60,11 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exi
         .build()
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
     runtime.block_on(async {
-        // Before anything is read: a signal may come at once.
+        // Installed before anything is read, because a signal may come at once.
         let mut signals = Signals::new()?;
-        if let Some(chore) = opened.take_background_task() {
-            // It ends with the runtime.
-            drop(tokio::spawn(chore));
+        if let Some(task) = opened.take_background_task() {
+            // The task ends with the runtime.
+            drop(tokio::spawn(task));
         }
         let mut meter =
             ReaderHandle::start("aulos-meter", opened, !args.no_pace, args.dual_mono, None)?;
@@ -78,11 +78,11 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exi
     })
 }
 
-/// How it ended.
+/// The result of a measurement.
 struct MeterResult {
     loudness: Loudness,
     result: Result<(), Failure>,
-    /// Nobody reads what is printed.
+    /// Whether the reader of standard output has closed it.
     pipe_closed: bool,
 }
 
@@ -120,14 +120,14 @@ async fn print(
     let lines = MeterOutput::new(json);
     let mut last = Loudness::NONE;
     loop {
-        let news = tokio::select! {
-            news = meter.events.recv() => news,
+        let event = tokio::select! {
+            event = meter.events.recv() => event,
             () = signals.wait() => {
                 meter.send(ReaderCommand::Quit);
                 continue;
             }
         };
-        match news {
+        match event {
             Some(ReaderEvent::Reading(loudness)) => {
                 if !is_reader_open(lines.print(&loudness))? {
                     return Ok(MeterResult { loudness, result: Ok(()), pipe_closed: true });
@@ -136,8 +136,8 @@ async fn print(
             }
             Some(ReaderEvent::Shape(..) | ReaderEvent::Waiting) => {}
             Some(ReaderEvent::Ended(loudness, result)) => {
-                // After hours, integrated loudness and range may lag; the last line has them. A
-                // pipe that is closed now makes no difference.
+                // After hours, integrated loudness and range lag behind in the regular lines; the
+                // last line is exact. A closed pipe makes no difference here.
                 if json && loudness != last {
                     drop(lines.print(&loudness));
                 }

@@ -1,5 +1,4 @@
-//! The command line: one table, from which the parser, the help, the manual page and the
-//! completions come.
+//! The command line: one definition for the parser, the help, the manual page and the completions.
 
 mod figures;
 mod meter;
@@ -76,7 +75,7 @@ enum ColorMode {
 }
 
 impl ColorMode {
-    /// Whether there are colours on a stream that is a terminal, or is none.
+    /// Whether to use colors on a stream; `terminal` tells whether it is one.
     fn colors(self, terminal: bool) -> bool {
         match self {
             Self::Always => true,
@@ -259,7 +258,7 @@ pub(crate) fn main() -> Exit {
     let cli = match cli {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors and go to standard output. A closed pipe is no news.
+            // Help and version are not errors and go to standard output. A closed pipe is ignored.
             error.print().ok();
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
         }
@@ -301,7 +300,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
     }
 }
 
-/// Problems are what `check` is for, so they go to standard output.
+/// The problems are the result of `check`, so they go to standard output.
 fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
     match load(args) {
         Ok(resolved) => {
@@ -352,11 +351,11 @@ fn load(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
     Ok(resolved)
 }
 
-/// Whether a file that was read before can be read again: what came through a pipe is gone, and
-/// nothing would be taken for a configuration without stations.
+/// Checks before a reload that the configuration can be read again: standard input and pipes are
+/// empty by now, which would read as a configuration without stations.
 fn check_rereadable(path: Option<&Path>, reading: LoadReason) -> Result<(), Failure> {
     let Some(path) = path.filter(|_| reading == LoadReason::Again) else { return Ok(()) };
-    // What cannot be looked at is told by whoever tries to read it.
+    // If this fails, reading the file reports the error.
     if path != Path::new("-") && std::fs::metadata(path).map_or(true, |data| data.is_file()) {
         return Ok(());
     }
@@ -393,13 +392,13 @@ fn read_config(path: &Path) -> Result<(String, String), Failure> {
     }
 }
 
-/// Writes data; whoever closed the pipe has seen enough.
+/// Writes to standard output; a closed pipe counts as success.
 fn print(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
     is_reader_open(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
 }
 
-/// How writing to standard output went: not read any more by whoever has seen enough, or a failure.
+/// Whether standard output is still open; other errors are failures.
 fn is_reader_open(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
         Ok(()) => Ok(true),
@@ -408,7 +407,7 @@ fn is_reader_open(written: io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
-/// Everything that is wrong with what stands on the command line, with its remedies.
+/// All problems of command line arguments, with their hints.
 fn usage_failure(problems: &[aulos_config::Problem]) -> Failure {
     let lines = problems.iter().map(|aulos_config::Problem { message, hint, .. }| match hint {
         Some(hint) => format!("{message}\n    hint: {hint}"),

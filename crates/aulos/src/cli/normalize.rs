@@ -1,4 +1,4 @@
-//! `aulos normalize`: files brought to a loudness.
+//! `aulos normalize`: normalizes the loudness of files.
 
 mod output;
 mod signals;
@@ -128,7 +128,7 @@ Ends with 3 when some of several files failed.";
 
 pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
     let (items, single) = args.items()?;
-    let wishes = args.options()?;
+    let options = args.options()?;
     let stop = StopFlag::new()?;
     let jobs = args.jobs.or_else(|| available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let mut run = NormalizeRun {
@@ -142,7 +142,7 @@ pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
         output: Ok(()),
     };
     run.begin();
-    normalize::run(items, jobs.min(MAX_JOBS), &wishes, |event| {
+    normalize::run(items, jobs.min(MAX_JOBS), &options, |event| {
         run.handle_event(event);
         if stop.is_set() || run.output.is_err() {
             return ControlFlow::Break(());
@@ -154,7 +154,7 @@ pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
 }
 
 impl NormalizeArgs {
-    /// The files, and whether it is one that was given by its name.
+    /// The files, and whether a single file was given by name.
     fn items(&self) -> Result<(Vec<NormalizeItem>, bool), Failure> {
         let usage = |what: &str| Failure::new(Exit::Usage, what.to_owned());
         if self.in_place {
@@ -209,7 +209,7 @@ impl NormalizeArgs {
             );
         }
         let default = Settings::default();
-        // A file is no station: whatever gain it needs is fine.
+        // A file may need any gain, so the gain limits of a station do not apply.
         let settings = Settings {
             target: self.target.lufs(),
             ceiling: self.true_peak,
@@ -236,15 +236,15 @@ impl OutputFormat {
     }
 }
 
-/// A run under way.
+/// A normalization run.
 struct NormalizeRun<'a> {
     args: &'a NormalizeArgs,
     quiet: bool,
-    /// One file, by its name: a table of its own, and its own exit code.
+    /// A single file given by name: it gets its own table and exit code.
     single: bool,
     bar: ProgressBar,
     files: usize,
-    /// Written, unchanged, planned, failed.
+    /// Counts: written, unchanged, planned, failed.
     done: [usize; 4],
     failure: Option<Failure>,
     output: io::Result<()>,
@@ -362,7 +362,7 @@ fn failure(task: &NormalizeTask, error: &NormalizeError) -> Failure {
     Failure::new(exit, format!("{}: {error}", plain(&path.to_string_lossy())))
 }
 
-/// Reads a loudness range.
+/// Parses a loudness range.
 fn range(text: &str) -> Result<Db, String> {
     match text.parse() {
         Ok(lu) if (1.0..=50.0).contains(&lu) => Ok(Db::new(lu)),
@@ -370,7 +370,7 @@ fn range(text: &str) -> Result<Db, String> {
     }
 }
 
-/// Reads kilobits per second.
+/// Parses a bit rate in kbit/s.
 fn bitrate(text: &str) -> Result<u32, String> {
     match text.strip_suffix(['k', 'K']).unwrap_or(text).parse::<u32>() {
         Ok(kbps) if (6..=510).contains(&kbps) => Ok(kbps * 1_000),
@@ -383,21 +383,21 @@ fn bar(quiet: bool, files: usize) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(Some(BAR_STEPS.into()), ProgressDrawTarget::stderr());
-    // The template is a constant; were it wrong, the default would do.
+    // The template is a constant and valid; the default would do as well.
     bar.with_style(
         ProgressStyle::with_template("{wide_bar} {msg}{percent} %, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
 }
 
-/// An error of loudness that is said, in LU: the tolerance of EBU R 128.
+/// Smallest deviation from the target that is reported, in LU: the tolerance of EBU R 128.
 const REPORTED_ERROR_LU: f64 = 0.5;
-/// Steps of the bar.
+/// Resolution of the progress bar.
 const BAR_STEPS: u32 = 1_000;
-/// Files at a time; each takes memory, and more than any machine has processors is no faster.
+/// Limit of parallel files: each takes memory, and more than the number of processors is no faster.
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// The loudness that is missed, if that is worth saying.
+/// The reached loudness, if it deviates from the target by a reportable amount.
 fn missed_loudness(after: Option<Lufs>, target: Lufs) -> Option<Lufs> {
     after.filter(|lufs| (*lufs - target).get().abs() > REPORTED_ERROR_LU)
 }

@@ -1,8 +1,8 @@
-//! The thread that reads the source, at the source's pace, and measures it.
+//! The thread that reads a source at the source's pace and measures it.
 //!
-//! A station would do it all, with reactors, workers and a clock; a meter or a recorder has one source and nobody
-//! to be in time for, so one thread drives the house's feeders and decoders by hand. Orders come
-//! through the channel on which it sleeps.
+//! A station would bring reactors, workers and a clock; a meter or a recorder has one source and no
+//! deadline, so a single thread drives the feeder and the decoder. Commands arrive through the
+//! channel on which the thread sleeps.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,37 +18,36 @@ use tokio::sync::mpsc::{self, Sender};
 
 use super::source::{OpenSource, ReadResult};
 
-/// What the thread tells.
+/// Events of the thread.
 #[derive(Debug)]
 pub(super) enum ReaderEvent {
-    /// Sound comes in this shape from now on.
+    /// The format of the following blocks.
     #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the screen shows it"))]
     Shape(SampleRate, ChannelLayout),
-    /// New figures, once in 100 ms of sound.
+    /// A new reading, every 100 ms of audio.
     Reading(Loudness),
-    /// Nobody sends just now.
+    /// The source sends nothing at the moment.
     Waiting,
-    /// It is over; with the last figures.
+    /// The thread has ended; with the final reading.
     Ended(Loudness, Result<(), Failure>),
 }
 
-/// What the thread is told.
+/// Commands to the thread.
 #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only keys give all of it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReaderCommand {
-    /// Measure anew.
+    /// Reset the measurement.
     Reset,
-    /// Stop measuring, or go on.
+    /// Pause the measurement, or resume it.
     Pause(bool),
-    /// End.
+    /// End the thread.
     Quit,
 }
 
-/// Who hears every block besides the meter, on the thread that reads; what it cannot do ends the
-/// reading.
+/// Gets every block on the reading thread, before the meter; an error ends the reading.
 pub(super) type BlockSink = Box<dyn FnMut(&Block) -> Result<(), Failure> + Send>;
 
-/// The thread that measures, as the others see it.
+/// Handle to the thread.
 pub(super) struct ReaderHandle {
     pub(super) events: mpsc::Receiver<ReaderEvent>,
     commands: UnboundedSender<ReaderCommand>,
@@ -56,48 +55,50 @@ pub(super) struct ReaderHandle {
 }
 
 impl ReaderHandle {
-    /// Starts it under this name; with `dual_mono` one channel counts as two equal ones.
+    /// Starts the thread under this name; with `dual_mono` one channel counts as two equal ones.
     pub(super) fn start(
         name: &str,
         source: OpenSource,
         paced: bool,
         dual_mono: bool,
-        ear: Option<BlockSink>,
+        sink: Option<BlockSink>,
     ) -> Result<Self, Failure> {
-        let (tell, news) = mpsc::channel(EVENT_QUEUE);
-        let (orders, mut ordered) = unbounded();
+        let (event_sender, events) = mpsc::channel(EVENT_QUEUE);
+        let (commands, mut command_receiver) = unbounded();
         let thread = std::thread::Builder::new()
             .name(name.into())
-            .spawn(move || read(source, (paced, dual_mono), ear, &mut ordered, &tell))
+            .spawn(move || {
+                read(source, (paced, dual_mono), sink, &mut command_receiver, &event_sender)
+            })
             .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
-        Ok(Self { events: news, commands: orders, thread: Some(thread) })
+        Ok(Self { events, commands, thread: Some(thread) })
     }
 
-    pub(super) fn send(&self, order: ReaderCommand) {
-        // A thread that has ended has said so, or will be missed.
-        let _ = self.commands.send(order);
+    pub(super) fn send(&self, command: ReaderCommand) {
+        // If the thread has ended, its last event has the reason.
+        let _ = self.commands.send(command);
     }
 
-    /// Lets the source go, so that a program that was started for it ends before we do.
+    /// Ends the thread and closes the source, so that a child process ends before this one.
     pub(super) async fn end(&mut self) {
         self.send(ReaderCommand::Quit);
         self.events.close();
         let drained = async { while self.events.recv().await.is_some() {} };
         let ended = tokio::time::timeout(JOIN_TIMEOUT, drained).await.is_ok();
         if let Some(thread) = self.thread.take_if(|_| ended) {
-            // If it panicked it has said so.
+            // A panic has been reported already.
             drop(thread.join());
         }
     }
 }
 
-/// Reads until the source or the world ends it.
+/// Reads until the source ends or a command stops it.
 fn read(
     mut source: OpenSource,
     (paced, dual_mono): (bool, bool),
-    ear: Option<BlockSink>,
-    orders: &mut Receiver<ReaderCommand>,
-    news: &Sender<ReaderEvent>,
+    sink: Option<BlockSink>,
+    commands: &mut Receiver<ReaderCommand>,
+    events: &Sender<ReaderEvent>,
 ) {
     let mut reader = SourceReader {
         meter: None,
@@ -106,19 +107,19 @@ fn read(
         paced: paced && source.has_no_clock(),
         due: Instant::ZERO,
         waiting: false,
-        sink: ear,
-        commands: orders,
-        events: news,
+        sink,
+        commands,
+        events,
     };
     let result = match reader.run(&mut source) {
         Ok(()) | Err(StopReason::Quit) => Ok(()),
         Err(StopReason::Failed(failure)) => Err(failure),
     };
-    // Before anything is said: a program that was started ends with its source.
+    // Closed before the last event is sent: a child process ends with its source.
     drop(source);
     let last = reader.meter.as_mut().map_or(Loudness::NONE, LoudnessMeter::finish);
-    // Whoever does not listen any more does not want to know.
-    drop(news.blocking_send(ReaderEvent::Ended(last, result)));
+    // The receiver may be closed already.
+    drop(events.blocking_send(ReaderEvent::Ended(last, result)));
 }
 
 enum StopReason {
@@ -132,7 +133,7 @@ struct SourceReader<'a> {
     dual_mono: bool,
     shape: Option<(SampleRate, ChannelLayout)>,
     paced: bool,
-    /// When the next block is over, if the pace is ours.
+    /// When the next block is due, if the thread sets the pace.
     due: Instant,
     waiting: bool,
     sink: Option<BlockSink>,
@@ -149,14 +150,14 @@ impl SourceReader<'_> {
             match source.next(SystemClock::now(), &mut block).map_err(StopReason::Failed)? {
                 ReadResult::Block => {
                     self.pace(&block)?;
-                    if let Some(ear) = &mut self.sink {
-                        ear(&block).map_err(StopReason::Failed)?;
+                    if let Some(sink) = &mut self.sink {
+                        sink(&block).map_err(StopReason::Failed)?;
                     }
                     self.measure(&block)?;
                 }
                 ReadResult::Pending(pause) => {
-                    let gone = core::mem::replace(&mut self.waiting, source.is_waiting());
-                    if self.waiting && !gone {
+                    let was_waiting = core::mem::replace(&mut self.waiting, source.is_waiting());
+                    if self.waiting && !was_waiting {
                         self.send(ReaderEvent::Waiting)?;
                     }
                     self.sleep(pause)?;
@@ -177,7 +178,7 @@ impl SourceReader<'_> {
             return self.sleep(Span::ZERO);
         }
         self.due += block.rate().span(block.frames());
-        // After a standstill of the machine it goes on; it does not run after the lost time.
+        // After the machine was suspended, reading continues at its pace and does not catch up.
         self.due = self.due.max(SystemClock::now() - MAX_CATCH_UP);
         loop {
             let left = self.due - SystemClock::now();
@@ -191,40 +192,40 @@ impl SourceReader<'_> {
     fn measure(&mut self, block: &Block) -> Result<(), StopReason> {
         let (rate, layout) = (block.rate(), block.layout());
         if self.shape.replace((rate, layout)) != Some((rate, layout)) {
-            if let Some(gauge) = &mut self.meter {
-                gauge.set_format(rate, layout);
+            if let Some(meter) = &mut self.meter {
+                meter.set_format(rate, layout);
             }
             self.send(ReaderEvent::Shape(rate, layout))?;
         }
         let make = if self.dual_mono { LoudnessMeter::dual_mono } else { LoudnessMeter::new };
-        let mut gauge = self.meter.take().unwrap_or_else(|| make(rate, layout, HISTORY));
-        // In pieces that are shorter than 100 ms, so that no figures are passed over.
+        let mut meter = self.meter.take().unwrap_or_else(|| make(rate, layout, HISTORY));
+        // In pieces shorter than 100 ms, so that every reading is seen.
         let piece = rate.frames(Span::from_millis(50)).as_usize().max(1) * layout.channels();
         for samples in block.samples().chunks(piece) {
-            if gauge.push(samples) {
-                self.send(ReaderEvent::Reading(gauge.loudness()))?;
+            if meter.push(samples) {
+                self.send(ReaderEvent::Reading(meter.loudness()))?;
             }
         }
-        self.meter = Some(gauge);
+        self.meter = Some(meter);
         Ok(())
     }
 
-    /// Waits, and does what comes in meanwhile.
+    /// Waits, and executes commands meanwhile.
     fn sleep(&mut self, pause: Span) -> Result<(), StopReason> {
         let pause = Duration::from_nanos(u64::try_from(pause.as_nanos()).unwrap_or(0));
         match self.commands.recv_timeout(pause) {
             Ok(ReaderCommand::Quit) | Err(TryRecvError::Closed) => Err(StopReason::Quit),
             Ok(ReaderCommand::Reset) => {
-                if let Some(gauge) = &mut self.meter {
-                    gauge.reset();
-                    let loudness = gauge.loudness();
+                if let Some(meter) = &mut self.meter {
+                    meter.reset();
+                    let loudness = meter.loudness();
                     self.send(ReaderEvent::Reading(loudness))?;
                 }
                 Ok(())
             }
             Ok(ReaderCommand::Pause(paused)) => {
-                if let Some(gauge) = &mut self.meter {
-                    gauge.pause(paused);
+                if let Some(meter) = &mut self.meter {
+                    meter.pause(paused);
                 }
                 Ok(())
             }
@@ -232,24 +233,24 @@ impl SourceReader<'_> {
         }
     }
 
-    fn send(&self, news: ReaderEvent) -> Result<(), StopReason> {
-        self.events.blocking_send(news).map_err(|_| StopReason::Quit)
+    fn send(&self, event: ReaderEvent) -> Result<(), StopReason> {
+        self.events.blocking_send(event).map_err(|_| StopReason::Quit)
     }
 }
 
-/// What the pace makes up for.
+/// Longest delay that is caught up.
 const MAX_CATCH_UP: Span = Span::from_secs(1);
 
-/// A day exactly; from then on the last day.
+/// Exactly one day; after that the last day.
 const HISTORY: MeterHistory = MeterHistory::Bounded { ms: 86_400_000 };
 
-/// The thread panicked, and has said why.
+/// The failure for a panicked thread, which has already reported the reason.
 pub(super) fn thread_panicked() -> Failure {
     Failure::new(Exit::Internal, "the meter broke down")
 }
 
-/// Readings that may wait for a reader of ours that is slow; more, and the source waits.
+/// Events that may wait for a slow receiver; after that the source waits.
 const EVENT_QUEUE: usize = 64;
 
-/// For a disk that does not answer.
+/// Time limit for the thread's end, in case a disk hangs.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! `aulos record`: any source into files, until it ends or somebody does.
+//! `aulos record`: records a source into files.
 
 mod output;
 mod recorder;
@@ -84,7 +84,7 @@ Signals: SIGUSR1 begins and ends, SIGUSR2 begins a new file without a gap, SIGIN
 there is and ends. The name of each complete file goes to standard output. What a killed program leaves
 behind is made whole when somebody records to the same place again.";
 
-/// Between two looks.
+/// Interval of the status line.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit, Failure> {
@@ -94,7 +94,7 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit,
             "--no-pace is for files that have an end: other sources have a pace of their own";
         return Err(Failure::new(Exit::Usage, message));
     }
-    let wish = recorder::recorder_config(args)?;
+    let settings = recorder::recorder_config(args)?;
     let mut opened = OpenSource::open(uri, &config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -102,30 +102,32 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit,
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
     let output = RecordOutput::new(args.json, quiet, color);
     runtime.block_on(async {
-        // Before anything is read: a signal may come at once.
+        // Installed before anything is read, because a signal may come at once.
         let mut signals = Signals::new()?;
         let mut keys = KeyInput::new(args.source == "-")?;
-        if let Some(chore) = opened.take_background_task() {
-            // It ends with the runtime.
-            drop(tokio::spawn(chore));
+        if let Some(task) = opened.take_background_task() {
+            // The task ends with the runtime.
+            drop(tokio::spawn(task));
         }
-        let (tape, ear) = FileRecorder::new(wish, args.length, args.no_pace)?;
+        let (recorder, sink) = FileRecorder::new(settings, args.length, args.no_pace)?;
         if args.pre_roll.is_none() {
-            // A file is read faster than the clock goes: its first frame is meant, not the time.
-            tape.send_command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO))?;
+            // A file may be read faster than real time, so the start is its first frame and not a
+            // time.
+            recorder.send_command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO))?;
         }
         let mut reader =
-            ReaderHandle::start("aulos-record", opened, !args.no_pace, false, Some(ear))?;
-        let ended = watch(&tape, &output, &mut reader, &mut signals, &mut keys, args).await;
+            ReaderHandle::start("aulos-record", opened, !args.no_pace, false, Some(sink))?;
+        let ended = watch(&recorder, &output, &mut reader, &mut signals, &mut keys, args).await;
         reader.end().await;
-        let done = tape.finish(&output);
+        let done = recorder.finish(&output);
         ended.and(done).map(|()| Exit::Ok)
     })
 }
 
-/// Shows how it goes, and does what keys and signals say, until the source or somebody ends it.
+/// Shows the progress, and handles keys and signals until the source or a signal ends the
+/// recording.
 async fn watch(
-    tape: &FileRecorder,
+    recorder: &FileRecorder,
     output: &RecordOutput,
     reader: &mut ReaderHandle,
     signals: &mut Signals,
@@ -146,49 +148,49 @@ async fn watch(
                 None => return Err(thread_panicked()),
             },
             () = signals.wait() => reader.send(ReaderCommand::Quit),
-            key = keys.next() => handle_key(tape, output, key),
+            key = keys.next() => handle_key(recorder, output, key),
             _ = tick.tick() => {}
         }
-        for event in tape.events() {
+        for event in recorder.events() {
             output.event(&event)?;
             if let What::Trouble(trouble) = &event
-                && tape.has_written_nothing(trouble)
+                && recorder.has_written_nothing(trouble)
             {
                 return Err(Failure::new(Exit::CannotCreate, trouble.to_string()));
             }
         }
-        output.print_progress(tape, &loudness);
-        if tape.is_length_reached() {
+        output.print_progress(recorder, &loudness);
+        if recorder.is_length_reached() {
             reader.send(ReaderCommand::Quit);
         }
     }
 }
 
-/// Does what a key says; what does not go is said.
-fn handle_key(tape: &FileRecorder, output: &RecordOutput, key: RecordKey) {
-    let command = match (key, tape.state()) {
+/// Executes a key; errors are printed.
+fn handle_key(recorder: &FileRecorder, output: &RecordOutput, key: RecordKey) {
+    let command = match (key, recorder.state()) {
         (RecordKey::Cut, _) => RecorderCommand::Cut,
         (RecordKey::Toggle, RecordingState::Idle) => RecorderCommand::Start,
         (RecordKey::Toggle, _) => RecorderCommand::Stop,
     };
     let when = match command {
-        RecorderCommand::Start => CommandTime::Ago(tape.pre_roll()),
+        RecorderCommand::Start => CommandTime::Ago(recorder.pre_roll()),
         _ => CommandTime::Now,
     };
-    if let Err(failure) = tape.send_command(command, when) {
+    if let Err(failure) = recorder.send_command(command, when) {
         output.print_message(&failure.message);
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum RecordKey {
-    /// Begin or end.
+    /// Start or stop.
     Toggle,
-    /// A new file.
+    /// Begin a new file.
     Cut,
 }
 
-/// What somebody wants meanwhile: by signals, and by the Enter key where that is free.
+/// Commands from signals, and from the Enter key if standard input is not the source.
 struct KeyInput {
     toggle: tokio::signal::unix::Signal,
     cut: tokio::signal::unix::Signal,
@@ -201,7 +203,7 @@ impl KeyInput {
             |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()));
         let (tell, lines) = mpsc::channel(1);
         if !stdin_is_taken && io::stdin().is_terminal() {
-            // It ends with the process: nobody can be woken who reads a terminal.
+            // The thread ends with the process, because a blocked terminal read cannot be woken.
             drop(std::thread::spawn(move || {
                 for line in io::stdin().lock().lines() {
                     if line.is_err() || tell.blocking_send(()).is_err() {

@@ -1,4 +1,4 @@
-//! `aulos relay`: RTP in, RTP out, until it is told to end.
+//! `aulos relay`: relays RTP until a signal ends it.
 
 mod output;
 
@@ -100,7 +100,7 @@ Examples:
 Every port is RTP with RTCP on it (RFC 5761). One packet goes out for each that comes in; what is lost
 stays lost, for the listener to conceal. Ctrl-C ends it and prints what it came to.";
 
-/// Between two looks.
+/// Interval of the status.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &RelayArgs, quiet: bool, color: ColorMode) -> Result<Exit, Failure> {
@@ -117,7 +117,7 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: ColorMode) -> Result<Exi
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
     let watched = runtime.block_on(async {
-        // Before anything is printed: who reads it may send a signal at once.
+        // Installed before anything is printed, because the reader may send a signal at once.
         let mut signals = Signals::new()?;
         if !quiet {
             print_startup(&relays);
@@ -136,7 +136,7 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: ColorMode) -> Result<Exi
     print(output::summary(&status).as_bytes())
 }
 
-/// What is to run, from a file or from the command line.
+/// The relays to run, from a file or from the arguments.
 fn relays_from_args(args: &RelayArgs) -> Result<Vec<RelaySettings>, Failure> {
     if let Some(path) = &args.config {
         let (name, text) = super::read_config(path)?;
@@ -188,7 +188,7 @@ fn print_startup(relays: &Relays) {
     }
 }
 
-/// Shows what happens until it is to end. False when nobody reads it any more.
+/// Shows the status until the end. False when standard output has been closed.
 async fn watch(
     args: &RelayArgs,
     color: ColorMode,
@@ -222,7 +222,7 @@ async fn watch(
     }
 }
 
-/// The table of `--top`: on a terminal it stands still, elsewhere one follows the other.
+/// The table of `--top`: redrawn in place on a terminal, printed repeatedly elsewhere.
 struct StatusScreen {
     redraws: bool,
     colors: bool,
@@ -233,7 +233,7 @@ impl StatusScreen {
         let terminal = io::stdout().is_terminal();
         let screen = Self { redraws: wanted && terminal, colors: color.colors(terminal) };
         if screen.redraws {
-            // Another page of the terminal, without a cursor.
+            // Switches to the alternate screen and hides the cursor.
             screen.write("\x1b[?1049h\x1b[?25l").ok();
         }
         screen
@@ -243,7 +243,7 @@ impl StatusScreen {
         let (width, height) = if self.redraws { output::size() } else { (120, usize::MAX) };
         let table = output::table(status, before, width, height, self.colors);
         if self.redraws {
-            // From the first line on, each wiped to its end, and what is below as well.
+            // Clears each line to its end, and everything below the last one.
             let lines = table.replace('\n', "\x1b[K\r\n");
             return self.write(&format!("\x1b[H{lines}\x1b[J"));
         }

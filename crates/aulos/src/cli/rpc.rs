@@ -1,4 +1,4 @@
-//! `aulos rpc`: one control call.
+//! `aulos rpc`: makes one control call.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use super::{RpcArgs, print};
 
 const PORT: u16 = 1705;
-/// For connecting and for the answer, each.
+/// Time limit for connecting, and for the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of one line from the server; a full house's status has two million.
+/// Longest line from the server, in bytes; the status of a large server has two million.
 const MAX_ANSWER: u64 = 64 << 20;
 
 pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
     print(format!("{:#}\n", reply["result"]).as_bytes())
 }
 
-/// The call that logs in with what stands in a file: `user:password`, or a token.
+/// The login call, from a file with `user:password` or a token.
 fn read_login(path: &Path) -> Result<Value, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         let exit = match error.kind() {
@@ -56,12 +56,12 @@ fn read_login(path: &Path) -> Result<Value, Failure> {
     Ok(json!({ "jsonrpc": "2.0", "id": 0, "method": "Server.Authenticate", "params": params }))
 }
 
-/// What a call goes through.
+/// A connection, with or without TLS.
 trait RpcStream: Read + Write {}
 
 impl<T: Read + Write> RpcStream for T {}
 
-/// TLS around a connection, with one certificate (or whom it vouches for) as all that is trusted.
+/// Wraps a connection in TLS that trusts one certificate, or those that it has issued.
 fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn RpcStream>> {
     let odd =
         |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", ca.display()));
@@ -80,7 +80,7 @@ fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn RpcS
     Ok(Box::new(StreamOwned::new(tls, socket)))
 }
 
-/// Sends the call and reads lines until its answer comes; what else comes are notifications.
+/// Sends the call and reads lines until its answer; other lines are notifications.
 fn call_server(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Result<Value> {
     let deadline = Instant::now() + TIMEOUT;
     let socket = connect(&args.server)?;

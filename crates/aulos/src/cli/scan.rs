@@ -1,4 +1,4 @@
-//! `aulos scan`: the loudness of files and folders.
+//! `aulos scan`: measures the loudness of files and folders.
 
 mod album;
 mod journal;
@@ -146,28 +146,28 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
     scan.end(skipped)
 }
 
-/// A scan under way.
+/// A scan run.
 struct ScanRun<'a> {
     args: &'a ScanArgs,
     options: &'a ScanOptions,
     quiet: bool,
     rows: RowWriter,
     bar: ProgressBar,
-    /// How many files there are, and how many of them are done.
+    /// Number of files, and of finished files.
     files: usize,
     done: usize,
-    /// Bytes of files that are known already, and what has been heard of the others.
+    /// Bytes of files taken from the journal, and the progress of the others.
     known_bytes: u64,
     progress: ScanProgress,
     journal: Option<Journal>,
-    /// Of all files that are not yet reported, in order, what is known already.
+    /// Files that are not reported yet, in order; with the report if it was in the journal.
     order: VecDeque<Option<ScanReport>>,
     tagger: Option<Tagger>,
     page: Option<ReportPage>,
     albums: Vec<Album>,
     measured: usize,
     failed: usize,
-    /// Whether all that failed was no input.
+    /// Whether all failures were missing input.
     no_input: bool,
     output: io::Result<()>,
     journal_error: Option<io::Error>,
@@ -217,7 +217,7 @@ impl<'a> ScanRun<'a> {
         self.output = self.rows.header();
     }
 
-    /// Keeps what is known of the files, and returns those that have to be measured.
+    /// Splits off the files whose reports are in the journal; returns the rest.
     fn recall(&mut self, files: Vec<ScanFile>) -> Vec<ScanFile> {
         let Some(journal) = &self.journal else { return files };
         let known = |found: &ScanFile| match found.error {
@@ -231,8 +231,8 @@ impl<'a> ScanRun<'a> {
 
     fn handle_event(&mut self, event: ScanEvent) -> ControlFlow<()> {
         match event {
-            ScanEvent::Progress(heard) => {
-                self.progress = heard;
+            ScanEvent::Progress(progress) => {
+                self.progress = progress;
                 self.draw();
             }
             ScanEvent::Measured => {
@@ -249,7 +249,7 @@ impl<'a> ScanRun<'a> {
         if self.output.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// Reports the files that are known, up to the next one that had to be measured.
+    /// Reports files from the journal, up to the next one that has to be measured.
     fn report_recalled(&mut self) {
         while self.output.is_ok()
             && let Some(report) = self.order.front_mut().and_then(Option::take)
@@ -277,7 +277,7 @@ impl<'a> ScanRun<'a> {
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.note(report)
         {
-            // The scan goes on without; the end says so.
+            // The scan continues without the journal, and reports the error at the end.
             (self.journal, self.journal_error) = (None, Some(error));
         }
     }
@@ -321,12 +321,11 @@ impl<'a> ScanRun<'a> {
         self.print_message(&changes);
     }
 
-    /// The gain of a file or album whose loudness counts as `measure`, and by how much its peak
-    /// lowers it.
+    /// The gain for a file or album with loudness `measure`, and by how much the peak limits it.
     fn gain(&self, measure: Option<Lufs>, loudness: &LoudnessSummary) -> (Option<Db>, Option<Db>) {
-        let Some(wished) = self.args.target.gain(measure) else { return (None, None) };
-        let gain = tag::limit_gain(wished, loudness.true_peak, self.args.max_true_peak);
-        let lowered = wished - gain;
+        let Some(target_gain) = self.args.target.gain(measure) else { return (None, None) };
+        let gain = tag::limit_gain(target_gain, loudness.true_peak, self.args.max_true_peak);
+        let lowered = target_gain - gain;
         (Some(gain), (lowered.get() > 0.0).then_some(lowered))
     }
 
@@ -337,17 +336,17 @@ impl<'a> ScanRun<'a> {
         album: Option<tag::GainTags>,
     ) -> Result<String, tag::TagError> {
         let Some(tagger) = &mut self.tagger else { return Ok(String::new()) };
-        let said = tagger.tag(path, loudness, album)?;
+        let lines = tagger.tag(path, loudness, album)?;
         if let Some(journal) = &mut self.journal
             && !self.args.dry_run
             && let Err(error) = journal.tagged(path)
         {
             (self.journal, self.journal_error) = (None, Some(error));
         }
-        Ok(said)
+        Ok(lines)
     }
 
-    /// After all files, in the order in which their folders came.
+    /// Reports albums, in the order of their folders.
     fn report_albums(&mut self) {
         for album in std::mem::take(&mut self.albums) {
             if self.output.is_err() {
@@ -367,9 +366,9 @@ impl<'a> ScanRun<'a> {
                 lowered,
             };
             self.print(&row);
-            // An album that is not whole has no gain of its own.
-            let whole = album.error().is_none();
-            let tagger = self.tagger.as_ref().filter(|_| whole);
+            // An incomplete album has no gain.
+            let is_complete = album.error().is_none();
+            let tagger = self.tagger.as_ref().filter(|_| is_complete);
             let volume = tagger.and_then(|tagger| tagger.volume(&loudness, measure));
             self.tag_album(&album, volume);
         }
@@ -434,24 +433,24 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::new(Exit::CannotCreate, format!("{name} cannot be written: {error}"))
 }
 
-/// A bar over the bytes of all files: each moves it while it is measured.
+/// A progress bar over the bytes of all files.
 fn progress(files: &[ScanFile], quiet: bool) -> ProgressBar {
     if quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let all = files.iter().map(|found| bytes(&found.path)).sum();
     let bar = ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr());
-    // The template is a constant; were it wrong, the default would do.
+    // The template is a constant and valid; the default would do as well.
     bar.with_style(
         ProgressStyle::with_template("{wide_bar} {msg}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
 }
 
-/// Of a file; 0 of what is none.
+/// The size of a file; 0 if there is none.
 fn bytes(path: &Path) -> u64 {
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map_or(0, |file| file.len())
 }
 
-/// Threads; more than any machine has processors would only cost memory.
+/// Limit of threads; more than the number of processors only cost memory.
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(1_024).unwrap();

@@ -1,4 +1,4 @@
-//! `aulos serve`.
+//! `aulos serve`: runs the server.
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::print;
 
-/// Runs what `read` gives until it is told to end, and reads it again on SIGHUP; `head` is printed
-/// before what a newcomer has to know.
+/// Runs the configuration that `read` returns until a signal ends it, and reads it again on SIGHUP.
+/// `head` is printed before the startup message.
 pub(super) fn run(
     read: impl Fn(LoadReason) -> Result<ResolvedConfig, Failure> + Send + Sync + 'static,
     head: &str,
@@ -36,15 +36,15 @@ pub(super) fn run(
     let bound = server::bind(&resolved.listen, &mut given)?;
     server::make_state_dir(&resolved.state_dir)?;
     let _lock = state_lock::lock(&resolved.state_dir)?;
-    let door = server::listen_policy(&resolved)?;
-    let bound = bound.with_listen_policy(door.clone());
+    let policy = server::listen_policy(&resolved)?;
+    let bound = bound.with_listen_policy(policy.clone());
     let resolved = Arc::new(resolved);
     let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("aulos-control")
-        // There from the start and for ever: the number of threads does not change while the server
-        // runs.
+        // The threads exist from start to end, so that their number does not change while the
+        // server runs.
         .max_blocking_threads(server::BLOCKING_THREADS)
         .thread_keep_alive(Duration::MAX)
         .build()
@@ -52,33 +52,34 @@ pub(super) fn run(
     let (listener, stream) = server::bind_port("stream", &resolved.listen.stream, &mut given)?;
     given.close_unused();
     let bound = bound.with_relays(&resolved.relays)?;
-    let (events, told) = mpsc::channel(aulos_server::backend::EVENT_QUEUE);
-    let running = Arc::new(Audio::start(&resolved, listener, &door, events).map_err(internal)?);
+    let (events, event_receiver) = mpsc::channel(aulos_server::backend::EVENT_QUEUE);
+    let running = Arc::new(Audio::start(&resolved, listener, &policy, events).map_err(internal)?);
     let audio = server::AudioHandles {
         backend: Arc::clone(&running) as _,
         listen_sink: Arc::clone(&running) as _,
-        events: told,
+        events: event_receiver,
         stream: Some(stream),
     };
     let ports = ports(&resolved, &bound, stream);
     let text =
-        head.to_owned() + &startup_message(&resolved, &bound, audio.stream, door.tls.is_some());
+        head.to_owned() + &startup_message(&resolved, &bound, audio.stream, policy.tls.is_some());
     runtime.block_on(async {
-        // Before anything is printed: who reads it may send a signal at once.
+        // Installed before anything is printed, because the reader may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
         let (mut terminal, hangups) = hangups().map_err(internal)?;
         print(text.as_bytes())?;
         let announcer = mdns::start(&resolved.mdns, ports);
-        let (heard, neighbours) = watch::channel(Vec::new());
+        let (server_list, neighbours) = watch::channel(Vec::new());
         let stop = async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                () = report_mdns(announcer.as_ref(), heard) => {}
+                () = report_mdns(announcer.as_ref(), server_list) => {}
                 Some(TerminalClosed) = terminal.recv() => {}
             }
-            // First of all, so that nobody comes to a server that ends.
+            // The announcement is withdrawn first, so that no new client connects to a stopping
+            // server.
             if let Some(announcer) = announcer {
                 announcer.stop();
             }
@@ -93,37 +94,37 @@ pub(super) fn run(
         };
         server::run(resolved, bound, audio, outside, stop).await.map_err(internal)
     })?;
-    // A task that blocks (a slow disk) does not hold the end up.
+    // A task that blocks on a slow disk must not delay the exit.
     runtime.shutdown_background();
     running.stop();
     Ok(Exit::Ok)
 }
 
-/// Which time a configuration is read.
+/// Why the configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadReason {
-    /// To start.
+    /// At startup.
     First,
-    /// In a server that runs.
+    /// For a reload.
     Again,
 }
 
-/// The terminal that the server was started in has been closed.
+/// The terminal from which the server was started has been closed.
 struct TerminalClosed;
 
-/// SIGHUP is for those who changed the configuration; a terminal that closes sends it too, and then
-/// the server ends as any program does.
+/// SIGHUP reloads the configuration. A closing terminal sends it too; then the server ends like any
+/// other program.
 fn hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)> {
     let mut hangup = signal(SignalKind::hangup())?;
-    let (gone, terminal) = mpsc::channel(1);
+    let (closed, terminal) = mpsc::channel(1);
     let (ask, asked) = mpsc::channel(1);
     let had_terminal = io::stderr().is_terminal();
     tokio::spawn(async move {
         while hangup.recv().await.is_some() {
             if had_terminal && !io::stderr().is_terminal() {
-                gone.send(TerminalClosed).await.ok();
+                closed.send(TerminalClosed).await.ok();
             } else {
-                // One that waits already will see this change as well.
+                // A full channel holds a request that will see this change as well.
                 ask.try_send(()).ok();
             }
         }
@@ -131,22 +132,25 @@ fn hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)>
     Ok((terminal, asked))
 }
 
-/// Tells what the network says of our names, and who else is there, for ever.
-async fn report_mdns(announcer: Option<&Announcer>, heard: watch::Sender<Vec<DiscoveredServer>>) {
+/// Logs mDNS name changes and publishes the list of other servers. Never returns.
+async fn report_mdns(
+    announcer: Option<&Announcer>,
+    server_list: watch::Sender<Vec<DiscoveredServer>>,
+) {
     let Some(announcer) = announcer else { return std::future::pending().await };
     let mut browser = announcer.browse();
-    let mut told = Vec::new();
-    let mut looks = tokio::time::interval(MDNS_POLL_INTERVAL);
+    let mut reported = Vec::new();
+    let mut ticks = tokio::time::interval(MDNS_POLL_INTERVAL);
     loop {
-        looks.tick().await;
-        mdns::report(announcer, &mut told);
+        ticks.tick().await;
+        mdns::report(announcer, &mut reported);
         if let Some(neighbours) = browser.as_mut().and_then(Browser::poll) {
-            heard.send_replace(neighbours);
+            server_list.send_replace(neighbours);
         }
     }
 }
 
-/// Names change when somebody comes to the network: nobody waits for the message.
+/// Interval of mDNS polls; a name conflict is not urgent.
 const MDNS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 fn ports(resolved: &ResolvedConfig, bound: &BoundPorts, stream: SocketAddr) -> AnnouncedPorts {
@@ -160,7 +164,7 @@ fn ports(resolved: &ResolvedConfig, bound: &BoundPorts, stream: SocketAddr) -> A
     }
 }
 
-/// What a newcomer has to know, in the order in which it is wanted.
+/// The startup message: addresses, state and first steps.
 fn startup_message(
     resolved: &ResolvedConfig,
     bound: &BoundPorts,
@@ -196,7 +200,7 @@ fn startup_message(
     for station in &resolved.stations {
         let mut sources: Vec<&str> =
             station.sources.iter().map(|source| source.uri.as_str()).collect();
-        // A `meta:` of several stations is several sources with one address.
+        // A `meta:` of several stations is several sources with the same URI.
         sources.dedup();
         let (codec, spec) = (station.codec, station.spec);
         line(
@@ -218,7 +222,7 @@ fn startup_message(
     text
 }
 
-/// An address that can be typed: a wildcard is this machine.
+/// An address to connect to: a wildcard becomes loopback.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         let local: std::net::IpAddr = match address {
@@ -230,7 +234,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// How to write to a FIFO, or to push; ffmpeg has no name for 24 bit in 32.
+/// An ffmpeg command for a FIFO or a mount. FFmpeg has no name for 24 bit in 32.
 fn example_command(source: &SourceConfig) -> Option<String> {
     use aulos_core::SampleFormat as F;
     if let SourceConfig::Icecast(mount) = source {
@@ -261,7 +265,7 @@ fn example_command(source: &SourceConfig) -> Option<String> {
     Some(format!("ffmpeg -re -i song.flac -f {format} -ar {rate} -ac {channels} - > {path}"))
 }
 
-/// Every client is an open file, and shells give 1,024.
+/// Raises the limit of open files: every client is one, and shells set 1,024.
 pub(super) fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,14 +1,14 @@
-//! The signals that end a command which runs until it is told to.
+//! Signals that end a command.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use aulos_server::exit::{Exit, Failure};
 
-/// What asks a program to end.
+/// SIGINT, SIGTERM and SIGHUP.
 pub(super) struct Signals([Signal; 3]);
 
 impl Signals {
-    /// Listens from now on.
+    /// Installs the handlers.
     pub(super) fn new() -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()));
@@ -19,7 +19,7 @@ impl Signals {
         ]))
     }
 
-    /// Waits for one of them.
+    /// Waits for one of the signals.
     pub(super) async fn wait(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {

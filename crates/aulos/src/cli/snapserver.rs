@@ -1,4 +1,4 @@
-//! `aulos convert` and `aulos snapserver`: for those who come from Snapcast.
+//! `aulos convert` and `aulos snapserver`: migration from Snapcast.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ pub(super) struct SnapserverArgs {
     arguments: Vec<String>,
 }
 
-/// Prints our configuration; what is different is a comment in it, and said on standard error.
+/// Prints the converted configuration. Differences are comments in it, and also go to standard
+/// error.
 pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
     let (name, text) = read_config(&args.file)?;
     let (ini, odd) = IniFile::parse(&text);
@@ -64,7 +65,7 @@ pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
     Ok(if problems.is_some() { Exit::Config } else { Exit::Ok })
 }
 
-/// Runs as snapserver would with these arguments.
+/// Runs with snapserver's arguments.
 pub(super) fn run(args: SnapserverArgs) -> Result<Exit, Failure> {
     serve::run(move |reading| read(&args, reading), VERSION_LINE)
 }
@@ -85,7 +86,7 @@ fn read(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedConfig, Fa
     let file = aulos_config::ConfigFile { name: "what snapserver's arguments mean", text: &toml };
     let mut resolved = aulos_config::load(Some(file), &[], &Environment::of_process())
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-    // Music Assistant names a folder that need not be there.
+    // Music Assistant passes a folder that need not exist.
     if let Some(root) = resolved.http.doc_root.take_if(|root| !root.is_dir()) {
         tracing::info!("{}: no such folder; our own page is served", root.display());
     }
@@ -137,7 +138,7 @@ fn parse_arguments(arguments: &[String]) -> Result<ParsedArguments, Failure> {
     Ok(given)
 }
 
-/// Every address of this machine: IPv6 and with it IPv4, or where there is no IPv6, IPv4.
+/// All addresses of this machine: the IPv6 wildcard includes IPv4; without IPv6, the IPv4 wildcard.
 fn wildcard() -> &'static str {
     if TcpListener::bind("[::]:0").is_ok() { "::" } else { "0.0.0.0" }
 }

@@ -1,4 +1,4 @@
-//! Any source of the house, opened for a thread that reads it by hand.
+//! Opens any source for a thread that polls it.
 
 use std::io::{self, IsTerminal};
 
@@ -18,7 +18,7 @@ use aulos_server::radio::{BackgroundTask, RadioClient, RadioParts, RadioPhase, R
 
 use super::usage_failure;
 
-/// What a command was given as its SOURCE, as a URI and as what that means; `-` is standard input.
+/// Parses a SOURCE argument; returns its URI and configuration. `-` is standard input.
 pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {
     let uri = if source == "-" { "stdin:" } else { source };
     match aulos_config::parse_source(uri) {
@@ -27,7 +27,7 @@ pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {
     }
 }
 
-/// A problem with its hint, and the way from a bare path to a URI.
+/// The problems of a URI; for a bare path, the hint to write it as a URI.
 fn source_failure(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
     if let Ok(path) = std::path::absolute(uri)
         && path.exists()
@@ -40,7 +40,7 @@ fn source_failure(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
     usage_failure(problems)
 }
 
-/// A source that is open.
+/// An open source.
 pub(super) struct OpenSource {
     /// As the user wrote it.
     uri: String,
@@ -54,7 +54,7 @@ enum OpenSourceKind {
     Radio(Box<RadioSource>),
 }
 
-/// Web radio, whose parts a house has on three threads.
+/// Web radio; in the server its parts run on three threads.
 struct RadioSource {
     feed: HttpFeeder,
     decoder: StreamSource,
@@ -67,20 +67,20 @@ struct FeedSource {
     feeder: Box<dyn Feeder>,
     items: RingSource,
     state: LatestReader<FeedState>,
-    /// Other senders may come when this one has gone.
+    /// Whether other senders may connect after this one.
     allows_reconnect: bool,
-    /// What a failure without an error number is.
+    /// The message for a failure without an error number.
     failure: &'static str,
     ended: bool,
 }
 
-/// What came from a source.
+/// The result of a read.
 pub(super) enum ReadResult {
-    /// The block holds the next frames.
+    /// The block contains the next frames.
     Block,
-    /// Nothing yet; look again after this pause.
+    /// Nothing yet; poll again after this delay.
     Pending(Span),
-    /// It is over.
+    /// The source has ended.
     End,
 }
 
@@ -107,12 +107,12 @@ impl OpenSource {
         Ok(Self { uri: uri.to_owned(), kind })
     }
 
-    /// Whether the source would run as fast as it is asked.
+    /// Whether the source has no pace of its own.
     pub(super) const fn has_no_clock(&self) -> bool {
         matches!(self.kind, OpenSourceKind::Generated(_) | OpenSourceKind::File(_))
     }
 
-    /// Whether the source waits for somebody to send.
+    /// Whether the source waits for a sender.
     pub(super) fn is_waiting(&mut self) -> bool {
         match &mut self.kind {
             OpenSourceKind::Feed(fed) => *fed.state.read() == FeedState::Waiting,
@@ -121,7 +121,7 @@ impl OpenSource {
         }
     }
 
-    /// What a runtime has to do for it.
+    /// The task that a runtime has to run for this source.
     pub(super) fn take_background_task(&mut self) -> Option<BackgroundTask> {
         match &mut self.kind {
             OpenSourceKind::Radio(tuned) => tuned.background_task.take(),
@@ -155,12 +155,12 @@ impl OpenSource {
 
 impl RadioSource {
     fn new(radio: RadioParts) -> Self {
-        let RadioParts { feed, source, items, status: watch, task: chore } = radio;
+        let RadioParts { feed, source, items, status: watch, task } = radio;
         let items = RingSource::new(items, Pacing::Live);
-        Self { feed, decoder: source, items, watch, background_task: Some(chore) }
+        Self { feed, decoder: source, items, watch, background_task: Some(task) }
     }
 
-    /// What breaks off is found again; what could never be had is a failure, and why.
+    /// Reconnects after a break; if the first connection failed, returns the reason.
     fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, String> {
         match self.items.pull(now, block) {
             PullResult::Block => return Ok(ReadResult::Block),
@@ -236,7 +236,7 @@ impl FeedSource {
         }
         match *self.state.read() {
             FeedState::Finished => return Ok(ReadResult::End),
-            // A program that has ended; what it wrote has been taken above.
+            // The process has exited, and its output has been read.
             FeedState::Failed(0) if self.failure.is_empty() => return Ok(ReadResult::End),
             FeedState::Failed(error) => return Err(self.failed(error)),
             _ if self.ended => return Ok(ReadResult::End),
@@ -292,7 +292,7 @@ fn decode_exit(error: DecodeError) -> Exit {
 
 /// 20 ms at 48 kHz.
 const QUANTUM: Frames = Frames(960);
-/// While sound is flowing; a pipe of the kernel holds some hundred milliseconds.
+/// While audio flows; a pipe buffers some hundred milliseconds.
 const BUSY_POLL_INTERVAL: Span = Span::from_millis(5);
-/// While nobody sends.
+/// While there is no sender.
 const IDLE_POLL_INTERVAL: Span = Span::from_millis(50);

@@ -1,4 +1,4 @@
-//! The announcements of one station, from a configuration to its desk.
+//! The announcements of one station: decoding, gain matching and the queue in front of the mixer.
 
 use aulos_config::{SourceConfig, Station};
 use aulos_core::{Db, Instant};
@@ -15,12 +15,12 @@ use aulos_rt::LatestReader;
 
 use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};
 
-/// A station's desk, and how the files can be seen that wait there.
+/// A station's announcement queue, with the decode state of each queued file.
 #[derive(Debug)]
 pub(super) struct StationAnnouncements {
     queue: AnnouncementQueue,
     files: Vec<(u64, LatestReader<FileState>)>,
-    /// Those that wait for their gain.
+    /// Announcements whose gain is not known yet.
     pending: Vec<PendingGain>,
 }
 
@@ -39,7 +39,7 @@ impl StationAnnouncements {
         Self { queue, files: Vec::new(), pending: Vec::new() }
     }
 
-    /// Puts one at the end of the queue, and lets it be decoded.
+    /// Appends an announcement to the queue and starts decoding it.
     pub(super) fn add(
         &mut self,
         announcement: &Announcement,
@@ -75,24 +75,24 @@ impl StationAnnouncements {
         self.queue.cancel(id);
     }
 
-    /// Brings them on, and says what has happened.
-    pub(super) fn poll(&mut self, now: Instant, told: &mut Vec<(u64, AnnouncementEvent)>) {
-        let Self { queue: desk, pending, .. } = self;
+    /// Advances the queue to `now` and appends what happened to `events`.
+    pub(super) fn poll(&mut self, now: Instant, events: &mut Vec<(u64, AnnouncementEvent)>) {
+        let Self { queue, pending, .. } = self;
         pending.retain_mut(|PendingGain { id, duck, gain, settings, loudness }| {
             let Some(loudness) = *loudness.read() else { return true };
             let matching = matching_gain(&loudness, settings.target, settings.ceiling, *duck);
-            desk.set_gain(*id, Db::new(matching.get() + gain.get()));
+            queue.set_gain(*id, Db::new(matching.get() + gain.get()));
             false
         });
         self.queue.handle_timeout(now);
         for (id, state) in &mut self.files {
-            // It would be tried again and again; nobody waits for a bell.
+            // The decoder would retry for ever, and an announcement that starts late is useless.
             if matches!(state.read(), FileState::OpenFailed(_)) {
                 self.queue.cancel(*id);
             }
         }
         while let Some(event) = self.queue.poll_event() {
-            told.push(match event {
+            events.push(match event {
                 QueueEvent::Began(id) => (id, AnnouncementEvent::Started),
                 QueueEvent::Ended(id, cause) => {
                     (id, AnnouncementEvent::Ended(self.outcome(id, cause)))
@@ -101,10 +101,10 @@ impl StationAnnouncements {
         }
     }
 
-    /// Their station ends.
+    /// Ends every announcement because the station ends.
     pub(super) fn end_all(self) -> Vec<(u64, AnnouncementEvent)> {
-        let gone = |(id, _)| (id, AnnouncementEvent::Ended(AnnouncementOutcome::StationGone));
-        self.files.into_iter().map(gone).collect()
+        let ended = |(id, _)| (id, AnnouncementEvent::Ended(AnnouncementOutcome::StationGone));
+        self.files.into_iter().map(ended).collect()
     }
 
     fn outcome(&mut self, id: u64, cause: EndReason) -> AnnouncementOutcome {

@@ -1,4 +1,4 @@
-//! Places for DJs, as far as the audio knows of them.
+//! Live inputs: the mounts to which DJs connect.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,18 +21,18 @@ use super::AudioState;
 use super::sources::SourceMonitor;
 use crate::backend::{DjInfo, DjStatus};
 
-/// Where a port is open, or why it is not.
+/// The address on which a mount's port is open, or the error that keeps it closed.
 pub(super) type PortStatus = Result<SocketAddr, String>;
 
-/// One place, and who is there.
+/// One mount and the live source on it.
 #[derive(Debug)]
 pub(super) struct LiveInput {
     mount: Mount,
     seat: DjMountSlot,
     state: LatestReader<DjFeederState>,
-    /// Titles that the sound itself carries.
+    /// Titles from the stream itself.
     titles: Receiver<TrackMetadata>,
-    /// Where its port is open, or why it is not.
+    /// Whether the mount's port is open; none until the listener has reported.
     port_status: Option<PortStatus>,
     about: DjInfo,
     since: Instant,
@@ -42,21 +42,21 @@ pub(super) struct LiveInput {
 /// Makes the source of a mount.
 pub(super) fn open(
     mount: &Mount,
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let StreamParts { writer, source, items, state, titles } = StreamParts::new();
     let (seat, feeder, state) = DjFeeder::new(writer, state, Arc::clone(&inner.dj_counters));
-    inner.context.add_feeder(match keeper {
-        Some(keeper) => Box::new(feeder.with_standby(keeper)),
+    inner.context.add_feeder(match standby {
+        Some(standby) => Box::new(feeder.with_standby(standby)),
         None => Box::new(feeder),
     });
     inner.codecs.add(Box::new(source));
-    // A station that begins anew may have its port open from before.
+    // When a station is replaced, the port is already open.
     let mut ports = inner.dj_ports.iter();
     let opened =
         ports.find(|(address, _)| *address == mount.address).map(|(_, opened)| opened.clone());
-    let booth = LiveInput {
+    let input = LiveInput {
         mount: mount.clone(),
         seat,
         state,
@@ -66,10 +66,10 @@ pub(super) fn open(
         since: SystemClock::now(),
         title: None,
     };
-    (Box::new(RingSource::new(items, Pacing::Streamed)), SourceMonitor::Dj(Box::new(booth)))
+    (Box::new(RingSource::new(items, Pacing::Streamed)), SourceMonitor::Dj(Box::new(input)))
 }
 
-/// A port is open, or is not.
+/// Records whether a port is open.
 pub(super) fn set_port_status(
     address: &Endpoint,
     opened: &Result<SocketAddr, &io::Error>,
@@ -80,39 +80,39 @@ pub(super) fn set_port_status(
     inner.dj_ports.push((address.clone(), opened.clone()));
     let running = inner.stations.iter_mut().flatten();
     for watch in running.flat_map(|running| &mut running.sources) {
-        if let SourceMonitor::Dj(booth) = watch
-            && booth.mount.address == *address
+        if let SourceMonitor::Dj(input) = watch
+            && input.mount.address == *address
         {
-            booth.port_status = Some(opened.clone());
+            input.port_status = Some(opened.clone());
         }
     }
 }
 
-/// The right to go on air.
+/// Grants the right to go on air; none while the mount is taken.
 pub(super) fn take_seat(
     station: &str,
     mount: &Mount,
-    who: DjInfo,
+    info: DjInfo,
     inner: &mut AudioState,
 ) -> Option<DjMountPermit> {
-    let booth = find_input(station, mount, inner)?;
-    let seat = booth.seat.try_acquire()?;
-    (booth.about, booth.since, booth.title) = (who, SystemClock::now(), None);
+    let input = find_input(station, mount, inner)?;
+    let seat = input.seat.try_acquire()?;
+    (input.about, input.since, input.title) = (info, SystemClock::now(), None);
     Some(seat)
 }
 
-/// What the DJ says that he plays; false when nobody is there.
+/// Sets the title that the DJ sent beside the stream; false when the mount is idle.
 pub(super) fn set_title(
     station: &str,
     mount: &Mount,
     title: TrackMetadata,
     inner: &mut AudioState,
 ) -> bool {
-    let Some(booth) = find_input(station, mount, inner) else { return false };
-    // libshout tells the first title in the moment in which it is let in.
-    let taken = booth.seat.is_occupied();
+    let Some(input) = find_input(station, mount, inner) else { return false };
+    // libshout sends the first title as soon as it has been accepted.
+    let taken = input.seat.is_occupied();
     if taken {
-        booth.title = Some(title);
+        input.title = Some(title);
     }
     taken
 }
@@ -125,7 +125,7 @@ fn find_input<'a>(
     let mut running = inner.stations.iter_mut().flatten();
     let running = running.find(|running| running.config.name == station)?;
     running.sources.iter_mut().find_map(|watch| match watch {
-        SourceMonitor::Dj(booth) if booth.mount.is_same_mount(mount) => Some(&mut **booth),
+        SourceMonitor::Dj(input) if input.mount.is_same_mount(mount) => Some(&mut **input),
         _ => None,
     })
 }
@@ -152,13 +152,13 @@ impl LiveInput {
         }
     }
 
-    /// Why nobody can be heard.
+    /// Why the mount cannot accept a source.
     pub(super) fn problem(&self) -> Option<String> {
         self.port_status.as_ref()?.as_ref().err().cloned()
     }
 }
 
-/// By names that never change.
+/// Counters for the status; their names are stable.
 pub(super) fn counters(counters: &DjCounters) -> [(&'static str, u64); 4] {
     [
         ("djs_on_air", &counters.started),

@@ -1,9 +1,9 @@
-//! Stations that play others: who is plugged into whom.
+//! `meta:` sources: stations that play other stations.
 //!
-//! A link goes by the other station's name. Whenever a station begins, ends or begins anew, and a few
-//! times a second where a station had no time for it, every link is brought to whoever runs under
-//! its name. That both were made from one source instead was rejected: a source has one owner and one
-//! clock, and what a station plays is more than its source.
+//! A link refers to the other station by name. It is connected again whenever a station starts,
+//! ends or is replaced, and several times a second while a station's order queue is full. Opening
+//! the same source twice was rejected: a source has one owner and one clock, and a station's
+//! programme is more than its source.
 
 use aulos_core::{Block, ChannelLayout, SampleRate};
 use aulos_engine::output_bus::StationTap;
@@ -19,7 +19,7 @@ use super::{AudioState, RunningStation};
 pub(super) struct StationLink {
     from: String,
     source: SwappableSourceHandle,
-    /// The station that it is plugged into, of all that ever ran.
+    /// The run of the station to which this source is connected.
     connected_run: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl StationLink {
     }
 }
 
-/// Brings every link to the station of its name.
+/// Connects every link to the running station of its name.
 pub(super) fn connect_all(inner: &mut AudioState) {
     let AudioState { links, stations, .. } = inner;
     links.retain(|link| !link.source.is_abandoned());
@@ -55,5 +55,5 @@ pub(super) fn connect_all(inner: &mut AudioState) {
     }
 }
 
-/// Quanta between two stations: a third of a second at 20 ms, and both come by in every quantum.
+/// Blocks between two stations: a third of a second at 20 ms. Both stations run once per quantum.
 const LINK_BLOCKS: usize = 16;

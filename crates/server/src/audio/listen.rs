@@ -1,9 +1,9 @@
-//! Web listeners: what a request asks for, and what it gets.
+//! Web listeners: parsing of `/listen/` requests and the responses.
 //!
-//! `/listen/NAME` is the station in the container that its codec has by nature. `NAME.flac`,
-//! `NAME.wav`, `NAME.ogg` and `NAME.opus` say which container it is to be; where the station has
-//! another codec, a rendition is made for it, shared by all who ask for the same and ended after the
-//! last of them. `NAME.m3u` and `NAME.pls` are playlists of one line.
+//! `/listen/NAME` is the station in the native container of its codec. `NAME.flac`, `NAME.wav`,
+//! `NAME.ogg` and `NAME.opus` select a container; if the station has another codec, a rendition is
+//! made for it. All listeners of the same format share the rendition, which ends after the last
+//! one. `NAME.m3u` and `NAME.pls` are playlists with one entry.
 
 use std::sync::Arc;
 
@@ -15,32 +15,32 @@ use super::{AudioState, RunningStation, renditions};
 use crate::backend::MediaSocket;
 use crate::http::header;
 
-/// What was asked for.
+/// A parsed `/listen/` request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ListenRequest {
-    /// The whole of the last part of the address; a station may be called `a.b`.
+    /// The last part of the path, with its ending; a station may be called `a.b`.
     name: String,
-    /// Only the head of the response.
+    /// A `HEAD` request.
     head_only: bool,
-    /// `Icy-MetaData: 1`.
+    /// The request has `Icy-MetaData: 1`.
     wants_titles: bool,
-    /// By what name we were called.
+    /// The value of `Host`, for links in playlists.
     host: String,
 }
 
-/// How it is wanted.
+/// The requested format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListenFormat {
-    /// As the station has it.
+    /// The station's own codec.
     Native,
     Codec(Codec),
     M3u,
     Pls,
-    /// A container that is not made here.
+    /// An unknown ending.
     Unsupported,
 }
 
-/// Serves a listener, or says why not.
+/// Serves a listener, or answers with an error.
 pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
     let found = ListenRequest::parse(read).and_then(|wanted| {
         let (name, form) = find_station(&wanted.name, &inner.stations)?;
@@ -51,7 +51,7 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
             text_response("404 Not Found", "There is no station of this name.\n").as_bytes(),
         );
     };
-    let heard = match form {
+    let target = match form {
         ListenFormat::Native => renditions::listen(inner, station, None),
         ListenFormat::Codec(codec) => renditions::listen_in_codec(inner, station, codec),
         ListenFormat::M3u | ListenFormat::Pls => {
@@ -65,17 +65,18 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
                 .respond_and_close(text_response("404 Not Found", AVAILABLE_FORMATS).as_bytes());
         }
     };
-    match heard {
-        Ok(heard) if wanted.head_only => {
-            socket.respond_and_close(response_head(&heard.channel, wanted.wants_titles).as_bytes());
+    match target {
+        Ok(target) if wanted.head_only => {
+            socket
+                .respond_and_close(response_head(&target.channel, wanted.wants_titles).as_bytes());
         }
-        Ok(heard) => {
-            let wish = ListenerOptions {
+        Ok(target) => {
+            let options = ListenerOptions {
                 titles: wanted.wants_titles,
-                rendition_guard: heard.keep_alive,
+                rendition_guard: target.keep_alive,
                 push: None,
             };
-            inner.context.add_web_listener(socket, heard.number, wish);
+            inner.context.add_web_listener(socket, target.number, options);
         }
         Err(error) => {
             let text = format!("This station cannot be had so: {error}. {AVAILABLE_FORMATS}");
@@ -84,12 +85,12 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
     }
 }
 
-/// What can be listened to.
+/// The channel that a listener gets.
 pub(super) struct ListenTarget {
-    /// What the reactors call it.
+    /// The channel's number in the reactors.
     pub(super) number: usize,
     pub(super) channel: StationDescriptor,
-    /// What is held while somebody listens, where it is made for listeners.
+    /// A reference that keeps a rendition alive; none for the station's own codec.
     pub(super) keep_alive: Option<Arc<()>>,
 }
 
@@ -99,7 +100,7 @@ impl ListenRequest {
         let line = std::str::from_utf8(line).ok()?;
         let (method, rest) = line.split_once(' ')?;
         let target = rest.strip_prefix("/listen/")?.split([' ', '?']).next()?;
-        // The reader of addresses decodes the path of anything that looks like one.
+        // `Uri` percent-decodes the path of a complete URI only.
         let decoded = format!("http://station/{target}").parse::<Uri>().ok()?.path;
         let host = header(request, "host").unwrap_or_default();
         let plain = host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]".contains(c));
@@ -112,7 +113,7 @@ impl ListenRequest {
     }
 }
 
-/// The station of this name, else of this name without its ending.
+/// Finds the station of this name, or else of this name without its ending.
 fn find_station(name: &str, stations: &[Option<RunningStation>]) -> Option<(usize, ListenFormat)> {
     let named = |name: &str| {
         let is = |running: &RunningStation| running.config.name == name;

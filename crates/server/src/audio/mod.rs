@@ -1,7 +1,7 @@
-//! The running audio: what the configuration asks for, built from the floors below.
+//! The audio backend: builds threads, sources, stations and reactors from the configuration.
 //!
-//! This is the only place that knows every crate. It makes the threads, opens the sources, wires
-//! stations to reactors, and gives the control plane the small view of [`crate::house`].
+//! This is the only module that uses every crate. To the control plane it shows only the traits of
+//! [`crate::backend`].
 
 mod announcements;
 mod djs;
@@ -57,7 +57,7 @@ use recordings::{RecorderManager, StationRecorder};
 use renditions::{PendingMove, RunningRendition};
 use sources::SourceMonitor;
 
-/// Everything that makes sound.
+/// The audio backend; see [`crate::backend`] for its interface.
 pub struct Audio {
     inner: Mutex<AudioState>,
 }
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Audio {
     }
 }
 
-/// Numbers for those who need chance: another one each time, and in each run of the server.
+/// Seeds for random number generators: different for each use and each run of the server.
 #[derive(Debug)]
 struct SeedSequence(u64);
 
@@ -83,86 +83,87 @@ struct AudioState {
     context: ReactorPool,
     workers: Workers,
     codecs: CodecPool,
-    /// By number; none where a station was removed.
+    /// Indexed by station number; none where a station was removed.
     stations: Vec<Option<RunningStation>>,
     /// Sources that are other stations.
     links: Vec<StationLink>,
-    /// Renditions for clients that do not play all channels, and sessions that wait for one.
+    /// Renditions for channel maps and listeners' codecs, and sessions that wait to be moved to
+    /// one.
     renditions: Vec<RunningRendition>,
     pending_moves: Vec<PendingMove>,
-    /// Counts every station that ever ran.
+    /// Number of stations started so far.
     station_runs: u64,
-    /// Finds web radio and servers to push to, and what the control runtime has not begun to run for
-    /// them.
+    /// Connects to web radio and to push targets. Their tasks wait here until the control runtime
+    /// takes them.
     radio_client: RadioClient,
     pusher: PushClient,
     recorder_manager: RecorderManager,
     background_tasks: Vec<BackgroundTask>,
     seeds: SeedSequence,
     rtp: rtp::RtpService,
-    /// Where DJs come to, and what happened to them.
+    /// Ports for DJs, and whether each is open.
     dj_ports: Vec<(Endpoint, djs::PortStatus)>,
     dj_counters: Arc<DjCounters>,
-    /// Connections to sources' TCP ports that sent a request and no sound.
+    /// Connections to sources' TCP ports that sent an HTTP request instead of samples.
     source_requests: Arc<AtomicU64>,
     fifo_counters: Arc<FifoCounters>,
-    /// What control has not heard yet of announcements whose station is gone.
+    /// Ended announcements of removed stations that control has not collected yet.
     finished_announcements: Vec<(u64, AnnouncementEvent)>,
 }
 
 impl AudioState {
-    /// The station of this number, while it runs.
+    /// The running station of this number.
     fn station(&mut self, number: usize) -> Option<&mut RunningStation> {
         self.stations.get_mut(number).and_then(Option::as_mut)
     }
 }
 
-/// What is the same as something that is wanted is taken out of the list, to go on.
+/// Removes the first matching element, so that it is kept when a list is replaced.
 fn take_matching<T>(list: &mut Vec<T>, is_same: impl FnMut(&T) -> bool) -> Option<T> {
     let at = list.iter().position(is_same)?;
     Some(list.swap_remove(at))
 }
 
-/// A station as the control plane sees it.
+/// A running station: its configuration and the handles to its parts.
 #[derive(Debug)]
 struct RunningStation {
     config: Station,
     status: LatestReader<aulos_engine::status::StationStatus>,
-    /// What the reactors know of it.
+    /// What the reactors serve.
     channel: StationDescriptor,
     sources: Vec<SourceMonitor>,
-    /// How often its loudness has been measured anew, and where that is told.
+    /// Number of loudness resets, and the cell through which the station sees it.
     loudness_resets: (u64, LatestPublisher<u64>),
     announcements: StationAnnouncements,
-    /// Servers that its stream goes to.
+    /// Push targets of its stream.
     pushes: Vec<RunningPush>,
-    /// Where it goes over RTP.
+    /// Its RTP outputs.
     rtp: Vec<rtp::StationRtpOutput>,
     recordings: Vec<StationRecorder>,
     output_bus: OutputBusHandle,
     loudness_control: LoudnessControl,
-    /// Where somebody says what is to be heard, and where it comes out what is.
+    /// The preferred source, as set by control, and the station's switch events.
     source_preference: LatestPublisher<PreferenceRequest>,
     switch_events: Consumer<SwitchEvent>,
-    /// When its clients are to throw away what they have.
+    /// The time at which clients discard what they have buffered.
     flush_at: Option<Instant>,
-    /// What it plays, in one line.
+    /// The current title, in one line.
     title: Arc<str>,
-    /// A number that no other station ever had.
+    /// A number that is never used for two stations.
     run: u64,
     worker_slot: WorkerTaskId,
 }
 
 impl Audio {
-    /// Starts every station of `config`, serves Snapcast clients on `listener` that are what `door`
-    /// says, and tells `events` what happens.
+    /// Starts every station of `config`, accepts Snapcast clients on `listener` under this
+    /// `policy`, and sends events to `events`.
     ///
     /// # Errors
-    /// When the system gives no threads or sockets.
+    /// When a thread or a socket cannot be created.
     pub fn start(
         config: &ResolvedConfig,
         listener: TcpListener,
-        door: &ListenPolicy,
+        policy: &ListenPolicy,
         events: Sender<AudioEvent>,
     ) -> io::Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
@@ -193,12 +194,12 @@ impl Audio {
         }
         rtp::open_outputs(&mut inner);
         links::connect_all(&mut inner);
-        inner.context.set_listen_policy(door);
+        inner.context.set_listen_policy(policy);
         inner.context.listen(listener)?;
         Ok(Self { inner: Mutex::new(inner) })
     }
 
-    /// Ends everything: clients first, then stations, then decoders.
+    /// Stops clients first, then stations, then decoders.
     pub fn stop(&self) {
         self.with(|inner| {
             inner.context.stop();
@@ -209,7 +210,7 @@ impl Audio {
         });
     }
 
-    /// Only the control plane comes here, so a lock is no harm.
+    /// Runs `act` under the lock. Only the control plane takes it, so no real-time thread waits.
     fn with<T>(&self, act: impl FnOnce(&mut AudioState) -> T) -> T {
         act(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -247,14 +248,16 @@ impl AudioBackend for Audio {
         self.with(|inner| inner.context.set_default_greeting(greeting.map(wire_greeting)))
     }
 
-    fn set_listen_policy(&self, door: &ListenPolicy) {
-        self.with(|inner| inner.context.set_listen_policy(door));
+    fn set_listen_policy(&self, policy: &ListenPolicy) {
+        self.with(|inner| inner.context.set_listen_policy(policy));
     }
 
     fn status(&self, station: usize) -> StationStatus {
-        self.with(|AudioState { stations, recorder_manager: studio, .. }| {
+        self.with(|AudioState { stations, recorder_manager, .. }| {
             let running = stations.get_mut(station).and_then(Option::as_mut);
-            running.map_or_else(StationStatus::default, |running| view::status(running, studio))
+            running.map_or_else(StationStatus::default, |running| {
+                view::status(running, recorder_manager)
+            })
         })
     }
 
@@ -400,10 +403,10 @@ impl AudioBackend for Audio {
         })
     }
 
-    fn set_preferred_source(&self, station: usize, wish: Option<(usize, Option<Span>)>) {
+    fn set_preferred_source(&self, station: usize, request: Option<(usize, Option<Span>)>) {
         self.with(|inner| {
             if let Some(running) = inner.station(station) {
-                running.source_preference.publish(wish);
+                running.source_preference.publish(request);
             }
         });
     }
@@ -419,7 +422,7 @@ impl AudioBackend for Audio {
     fn retain_channel_maps(&self, wanted: &dyn Fn() -> Vec<(usize, ChannelMap)>) {
         self.with(|inner| {
             renditions::complete_moves(inner);
-            // Everybody is looked at for this, so not ten times a second where nobody has a map.
+            // `wanted` looks at every client; without renditions there is nothing to compare.
             if !inner.renditions.is_empty() {
                 renditions::remove_unused(inner, &wanted());
             }
@@ -474,8 +477,8 @@ impl AudioBackend for Audio {
 }
 
 impl ListenSink for Audio {
-    fn acquire_mount(&self, station: &str, mount: &Mount, who: DjInfo) -> Option<DjMountPermit> {
-        self.with(|inner| djs::take_seat(station, mount, who, inner))
+    fn acquire_mount(&self, station: &str, mount: &Mount, info: DjInfo) -> Option<DjMountPermit> {
+        self.with(|inner| djs::take_seat(station, mount, info, inner))
     }
 
     fn set_live_title(&self, station: &str, mount: &Mount, title: TrackMetadata) -> bool {
@@ -491,8 +494,8 @@ impl ListenSink for Audio {
     }
 }
 
-/// Lets clients throw away what they have buffered, once their station has sent the last of it: any
-/// later chunk would be heard alone.
+/// Makes clients discard their buffer once the station has sent its last chunk: a later chunk
+/// would be played alone.
 fn flush_due(inner: &mut AudioState) {
     let now = SystemClock::now();
     for (number, slot) in inner.stations.iter_mut().enumerate() {
@@ -505,7 +508,7 @@ fn flush_due(inner: &mut AudioState) {
     }
 }
 
-/// Hands what the reactors tell to the control plane.
+/// Forwards events of the reactors to the control plane.
 struct ControlEventSink(Sender<AudioEvent>);
 
 impl EventSink for ControlEventSink {
@@ -513,7 +516,7 @@ impl EventSink for ControlEventSink {
         let place = match self.0.try_reserve() {
             Ok(place) => place,
             Err(TrySendError::Full(())) => return Err(event),
-            // The server is going down: nobody wants to know any more.
+            // The server is shutting down.
             Err(TrySendError::Closed(())) => return Ok(()),
         };
         place.send(match event {
@@ -559,7 +562,7 @@ fn wire_greeting(greeting: Greeting) -> reactor::Greeting {
     reactor::Greeting { settings: wire_settings(greeting.settings), station: greeting.station }
 }
 
-/// Gives back what [`greeting_on_the_wire`] was given.
+/// The inverse of [`wire_greeting`].
 fn greeting_from_wire(greeting: reactor::Greeting) -> Greeting {
     let settings = greeting.settings;
     let settings = PlaybackSettings {
@@ -587,8 +590,8 @@ fn hello_from_wire(hello: &aulos_proto::snap::wire::Hello, vouched: bool) -> Hel
     }
 }
 
-/// What a disk that stands still may take at the end.
+/// Upper bound for writing out recordings at shutdown, so that a hung disk does not block it.
 const FINAL_WRITE_TIMEOUT: Span = Span::from_secs(3);
 
-/// More threads than this would not find work on a machine that serves audio.
+/// Upper bound for threads of each kind; more do not help an audio server.
 const MAX_THREADS: usize = 4;

@@ -1,4 +1,4 @@
-//! Streams that are pushed to other servers, as far as the audio knows of them.
+//! Pushes of a station's stream to other servers, on the audio side.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::{AudioState, renditions, take_matching};
 use crate::push::{OpenedPush, PushParts, PushState, PushStatusHandle};
 
-/// A push that runs.
+/// A running push.
 pub(super) struct RunningPush {
     config: PushSettings,
     opened: Receiver<OpenedPush>,
@@ -25,12 +25,12 @@ impl std::fmt::Debug for RunningPush {
     }
 }
 
-/// Begins every push of a station.
+/// Starts every push of a station.
 pub(super) fn start(station: &Station, inner: &mut AudioState) -> Vec<RunningPush> {
     station.pushes.iter().map(|push| start_push(push, station, inner)).collect()
 }
 
-/// Lets a station that runs push to these from now on; what is the same goes on.
+/// Replaces the pushes of a running station; unchanged ones continue.
 pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[PushSettings]) {
     let Some(running) = inner.station(number) else { return };
     running.config.pushes = wanted.to_vec();
@@ -38,8 +38,8 @@ pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[PushSettin
     let mut old = std::mem::take(&mut running.pushes);
     let mut all = Vec::new();
     for push in wanted {
-        let there = take_matching(&mut old, |one| one.config == *push);
-        all.push(there.unwrap_or_else(|| start_push(push, &config, inner)));
+        let existing = take_matching(&mut old, |one| one.config == *push);
+        all.push(existing.unwrap_or_else(|| start_push(push, &config, inner)));
     }
     if let Some(running) = inner.station(number) {
         running.pushes = all;
@@ -47,7 +47,7 @@ pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[PushSettin
     }
 }
 
-/// Lets the reactors have the servers that wait for a stream.
+/// Hands the connections that are ready for a stream to the reactors.
 pub(super) fn hand_over(inner: &mut AudioState) {
     for number in 0..inner.stations.len() {
         let Some(running) = inner.station(number) else {
@@ -59,15 +59,15 @@ pub(super) fn hand_over(inner: &mut AudioState) {
             .filter_map(|push| Some((push.opened.try_recv().ok()?, push.config.codec)))
             .collect();
         for (OpenedPush { socket, line }, codec) in opened {
-            // Whoever opened it learns by the line's end that nobody took it.
+            // The push task sees that its channel closes without a stream.
             match renditions::listen(inner, number, Some(codec)) {
-                Ok(heard) => {
-                    let wish = ListenerOptions {
+                Ok(target) => {
+                    let options = ListenerOptions {
                         titles: false,
-                        rendition_guard: heard.keep_alive,
+                        rendition_guard: target.keep_alive,
                         push: Some(line),
                     };
-                    inner.context.add_web_listener(socket, heard.number, wish);
+                    inner.context.add_web_listener(socket, target.number, options);
                 }
                 Err(error) => tracing::warn!(%error, "a stream cannot be pushed now"),
             }
@@ -75,7 +75,7 @@ pub(super) fn hand_over(inner: &mut AudioState) {
     }
 }
 
-/// A station plays something else.
+/// Sends the station's new title to its push targets.
 pub(super) fn show_title(pushes: &[RunningPush], title: &Arc<str>) {
     for push in pushes {
         push.titles.send_replace(Arc::clone(title));
@@ -89,13 +89,13 @@ impl RunningPush {
 }
 
 fn start_push(push: &PushSettings, station: &Station, inner: &mut AudioState) -> RunningPush {
-    let PushParts { opened, status: watch, titles, task: chore } =
+    let PushParts { opened, status: watch, titles, task } =
         inner.pusher.start(push, stream_info(push, station), inner.seeds.next());
-    inner.background_tasks.push(chore);
+    inner.background_tasks.push(task);
     RunningPush { config: push.clone(), opened, watch, titles }
 }
 
-/// What the server may know of the programme.
+/// The stream description that is sent to the server.
 fn stream_info(push: &PushSettings, station: &Station) -> StreamMetadata {
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     let mut audio_info = format!("ice-samplerate={rate};ice-channels={channels}");

@@ -1,8 +1,9 @@
-//! Recorders of stations, as far as the audio knows of them.
+//! Recorders of stations, on the audio side.
 //!
-//! A recorder outlives the station that it listens to: when that begins anew, it gets another spool
-//! and goes on in a new file. One whose folder cannot be had is tried again, because a disk that is
-//! not there at the start is mounted later, and the station must not wait for it.
+//! A recorder outlives the station that it records: when the station is replaced, the recorder gets
+//! a new tap and continues in a new file. If its folder cannot be opened, the recorder retries,
+//! because a disk that is missing at startup may be mounted later; the station does not wait for
+//! it.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,14 +25,14 @@ use super::{AudioState, take_matching};
 use crate::recording::{Happened, Recorded, RecorderState};
 use crate::upload::{UploadWorker, Uploader};
 
-/// What all recorders of a house share.
+/// State that all recorders of the server share.
 #[derive(Debug, Default)]
 pub(super) struct RecorderManager {
-    /// None before the first recorder: a house that records nothing has no thread for it.
+    /// None before the first recorder, so that a server without recordings has no recorder threads.
     recorders: Option<(Recorders, Receiver<Event>)>,
-    /// Of which station each recorder is or was, and where its files go.
+    /// Station and upload target of every recorder so far, by the recorder's name.
     known: HashMap<String, KnownRecorder>,
-    /// Where uploads run.
+    /// The thread that uploads.
     upload_worker: UploadWorker,
 }
 
@@ -41,29 +42,29 @@ struct KnownRecorder {
     uploader: Option<Uploader>,
 }
 
-/// A recorder of a station that runs.
+/// A recorder of a running station.
 #[derive(Debug)]
 pub(super) struct StationRecorder {
     config: RecorderSettings,
     slot: RecorderSlot,
 }
 
-/// What it is, named by what is waited for.
+/// An open recorder, or one that waits for its next attempt.
 #[derive(Debug)]
 enum RecorderSlot {
-    /// Nothing.
+    /// Open.
     Open(Deck),
-    /// Another try.
+    /// Waits to be opened again.
     Unavailable { trouble: String, retry_at: Instant },
 }
 
-/// Begins every recorder of a station that has begun.
+/// Starts every recorder of a new station.
 pub(super) fn start(number: usize, inner: &mut AudioState) {
     let wanted = inner.station(number).map(|running| running.config.records.clone());
     change(inner, number, &wanted.unwrap_or_default());
 }
 
-/// Lets a station that runs be recorded by these from now on; what is the same goes on.
+/// Replaces the recorders of a running station; unchanged ones continue.
 pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[RecorderSettings]) {
     let Some(running) = inner.station(number) else { return };
     running.config.records = wanted.to_vec();
@@ -73,16 +74,16 @@ pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[RecorderSe
         let kept = take_matching(&mut old, |one| one.config.is_continued_by(record));
         all.push(match kept {
             Some(mut kept) => {
-                if let RecorderSlot::Open(deck) = &kept.slot {
-                    deck.set_rotation(record.keeping.rotation);
-                    deck.set_retention(record.retention);
+                if let RecorderSlot::Open(handle) = &kept.slot {
+                    handle.set_rotation(record.keeping.rotation);
+                    handle.set_retention(record.retention);
                 }
                 kept.config = record.clone();
                 kept
             }
             None => {
-                let tape = open_slot(record, number, inner);
-                StationRecorder { config: record.clone(), slot: tape }
+                let slot = open_slot(record, number, inner);
+                StationRecorder { config: record.clone(), slot }
             }
         });
     }
@@ -91,23 +92,24 @@ pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[RecorderSe
     }
 }
 
-/// Lets the recorders of a station go on with the one that has taken its place.
+/// Moves the recorders of a replaced station to its successor.
 pub(super) fn reattach(inner: &mut AudioState, number: usize, old: Vec<StationRecorder>) {
     let Some(running) = inner.station(number) else { return };
     let config = running.config.clone();
     for recording in &old {
-        if let RecorderSlot::Open(deck) = &recording.slot
+        if let RecorderSlot::Open(handle) = &recording.slot
             && config.records.iter().any(|record| recording.config.is_continued_by(record))
-            && let Some(spool) = open_tap(&mut running.output_bus, &config, recording.config.source)
+            && let Some(tap_reader) =
+                open_tap(&mut running.output_bus, &config, recording.config.source)
         {
-            deck.replace(spool);
+            handle.replace(tap_reader);
         }
     }
     running.recordings = old;
     change(inner, number, &config.records);
 }
 
-/// Tries again what could not be begun.
+/// Opens recorders again whose retry time has come.
 pub(super) fn retry(inner: &mut AudioState) {
     let now = SystemClock::now();
     for number in 0..inner.stations.len() {
@@ -117,15 +119,15 @@ pub(super) fn retry(inner: &mut AudioState) {
         );
         let Some(due) = due else { continue };
         let record = running.recordings[due].config.clone();
-        let tape = open_slot(&record, number, inner);
+        let slot = open_slot(&record, number, inner);
         if let Some(one) = inner.station(number).and_then(|running| running.recordings.get_mut(due))
         {
-            one.slot = tape;
+            one.slot = slot;
         }
     }
 }
 
-/// Tells a recorder to do something; gives the exact frame of the station at which it does.
+/// Sends a command to a recorder; returns the frame of the station at which it takes effect.
 pub(super) fn send_command(
     inner: &mut AudioState,
     (number, recorder): (usize, usize),
@@ -136,13 +138,13 @@ pub(super) fn send_command(
     match running.recordings.get(recorder).map(|recording| &recording.slot) {
         None => Err("the recorder is gone".to_owned()),
         Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
-        Some(RecorderSlot::Open(deck)) => {
-            deck.tell(command, when).map_err(|why: CommandError| why.to_string())
+        Some(RecorderSlot::Open(handle)) => {
+            handle.tell(command, when).map_err(|why: CommandError| why.to_string())
         }
     }
 }
 
-/// Asks a recorder for a marker.
+/// Requests a marker from a recorder.
 pub(super) fn mark(
     inner: &mut AudioState,
     (number, recorder): (usize, usize),
@@ -153,21 +155,21 @@ pub(super) fn mark(
     match running.recordings.get(recorder).map(|recording| &recording.slot) {
         None => Err("the recorder is gone".to_owned()),
         Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
-        Some(RecorderSlot::Open(deck)) => deck.mark(label, when).map_err(|why| why.to_string()),
+        Some(RecorderSlot::Open(handle)) => handle.mark(label, when).map_err(|why| why.to_string()),
     }
 }
 
-/// What has happened to recorders since the last time.
+/// Takes the events of all recorders since the last call.
 pub(super) fn take_events(inner: &mut AudioState) -> Vec<Recorded> {
     let mut all = Vec::new();
-    let studio = &mut inner.recorder_manager;
-    let Some((_, events)) = &mut studio.recorders else { return all };
+    let manager = &mut inner.recorder_manager;
+    let Some((_, events)) = &mut manager.recorders else { return all };
     while let Ok(event) = events.try_recv() {
-        let Some(known) = studio.known.get(&*event.recorder) else { continue };
+        let Some(known) = manager.known.get(&*event.recorder) else { continue };
         let (station, recorder) = (known.station.clone(), event.recorder.to_string());
         all.push(Recorded { station, recorder, what: Happened::Recorder(event.what) });
     }
-    for (recorder, known) in &studio.known {
+    for (recorder, known) in &manager.known {
         for event in known.uploader.iter().flat_map(Uploader::take_events) {
             let (station, recorder) = (known.station.clone(), recorder.clone());
             all.push(Recorded { station, recorder, what: Happened::Upload(event) });
@@ -176,7 +178,7 @@ pub(super) fn take_events(inner: &mut AudioState) -> Vec<Recorded> {
     all
 }
 
-/// Ends every recorder: what has been heard is written, as far as that takes no longer than `limit`.
+/// Stops every recorder; writes what has been recorded, for at most `limit`.
 pub(super) fn stop(inner: &mut AudioState, limit: Span) {
     for running in inner.stations.iter_mut().flatten() {
         running.recordings.clear();
@@ -189,27 +191,27 @@ pub(super) fn stop(inner: &mut AudioState, limit: Span) {
 }
 
 impl StationRecorder {
-    pub(super) fn status(&self, studio: &RecorderManager) -> RecorderState {
+    pub(super) fn status(&self, manager: &RecorderManager) -> RecorderState {
         let state = match &self.slot {
-            RecorderSlot::Open(deck) => RecorderState::from(deck.status()),
+            RecorderSlot::Open(handle) => RecorderState::from(handle.status()),
             RecorderSlot::Unavailable { trouble, .. } => {
                 RecorderState { trouble: Some(trouble.clone()), ..RecorderState::default() }
             }
         };
         let uploader =
-            studio.known.get(&self.config.name).and_then(|known| known.uploader.as_ref());
+            manager.known.get(&self.config.name).and_then(|known| known.uploader.as_ref());
         RecorderState { upload: uploader.map(Uploader::state), ..state }
     }
 }
 
 fn open_slot(record: &RecorderSettings, number: usize, inner: &mut AudioState) -> RecorderSlot {
     match open_recorder(record, number, inner) {
-        Ok(deck) => {
+        Ok(handle) => {
             if record.start {
-                // It has just begun, so it is idle.
-                let _ = deck.tell(RecorderCommand::Start, CommandTime::Now);
+                // A new recorder is idle, so the command cannot be refused.
+                let _ = handle.tell(RecorderCommand::Start, CommandTime::Now);
             }
-            RecorderSlot::Open(deck)
+            RecorderSlot::Open(handle)
         }
         Err(error) => {
             let trouble = format!("cannot record to {}: {error}", record.dir.display());
@@ -231,9 +233,9 @@ fn open_recorder(
         None => None,
         Some(upload) => {
             let spool = record.dir.join(UPLOAD_DIR).join(&record.name);
-            let (uploader, chore) =
+            let (uploader, task) =
                 Uploader::new(upload, &record.dir, &spool).map_err(error_text)?;
-            inner.recorder_manager.upload_worker.spawn(chore).map_err(error_text)?;
+            inner.recorder_manager.upload_worker.spawn(task).map_err(error_text)?;
             Some(uploader)
         }
     };
@@ -241,7 +243,7 @@ fn open_recorder(
     let station = running.config.name.clone();
     let spool = open_tap(&mut running.output_bus, &running.config, record.source);
     let spool = spool.ok_or("the station is busy")?;
-    let wish = Wish {
+    let config = Wish {
         name: record.name.clone(),
         folder: record.dir.clone(),
         pattern: record.pattern.clone(),
@@ -253,18 +255,18 @@ fn open_recorder(
         heir: uploader.clone().map(|uploader| Arc::new(UploadObserver(uploader)) as Arc<dyn Heir>),
     };
     let known = KnownRecorder { station, uploader };
-    let studio = &mut inner.recorder_manager;
-    let Some((recorders, _)) = &mut studio.recorders else { return Err(String::new()) };
-    let deck = recorders.add(wish, spool).map_err(|error| error.to_string())?;
-    studio.known.insert(record.name.clone(), known);
-    Ok(deck)
+    let manager = &mut inner.recorder_manager;
+    let Some((recorders, _)) = &mut manager.recorders else { return Err(String::new()) };
+    let handle = recorders.add(config, spool).map_err(|error| error.to_string())?;
+    manager.known.insert(record.name.clone(), known);
+    Ok(handle)
 }
 
 fn error_text(error: io::Error) -> String {
     error.to_string()
 }
 
-/// Carries complete files away.
+/// Queues completed files for upload.
 #[derive(Debug)]
 struct UploadObserver(Uploader);
 
@@ -280,19 +282,20 @@ impl Heir for UploadObserver {
     }
 }
 
-/// An ear on a station; none while that is behind with its orders.
+/// Adds a record tap to a station; none while its order queue is full.
 fn open_tap(
-    outlets: &mut OutputBusHandle,
+    output_bus: &mut OutputBusHandle,
     config: &Station,
     source: Option<usize>,
 ) -> Option<RecordTapReader> {
     let side = source.map_or(TapPoint::Output, TapPoint::Input);
-    let (pickup, spool) = record_tap(side, config.spec.rate, config.spec.layout, DEFAULT_CAPACITY);
-    outlets.add(pickup).map(|_| spool)
+    let (tap, tap_reader) =
+        record_tap(side, config.spec.rate, config.spec.layout, DEFAULT_CAPACITY);
+    output_bus.add(tap).map(|_| tap_reader)
 }
 
-/// A disk that is not there is looked for so often.
+/// Time between two attempts to open a recorder.
 const RETRY_INTERVAL: Span = Span::from_secs(5);
 
-/// Below a recorder's folder: what is still to be uploaded.
+/// The upload journal, in a subfolder of the recorder's folder.
 const UPLOAD_DIR: &str = ".upload";

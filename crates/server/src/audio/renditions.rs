@@ -1,10 +1,10 @@
-//! Renditions: for clients that play one channel, or both in each speaker, and for web listeners who
-//! want another container than the station's.
+//! Renditions: further encodings of a station, for clients that play one channel or a mono mix and
+//! for web listeners that ask for another container.
 //!
-//! One of each kind for a station, made when the first one wants it and ended when the last one
-//! has gone. To the reactors it is a station like any other, under a number of its own; to everybody
-//! else it does not exist. A channel map in the client's own copy of a chunk was rejected: the bytes
-//! would no longer be the same for all, and what is compressed cannot be cut into channels.
+//! Each station has at most one rendition of a kind. It is made for the first user and ended after
+//! the last. To the reactors a rendition is a station with its own number; the rest of the program
+//! does not see it. Mapping channels in a per-client copy of a chunk was rejected: clients would no
+//! longer share bytes, and an encoded chunk cannot be split into channels.
 
 use std::io;
 use std::sync::Arc;
@@ -20,33 +20,33 @@ use super::listen::ListenTarget;
 use super::stations::{self, EncodingParts};
 use super::{AudioState, RunningStation, pushes};
 
-/// A rendition that runs.
+/// A running rendition.
 #[derive(Debug)]
 pub(super) struct RunningRendition {
-    /// Whose it is.
+    /// The number of its station.
     pub(super) station: usize,
     kind: RenditionKind,
-    /// What the reactors call it.
+    /// Its number in the reactors.
     pub(super) number: usize,
-    /// What its station calls it.
+    /// Its number on the station's output bus.
     output_id: u64,
     channel: StationDescriptor,
     since: Instant,
     unused_since: Option<Instant>,
-    /// Every web listener holds one of these.
+    /// Every web listener holds a clone.
     listeners: Arc<()>,
 }
 
-/// What is different in it.
+/// How it differs from its station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RenditionKind {
-    /// Other channels.
+    /// A channel map.
     Map(ChannelMap),
-    /// Another codec, or other settings of its encoder.
+    /// Another codec or other encoder settings.
     Codec(CodecConfig),
 }
 
-/// A session that goes over as soon as there is enough of a past to play.
+/// A session that moves to a rendition once that has enough history.
 #[derive(Debug)]
 pub(super) struct PendingMove {
     session: SessionId,
@@ -54,8 +54,8 @@ pub(super) struct PendingMove {
     map: ChannelMap,
 }
 
-/// Lets a session play a station through a map. False when its reactor has no place for the order
-/// now.
+/// Lets a session play a station through a channel map. Returns false when the reactor's queue is
+/// full.
 pub(super) fn play(
     inner: &mut AudioState,
     session: SessionId,
@@ -70,7 +70,7 @@ pub(super) fn play(
                 complete_moves(inner);
                 return true;
             }
-            // Nothing to choose from.
+            // A mono station needs no map.
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, %map, "a client hears all channels instead"),
         }
@@ -78,8 +78,8 @@ pub(super) fn play(
     inner.context.set_station(session, station)
 }
 
-/// Lets those go over who can: their new channels have as much of a past as they have buffered, so
-/// that they play on without a hole.
+/// Moves sessions whose rendition has as much history as they have buffered, so that playback has
+/// no gap.
 pub(super) fn complete_moves(inner: &mut AudioState) {
     let now = SystemClock::now();
     let AudioState { pending_moves: moves, renditions: mapped, stations, context, .. } = inner;
@@ -88,21 +88,21 @@ pub(super) fn complete_moves(inner: &mut AudioState) {
             .get(one.station)
             .and_then(Option::as_ref)
             .map(|running| Span::from_millis(i64::from(running.config.buffer_ms)));
-        let there =
+        let rendition =
             mapped.iter().find(|mapped| mapped.matches(one.station, RenditionKind::Map(one.map)));
-        let (Some(buffer), Some(there)) = (buffer, there) else { return false };
-        now.since(there.since) < buffer || !context.set_station(one.session, there.number)
+        let (Some(buffer), Some(rendition)) = (buffer, rendition) else { return false };
+        now.since(rendition.since) < buffer || !context.set_station(one.session, rendition.number)
     });
 }
 
-/// Ends what nobody wants any more.
+/// Ends renditions that have been unused for [`LINGER`].
 pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap)]) {
     let now = SystemClock::now();
     let mut over = Vec::new();
     for (at, mapped) in inner.renditions.iter_mut().enumerate() {
         let is_heard = match mapped.kind {
             RenditionKind::Map(map) => wanted.contains(&(mapped.station, map)),
-            // One of the references is ours.
+            // One of the references is the table's own.
             RenditionKind::Codec(_) => Arc::strong_count(&mapped.listeners) > 1,
         };
         if is_heard {
@@ -114,7 +114,7 @@ pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap
     for at in over.into_iter().rev() {
         let mapped = &inner.renditions[at];
         let running = inner.stations.get_mut(mapped.station).and_then(Option::as_mut);
-        // A station without time for it is asked again the next time.
+        // If the station's order queue is full, this is repeated on the next call.
         if running.is_none_or(|running| running.output_bus.remove(mapped.output_id)) {
             inner.context.remove_station(mapped.number);
             inner.renditions.swap_remove(at);
@@ -122,7 +122,7 @@ pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap
     }
 }
 
-/// A station has begun anew, and what was made of the old one has to be made of this one.
+/// Makes the renditions of a replaced station again, from its successor.
 pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
     let mut mapped = std::mem::take(&mut inner.renditions);
     mapped.retain_mut(|mapped| {
@@ -145,7 +145,7 @@ pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
     inner.renditions = mapped;
 }
 
-/// A station has ended.
+/// Ends the renditions of a station.
 pub(super) fn end(inner: &mut AudioState, station: usize) {
     let AudioState { renditions: mapped, context, .. } = inner;
     mapped.retain(|mapped| {
@@ -156,7 +156,7 @@ pub(super) fn end(inner: &mut AudioState, station: usize) {
     });
 }
 
-/// The rendition's number; none where a station has one channel only.
+/// The number of the rendition for a map; none for a station with one channel.
 fn rendition_for_map(
     inner: &mut AudioState,
     station: usize,
@@ -169,7 +169,7 @@ fn rendition_for_map(
     get_or_create(inner, station, RenditionKind::Map(map)).map(|mapped| Some(mapped.number))
 }
 
-/// The rendition of a kind, made if it is not there.
+/// The rendition of this kind; created if it does not exist.
 fn get_or_create(
     inner: &mut AudioState,
     station: usize,
@@ -194,12 +194,13 @@ fn get_or_create(
             inner.renditions.len() - 1
         }
     };
-    let there = inner.renditions.get_mut(at).ok_or_else(|| io::Error::other("it is gone"))?;
-    there.unused_since = None;
-    Ok(there)
+    let rendition = inner.renditions.get_mut(at).ok_or_else(|| io::Error::other("it is gone"))?;
+    rendition.unused_since = None;
+    Ok(rendition)
 }
 
-/// A station in a codec with the settings that it has there itself, or the default ones.
+/// A listen target in this codec, with the station's own settings if it has that codec, or else the
+/// default ones.
 pub(super) fn listen_in_codec(
     inner: &mut AudioState,
     station: usize,
@@ -210,7 +211,7 @@ pub(super) fn listen_in_codec(
     listen(inner, station, Some(config.unwrap_or_else(|| codec.into())))
 }
 
-/// A station for a web listener, in this codec, or in its own.
+/// A listen target in this codec, or in the station's own.
 pub(super) fn listen(
     inner: &mut AudioState,
     station: usize,
@@ -219,7 +220,8 @@ pub(super) fn listen(
     let gone = || io::Error::other("the station is gone");
     let running = inner.stations.get(station).and_then(Option::as_ref).ok_or_else(gone)?;
     let config = &running.config;
-    // Its own is what there is already, but for 24 bits in 4 bytes, which no file has.
+    // A station that already has this codec serves its own chunks, except for 24 bits in 4 bytes,
+    // which no file format has.
     let own = codec.is_none_or(|codec| codec == config.codec)
         && (codec.is_none() || station_in_codec(config, config.codec).spec == config.spec);
     if own {
@@ -233,7 +235,7 @@ pub(super) fn listen(
     Ok(ListenTarget { number: *number, channel, keep_alive: keeps })
 }
 
-/// The same station in another codec, in what that can carry of it.
+/// The station's configuration with another codec, in the nearest sample format of that codec.
 fn station_in_codec(config: &Station, codec: CodecConfig) -> Station {
     let format = match (codec.codec(), config.spec.format) {
         (Codec::Opus, _) | (_, SampleFormat::S16Le) => SampleFormat::S16Le,
@@ -245,7 +247,7 @@ fn station_in_codec(config: &Station, codec: CodecConfig) -> Station {
     Station { codec, spec, ..config.clone() }
 }
 
-/// What a station plays has another title.
+/// Shows a station's new title on all its channels.
 pub(super) fn show_title(inner: &mut AudioState, station: usize, title: &Arc<str>) {
     let Some(running) = inner.station(station) else { return };
     running.title = Arc::clone(title);
@@ -256,14 +258,14 @@ pub(super) fn show_title(inner: &mut AudioState, station: usize, title: &Arc<str
     }
 }
 
-/// How many there are, by names that never change.
+/// Counters for the status; their names are stable.
 pub(super) fn counters(all: &[RunningRendition]) -> [(&'static str, u64); 2] {
     let maps =
         all.iter().filter(|mapped| matches!(mapped.kind, RenditionKind::Map(_))).count() as u64;
     [("channel_maps", maps), ("listener_codecs", all.len() as u64 - maps)]
 }
 
-/// Hangs a rendition on a station, and tells the reactors of it.
+/// Adds a rendition to a station and registers it with the reactors.
 fn create(
     inner: &mut AudioState,
     station: usize,
@@ -303,5 +305,5 @@ impl RunningRendition {
     }
 }
 
-/// A client that loses its connection for a moment finds its channels still there.
+/// A client that reconnects within this time still finds its rendition.
 const LINGER: Span = Span::from_secs(2);

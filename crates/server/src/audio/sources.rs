@@ -1,4 +1,4 @@
-//! From a source's configuration to an input of a station.
+//! Opens a station's inputs from the configuration.
 
 use std::io;
 use std::path::Path;
@@ -27,35 +27,34 @@ use super::links::StationLink;
 use super::rtp::{self, RtpSourceHandle};
 use crate::radio::{self, RadioParts};
 
-/// How the state of a source can be seen.
+/// Handle to the state of a source.
 #[derive(Debug)]
 pub(super) enum SourceMonitor {
-    /// It is made here, or by another station, and cannot fail.
+    /// Generated here or by another station; cannot fail.
     Generated,
-    /// Bytes from outside.
+    /// Raw samples from outside.
     Feed(LatestReader<FeedState>),
     /// A decoded file.
     File(LatestReader<FileState>),
     /// Web radio.
     Radio(radio::RadioStatusHandle),
-    /// A place for a DJ.
+    /// A mount for live sources.
     Dj(Box<LiveInput>),
-    /// Packets of RTP.
+    /// RTP packets.
     Rtp(Box<RtpSourceHandle>),
 }
 
-/// Opens a source as far as that is possible now; what cannot be opened is tried again, and its
-/// state says why.
+/// Opens a source. If it cannot be opened now, it is retried, and its state holds the error.
 pub(super) fn open(
     source: &aulos_config::StationSource,
     station: &Station,
     quantum: Frames,
     inner: &mut AudioState,
 ) -> io::Result<(Input, SourceMonitor)> {
-    let (gate, keeper) = standby_channel(source.standby);
-    let mut line = Some(keeper);
+    let (control, handle) = standby_channel(source.standby);
+    let mut standby = Some(handle);
     let buffer = Span::from_millis(i64::from(source.input_buffer_ms));
-    let (opened, watch) = open_config(&source.config, quantum, buffer, &mut line, inner);
+    let (opened, watch) = open_config(&source.config, quantum, buffer, &mut standby, inner);
     let config = input::Config {
         buffer,
         timeout: Span::from_millis(i64::from(source.timeout_ms)),
@@ -70,14 +69,14 @@ pub(super) fn open(
     };
     let input = Input::new(opened, station.spec.rate, station.spec.layout, config);
     let input = match &source.normalize {
-        Some(wish) => input.with_normalizer(wish).map_err(io::Error::other)?,
+        Some(normalizer) => input.with_normalizer(normalizer).map_err(io::Error::other)?,
         None => input,
     };
-    // Nobody took the line: what is made here, or by another station, is always there.
-    Ok((if line.is_none() { input.with_standby(gate) } else { input }, watch))
+    // Generated sources and other stations leave the standby handle unused: they are always ready.
+    Ok((if standby.is_none() { input.with_standby(control) } else { input }, watch))
 }
 
-/// Opens what is heard when no source has sound. A file is decoded as a whole, and kept.
+/// Opens the last resort. A file is decoded completely and kept in memory.
 pub(super) fn last_resort(
     config: &SourceConfig,
     station: &Station,
@@ -119,12 +118,12 @@ fn open_config(
     config: &SourceConfig,
     quantum: Frames,
     buffer: Span,
-    line: &mut Option<StandbyHandle>,
+    standby: &mut Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     match config {
         SourceConfig::Rtp(_) | SourceConfig::Sdp { .. } => {
-            let (source, received) = rtp::open(config, buffer, line.take(), inner);
+            let (source, received) = rtp::open(config, buffer, standby.take(), inner);
             (source, SourceMonitor::Rtp(Box::new(received)))
         }
         SourceConfig::Demo { spec } => {
@@ -137,15 +136,15 @@ fn open_config(
         SourceConfig::File { path, repeat, spec } => {
             let options = FileDecodeOptions { looped: *repeat, raw: *spec };
             let (file, items, state) = FileSource::new(path.clone(), options, inner.seeds.next());
-            inner.codecs.add(match line.take() {
-                Some(keeper) => Box::new(file.with_standby(keeper)),
+            inner.codecs.add(match standby.take() {
+                Some(handle) => Box::new(file.with_standby(handle)),
                 None => Box::new(file),
             });
             (Box::new(RingSource::new(items, Pacing::OnDemand)), SourceMonitor::File(state))
         }
-        SourceConfig::Http { url } => open_radio(url, line.take(), inner),
+        SourceConfig::Http { url } => open_radio(url, standby.take(), inner),
         SourceConfig::Stdin { spec } => {
-            open_byte_source(inner, line, *spec, |feed| Box::new(StdinFeeder::new(feed)))
+            open_byte_source(inner, standby, *spec, |feed| Box::new(StdinFeeder::new(feed)))
         }
         SourceConfig::Pipe { path, mode, spec } => {
             let mode = match mode {
@@ -153,15 +152,17 @@ fn open_config(
                 PipeMode::Read => FifoMode::Read,
             };
             let counters = Arc::clone(&inner.fifo_counters);
-            open_byte_source(inner, line, *spec, |feed| {
+            open_byte_source(inner, standby, *spec, |feed| {
                 Box::new(FifoFeeder::new(path.clone(), mode, feed).with_counters(counters))
             })
         }
         SourceConfig::Process { path, params, spec, log_stderr, titles } => {
             let process = process_config(path, params, *log_stderr, titles.as_ref());
-            open_byte_source(inner, line, *spec, |feed| Box::new(ProcessFeeder::new(process, feed)))
+            open_byte_source(inner, standby, *spec, |feed| {
+                Box::new(ProcessFeeder::new(process, feed))
+            })
         }
-        SourceConfig::Icecast(mount) => djs::open(mount, line.take(), inner),
+        SourceConfig::Icecast(mount) => djs::open(mount, standby.take(), inner),
         SourceConfig::Station { name } => {
             let (patch, source) = swappable_source();
             inner.links.push(StationLink::new(name, patch));
@@ -172,11 +173,13 @@ fn open_config(
             let server = |feed| {
                 TcpServerFeeder::new(address.to_string(), feed).with_refusal_counter(refused)
             };
-            open_byte_source(inner, line, *spec, |feed| Box::new(server(feed)))
+            open_byte_source(inner, standby, *spec, |feed| Box::new(server(feed)))
         }
-        SourceConfig::TcpClient { address, spec } => open_byte_source(inner, line, *spec, |feed| {
-            Box::new(TcpClientFeeder::new(address.to_string(), feed))
-        }),
+        SourceConfig::TcpClient { address, spec } => {
+            open_byte_source(inner, standby, *spec, |feed| {
+                Box::new(TcpClientFeeder::new(address.to_string(), feed))
+            })
+        }
     }
 }
 
@@ -208,34 +211,34 @@ fn process_config(
 
 fn open_radio(
     url: &HttpUrl,
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
-    let radio = inner.radio_client.open(url.clone(), keeper, inner.seeds.next());
-    let RadioParts { feed, source, items, status: watch, task: chore } = radio;
+    let radio = inner.radio_client.open(url.clone(), standby, inner.seeds.next());
+    let RadioParts { feed, source, items, status: watch, task } = radio;
     inner.context.add_feeder(Box::new(feed));
     inner.codecs.add(Box::new(source));
-    inner.background_tasks.push(chore);
+    inner.background_tasks.push(task);
     (Box::new(RingSource::new(items, Pacing::Streamed)), SourceMonitor::Radio(watch))
 }
 
 fn open_byte_source(
     inner: &mut AudioState,
-    line: &mut Option<StandbyHandle>,
+    standby: &mut Option<StandbyHandle>,
     spec: aulos_core::SampleSpec,
     make: impl FnOnce(ByteFeed) -> Box<dyn Feeder>,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
     let (feed, items) = ByteFeed::new(spec, publisher, inner.seeds.next());
-    let feed = match line.take() {
-        Some(keeper) => feed.with_standby(keeper),
+    let feed = match standby.take() {
+        Some(handle) => feed.with_standby(handle),
         None => feed,
     };
     inner.context.add_feeder(make(feed));
     (Box::new(RingSource::new(items, Pacing::Live)), SourceMonitor::Feed(state))
 }
 
-/// What became of FIFOs, by names that never change.
+/// FIFO counters for the status; their names are stable.
 pub(super) fn counters(fifos: &FifoCounters) -> [(&'static str, u64); 3] {
     [
         ("fifos_recreated", &fifos.recreated),

@@ -1,4 +1,4 @@
-//! From a station's configuration to a station that runs.
+//! Starts, replaces and ends stations.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use aulos_rt::ring::{Consumer, Producer, ring};
 use super::announcements::StationAnnouncements;
 use super::{AudioState, RunningStation, pushes, recordings, rtp, sources};
 
-/// Starts a station and gives its number: one that was free, or a new one.
+/// Starts a station and returns its number: a free one or a new one.
 pub(super) fn start(config: &Station, inner: &mut AudioState) -> io::Result<usize> {
     let (number, running) = run(config, None, inner)?;
     if let Some(slot) = inner.stations.get_mut(number) {
@@ -30,7 +30,7 @@ pub(super) fn start(config: &Station, inner: &mut AudioState) -> io::Result<usiz
     Ok(number)
 }
 
-/// Starts a station in the place of another, which ends.
+/// Starts a station under the number of another one, which ends.
 pub(super) fn replace(number: usize, config: &Station, inner: &mut AudioState) -> io::Result<()> {
     let (_, mut running) = run(config, Some(number), inner)?;
     if let Some(old) = inner.stations.get(number).and_then(Option::as_ref) {
@@ -45,14 +45,14 @@ pub(super) fn replace(number: usize, config: &Station, inner: &mut AudioState) -
     Ok(())
 }
 
-/// Lets a station end that nobody is to hear any more.
+/// Ends a station that has no clients left.
 pub(super) fn end(old: RunningStation, inner: &mut AudioState) {
     rtp::end(&old, inner);
     inner.workers.remove(old.worker_slot);
     inner.finished_announcements.extend(old.announcements.end_all());
 }
 
-/// One encoding of a station, and what the reactors have to know of it.
+/// One encoding of a station: encoder, buffers, rings and the reactors' channel.
 pub(super) struct EncodingParts {
     pub(super) encoder: Box<dyn Encoder>,
     pub(super) quantum: Frames,
@@ -76,7 +76,7 @@ impl EncodingParts {
             bitrate: config.codec.bitrate(),
             spec: encoder.spec(),
             stream_header: encoder.header().to_vec(),
-            // What no client of Snapcast can play is only for web listeners.
+            // A codec that Snapcast does not have is for web listeners only.
             codec_header: header.unwrap_or_default().into(),
             buffer: Span::from_millis(i64::from(config.buffer_ms)),
             chunk,
@@ -87,7 +87,7 @@ impl EncodingParts {
     }
 }
 
-/// Tells the reactors of what can be played, under this number, or one that is free, or a new one.
+/// Registers a channel with the reactors, under `number`, a free number or a new one.
 pub(super) fn register_channel(
     number: Option<usize>,
     channel: &StationDescriptor,
@@ -113,7 +113,7 @@ pub(super) fn register_channel(
     }
 }
 
-/// Opens the sources, makes the station, tells the reactors of it, and lets a worker run it.
+/// Opens the sources, builds the station, registers it with the reactors and hands it to a worker.
 fn run(
     config: &Station,
     number: Option<usize>,
@@ -130,7 +130,7 @@ fn run(
     let now = SystemClock::now();
     let (published, status) = aulos_rt::latest(StationStatus::new(now));
     let number = register_channel(number, &channel, taps, inner);
-    let wishes = station::StationConfig {
+    let station_config = station::StationConfig {
         quantum,
         switch: switch::Config {
             failback_delay: Span::from_secs(i64::from(config.switch.hold_in_s)),
@@ -140,13 +140,14 @@ fn run(
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
         write_header: WRITE_HEADER,
     };
-    let mut station = station::Station::new(wishes, now, inputs, encoder, pool, outputs, published);
+    let mut station =
+        station::Station::new(station_config, now, inputs, encoder, pool, outputs, published);
     let resets = (0, station.loudness_resets());
     let announcements = StationAnnouncements::new(station.announcement_queue());
     let outlets = station.output_bus();
-    let mut knobs = station.loudness_control();
-    apply_sound(&mut knobs, &config.sound).map_err(io::Error::other)?;
-    let (wishes, switched) = (station.preference_requests(), station.switch_events());
+    let mut loudness_control = station.loudness_control();
+    apply_sound(&mut loudness_control, &config.sound).map_err(io::Error::other)?;
+    let (source_preference, switched) = (station.preference_requests(), station.switch_events());
     if let Some(sound) = last_resort {
         station.set_last_resort(sound);
     }
@@ -166,8 +167,8 @@ fn run(
         rtp,
         recordings: Vec::new(),
         output_bus: outlets,
-        loudness_control: knobs,
-        source_preference: wishes,
+        loudness_control,
+        source_preference,
         switch_events: switched,
         flush_at: None,
         title: Arc::from(""),
@@ -177,33 +178,33 @@ fn run(
     Ok((number, running))
 }
 
-/// Tells a station what is done to its programme.
+/// Applies normalizer and equalizer settings to a station.
 pub(super) fn apply_sound(
-    knobs: &mut LoudnessControl,
+    control: &mut LoudnessControl,
     sound: &SoundSettings,
 ) -> Result<(), String> {
-    knobs.set_normalizer(sound.normalize.as_ref()).map_err(|error| error.to_string())?;
-    knobs.set_equalizer(&sound.equalizer).map_err(|error| error.to_string())
+    control.set_normalizer(sound.normalize.as_ref()).map_err(|error| error.to_string())?;
+    control.set_equalizer(&sound.equalizer).map_err(|error| error.to_string())
 }
 
-/// The wire that our sessions speak.
+/// Writes the chunk header of the Snapcast protocol.
 pub(super) const WRITE_HEADER: WriteHeader = snap::wire::write_chunk_header;
 
-/// Buffers for every chunk that a log or a ring can hold, and for those that are being written.
+/// Buffers for every chunk that a log or a ring can hold, and for those being written.
 fn pool(channel: &StationDescriptor, quantum: Frames) -> Pool<Vec<u8>> {
     let kept = channel.lifetime().as_nanos() / channel.chunk.as_nanos().max(1);
     let count = usize::try_from(kept).unwrap_or(0) + RING_CHUNKS + CHUNKS_IN_FLIGHT;
-    // No codec makes more of a chunk than 4 bytes a sample, but for a header.
+    // No codec makes a chunk larger than 4 bytes per sample plus a header.
     let samples = quantum.as_usize() * channel.spec.layout.channels();
     Pool::new(count, || Vec::with_capacity(HEADROOM + samples * 4 + MAX_CODEC_OVERHEAD))
 }
 
-/// Chunks between a station and a reactor: more than a second at 20 ms, and a reactor comes by five
-/// times a second.
+/// Chunks between a station and a reactor: more than a second at 20 ms. A reactor polls five times
+/// a second.
 const RING_CHUNKS: usize = 64;
 
-/// Chunks that are being made, and a few to spare.
+/// Chunks being encoded, with a margin.
 const CHUNKS_IN_FLIGHT: usize = 8;
 
-/// What a codec puts around samples that it cannot compress.
+/// Overhead of a codec for samples that it cannot compress.
 const MAX_CODEC_OVERHEAD: usize = 256;

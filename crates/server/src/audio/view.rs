@@ -1,4 +1,4 @@
-//! What the control plane and the page get to see.
+//! Converts the state of stations and reactors to the types of [`crate::backend`].
 
 use aulos_core::{Frames, Span};
 use aulos_engine::standby::Standby;
@@ -16,16 +16,17 @@ use crate::backend::{
     self, Latency, OnAir, SourceCondition, SourceState, SourceSwitch, StationState,
 };
 
-/// A station's status in the words of the seam.
+/// A station's status.
 pub(super) fn status(
     running: &mut RunningStation,
-    studio: &RecorderManager,
+    recorder_manager: &RecorderManager,
 ) -> backend::StationStatus {
     let status = *running.status.read();
-    // Whatever the source is: one that sends nothing that can be heard plays nothing.
-    let heard = |active: usize| status.inputs.get(active).is_some_and(|input| !input.is_silent());
+    // An active source that is silent counts as silence, whatever its type.
+    let is_audible =
+        |active: usize| status.inputs.get(active).is_some_and(|input| !input.is_silent());
     let state = match status.active {
-        Some(active) if heard(active) => StationState::Playing,
+        Some(active) if is_audible(active) => StationState::Playing,
         _ => StationState::Silent,
     };
     let inputs = status.inputs.iter().take(running.sources.len());
@@ -37,7 +38,7 @@ pub(super) fn status(
     });
     let radios = radios.collect();
     let djs = running.sources.iter_mut().map(|watch| match watch {
-        SourceMonitor::Dj(booth) => Some(booth.status()),
+        SourceMonitor::Dj(live) => Some(live.status()),
         _ => None,
     });
     let djs = djs.collect();
@@ -64,12 +65,12 @@ pub(super) fn status(
         rtp_inputs: received,
         rtp_outputs: sent,
         pushes: running.pushes.iter().map(RunningPush::status).collect(),
-        recorders: running.recordings.iter().map(|one| one.status(studio)).collect(),
+        recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
         listeners: 0,
     }
 }
 
-/// How far a station has come.
+/// The media position of a station.
 pub(super) fn position(running: &mut RunningStation) -> backend::StationPosition {
     let position = running.status.read().position;
     backend::StationPosition { instance: running.run, name: running.config.name.clone(), position }
@@ -86,8 +87,8 @@ fn on_air(status: &StationStatus, running: &RunningStation) -> OnAir {
             StationOutput::LastResort => "last resort",
         },
         cause: status.cause.map(cause),
-        preferred: preference.map(|wish| wish.input),
-        preferred_for: preference.and_then(|wish| wish.until).map(|until| until - now),
+        preferred: preference.map(|request| request.input),
+        preferred_for: preference.and_then(|request| request.until).map(|until| until - now),
         since_ms: (now - status.since).as_millis(),
         dead_air_ms: millis(status.silent_frames),
         last_resort_ms: millis(status.last_resort_frames),
@@ -126,7 +127,7 @@ fn condition(input: &InputState) -> SourceCondition {
     }
 }
 
-/// What a listener is late by: the parts of it.
+/// The parts of the latency to a listener.
 fn latency(status: &StationStatus, running: &RunningStation) -> Latency {
     let live = |input: &InputState| input.buffered.as_millis();
     let active = status.active.filter(|active| {
@@ -142,15 +143,15 @@ fn latency(status: &StationStatus, running: &RunningStation) -> Latency {
     }
 }
 
-/// What has changed since the last time.
+/// The switch events since the last call.
 pub(super) fn switched(number: usize, running: &mut RunningStation) -> Vec<(usize, SourceSwitch)> {
     let events = std::iter::from_fn(|| running.switch_events.pop());
-    let told = events.map(|event| SourceSwitch {
+    let switches = events.map(|event| SourceSwitch {
         from: event.change.from,
         to: event.change.to,
         cause: cause(event.change.cause),
     });
-    told.map(|told| (number, told)).collect()
+    switches.map(|switch| (number, switch)).collect()
 }
 
 const fn cause(cause: SwitchCause) -> &'static str {
@@ -174,7 +175,7 @@ fn source(watch: &mut SourceMonitor, input: &InputState) -> SourceState {
         SourceMonitor::Feed(state) => state.read().problem(),
         SourceMonitor::File(state) => state.read().problem(),
         SourceMonitor::Radio(watch) => watch.state().reason,
-        SourceMonitor::Dj(booth) => booth.problem(),
+        SourceMonitor::Dj(live) => live.problem(),
         SourceMonitor::Rtp(received) => received.problem(),
     };
     match (failed, input.health) {
@@ -188,7 +189,7 @@ fn source(watch: &mut SourceMonitor, input: &InputState) -> SourceState {
     }
 }
 
-/// How a client does, in whole numbers.
+/// A client's connection health, in integers.
 pub(super) fn health(health: &reactor::ConnectionHealth) -> backend::ClientHealth {
     let whole = |span: Span, unit: i128| u64::try_from(i128::from(span.as_nanos()) / unit);
     backend::ClientHealth {
@@ -202,7 +203,7 @@ pub(super) fn health(health: &reactor::ConnectionHealth) -> backend::ClientHealt
     }
 }
 
-/// Every counter of the house, by a name that never changes.
+/// The sum of every counter over stations and reactors; their names are stable.
 pub(super) fn counters(
     reactors: &ReactorStats,
     stations: &mut dyn Iterator<Item = StationStatus>,

@@ -1,4 +1,4 @@
-//! Who is let in: players by their Hello, everybody else by what he shows or says.
+//! Admission: clients are checked by their Hello, other connections by certificate or credentials.
 
 use std::net::IpAddr;
 
@@ -12,10 +12,10 @@ use crate::backend::{Hello, KickReason, SessionCommand, SessionId};
 use crate::tls;
 
 impl Control {
-    /// Whether a client may hear anything.
+    /// Checks that a client may listen.
     pub(super) fn authorize_client(&self, from: IpAddr, hello: &Hello) -> Result<(), KickReason> {
         let granted = match &hello.auth {
-            // Whoever says who he is has to be right, also where he need not say it.
+            // Credentials that are given must be correct, even where none are required.
             Some(credentials) => self.login(from, credentials),
             None => Ok(self.access.rules().anonymous),
         };
@@ -26,7 +26,8 @@ impl Control {
         }
     }
 
-    /// Whether a client may be one that is not known: ids cost nothing, and each is remembered.
+    /// Checks the rate limit for unknown clients: ids are free to invent, and each one is
+    /// remembered.
     pub(super) fn check_new_client(
         &self,
         inner: &mut ControlState,
@@ -50,7 +51,7 @@ impl Control {
         inner.outbox.flush(&*self.backend);
     }
 
-    /// What somebody may before he has said anything, by the certificate that he has shown.
+    /// The role of a connection before its login, from its certificate.
     #[must_use]
     pub(crate) fn initial_role(&self, certificate: Option<&CertificateDer<'_>>) -> Role {
         let rules = self.access.rules();
@@ -58,22 +59,22 @@ impl Control {
         rules.anonymous.max(shown.unwrap_or_default())
     }
 
-    /// What somebody from this address may who says this. What goes wrong is counted.
+    /// The role for these credentials. A failure is counted.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`LoginError`].
     pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, LoginError> {
         let role = self.access.login(from, credentials, SystemClock::now());
         role.inspect_err(|denied| self.count_denied(*denied))
     }
 
-    /// Whether somebody from this address may whose secret was right or was not.
+    /// Records a login attempt from this address that was checked elsewhere.
     ///
     /// # Errors
-    /// [`Denied`].
+    /// [`LoginError`].
     pub(crate) fn record_login_attempt(&self, from: IpAddr, right: bool) -> Result<(), LoginError> {
-        let may = self.access.check_guess(from, right, SystemClock::now());
-        may.inspect_err(|denied| self.count_denied(*denied))
+        let result = self.access.check_guess(from, right, SystemClock::now());
+        result.inspect_err(|denied| self.count_denied(*denied))
     }
 
     fn count_denied(&self, denied: LoginError) {
@@ -84,15 +85,16 @@ impl Control {
     }
 }
 
-/// New clients by address. Clients that are known come back as often and as fast as the limits of
-/// connections allow.
+/// Rate limit for unknown clients, per address. Known clients reconnect as often as the connection
+/// limits allow.
 pub(super) fn new_client_buckets() -> AddressBuckets {
     AddressBuckets::new(NEW_CLIENTS, NEW_CLIENT_INTERVAL)
 }
 
-/// New clients from one address at once: a building behind one router has fewer players, and all of
-/// them may come at once when the server is installed.
+/// Burst of new clients from one address: more than the players of a building behind one router,
+/// which may all connect at once after installation.
 const NEW_CLIENTS: u32 = 1_024;
 
-/// Then one more every this long. Replacing all that can be remembered takes two hours.
+/// Interval at which one more new client is allowed. Replacing all remembered clients takes two
+/// hours.
 const NEW_CLIENT_INTERVAL: Span = Span::from_secs(1);

@@ -1,7 +1,7 @@
-//! Announcements: what is said over a station's programme, who waits, and who hears of it.
+//! Announcements: playing a file over a station's programme, their queue and their notifications.
 //!
-//! Only a file below the folders of `[streams] roots` can be announced, as it could be added as a
-//! stream: a call must not read anything else.
+//! Only a file below the folders of `[streams] roots` can be announced, the same files that can be
+//! added as a stream: a call must not read anything else.
 
 use aulos_core::Db;
 use aulos_engine::announce::{DEFAULT_DUCK, MAX_DUCK, MIN_DUCK};
@@ -15,7 +15,7 @@ use super::{CallContext, Control, ControlState};
 use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};
 use crate::registry::NotFound;
 
-/// Every announcement of the house that has not ended.
+/// Every announcement of the server that has not ended.
 #[derive(Debug, Default)]
 pub(super) struct AnnouncementList {
     last: u64,
@@ -33,7 +33,7 @@ struct AnnouncementEntry {
 }
 
 impl AnnouncementList {
-    /// Those of one station, as its status shows them.
+    /// The announcements of one station, for its status.
     pub(super) fn of_station(&self, station: usize) -> Value {
         let own = self.list.iter().filter(|entry| entry.number == station);
         own.map(|entry| {
@@ -86,7 +86,8 @@ pub(super) fn announce(state: &mut CallContext<'_>, params: &Value) -> MethodRes
     Ok(json!({ "id": id, "station": station, "before": before }))
 }
 
-/// `Aulos.CancelAnnouncement {id}` or `{station | group}`, which is all of them there.
+/// `Aulos.CancelAnnouncement {id}` or `{station | group}`, which cancels all announcements of that
+/// station.
 pub(super) fn cancel(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let wanted: Vec<(u64, usize)> = if params["id"].is_null() {
         let station = station_name(state, params)?;
@@ -105,8 +106,8 @@ pub(super) fn cancel(state: &mut CallContext<'_>, params: &Value) -> MethodResul
     Ok(json!({ "cancelled": ids }))
 }
 
-/// A group hears the chunks of its station, the same bytes as every other group there: what is said
-/// to one is said to all of them.
+/// The station of the call. Every group of a station gets the same chunks, so an announcement to
+/// one of them plays in all.
 fn station_name(state: &CallContext<'_>, params: &Value) -> Result<String, RpcError> {
     match (params["station"].as_str(), params["group"].as_str()) {
         (Some(station), None) => Ok(station.to_owned()),
@@ -140,11 +141,11 @@ fn parse_gain(value: &Value) -> Result<Db, RpcError> {
         .ok_or_else(|| invalid_param("gain_db", &format!("a number from {least} to {most}")))
 }
 
-/// Quieter is not heard beside the programme; louder is a broken recording.
+/// A lower gain is inaudible over the programme; a higher one points to a broken file.
 const GAIN_DB: std::ops::RangeInclusive<f64> = -40.0..=20.0;
 
 impl Control {
-    /// Tells what has happened to announcements.
+    /// Notifies controllers of what happened to announcements.
     pub(super) fn notify_announcements(&self, inner: &mut ControlState) {
         for (id, what) in self.backend.announcement_events() {
             let list = &mut inner.announcements.list;

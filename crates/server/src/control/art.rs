@@ -1,17 +1,18 @@
-//! Pictures of what is played, as control scripts give them, for the page's `<img>`.
+//! Cover art from control scripts, for the page's `<img>`.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 
 use bytes::Bytes;
 
-/// Pictures that are kept, and their bytes: one for each of many stations, and the last few.
+/// Limits of the cache, in pictures and bytes: one for each of many stations, and the most recent
+/// ones.
 const MAX_PICTURES: usize = 256;
 const MAX_BYTES: usize = 32 << 20;
-/// Bytes of one of them.
+/// Largest picture in bytes.
 pub(super) const MAX_PICTURE: usize = 4 << 20;
 
-/// The newest pictures; whatever is too much makes the oldest go.
+/// A cache of pictures that drops the oldest when it is full.
 #[derive(Debug, Default)]
 pub(super) struct ArtCache {
     pictures: VecDeque<(String, Bytes)>,
@@ -19,7 +20,7 @@ pub(super) struct ArtCache {
 }
 
 impl ArtCache {
-    /// Keeps a picture; gives its name.
+    /// Stores a picture; returns its name.
     pub(super) fn insert(&mut self, picture: Vec<u8>, extension: &str) -> Option<String> {
         let (extension, _) = IMAGE_TYPES.iter().find(|(known, _)| *known == extension)?;
         if picture.is_empty() || picture.len() > MAX_PICTURE {
@@ -47,7 +48,7 @@ impl ArtCache {
     }
 }
 
-/// What is served as what. SVG is not there: it can hold a script.
+/// Media types by extension. SVG is missing because it can contain scripts.
 const IMAGE_TYPES: [(&str, &str); 6] = [
     ("jpg", "image/jpeg"),
     ("jpeg", "image/jpeg"),

@@ -1,8 +1,8 @@
-//! Calls: what one line of JSON-RPC does to the control plane.
+//! Executes the calls of one line of JSON-RPC.
 //!
-//! The registry's lock is held for one call and never for a list of them, and between two calls of a
-//! list everything else on this thread has its turn. Before that a list of 256 calls kept every other
-//! connection, every newcomer and the stations' events waiting for as long as all of them took.
+//! The state is locked for one call, not for a whole batch, and the thread yields between two calls
+//! of a batch. When a batch held the lock, 256 calls blocked every other connection and the
+//! stations' events for as long as all of them took.
 
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
@@ -16,8 +16,8 @@ use super::{CallContext, Caller, Control, count, methods};
 use crate::access::Role;
 
 impl Control {
-    /// Answers a line of JSON-RPC, as far as the caller may; the caller gets no notification of what
-    /// it changes itself.
+    /// Answers a line of JSON-RPC with the caller's permissions. The caller gets no notifications
+    /// of its own changes.
     pub async fn request(&self, caller: &mut Caller, line: &[u8]) -> Option<String> {
         let mut calls = match CallBatch::parse(line) {
             Ok(calls) => calls,
@@ -39,7 +39,8 @@ impl Control {
             };
             calls.answer(request, outcome, cost);
             if calls.is_batch() || turn.is_some() {
-                // With its turn, so that what waits for other things comes before the next long call.
+                // The lock on long calls is still held, so other tasks run before the next long
+                // call.
                 yield_now().await;
             }
         }
@@ -49,13 +50,13 @@ impl Control {
         calls.into_answer()
     }
 
-    /// Of calls whose work grows with the house only one is under way at a time, in the order in which
-    /// they came, so that however many connections make them a short call waits for one of them.
+    /// The lock on long calls, taken if `method` is one. Only one long call runs at a time, in
+    /// order of arrival, so that a short call waits for at most one of them.
     async fn lock_long_calls(&self, method: &str) -> Option<MutexGuard<'_, ()>> {
         if roles::is_long(method) { Some(self.long_calls.lock().await) } else { None }
     }
 
-    /// The status, in turn with long calls.
+    /// The status, after the long calls that came before.
     pub(crate) async fn status_after_long_calls(&self) -> String {
         let turn = self.long_calls.lock().await;
         let status = self.status();
@@ -64,15 +65,15 @@ impl Control {
         status
     }
 
-    /// Carries out one call: what came of it, what it cost beside its answer, and what the answer is
-    /// still to wait for.
+    /// Executes one call; returns its result, its cost without the answer, and the markers that the
+    /// answer waits for.
     fn call(
         &self,
         caller: &mut Caller,
         request: &Request,
     ) -> (Result<CallOutput, RpcError>, usize, Option<PendingMarkers>) {
         let Request { id, method, params, .. } = request;
-        // It has no effect and no answer.
+        // A read without an id has no effect and no answer.
         if id.is_none() && roles::only_reads(method) {
             return (Ok(CallOutput::Tree(serde_json::Value::Null)), 0, None);
         }
@@ -93,7 +94,7 @@ impl Control {
             has_id: id.is_some(),
         };
         let answer = methods::dispatch(&mut state, method, params);
-        // Others hear of each change before the next one is made.
+        // Controllers are notified of each change before the next one is made.
         for effects in kept {
             self.apply_effects(&mut inner, effects, caller.peer);
         }
@@ -104,8 +105,8 @@ impl Control {
         (answer.map(|tree| text.map_or(CallOutput::Tree(tree), CallOutput::Text)), cost, markers)
     }
 
-    /// A connection without a login has few calls to make; a login itself is bounded by the wrong
-    /// ones of its address, so that others behind the same router can still log in.
+    /// Limits the calls of a connection that has not logged in. Logins are limited per address by
+    /// the failed ones only, so that others behind the same router can still log in.
     fn check_call_before_login(&self, caller: &mut Caller, method: &str) -> Result<(), RpcError> {
         if caller.role != Role::Nobody {
             return Ok(());
@@ -125,7 +126,7 @@ fn rpc_error((code, message): (i64, &'static str), data: &str) -> RpcError {
     RpcError { data: Some(data.into()), ..RpcError::new(code, message) }
 }
 
-/// The answer to a line that is not looked at.
+/// The error for a line that is not executed.
 fn refusal(what: (i64, &'static str), data: &str) -> String {
     Reply { id: RequestId::Null, outcome: Err(rpc_error(what, data)) }.to_json()
 }

@@ -1,11 +1,12 @@
-//! The connections of a port: how many it takes, and which one gives way to a newcomer.
+//! Connection slots of a port: how many connections it accepts, and which one is closed for a new
+//! one.
 //!
 //! A port has a fixed number of slots. A connection that has not made its first request (or has not
-//! logged in, where that is needed) holds its slot only as long as no newcomer needs it: the oldest of
-//! them is cut. So slots that are held by silence never keep anybody out, and a limit on how long a
-//! first request may take need not be short. One address has a quarter of the slots at most, and those
-//! who have neither logged in nor are on this machine leave an eighth of them to others. Counting
-//! connections alone, as before, let one machine hold all of a port's slots for as long as it liked.
+//! logged in, where a login is required) keeps its slot only until a new connection needs it; the
+//! oldest one is closed first. Idle connections therefore cannot exhaust the port, and the time
+//! limit for a first request need not be short. One address gets at most a quarter of the slots.
+//! Connections that are neither local nor logged in leave an eighth of the slots free. A plain
+//! connection count let one machine hold all slots of a port.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,11 +18,12 @@ use tokio::sync::Notify;
 
 use super::count;
 
-/// One address has at most this part of a port's slots. Loopback has all: a proxy on this machine is
-/// everybody's address.
+/// The reciprocal of the share of slots that one address may hold. Loopback is exempt: a local
+/// proxy makes all its connections from there.
 const ADDRESS_SHARE: usize = 4;
 
-/// This part of a port's slots is for connections that have logged in, or come from this machine.
+/// The reciprocal of the share of slots reserved for local connections and those that have logged
+/// in.
 const RESERVED_SHARE: usize = 8;
 
 /// The slots of a port, shared by its connections.
@@ -29,12 +31,12 @@ const RESERVED_SHARE: usize = 8;
 pub(crate) struct ConnectionSlots(Arc<Mutex<SlotTable>>);
 
 impl ConnectionSlots {
-    /// A port that takes `total` connections at once.
+    /// A port that accepts `total` connections at once.
     pub(crate) fn new(total: usize) -> Self {
         Self(Arc::new(Mutex::new(SlotTable::new(total))))
     }
 
-    /// A slot for a connection from this address.
+    /// Admits a connection from this address.
     ///
     /// # Errors
     /// [`SlotError`].
@@ -45,7 +47,7 @@ impl ConnectionSlots {
     }
 }
 
-/// A connection's slot, given back when it is dropped.
+/// A connection's slot, released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     slots: Arc<Mutex<SlotTable>>,
@@ -54,12 +56,12 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Waits until the slot has been given to a newcomer.
+    /// Waits until the slot is given to another connection.
     pub(crate) async fn revoked(&self) {
         self.cut.notified().await;
     }
 
-    /// Runs a connection until it ends or its slot is given to a newcomer, which is counted.
+    /// Runs a connection until it ends or loses its slot; the latter is counted in `cut`.
     pub(crate) async fn run_until_revoked(
         &self,
         connection: impl Future<Output = ()>,
@@ -72,11 +74,11 @@ impl ConnectionPermit {
         }
     }
 
-    /// The connection has made a request that it may make: its slot is its own from now on. `trusted`
-    /// is one that has logged in.
+    /// Makes the slot permanent after the first permitted request. `trusted` means that the
+    /// connection has logged in.
     ///
     /// # Errors
-    /// [`SlotError::Full`], when the slots for those who have not logged in are taken.
+    /// [`SlotError::Full`], when the slots for connections without a login are taken.
     pub(crate) fn establish(&self, trusted: bool) -> Result<(), SlotError> {
         lock(&self.slots).establish(self.id, trusted)
     }
@@ -91,20 +93,20 @@ impl Drop for ConnectionPermit {
 /// Why there is no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotError {
-    /// All are taken by connections that have made a request.
+    /// All slots are held by connections that have made a request.
     Full,
-    /// The address has its share.
+    /// The address holds its share.
     AddressShare,
 }
 
-/// How far a connection has come.
+/// How far a connection has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ConnectionStage {
-    /// It has made no request that it may make.
+    /// It has made no permitted request.
     Pending,
-    /// It has made one, without a login.
+    /// It has made a request without a login.
     Anonymous,
-    /// It has logged in, or comes from this machine.
+    /// It has logged in, or is local.
     Trusted,
 }
 
@@ -116,11 +118,11 @@ struct Connection {
     cut: Arc<Notify>,
 }
 
-/// The slots of a port; pure.
+/// The slots of a port, without I/O.
 #[derive(Debug)]
 struct SlotTable {
     total: usize,
-    /// By age.
+    /// Ordered by age.
     open: BTreeMap<u64, Connection>,
     next: u64,
 }
@@ -148,7 +150,7 @@ impl SlotTable {
     }
 
     fn establish(&mut self, id: u64, trusted: bool) -> Result<(), SlotError> {
-        // None for one that was cut a moment ago.
+        // The slot was taken away a moment ago.
         let one = self.open.get(&id).ok_or(SlotError::Full)?;
         let standing = if trusted || one.is_local {
             ConnectionStage::Trusted
@@ -177,7 +179,7 @@ impl SlotTable {
         self.open.values().filter(|one| which(one)).count()
     }
 
-    /// Cuts the oldest of these connections that has made no request.
+    /// Closes the oldest matching connection that has made no request.
     fn cut_oldest(&mut self, which: impl Fn(&Connection) -> bool) -> Option<()> {
         let gives_way = |one: &Connection| one.stage == ConnectionStage::Pending && which(one);
         let (&id, _) = self.open.iter().find(|(_, one)| gives_way(one))?;
@@ -186,7 +188,7 @@ impl SlotTable {
     }
 }
 
-/// What is guarded is whole at every moment.
+/// A poisoned lock is taken all the same: the table is consistent after each statement.
 fn lock(table: &Mutex<SlotTable>) -> MutexGuard<'_, SlotTable> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -213,7 +215,7 @@ mod tests {
         let quarter = TOTAL / ADDRESS_SHARE;
         let ids: Vec<_> = (0..quarter).map(|_| enter(&mut table, address(1)).unwrap()).collect();
         ids[1..].iter().for_each(|id| table.establish(*id, false).unwrap());
-        // The first has said nothing; the next newcomer has its slot, and there is no other such.
+        // The first connection is idle; the new one takes its slot, and no other idle one is left.
         let newcomer = enter(&mut table, address(1)).unwrap();
         assert!(!table.open.contains_key(&ids[0]) && table.open.contains_key(&ids[1]));
         assert_eq!(table.establish(ids[0], true), Err(SlotError::Full), "it has been cut");
@@ -262,7 +264,7 @@ mod tests {
         for number in (0..).take(places) {
             let id = enter(&mut table, address(number)).unwrap();
             table.establish(id, false).unwrap();
-            // Again and again does not count twice.
+            // Establishing twice counts once.
             table.establish(id, false).unwrap();
         }
         let one_more = enter(&mut table, address(9_000)).unwrap();
@@ -287,7 +289,7 @@ mod tests {
         runtime.block_on(first.run_until_revoked(std::future::pending(), &cut));
         assert_eq!(cut.into_inner(), 1);
         third.establish(false).unwrap();
-        // The slot of one that was cut is somebody else's already.
+        // The slot of a closed connection already belongs to another one.
         drop(first);
         assert_eq!(slots.admit(local).unwrap_err(), SlotError::Full);
         drop(second);

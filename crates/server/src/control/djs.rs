@@ -1,4 +1,4 @@
-//! DJs: where they may come to, and how our status shows them.
+//! Live inputs: their mounts, and their status as JSON.
 
 use aulos_config::Mount;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::titles::metadata;
 use crate::backend::DjStatus;
 
 impl Control {
-    /// The places for DJs, each with its station.
+    /// All mounts, each with its station.
     #[must_use]
     pub(crate) fn mounts(&self) -> Vec<(String, Mount)> {
         let inner = self.lock();
@@ -16,7 +16,7 @@ impl Control {
     }
 }
 
-/// In our own status.
+/// The status of a live input.
 pub(super) fn status_json(dj: &DjStatus) -> Value {
     let about = &dj.client_info;
     json!({

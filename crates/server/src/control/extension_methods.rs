@@ -1,4 +1,4 @@
-//! Methods that Snapcast has not got: volumes of groups, caps, presets, other servers.
+//! Methods that Snapcast does not have: group volume, volume caps, presets, other servers.
 
 use aulos_core::ChannelMap;
 use aulos_io::mdns::DiscoveredServer;
@@ -63,8 +63,8 @@ pub(super) fn servers(neighbours: &[DiscoveredServer]) -> Value {
     json!({ "servers": servers.collect::<Vec<_>>() })
 }
 
-/// `Aulos.GetPresets {name?}`: without a name no contents. All of them together are larger than an
-/// answer may be.
+/// `Aulos.GetPresets {name?}`: without a name the contents are left out, because all presets
+/// together can exceed the limit of an answer.
 pub(super) fn get_presets(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     if params["name"].is_null() {
         return Ok(presets(state));
@@ -77,7 +77,7 @@ pub(super) fn get_presets(state: &mut CallContext<'_>, params: &Value) -> Method
     Ok(Value::Null)
 }
 
-/// A preset as it is listed.
+/// A preset in a list.
 #[derive(Serialize)]
 struct PresetJson<'a> {
     name: &'a str,

@@ -1,7 +1,7 @@
-//! Which source a station plays: what somebody wishes, and what everybody hears of it.
+//! Source selection: `Aulos.SetSource`, notifications of switches, and their status.
 //!
-//! A wish is not kept across a restart: it belongs to a moment and to somebody who listens, and a
-//! server that comes back alone has to find the best source by itself.
+//! A preferred source is not kept across a restart: it was chosen for a moment, and a server that
+//! restarts unattended has to find the best source by itself.
 
 use aulos_config::Station;
 use aulos_core::Span;
@@ -13,8 +13,8 @@ use crate::backend::{Latency, OnAir, SourceCondition};
 use crate::hooks::Observation;
 use crate::registry::NotFound;
 
-/// `Aulos.SetSource {station, source, for_s?}`: `source` is a name or a number; null or `auto` lets
-/// the station choose.
+/// `Aulos.SetSource {station, source, for_s?}`: `source` is a name or a number; null or `auto`
+/// returns to automatic selection.
 pub(super) fn set_source(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let name = text_param(params, "station")?;
     let (number, slot) = state.inner.slot(name).ok_or(NotFound::Station)?;
@@ -66,12 +66,12 @@ fn parse_duration(value: &Value) -> Result<Option<Span>, aulos_proto::snap::cont
     })
 }
 
-/// A wish that is shorter than a quantum is none, and one that is longer than a day has no end.
+/// Range of `for_s`: at least a few quanta; a day or longer needs no limit.
 const MIN_DURATION_S: f64 = 0.1;
 const MAX_DURATION_S: f64 = 86_400.0;
 
 impl Control {
-    /// Tells which station plays another source.
+    /// Notifies controllers and hooks of source switches.
     pub(super) fn notify_switches(&self, inner: &mut ControlState) {
         for (number, switched) in self.backend.switch_events() {
             self.observe_station(inner, number, Observation::Switched(switched));
@@ -92,7 +92,7 @@ impl Control {
     }
 }
 
-/// What a station plays and why, as its status shows it.
+/// The active source and the reason, as JSON.
 pub(super) fn on_air(station: &Station, on_air: &OnAir) -> Value {
     let preferred = on_air.preferred.and_then(|index| station.sources.get(index));
     let tenths = |millis: i64| (millis / 100) as f64 / 10.0;
@@ -108,7 +108,7 @@ pub(super) fn on_air(station: &Station, on_air: &OnAir) -> Value {
     })
 }
 
-/// How a source does, as its status shows it.
+/// The condition of a source, as JSON.
 pub(super) fn condition(condition: &SourceCondition) -> Value {
     json!({
         "state": condition.health,
@@ -119,7 +119,7 @@ pub(super) fn condition(condition: &SourceCondition) -> Value {
     })
 }
 
-/// The parts of what a listener is late by, and their sum.
+/// The parts of the latency and their sum, as JSON.
 pub(super) fn latency(latency: Latency) -> Value {
     let Latency { input_ms, look_ahead_ms, client_ms } = latency;
     json!({

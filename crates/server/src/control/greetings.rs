@@ -1,39 +1,40 @@
-//! Keeps what the audio says to clients that come in step with the registry.
+//! Keeps the reactors' table of Hello answers in step with the registry.
 //!
-//! The registry's table notes whose greeting may have changed, whatever changed it; those are
-//! compared with what was last said, ten times a second. Comparing everybody was rejected: then a
-//! slider that is moved in a house of thousands looks at all of them at each step.
+//! The registry marks the clients whose greeting may have changed. Ten times a second those are
+//! compared with what was sent last. Comparing all clients was rejected: on a server with thousands
+//! of clients each step of a volume slider would look at all of them.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::backend::{AudioBackend, Greeting};
 use crate::registry::Registry;
 
-/// What the audio was told last.
+/// The greetings that the audio backend has.
 #[derive(Debug, Default)]
 pub(super) struct GreetingSync {
-    /// Only clients that are not greeted as newcomers are.
+    /// Clients whose greeting differs from that of unknown clients.
     sent: HashMap<String, Greeting>,
-    /// Whom the audio may have to be told something about.
+    /// Clients whose greeting may have to be sent.
     stale: HashSet<String>,
-    /// How newcomers were greeted when everybody was last compared with them.
+    /// The default greeting at the last full comparison.
     baseline: Option<Greeting>,
-    /// How the audio greets newcomers.
+    /// The default greeting that the audio backend has.
     newcomer_greeting: Option<Greeting>,
 }
 
 impl GreetingSync {
-    /// Tells the audio what has changed; what it has no place for is told the next time. In a house
-    /// that is not `open` to everybody it may greet nobody by itself.
+    /// Sends the greetings that changed; those for which the backend's queue is full are sent next
+    /// time. Unless the server is `open` without a login, the backend must not answer any Hello by
+    /// itself.
     pub(super) fn refresh(
         &mut self,
         registry: &mut Registry,
         open: bool,
-        house: &dyn AudioBackend,
+        backend: &dyn AudioBackend,
     ) {
         self.stale.extend(registry.take_changed());
         if !open {
-            if self.newcomer_greeting.is_some() && house.set_default_greeting(None) {
+            if self.newcomer_greeting.is_some() && backend.set_default_greeting(None) {
                 self.newcomer_greeting = None;
             }
             return;
@@ -41,34 +42,34 @@ impl GreetingSync {
         let Some(newcomers) = registry.newcomer_greeting() else { return };
         if self.baseline != Some(newcomers) {
             self.baseline = Some(newcomers);
-            let everybody = registry.ids().chain(self.sent.keys().map(String::as_str));
-            self.stale.extend(everybody.map(str::to_owned));
+            let all = registry.ids().chain(self.sent.keys().map(String::as_str));
+            self.stale.extend(all.map(str::to_owned));
         }
-        let told = &mut self.sent;
+        let sent = &mut self.sent;
         self.stale.retain(|client| {
             let wanted = registry.greeting_of(client).filter(|greeting| *greeting != newcomers);
-            if told.get(client) == wanted.as_ref() {
+            if sent.get(client) == wanted.as_ref() {
                 return false;
             }
-            if !house.set_greeting(client, wanted) {
+            if !backend.set_greeting(client, wanted) {
                 return true;
             }
             match wanted {
-                Some(greeting) => drop(told.insert(client.clone(), greeting)),
-                None => drop(told.remove(client)),
+                Some(greeting) => drop(sent.insert(client.clone(), greeting)),
+                None => drop(sent.remove(client)),
             }
             false
         });
-        // Last, because it is the sign that the rest is known.
+        // Sent last: it marks the table as complete.
         if self.stale.is_empty()
             && self.newcomer_greeting != Some(newcomers)
-            && house.set_default_greeting(Some(newcomers))
+            && backend.set_default_greeting(Some(newcomers))
         {
             self.newcomer_greeting = Some(newcomers);
         }
     }
 
-    /// Whether the audio knows all of it.
+    /// Whether the backend has every greeting.
     #[cfg(test)]
     fn is_settled(&self) -> bool {
         self.stale.is_empty()
@@ -89,7 +90,7 @@ mod tests {
     };
     use crate::registry::{StationInfo, WallTime};
 
-    /// Takes so many words, and then none.
+    /// Accepts `room` greetings, then refuses.
     #[derive(Default)]
     struct MockBackend {
         room: Mutex<usize>,
@@ -172,13 +173,13 @@ mod tests {
         assert_eq!(settle(&mut registry, 20), 7);
         assert_eq!(audio.known.lock().unwrap().len(), 20);
         assert_eq!(*audio.newcomers.lock().unwrap(), registry.newcomer_greeting());
-        // Back to what newcomers get, or gone: no words are kept for those.
+        // Clients that have the default greeting again, or are deleted, need no entry.
         drop(registry.set_volume("c3", Some(100), None).unwrap());
         drop(registry.delete_client("c4").unwrap());
         assert_eq!(settle(&mut registry, 18), 1);
         let known = audio.known.lock().unwrap().clone();
         assert!(known.len() == 18 && !known.contains_key("c3") && !known.contains_key("c4"));
-        // When newcomers are greeted as those were, only others are exceptions.
+        // With another default greeting, only the other clients are exceptions.
         drop(registry.change_volume_limits(50, 100));
         assert_eq!(settle(&mut registry, 0), 7);
         assert_eq!(audio.known.lock().unwrap().len(), 1);
@@ -196,7 +197,7 @@ mod tests {
         };
         assert!(!refresh(false, 1));
         assert!(refresh(true, 1));
-        // The audio has no place for the word: it is said again.
+        // The backend refuses the update, so it is sent again.
         assert!(refresh(false, 0));
         assert!(!refresh(false, 1));
     }

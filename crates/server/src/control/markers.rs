@@ -1,4 +1,4 @@
-//! Markers by call: a frame that is recorded gets a name.
+//! Markers: a call names a recorded frame.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::methods::{MethodResult, invalid_param, text_param};
 use super::recordings::{Meant, meant, when};
 use super::rpc::internal_error;
 
-/// `Aulos.AddMarker {label}`. The answer comes when the marker is on the disk, which another thread
-/// sees to: [`PendingMarkers`] waits for that while no lock is held.
+/// `Aulos.AddMarker {label}`. The recorder's thread writes the marker, and the answer waits until
+/// it is on disk; [`PendingMarkers`] waits without a lock.
 pub(super) fn add(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let label = text_param(params, "label")?;
     if !record::is_label(label) {
@@ -31,13 +31,13 @@ pub(super) fn add(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     Ok(Value::Null)
 }
 
-/// Markers that were asked for.
+/// Markers that are not on disk yet.
 pub(super) struct PendingMarkers {
     asked: Vec<(Meant, Result<Arc<MarkerRequest>, String>)>,
 }
 
 impl PendingMarkers {
-    /// What came of them, as soon as that is known of all, or [`PATIENCE`] is over.
+    /// The result of all markers, once each is known or after [`PATIENCE`].
     pub(super) async fn answer(self) -> MethodResult {
         let deadline = Instant::now() + PATIENCE;
         let waits = |(_, asked): &(Meant, Result<Arc<MarkerRequest>, String>)| {
@@ -89,5 +89,5 @@ fn shape(recorder: &Meant, marker: &Marker) -> Value {
 /// How long a call waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked at; the recorder's thread works some twenty times a second.
+/// Polling interval; the recorder's thread works some twenty times a second.
 const POLL: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! The methods of Snapcast's control API, one row each.
+//! The methods of the control API, one row each.
 
 use std::sync::LazyLock;
 
@@ -17,14 +17,14 @@ use crate::registry::{ClientJson, Effects, GroupJson, NotFound, Notice, volume_j
 
 pub(super) type MethodResult = Result<Value, RpcError>;
 
-/// A method: its name, what it is for, and what carries it out.
+/// A method: name, description and implementation.
 struct Method {
     name: &'static str,
     description: &'static str,
     run: fn(&mut CallContext<'_>, &Value) -> MethodResult,
 }
 
-/// Carries a call out.
+/// Executes a call.
 pub(super) fn dispatch(state: &mut CallContext<'_>, method: &str, params: &Value) -> MethodResult {
     let method = METHODS.iter().find(|known| known.name == method).ok_or_else(method_not_found)?;
     roles::authorize(state.caller, method.name)?;
@@ -363,7 +363,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 fn authenticate(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let access = &state.control.access;
     if access.rules().users.is_empty() {
-        // Nobody has to say anything, so nothing that is said is wrong.
+        // No users are configured, so any login succeeds.
         return Ok(json!("ok"));
     }
     let credentials =
@@ -420,8 +420,8 @@ fn set_clients(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     Ok(state.status())
 }
 
-/// The list of methods as JSON. It is the same for ever, so it is written once for each role: whoever
-/// may do nothing else may ask for it.
+/// The list of methods as JSON. It never changes, so it is rendered once per role; even a caller
+/// without permissions may request it.
 fn commands(role: Role) -> &'static str {
     static LISTS: [LazyLock<String>; 4] = [
         LazyLock::new(|| render_list(Role::Nobody)),
@@ -457,9 +457,9 @@ pub(super) fn text_param<'a>(params: &'a Value, key: &str) -> Result<&'a str, Rp
     params[key].as_str().ok_or_else(|| invalid_param(key, "text"))
 }
 
-/// A whole number, also where it was written with a fraction of zero; clamped to 64 bits.
+/// An integer; a float with a zero fraction is accepted. Clamped to 64 bits.
 pub(super) fn integer(value: &Value, key: &str) -> Result<i64, RpcError> {
-    // Saturates; what is wanted is far smaller and clamped by the registry.
+    // The cast saturates; the registry clamps to a much smaller range.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     let number = value.as_i64().or_else(|| value.as_f64().map(|number| number.round() as i64));
     number.ok_or_else(|| invalid_param(key, "a number"))
@@ -476,7 +476,7 @@ impl From<NotFound> for RpcError {
 }
 
 impl CallContext<'_> {
-    /// Who controls a stream.
+    /// The slot whose control script controls a stream.
     fn metadata_slot(&self, name: &str) -> Result<&StationSlot, NotFound> {
         let (number, _) = self.inner.slot(name).ok_or(NotFound::Station)?;
         self.control.metadata_slot(self.inner, number).ok_or(NotFound::Station)

@@ -1,9 +1,9 @@
-//! The control plane's one state, and everything that changes it.
+//! The state of the control plane, and everything that changes it.
 //!
-//! Requests, events of the audio and the clock meet in [`Control`]. A lock around the registry is
-//! held for the length of one call and never while waiting, so that every controller sees changes
-//! in the same order; the rejected alternative, an actor with a queue, gives the same order and
-//! makes each request wait for two hops. The audio does not know of this lock.
+//! Requests, audio events and the clock meet in [`Control`]. The lock around the registry is held
+//! for one call and never across an `await`, so all controllers see changes in the same order. An
+//! actor with a queue was rejected: it gives the same order and adds two hops to each request. The
+//! audio threads do not use this lock.
 
 mod admission;
 mod announce;
@@ -72,7 +72,7 @@ use outbox::Outbox;
 use peers::Peers;
 use streams::StationSlot;
 
-/// The control plane. Everything takes `&self` and returns at once.
+/// The control plane. All methods take `&self` and return at once.
 pub struct Control {
     /// Replaced as a whole by a reload.
     resolved: Mutex<Arc<ResolvedConfig>>,
@@ -81,21 +81,22 @@ pub struct Control {
     reloaded: Notify,
     backend: Arc<dyn AudioBackend>,
     host: HostInfo,
-    /// Where pictures are fetched: `http://HOST:PORT`.
+    /// The base URL of pictures: `http://HOST:PORT`.
     base_url: String,
     started: Instant,
     inner: Mutex<ControlState>,
-    /// Held by the call whose work grows with the house; not the lock of the state.
+    /// Held by a call whose work grows with the number of clients; separate from the lock of the
+    /// state.
     long_calls: tokio::sync::Mutex<()>,
-    /// Beside the stations, which know nothing of them.
+    /// Relays are independent of stations.
     relays: Mutex<RelayManager>,
-    /// Counts every change that a page has to show.
+    /// Incremented with every change that a page shows.
     revision: watch::Sender<u64>,
-    /// Who may do what.
+    /// Users and permissions.
     pub access: AccessControl,
-    /// Who is told of trouble.
+    /// Event hooks.
     pub hooks: Hooks,
-    /// What was cut or refused.
+    /// Connections and requests that were cut or refused.
     pub counters: Counters,
 }
 
@@ -111,36 +112,37 @@ struct ControlState {
     peers: Peers,
     outbox: Outbox,
     greetings: GreetingSync,
-    /// New clients by address: ids cost nothing, and each is remembered.
+    /// Rate limit for unknown clients, per address: ids are free to invent, and each one is
+    /// remembered.
     new_clients: AddressBuckets,
-    /// By the house's number; none where a station was removed.
+    /// Indexed by station number; none where a station was removed.
     slots: Vec<Option<StationSlot>>,
     art: ArtCache,
     announcements: AnnouncementList,
-    /// What the stations were when anybody was last told, without what always changes.
+    /// Each station's status at the last notification, without levels and times.
     last_shown: Vec<StationStatus>,
-    /// Somebody new has come, and controllers have not been told yet. A house that starts gets a
-    /// thousand clients at once; a thousand whole statuses would keep them all waiting.
+    /// A new client has connected and controllers have not been notified yet. At startup a thousand
+    /// clients may connect at once, and one full status for each would delay them all.
     update_pending: PendingUpdate,
-    /// Since when somebody's health is newer than what pages show.
+    /// The time of the first client health report that pages have not shown yet.
     health_changed_at: Option<Instant>,
-    /// Whether there is something to save, and since when.
+    /// The time of the oldest unsaved change.
     unsaved_since: Option<Instant>,
-    /// Bytes of JSON that were written since the start, for answers and for notifications: what a
-    /// list of calls may cost is measured by it.
+    /// Bytes of JSON rendered since the start, in answers and notifications; the cost of a batch is
+    /// measured with it.
     rendered_bytes: usize,
 }
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was cut, refused or answered with an error, with its cause.
+        /// What was cut, refused or answered with an error, by cause.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: AtomicU64,)*
         }
 
         impl Counters {
-            /// Every counter and its name.
+            /// Every counter with its name.
             #[must_use]
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
@@ -150,80 +152,82 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Controllers that did not read what they were sent.
+    /// Controllers that did not read their data.
     controllers_cut_slow,
-    /// Controllers that had not taken the oldest text when all texts together took too much memory.
+    /// Controllers cut with the oldest notification when all notifications together took too much
+    /// memory.
     controllers_cut_memory,
-    /// Notifications that were not sent to a controller that was behind, because a newer status of the
-    /// whole house says the same.
+    /// Notifications not sent to a controller that was behind, because a newer full status includes
+    /// them.
     notifications_superseded,
-    /// Controllers that sent a line without end.
+    /// Controllers that sent an overlong line.
     controllers_cut_long_line,
-    /// Connections whose first byte begins no JSON: what a web page makes a browser send.
+    /// Connections whose first byte cannot begin JSON, such as those that a web page makes a
+    /// browser open.
     controllers_cut_not_json,
-    /// Lists of calls that cost more than one list may.
+    /// Batches that exceeded the cost limit.
     batches_over_budget,
-    /// Calls that were not looked at, because too many came before a login.
+    /// Calls refused because too many came before a login.
     calls_refused_before_login,
-    /// Controllers that had made no call when a newcomer needed their slot.
+    /// Controllers without a call whose slot a new connection needed.
     controllers_cut_unfinished,
     /// Controllers for which there was no slot.
     controllers_refused,
-    /// Lines that were no JSON or no request.
+    /// Lines that were not JSON or not a request.
     rpc_not_understood,
-    /// HTTP connections that did not say in time what they want.
+    /// HTTP connections without a complete request in time.
     http_cut_slow_request,
-    /// HTTP connections whose first line had no end.
+    /// HTTP connections with an overlong first line.
     http_cut_long_request,
-    /// HTTP connections that had made no request when a newcomer needed their slot.
+    /// HTTP connections without a request whose slot a new connection needed.
     http_cut_unfinished,
     /// HTTP connections for which there was no slot.
     http_refused,
-    /// Requests that came from another site's page.
+    /// Requests from another site's page.
     http_cross_site,
-    /// Requests that named a host that we are not.
+    /// Requests with an unknown host name.
     http_wrong_host,
-    /// Connections for which too many are here from their address.
+    /// Connections above the limit for one address.
     control_refused_same_address,
-    /// Connections that came too fast from their address.
+    /// Connections above the rate limit for one address.
     control_refused_too_fast,
-    /// Connections that do not speak TLS, and have to.
+    /// Connections without TLS where it is required.
     control_refused_plain,
-    /// Connections that began a handshake of TLS and did not end it.
+    /// Connections with an unfinished TLS handshake.
     control_cut_tls_unfinished,
-    /// Connections whose TLS was none.
+    /// Connections with a failed TLS handshake.
     control_cut_tls_failed,
     /// Controllers that did not log in in time.
     controllers_cut_without_login,
     /// Logins with a wrong name or secret, on any port.
     logins_failed,
-    /// Logins that were not looked at, because their address had been wrong too often.
+    /// Logins refused because their address had failed too often.
     logins_slowed,
-    /// Live sources that had made no request when a newcomer needed their slot.
+    /// Live sources without a request whose slot a new connection needed.
     djs_cut_unfinished,
     /// Live sources for which there was no slot.
     djs_refused,
-    /// DJs who came to a mount that is not there.
+    /// Live sources for an unknown mount.
     djs_refused_unknown,
-    /// DJs who came to a mount where somebody is on air.
+    /// Live sources for a mount that is in use.
     djs_refused_taken,
-    /// DJs whose kind of stream cannot be played.
+    /// Live sources with an unsupported stream type.
     djs_refused_type,
-    /// DJs who did not say in time what they want.
+    /// Live sources without a complete request in time.
     djs_cut_without_request,
-    /// DJs whose request had no end.
+    /// Live sources with an overlong request.
     djs_cut_long_request,
-    /// What came to a port for DJs and was no request.
+    /// Connections to a live source port that sent something else than a request.
     djs_not_understood,
-    /// Times that the state could not be written.
+    /// Failed writes of the state file.
     state_not_saved,
-    /// Clients of the saved state beyond as many as there can be.
+    /// Clients of the saved state that exceeded the limit.
     clients_not_restored,
-    /// Clients with new ids that came too fast from their address.
+    /// Unknown clients above the rate limit for one address.
     clients_refused_new,
-    /// Files of `doc_root` for which too many others were being read.
+    /// Files of `doc_root` refused because too many reads were pending.
     pages_refused_busy,
-    /// Files of `doc_root` that the disk did not give in time.
+    /// Files of `doc_root` that the disk did not deliver in time.
     pages_cut_slow,
 }
 
@@ -232,20 +236,21 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What one call sees and changes.
+/// What one call reads and changes.
 pub(super) struct CallContext<'a> {
     control: &'a Control,
     inner: &'a mut ControlState,
     caller: &'a mut Caller,
     effects: &'a mut Vec<Effects>,
-    /// Stations that end once whoever plays them has been given another.
+    /// Stations to be removed once their clients have been moved.
     removed_stations: &'a mut Vec<usize>,
-    /// An answer as text, in place of what the method returns: the status of a whole house is
-    /// written at once, and never stands as a tree.
+    /// An answer as text, instead of the returned value: the full status is rendered directly and
+    /// never built as a tree.
     text_answer: &'a mut Option<String>,
-    /// An answer that comes when the disk has what was asked for, in place of what the method returns.
+    /// An answer that is known only when the disk has written something, instead of the returned
+    /// value.
     markers: &'a mut Option<markers::PendingMarkers>,
-    /// Whether the call has an id. The status of a whole house is not written for one that has none.
+    /// Whether the call has an id. Without one the full status is not rendered.
     has_id: bool,
 }
 
@@ -254,12 +259,12 @@ impl CallContext<'_> {
         self.effects.push(effects);
     }
 
-    /// Something is to be saved that nobody has to hear of.
+    /// Requests a save without a notification.
     fn request_save(&mut self) {
         self.push_effects(Effects { save: true, ..Effects::default() });
     }
 
-    /// Answers with the status of the house.
+    /// Answers with the status of the server.
     fn status(&mut self) -> Value {
         self.render_answer(Control::server_text)
     }
@@ -293,11 +298,11 @@ impl CallContext<'_> {
 }
 
 impl Control {
-    /// A control plane over this house, with what was saved of it.
+    /// A control plane over this audio backend, with the saved state restored.
     #[must_use]
     pub fn new(
         resolved: Arc<ResolvedConfig>,
-        house: Arc<dyn AudioBackend>,
+        backend: Arc<dyn AudioBackend>,
         host: HostInfo,
         registry: Registry,
         saved: SavedState,
@@ -329,7 +334,7 @@ impl Control {
                 || Err("there is no configuration to be read again".to_owned()),
             ),
             reloaded: Notify::new(),
-            backend: house,
+            backend,
             host,
             started: Instant::now(),
             inner: Mutex::new(inner),
@@ -342,21 +347,21 @@ impl Control {
         control
     }
 
-    /// Pictures are fetched from here: `http://HOST:PORT`.
+    /// Sets the base URL of pictures: `http://HOST:PORT`.
     #[must_use]
     pub fn with_base_url(mut self, base_url: String) -> Self {
         self.base_url = base_url;
         self
     }
 
-    /// Other servers come out of here.
+    /// Sets the source of other servers on the network.
     #[must_use]
     pub fn with_neighbours(mut self, neighbours: watch::Receiver<Vec<DiscoveredServer>>) -> Self {
         self.neighbours = neighbours;
         self
     }
 
-    /// Streams first: groups play them.
+    /// Restores streams before groups, because groups refer to them.
     fn restore(&self, saved: SavedState) {
         let mut inner = self.lock();
         for uri in saved.streams {
@@ -381,15 +386,15 @@ impl Control {
         greetings.refresh(registry, !self.access.rules().is_closed(), &*self.backend);
     }
 
-    /// Takes what the audio tells.
+    /// Handles an event of the audio backend.
     pub fn handle_event(&self, event: AudioEvent) {
         let mut inner = self.lock();
         match &event {
             AudioEvent::Left { session } => inner.outbox.forget(*session),
             AudioEvent::Hello { session, peer, hello, .. } => {
-                let may = self.authorize_client(*peer, hello);
+                let authorized = self.authorize_client(*peer, hello);
                 if let Err(cause) =
-                    may.and_then(|()| self.check_new_client(&mut inner, *peer, hello))
+                    authorized.and_then(|()| self.check_new_client(&mut inner, *peer, hello))
                 {
                     return self.reject_session(&mut inner, *session, cause);
                 }
@@ -407,8 +412,7 @@ impl Control {
         self.apply_effects(&mut inner, effects, None);
     }
 
-    /// What time brings: commands that found no place, stations that changed their state. To be
-    /// called every [`TICK`].
+    /// Periodic work: retries queued commands and reports state changes. Called every [`TICK`].
     pub fn tick(&self) {
         self.with_relays(RelayManager::maintain);
         let mut inner = self.lock();
@@ -417,8 +421,8 @@ impl Control {
         greetings.refresh(registry, !self.access.rules().is_closed(), &*self.backend);
         self.backend.retain_channel_maps(&|| inner.registry.active_maps());
         self.backend.tidy();
-        for chore in self.backend.take_background_tasks() {
-            tokio::spawn(chore);
+        for task in self.backend.take_background_tasks() {
+            tokio::spawn(task);
         }
         self.send_due_update(&mut inner);
         self.notify_announcements(&mut inner);
@@ -432,7 +436,7 @@ impl Control {
         }
     }
 
-    /// Tells what a station does, if that is something else than before.
+    /// Notifies controllers of a station's state if it has changed.
     fn poll_station(&self, inner: &mut ControlState, number: usize) {
         let status = self.backend.status(number);
         self.observe_station(inner, number, Observation::Status(&status));
@@ -459,49 +463,49 @@ impl Control {
         }
     }
 
-    /// How far the stations have come; an answer shows as well that control answers, because
-    /// nothing is answered to a controller without this lock.
+    /// The media positions of all stations. Taking the lock shows that control is responsive too:
+    /// it answers no controller without it.
     pub(crate) fn positions(&self) -> Vec<StationPosition> {
         drop(self.lock());
         self.backend.positions()
     }
 
-    /// A new controller; what it is to hear comes out of the inbox, which ends when it is cut. One
-    /// that may not listen hears nothing until it may.
+    /// Registers a controller. Its notifications come out of the inbox, which ends when it is cut.
+    /// Without permission to listen it gets none.
     pub fn join(&self, role: Role) -> (PeerId, Inbox) {
         self.lock().peers.join(role >= Role::Listen)
     }
 
-    /// A controller gets notifications from now on.
+    /// Lets a controller receive notifications.
     pub(crate) fn subscribe(&self, peer: PeerId) {
         self.lock().peers.subscribe(peer);
     }
 
-    /// A controller has gone.
+    /// Removes a controller.
     pub fn leave(&self, peer: PeerId) {
         self.lock().peers.leave(peer);
     }
 
-    /// What is to be in `server.json`, if it has been waiting since before `deadline`.
+    /// What to write to `server.json`, if a change has been waiting since before `deadline`.
     pub fn take_unsaved(&self, deadline: Instant) -> Option<Snapshot> {
         let mut inner = self.lock();
         inner.unsaved_since.take_if(|since| *since <= deadline)?;
         Some(Snapshot::new(&inner.registry, &inner.added_streams(), &inner.sound_overrides()))
     }
 
-    /// What was taken as [`Control::unsaved`] could not be written: it is wanted again later.
+    /// Schedules another save after the snapshot of [`Control::take_unsaved`] could not be written.
     pub fn save_failed(&self) {
         count(&self.counters.state_not_saved);
         self.lock().unsaved_since.get_or_insert_with(Instant::now);
     }
 
-    /// Our own status as JSON: stations, sources, levels, clients, counters.
+    /// The server's own status as JSON: stations, sources, levels, clients, counters.
     #[must_use]
     pub fn status(&self) -> String {
         self.status_text(&self.lock())
     }
 
-    /// The levels and the loudness of every station, for meters.
+    /// Levels and loudness of every station, for meters.
     #[must_use]
     pub fn levels(&self) -> Value {
         let inner = self.lock();
@@ -523,13 +527,13 @@ impl Control {
             .collect()
     }
 
-    /// Counts every change that a page has to show.
+    /// A counter that changes with everything that a page shows.
     #[must_use]
     pub fn revision(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
-    /// What is run: the newest configuration that was taken over.
+    /// The configuration in use.
     #[must_use]
     pub fn config(&self) -> Arc<ResolvedConfig> {
         Arc::clone(&self.resolved.lock().unwrap_or_else(PoisonError::into_inner))
@@ -573,9 +577,15 @@ impl Control {
         let stations = inner.slots().map(|(number, slot)| {
             let groups = groups.remove(slot.station.name.as_str()).unwrap_or_default();
             let clients = status_json::ClientList::new(&inner.registry, groups);
-            let voice = self.metadata_slot(inner, number);
+            let metadata_slot = self.metadata_slot(inner, number);
             let announcements = inner.announcements.of_station(number);
-            status_json::station(slot, voice, &self.backend.status(number), announcements, clients)
+            status_json::station(
+                slot,
+                metadata_slot,
+                &self.backend.status(number),
+                announcements,
+                clients,
+            )
         });
         let discarded = inner.registry.discarded();
         let lost = [
@@ -595,8 +605,8 @@ impl Control {
         status_json::status(head, stations.collect())
     }
 
-    /// A panic while the lock was held is a bug that was reported; what it guards is still whole
-    /// enough to go on with.
+    /// A poisoned lock is taken all the same: the panic has been logged, and the state is
+    /// consistent enough to continue.
     fn lock(&self) -> MutexGuard<'_, ControlState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -614,11 +624,11 @@ pub fn registry_for(resolved: &ResolvedConfig, seed: u64) -> Registry {
     registry
 }
 
-/// How often [`Control::tick`] is called: ten times a second, as the page's meters are.
+/// Interval of [`Control::tick`]: ten times a second, the rate of the page's meters.
 pub const TICK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// How often pages are shown everybody's health: it comes client by client, and each showing is a
-/// whole status.
+/// Interval at which client health is shown. Reports come per client, and each update is a full
+/// status.
 const HEALTH_INTERVAL: std::time::Duration = std::time::Duration::from_secs(2);
 
 fn wall_time() -> WallTime {

@@ -1,9 +1,9 @@
-//! Notices as the notifications that controllers know, and when they go out.
+//! Renders notices of the registry as notifications, and decides when they are sent.
 //!
-//! The status of the whole house is rendered at most so often that it makes
-//! [`STATUS_BYTES_PER_SECOND`], when it is clients that come who make it necessary: they may come by
-//! the thousand. What is told of clients meanwhile is held back until the status has gone out, because
-//! a controller is not told about a client that it does not know. What a call changes is told at once.
+//! Clients may connect by the thousand, so the full status that their connects require is rendered
+//! at most at [`STATUS_BYTES_PER_SECOND`]. Notifications about clients are held back until then,
+//! because a controller must not get one about a client that it does not know. Changes made by a
+//! call are sent at once.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,23 +17,23 @@ use super::peers::{Delivery, PeerId};
 use super::{Control, ControlState};
 use crate::registry::{ClientJson, Notice, volume_json};
 
-/// Bytes of statuses of the whole house that are rendered in a second for clients that come: four
-/// times the status of a full house.
+/// Rate of full statuses that connecting clients cause, in bytes: four times the status of a full
+/// server.
 const STATUS_BYTES_PER_SECOND: u64 = 16 << 20;
 
-/// A status of so many bytes is rendered as often as one is wanted: that of some five hundred clients.
+/// A status up to this size, that of some five hundred clients, is rendered without a rate limit.
 const SMALL_STATUS: usize = 256 << 10;
 
-/// Notifications that are held back at once.
+/// Limit of held-back notifications.
 const MAX_HELD_BACK: usize = 512;
 
-/// The status of the whole house that controllers are still to get.
+/// The full status that controllers have yet to get.
 #[derive(Debug, Default)]
 pub(super) struct PendingUpdate {
     is_wanted: bool,
-    /// What they get after it.
+    /// Notifications to send after it.
     held_back: VecDeque<HeldBack>,
-    /// Before this the next one is not rendered for clients that come.
+    /// Rate limit: the next status for connecting clients is not rendered earlier.
     not_before: Option<Instant>,
 }
 
@@ -45,7 +45,7 @@ struct HeldBack {
 }
 
 impl PendingUpdate {
-    /// Controllers are to get a status of the whole house.
+    /// Requests a full status.
     pub(super) const fn want(&mut self) {
         self.is_wanted = true;
     }
@@ -54,13 +54,13 @@ impl PendingUpdate {
         self.is_wanted && self.not_before.is_none_or(|then| now >= then)
     }
 
-    /// A status of so many bytes has gone out.
+    /// Records a sent status of this size.
     fn sent(&mut self, bytes: usize, now: Instant) {
         self.is_wanted = false;
         self.not_before = now.checked_add(pause_after(bytes));
     }
 
-    /// Appends a text; gives whether the oldest had to go for it.
+    /// Appends a notification; returns whether the oldest was dropped for it.
     fn hold_back(&mut self, text: HeldBack) -> bool {
         let is_full = self.held_back.len() >= MAX_HELD_BACK;
         if is_full {
@@ -71,7 +71,7 @@ impl PendingUpdate {
     }
 }
 
-/// How long after a status of so many bytes the next one is not rendered for clients that come.
+/// The delay after a status of this size before the next one for connecting clients.
 fn pause_after(bytes: usize) -> Duration {
     if bytes <= SMALL_STATUS {
         return Duration::ZERO;
@@ -80,7 +80,7 @@ fn pause_after(bytes: usize) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// What a notification stands for, by its method.
+/// The kind of a notification, by its method.
 fn kind_of(method: &str) -> NotificationKind {
     match method {
         "Server.OnUpdate" => NotificationKind::WholeStatus,
@@ -90,7 +90,7 @@ fn kind_of(method: &str) -> NotificationKind {
 }
 
 impl Control {
-    /// Sends what a change brings about to everybody but `from`.
+    /// Sends the notices of a change to all controllers except `from`.
     pub(super) fn send_notices(
         &self,
         inner: &mut ControlState,
@@ -101,7 +101,8 @@ impl Control {
         let is_whole = notices.contains(&Notice::Server);
         if inner.update_pending.is_due(Instant::now()) || inner.update_pending.is_wanted && is_whole
         {
-            // The caller gets it as well: it has not heard what others changed before.
+            // The caller gets it too, because it has not been notified of earlier changes by
+            // others.
             self.send_update(inner, None);
             is_covered = true;
         }
@@ -114,16 +115,15 @@ impl Control {
         }
     }
 
-    /// Sends the status of the whole house, if clients that have come make it necessary and the last
-    /// one is long enough ago.
+    /// Sends the full status if connecting clients require it and the rate limit allows.
     pub(super) fn send_due_update(&self, inner: &mut ControlState) {
         if inner.update_pending.is_due(Instant::now()) {
             self.send_update(inner, None);
         }
     }
 
-    /// Sends the status of the whole house to everybody but `from`, and then what was held back for
-    /// it. Where there is no room for it, everybody gets it as soon as there is.
+    /// Sends the full status to all controllers except `from`, followed by the held-back
+    /// notifications. If memory is short, the status is sent to all of them later.
     fn send_update(&self, inner: &mut ControlState, from: Option<PeerId>) {
         if !inner.peers.any_but(from) {
             inner.update_pending = PendingUpdate::default();
@@ -140,7 +140,7 @@ impl Control {
         inner.update_pending.sent(text.bytes(), Instant::now());
         self.send(inner, from, NotificationKind::WholeStatus, text);
         for HeldBack { from, notice, text } in std::mem::take(&mut inner.update_pending.held_back) {
-            // A client that is forgotten meanwhile is not in the status.
+            // A client that has been forgotten meanwhile is not in the status.
             if is_known(inner, &notice) {
                 self.send(inner, from, NotificationKind::PartOfStatus, text);
             }
@@ -158,7 +158,7 @@ impl Control {
         }
     }
 
-    /// Sends a notification to everybody but `from`; `params` are JSON.
+    /// Sends a notification to all controllers except `from`; `params` are JSON.
     pub(super) fn notify(
         &self,
         inner: &mut ControlState,
@@ -190,7 +190,7 @@ impl Control {
     }
 }
 
-/// Whether what a notice is about is still there.
+/// Whether the subject of a notice still exists.
 fn is_known(inner: &ControlState, notice: &Notice) -> bool {
     let registry = &inner.registry;
     match notice {
@@ -207,7 +207,7 @@ fn is_known(inner: &ControlState, notice: &Notice) -> bool {
     }
 }
 
-/// The method and the parameters of a notice; none for the status of the whole house.
+/// The method and the parameters of a notice; none for the full status.
 fn render(inner: &ControlState, notice: &Notice) -> Option<(&'static str, Value)> {
     let registry = &inner.registry;
     let known = |id: &str| registry.client(id).map(|(_, client)| client);

@@ -1,10 +1,8 @@
-//! Notifications as the bytes that controllers get: made once, in pieces, and shared by everybody for
-//! whom they wait.
+//! Rendered notifications, stored in pieces and shared by all controllers that get them.
 //!
-//! The status of a full house has four megabytes. A crowd of controllers that read slowly holds one
-//! text together, not a copy each, and pieces of one size leave no holes in the heap when some of them
-//! are given back. What all texts have together is counted while they live, so that there can be a
-//! bound on it.
+//! The status of a full server has four megabytes. Many controllers that read slowly share one
+//! copy, and pieces of equal size do not fragment the heap. The bytes of all live notifications are
+//! counted, so that they can be limited.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -14,22 +12,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use aulos_proto::snap::control::write_json;
 use serde::Serialize;
 
-/// Bytes of a piece.
+/// Size of a piece in bytes.
 const PIECE: usize = 64 << 10;
 
-/// What a notification says, as far as one can stand for others.
+/// What a notification replaces or is replaced by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotificationKind {
-    /// The status of the whole house.
+    /// The full status.
     WholeStatus,
-    /// Something that the status of the whole house says as well.
+    /// A change that the full status includes.
     PartOfStatus,
     /// Anything else.
     Other,
 }
 
-/// The bytes of all notifications that wait or are being sent. A text that several controllers get
-/// counts once.
+/// The bytes of all notifications that are queued or being sent. A notification for several
+/// controllers counts once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveBytes(Arc<AtomicUsize>);
 
@@ -47,25 +45,25 @@ impl LiveBytes {
     }
 }
 
-/// A notification: a line of JSON in ASCII that ends in CRLF.
+/// A notification: a line of JSON in ASCII, with CRLF at its end.
 #[derive(Debug)]
 pub struct Notification {
-    /// All but the last are full.
+    /// All pieces but the last are full.
     pieces: Vec<Vec<u8>>,
     bytes: usize,
     live: LiveBytes,
 }
 
 impl Notification {
-    /// Renders one; `params` are JSON.
+    /// Renders a notification; `params` are JSON.
     pub(super) fn new(method: &str, params: &impl fmt::Display, live: &LiveBytes) -> Self {
         let mut line = LineWriter::default();
-        // Memory takes all.
+        // Writing to memory cannot fail.
         line.head(method).and_then(|()| write!(line, "{params}")).ok();
         line.finish(live)
     }
 
-    /// Renders one whose parameters are written as they are serialized: they never stand as one text.
+    /// Renders a notification while its parameters are serialized, without an intermediate text.
     pub(super) fn of(method: &str, params: &impl Serialize, live: &LiveBytes) -> Self {
         let mut line = LineWriter::default();
         line.head(method).ok();
@@ -74,21 +72,21 @@ impl Notification {
         line.finish(live)
     }
 
-    /// The line, in order.
+    /// The pieces of the line, in order.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(Vec::as_slice)
     }
 
-    /// The JSON without the end of the line, as one text.
+    /// The JSON as one text, without the end of the line.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut text = self.pieces.concat();
         text.truncate(self.bytes - LINE_END.len());
-        // It is ASCII.
+        // The text is ASCII.
         String::from_utf8(text).unwrap_or_default()
     }
 
-    /// Bytes of the line.
+    /// Length of the line in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -102,7 +100,7 @@ impl Drop for Notification {
 
 const LINE_END: &str = "\r\n";
 
-/// A line that is being written.
+/// A line in the making.
 #[derive(Default)]
 struct LineWriter {
     pieces: Vec<Vec<u8>>,
@@ -130,7 +128,7 @@ impl LineWriter {
         while !bytes.is_empty() {
             let room = self.pieces.last().map_or(0, |last| PIECE - last.len());
             if room == 0 {
-                // A short line takes what it needs; the pieces of a long one are all alike.
+                // A short line takes what it needs; all pieces of a long one have the same size.
                 let capacity = if self.pieces.is_empty() { FIRST } else { PIECE };
                 self.pieces.push(Vec::with_capacity(capacity));
                 continue;
@@ -144,7 +142,7 @@ impl LineWriter {
     }
 }
 
-/// What a line has room for at first: most are about the volume of one client.
+/// First capacity of a line; most are about the volume of one client.
 const FIRST: usize = 256;
 
 impl fmt::Write for LineWriter {
@@ -162,7 +160,7 @@ impl fmt::Write for LineWriter {
 
 impl io::Write for LineWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // serde_json writes whole characters.
+        // `serde_json` writes whole characters.
         let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
         self.write_str(text).map_err(io::Error::other)?;
         Ok(bytes.len())

@@ -1,4 +1,4 @@
-//! Commands that are on their way to the audio.
+//! Commands that wait for the audio backend.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,9 +8,9 @@ use crate::backend::{
     AudioBackend, CommandQueueFull, KickReason, PlaybackSettings, SessionCommand, SessionId,
 };
 
-/// Sessions in the order in which something was first to be told to them, and the newest of each
-/// kind of command for each. So it holds no more than two commands per session, however long the
-/// audio does not take them, and another one costs the same however many wait.
+/// Sessions in the order of their first pending command, with the newest command of each kind per
+/// session. The queue thus holds at most two commands per session however long the backend is busy,
+/// and adding one takes the same time whatever its length.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     order: BTreeMap<u64, SessionId>,
@@ -18,8 +18,8 @@ pub(super) struct Outbox {
     next: u64,
 }
 
-/// What one session is to be told. Settings go before the station: a client wants to know the
-/// buffer before it gets a codec. After the end there is nothing to be told.
+/// The pending commands of one session. Settings go before the station, because a client needs its
+/// buffer length before the codec header. Nothing follows a kick.
 #[derive(Clone, Copy, Debug)]
 struct PendingCommands {
     sequence: u64,
@@ -46,12 +46,12 @@ impl Outbox {
         }
     }
 
-    /// Hands over as many as are taken.
-    pub(super) fn flush(&mut self, house: &dyn AudioBackend) {
+    /// Sends commands until the backend's queue is full.
+    pub(super) fn flush(&mut self, backend: &dyn AudioBackend) {
         while let Some((place, session)) = self.order.pop_first() {
             let Some(mut waiting) = self.pending.remove(&session) else { continue };
             while let Some(command) = waiting.take(session) {
-                if let Err(CommandQueueFull(command)) = house.command(command) {
+                if let Err(CommandQueueFull(command)) = backend.command(command) {
                     waiting.put_back(command);
                     self.order.insert(place, session);
                     self.pending.insert(session, waiting);
@@ -61,7 +61,7 @@ impl Outbox {
         }
     }
 
-    /// A session is gone.
+    /// Drops the commands of an ended session.
     pub(super) fn forget(&mut self, session: SessionId) {
         if let Some(waiting) = self.pending.remove(&session) {
             self.order.remove(&waiting.sequence);

@@ -1,9 +1,9 @@
-//! Controllers that get notifications, each behind a bounded queue.
+//! Controllers that receive notifications, each with a bounded queue.
 //!
-//! Three bounds hold what waits for controllers that do not read: a number and bytes for each of them,
-//! and bytes for all together. A text that waits for several counts once in the last. A controller
-//! that is behind gets one status of the whole house in place of several: a newer one replaces what
-//! waits of it and of its parts.
+//! Queues of controllers that do not read are limited by number and bytes per controller, and by
+//! bytes in total; a notification in several queues counts once in the total. A controller that is
+//! behind gets one full status instead of several: a newer one replaces an older one and its parts
+//! in the queue.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 
 use super::notification::{LiveBytes, Notification, NotificationKind};
 
-/// A controller's number.
+/// Identifies a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerId(u64);
 
-/// Where a controller's notifications come out.
+/// The receiving end of a controller's queue.
 #[derive(Debug)]
 pub struct Inbox(Arc<SharedQueue>);
 
@@ -37,12 +37,12 @@ impl Inbox {
         }
     }
 
-    /// The notification that came out last has been sent.
+    /// Marks the last notification as sent.
     pub(crate) fn sent(&self) {
         self.0.lock().sending = None;
     }
 
-    /// Waits until the controller is cut; for whoever is busy with sending to it.
+    /// Waits until the controller is cut; used while a send is in progress.
     pub async fn cut(&mut self) {
         while !self.0.lock().is_cut {
             self.0.changed.notified().await;
@@ -50,19 +50,19 @@ impl Inbox {
     }
 }
 
-/// Notifications that may wait for one controller. Moving a slider makes 60 a second.
+/// Limit of queued notifications per controller. Moving a slider makes 60 a second.
 const MAX_WAITING: usize = 512;
-/// And their bytes: twice the status of a full house. One that is longer than that may wait alone.
+/// Limit of queued bytes per controller: twice the status of a full server. A single longer
+/// notification is allowed.
 const MAX_WAITING_BYTES: usize = 8 << 20;
-/// A controller for which more than this waits is behind: statuses of the whole house that are out of
-/// date are not sent to it any more. The status of some five hundred clients.
+/// A controller with more queued bytes than this is behind, and gets no outdated full statuses. It
+/// is the size of a status with some five hundred clients.
 const BEHIND_BYTES: usize = 256 << 10;
-/// Bytes of all texts that wait for controllers or are being sent to them, beside the newest status of
-/// the whole house: eight times that of a full one. Those who have not taken the oldest text are cut
-/// for what goes beyond it.
+/// Limit of bytes of all notifications that are queued or being sent, except for the newest full
+/// status: eight full statuses. Above it, the controllers with the oldest notification are cut.
 pub(super) const MAX_LIVE_BYTES: usize = 32 << 20;
 
-/// The queue of a controller, and the one who waits at its other end.
+/// A controller's queue, shared by both ends.
 #[derive(Debug, Default)]
 struct SharedQueue {
     queue: Mutex<SendQueue>,
@@ -70,7 +70,8 @@ struct SharedQueue {
 }
 
 impl SharedQueue {
-    /// What a panic leaves behind is whole enough: each change is one step.
+    /// A poisoned lock is taken all the same: each change is a single step, so the queue is
+    /// consistent.
     fn lock(&self) -> MutexGuard<'_, SendQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,16 +88,16 @@ impl SharedQueue {
 #[derive(Debug, Default)]
 struct SendQueue {
     waiting: VecDeque<Waiting>,
-    /// Of what waits.
+    /// Queued bytes.
     bytes: usize,
-    /// The number of the text that is being sent.
+    /// The number of the notification that is being sent.
     sending: Option<u64>,
     is_cut: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Waiting {
-    /// Counts the texts of all controllers: the lowest is the oldest.
+    /// A sequence number across all controllers; the lowest is the oldest.
     number: u64,
     kind: NotificationKind,
     text: Arc<Notification>,
@@ -110,7 +111,7 @@ impl SendQueue {
         Some(next.text)
     }
 
-    /// Appends a text; gives how many it stands for, or `None` where there is no room for it.
+    /// Appends a notification; returns how many it replaces, or `None` if there is no room.
     fn push(&mut self, new: Waiting) -> Option<usize> {
         let superseded = if new.kind == NotificationKind::WholeStatus && self.bytes > BEHIND_BYTES {
             self.remove_out_of_date()
@@ -127,8 +128,8 @@ impl SendQueue {
         })
     }
 
-    /// Takes the status of the whole house out of the queue, and all that waits behind it and is in
-    /// the next one as well. What waits before it stays: that is about clients which are known.
+    /// Removes the queued full status, and everything behind it that the next one includes. Earlier
+    /// notifications stay, because they concern known clients.
     fn remove_out_of_date(&mut self) -> usize {
         use NotificationKind::{Other, WholeStatus};
         let whole = self.waiting.iter().position(|one| one.kind == WholeStatus);
@@ -140,18 +141,18 @@ impl SendQueue {
         before - self.waiting.len()
     }
 
-    /// The number of the oldest text that the controller has not taken.
+    /// The number of the oldest notification that the controller has not read.
     fn oldest(&self) -> Option<u64> {
         self.sending.or_else(|| self.waiting.front().map(|one| one.number))
     }
 }
 
-/// What came of a notification.
+/// The result of a notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Delivery {
-    /// Controllers that were cut because they had no room for it.
+    /// Controllers that were cut because their queue was full.
     pub(super) cut: usize,
-    /// Texts that it replaced.
+    /// Queued notifications that it replaced.
     pub(super) superseded: usize,
 }
 
@@ -161,7 +162,7 @@ pub(super) struct Peers {
     texts: u64,
     list: Vec<Peer>,
     live: LiveBytes,
-    /// Bytes of the newest status of the whole house.
+    /// Size of the newest full status in bytes.
     newest_status: usize,
 }
 
@@ -169,7 +170,7 @@ pub(super) struct Peers {
 struct Peer {
     id: PeerId,
     queue: Arc<SharedQueue>,
-    /// It may know what happens.
+    /// Whether it gets notifications.
     is_subscribed: bool,
 }
 
@@ -192,35 +193,34 @@ impl Peers {
         self.list.retain(|peer| peer.id != id);
     }
 
-    /// From now on it gets notifications.
+    /// Lets a controller receive notifications.
     pub(super) fn subscribe(&mut self, id: PeerId) {
         let peers = self.list.iter_mut().filter(|peer| peer.id == id);
         peers.for_each(|peer| peer.is_subscribed = true);
     }
 
-    /// Cuts everybody: they come again, and are looked at again.
+    /// Cuts all controllers, so that they reconnect and are authorized again.
     pub(super) fn cut_all(&mut self) {
         self.list.clear();
     }
 
-    /// Whether anybody else would get a notification.
+    /// Whether another controller than `from` would get a notification.
     pub(super) fn any_but(&self, from: Option<PeerId>) -> bool {
         self.list.iter().any(|peer| peer.is_subscribed && Some(peer.id) != from)
     }
 
-    /// What counts the bytes of texts.
+    /// The counter of bytes in notifications.
     pub(super) const fn live(&self) -> &LiveBytes {
         &self.live
     }
 
-    /// Whether the texts that live leave room for another status of the whole house. Where they do
-    /// not, the controllers that have not taken the oldest text are cut. Its memory comes back when
-    /// they have noticed.
+    /// Checks that memory is left for another full status. Otherwise the controllers with the
+    /// oldest notification are cut; its memory is freed once their connections end.
     ///
     /// # Errors
-    /// How many were cut.
+    /// The number of controllers that were cut.
     pub(super) fn make_room(&mut self) -> Result<(), usize> {
-        // The newest may be as long as it likes: everybody who reads gets one.
+        // The newest status is not counted, because every controller that reads gets one.
         if self.live.get().saturating_sub(self.newest_status) <= MAX_LIVE_BYTES {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl Peers {
         Err(before - self.list.len())
     }
 
-    /// Sends a text to everybody but `from`, and cuts those who have no room for it.
+    /// Sends a notification to all controllers except `from`, and cuts those whose queue is full.
     pub(super) fn notify(
         &mut self,
         from: Option<PeerId>,

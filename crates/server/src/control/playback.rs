@@ -1,4 +1,4 @@
-//! What a stream plays, and the ways to control it: everything that goes through a control script.
+//! What a stream plays and how it is controlled: everything that involves a control script.
 
 use aulos_config::SourceConfig;
 use aulos_proto::snap::control::RpcError;
@@ -20,7 +20,7 @@ impl Control {
         }
     }
 
-    /// A control script has ended: nothing can be controlled until it is back.
+    /// A control script has ended; the stream cannot be controlled until it runs again.
     pub(crate) fn plugin_ended(&self, stream: &str) {
         let mut inner = self.lock();
         let Some(slot) = inner.slot_mut(stream) else { return };
@@ -30,7 +30,8 @@ impl Control {
         }
     }
 
-    /// The station whose titles and controls are those of this one: where it plays another one, that.
+    /// The slot that provides a station's metadata and controls: that of the active station where
+    /// it plays another one.
     pub(super) fn metadata_slot<'a>(
         &self,
         inner: &'a ControlState,
@@ -38,7 +39,7 @@ impl Control {
     ) -> Option<&'a StationSlot> {
         let mut slot = inner.slots.get(number)?.as_ref()?;
         let mut number = number;
-        // There are no rings; should there be one, it ends here.
+        // The configuration has no loops; the bound is a safeguard.
         for _ in 0..MAX_META_DEPTH {
             if slot.station.plugin.is_some() {
                 break;
@@ -54,34 +55,37 @@ impl Control {
         Some(slot)
     }
 
-    /// Tells the properties of a stream, for each stream that has them from it.
+    /// Notifies controllers of a stream's properties, for every stream that shows them.
     pub(super) fn notify_properties(&self, inner: &mut ControlState, stream: &str) {
         let numbers: Vec<usize> = inner.slots().map(|(number, _)| number).collect();
         for number in numbers {
-            let voice = self.metadata_slot(inner, number);
-            let Some(voice) = voice.filter(|voice| voice.station.name == stream) else { continue };
+            let metadata_slot = self.metadata_slot(inner, number);
+            let Some(metadata_slot) = metadata_slot.filter(|other| other.station.name == stream)
+            else {
+                continue;
+            };
             let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { continue };
-            let told = json!({ "id": slot.station.name, "properties": voice.properties });
-            self.backend.set_title(number, &titles::title_line(&voice.properties));
-            self.notify(inner, None, "Stream.OnProperties", &told);
+            let params = json!({ "id": slot.station.name, "properties": metadata_slot.properties });
+            self.backend.set_title(number, &titles::title_line(&metadata_slot.properties));
+            self.notify(inner, None, "Stream.OnProperties", &params);
         }
         self.bump_revision();
     }
 
-    /// A station has gone over from one source to another: it may have other titles now.
+    /// Notifies controllers after a switch between sources that may have other metadata.
     pub(super) fn notify_new_metadata(&self, inner: &mut ControlState, number: usize) {
         let plays_others = inner.slots.get(number).and_then(Option::as_ref).is_some_and(|slot| {
             let mut sources = slot.station.sources.iter();
             sources.any(|source| matches!(source.config, SourceConfig::Station { .. }))
         });
-        if plays_others && let Some(voice) = self.metadata_slot(inner, number) {
-            let name = voice.station.name.clone();
+        if plays_others && let Some(metadata_slot) = self.metadata_slot(inner, number) {
+            let name = metadata_slot.station.name.clone();
             self.notify_properties(inner, &name);
         }
     }
 
-    /// A control script has told what is played.
-    pub(super) fn update_properties(&self, stream: &str, told: Map<String, Value>) {
+    /// Takes over the properties that a control script has reported.
+    pub(super) fn update_properties(&self, stream: &str, update: Map<String, Value>) {
         let mut inner = self.lock();
         let inner = &mut *inner;
         let Some(slot) = inner.slots.iter_mut().flatten().find(|slot| slot.station.name == stream)
@@ -97,9 +101,9 @@ impl Control {
             Some(format!("{}/__image_cache?name={}", self.base_url, percent_encode(&name)))
         };
         let played = playback_status(&slot.properties) == Some("playing");
-        if merge(&mut slot.properties, told, keep) {
-            // A script that begins while its player is halted stops nothing: something else may be
-            // heard there.
+        if merge(&mut slot.properties, update, keep) {
+            // A script that starts while its player is stopped must not flush: another source may
+            // be on air.
             let now = playback_status(&slot.properties);
             let halted = played && matches!(now, Some("paused" | "stopped"));
             self.notify_properties(inner, stream);
@@ -109,35 +113,35 @@ impl Control {
         }
     }
 
-    /// Who plays this stream hears at once that it is halted, and not when its buffer has passed.
+    /// Makes clients of this stream stop at once instead of after their buffer.
     fn flush_listeners(&self, inner: &ControlState, stream: &str) {
         for (number, _) in inner.slots() {
-            let voice = self.metadata_slot(inner, number);
-            if voice.is_some_and(|voice| voice.station.name == stream) {
+            let metadata_slot = self.metadata_slot(inner, number);
+            if metadata_slot.is_some_and(|other| other.station.name == stream) {
                 self.backend.flush(number);
             }
         }
     }
 
-    /// The description of an output of a station over RTP.
+    /// The description (SDP) of a station's RTP output.
     pub fn description(&self, station: &str, output: usize) -> Option<String> {
         let inner = self.lock();
         let (number, _) = inner.slot(station)?;
         self.backend.sdp(number, output)
     }
 
-    /// A picture of what is played, and its media type.
+    /// A picture and its media type.
     pub fn picture(&self, name: &str) -> Option<(&'static str, Bytes)> {
         self.lock().art.get(name)
     }
 }
 
-/// What a player has said that it does.
+/// A player's reported playback status.
 fn playback_status(properties: &Map<String, Value>) -> Option<&str> {
     properties.get("playbackStatus").and_then(Value::as_str)
 }
 
-/// Stations that may play one another in a row until a title is looked for no further.
+/// Longest chain of stations that play one another in which metadata is looked up.
 const MAX_META_DEPTH: usize = 16;
 
 /// `Stream.Control`.
@@ -164,7 +168,7 @@ pub(super) fn control(
             return Err(RpcError::new(code, format!("Stream property {capability} is false")));
         }
     }
-    // python-snapcast writes what a command needs beside it, and not below `params`.
+    // python-snapcast sends the arguments next to `params` instead of in it.
     let mut arguments = params["params"].as_object().cloned().unwrap_or_default();
     let wanted = match command {
         "seek" => Some("offset"),

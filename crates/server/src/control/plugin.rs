@@ -1,8 +1,8 @@
-//! Control scripts: children that tell what a stream plays, and control it.
+//! Control scripts: child processes that report what a stream plays, and control it.
 //!
-//! They are snapserver's, unchanged: JSON-RPC in lines on their standard input and output, their
-//! standard error for the log. Each is one task here; a script that ends is started again, later
-//! every time.
+//! Snapserver's scripts work unchanged: JSON-RPC in lines on standard input and output, log lines
+//! on standard error. Each script is one task; a script that exits is restarted with a growing
+//! delay.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use tokio::sync::mpsc;
 
 use super::Control;
 
-/// Calls that wait for a script to read them.
+/// Calls that may wait for a script.
 const MAX_QUEUED_CALLS: usize = 64;
-/// Bytes of one line of a script: a picture of 4 MB in base64.
+/// Longest line of a script, in bytes: a picture of 4 MB in base64.
 const MAX_SCRIPT_LINE: usize = 6 << 20;
-/// The pause before a script is started again, doubled up to the second.
+/// Delay before a restart, doubled from the first to the second value.
 const MIN_RESTART_DELAY: Duration = Duration::from_secs(1);
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
-/// A script that ran so long has its pauses begin anew.
+/// A script that ran this long restarts with the shortest delay.
 const HEALTHY_AFTER: Duration = Duration::from_secs(60);
 /// How long a script may take to read a call.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The way to a running script.
+/// Handle to a running script.
 #[derive(Clone, Debug)]
 pub(super) struct PluginHandle(mpsc::Sender<String>);
 
 impl PluginHandle {
-    /// Hands a call over; false when the script does not read.
+    /// Sends a call; false when the script does not read.
     pub(super) fn call(&self, method: &str, params: &Value) -> bool {
         let call = json!({ "id": 1, "jsonrpc": "2.0", "method": method, "params": params });
         self.0.try_send(call.to_string()).is_ok()
     }
 }
 
-/// Keeps the script of a stream running until it is dropped.
+/// Keeps the script of a stream running until the future is dropped.
 pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_port: u16) {
     let program = control.config().streams.plugin_dir.join(&plugin.script);
     let mut pause = MIN_RESTART_DELAY;
@@ -79,19 +79,19 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
     }
 }
 
-/// A script's own children go with it.
+/// A script's process group, terminated on drop.
 struct ProcessGroup(Option<u32>);
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         use rustix::process::{Pid, Signal, kill_process_group};
         let group = self.0.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        // It may have ended by itself; then there is nobody to end.
+        // The group may have exited by itself.
         group.map(|group| kill_process_group(group, Signal::TERM)).transpose().ok();
     }
 }
 
-/// Speaks with one life of a script; gives the reason of its end.
+/// Runs the protocol with one script process; returns the reason of its end.
 async fn serve(control: &Control, stream: &str, mut child: Child) -> String {
     let (Some(mut input), Some(mut output), Some(log)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -160,7 +160,7 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
             }
             other => tracing::debug!(stream, "the control script said {}", sanitize(other)),
         },
-        // The answer to GetProperties has them; the other answers are "ok" or say what failed.
+        // The answer to GetProperties contains the properties; other answers are "ok" or an error.
         IncomingMessage::Reply(reply) => match reply.outcome {
             Ok(Value::Object(properties)) => control.update_properties(stream, properties),
             Ok(_) => {}
@@ -172,7 +172,7 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
     }
 }
 
-/// What a script writes to its standard error, line by line, into our log.
+/// Forwards a script's standard error to the log, line by line.
 async fn forward_log(stream: String, log: tokio::process::ChildStderr) {
     let mut log = BufReader::new(log);
     let mut line = Vec::new();
@@ -191,13 +191,13 @@ async fn forward_log(stream: String, log: tokio::process::ChildStderr) {
 /// A longer line is logged in pieces.
 const MAX_LOG_LINE: u64 = 1_024;
 
-/// A program's words on a terminal: nothing but text, and not too much of it.
+/// Removes control characters from a script's text, and limits its length.
 fn sanitize(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(500).collect()
 }
 
-/// Takes over what a script tells. What it does not tell again stays as it was (metadata comes once
-/// for a title), and a picture becomes an address.
+/// Takes over the properties that a script reports. Metadata that it leaves out stays (it comes
+/// once per title), and a picture is replaced by its URL.
 pub(super) fn merge(
     old: &mut Map<String, Value>,
     mut new: Map<String, Value>,

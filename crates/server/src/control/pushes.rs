@@ -1,4 +1,4 @@
-//! Streams that go to other servers, as our status shows them.
+//! The status of pushes, as JSON.
 
 use aulos_config::PushSettings;
 use aulos_core::{Codec, Span};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::backend::PushState;
 
-/// In our own status.
+/// The status of a push.
 pub(super) fn status_json(push: &PushSettings, state: &PushState) -> Value {
     json!({
         "target": push.target.to_string(),

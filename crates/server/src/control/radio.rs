@@ -1,4 +1,4 @@
-//! What web radio tells of itself and of what it plays.
+//! Metadata and status of web radio sources.
 
 use aulos_proto::titles::TrackMetadata;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::titles::metadata;
 use super::{Control, ControlState, plugin};
 use crate::backend::{RadioState, StationStatus};
 
-/// The title of what is heard, where that is web radio or a DJ.
+/// The title of the active source, where that is web radio or a live input.
 pub(super) fn title(status: &StationStatus) -> Option<TrackMetadata> {
     let active = status.active?;
     let radio = status.radios.get(active).and_then(Option::as_ref).map(|radio| &radio.title);
@@ -15,7 +15,7 @@ pub(super) fn title(status: &StationStatus) -> Option<TrackMetadata> {
     radio.or(dj)?.clone()
 }
 
-/// In our own status.
+/// The status of a web radio source.
 pub(super) fn status_json(radio: &RadioState) -> Value {
     let about = &radio.station_info;
     json!({
@@ -39,7 +39,7 @@ pub(super) fn status_json(radio: &RadioState) -> Value {
 }
 
 impl Control {
-    /// Another title is heard, or none any more. A control script has the word where there is one.
+    /// Takes over the title of the active source. A control script has precedence.
     pub(super) fn update_title(
         &self,
         inner: &mut ControlState,
@@ -51,8 +51,8 @@ impl Control {
             return;
         }
         let metadata = metadata(&title.unwrap_or_default());
-        let told = [("metadata".to_owned(), Value::Object(metadata))].into_iter().collect();
-        if plugin::merge(&mut slot.properties, told, |_, _| None) {
+        let update = [("metadata".to_owned(), Value::Object(metadata))].into_iter().collect();
+        if plugin::merge(&mut slot.properties, update, |_, _| None) {
             let name = slot.station.name.clone();
             self.notify_properties(inner, &name);
         }

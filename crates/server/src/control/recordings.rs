@@ -1,5 +1,5 @@
-//! Recorders by call: start, stop, pause, resume, cut, at an exact moment; and what everybody hears
-//! of them.
+//! Recorders by call (start, stop, pause, resume and cut, at an exact moment), and their
+//! notifications.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ pub(super) fn cut(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     tell(state, params, RecorderCommand::Cut)
 }
 
-/// Tells every recorder that is meant the same for the same moment.
+/// Sends the same command for the same moment to every recorder of the call.
 fn tell(state: &CallContext<'_>, params: &Value, command: RecorderCommand) -> MethodResult {
     let meant = meant(state.inner, params)?;
     let when = when(params)?;
@@ -99,7 +99,7 @@ fn tell(state: &CallContext<'_>, params: &Value, command: RecorderCommand) -> Me
     Ok(json!({ "recorders": done, "refused": refused }))
 }
 
-/// A recorder that a call is for.
+/// A recorder of a call.
 pub(super) struct Meant {
     pub(super) number: usize,
     pub(super) index: usize,
@@ -108,7 +108,8 @@ pub(super) struct Meant {
     pub(super) hz: u32,
 }
 
-/// `recorder`, a name or a list of names; or every recorder of `station`, a name or a list.
+/// The recorders of a call: `recorder`, a name or a list of names; or every recorder of `station`,
+/// a name or a list.
 pub(super) fn meant(inner: &ControlState, params: &Value) -> Result<Vec<Meant>, RpcError> {
     let stations = names(params, "station")?;
     let recorders = names(params, "recorder")?;
@@ -138,7 +139,7 @@ pub(super) fn meant(inner: &ControlState, params: &Value) -> Result<Vec<Meant>, 
                 }),
         );
     }
-    // A name that nobody has is a slip, also beside others that are right.
+    // An unknown name is an error, even next to known ones.
     for name in stations.iter().flatten() {
         inner.slot(name).ok_or(NotFound::Station)?;
         if !all.iter().any(|one| one.station == *name) {
@@ -169,7 +170,8 @@ fn names<'a>(params: &'a Value, key: &str) -> Result<Option<Vec<&'a str>>, RpcEr
     }
 }
 
-/// `at`, a time of day in UTC; `ago_s`; `in_s`; `frame`; or now. One moment for all who are told.
+/// The moment of a call: `at`, a time of day in UTC; `ago_s`; `in_s`; `frame`; or now. It is the
+/// same for all recorders.
 pub(super) fn when(params: &Value) -> Result<CommandTime, RpcError> {
     let now = SystemClock::now();
     let given = ["at", "ago_s", "in_s", "frame"].into_iter().filter(|key| !params[*key].is_null());
@@ -205,10 +207,10 @@ fn seconds(params: &Value, key: &str, most: f64) -> Result<Span, RpcError> {
     Ok(Span::from_nanos((given * 1e9) as i64))
 }
 
-/// Whoever plans further ahead has a calendar.
+/// A day; for longer plans there are schedulers.
 const MOST_AHEAD_S: f64 = 86_400.0;
 
-/// The recorders of a station, as its status shows them.
+/// The recorders of a station, for its status.
 pub(super) fn shapes(station: &Station, states: &[RecorderState]) -> Vec<Value> {
     let all = station.records.iter().zip(states);
     all.map(|(record, state)| shape(station, record, state)).collect()
@@ -286,7 +288,7 @@ fn upload(state: &UploadState) -> Value {
 }
 
 impl Control {
-    /// Tells what has happened to recorders.
+    /// Notifies controllers of recorder events.
     pub(super) fn tell_recordings(&self, inner: &mut ControlState) {
         for event in self.backend.recorder_events() {
             log(&event);
@@ -305,7 +307,7 @@ impl Control {
     }
 }
 
-/// What of it is worth a hook.
+/// The hook event of a recorder event, if there is one.
 fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Option<HookEvent> {
     let (kind, text) = match what {
         Happened::Recorder(What::Closed(closed)) => {
@@ -341,7 +343,7 @@ fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Opti
     Some(HookEvent::Recorder { kind, text, figures })
 }
 
-/// An event in a word, and what there is to know of it.
+/// The name of an event and its data.
 fn told(what: &Happened) -> (&'static str, Value) {
     match what {
         Happened::Recorder(what) => match what {
@@ -386,7 +388,7 @@ fn told(what: &Happened) -> (&'static str, Value) {
     }
 }
 
-/// The figures of a complete file, as events and `aulos record --json` have them.
+/// The figures of a complete file, for events and `aulos record --json`.
 #[must_use]
 pub fn closed_figures(closed: &Closed) -> Value {
     let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));

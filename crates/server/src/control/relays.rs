@@ -1,5 +1,5 @@
-//! Relays by call. What a call adds is not written to the configuration, and is gone when the server
-//! is started again.
+//! Relay methods. Relays added by a call are not written to the configuration and end with the
+//! server.
 
 use std::sync::PoisonError;
 
@@ -41,14 +41,14 @@ pub(super) fn remove(state: &mut CallContext<'_>, params: &Value) -> MethodResul
 }
 
 impl Control {
-    /// These relays run already.
+    /// Takes over relays that already run.
     #[must_use]
     pub(crate) fn with_initial_relays(mut self, relays: RelayManager) -> Self {
         *self.relays.get_mut().unwrap_or_else(PoisonError::into_inner) = relays;
         self
     }
 
-    /// Ends all relays: what they still have is sent.
+    /// Ends all relays after they have sent what they hold.
     pub(crate) fn end_relays(&self) {
         self.with_relays(RelayManager::end);
     }

@@ -1,9 +1,9 @@
-//! Another configuration for a house that runs.
+//! Reloading the configuration of a running server.
 //!
-//! The file is read and checked as a whole before anything is touched. Then only what differs is
-//! done: a station whose resolved configuration is the same is not even looked at. The rejected
-//! alternative, to restart everything and hand the clients over, would have every one of them begin
-//! anew because of one line about a station that they do not play.
+//! The file is read and checked as a whole first; then only the differences are applied. A station
+//! whose resolved configuration is equal is left alone. Restarting everything and handing clients
+//! over was rejected: one changed line would interrupt clients of stations that it does not
+//! concern.
 
 use std::sync::Arc;
 
@@ -17,32 +17,32 @@ use super::{Control, ControlState, sound};
 use crate::registry::{Effects, Notice, StationInfo};
 use crate::relay::RelayChanges;
 
-/// Reads the configuration again; what is wrong with it comes as `aulos check` prints it.
+/// Reads the configuration again; the error is the text that `aulos check` prints.
 pub type ConfigLoader = Box<dyn Fn() -> Result<ResolvedConfig, String> + Send + Sync>;
 
-/// What a reload did, by the names of stations and keys.
+/// The result of a reload, by names of stations and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadReport {
-    /// Stations that are new.
+    /// New stations.
     pub added: Vec<String>,
-    /// Stations that are others under the same name.
+    /// Stations that were replaced under the same name.
     pub changed: Vec<String>,
-    /// Stations that play on, normalized or equalized otherwise, or pushed elsewhere.
+    /// Stations that continue with other normalizer, equalizer, push, RTP or recorder settings.
     pub adjusted: Vec<String>,
-    /// Stations that are gone.
+    /// Removed stations.
     pub removed: Vec<String>,
-    /// Tables whose keys hold from now on.
+    /// Tables whose keys apply from now on.
     pub settings: Vec<&'static str>,
-    /// Keys that differ and stay as they were until the server is started again.
+    /// Keys that differ but apply only after a restart.
     pub needs_restart: Vec<&'static str>,
-    /// Stations that could not be made, and why; the rest was done.
+    /// Stations that could not be started, with the reason; everything else was applied.
     pub failed: Vec<String>,
-    /// Relays.
+    /// Changes of relays.
     pub relays: RelayChanges,
 }
 
 impl ReloadReport {
-    /// In one line, for the log.
+    /// A summary in one line, for the log.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
@@ -93,14 +93,14 @@ impl ReloadReport {
 }
 
 impl Control {
-    /// The configuration can be read again by this.
+    /// Sets the function that reads the configuration again.
     #[must_use]
     pub fn with_config_loader(mut self, reread: ConfigLoader) -> Self {
         self.config_loader = reread;
         self
     }
 
-    /// Reads the configuration again and does what differs.
+    /// Reads the configuration again and applies the differences.
     ///
     /// # Errors
     /// What is wrong with the configuration; then nothing has changed.
@@ -119,12 +119,12 @@ impl Control {
         self.reload_locked(inner).map_err(internal_error)
     }
 
-    /// Fires after each reload that changed something.
+    /// Waits for the next reload.
     pub async fn wait_for_reload(&self) {
         self.reloaded.notified().await;
     }
 
-    /// The control scripts that are to run, each with its stream.
+    /// The control scripts to run, each with its stream.
     #[must_use]
     pub fn scripts(&self) -> Vec<(String, Plugin)> {
         let inner = self.lock();
@@ -132,7 +132,7 @@ impl Control {
         stations.filter_map(|one| Some((one.name.clone(), one.plugin.clone()?))).collect()
     }
 
-    /// What runs, in a few words.
+    /// The running stations in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let inner = self.lock();
@@ -155,16 +155,16 @@ impl Control {
         let mut done =
             ReloadReport { needs_restart: keep_fixed(&old, &mut new), ..ReloadReport::default() };
         let mut all = Effects::default();
-        // New ones before the old ones go: somebody may have to play them.
+        // New stations start before old ones end, because clients may have to move to them.
         for station in &new.stations {
             self.apply_station(inner, station, &mut done, &mut all);
         }
         let names: Vec<&str> = new.stations.iter().map(|one| one.name.as_str()).collect();
-        let gone =
+        let removed =
             |slot: &StationSlot| slot.added.is_none() && !names.contains(&&*slot.station.name);
-        let gone: Vec<usize> =
-            inner.slots().filter(|(_, slot)| gone(slot)).map(|(number, _)| number).collect();
-        for number in gone {
+        let removed: Vec<usize> =
+            inner.slots().filter(|(_, slot)| removed(slot)).map(|(number, _)| number).collect();
+        for number in removed {
             let slot = inner.slots[number].take();
             done.removed.extend(slot.map(|slot| slot.station.name));
             let effects = inner.registry.remove_station(number);
@@ -172,12 +172,12 @@ impl Control {
             self.backend.remove_station(number);
         }
         if !done.adjusted.is_empty() {
-            // What calls had set there is forgotten.
+            // The file's settings replace what calls had set.
             all.save = true;
         }
         if !(done.added.is_empty() && done.changed.is_empty() && done.removed.is_empty()) {
             all.notices.push(Notice::Server);
-            // A new one may be what newcomers are to play.
+            // A new station may become the default for new clients.
             all.save = true;
         }
         self.apply_settings(inner, &old, &new, &mut done, &mut all);
@@ -186,7 +186,7 @@ impl Control {
         (done, all)
     }
 
-    /// Sees to it that this station runs.
+    /// Starts, updates or replaces one station.
     fn apply_station(
         &self,
         inner: &mut ControlState,
@@ -209,7 +209,7 @@ impl Control {
         };
         let asked = Station { sound: slot.configured_sound().clone(), ..slot.station.clone() };
         if asked == *station {
-            // One that a call has added is the file's from now on.
+            // A station that a call added belongs to the file from now on.
             if let Some(slot) = inner.slot_mut(name) {
                 slot.added = None;
             }
@@ -224,7 +224,7 @@ impl Control {
         }
         let mut new = slot.successor(station);
         let before = StationInfo { buffer_ms: slot.station.buffer_ms, ..info.clone() };
-        // Settings go first: a client wants to know the buffer before it gets a codec.
+        // Settings go first: a client needs its buffer length before the codec header.
         let effects = inner.registry.change_station(number, info);
         self.send_commands(inner, effects, all);
         if let Err(error) = self.backend.replace_station(number, &new.station) {
@@ -233,7 +233,7 @@ impl Control {
             return done.failed.push(format!("{name}: {error}"));
         }
         if let Some(old) = inner.slots[number].take() {
-            // Trouble that was told is still to be over.
+            // Trouble that hooks have reported still needs its end event.
             new.watch = old.watch;
             if old.station.plugin == station.plugin {
                 (new.properties, new.plugin) = (old.properties, old.plugin);
@@ -243,7 +243,7 @@ impl Control {
         done.changed.push(name.clone());
     }
 
-    /// Lets a station that plays on be pushed, sent and recorded as it is wished now.
+    /// Updates pushes, RTP outputs and recorders of a station that continues.
     fn update_outputs(
         &self,
         inner: &mut ControlState,
@@ -268,7 +268,7 @@ impl Control {
         }
     }
 
-    /// Does something else to the programme of a station that plays on.
+    /// Updates normalizer and equalizer of a station that continues.
     fn update_sound(
         &self,
         inner: &mut ControlState,
@@ -288,7 +288,7 @@ impl Control {
         done.adjusted.push(name.clone());
     }
 
-    /// Sends what the audio has to be told now; what controllers hear waits for the end.
+    /// Sends commands to the audio backend now; notices wait for the end of the reload.
     fn send_commands(&self, inner: &mut ControlState, effects: Effects, all: &mut Effects) {
         effects.commands.into_iter().for_each(|command| inner.outbox.push(command));
         inner.outbox.flush(&*self.backend);
@@ -296,7 +296,7 @@ impl Control {
         all.save |= effects.save;
     }
 
-    /// What holds from now on without any station being touched.
+    /// Applies the settings that do not concern stations.
     fn apply_settings(
         &self,
         inner: &mut ControlState,
@@ -316,7 +316,7 @@ impl Control {
         if before.access != after.access {
             done.settings.push("access");
             self.access.replace(after.access.clone());
-            // They come again and are asked again; players play on.
+            // Controllers reconnect under the new rules; players continue.
             inner.peers.cut_all();
         }
         if before.tls != after.tls {
@@ -339,7 +339,7 @@ impl Control {
 }
 
 impl ControlState {
-    /// Puts a station where the house has it.
+    /// Stores a station under the number that the audio backend gave it.
     pub(super) fn set_slot(&mut self, number: usize, slot: StationSlot) {
         if self.slots.len() <= number {
             self.slots.resize_with(number + 1, || None);
@@ -350,7 +350,7 @@ impl ControlState {
     }
 }
 
-/// Puts back what cannot change while the server runs, and names it.
+/// Restores the keys that cannot change while the server runs; returns their names.
 fn keep_fixed(old: &ResolvedConfig, new: &mut ResolvedConfig) -> Vec<&'static str> {
     let mut kept = Vec::new();
     let mut keep = |name, differs: bool| kept.extend(differs.then_some(name));
@@ -365,7 +365,7 @@ fn keep_fixed(old: &ResolvedConfig, new: &mut ResolvedConfig) -> Vec<&'static st
     kept
 }
 
-/// Whether nothing differs but what a station can take over while it plays.
+/// Whether all differences can be applied to a running station.
 fn is_live_change(asked: Station, station: &Station) -> bool {
     let (sound, pushes) = (station.sound.clone(), station.pushes.clone());
     let (rtp, records) = (station.rtp.clone(), station.records.clone());

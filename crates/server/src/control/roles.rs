@@ -1,8 +1,7 @@
-//! Who calls, and what each method asks of him.
+//! Callers, and the role that each method requires.
 //!
-//! The table stands apart from the methods so that it can be read as a whole, which is how somebody
-//! finds out what a password gives away. A method that is not in it asks for everything, and a test
-//! finds it.
+//! The table is separate from the methods so that the permissions of each role can be read in one
+//! place. A method that is missing in it requires the highest role, and a test reports it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,23 +11,23 @@ use aulos_proto::snap::control::RpcError;
 use super::PeerId;
 use crate::access::Role;
 
-/// Who makes a call.
+/// The origin and permissions of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// His connection, where he hears of what others change.
+    /// The caller's connection, if it receives notifications.
     pub peer: Option<PeerId>,
-    /// Where he is.
+    /// The caller's address.
     pub from: IpAddr,
-    /// What he may; a login changes it.
+    /// The caller's role; a login raises it.
     pub role: Role,
-    /// Whether it has shown a right secret or a good certificate.
+    /// Whether the caller has given valid credentials or a trusted certificate.
     pub(crate) has_logged_in: bool,
-    /// Calls that this connection may still make without a login, where one is needed.
+    /// Rate limit for calls before a login, where one is required.
     pub(super) login_budget: TokenBucket,
 }
 
 impl Caller {
-    /// Somebody from this address.
+    /// A caller at this address.
     #[must_use]
     pub const fn new(from: IpAddr, role: Role) -> Self {
         let login_budget = TokenBucket::new(CALLS_BEFORE_LOGIN, CALL_INTERVAL, Instant::ZERO);
@@ -42,21 +41,21 @@ impl Caller {
     }
 }
 
-/// Calls that a connection may make at once before it logs in: a controller asks for the version, for
-/// the list of methods, and logs in, perhaps more than once.
+/// Burst of calls before a login: a controller requests the version and the list of methods and
+/// logs in, possibly more than once.
 const CALLS_BEFORE_LOGIN: u32 = 16;
 
-/// Then it may make one more every this long.
+/// Interval at which one more call before a login is allowed.
 const CALL_INTERVAL: Span = Span::from_millis(100);
 
-/// Whether a method changes nothing. Without an id such a call has no effect and no answer.
+/// Whether a method changes nothing. Without an id such a call has neither effect nor answer.
 pub(super) fn only_reads(method: &str) -> bool {
     method.split_once('.').is_some_and(|(_, verb)| verb.starts_with("Get"))
 }
 
-/// What a call costs beside the JSON that it makes the server write, in the bytes of
-/// [`super::rpc::MAX_BATCH_COST`]: a whole list of plain calls is an eighth of that, and of those that
-/// wait for other threads, open ports or go through all clients a list has 32 at most.
+/// The cost of a call besides its JSON, in the bytes of [`super::rpc::MAX_BATCH_COST`]: a full
+/// batch of plain calls costs an eighth of the limit; calls that wait for other threads, open ports
+/// or visit all clients are limited to 32 per batch.
 pub(super) fn call_cost(method: &str) -> usize {
     if HEAVY_CALLS.contains(&method) { HEAVY_CALL_COST } else { PLAIN_CALL_COST }
 }
@@ -66,7 +65,7 @@ pub(super) fn is_long(method: &str) -> bool {
     HEAVY_CALLS.contains(&method) || LONG_CALLS.contains(&method)
 }
 
-/// What they cost in a list is the JSON that they write.
+/// Long calls whose cost in a batch is the JSON that they render.
 const LONG_CALLS: [&str; 6] = [
     "Aulos.DeletePreset",
     "Aulos.GetPresets",
@@ -90,13 +89,13 @@ const HEAVY_CALLS: [&str; 8] = [
     "Stream.RemoveStream",
 ];
 
-/// What a method asks for.
+/// The role that a method requires.
 pub(super) fn required_role(method: &str) -> Role {
     let row = REQUIRED_ROLES.iter().find(|(_, methods)| methods.contains(&method));
     row.map_or(Role::Admin, |(role, _)| *role)
 }
 
-/// Whether a caller may call; the errors are HTTP's numbers, as snapserver has them.
+/// Checks that a caller may call a method; the error codes are HTTP's, as in snapserver.
 pub(super) fn authorize(caller: &Caller, method: &str) -> Result<(), RpcError> {
     let needed = required_role(method);
     if caller.role >= needed {

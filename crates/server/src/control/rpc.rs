@@ -1,46 +1,47 @@
-//! One line of JSON-RPC, carried out call by call.
+//! One line of JSON-RPC, split into calls.
 //!
-//! The framing is [`aulos_proto::snap::control`]'s; what is added here is a bound on what a list of
-//! calls may cost, and the errors in the words that snapserver uses. The calls are handed out one at a
-//! time, so that the caller can let others run between two of them.
+//! The framing is that of [`aulos_proto::snap::control`]. This module adds a cost limit for batches
+//! and snapserver's error texts. Calls are handed out one at a time, so that the caller can yield
+//! between two of them.
 
 use aulos_proto::snap::control::{IncomingMessage, Reply, Request, RpcError, code, parse_incoming};
 use serde_json::Value;
 
-/// What one list of calls may cost, in bytes: the JSON that it makes the server write, for answers and
-/// for notifications, and [`super::roles::weight`] for each call. Twice the status of a full house,
-/// which has four million bytes; calls without an id cost as much as others.
+/// Cost limit of one batch in bytes: the JSON that it renders in answers and notifications, and
+/// [`super::roles::call_cost`] of each call. It is twice the status of a full server, which has
+/// four million bytes; calls without an id cost the same.
 pub(super) const MAX_BATCH_COST: usize = 8 << 20;
 
-/// What a call gives.
+/// The result of a call.
 pub(super) enum CallOutput {
-    /// As a tree.
+    /// A JSON tree.
     Tree(Value),
-    /// As JSON.
+    /// Rendered JSON.
     Text(String),
 }
 
-/// The calls of one line, and what has been answered so far.
+/// The remaining calls of one line, and the answers so far.
 pub(super) struct CallBatch {
     remaining: std::vec::IntoIter<Result<Request, Reply>>,
     is_batch: bool,
-    /// One answer, or those of a list in brackets: they never stand beside each other twice.
+    /// The answer to a single call, or those to a batch in brackets; built in place, without a
+    /// second copy.
     answer: String,
     cost: usize,
     refused: usize,
 }
 
 impl CallBatch {
-    /// Reads one line.
+    /// Parses one line.
     ///
     /// # Errors
-    /// The answer to what is neither a request nor a batch.
+    /// The answer to a line that is neither a request nor a batch.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let (calls, is_batch) = match parse_incoming(line) {
             IncomingMessage::Single(Ok(request)) => (vec![Ok(request)], false),
             IncomingMessage::Single(Err(refusal)) => return Err(refusal.to_json()),
             IncomingMessage::Batch(calls) => (calls, true),
-            // We ask controllers nothing.
+            // The server sends no requests to controllers, so it expects no replies.
             _ => (Vec::new(), false),
         };
         Ok(Self {
@@ -56,8 +57,7 @@ impl CallBatch {
         self.is_batch
     }
 
-    /// The next call that is to be carried out. What is no call, and what goes beyond the budget, has
-    /// been answered then.
+    /// The next call to execute. Invalid calls and calls beyond the cost limit are answered here.
     pub(super) fn next(&mut self) -> Option<Request> {
         loop {
             match self.remaining.next()? {
@@ -75,18 +75,18 @@ impl CallBatch {
         }
     }
 
-    /// Whether the calls so far have cost as much as one list may. A single call always may.
+    /// Whether the batch has reached its cost limit. A single call has none.
     const fn is_over_budget(&self) -> bool {
         self.is_batch && self.cost >= MAX_BATCH_COST
     }
 
-    /// Calls that went beyond the budget.
+    /// Number of calls refused because of the cost limit.
     pub(super) const fn refused(&self) -> usize {
         self.refused
     }
 
-    /// What came of a call, and what it cost beside its answer. Calls without an id are carried out in
-    /// silence (section 4.1 of the specification).
+    /// Records the result of a call and its cost besides the answer. Calls without an id get no
+    /// answer (JSON-RPC 2.0, 4.1).
     pub(super) fn answer(
         &mut self,
         request: Request,
@@ -114,7 +114,7 @@ impl CallBatch {
         self.answer.push_str(&reply);
     }
 
-    /// The answer to the line; `None` when nothing in it wants one.
+    /// The answer to the line; `None` when no call needs one.
     pub(super) fn into_answer(mut self) -> Option<String> {
         if self.answer.is_empty() {
             return None;
@@ -126,13 +126,13 @@ impl CallBatch {
     }
 }
 
-/// The call is good and cannot be carried out. snapserver has the fact in `data`.
+/// An error of a valid call; snapserver puts the reason into `data`.
 pub(super) fn internal_error(fact: impl Into<String>) -> RpcError {
     let data = Some(Value::String(fact.into()));
     RpcError { data, ..RpcError::new(code::INTERNAL_ERROR, "Internal error") }
 }
 
-/// There is no such method; snapserver does not repeat its name.
+/// The error for an unknown method; snapserver does not repeat its name.
 pub(super) fn method_not_found() -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, "Method not found")
 }

@@ -1,4 +1,4 @@
-//! What comes and goes over RTP, as our status shows it.
+//! The status of RTP sources and outputs, as JSON.
 
 use aulos_config::RtpOutputSettings;
 use aulos_core::Span;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::backend::{RtpDestinationStatus, RtpSourceStatus};
 
-/// A source.
+/// The status of an RTP source.
 pub(super) fn source_json(status: &RtpSourceStatus) -> Value {
     let RtpSourceStatus(state) = status;
     let counts = &state.counts;
@@ -39,7 +39,7 @@ pub(super) fn source_json(status: &RtpSourceStatus) -> Value {
     })
 }
 
-/// An output.
+/// The status of an RTP output.
 pub(super) fn output_json(config: &RtpOutputSettings, sent: &RtpDestinationStatus) -> Value {
     let state = sent.state.unwrap_or_default();
     json!({
@@ -64,7 +64,7 @@ pub(super) fn output_json(config: &RtpOutputSettings, sent: &RtpDestinationStatu
     })
 }
 
-/// In hundredths.
+/// Milliseconds, rounded to hundredths.
 fn millis(span: Span) -> f64 {
     (span.as_secs_f64() * 1e5).round() / 100.0
 }

@@ -1,8 +1,7 @@
-//! Normaliser and equaliser of a station: what a call changes, who hears of it, what is kept.
+//! Normalizer and equalizer of a station: methods, notifications and saved state.
 //!
-//! What a call has set holds until the configuration says something else about it than it did then:
-//! somebody who edits the file wants what he writes, and somebody who turned a knob does not want it
-//! back where it was because the server was started again.
+//! Settings made by a call apply until the configuration of the same station changes. An edited
+//! file therefore takes effect, and a restart without an edit does not reset what a call has set.
 
 use aulos_config::{SoundSettings, Station};
 use aulos_core::{Db, Lufs, SampleRate};
@@ -31,8 +30,8 @@ pub(super) fn get_normalize(state: &mut CallContext<'_>, params: &Value) -> Meth
 
 /// `Aulos.SetNormalize {station, normalize}`.
 pub(super) fn set_normalize(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let wish = required_param(params, "normalize", "true, false, a preset or an object")?;
-    change_sound(state, params, |sound, slot| sound.set_normalize(wish, slot.station.spec))?;
+    let value = required_param(params, "normalize", "true, false, a preset or an object")?;
+    change_sound(state, params, |sound, slot| sound.set_normalize(value, slot.station.spec))?;
     let (_, slot) = station_slot(state, params)?;
     Ok(json!({ "station": slot.station.name, "normalize": slot.station.sound.normalize_json() }))
 }
@@ -45,8 +44,8 @@ pub(super) fn get_equalizer(state: &mut CallContext<'_>, params: &Value) -> Meth
 
 /// `Aulos.SetEqualizer {station, equalizer}`.
 pub(super) fn set_equalizer(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let wish = required_param(params, "equalizer", "a list of bands")?;
-    change_sound(state, params, |sound, slot| sound.set_equalizer(wish, slot.station.spec))?;
+    let value = required_param(params, "equalizer", "a list of bands")?;
+    change_sound(state, params, |sound, slot| sound.set_equalizer(value, slot.station.spec))?;
     get_equalizer(state, params)
 }
 
@@ -81,7 +80,7 @@ fn required_param<'a>(
     params.get(key).ok_or_else(|| invalid_param(key, kind))
 }
 
-/// Carries out what differs, keeps it, and tells the others.
+/// Applies a change, saves it and notifies other controllers.
 fn change_sound(
     state: &mut CallContext<'_>,
     params: &Value,
@@ -104,7 +103,7 @@ fn change_sound(
 }
 
 impl Control {
-    /// How loud a station and its sources are.
+    /// The loudness of a station and its sources.
     pub(super) fn loudness_json(&self, inner: &ControlState, number: usize) -> Value {
         let status = self.backend.status(number);
         let station = inner.slots.get(number).and_then(Option::as_ref).map(|slot| &slot.station);
@@ -120,7 +119,7 @@ impl Control {
     }
 }
 
-/// What others hear of a station's sound.
+/// A station's sound settings, as notifications and the state file have them.
 pub(super) fn sound_json(slot: &StationSlot) -> Value {
     let mut all = slot.station.sound.json();
     all["station"] = json!(slot.station.name);
@@ -128,15 +127,15 @@ pub(super) fn sound_json(slot: &StationSlot) -> Value {
 }
 
 impl StationSlot {
-    /// Something else than the configuration says, or that again.
+    /// Sets sound settings, and remembers those of the configuration if they differ.
     fn set_sound(&mut self, sound: SoundSettings) {
         let old = std::mem::replace(&mut self.station.sound, sound);
         let file = self.file_sound.take().unwrap_or(old);
         self.file_sound = (file != self.station.sound).then_some(file);
     }
 
-    /// The slot of another station of this name: what a call has set holds on where the configuration
-    /// says the same about it.
+    /// The slot of a replaced station: settings made by calls stay if the configuration's are
+    /// unchanged.
     pub(super) fn successor(&self, station: &Station) -> Self {
         let mut new = Self::new(station.clone(), None);
         if self.file_sound.is_some() && *self.configured_sound() == station.sound {
@@ -145,14 +144,14 @@ impl StationSlot {
         new
     }
 
-    /// The sound that the configuration asks for.
+    /// The sound settings of the configuration.
     pub(super) fn configured_sound(&self) -> &SoundSettings {
         self.file_sound.as_ref().unwrap_or(&self.station.sound)
     }
 }
 
 impl ControlState {
-    /// What calls have set, to be kept, each with what the configuration said.
+    /// Settings made by calls, each with those of the configuration, for the state file.
     pub(super) fn sound_overrides(&self) -> Vec<Value> {
         let one = |slot: &StationSlot| {
             let file = slot.file_sound.as_ref()?;
@@ -165,7 +164,7 @@ impl ControlState {
 }
 
 impl Control {
-    /// Puts back what calls had set, where the configuration says the same as then.
+    /// Restores settings made by calls, where the configuration is unchanged since.
     pub(super) fn restore_sounds(&self, inner: &mut ControlState, saved: &[Value]) {
         for saved in saved {
             let Some((number, slot)) = saved["station"].as_str().and_then(|name| inner.slot(name))
@@ -194,7 +193,7 @@ impl Control {
     }
 }
 
-/// What a normaliser does, in hundredths; what does not exist is null.
+/// The state of a normalizer, rounded to hundredths; missing values are null.
 pub(super) fn normalizer_json(steadiness: Option<&NormalizerStatus>, rate: SampleRate) -> Value {
     let Some(steady) = steadiness else { return Value::Null };
     let programme = &steady.programme_stats;
@@ -228,6 +227,6 @@ fn lufs(value: Lufs) -> Option<f64> {
 }
 
 fn db(value: Db) -> Option<f64> {
-    // Not -0.0: somebody reads it.
+    // Avoids -0.0 in the output.
     Some(round_to_hundredths(value.get()) + 0.0).filter(|value| value.is_finite())
 }

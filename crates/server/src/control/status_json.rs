@@ -1,4 +1,4 @@
-//! The server and its streams in Snapcast's JSON, and stations in ours.
+//! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use super::{djs, fallback, pushes, radio, recordings, rtp};
 use crate::backend::{ClientHealth, Loudness, SourceState, StationState, StationStatus};
 use crate::registry::{ClientJson, Group, GroupJson, Registry, to_json_text};
 
-/// What the machine calls itself.
+/// The machine that the server runs on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostInfo {
-    /// Its name on the network.
+    /// Its host name.
     pub name: String,
     /// Its operating system.
     pub os: String,
@@ -25,7 +25,7 @@ pub struct HostInfo {
 }
 
 impl HostInfo {
-    /// Of this machine.
+    /// Reads it from the system.
     #[must_use]
     pub fn of_machine() -> Self {
         let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -38,7 +38,7 @@ impl HostInfo {
     }
 }
 
-/// What controllers ask for before they use newer methods; ours is in `name`.
+/// Controllers check this before they use newer methods; our own version is in `name`.
 const SNAPSERVER_VERSION: &str = "0.34.0";
 
 /// The whole of `Server.GetStatus`.
@@ -54,7 +54,7 @@ struct ServerBody<'a> {
     streams: Vec<Value>,
 }
 
-/// The whole of `Server.GetStatus`.
+/// The result of `Server.GetStatus`.
 pub(super) fn server<'a>(
     host: &HostInfo,
     registry: &'a Registry,
@@ -80,7 +80,7 @@ impl Serialize for GroupList<'_> {
     }
 }
 
-/// Our own status: `head`, and the stations.
+/// The result of `Aulos.GetStatus`: `head` and the stations.
 pub(super) fn status(head: Value, stations: Vec<StationJson<'_>>) -> String {
     #[derive(Serialize)]
     struct StatusResponse<'a> {
@@ -91,11 +91,11 @@ pub(super) fn status(head: Value, stations: Vec<StationJson<'_>>) -> String {
     to_json_text(&StatusResponse { head, stations })
 }
 
-/// A station as a stream: the address that added it stands for it, or its first source's. `voice` is
-/// the station that has its titles and controls.
+/// A station as a Snapcast stream. Its URI is the one with which it was added, or that of its first
+/// source. `metadata_slot` provides metadata and controls.
 pub(super) fn stream(
     slot: &StationSlot,
-    voice: Option<&StationSlot>,
+    metadata_slot: Option<&StationSlot>,
     state: StationState,
 ) -> Value {
     let station = &slot.station;
@@ -132,11 +132,11 @@ pub(super) fn stream(
             "fragment": fragment,
             "query": query,
         },
-        "properties": voice.unwrap_or(slot).properties,
+        "properties": metadata_slot.unwrap_or(slot).properties,
     })
 }
 
-/// A station as our own API shows it: what is said of it, and its clients.
+/// A station in `Aulos.GetStatus`.
 #[derive(Serialize)]
 pub(super) struct StationJson<'a> {
     #[serde(flatten)]
@@ -159,7 +159,7 @@ struct ClientEntry<'a> {
     health: Option<HealthJson>,
 }
 
-/// How a connected client does; all of it is about two seconds old.
+/// A connected client's health, about two seconds old.
 #[derive(Serialize)]
 struct HealthJson {
     ahead_ms: Option<i64>,
@@ -208,7 +208,7 @@ impl Serialize for ClientList<'_> {
     }
 }
 
-/// The groups that play each station.
+/// The groups of each station.
 pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group>> {
     let mut all: HashMap<&str, Vec<&Group>> = HashMap::new();
     for group in registry.groups() {
@@ -217,10 +217,10 @@ pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group
     all
 }
 
-/// A station as our own API shows it.
+/// A station in `Aulos.GetStatus`.
 pub(super) fn station<'a>(
     slot: &StationSlot,
-    voice: Option<&StationSlot>,
+    metadata_slot: Option<&StationSlot>,
     status: &StationStatus,
     announcements: Value,
     clients: ClientList<'a>,
@@ -245,8 +245,9 @@ pub(super) fn station<'a>(
             "rtp": status.rtp_inputs.get(index).and_then(Option::as_ref).map(rtp::source_json),
         })
     });
-    let told = station.pushes.iter().zip(&status.pushes);
-    let pushes: Vec<_> = told.map(|(push, state)| pushes::status_json(push, state)).collect();
+    let push_states = station.pushes.iter().zip(&status.pushes);
+    let pushes: Vec<_> =
+        push_states.map(|(push, state)| pushes::status_json(push, state)).collect();
     let sent = station.rtp.iter().zip(&status.rtp_outputs);
     let sent: Vec<_> = sent.map(|(config, sent)| rtp::output_json(config, sent)).collect();
     let head = json!({
@@ -275,7 +276,7 @@ pub(super) fn station<'a>(
         "rtp": sent,
         "recorders": recordings::shapes(station, &status.recorders),
         "added": slot.added.is_some(),
-        "playing": voice.unwrap_or(slot).properties.get("metadata"),
+        "playing": metadata_slot.unwrap_or(slot).properties.get("metadata"),
         "announcements": announcements,
     });
     StationJson { head, clients }
@@ -290,7 +291,7 @@ pub(super) fn levels(levels: &[Db]) -> Value {
     levels.iter().map(tenth).collect()
 }
 
-/// Figures in hundredths; what does not exist is null.
+/// Loudness values, rounded to hundredths; missing ones are null.
 pub(super) fn loudness(loudness: &Loudness) -> Value {
     let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));
     let db = |value: Option<Db>| value.map(|value| round_to_hundredths(value.get()));

@@ -1,8 +1,8 @@
-//! Stations as controllers see them: those of the configuration, and those that they add.
+//! Stations as controllers see them: those of the configuration and those added by calls.
 //!
-//! What a remote call can add is bounded on purpose: snapserver let it start programs, and that was
-//! a remote execution of code (CVE-2023-36177). Here a call names a scheme of an allow-list, and a
-//! path below a folder that the configuration names; a control script in it is passed over.
+//! What a call may add is limited: snapserver let it start programs, which was a remote code
+//! execution (CVE-2023-36177). Here the scheme must be in an allow-list and a path below a
+//! configured folder; a control script in the URI is ignored.
 
 use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
@@ -22,23 +22,23 @@ use super::{Control, ControlState};
 use crate::hooks::StationWatch;
 use crate::registry::{Effects, Notice, StationInfo};
 
-/// A station, and what Snapcast's clients want to know of a stream.
+/// A station, with the state that Snapcast keeps per stream.
 #[derive(Debug)]
 pub(super) struct StationSlot {
     pub(super) station: Station,
-    /// As a controller wrote it; none for those of the configuration.
+    /// The URI with which a call added it; none for a station of the configuration.
     pub(super) added: Option<Uri>,
-    /// What the configuration says of its sound, where a call has set something else.
+    /// The configuration's sound settings, if a call has changed them.
     pub(super) file_sound: Option<SoundSettings>,
-    /// What a control script told of it.
+    /// Properties reported by the control script.
     pub(super) properties: Map<String, Value>,
-    /// The way to the control script, while it runs.
+    /// The control script, while it runs.
     pub(super) plugin: Option<PluginHandle>,
-    /// What of it hooks are to be told.
+    /// The state of this station's hook events.
     pub(super) watch: StationWatch,
 }
 
-/// Streams that controllers may have added; each is some threads' work and a megabyte of buffers.
+/// Limit of added streams; each costs work on several threads and about a megabyte of buffers.
 pub const MAX_ADDED: usize = 128;
 
 impl StationSlot {
@@ -49,14 +49,14 @@ impl StationSlot {
     }
 }
 
-/// The properties of a stream that nobody can control.
+/// The properties of a stream without a control script.
 pub(super) fn uncontrollable_properties() -> Map<String, Value> {
     let keys = ["canControl", "canGoNext", "canGoPrevious", "canPause", "canPlay", "canSeek"];
     keys.into_iter().map(|key| (key.to_owned(), json!(false))).collect()
 }
 
 impl ControlState {
-    /// The stations that run, each with its number.
+    /// The running stations with their numbers.
     pub(super) fn slots(&self) -> impl Iterator<Item = (usize, &StationSlot)> {
         self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
     }
@@ -69,7 +69,7 @@ impl ControlState {
         self.slots.iter_mut().flatten().find(|slot| slot.station.name == name)
     }
 
-    /// The places for DJs, each with its station.
+    /// All mounts, each with its station.
     pub(super) fn mounts(&self) -> impl Iterator<Item = (&str, &Mount)> {
         self.slots().flat_map(|(_, slot)| {
             slot.station.sources.iter().filter_map(|source| match &source.config {
@@ -79,17 +79,17 @@ impl ControlState {
         })
     }
 
-    /// The addresses of what was added, to be saved.
+    /// The URIs of added streams, for the state file.
     pub(super) fn added_streams(&self) -> Vec<String> {
         self.slots().filter_map(|(_, slot)| Some(slot.added.as_ref()?.raw.clone())).collect()
     }
 }
 
 impl Control {
-    /// Makes a stream out of its address; gives its name.
+    /// Adds a stream from its URI; returns its name.
     ///
-    /// `fresh` is false for what is put back after a restart: then a port that is taken now is
-    /// waited for.
+    /// `fresh` is false for a stream that is restored at startup: its port may be in use for a
+    /// while and is retried.
     pub(super) fn add_stream(
         &self,
         inner: &mut ControlState,
@@ -122,7 +122,7 @@ impl Control {
         let make = |stream: &StreamUri| {
             let made = stream.station(like);
             let mut made = made.map_err(|error| RpcError::invalid_params(&error.to_string()))?;
-            // The check above is for the answer. What is opened later, and again, is what counts.
+            // The check above gives the caller an error. This one also holds for every later open.
             for source in &mut made.sources {
                 source.config.confine(&resolved.streams.roots);
             }
@@ -149,8 +149,8 @@ impl Control {
         Ok(name)
     }
 
-    /// Takes a stream away; its groups play the default one. One that is not there is as good as
-    /// removed, as snapserver has it.
+    /// Removes a stream; its groups play the default one. As in snapserver, removing an unknown
+    /// stream succeeds.
     pub(super) fn remove_stream(
         &self,
         inner: &mut ControlState,
@@ -169,8 +169,8 @@ impl Control {
     }
 }
 
-/// A stream that plays others plays streams that are there, and not itself. After a restart one of
-/// them may come later.
+/// Checks that a `meta:` stream plays existing streams and not itself. At startup a stream may
+/// refer to one that is restored later.
 fn check_stations(inner: &ControlState, station: &Station, fresh: bool) -> Result<(), RpcError> {
     for source in &station.sources {
         let SourceConfig::Station { name } = &source.config else { continue };
@@ -186,7 +186,7 @@ fn check_stations(inner: &ControlState, station: &Station, fresh: bool) -> Resul
     Ok(())
 }
 
-/// A DJ's place that a call adds can have no password, and is nobody else's.
+/// Checks that an added mount is local, because it has no password, and not in use.
 fn check_mounts(inner: &ControlState, station: &Station) -> Result<(), RpcError> {
     for source in &station.sources {
         let SourceConfig::Icecast(mount) = &source.config else { continue };
@@ -201,7 +201,7 @@ fn check_mounts(inner: &ControlState, station: &Station) -> Result<(), RpcError>
     Ok(())
 }
 
-/// Why a remote call cannot have this opened.
+/// Why a call may not open this URI.
 pub(super) fn remote_refusal(uri: &Uri, allowed: &StreamSettings) -> Option<String> {
     let scheme = &uri.scheme;
     if !allowed.schemes.contains(scheme) {
@@ -216,7 +216,7 @@ pub(super) fn remote_refusal(uri: &Uri, allowed: &StreamSettings) -> Option<Stri
     })
 }
 
-/// Whether a path lies in one of the folders, links followed as far as it exists.
+/// Whether a path lies below one of the folders, after resolving links in its existing part.
 fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
     if path.components().any(|part| matches!(part, Component::ParentDir)) {
         return false;
@@ -224,7 +224,7 @@ fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
     let Some(folder) = path.parent() else { return false };
     let real = match path.canonicalize() {
         Ok(real) => real,
-        // It is to be made.
+        // The file is yet to be created.
         Err(_) => match folder.canonicalize() {
             Ok(folder) => folder.join(path.file_name().unwrap_or_default()),
             Err(_) => return false,
@@ -233,15 +233,15 @@ fn is_below(path: &Path, roots: &[PathBuf]) -> bool {
     roots.iter().filter_map(|root| root.canonicalize().ok()).any(|root| real.starts_with(root))
 }
 
-/// For a source that listens: sees whether it can, and which port the system chose where 0 was
-/// wanted. Music Assistant tries another port when this one is taken, so it has to hear of it now.
+/// Checks that a listening source can bind its address; returns the port that the system chose for
+/// port 0. Music Assistant tries another port if this one is in use, so the answer has to tell.
 fn check_listen_port(station: &Station) -> Result<Option<u16>, RpcError> {
     let Some(SourceConfig::TcpServer { address, .. }) =
         station.sources.first().map(|source| &source.config)
     else {
         return Ok(None);
     };
-    // A name would have to be looked up, and everybody would wait for that.
+    // A DNS lookup would block all other calls.
     let Ok(ip) = address.host.parse::<IpAddr>() else {
         let why = format!("{address}: to listen on it, write an address and no name");
         return Err(RpcError::invalid_params(&why));

@@ -1,7 +1,7 @@
 //! The control port: JSON-RPC in lines.
 //!
-//! Lines end in LF or CRLF when they come and in CRLF when they go (python-snapcast waits for the
-//! CR; facts/ecosystem.md 0.1).
+//! The server accepts LF and CRLF, and sends CRLF, because python-snapcast waits for the CR
+//! (facts/ecosystem.md 0.1).
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,33 +22,33 @@ use super::{Caller, Control, Counters, Inbox, PeerId, count};
 use crate::access::Role;
 use crate::tls::{self, ClientStream};
 
-/// Controllers at once.
+/// Limit of connected controllers.
 pub const MAX_CONTROLLERS: usize = 1_024;
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_SIZE: usize = 4 << 10;
-/// How long a controller may not take what it is sent.
+/// How long a controller may not read what it is sent.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A pause after a failed accept; what failed was most likely the number of open files.
+/// Pause after a failed accept; the likely cause is the limit of open files.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves controllers until it is dropped.
+/// Serves controllers until the future is dropped.
 pub async fn serve(
     listener: TcpListener,
     control: Arc<Control>,
-    door: watch::Receiver<ListenPolicy>,
+    policy: watch::Receiver<ListenPolicy>,
 ) {
-    let mut gate = ConnectionAcceptor::new(door, ConnectionSlots::new(MAX_CONTROLLERS));
+    let mut acceptor = ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONTROLLERS));
     loop {
-        let Some(accepted) = gate.accept(&listener, &control, REFUSED_COUNTER).await else {
+        let Some(accepted) = acceptor.accept(&listener, &control, REFUSED_COUNTER).await else {
             continue;
         };
         let control = Arc::clone(&control);
         tokio::spawn(async move {
-            let AcceptedConnection { socket, address, policy: door, slot } = accepted;
-            // It gets notifications before it has sent anything, if it may have them.
+            let AcceptedConnection { socket, address, policy, slot } = accepted;
+            // If permitted, notifications start before the first request.
             let (peer, inbox) = control.join(control.initial_role(None));
             let served = async {
-                if let Some(stream) = open_stream(socket, address, &door, &control).await {
+                if let Some(stream) = open_stream(socket, address, &policy, &control).await {
                     serve_controller(stream, &control, peer, inbox, &slot).await;
                 }
             };
@@ -58,27 +58,27 @@ pub async fn serve(
     }
 }
 
-/// What is counted at the control port when there is no slot.
+/// The counter of this port's connections without a slot.
 const REFUSED_COUNTER: PortCounters = |counters| &counters.controllers_refused;
 
-/// The counter of a port's connections for which there is no slot.
+/// Selects the counter of a port's connections without a slot.
 pub(crate) type PortCounters = fn(&Counters) -> &AtomicU64;
 
-/// A controller that says nothing for so long speaks plainly, if it ever will: some only listen.
+/// A controller that sends nothing for this long is taken as plain text: some only listen.
 const TLS_DETECTION_TIME: Duration = Duration::from_secs(2);
 
 async fn open_stream(
     socket: (TcpStream, SocketAddr),
     permit: AddressPermit,
-    door: &ListenPolicy,
+    policy: &ListenPolicy,
     control: &Control,
 ) -> Option<ClientStream> {
-    // Whoever has to log in has to speak, and so may take his time to begin.
+    // A controller that must log in must send something, so it gets more time.
     let may_be_quiet = !control.access.rules().is_closed();
     let patience =
-        if may_be_quiet && !door.require_tls { TLS_DETECTION_TIME } else { LOGIN_TIMEOUT };
+        if may_be_quiet && !policy.require_tls { TLS_DETECTION_TIME } else { LOGIN_TIMEOUT };
     keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).ok()?;
-    let opened = tls::open(socket, permit, door, patience, may_be_quiet).await;
+    let opened = tls::open(socket, permit, policy, patience, may_be_quiet).await;
     opened.inspect_err(|refused| count_refused(control, *refused)).ok()
 }
 
@@ -101,7 +101,7 @@ async fn serve_controller(
     }
 }
 
-/// Counts a connection that was not let in.
+/// Counts a connection that was not accepted.
 pub(crate) fn count_refused(control: &Control, refused: tls::RefusalReason) {
     use tls::RefusalReason as R;
     count(match refused {
@@ -113,14 +113,14 @@ pub(crate) fn count_refused(control: &Control, refused: tls::RefusalReason) {
     });
 }
 
-/// Accepts connections: how many there may be, how fast they may come, and what they have to be.
+/// Accepts connections within the limits of number, rate and TLS.
 pub(crate) struct ConnectionAcceptor {
     policy: watch::Receiver<ListenPolicy>,
     limiter: ConnectionLimiter,
     slots: ConnectionSlots,
 }
 
-/// A connection that has been accepted, and all that belongs to it.
+/// An accepted connection with its permits.
 pub(crate) struct AcceptedConnection {
     pub(crate) socket: (TcpStream, SocketAddr),
     pub(crate) address: AddressPermit,
@@ -134,8 +134,8 @@ impl ConnectionAcceptor {
         Self { policy, limiter: ConnectionLimiter::new(limits), slots }
     }
 
-    /// The next connection; none where it was refused or could not be accepted. `full` counts those
-    /// for which there is no slot.
+    /// The next connection; none if it was refused or could not be accepted. `full` selects the
+    /// counter for a missing slot.
     pub(crate) async fn accept(
         &mut self,
         listener: &TcpListener,
@@ -160,11 +160,11 @@ impl ConnectionAcceptor {
         let slot = permit.ok().map(|permit| (permit, self.slots.admit(address.ip())));
         match slot? {
             (permit, Ok(slot)) => {
-                let door = self.policy.borrow().clone();
+                let policy = self.policy.borrow().clone();
                 Some(AcceptedConnection {
                     socket: (socket, address),
                     address: permit,
-                    policy: door,
+                    policy,
                     slot,
                 })
             }
@@ -176,7 +176,7 @@ impl ConnectionAcceptor {
     }
 }
 
-/// What is counted when there is no slot.
+/// The counter for a missing slot.
 pub(crate) fn slot_error_counter(
     error: SlotError,
     counters: &Counters,
@@ -204,7 +204,7 @@ async fn run_session(
         tokio::select! {
             bytes = stream.read(&mut block) => {
                 let count = eof_without_close_notify(bytes)?;
-                // The last line may have no end.
+                // The last line may lack its end.
                 let bytes = if count == 0 { b"\n" } else { &block[..count] };
                 begun = begun || check_first_bytes(bytes, control)?;
                 lines.push(bytes);
@@ -215,7 +215,7 @@ async fn run_session(
                     }
                     establish(&caller, slot, control)?;
                     lines.set_limit(max_line_length(&caller));
-                    // One controller's long list does not keep the others waiting.
+                    // A long batch of one controller must not delay the others.
                     tokio::task::yield_now().await;
                 }
                 if count == 0 {
@@ -237,10 +237,10 @@ async fn run_session(
     }
 }
 
-/// How long somebody may be connected who may do nothing.
+/// How long a connection may stay without a login where one is required.
 pub(crate) const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection that has made a call that it may make keeps its slot.
+/// Makes the slot permanent after a permitted call.
 pub(crate) fn establish(
     caller: &Caller,
     slot: &ConnectionPermit,
@@ -255,20 +255,20 @@ pub(crate) fn establish(
     })
 }
 
-/// The longest line or message of a connection that may do nothing: it has a name and a secret to say.
+/// Longest line or message before a login: enough for credentials.
 pub(crate) const MAX_LINE_BEFORE_LOGIN: usize = 8 << 10;
 
-/// The longest line or message that a caller may send.
+/// The longest line or message of a caller.
 pub(crate) fn max_line_length(caller: &Caller) -> usize {
     if caller.role == Role::Nobody { MAX_LINE_BEFORE_LOGIN } else { MAX_LINE }
 }
 
-/// Whether a connection has begun to send JSON; white space may come first.
+/// Checks that a connection begins with JSON; white space may come first.
 fn check_first_bytes(bytes: &[u8], control: &Control) -> io::Result<bool> {
     match begins_json(bytes) {
         Some(true) => Ok(true),
         None => Ok(false),
-        // A browser that a web page has sent here, or something else that is no controller.
+        // A browser sent here by a web page, or another client that is not a controller.
         Some(false) => {
             count(&control.counters.controllers_cut_not_json);
             Err(io::ErrorKind::InvalidData.into())
@@ -276,7 +276,7 @@ fn check_first_bytes(bytes: &[u8], control: &Control) -> io::Result<bool> {
     }
 }
 
-/// A peer that closes its socket without closing its TLS has closed.
+/// Treats a missing `close_notify` of TLS as the end of the stream.
 fn eof_without_close_notify(read: io::Result<usize>) -> io::Result<usize> {
     read.or_else(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => Ok(0),
@@ -304,7 +304,7 @@ async fn send<'a>(
             count(&control.counters.controllers_cut_slow);
             Err(io::ErrorKind::TimedOut.into())
         }),
-        // Counted by whoever cut it.
+        // The code that cut the connection has counted it.
         () = inbox.cut() => Err(io::ErrorKind::ConnectionAborted.into()),
     }
 }
@@ -316,11 +316,11 @@ async fn write<'a>(
     for piece in pieces {
         stream.write_all(piece).await?;
     }
-    // TLS may hold some of it back.
+    // TLS may buffer some of it.
     stream.flush().await
 }
 
-/// Finds a dead peer within two minutes; Home Assistant is silent for hours.
+/// Detects a dead peer within two minutes; Home Assistant may be silent for hours.
 pub(crate) fn keep_alive(socket: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(socket, true)?;

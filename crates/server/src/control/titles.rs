@@ -1,7 +1,8 @@
-//! Programs that tell what they play without a control script: librespot and shairport-sync.
+//! Players that report titles without a control script: librespot and shairport-sync.
 //!
-//! Each station that plays one has a task here that reads its FIFO and tells as a control script
-//! would. The program is the audio's, is started again when it ends, and never waits for us.
+//! Each station with such a player has a task that reads the player's FIFO and reports like a
+//! control script. The audio backend starts the player and restarts it; the player never waits for
+//! this task.
 
 use std::io;
 use std::path::Path;
@@ -22,14 +23,13 @@ use tokio::net::unix::pipe;
 
 use super::Control;
 
-/// The pause before a FIFO that cannot be read is opened again.
+/// Delay before a FIFO that cannot be read is opened again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
-/// What is read at once: a FIFO's usual size.
+/// Bytes per read: the usual size of a FIFO.
 const READ_SIZE: usize = 64 << 10;
 
 impl Control {
-    /// The programs that tell what they play, each with its stream. Where a control script tells it,
-    /// that has the word.
+    /// The title FIFOs to read, each with its stream. A control script has precedence.
     #[must_use]
     pub fn title_sources(&self) -> Vec<(String, TitleFifo)> {
         let inner = self.lock();
@@ -46,7 +46,7 @@ impl Control {
     }
 }
 
-/// Reads what a program tells until it is dropped.
+/// Reads a player's titles until the future is dropped.
 pub async fn run(control: Arc<Control>, stream: String, titles: TitleFifo) {
     loop {
         if let Err(error) = read(&control, &stream, &titles).await {
@@ -64,15 +64,16 @@ async fn read(control: &Control, stream: &str, titles: &TitleFifo) -> io::Result
     let mut block = vec![0; READ_SIZE];
     loop {
         let count = fifo.read(&mut block).await?;
-        let mut told = false;
-        reader.push(block.get(..count).unwrap_or_default(), |news| told |= playing.update(news));
-        if told {
+        let mut changed = false;
+        reader
+            .push(block.get(..count).unwrap_or_default(), |event| changed |= playing.update(event));
+        if changed {
             control.update_properties(stream, playing.properties());
         }
     }
 }
 
-/// For writing too: then it never ends, however often the program does.
+/// Opens the FIFO for writing too, so that it never reports end of file when the player exits.
 fn open(path: &Path) -> io::Result<pipe::Receiver> {
     make_fifo(path).map_err(|error| io::Error::other(error.to_string()))?;
     pipe::OpenOptions::new().read_write(true).open_receiver(path)
@@ -99,21 +100,21 @@ impl TitleReader {
     }
 }
 
-/// All that is known of what is played.
+/// What is known of the current title.
 #[derive(Debug, Default)]
 struct PlaybackState {
     status: &'static str,
     title: TrackMetadata,
     /// Seconds.
     position: Option<f64>,
-    /// In base64, with the end of its file name.
+    /// Base64, with the extension of its format.
     picture: Option<(String, &'static str)>,
 }
 
 impl PlaybackState {
-    /// Whether there is something to tell.
-    fn update(&mut self, news: PlaybackEvent) -> bool {
-        match news {
+    /// Takes over an event; returns whether something changed.
+    fn update(&mut self, event: PlaybackEvent) -> bool {
+        match event {
             PlaybackEvent::Title(title) => (self.title, self.position) = (title, None),
             PlaybackEvent::Picture(picture) => {
                 let end = if picture.starts_with(b"\x89PNG") { "png" } else { "jpg" };
@@ -132,7 +133,7 @@ impl PlaybackState {
         true
     }
 
-    /// In the words of a control script.
+    /// The properties in a control script's format.
     fn properties(&self) -> Map<String, Value> {
         let mut metadata = metadata(&self.title);
         if let Some((data, end)) = &self.picture {
@@ -169,7 +170,7 @@ pub(super) fn title_line(properties: &Map<String, Value>) -> String {
     })
 }
 
-/// A title in the words of a control script.
+/// A title in a control script's format.
 pub(super) fn metadata(title: &TrackMetadata) -> Map<String, Value> {
     let TrackMetadata { title, artist, album, genre, composer, duration, url } = title;
     let one = |text: &Option<String>| text.as_ref().map(|text| json!([text]));

@@ -1,7 +1,7 @@
-//! Server-sent events: levels at up to ten a second, the whole status when it changes.
+//! Server-sent events: levels at up to ten per second, and the full status when it changes.
 //!
-//! One task renders for everybody. A browser that reads slowly misses levels, never more: what
-//! waits for it is the newest of each kind.
+//! One task renders for all browsers. A slow browser skips events: only the newest of each kind
+//! waits for it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -23,11 +23,11 @@ pub(super) struct EventFeed {
     status: watch::Sender<Bytes>,
 }
 
-/// A comment after so long without an event, so that a proxy does not close the connection.
+/// Interval of comments on an idle stream, so that a proxy does not close the connection.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 impl EventFeed {
-    /// Starts the task that renders; it ends with the runtime.
+    /// Starts the rendering task; it ends with the runtime.
     pub(super) fn start(control: Arc<Control>) -> Self {
         let feed = Self { levels: watch::Sender::default(), status: watch::Sender::default() };
         tokio::spawn(render(control, feed.clone()));
@@ -57,7 +57,7 @@ impl EventFeed {
                 });
                 let newer = tokio::select! {
                     newer = newer => newer,
-                    // The browser comes again, and is asked again who it is.
+                    // The browser reconnects, and its permissions are checked again.
                     _ = rules.changed() => return,
                 };
                 next = match newer {
@@ -71,7 +71,7 @@ impl EventFeed {
     }
 }
 
-/// Renders what changed, while anybody wants it.
+/// Renders changes while a browser is subscribed.
 async fn render(control: Arc<Control>, feed: EventFeed) {
     let EventFeed { levels, status } = feed;
     let mut ticks = interval(TICK);
@@ -79,7 +79,8 @@ async fn render(control: Arc<Control>, feed: EventFeed) {
     let mut revision = control.revision();
     loop {
         ticks.tick().await;
-        // A house of thousands is a megabyte of status: nobody renders it for nobody.
+        // The status of a server with thousands of clients is a megabyte; it is not rendered
+        // without a subscriber.
         if levels.receiver_count() == 0 {
             continue;
         }
@@ -100,7 +101,7 @@ fn event(name: &str, data: &str) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// The body of a response that does not end.
+/// A response body without an end.
 #[derive(Debug)]
 pub(super) struct EventStream(mpsc::Receiver<Bytes>);
 

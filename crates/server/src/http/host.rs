@@ -1,29 +1,29 @@
-//! By which names a browser may reach us, and whose pages may call.
+//! Accepted host names, and protection from other sites' pages.
 //!
-//! A page of a stranger can make its own name point to our address (DNS rebinding); to the browser
-//! its calls then come from the same site. What gives it away is the name in `Host`: such a name is
-//! a public one. Addresses and the names of local networks cannot be had by strangers; other names
-//! are for the configuration (`[http] names`).
+//! An attacker's page can point its own host name to our address (DNS rebinding), so that the
+//! browser takes its calls as same-site. The name in `Host` reveals this, because it is a public
+//! one. An attacker cannot own IP addresses or names of local networks; other names must be
+//! configured (`[http] names`).
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Ends of names that nobody can register (RFC 6761, 6762, 8375, and what routers use).
+/// Suffixes that cannot be registered publicly (RFC 6761, 6762, 8375, and what routers use).
 const LOCAL: [&str; 8] =
     [".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain", ".test"];
 
-/// Whether a request with these headers may come in.
+/// Whether a request's `Host` header is one of our names.
 pub(super) fn is_ours(headers: &HeaderMap, names: &[String]) -> bool {
     is_our_host(text(headers, &HOST), names)
 }
 
 /// Whether this value of `Host` is one of our names.
 pub(crate) fn is_our_host(host: Option<&str>, names: &[String]) -> bool {
-    // HTTP/1.0 has no such header, and no browser speaks it.
+    // HTTP/1.0 has no `Host`, and no browser uses it.
     host.is_none_or(|host| is_name_of_ours(host_of(host), names))
 }
 
-/// Whether the call comes from another site's page. Programs do not say, and may call.
+/// Whether a call comes from another site's page. Programs send no `Origin` and may call.
 pub(super) fn is_cross_site(headers: &HeaderMap, names: &[String]) -> bool {
     let origin = text(headers, &ORIGIN);
     let authority = origin.map(|origin| origin.split_once("://").map_or("", |(_, rest)| rest));
@@ -46,7 +46,7 @@ fn is_name_of_ours(name: String, names: &[String]) -> bool {
         || names.iter().any(|own| own == name)
 }
 
-/// The host of `HOST:PORT` in lower case.
+/// The host of `HOST:PORT`, in lower case.
 fn host_of(authority: &str) -> String {
     let end = match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,

@@ -1,8 +1,8 @@
-//! Who asks over HTTP.
+//! Authentication of HTTP requests.
 //!
-//! A browser is told to ask for name and password (`Basic`, RFC 7617) and then sends them with
-//! everything: page, events, player and calls. Cookies would be a session to keep, to end and to
-//! protect from other sites; programs send a token (`Bearer`, RFC 6750).
+//! A browser is asked for name and password (`Basic`, RFC 7617) and then sends them with every
+//! request: page, events, player and calls. Cookies would add sessions that must be stored, expired
+//! and protected from other sites. Programs send a token (`Bearer`, RFC 6750).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::control::connections::ConnectionPermit;
 use crate::control::{Caller, Control};
 use crate::tls::ClientStream;
 
-/// Who a connection's requests come from. What he may is found out with each of them: a connection
-/// may live longer than the rules that it began under.
+/// What identifies the peer of a connection. Its role is determined for each request, because the
+/// rules can change during the connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionIdentity {
     pub(super) from: IpAddr,
@@ -32,35 +32,40 @@ impl ConnectionIdentity {
         Self { from: stream.peer_ip(), slot, certificate }
     }
 
-    /// Who makes a request with these headers.
+    /// The caller for a request with this `Authorization` value.
     ///
     /// # Errors
-    /// [`Denied`], when the credentials are wrong.
+    /// [`LoginError`], when the credentials are wrong.
     pub(super) fn caller(
         &self,
-        said: Option<&str>,
+        authorization: Option<&str>,
         control: &Control,
     ) -> Result<Caller, LoginError> {
-        let mut caller = Caller::new(self.from, self.role(said, control)?);
+        let mut caller = Caller::new(self.from, self.role(authorization, control)?);
         let has_users = !control.access.rules().users.is_empty();
-        caller.has_logged_in = self.certificate.is_some() || (said.is_some() && has_users);
+        caller.has_logged_in = self.certificate.is_some() || (authorization.is_some() && has_users);
         Ok(caller)
     }
 
-    /// The connection keeps its slot once it has made a request that it may make; false when there is
-    /// none for those who have not logged in.
+    /// Makes the connection's slot permanent after a permitted request; false when the slots for
+    /// connections without a login are taken.
     pub(super) fn establish(&self, caller: &Caller) -> bool {
         caller.role == Role::Nobody || self.slot.establish(caller.has_logged_in).is_ok()
     }
 
-    /// What he may who says this; wrong credentials are an error also where none are asked for.
-    pub(super) fn role(&self, said: Option<&str>, control: &Control) -> Result<Role, LoginError> {
+    /// The role for this `Authorization` value. Wrong credentials are an error even where none are
+    /// required.
+    pub(super) fn role(
+        &self,
+        authorization: Option<&str>,
+        control: &Control,
+    ) -> Result<Role, LoginError> {
         let role = control.initial_role(self.certificate.as_deref());
-        let Some(said) = said else { return Ok(role) };
-        Ok(control.login(self.from, &Credentials::from_header(said))?.max(role))
+        let Some(authorization) = authorization else { return Ok(role) };
+        Ok(control.login(self.from, &Credentials::from_header(authorization))?.max(role))
     }
 
-    /// Whether he may listen who sends this head; if not, what he is told.
+    /// Checks that the sender of this request head may listen; the error is the response.
     pub(super) fn authorize_listener(
         &self,
         head: &[u8],
@@ -74,16 +79,16 @@ impl ConnectionIdentity {
     }
 }
 
-/// Where a browser goes to log in.
+/// The page that makes a browser ask for credentials.
 pub(super) const LOGIN_PATH: &str = "/login";
 
-/// What a request asks of whoever makes it, before any call in it is looked at.
+/// The role that a request requires, before the calls in its body are looked at.
 pub(super) fn required_role<B>(request: &Request<B>) -> Role {
     match request.uri().path() {
         "/healthz" => Role::Nobody,
-        // Where everybody may look, a browser has no other way to be asked for a name.
+        // Where the page is open to everyone, a browser has no other way to log in.
         LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
-        // Behind these somebody can still say who he is.
+        // A caller can still log in over the WebSocket.
         "/jsonrpc" | "/stream"
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>
         {
@@ -93,12 +98,12 @@ pub(super) fn required_role<B>(request: &Request<B>) -> Role {
     }
 }
 
-/// The value of `Authorization`; unreadable ones are wrong, not absent.
+/// The value of `Authorization`. An unreadable value counts as wrong, not as absent.
 pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
     headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// What somebody is told who may not ask.
+/// The response to a denied request.
 pub(super) fn denied_response(denied: LoginError) -> Response {
     match denied {
         LoginError::WrongCredentials => {
@@ -112,12 +117,12 @@ pub(super) fn denied_response(denied: LoginError) -> Response {
     }
 }
 
-/// Whether the head of a request is here as a whole.
+/// Whether the head of a request is complete.
 pub(super) fn has_head(read: &[u8]) -> bool {
     read.windows(4).any(|end| end == b"\r\n\r\n") || read.windows(2).any(|end| end == b"\n\n")
 }
 
-/// A line of a head, by its name in lower case.
+/// The value of a header, by its name in lower case.
 pub(crate) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
     let lines = head.split(|byte| *byte == b'\n').skip(1);
     let mut lines = lines.take_while(|line| !line.trim_ascii().is_empty());

@@ -1,9 +1,9 @@
-//! Port 1780: the page, the API, and the door to the listeners.
+//! The HTTP server on port 1780: the page, the API, and the hand-over of listeners.
 //!
-//! `/listen/NAME` is sound without an end. It is served by the media reactors, not by tokio, so the
-//! first request line of every connection is looked at before hyper sees it: a listener's socket
-//! goes over with the bytes that were read, everything else to the router. The rejected
-//! alternative, hyper's upgrade, hands a socket back only after a response of its own.
+//! `/listen/NAME` is endless audio, served by the media reactors and not by tokio. The first
+//! request line of every connection is therefore read before hyper sees it: a listener's socket
+//! goes to a reactor with the bytes read so far, everything else to the router. Hyper's upgrade was
+//! rejected: it returns a socket only after a response of its own.
 
 mod events;
 mod host;
@@ -44,47 +44,47 @@ pub(crate) use login::header;
 pub use pages::PAGE_READS;
 use socket::RewindSocket;
 
-/// Bytes in which the first request line has to end, and the whole head of a listener.
+/// Longest first request line, and longest head of a listener, in bytes.
 pub const MAX_FIRST_REQUEST: usize = 8 << 10;
-/// How long a new connection may take to say what it wants.
+/// Time limit for the first request line of a connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a connection may idle between requests, and take for the head of one.
+/// Time limit for the head of a request, and for idling between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Connections at once; a browser opens six.
+/// Limit of connections; a browser opens six.
 pub const MAX_CONNECTIONS: usize = 1_024;
-/// Bytes of a request's head in hyper.
+/// Longest request head in hyper, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// What begins the request of a listener.
+/// How the request of a listener begins.
 const LISTEN: [&[u8]; 2] = [b"GET /listen/", b"HEAD /listen/"];
 
-/// Serves HTTP until it is dropped.
+/// Serves HTTP until the future is dropped.
 pub async fn serve(
     listener: TcpListener,
     control: Arc<Control>,
     sink: Arc<dyn ListenSink>,
-    door: watch::Receiver<ListenPolicy>,
+    policy: watch::Receiver<ListenPolicy>,
 ) {
     let feed = EventFeed::start(Arc::clone(&control));
     let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
-    let mut gate = ConnectionAcceptor::new(door, ConnectionSlots::new(MAX_CONNECTIONS));
+    let mut acceptor = ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONNECTIONS));
     loop {
-        let Some(accepted) = gate.accept(&listener, &control, REFUSED_COUNTER).await else {
+        let Some(accepted) = acceptor.accept(&listener, &control, REFUSED_COUNTER).await else {
             continue;
         };
         let (control, sink) = (Arc::clone(&control), Arc::clone(&sink));
         let service = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
-            let AcceptedConnection { socket, address, policy: door, slot } = accepted;
+            let AcceptedConnection { socket, address, policy, slot } = accepted;
             let slot = Arc::new(slot);
             let served = async {
                 if keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).is_err() {
                     return;
                 }
-                match tls::open(socket, address, &door, FIRST_REQUEST_TIMEOUT, false).await {
+                match tls::open(socket, address, &policy, FIRST_REQUEST_TIMEOUT, false).await {
                     Ok(stream) => {
-                        let guest = ConnectionIdentity::new(&stream, Arc::clone(&slot));
-                        serve_one(stream, guest, &control, &*sink, service).await;
+                        let identity = ConnectionIdentity::new(&stream, Arc::clone(&slot));
+                        serve_one(stream, identity, &control, &*sink, service).await;
                     }
                     Err(tls::RefusalReason::Silent) => {
                         count(&control.counters.http_cut_slow_request)
@@ -97,13 +97,13 @@ pub async fn serve(
     }
 }
 
-/// What is counted at the port for HTTP when there is no slot.
+/// The counter of this port's connections without a slot.
 const REFUSED_COUNTER: PortCounters = |counters| &counters.http_refused;
 
-/// One connection, from its first byte to its end or to a reactor.
+/// Serves one connection until it ends or goes to a reactor.
 async fn serve_one(
     stream: ClientStream,
-    guest: ConnectionIdentity,
+    identity: ConnectionIdentity,
     control: &Control,
     sink: &dyn ListenSink,
     service: TowerToHyperService<Router>,
@@ -114,11 +114,11 @@ async fn serve_one(
         return;
     };
     if listener {
-        return hand_over_listener(stream, read, &guest, control, sink);
+        return hand_over_listener(stream, read, &identity, control, sink);
     }
     let io = TokioIo::new(RewindSocket::new(stream, read));
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(guest.clone());
+        request.extensions_mut().insert(identity.clone());
         service.call(request)
     });
     let served = http1::Builder::new()
@@ -133,14 +133,14 @@ async fn serve_one(
     }
 }
 
-/// A connection of which the beginning is known.
+/// A connection whose first request has been classified.
 struct FirstRequest {
     stream: ClientStream,
     read: Vec<u8>,
     is_listener: bool,
 }
 
-/// Reads until it is clear whether a listener has come.
+/// Reads until it is clear whether the request is a listener's.
 async fn read_first_request(
     mut stream: ClientStream,
     control: &Control,
@@ -149,7 +149,8 @@ async fn read_first_request(
     let known = timeout(FIRST_REQUEST_TIMEOUT, async {
         loop {
             match is_listener(&read) {
-                // Who a listener is, and by which name it came, stands further down in what it says.
+                // A listener's complete head is needed: it has the `Host` and `Authorization`
+                // headers.
                 Some(true) if !login::has_head(&read) => {}
                 Some(listener) => return Ok(Some(listener)),
                 None => {}
@@ -168,7 +169,7 @@ async fn read_first_request(
         Ok(Ok(Some(listener))) => Ok(FirstRequest { stream, read, is_listener: listener }),
         Ok(Ok(None)) => {
             count(&control.counters.http_cut_long_request);
-            // The answer is a courtesy; a peer that does not take it is cut all the same.
+            // Best effort: the connection is closed even if the peer does not read this.
             stream.try_answer(TOO_LONG);
             Err(io::ErrorKind::InvalidData.into())
         }
@@ -186,7 +187,7 @@ const TOO_LONG: &[u8] =
 const MISDIRECTED: &[u8] =
     b"HTTP/1.1 421 Misdirected Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Whether these first bytes are a listener's; `None` while that cannot be said.
+/// Whether a request is a listener's; `None` while more bytes are needed.
 fn is_listener(read: &[u8]) -> Option<bool> {
     let may_be = |begin: &&[u8]| {
         let common = read.len().min(begin.len());
@@ -198,11 +199,11 @@ fn is_listener(read: &[u8]) -> Option<bool> {
     read.contains(&b'\n').then_some(true)
 }
 
-/// Hands a listener over that came by a name of ours (`host` says why) and may listen.
+/// Hands a listener to a reactor, if its host name is one of ours (see `host`) and it may listen.
 fn hand_over_listener(
     stream: ClientStream,
     read: Vec<u8>,
-    guest: &ConnectionIdentity,
+    identity: &ConnectionIdentity,
     control: &Control,
     sink: &dyn ListenSink,
 ) {
@@ -210,7 +211,7 @@ fn hand_over_listener(
         count(&control.counters.http_wrong_host);
         return stream.try_answer(MISDIRECTED);
     }
-    if let Err(refusal) = guest.authorize_listener(&read, control) {
+    if let Err(refusal) = identity.authorize_listener(&read, control) {
         return stream.try_answer(refusal);
     }
     match stream.into_media() {

@@ -1,10 +1,10 @@
-//! The files below `doc_root`: Snapweb, or any other page.
+//! The files below `doc_root`: Snapweb, or another page.
 //!
-//! A folder may lie on a disk of the network that has stopped to answer, and it may hold a FIFO or a
-//! link that leads elsewhere. Files are opened below the folder and nowhere else, only regular files
-//! are read, and a read that takes too long costs one of [`PAGE_READS`] threads and a 503. tower's
-//! `ServeDir` was used before: it opens by path, follows every link, waits for the writer of a FIFO
-//! and has no time-out.
+//! The folder may be on a network disk that hangs, and it may contain a FIFO or a link that leads
+//! out of it. Files are opened below the folder only, only regular files are read, and a read that
+//! takes too long occupies one of [`PAGE_READS`] threads and gets a 503. Tower's `ServeDir` was
+//! replaced: it opens by path, follows every link, waits for the writer of a FIFO and has no
+//! timeout.
 
 use std::fs::File;
 use std::future::Future;
@@ -33,19 +33,17 @@ use tokio::time::timeout;
 
 use crate::control::{Control, count};
 
-/// Reads of pages at once, each on a thread of its own. A browser opens six connections, and a disk
-/// that works answers in less than a millisecond.
+/// Concurrent reads of pages, each on its own thread. A browser opens six connections, and a
+/// working disk answers within a millisecond.
 pub const PAGE_READS: usize = 4;
-/// How long a request waits for one of them to be free: long enough for a queue of browsers before a
-/// disk that works.
+/// How long a request waits for a free thread: enough for several browsers on a working disk.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a disk may take for one read. One of the network that is reached again answers within
-/// this time.
+/// Time limit of one read. A network disk that becomes reachable again answers within it.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes that are read at once, and that a browser which does not take them keeps in memory.
+/// Bytes per read; a browser that does not read keeps this much in memory.
 const CHUNK: u64 = 64 << 10;
 
-/// The folder, and the right to read from it.
+/// The folder, and its share of reading threads.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
     root: Arc<Path>,
@@ -53,7 +51,7 @@ pub(super) struct Pages {
     control: Arc<Control>,
 }
 
-/// A bounded number of threads that may wait for the disk, and for how long they are waited for.
+/// A bounded number of blocking threads, with time limits.
 #[derive(Clone, Debug)]
 struct DiskReads {
     free: Arc<Semaphore>,
@@ -64,38 +62,38 @@ struct DiskReads {
 /// Why a page cannot be read.
 #[derive(Debug)]
 enum PageError {
-    /// Too many others are being read.
+    /// Too many other reads are pending.
     Busy,
     /// The disk did not answer in time.
     Slow,
-    /// The disk.
+    /// The disk reported an error.
     Io(io::Error),
 }
 
-/// A file that has been opened, and its first bytes.
+/// An open file with its first bytes.
 struct Page {
-    /// `None` where nothing is left to be read.
+    /// `None` once all bytes are read.
     file: Option<File>,
     first: Bytes,
-    /// Of the bytes that are wanted; the end is not in it.
+    /// The requested bytes; the end is exclusive.
     range: (u64, u64),
     size: u64,
     etag: String,
     kind: &'static str,
 }
 
-/// What is at a path.
+/// The result of a lookup.
 enum PageLookup {
     Page(Page),
-    /// A folder whose path has to end with a slash.
+    /// A folder; its URL has to end with a slash.
     Folder,
-    /// The browser has it already; with its tag.
+    /// The browser's copy is current; with its `ETag`.
     Unchanged(String),
-    /// The range lies behind the end of a file of this size.
+    /// The range starts behind the end of a file of this size.
     NoSuchRange(u64),
 }
 
-/// What is asked for.
+/// A parsed request.
 struct PageRequest {
     path: PathBuf,
     /// The path ends with a slash.
@@ -103,16 +101,16 @@ struct PageRequest {
     known: Option<String>,
     range: Option<Range>,
     if_range: Option<String>,
-    /// Without contents.
+    /// A `HEAD` request.
     head: bool,
 }
 
 /// A range of bytes (RFC 9110, 14.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Range {
-    /// From here to there, both included.
+    /// From the first to the second, both inclusive; or to the end.
     From(u64, Option<u64>),
-    /// The last so many.
+    /// The last N bytes.
     Last(u64),
 }
 
@@ -126,7 +124,7 @@ impl Pages {
         Self { root: root.into(), disk, control }
     }
 
-    /// As [`DiskReads::run`]; what fails is counted.
+    /// Like [`DiskReads::run`]; failures are counted.
     async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -142,7 +140,7 @@ impl Pages {
 }
 
 impl DiskReads {
-    /// Does something that may wait for the disk, on a thread that may wait.
+    /// Runs a blocking operation on one of the threads.
     async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -151,7 +149,7 @@ impl DiskReads {
         let Ok(Ok(permit)) = permit else { return Err(PageError::Busy) };
         let task = tokio::task::spawn_blocking(move || {
             let result = job();
-            // Given back by the thread and not by the caller: one that hangs is in use.
+            // The thread releases the permit, not the caller: a thread that hangs stays in use.
             drop(permit);
             result
         });
@@ -162,7 +160,7 @@ impl DiskReads {
     }
 }
 
-/// Answers with a file of the folder.
+/// Serves a file of the folder.
 pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Response {
     let nothing = || (StatusCode::NOT_FOUND, "there is nothing here\n").into_response();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -174,7 +172,7 @@ pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Respo
     match pages.run(move || find(&root, &wanted)).await {
         Ok(PageLookup::Page(page)) => page.respond(pages, head),
         Ok(PageLookup::Folder) => {
-            // One slash at the beginning: with two it would be the name of another server.
+            // Exactly one slash: `//` would name another server.
             let path = request.uri().path().trim_matches('/');
             (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("/{path}/"))]).into_response()
         }
@@ -197,7 +195,7 @@ pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Respo
     }
 }
 
-/// What is not there, may not be seen, or lies outside.
+/// Whether an error means that the file is missing, unreadable or outside of the folder.
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     let kinds = [
@@ -218,7 +216,7 @@ impl PageRequest {
     fn of(request: &Request) -> Option<Self> {
         let raw = request.uri().path();
         let path = PathBuf::from(std::ffi::OsString::from_vec(decode(raw.trim_start_matches('/'))));
-        // What a file's name cannot hold; the rest is refused where the file is opened.
+        // A file name cannot contain NUL; other invalid paths are refused when the file is opened.
         if path.as_os_str().as_encoded_bytes().contains(&0) {
             return None;
         }
@@ -239,7 +237,7 @@ fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 impl Range {
-    /// Several ranges, and other units, are as good as none: then all is sent.
+    /// Several ranges and other units are ignored; then the whole file is sent.
     fn parse(text: &str) -> Option<Self> {
         let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
         match (first.trim(), last.trim()) {
@@ -252,7 +250,7 @@ impl Range {
         }
     }
 
-    /// Of a file of this size; the end is not in it. `None` when nothing of it is there.
+    /// The range within a file of this size, the end exclusive; `None` when it is empty.
     fn within(self, size: u64) -> Option<(u64, u64)> {
         let (start, end) = match self {
             Self::From(first, last) => {
@@ -264,7 +262,7 @@ impl Range {
     }
 }
 
-/// On a thread that may wait.
+/// Looks a path up. Blocks.
 fn find(root: &Path, wanted: &PageRequest) -> io::Result<PageLookup> {
     let root = open_root(root)?;
     let mut path =
@@ -306,13 +304,13 @@ fn find(root: &Path, wanted: &PageRequest) -> io::Result<PageLookup> {
     Ok(PageLookup::Page(Page { file, first, range, size, etag, kind }))
 }
 
-/// The next bytes of `left`; the file comes back while more is left, and is closed here otherwise.
+/// Reads the next chunk of `left` bytes; returns the file while more is left. Blocks.
 fn chunk(file: File, left: u64) -> io::Result<(Option<File>, Bytes)> {
     let count = left.min(CHUNK);
     let mut bytes = Vec::new();
     (&file).take(count).read_to_end(&mut bytes)?;
     if (bytes.len() as u64) < count {
-        // It has become shorter since its size was told.
+        // The file was truncated after its size was sent.
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(((count < left).then_some(file), bytes.into()))
@@ -342,8 +340,8 @@ impl Page {
     }
 }
 
-/// A file between two reads. Where a browser goes away, it is closed on a thread that may wait: some
-/// file systems of the network say nothing until the server has heard of it.
+/// A file between two reads. It is closed on a blocking thread: some network file systems block a
+/// close until their server answers.
 #[derive(Debug)]
 struct OpenPage(Option<File>);
 
@@ -357,7 +355,7 @@ impl Drop for OpenPage {
 
 type PendingRead = Pin<Box<dyn Future<Output = Result<(Option<File>, Bytes), PageError>> + Send>>;
 
-/// The contents of a file, one piece after the other as the browser takes them.
+/// The body of a response, read chunk by chunk as the browser takes it.
 struct PageBody {
     pages: Pages,
     first: Option<Bytes>,
@@ -395,7 +393,7 @@ impl Stream for PageBody {
     }
 }
 
-/// `%41` becomes `A`; what is no escape stays.
+/// Decodes percent-encoding; an invalid escape stays as it is.
 fn decode(text: &str) -> Vec<u8> {
     let digit =
         |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -412,14 +410,14 @@ fn decode(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The type that a browser wants, by the file's name.
+/// The media type by the file's name.
 fn kind_of(path: &Path) -> &'static str {
     let extension = path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase());
     let known = KINDS.iter().find(|(end, _)| extension.as_deref() == Some(end));
     known.map_or("application/octet-stream", |(_, kind)| kind)
 }
 
-/// What pages are made of.
+/// Media types of web pages.
 const KINDS: [(&str, &str); 33] = [
     ("html", "text/html"),
     ("htm", "text/html"),
@@ -490,7 +488,7 @@ mod tests {
         for _ in 0..2 * PAGE_READS {
             disk.run(|| Ok(())).await.unwrap();
         }
-        // Each of the threads that hung gives its place back, when it likes.
+        // Each thread that hung releases its permit after a while.
         let all = u32::try_from(PAGE_READS).unwrap();
         drop(timeout(disk.queue_timeout, disk.free.acquire_many(all)).await.unwrap().unwrap());
     }

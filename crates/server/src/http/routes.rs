@@ -1,4 +1,4 @@
-//! What is where.
+//! The routes, and the checks in front of them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::control::connections::ConnectionSlots;
 use crate::control::tcp::{MAX_CONTROLLERS, slot_error_counter};
 use crate::control::{Caller, Control, count};
 
-/// How long the body of a call may take.
+/// Time limit for the body of a call.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
@@ -39,7 +39,7 @@ struct AppState {
     control: Arc<Control>,
     feed: EventFeed,
     sink: Arc<dyn ListenSink>,
-    /// Controllers behind a WebSocket: their connection is no longer one of HTTP.
+    /// Slots for controllers behind a WebSocket, which leave the slots of HTTP.
     sockets: ConnectionSlots,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
     router.layer(from_fn_with_state(app.clone(), check_request)).with_state(app)
 }
 
-/// Somebody else's page (Snapweb) has scripts and players of its own.
+/// Headers for the files of `doc_root`: a foreign page (Snapweb) has its own scripts and players.
 async fn set_page_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -82,7 +82,7 @@ async fn set_page_headers(mut response: Response) -> Response {
 
 const PAGE: &str = include_str!("page.html");
 
-/// The page's one script and style are named by a nonce, so that nothing else can run in it.
+/// The page's only script and style carry a nonce, so that no other can run.
 async fn page() -> Response {
     let seed = || RandomState::new().hash_one(0);
     let nonce = format!("{:016x}{:016x}", seed(), seed());
@@ -103,7 +103,7 @@ async fn status(State(app): State<AppState>) -> Response {
 
 async fn events(State(app): State<AppState>) -> Response {
     let body = Body::from_stream(app.feed.subscribe(&app.control));
-    // Nginx would hold events back.
+    // Nginx would buffer the events.
     let unbuffered = (HeaderName::from_static("x-accel-buffering"), "no");
     ([(CONTENT_TYPE, "text/event-stream"), unbuffered], body).into_response()
 }
@@ -130,11 +130,11 @@ async fn call(
     }
 }
 
-/// Snapcast's address of a picture.
+/// A picture at Snapcast's URL.
 async fn picture(State(app): State<AppState>, uri: Uri) -> Response {
     let name = uri.query().and_then(|query| query.strip_prefix("name=")).unwrap_or_default();
     match app.control.picture(name) {
-        // Its name is made of its contents.
+        // The name is a hash of the contents.
         Some((media, bytes)) => {
             ([(CONTENT_TYPE, media), (CACHE_CONTROL, "max-age=86400")], bytes).into_response()
         }
@@ -142,8 +142,7 @@ async fn picture(State(app): State<AppState>, uri: Uri) -> Response {
     }
 }
 
-/// What a receiver of RTP has to know: `/rtp/STATION.sdp`, and `?output=2` for the second place that
-/// the station goes to.
+/// The SDP of a station's RTP output: `/rtp/STATION.sdp`, and `?output=2` for the second output.
 async fn description(State(app): State<AppState>, Path(name): Path<String>, uri: Uri) -> Response {
     let query = uri.query().and_then(|query| query.strip_prefix("output="));
     let output = query.map_or(Ok(1), str::parse::<usize>).ok().and_then(|at| at.checked_sub(1));
@@ -158,7 +157,7 @@ async fn description(State(app): State<AppState>, Path(name): Path<String>, uri:
     }
 }
 
-/// The control API with notifications.
+/// The control API with notifications, over a WebSocket.
 async fn control_socket(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
@@ -190,7 +189,7 @@ async fn control_socket(
     }
 }
 
-/// Sound for Snapweb and for snapclient with `ws://`.
+/// Audio for Snapweb and for snapclient with `ws://`.
 async fn stream(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
@@ -203,22 +202,22 @@ async fn stream(
 }
 
 impl AppState {
-    /// Who asks, if he may ask at all.
+    /// The caller of a request, if it may make requests at all.
     fn identify(&self, request: &Request) -> Result<Caller, LoginError> {
-        // Every connection has its guest; what had none would have no right.
-        let guest =
+        // Every connection has an identity; a request without one has no rights.
+        let identity =
             request.extensions().get::<ConnectionIdentity>().ok_or(LoginError::WrongCredentials)?;
-        let caller = guest.caller(login::authorization(request.headers()), &self.control)?;
+        let caller = identity.caller(login::authorization(request.headers()), &self.control)?;
         if caller.role < login::required_role(request) {
             return Err(LoginError::WrongCredentials);
         }
         Ok(caller)
     }
 
-    /// What a connection is told that has no slot of its own.
+    /// The response to a connection that gets no permanent slot.
     fn refuse_slot(&self, request: &Request, caller: &Caller) -> Option<Response> {
-        let guest = request.extensions().get::<ConnectionIdentity>();
-        if guest.is_some_and(|guest| guest.establish(caller)) {
+        let identity = request.extensions().get::<ConnectionIdentity>();
+        if identity.is_some_and(|identity| identity.establish(caller)) {
             return None;
         }
         count(&self.control.counters.http_refused);
@@ -237,8 +236,7 @@ impl AppState {
     }
 }
 
-/// A listener that came on a connection that had another request before: it is sent to a new one,
-/// whose first line says what it is.
+/// Redirects a listener on a reused connection to a new one, whose first line identifies it.
 async fn redirect_listener(request: Request) -> Response {
     if request.method() != "GET" && request.method() != "HEAD" {
         return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response();
@@ -251,7 +249,7 @@ async fn redirect_listener(request: Request) -> Response {
     (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, target), (CONNECTION, close)]).into_response()
 }
 
-/// Who may come in, and what every response says, unless it says better.
+/// Checks host, credentials and slot of a request, and sets default headers of the response.
 async fn check_request(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
     let ours = host::is_ours(request.headers(), &app.control.config().http.names);
     let mut response = if ours {

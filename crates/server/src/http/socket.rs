@@ -1,5 +1,4 @@
-//! A connection of which some bytes have been read, and which does not wait for ever for a peer
-//! that does not read.
+//! A socket for hyper that returns bytes read earlier and ends when the peer stops reading.
 
 use std::future::Future;
 use std::io;
@@ -12,10 +11,10 @@ use tokio::time::{Sleep, sleep};
 
 use crate::tls::ClientStream;
 
-/// How long a peer may take nothing of what it is sent.
+/// How long a peer may read nothing.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A socket whose first bytes are given back first.
+/// A socket that returns already read bytes first.
 #[derive(Debug)]
 pub(super) struct RewindSocket {
     stream: ClientStream,
@@ -29,13 +28,13 @@ impl RewindSocket {
         Self { stream, read, replayed: 0, stalled: None }
     }
 
-    /// The socket, and what nobody has read of its first bytes.
+    /// The socket, and the already read bytes that were not returned.
     pub(super) fn into_parts(mut self) -> (ClientStream, Vec<u8>) {
         let unread = self.read.split_off(self.replayed);
         (self.stream, unread)
     }
 
-    /// Turns waiting without an end into an error.
+    /// Turns an endless wait for the peer into an error.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,

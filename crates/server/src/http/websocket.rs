@@ -1,7 +1,7 @@
-//! Web sockets: control at `/jsonrpc`, sound at `/stream`.
+//! WebSocket connections: control at `/jsonrpc`, audio at `/stream`.
 //!
-//! Control stays here. Sound goes to the media reactors as soon as the handshake has been answered,
-//! with every byte that came behind it; tokio never sees a chunk.
+//! Control connections stay on tokio. Audio connections go to the media reactors after the
+//! handshake, with all bytes read so far.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::control::connections::ConnectionPermit;
 use crate::control::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, max_line_length};
 use crate::control::{Caller, Control, Inbox, count};
 
-/// Answers calls and tells what happens, until the peer goes or does not read.
+/// Answers calls and sends notifications until the peer closes or stops reading.
 pub(super) async fn serve_control(
     mut socket: WebSocket,
     control: Arc<Control>,
@@ -33,7 +33,7 @@ pub(super) async fn serve_control(
     let (peer, mut inbox) = control.join(caller.role);
     caller.peer = Some(peer);
     let served = async {
-        // A peer that goes away in the middle is no news.
+        // An aborted connection is not an error.
         run_session(&mut socket, &control, &mut caller, &mut inbox, &slot).await.ok();
     };
     slot.run_until_revoked(served, &control.counters.controllers_cut_unfinished).await;
@@ -94,7 +94,7 @@ async fn answer(
     if let Some(answer) = control.request(caller, call).await {
         send(socket, answer, inbox, control).await?;
     }
-    // One controller's many calls do not keep the others waiting.
+    // A controller's series of calls must not delay the others.
     tokio::task::yield_now().await;
     Ok(())
 }
@@ -114,12 +114,12 @@ async fn send(
                 Err(ConnectionClosed)
             }
         },
-        // Counted by whoever cut it.
+        // The code that cut the connection has counted it.
         () = inbox.cut() => Err(ConnectionClosed),
     }
 }
 
-/// Answers the handshake of a client that wants sound, and hands its socket over.
+/// Answers the handshake of an audio client, and hands its socket to a reactor.
 pub(super) fn stream(
     headers: &HeaderMap,
     upgrade: Option<OnUpgrade>,
@@ -146,7 +146,7 @@ pub(super) fn stream(
     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
 }
 
-/// The key of a handshake (RFC 6455, 4.2.1), none where it is not one.
+/// The key of a handshake (RFC 6455, 4.2.1); none if the request is not one.
 fn handshake_key(headers: &HeaderMap) -> Option<&[u8]> {
     let says = |name, word: &str| {
         headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).is_some_and(|value| {

@@ -1,9 +1,9 @@
-//! How many clients are remembered, and which of them is forgotten for a new one.
+//! How many clients are remembered, and which one is forgotten for a new one.
 //!
-//! A client costs nothing to invent: whatever may say Hello can say it with a thousand ids. So what
-//! was set by a controller is never forgotten to make room. Forgetting the client that has been away
-//! longest was rejected: then inventing 8,192 ids removes every real client, and with it the names
-//! and the caps that parents and shops rely on.
+//! Clients are free to invent: one peer can send Hello with a thousand ids. A client whose settings
+//! a controller has changed is therefore never forgotten to make room. Forgetting the client that
+//! has been away longest was rejected: 8,192 invented ids would then remove every real client with
+//! its name and volume cap.
 
 use aulos_core::ChannelMap;
 
@@ -11,36 +11,36 @@ use super::client::{Client, Group, client_id};
 use super::{MAX_CLIENTS, Registry};
 use crate::backend::Hello;
 
-/// Clients that play although there is no room to remember them: as many as one address may have
-/// sessions, and an eighth of [`MAX_CLIENTS`].
+/// Clients that play without being remembered: as many as one address may have sessions, and an
+/// eighth of [`MAX_CLIENTS`].
 pub const MAX_TRANSIENT: usize = 1_024;
 
-/// What was lost because there was no room; each only grows.
+/// Counts of what was lost for lack of room; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardCounts {
-    /// Clients without any setting that were forgotten for newer ones.
+    /// Clients without settings that were forgotten for newer ones.
     pub evicted: u64,
     /// Clients that were not remembered.
     pub transient: u64,
 }
 
-/// Where a new client goes.
+/// Whether a new client is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientRetention {
     /// It is remembered.
     Remembered,
-    /// It plays, and is forgotten when it leaves.
+    /// It is forgotten when it disconnects.
     Transient,
 }
 
 impl Registry {
-    /// Whether the client that says this is known.
+    /// Whether the client of this Hello is known.
     #[must_use]
     pub fn is_known(&self, hello: &Hello) -> bool {
         client_id(hello).is_some_and(|id| self.client(&id).is_some())
     }
 
-    /// What was lost because there was no room.
+    /// What was lost for lack of room.
     #[must_use]
     pub const fn discarded(&self) -> DiscardCounts {
         self.discarded
@@ -64,16 +64,14 @@ impl Registry {
         })
     }
 
-    /// The newest of the clients that nothing is lost with. The newest, because ids are invented
-    /// now, and real clients were there before.
+    /// The newest client without settings. Invented ids are usually newer than real clients.
     fn newest_unconfigured(&self) -> Option<String> {
         let mut alone = self.table.alone_newest_first();
         let found = alone.find(|(group, client)| self.is_unconfigured(group, client));
         found.map(|(_, client)| client.id.clone())
     }
 
-    /// Whether a client that is alone in its group is not connected, and everything of it is as it
-    /// would be if it came for the first time.
+    /// Whether a client that is alone in its group is disconnected and has only default settings.
     fn is_unconfigured(&self, group: &Group, client: &Client) -> bool {
         let fresh = self.newcomer(String::new());
         let volume = client.volume == fresh.volume && !client.muted;

@@ -1,4 +1,4 @@
-//! Clients and groups as values.
+//! Clients and groups.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use aulos_core::{ChannelMap, Rng};
 
 use crate::backend::{ClientHealth, Hello, SessionId};
 
-/// Wall time, for people and for Snapcast's `lastSeen`; nothing is computed with it.
+/// Wall time, for display and for Snapcast's `lastSeen`; nothing is computed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WallTime {
     /// Seconds since 1970.
@@ -15,62 +15,61 @@ pub struct WallTime {
     pub usec: u32,
 }
 
-/// A known machine, connected or not.
+/// A known client, connected or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
     /// Unique: the client's ID, with `#INSTANCE` where that is not 1.
     pub id: String,
-    /// What a person called it; empty is not named.
+    /// The name that a user gave it; empty if none.
     pub name: String,
     /// 0 to 100.
     pub volume: u8,
     /// The client's own mute.
     pub muted: bool,
-    /// It does not get louder than this; 100 leaves that to the house.
+    /// Upper limit of its volume; 100 means that the server's limit applies.
     pub cap: u8,
-    /// Volume and mute were last set at the client itself, and not by a controller. What a listener
-    /// says of itself is no reason to remember it.
+    /// Whether volume and mute were last set at the client and not by a controller. Settings made
+    /// by the client itself are no reason to remember it.
     pub volume_by_client: bool,
-    /// It plays and is controlled like any other, and is forgotten when it leaves: there was no room
-    /// to remember one more.
+    /// Whether it is forgotten when it disconnects, because there was no room to remember it.
     pub transient: bool,
-    /// What its speakers play of a station.
+    /// Which channels of a station it plays.
     pub map: ChannelMap,
-    /// Milliseconds by which the device is late.
+    /// The latency of its device in milliseconds.
     pub latency_ms: i32,
-    /// Which of several clients of one machine.
+    /// Distinguishes several clients on one machine.
     pub instance: u32,
-    /// What the machine calls itself.
+    /// Its host name.
     pub host_name: String,
     /// Its operating system.
     pub os: String,
     /// Its processor.
     pub arch: String,
-    /// Its hardware address.
+    /// Its MAC address.
     pub mac: String,
-    /// Where it last came from.
+    /// Its last IP address.
     pub ip: String,
-    /// The program.
+    /// The name of the program.
     pub software: String,
     /// The program's version.
     pub version: String,
-    /// Of the stream protocol.
+    /// The version of the stream protocol.
     pub protocol: u32,
-    /// When it was last heard of.
+    /// When it last connected or disconnected.
     pub last_seen: WallTime,
     /// The session, while it is connected.
     pub session: Option<SessionId>,
-    /// How that does; none in its first seconds.
+    /// The health of its connection; none in the first seconds.
     pub health: Option<ClientHealth>,
 }
 
 impl Client {
-    /// A client that has never been seen.
+    /// A new client with default settings.
     pub(super) fn new(id: String, volume: u8) -> Self {
         Self { id, volume, cap: 100, instance: 1, ..Self::default() }
     }
 
-    /// Takes over what a client says of itself.
+    /// Takes over what the client reports in its Hello.
     pub(super) fn update_from_hello(&mut self, peer: IpAddr, hello: &Hello) {
         self.instance = hello.instance;
         self.host_name = clip(&hello.host_name);
@@ -89,7 +88,7 @@ impl Client {
 pub struct Group {
     /// A UUID.
     pub id: String,
-    /// What a person called it; empty is not named.
+    /// The name that a user gave it; empty if none.
     pub name: String,
     /// The name of the station.
     pub station: String,
@@ -98,24 +97,24 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group that nobody has named.
+    /// A group without a name.
     pub(super) fn new(id: String, station: String) -> Self {
         Self { id, station, ..Self::default() }
     }
 }
 
-/// Bytes of any text that a client or a controller gives; more than any name, and 8,192 clients
-/// of it are a few megabytes.
+/// Longest text from a client or a controller, in bytes: longer than any name, and a few megabytes
+/// for 8,192 clients.
 pub const MAX_TEXT: usize = 256;
-/// Bytes of a client's id: what it says, `#`, and an instance of ten digits.
+/// Longest client id in bytes: the reported id, `#`, and an instance of ten digits.
 pub const MAX_ID: usize = MAX_TEXT + 11;
 
-/// The first [`MAX_TEXT`] bytes of a text, to a whole character, without control characters.
+/// Truncates a text to [`MAX_TEXT`] bytes at a character boundary, and removes control characters.
 pub(super) fn clip(text: &str) -> String {
     clip_to(text, MAX_TEXT)
 }
 
-/// As [`clip`], with another bound.
+/// Like [`clip`], with another limit.
 pub(super) fn clip_to(text: &str, most: usize) -> String {
     let mut out = String::new();
     for c in text.chars().filter(|c| !c.is_control()) {
@@ -127,7 +126,7 @@ pub(super) fn clip_to(text: &str, most: usize) -> String {
     out
 }
 
-/// What a client is known by; `None` when it says nothing that could be kept.
+/// The id of a client; `None` when its Hello contains nothing usable.
 pub(super) fn client_id(hello: &Hello) -> Option<String> {
     let id = if hello.id.is_empty() { &hello.mac } else { &hello.id };
     let kept = !id.is_empty() && id.len() <= MAX_TEXT && !id.chars().any(char::is_control);
@@ -137,8 +136,8 @@ pub(super) fn client_id(hello: &Hello) -> Option<String> {
     })
 }
 
-/// Makes UUIDs of version 4 (RFC 9562, 5.4) from a seed. They name groups; nobody gains by guessing
-/// one.
+/// Generates UUIDs of version 4 (RFC 9562, 5.4) from a seed. They name groups and need not be
+/// unpredictable.
 #[derive(Clone, Debug)]
 pub(super) struct IdGenerator(Rng);
 
@@ -147,7 +146,7 @@ impl IdGenerator {
         Self(Rng::new(seed))
     }
 
-    /// An id that is not taken.
+    /// A UUID that is not in use.
     pub(super) fn next_unused(&mut self, is_taken: impl Fn(&str) -> bool) -> String {
         loop {
             let id = self.next();

@@ -1,11 +1,11 @@
-//! Which channels of its station each client plays.
+//! Channel maps of clients.
 
 use aulos_core::ChannelMap;
 
 use super::{Client, Effects, NotFound, Notice, Registry};
 
 impl Registry {
-    /// Says which channels a client plays.
+    /// Sets which channels a client plays.
     ///
     /// # Errors
     /// [`NotFound::Client`].
@@ -17,7 +17,8 @@ impl Registry {
         Ok(effects)
     }
 
-    /// What clients that are here play, but for all channels of a station: each pair once.
+    /// Every channel map other than stereo in use by connected clients, with the station's number;
+    /// each pair once.
     #[must_use]
     pub fn active_maps(&self) -> Vec<(usize, ChannelMap)> {
         let mut all = Vec::new();

@@ -1,9 +1,9 @@
-//! Who is there, how loud, and in which group: a machine without clock, socket or file.
+//! The registry of clients, groups and volumes, without clock, sockets or files.
 //!
-//! Every change goes through one method that returns [`Effects`]: what the audio has to be told,
-//! what other controllers have to hear, and that the state is to be saved. The rejected alternative
-//! was a map behind a lock that each handler edits; there, nobody could say which notification
-//! belongs to which change, and an empty group was visible between two of them.
+//! Each change is one method call that returns [`Effects`]: commands for the audio backend, notices
+//! for other controllers, and whether to save. A map behind a lock that each handler edits was
+//! rejected: changes and notifications would be unrelated, and an empty group would be visible
+//! between two edits.
 
 mod capacity;
 mod client;
@@ -41,53 +41,53 @@ use presets::Presets;
 use store::SavedGroup;
 use table::ClientTable;
 
-/// What the registry has to know of a station.
+/// What the registry needs of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StationInfo {
-    /// Its name, which is the Snapcast stream's id.
+    /// Its name, which is also the id of its Snapcast stream.
     pub name: String,
     /// Milliseconds from capture to play-out.
     pub buffer_ms: u32,
 }
 
-/// What a change brings about; the order inside each list matters.
+/// The effects of a change; the order inside each list matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "a change that nobody hears of has not happened"]
 pub struct Effects {
-    /// For the audio.
+    /// For the audio backend.
     pub commands: Vec<SessionCommand>,
-    /// For every controller but the one that caused it.
+    /// For every controller except the one that made the change.
     pub notices: Vec<Notice>,
-    /// Whether there is something to save.
+    /// Whether the state has to be saved.
     pub save: bool,
 }
 
-/// What controllers are told. Names are ids of clients and groups.
+/// A change to report to controllers. The strings are ids of clients and groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A known client has come.
+    /// A client has connected.
     Connected(String),
-    /// A client has gone.
+    /// A client has disconnected.
     Disconnected(String),
-    /// A client's volume or mute is another.
+    /// A client's volume or mute has changed.
     Volume(String),
-    /// A client's latency is another.
+    /// A client's latency has changed.
     Latency(String),
-    /// A client's name is another.
+    /// A client's name has changed.
     ClientName(String),
-    /// A client plays other channels.
+    /// A client's channel map has changed.
     ChannelMap(String),
-    /// A group is muted, or no longer.
+    /// A group's mute has changed.
     Mute(String),
-    /// A group plays another station.
+    /// A group's station has changed.
     Stream(String),
-    /// A group's name is another.
+    /// A group's name has changed.
     GroupName(String),
-    /// Groups or the set of clients are others.
+    /// Groups or the set of clients have changed.
     Server,
 }
 
-/// What a controller asked for does not exist.
+/// An unknown id or name in a controller's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotFound {
     /// No such client.
@@ -113,12 +113,12 @@ impl fmt::Display for NotFound {
 
 impl std::error::Error for NotFound {}
 
-/// Groups and their clients. No group is ever empty, and every client is in exactly one.
+/// All groups and clients. No group is empty, and every client is in exactly one group.
 #[derive(Clone, Debug)]
 pub struct Registry {
-    /// By the house's number; none where a station was removed.
+    /// Indexed by station number; none where a station was removed.
     stations: Vec<Option<StationInfo>>,
-    /// The numbers of those that are there.
+    /// The numbers of stations by name.
     numbers: HashMap<String, usize>,
     table: ClientTable,
     presets: Presets,
@@ -128,17 +128,17 @@ pub struct Registry {
     cap: u8,
 }
 
-/// Clients that are remembered. The largest house that is measured has 5,000; the status of this
-/// many is four megabytes, half of what may wait for one controller.
+/// Limit of remembered clients. The largest tested installation has 5,000; the status of this many
+/// is four megabytes, half of what may wait for one controller.
 pub const MAX_CLIENTS: usize = 8_192;
-/// Snapcast's bounds of a client's latency; the upper one is the station's buffer.
+/// Snapcast's lower bound of a client's latency; the upper bound is the station's buffer.
 pub const MIN_LATENCY_MS: i32 = -10_000;
 
 impl Registry {
-    /// An empty registry over these stations; `seed` makes the groups' ids.
+    /// An empty registry for these stations; `seed` generates the groups' ids.
     ///
     /// # Panics
-    /// When there is no station; a resolved configuration has one.
+    /// When there is no station; a resolved configuration has at least one.
     #[must_use]
     pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
         assert!(!stations.is_empty(), "a house without a station has no registry");
@@ -158,7 +158,7 @@ impl Registry {
         registry
     }
 
-    /// Takes what the audio tells; `now` is wall time, for people.
+    /// Handles an event of the audio backend; `now` is wall time, for display.
     pub fn apply(&mut self, event: AudioEvent, now: WallTime) -> Effects {
         match event {
             AudioEvent::Hello { session, peer, hello, greeting_sent: answered } => {
@@ -183,7 +183,7 @@ impl Registry {
                 let mut effects =
                     Effects { save: true, ..Effects::notice(Notice::Volume(id.clone())) };
                 if capped {
-                    // It has turned itself up too far, and is told.
+                    // The client has exceeded its volume cap and gets the corrected volume.
                     self.push_client(&id, false, &mut effects);
                 }
                 effects
@@ -191,7 +191,7 @@ impl Registry {
         }
     }
 
-    /// Sets what is given; the client's own controls are 0 to 100.
+    /// Sets volume, mute or both; a client's own volume is 0 to 100.
     ///
     /// # Errors
     /// [`NotFound::Client`].
@@ -230,7 +230,7 @@ impl Registry {
         Ok(Effects { save: true, ..Effects::notice(Notice::ClientName(id.to_owned())) })
     }
 
-    /// Forgets a client, and ends its session if it has one.
+    /// Forgets a client, and ends its session if it is connected.
     ///
     /// # Errors
     /// [`NotFound::Client`].
@@ -245,7 +245,7 @@ impl Registry {
         Ok(effects)
     }
 
-    /// Mutes a group, or ends that; its clients keep their own mute.
+    /// Mutes or unmutes a group; its clients keep their own mute.
     ///
     /// # Errors
     /// [`NotFound::Group`].
@@ -256,7 +256,7 @@ impl Registry {
         Ok(effects)
     }
 
-    /// Lets a group play another station.
+    /// Moves a group to another station.
     ///
     /// # Errors
     /// [`NotFound::Group`], [`NotFound::Station`].
@@ -264,7 +264,8 @@ impl Registry {
         self.group(id).ok_or(NotFound::Group)?;
         let station = match self.station(station) {
             Some(_) => station.to_owned(),
-            // Music Assistant sends groups back to this one, whatever it is called here.
+            // Music Assistant moves groups back to `default`, whatever the default station is
+            // called.
             None if station == "default" => self.default_station().to_owned(),
             None => return Err(NotFound::Station),
         };
@@ -283,8 +284,9 @@ impl Registry {
         Ok(Effects { save: true, ..Effects::notice(Notice::GroupName(id.to_owned())) })
     }
 
-    /// Makes these, of those that exist, the group's clients. Whoever is left out gets a group of
-    /// its own that plays the same; groups that are empty then vanish, this one too.
+    /// Makes these clients, as far as they exist, the members of the group. A client that is
+    /// removed gets a new group with the same station; groups that become empty are removed,
+    /// including this one.
     ///
     /// # Errors
     /// [`NotFound::Group`].
@@ -321,24 +323,24 @@ impl Registry {
         self.table.group(id)
     }
 
-    /// Every group, none of them empty, in the order in which they were made.
+    /// Every group, in order of creation. None is empty.
     pub fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
         self.table.groups()
     }
 
-    /// The clients of a group, in the order in which they joined; none of one that is not there.
+    /// The clients of a group, in the order in which they joined; none for an unknown group.
     pub fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
         self.table.members(group)
     }
 
-    /// The station of that name and its index.
+    /// The station of this name, with its number.
     #[must_use]
     pub fn station(&self, name: &str) -> Option<(usize, &StationInfo)> {
         let number = *self.numbers.get(name)?;
         Some((number, self.stations.get(number)?.as_ref()?))
     }
 
-    /// A station that was added, under the number that the house gave it.
+    /// Adds a station under the number that the audio backend gave it.
     pub fn add_station(&mut self, number: usize, info: StationInfo) {
         if self.stations.len() <= number {
             self.stations.resize(number + 1, None);
@@ -350,7 +352,8 @@ impl Registry {
         self.numbers.insert(name, number);
     }
 
-    /// A station that is to be another under the same name: who plays it hears of its buffer.
+    /// Announces that a station is about to be replaced under the same name: its clients get the
+    /// new buffer length.
     pub fn change_station(&mut self, number: usize, info: StationInfo) -> Effects {
         let mut effects = Effects { save: true, ..Effects::default() };
         let ids = self.groups_of(&info.name);
@@ -365,7 +368,7 @@ impl Registry {
         effects
     }
 
-    /// A station that is to be removed: its groups play the default one.
+    /// Announces that a station is about to be removed: its groups move to the default one.
     pub fn remove_station(&mut self, number: usize) -> Effects {
         let Some(info) = self.stations.get_mut(number).and_then(Option::take) else {
             return Effects::default();
@@ -383,9 +386,8 @@ impl Registry {
         effects
     }
 
-    /// Puts back what was saved; stations that no longer exist are replaced by the default one, and
-    /// whoever is there twice is so once. Gives how many clients are beyond [`MAX_CLIENTS`] and were
-    /// dropped.
+    /// Restores the saved groups. Stations that no longer exist are replaced by the default one,
+    /// and duplicate clients are dropped.
     #[must_use]
     pub fn restore(&mut self, groups: Vec<SavedGroup>) -> usize {
         let mut dropped = 0;
@@ -405,7 +407,7 @@ impl Registry {
                     dropped += 1;
                     continue;
                 }
-                // With its first client: no group is empty.
+                // A group is added with its first client, so that none is empty.
                 if let Some(group) = group.take() {
                     self.table.add_group(group);
                 }
@@ -415,7 +417,7 @@ impl Registry {
         dropped
     }
 
-    /// How a client that is not known is greeted.
+    /// The greeting for unknown clients.
     #[must_use]
     pub fn newcomer_greeting(&self) -> Option<Greeting> {
         let client = self.newcomer(String::new());
@@ -423,7 +425,7 @@ impl Registry {
         self.greeting(&group, &client)
     }
 
-    /// How a known client is greeted.
+    /// The greeting for a known client.
     #[must_use]
     pub fn greeting_of(&self, client: &str) -> Option<Greeting> {
         let (group, client) = self.client(client)?;
@@ -434,13 +436,13 @@ impl Registry {
         Some(greeting)
     }
 
-    /// Every known client's id.
+    /// The ids of all known clients.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.table.clients().map(|client| client.id.as_str())
     }
 
-    /// Those that have come, gone, or may be greeted in another way since this was last asked, but
-    /// for what [`Self::newcomers_greeting`] says.
+    /// Takes the ids of clients that have connected, disconnected or may need another greeting
+    /// since the last call. Changes of [`Self::newcomer_greeting`] are not included.
     pub fn take_changed(&mut self) -> HashSet<String> {
         self.table.take_changed()
     }
@@ -495,7 +497,7 @@ impl Registry {
         Effects { save: true, ..Effects::notice(Notice::Disconnected(id)) }
     }
 
-    /// A group that waits for its first client; gives its id.
+    /// Adds a group that is about to get its first client; returns its id.
     fn add_group(&mut self, station: String) -> String {
         let id = self.new_id();
         self.table.add_group(Group::new(id.clone(), station));
@@ -513,7 +515,7 @@ impl Registry {
         groups.map(|group| group.id.clone()).collect()
     }
 
-    /// The station `default`, which controllers send groups back to, or else the first.
+    /// The station `default`, to which controllers move groups back, or else the first one.
     fn default_station(&self) -> &str {
         let default = self.station("default").map(|(_, info)| info);
         let first = || self.stations.iter().flatten().next();
@@ -549,20 +551,20 @@ impl Registry {
         }
     }
 
-    /// What a client that has just come has not been told, or told otherwise.
+    /// Commands for a new session, as far as the reactor has not already `answered` its Hello.
     fn push_difference(&self, id: &str, answered: Option<Greeting>, effects: &mut Effects) {
         let Some((group, client)) = self.client(id) else { return };
         let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
             return;
         };
-        // Settings go first: a client wants to know the buffer before it gets a codec.
+        // Settings go first: a client needs its buffer length before the codec header.
         if answered.is_none_or(|answered| answered.settings != greeting.settings) {
             push_settings(session, greeting, effects);
         }
-        let told = |answered: Greeting| {
+        let already_sent = |answered: Greeting| {
             answered.station == greeting.station && client.map == ChannelMap::Stereo
         };
-        if !answered.is_some_and(told) {
+        if !answered.is_some_and(already_sent) {
             push_station(session, greeting, client.map, effects);
         }
     }

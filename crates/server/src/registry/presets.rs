@@ -1,10 +1,10 @@
-//! Arrangements of groups under a name: "party", "night".
+//! Named arrangements of groups, such as "party" and "night".
 //!
-//! A preset is put back through the same methods that controllers use, so it can make no house that
-//! they could not; clients that are no longer known are passed over.
+//! A preset is applied through the same methods that controllers use, so it cannot create an
+//! invalid state; unknown clients are skipped.
 //!
-//! Presets multiply the clients, so their bytes are bounded, one by one and all together. They do
-//! not change once they are made: whatever writes them takes a counted reference and needs no lock.
+//! Presets multiply clients, so their size is limited, individually and in total. They are
+//! immutable: writers hold a counted reference and need no lock.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,21 +17,21 @@ use serde_json::Value;
 use super::client::{MAX_ID, clip, clip_to};
 use super::{Effects, MAX_CLIENTS, NotFound, Notice, Registry};
 
-/// Presets that are kept; nobody finds his way through more.
+/// Limit of presets; more would not be usable in a list.
 pub const MAX_PRESETS: usize = 64;
-/// Clients in one preset: each stands in it once, and no more than these are remembered.
+/// Limit of clients in one preset: each is in it once, and no more than these are remembered.
 pub const MAX_PRESET_CLIENTS: usize = MAX_CLIENTS;
-/// Bytes of one preset as JSON: three times what [`MAX_PRESET_CLIENTS`] take with ordinary names and
-/// a group each, and half of what one answer to a controller may have.
+/// Largest preset as JSON, in bytes: three times [`MAX_PRESET_CLIENTS`] with ordinary names and a
+/// group each, and half of the largest answer to a controller.
 pub const MAX_PRESET_BYTES: usize = 4 << 20;
-/// Bytes of all presets as JSON: as many as 64 presets of 2,000 clients with a group each. All of
-/// them are written with every save, and read at each start.
+/// Total size of all presets as JSON, in bytes: 64 presets of 2,000 clients with a group each. All
+/// of them are written with every save and read at every start.
 pub const MAX_PRESETS_BYTES: usize = 16 << 20;
 
-/// Groups, what they play, and how loud their clients are.
+/// Groups with their stations and the volumes of their clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Preset {
-    /// What a person called it.
+    /// The name that a user gave it.
     pub name: String,
     groups: Vec<PresetGroup>,
 }
@@ -57,16 +57,16 @@ struct PresetVolume {
     muted: bool,
 }
 
-/// The groups of a preset, as JSON has them.
+/// Serializes the groups of a preset.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PresetGroups<'a>(&'a [PresetGroup]);
 
-/// Why a preset is not kept. The presets are as they were.
+/// Why a preset was not saved. Existing presets are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresetError {
-    /// It has no name.
+    /// The name is empty.
     NoName,
-    /// There are [`MAX_PRESETS`].
+    /// There are [`MAX_PRESETS`] already.
     TooMany,
     /// It is larger than [`MAX_PRESET_BYTES`].
     TooLarge,
@@ -96,13 +96,13 @@ impl fmt::Display for PresetError {
 
 impl std::error::Error for PresetError {}
 
-/// Every preset, and what follows from all of them.
+/// All presets, with their sizes and members.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Presets {
     list: Vec<Arc<Preset>>,
-    /// Bytes of each as JSON.
+    /// Size of each preset as JSON, in bytes.
     sizes: Vec<usize>,
-    /// In how many groups of presets a client is.
+    /// For each client, in how many groups of presets it is.
     members: HashMap<String, u32>,
 }
 
@@ -112,7 +112,7 @@ impl Presets {
         self.members.contains_key(client)
     }
 
-    /// Keeps a preset in place of an older one of its name.
+    /// Adds a preset, or replaces the one of the same name.
     fn put(&mut self, preset: Preset) -> Result<(), PresetError> {
         let size = preset.bytes();
         let old = self.list.iter().position(|old| old.name == preset.name);
@@ -159,19 +159,19 @@ impl Presets {
 }
 
 impl Preset {
-    /// Its groups, to be written.
+    /// Its groups, for serialization.
     #[must_use]
     pub fn groups(&self) -> PresetGroups<'_> {
         PresetGroups(&self.groups)
     }
 
-    /// How many groups it has.
+    /// The number of groups.
     #[must_use]
     pub const fn group_count(&self) -> usize {
         self.groups.len()
     }
 
-    /// How many clients it has.
+    /// The number of clients.
     #[must_use]
     pub fn client_count(&self) -> usize {
         self.groups.iter().map(|group| group.clients.len()).sum()
@@ -181,16 +181,16 @@ impl Preset {
         self.groups.iter().flat_map(|group| &group.clients).map(|client| client.id.as_str())
     }
 
-    /// As JSON; counted and not written.
+    /// Its size as JSON, without building the text.
     fn bytes(&self) -> usize {
         let mut counted = ByteCounter(0);
-        // Its keys are texts and its numbers finite, and counting does not fail.
+        // Cannot fail: keys are strings, numbers are finite, and the writer only counts.
         serde_json::to_writer(&mut counted, self).ok();
         counted.0
     }
 }
 
-/// Counts what is written.
+/// A writer that counts bytes.
 struct ByteCounter(usize);
 
 impl io::Write for ByteCounter {
@@ -205,7 +205,7 @@ impl io::Write for ByteCounter {
 }
 
 impl Registry {
-    /// Keeps the groups as they are now under a name, in place of an older preset of that name.
+    /// Saves the current groups under a name; replaces an older preset of that name.
     ///
     /// # Errors
     /// [`PresetError`].
@@ -228,7 +228,7 @@ impl Registry {
         self.presets.put(Preset { name, groups })
     }
 
-    /// Puts groups back as they were, their clients' volumes too if `volumes`.
+    /// Restores the groups of a preset, and the clients' volumes if `volumes`.
     ///
     /// # Errors
     /// [`NotFound::Preset`].
@@ -259,12 +259,12 @@ impl Registry {
             }
             all.commands.extend(steps.into_iter().flat_map(|step| step.commands));
         }
-        // One for all: a controller reads the whole status anyway.
+        // One notice for all changes: controllers read the full status anyway.
         all.notices.push(Notice::Server);
         Ok(all)
     }
 
-    /// Forgets a preset.
+    /// Deletes a preset.
     ///
     /// # Errors
     /// [`NotFound::Preset`].
@@ -274,13 +274,13 @@ impl Registry {
         Ok(())
     }
 
-    /// Every preset, in the order in which they were made.
+    /// Every preset, in order of creation.
     #[must_use]
     pub fn presets(&self) -> &[Arc<Preset>] {
         &self.presets.list
     }
 
-    /// Puts back the presets that were saved; gives the names of those for which there is no room.
+    /// Restores saved presets; returns the names of those that exceed the limits.
     pub fn restore_presets(&mut self, presets: Vec<Preset>) -> Vec<String> {
         self.presets = Presets::default();
         let mut refused = Vec::new();
@@ -294,7 +294,7 @@ impl Registry {
     }
 }
 
-/// A preset that was saved.
+/// Reads a saved preset.
 pub(super) fn preset_from(value: &Value) -> Preset {
     let text = |value: &Value| value.as_str().map_or_else(String::new, clip);
     let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();

@@ -1,8 +1,7 @@
-//! Groups and clients in Snapcast's JSON, as controllers read them and as `server.json` keeps them.
-
+//! Groups and clients in Snapcast's JSON, for controllers and for `server.json`.
 //!
-//! They are written straight into text: the status of a whole house is made whenever a controller
-//! asks for it, and as a tree it took eight times as long.
+//! Serialization writes straight into text: the status of a large installation is rendered on every
+//! request, and building it as a tree took eight times as long.
 
 use aulos_core::ChannelMap;
 use serde::{Serialize, Serializer};
@@ -36,7 +35,7 @@ struct ClientConfigJson<'a> {
 
 #[derive(Debug, Serialize)]
 struct VolumeJson {
-    /// Only in the file: controllers get what Snapcast has.
+    /// Only in the state file; controllers get Snapcast's keys.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     by_client: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +128,8 @@ impl<'a> GroupJson<'a> {
         }
     }
 
-    /// The same for the file: without clients that are not remembered. `None` when it has no others.
+    /// The same for the state file, without clients that are not remembered. `None` when no client
+    /// is left.
     pub(super) fn saved(registry: &'a Registry, group: &'a Group) -> Option<Self> {
         registry.members(&group.id).find(|client| !client.transient)?;
         let mut shape = Self::new(registry, group);
@@ -143,7 +143,8 @@ impl<'a> GroupJson<'a> {
 struct GroupMembers<'a> {
     registry: &'a Registry,
     group: &'a str,
-    /// Without those that are not remembered, and with what only the file has.
+    /// Whether it is for the state file: without clients that are not remembered, and with keys
+    /// that only the file has.
     saved: bool,
 }
 
@@ -159,19 +160,19 @@ impl Serialize for GroupMembers<'_> {
     }
 }
 
-/// A client's volume as `Client.SetVolume` answers.
+/// A client's volume as `Client.SetVolume` returns it.
 #[must_use]
 pub fn volume_json(client: &Client) -> Value {
     json!(VolumeJson::from(client))
 }
 
-/// The text of a shape. Its keys are texts and its numbers finite, so there always is one.
+/// Serializes to text. Cannot fail: keys are strings and numbers are finite.
 pub(crate) fn to_json_text(shape: &impl Serialize) -> String {
     serde_json::to_string(shape).unwrap_or_default()
 }
 
-/// A group that was saved, by us or by snapserver. What is missing has its default; what has no id
-/// is left out.
+/// Reads a saved group, written by this server or by snapserver. Missing values get defaults;
+/// entries without an id are skipped.
 pub(super) fn group_from(value: &Value) -> SavedGroup {
     let clients = value["clients"].as_array().map_or(&[][..], Vec::as_slice);
     let group = Group {
@@ -188,7 +189,7 @@ fn client_from(value: &Value) -> Option<Client> {
     let id = value["id"].as_str().map_or_else(String::new, |id| clip_to(id, MAX_ID));
     let percent = config["volume"]["percent"].as_i64().unwrap_or(100);
     let latency = config["latency"].as_i64().unwrap_or(0);
-    let whole = |value: &Value, default| {
+    let integer = |value: &Value, default| {
         value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
     };
     (!id.is_empty()).then(|| Client {
@@ -201,7 +202,7 @@ fn client_from(value: &Value) -> Option<Client> {
         transient: false,
         map: config["channels"].as_str().and_then(|map| map.parse().ok()).unwrap_or_default(),
         latency_ms: i32::try_from(latency).unwrap_or(0).max(super::MIN_LATENCY_MS),
-        instance: whole(&config["instance"], 1),
+        instance: integer(&config["instance"], 1),
         host_name: text(&host["name"]),
         os: text(&host["os"]),
         arch: text(&host["arch"]),
@@ -209,10 +210,10 @@ fn client_from(value: &Value) -> Option<Client> {
         ip: text(&host["ip"]),
         software: text(&program["name"]),
         version: text(&program["version"]),
-        protocol: whole(&program["protocolVersion"], 2),
+        protocol: integer(&program["protocolVersion"], 2),
         last_seen: WallTime {
             sec: value["lastSeen"]["sec"].as_i64().unwrap_or(0),
-            usec: whole(&value["lastSeen"]["usec"], 0),
+            usec: integer(&value["lastSeen"]["usec"], 0),
         },
         session: None,
         health: None,

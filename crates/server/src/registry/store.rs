@@ -1,10 +1,11 @@
 //! `server.json`: groups and clients across restarts.
 //!
-//! It has snapserver's shape, so that theirs can be copied over. Unlike theirs it is written beside
-//! the old one and then renamed: whenever the power goes, one of the two is whole.
+//! The format is snapserver's, so that its file can be copied over. Unlike snapserver, the server
+//! writes a new file next to the old one and renames it, so that a power loss leaves one complete
+//! file.
 //!
-//! What can be accepted fits what can be read: [`MAX_BYTES`] is made of the bounds of everything that
-//! is kept, and a change that goes beyond one of them is refused when it is asked for.
+//! Everything that can be accepted can also be read back: [`MAX_BYTES`] is computed from the limits
+//! of all saved values, and a change beyond a limit is refused when it is requested.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -24,25 +25,26 @@ use super::snapcast_json::{GroupJson, group_from};
 use super::{MAX_CLIENTS, Registry};
 use crate::control::MAX_ADDED;
 
-/// The name of the file in the state directory.
+/// The file's name in the state directory.
 pub const STATE_FILE: &str = "server.json";
-/// What it was before the last change.
+/// The file before the last change.
 const PREVIOUS_FILE: &str = "server.json.previous";
 
-/// Bytes that a text takes in the file at most: `"` and `\\` are written as two, texts have no
-/// control characters, and it stands in quotes.
+/// Largest size of a text in the file: `"` and `\\` take two bytes, control characters do not
+/// occur, and there are two quotes.
 const MAX_TEXT_BYTES: usize = 2 * MAX_TEXT + 2;
-/// A client: nine texts, of which the id is longer, and keys, numbers and words.
+/// Largest client: nine texts, of which the id is longer, plus keys, numbers and words.
 const MAX_CLIENT_BYTES: usize = 9 * MAX_TEXT_BYTES + 2 * (MAX_ID - MAX_TEXT) + 512;
-/// A group without its clients: three texts, keys and words.
+/// Largest group without its clients: three texts, keys and words.
 const MAX_GROUP_BYTES: usize = 3 * MAX_TEXT_BYTES + 128;
-/// The address of an added stream: a control character is written as six, and a port that the system
-/// chose has up to four digits more than 0.
+/// Largest URI of an added stream: a control character takes six bytes, and a port chosen by the
+/// system up to four digits more than 0.
 const MAX_STREAM_BYTES: usize = 6 * (MAX_URI + 4) + 3;
-/// Normaliser and sixteen bands of an equaliser as they are, and as the configuration has them.
+/// Largest sound settings: a normalizer and sixteen equalizer bands, as they are and as in the
+/// configuration.
 pub(super) const MAX_SOUND_BYTES: usize = 8 << 10;
-/// Bytes that are read and written at most: everything that can be kept, at its longest. An ordinary
-/// house with as many clients takes a twentieth.
+/// Largest file that is read or written: all limits at once. An ordinary installation with as many
+/// clients takes a twentieth.
 pub const MAX_BYTES: usize = MAX_CLIENTS * (MAX_CLIENT_BYTES + MAX_GROUP_BYTES)
     + MAX_ADDED * MAX_STREAM_BYTES
     + (MAX_STATIONS + MAX_ADDED) * MAX_SOUND_BYTES
@@ -50,23 +52,23 @@ pub const MAX_BYTES: usize = MAX_CLIENTS * (MAX_CLIENT_BYTES + MAX_GROUP_BYTES)
     + MAX_PRESETS
     + 1_024;
 
-/// What was found.
+/// The result of [`load`].
 #[derive(Debug)]
 pub enum LoadOutcome {
     /// There is no file.
     Nothing,
-    /// This.
+    /// The saved state.
     Saved(SavedState),
-    /// Something that cannot be read; it was put aside as `server.json.broken`. What the file was
-    /// before, if that can be read.
+    /// The file is damaged and was renamed to `server.json.broken`. Contains the previous file, if
+    /// that is readable.
     Broken(Option<SavedState>),
-    /// A file that cannot be used though it may be whole. It was put aside.
+    /// The file cannot be used although it may be complete. It was renamed.
     Unusable {
-        /// Why.
+        /// The reason.
         why: UnusableReason,
-        /// The name that the file has now, in its folder.
+        /// The new name of the file, in the same folder.
         aside: String,
-        /// What the file was before, if that can be read.
+        /// The previous file, if that is readable.
         previous: Option<SavedState>,
     },
 }
@@ -74,9 +76,9 @@ pub enum LoadOutcome {
 /// Why a file cannot be used.
 #[derive(Debug)]
 pub enum UnusableReason {
-    /// It has more than [`MAX_BYTES`].
+    /// It is larger than [`MAX_BYTES`].
     TooLarge,
-    /// The disk does not give it.
+    /// It cannot be read from the disk.
     Unreadable(io::Error),
 }
 
@@ -89,20 +91,20 @@ impl fmt::Display for UnusableReason {
     }
 }
 
-/// What is kept of a house.
+/// The saved state of a server.
 #[derive(Clone, Debug, Default)]
 pub struct SavedState {
-    /// The groups and their clients.
+    /// Groups with their clients.
     pub groups: Vec<SavedGroup>,
-    /// The addresses of streams that controllers added.
+    /// URIs of streams that controllers added.
     pub streams: Vec<String>,
-    /// What controllers have set of stations' sound.
+    /// Sound settings that controllers made.
     pub sounds: Vec<Value>,
-    /// Arrangements of groups.
+    /// Presets.
     pub presets: Vec<Preset>,
 }
 
-/// A group and its clients, as far as they could be read.
+/// A group and its clients, as far as they are readable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedGroup {
     /// The group.
@@ -111,11 +113,11 @@ pub struct SavedGroup {
     pub clients: Vec<Client>,
 }
 
-/// Reads what was saved. A file that cannot be used is put aside under another name, so that the
-/// next save does not replace it.
+/// Loads the saved state. A file that cannot be used is renamed, so that the next save does not
+/// replace it.
 ///
 /// # Errors
-/// Why a file that cannot be used cannot be put aside either.
+/// The file cannot be used and cannot be renamed either.
 pub fn load(dir: &Path) -> io::Result<LoadOutcome> {
     let path = dir.join(STATE_FILE);
     let previous = || read(&dir.join(PREVIOUS_FILE)).ok().and_then(|text| parse(&text));
@@ -126,13 +128,13 @@ pub fn load(dir: &Path) -> io::Result<LoadOutcome> {
     match read(&path) {
         Ok(text) => Ok(parse(&text).map_or_else(
             || {
-                // Where that cannot be done, it is found again the next time.
+                // If this fails, the file is found again at the next start.
                 fs::rename(&path, dir.join("server.json.broken")).ok();
                 LoadOutcome::Broken(previous())
             },
             LoadOutcome::Saved,
         )),
-        // It was put aside, and nothing has changed since.
+        // The damaged file was renamed at an earlier start, and nothing has been saved since.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Ok(previous().map_or(LoadOutcome::Nothing, LoadOutcome::Saved))
         }
@@ -145,12 +147,12 @@ pub fn load(dir: &Path) -> io::Result<LoadOutcome> {
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    // One more, to see that there is more.
+    // One byte more, to detect a file that is too large.
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
     if text.len() > MAX_BYTES { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Gives the file another name, which no file has; gives that.
+/// Renames the file to an unused name; returns that.
 fn put_aside(dir: &Path, suffix: &str) -> io::Result<String> {
     let name = |number: usize| match number {
         1 => format!("{STATE_FILE}.{suffix}"),
@@ -162,8 +164,7 @@ fn put_aside(dir: &Path, suffix: &str) -> io::Result<String> {
     Ok(free)
 }
 
-/// Files that are put aside for one reason: a server that starts again and again does not fill the
-/// disk with them.
+/// Limit of renamed files with the same suffix, so that repeated restarts do not fill the disk.
 const MAX_PUT_ASIDE: usize = 10;
 
 fn parse(text: &[u8]) -> Option<SavedState> {
@@ -197,7 +198,8 @@ fn parse(text: &[u8]) -> Option<SavedState> {
     })
 }
 
-/// Groups, of which one at a time stands as a tree: that takes several times the memory of its text.
+/// Reads groups one at a time, because the tree of all of them takes several times the memory of
+/// the text.
 struct SavedGroups(Vec<SavedGroup>);
 
 impl<'de> Deserialize<'de> for SavedGroups {
@@ -222,8 +224,8 @@ impl<'de> Deserialize<'de> for SavedGroups {
     }
 }
 
-/// What is to be saved, as it was at one moment. What changes is text already; what never changes is
-/// referred to, and written when no lock is held.
+/// The state to save. What can change is rendered already; presets are immutable, and are rendered
+/// later without a lock.
 #[derive(Debug)]
 pub struct Snapshot {
     text: Vec<u8>,
@@ -231,7 +233,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of this registry, and of what else is kept.
+    /// A snapshot of the registry and of streams and sound settings.
     #[must_use]
     pub fn new(registry: &Registry, streams: &[String], sounds: &[Value]) -> Self {
         let mut text = Vec::with_capacity(registry.table.remembered() * TYPICAL_CLIENT);
@@ -247,7 +249,8 @@ impl Snapshot {
         Self { text, presets: registry.presets().to_vec() }
     }
 
-    /// The contents of the file. What snapserver does not know is only there when there is some.
+    /// The contents of the file. Keys that snapserver does not have are left out when they are
+    /// empty.
     #[must_use]
     pub fn into_text(self) -> String {
         let mut text = self.text;
@@ -255,12 +258,12 @@ impl Snapshot {
             write_list(&mut text, "Presets", self.presets.iter().map(Arc::as_ref));
         }
         text.push(b'}');
-        // JSON is written as UTF-8.
+        // `serde_json` writes UTF-8.
         String::from_utf8(text).unwrap_or_default()
     }
 }
 
-/// Bytes of a client with an ordinary name, and of its group.
+/// Typical size of a client with its group, in bytes.
 const TYPICAL_CLIENT: usize = 512;
 
 /// The contents of the file.
@@ -269,8 +272,8 @@ pub fn render(registry: &Registry, streams: &[String], sounds: &[Value]) -> Stri
     Snapshot::new(registry, streams, sounds).into_text()
 }
 
-/// Written and not built: the tree of a whole house takes ten times the memory of its text, and the
-/// allocator would keep it.
+/// Writes a list item by item: the tree of a large installation takes ten times the memory of its
+/// text, and the allocator would keep it.
 fn write_list(text: &mut Vec<u8>, name: &str, items: impl Iterator<Item = impl Serialize>) {
     text.extend_from_slice(b",\"");
     text.extend_from_slice(name.as_bytes());
@@ -279,7 +282,7 @@ fn write_list(text: &mut Vec<u8>, name: &str, items: impl Iterator<Item = impl S
         if number > 0 {
             text.push(b',');
         }
-        // Keys are texts and numbers finite, and memory takes all.
+        // Cannot fail: keys are strings, numbers are finite, and a vector grows.
         serde_json::to_writer(&mut *text, &item).ok();
     }
     text.push(b']');
@@ -288,8 +291,8 @@ fn write_list(text: &mut Vec<u8>, name: &str, items: impl Iterator<Item = impl S
 /// Replaces the file; returns when it is on the disk.
 ///
 /// # Errors
-/// What the file system says; [`FileTooLarge`](io::ErrorKind::FileTooLarge) for contents that
-/// [`load`] would not read. The old file is then as it was.
+/// Errors of the file system; [`FileTooLarge`](io::ErrorKind::FileTooLarge) for contents that
+/// [`load`] would not read. The old file is then unchanged.
 pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
     if contents.len() > MAX_BYTES {
         let fact = format!("the state has {} bytes, and the limit is {MAX_BYTES}", contents.len());
@@ -301,7 +304,7 @@ pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
         file.sync_all()
     });
     if let Err(error) = written {
-        // A full disk has better use for what was written of it.
+        // Frees the space of the partial file, in case the disk is full.
         fs::remove_file(&fresh).ok();
         return Err(error);
     }
@@ -310,11 +313,11 @@ pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Keeps the file that goes under a second name, in one step. The first save has none to keep, and
-/// some file systems cannot.
+/// Keeps the old file under a second name, atomically. The first save has none, and some file
+/// systems do not support links.
 fn keep_previous(dir: &Path) {
     let link = dir.join("server.json.link");
-    // What a kill has left of the last time.
+    // Left over if an earlier save was killed.
     fs::remove_file(&link).ok();
     if fs::hard_link(dir.join(STATE_FILE), &link).is_ok()
         && fs::rename(&link, dir.join(PREVIOUS_FILE)).is_err()

@@ -1,23 +1,23 @@
-//! Where groups and clients are kept, so that whoever is looked up is found at once.
+//! Storage of groups and clients with constant-time lookups.
 //!
-//! A list of groups with a list of clients in each is the plain form of the same. In it every
-//! look-up is a walk, and a house of thousands that comes back after a power cut looks thousands of
-//! clients up. Here everybody stands in one sorted map, in the order in which people see them, and
-//! what somebody is known by leads there. No other file knows of these indices.
+//! The simple form, a list of groups with a list of clients in each, makes every lookup a scan, and
+//! an installation with thousands of clients looks all of them up after a power cut. Here all
+//! clients are in one sorted map, in display order, and an index leads to them by id and session.
+//! These positions do not leave this file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::client::{Client, Group, WallTime};
 use crate::backend::{ClientHealth, SessionId};
 
-/// A client's place: its group, and where it stands there.
+/// The sort key of a client: its group, and its order inside the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ClientPosition {
     group: u64,
     order: u64,
 }
 
-/// Groups in the order in which they were made, their clients in the order in which they joined.
+/// Groups in order of creation; clients in the order in which they joined.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientTable {
     groups: BTreeMap<u64, Group>,
@@ -25,30 +25,30 @@ pub(super) struct ClientTable {
     keys: HashMap<String, u64>,
     positions: HashMap<String, ClientPosition>,
     sessions: HashMap<SessionId, ClientPosition>,
-    /// How many of the clients are not remembered.
+    /// Number of clients that are not remembered.
     transient: usize,
-    /// Clients that have come, gone, or may be greeted in another way than before.
+    /// Clients that have connected, disconnected or may need another greeting.
     changed: HashSet<String>,
-    /// Numbers groups and places; none is used twice.
+    /// Last number given to a group or client; numbers are not reused.
     next: u64,
 }
 
 impl ClientTable {
-    /// A group without clients; they have to follow before anybody looks.
+    /// Adds a group without clients; the caller adds one before anything else reads the table.
     pub(super) fn add_group(&mut self, group: Group) {
         let key = self.next_number();
         self.keys.insert(group.id.clone(), key);
         self.groups.insert(key, group);
     }
 
-    /// A client that is not there yet, as the last of a group.
+    /// Adds a new client as the last one of a group.
     pub(super) fn add_client(&mut self, group: &str, client: Client) {
         if let Some(&key) = self.keys.get(group) {
             self.insert_client(key, client);
         }
     }
 
-    /// Lets a client be the last of another group. The one that it leaves vanishes if it was alone.
+    /// Moves a client to the end of another group. Its old group is removed if it becomes empty.
     pub(super) fn move_client(&mut self, id: &str, group: &str) {
         let Some(&to) = self.keys.get(group) else { return };
         if let Some((from, client)) = self.take_client(id) {
@@ -57,14 +57,14 @@ impl ClientTable {
         }
     }
 
-    /// Takes a client out, and its group if it was alone.
+    /// Removes a client, and its group if that becomes empty.
     pub(super) fn remove_client(&mut self, id: &str) -> Option<Client> {
         let (group, client) = self.take_client(id)?;
         self.remove_if_empty(group);
         Some(client)
     }
 
-    /// A client's session begins; gives the one that it had.
+    /// Starts a client's session; returns the previous one.
     pub(super) fn connect(
         &mut self,
         id: &str,
@@ -85,7 +85,7 @@ impl ClientTable {
         before
     }
 
-    /// A session is over; gives its client.
+    /// Ends a session; returns its client.
     pub(super) fn disconnect(&mut self, session: SessionId, now: WallTime) -> Option<&Client> {
         let seat = self.sessions.remove(&session)?;
         let client = self.clients.get_mut(&seat)?;
@@ -95,7 +95,7 @@ impl ClientTable {
         Some(client)
     }
 
-    /// How a client does.
+    /// Sets a client's health.
     pub(super) fn set_health(&mut self, session: SessionId, health: ClientHealth) {
         let seat = self.sessions.get(&session);
         if let Some(client) = seat.and_then(|seat| self.clients.get_mut(seat)) {
@@ -103,27 +103,27 @@ impl ClientTable {
         }
     }
 
-    /// A client to be changed, but for its id, its session and when it was last seen.
+    /// Mutable access to a client; id, session and last-seen time must not be changed.
     pub(super) fn client_mut(&mut self, id: &str) -> Option<&mut Client> {
         let client = self.clients.get_mut(self.positions.get(id)?)?;
         self.changed.insert(client.id.clone());
         Some(client)
     }
 
-    /// A group to be changed, but for its id.
+    /// Mutable access to a group; the id must not be changed.
     pub(super) fn group_mut(&mut self, id: &str) -> Option<&mut Group> {
         self.mark_changed(id);
         self.groups.get_mut(self.keys.get(id)?)
     }
 
-    /// The clients of a group are greeted in another way, for a reason that does not stand here.
+    /// Marks the clients of a group, because something outside of the table changes their greeting.
     pub(super) fn mark_changed(&mut self, group: &str) {
         let Some(&key) = self.keys.get(group) else { return };
         self.changed
             .extend(self.clients.range(positions_of(key)).map(|(_, client)| client.id.clone()));
     }
 
-    /// Clients that have come, gone, or may be greeted in another way than before.
+    /// Takes the clients that have connected, disconnected or may need another greeting.
     pub(super) fn take_changed(&mut self) -> HashSet<String> {
         std::mem::take(&mut self.changed)
     }
@@ -144,7 +144,7 @@ impl ClientTable {
         self.groups.get(self.keys.get(id)?)
     }
 
-    /// The clients of a group; none of one that is not there.
+    /// The clients of a group; none for an unknown group.
     pub(super) fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
         let key = self.keys.get(group);
         key.into_iter()
@@ -162,17 +162,17 @@ impl ClientTable {
         self.clients.values()
     }
 
-    /// How many clients are remembered.
+    /// Number of remembered clients.
     pub(super) fn remembered(&self) -> usize {
         self.clients.len() - self.transient
     }
 
-    /// How many clients are not.
+    /// Number of clients that are not remembered.
     pub(super) const fn transient(&self) -> usize {
         self.transient
     }
 
-    /// How many clients are connected.
+    /// Number of connected clients.
     pub(super) fn connected(&self) -> usize {
         self.sessions.len()
     }
@@ -232,7 +232,7 @@ impl ClientTable {
         self.clients().filter(|client| wanted(client)).count()
     }
 
-    /// Whether everything that leads somewhere leads there, and nothing else does.
+    /// Whether all indices are consistent.
     pub(super) fn is_consistent(&self) -> bool {
         let seated = self.clients.iter().all(|(seat, client)| {
             client.session.is_none_or(|session| self.sessions.get(&session) == Some(seat))

@@ -175,7 +175,7 @@ fn the_client_longest_away_makes_room_and_a_full_house_says_so() {
     assert!(registry.client("c17").is_none() && registry.client("c3").is_some());
 }
 
-/// A client that came and went.
+/// A client connects and disconnects.
 fn visit(registry: &mut Registry, session: u64, id: &str) -> Effects {
     let came = hello(registry, session, id);
     drop(registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default()));
@@ -202,13 +202,13 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
     let group = group_of(&registry, "a");
     drop(registry.set_clients(&group, &["a".into(), "b".into()]).unwrap());
     assert_eq!(registry.save_preset("all"), Ok(()));
-    // "kept" is in this preset, and nothing else of it is set.
+    // "kept" has no settings but is in this preset.
     drop(hello(&mut registry, 11, "connected stranger"));
     let invented = MAX_CLIENTS as u64 + 100;
     for number in 0..invented {
         let session = 100 + number;
         drop(hello(&mut registry, session, &format!("invented {number}")));
-        // What it says of its volume itself is no reason to keep it.
+        // A volume set at the client itself does not keep it from being forgotten.
         let info =
             AudioEvent::ClientInfo { session: SessionId(session), volume: Some(9), muted: None };
         drop(registry.apply(info, WallTime::default()));
@@ -236,7 +236,7 @@ fn where_no_client_can_be_forgotten_a_new_one_plays_and_is_not_remembered() {
     let session = SessionId(99_999);
     let moved = SessionCommand::MoveClient { session, station: 1, map: ChannelMap::Stereo };
     assert!(late.commands.contains(&moved), "{late:?}");
-    // It is controlled like any other, and stands in no file and no preset.
+    // It can be controlled, but is in no file and no preset.
     drop(registry.set_volume("late", Some(7), None).unwrap());
     assert_eq!(registry.client("late").unwrap().1.volume, 7);
     assert_eq!(render(&registry), before);
@@ -244,7 +244,7 @@ fn where_no_client_can_be_forgotten_a_new_one_plays_and_is_not_remembered() {
     assert_eq!(registry.presets()[0].client_count(), MAX_CLIENTS);
     drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
     assert!(registry.client("late").is_none() && registry.table.is_consistent());
-    // So many at once, and no more.
+    // Exactly this many at once.
     let served = (0..2_000).filter(|number| {
         let effects = hello(&mut registry, 100_000 + number, &format!("late {number}"));
         !matches!(effects.commands[..], [SessionCommand::Kick { cause: KickReason::Full, .. }])
@@ -252,12 +252,12 @@ fn where_no_client_can_be_forgotten_a_new_one_plays_and_is_not_remembered() {
     assert_eq!(served.count(), MAX_TRANSIENT);
     assert_eq!(registry.discarded().transient, 1 + MAX_TRANSIENT as u64);
     assert!(registry.table.is_consistent());
-    // One that is remembered has its place whenever it comes.
+    // A remembered client is always accepted.
     let back = hello(&mut registry, 200_000, "c17");
     assert_eq!(back.notices, [Notice::Connected("c17".to_owned())]);
 }
 
-/// Prints how much of the processor's time something takes; others may use it too.
+/// Prints the processor time of an operation; other tests may run at the same time.
 fn timed<T>(what: &str, act: impl FnOnce() -> T) -> T {
     use rustix::time::{ClockId, clock_gettime};
     let now = || clock_gettime(ClockId::ThreadCPUTime);
@@ -279,12 +279,12 @@ fn presets_are_bounded_and_a_refused_one_costs_no_other() {
     let saved = saved.count();
     assert!((8..MAX_PRESETS).contains(&saved), "{saved}");
     assert_eq!(registry.save_preset("more"), Err(PresetError::Full));
-    // In place of one that is there it fits.
+    // Replacing an existing preset fits.
     timed("a preset of 8,192 clients is made", || registry.save_preset("3")).unwrap();
     assert_eq!(registry.presets().len(), saved);
     let text = serde_json::to_string(registry.presets()[0].as_ref()).unwrap();
     assert!(text.len() * saved <= MAX_PRESETS_BYTES && text.len() * 3 <= MAX_PRESET_BYTES);
-    // Names that are as long as they may be make one preset too large.
+    // Names of maximum length make a single preset too large.
     let ids: Vec<String> = registry.ids().map(str::to_owned).collect();
     let long = "\"".repeat(MAX_TEXT);
     for id in &ids {
@@ -293,7 +293,7 @@ fn presets_are_bounded_and_a_refused_one_costs_no_other() {
     }
     assert_eq!(registry.save_preset("3"), Err(PresetError::TooLarge));
     assert_eq!(registry.presets().len(), saved);
-    // One group of all, and the preset in which each has its own.
+    // One group with all clients, and a preset in which each has its own.
     let group = group_of(&registry, &ids[0]);
     drop(registry.set_clients(&group, &ids).unwrap());
     assert_eq!(registry.groups().count(), 1);
@@ -310,7 +310,7 @@ fn presets_are_bounded_and_a_refused_one_costs_no_other() {
     assert!(!registry.presets.contains_client(&ids[0]));
 }
 
-/// A client whose texts are as long as they may be, of characters that are written as two bytes.
+/// A client whose texts have the maximum length and consist of characters that are escaped.
 fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
     let long = "\"".repeat(MAX_TEXT);
     let said = Hello {
@@ -343,14 +343,14 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
     let dir = aulos_blackbox::golden::scratch("largest");
     let (mut registry, mut back) = (registry(), registry());
     let long = "\"".repeat(MAX_TEXT);
-    // As many in one group as fit into a preset.
+    // As many clients in one group as fit into a preset.
     let ids: Vec<String> =
         (0..6_500).map(|number| visit_of_the_longest(&mut registry, number)).collect();
     let group = group_of(&registry, &ids[0]);
     drop(registry.set_clients(&group, &ids).unwrap());
     let mut name = (0..).map(|number| format!("{number:04}{}", &long[4..]));
     while registry.save_preset(&name.next().unwrap()).is_ok() {}
-    // What room is left is taken by smaller ones.
+    // Smaller presets use up the remaining room.
     for count in [1_000, 100, 10] {
         drop(registry.set_clients(&group, &ids[..1]).unwrap());
         let mut small = registry.clone();
@@ -375,7 +375,7 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
     let sounds = vec![sound; aulos_config::limits::MAX_STATIONS + crate::control::MAX_ADDED];
     let text = store::render(&registry, &streams, &sounds);
     println!("the largest state has {} bytes of {}", text.len(), store::MAX_BYTES);
-    // Not far below either: the limit is made of what there can be.
+    // Not far below either: the limit is computed from what can occur.
     assert!(text.len() <= store::MAX_BYTES && text.len() > store::MAX_BYTES / 4 * 3);
     save(&dir, &text).unwrap();
     let LoadOutcome::Saved(saved) = load(&dir).unwrap() else { panic!() };
@@ -396,7 +396,7 @@ fn the_longest_sound_fits_the_room_that_the_state_has_for_it() {
     let mut sound = aulos_config::SoundSettings::default();
     sound.set_equalizer(&serde_json::json!(vec![band; 16]), spec).unwrap();
     sound.set_normalize(&serde_json::json!("podcast"), spec).unwrap();
-    // As it is, as the configuration has it, and the name of the station.
+    // Current settings, the configuration's settings, and the station's name.
     let size = 2 * sound.json().to_string().len() + 2 * aulos_config::limits::MAX_NAME + 64;
     assert!(size > 2 * 16 * 50 && size <= store::MAX_SOUND_BYTES, "{size}");
 }
@@ -408,7 +408,7 @@ fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
     save(&dir, &render(&registry)).unwrap();
     drop(hello(&mut registry, 2, "b"));
     save(&dir, &render(&registry)).unwrap();
-    // Without a byte on the disk.
+    // A sparse file, so that it takes no space on the disk.
     let large = store::MAX_BYTES as u64 + 1;
     let make =
         || std::fs::File::create(dir.join(store::STATE_FILE)).unwrap().set_len(large).unwrap();
@@ -425,7 +425,7 @@ fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
             registry.set_volume("a", Some(1), None).map(drop).unwrap();
         }
         assert_eq!(std::fs::metadata(dir.join(name)).unwrap().len(), large);
-        // The previous one of the next round.
+        // The previous file for the next round.
         std::fs::write(dir.join("server.json.previous"), "{\"Groups\":[{}]}").unwrap();
     }
 }
@@ -443,7 +443,7 @@ fn a_state_that_could_not_be_read_back_is_not_written() {
 #[test]
 fn a_file_that_the_disk_does_not_give_is_put_aside_and_not_replaced() {
     let (dir, registry) = (aulos_blackbox::golden::scratch("unreadable-file"), registry());
-    // A folder cannot be read, not even by root.
+    // A folder cannot be read as a file, not even by root.
     std::fs::create_dir(dir.join(store::STATE_FILE)).unwrap();
     let LoadOutcome::Unusable { aside, previous: None, .. } = load(&dir).unwrap() else { panic!() };
     save(&dir, &render(&registry)).unwrap();
@@ -507,7 +507,7 @@ fn what_was_saved_before_a_broken_file_is_taken() {
     std::fs::write(dir.join(store::STATE_FILE), "").unwrap();
     let LoadOutcome::Broken(Some(saved)) = load(&dir).unwrap() else { panic!() };
     assert_eq!(saved.groups.len(), 1);
-    // And again, if nothing has changed until the next start; a save then keeps it.
+    // The same happens at the next start if nothing has changed; a save then keeps the file.
     let LoadOutcome::Saved(again) = load(&dir).unwrap() else { panic!() };
     assert_eq!(again.groups, saved.groups);
     save(&dir, &render(&registry)).unwrap();
@@ -520,7 +520,7 @@ fn what_was_saved_before_a_broken_file_is_taken() {
 fn what_cannot_be_written_leaves_the_file_as_it_is_and_nothing_behind() {
     let (dir, registry) = (aulos_blackbox::golden::scratch("unwritable"), registry());
     save(&dir, &render(&registry)).unwrap();
-    // A folder in the place of the new file: nobody can write there, not even root.
+    // A folder in place of the new file cannot be written, not even by root.
     std::fs::create_dir(dir.join("server.json.new")).unwrap();
     save(&dir, "{}").unwrap_err();
     std::fs::remove_dir(dir.join("server.json.new")).unwrap();
@@ -553,7 +553,7 @@ fn a_group_has_a_volume_and_a_client_a_cap() {
     assert_eq!(volumes(&registry), [30, 90]);
     drop(registry.set_volume("a", Some(100), None).unwrap());
     assert_eq!(volumes(&registry), [30, 90]);
-    // What is turned up at the client itself comes down again.
+    // A volume that was raised at the client itself is lowered again.
     let session = SessionId(1);
     let info = AudioEvent::ClientInfo { session, volume: Some(99), muted: None };
     let told = registry.apply(info, WallTime::default()).commands;
@@ -659,7 +659,7 @@ fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
     match step {
         Step::Hello(session, id) => Some(hello(registry, session, &format!("c{id}"))),
         Step::Left(session) => {
-            // The wall clock steps as it likes.
+            // The wall clock may step arbitrarily.
             let wall = WallTime { sec: (session.cast_signed() * 7_919) % 101 - 50, usec: 0 };
             Some(registry.apply(AudioEvent::Left { session: SessionId(session) }, wall))
         }
@@ -681,14 +681,14 @@ fn take(registry: &mut Registry, step: Step) -> Option<Effects> {
 }
 
 proptest! {
-    /// After any sequence: no empty group, every client once, ids unique, and the audio was told
+    /// After any sequence: no empty group, every client once, unique ids, and the audio backend has
     /// the station that the registry shows.
     #[test]
     fn the_house_is_in_order_after_every_step(steps in prop::collection::vec(step(), 0..60)) {
         let mut registry = registry();
         let mut plays = HashMap::new();
         for (number, step) in steps.into_iter().enumerate() {
-            // Sessions are never used twice.
+            // Session ids are never reused.
             let step = match step {
                 Step::Hello(session, id) => Step::Hello(session + 100 * number as u64, id),
                 other => other,
@@ -765,7 +765,7 @@ fn saved_clients_beyond_the_limit_are_dropped_and_counted() {
     let mut back = self::registry();
     assert_eq!(back.restore(all.clone()), 7);
     assert_eq!(back.table.remembered(), MAX_CLIENTS);
-    // Each of them is there twice now, which is no loss but for the same seven.
+    // Every client is now in it twice; only the same seven are lost.
     assert_eq!(back.restore(all), 7);
     assert!(back.table.is_consistent());
 }

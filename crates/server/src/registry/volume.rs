@@ -1,30 +1,29 @@
-//! How loud a group is, and how loud a client may get.
+//! Volumes of groups, and volume caps of clients.
 //!
-//! Snapcast's clients have volumes and its groups have none: each controller computes them in its
-//! own way. Here it is done once: a group is as loud as its clients on average, and to change it
-//! changes each by the same number.
+//! Snapcast has volumes of clients only, and each controller computes group volumes in its own way.
+//! Here the volume of a group is the average of its clients, and changing it changes each client by
+//! the same amount.
 
 use super::{Effects, NotFound, Notice, Registry};
 
-/// By how much a volume changes.
+/// A change of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeChange {
-    /// To this.
+    /// Set to this value.
     To(i64),
-    /// By this.
+    /// Change by this value.
     By(i64),
 }
 
 impl Registry {
-    /// New clients are this loud, and no client gets louder than `cap`, unless it has one of its
-    /// own.
+    /// Sets the volume of new clients, and the cap for clients without a cap of their own.
     pub fn set_volume_limits(&mut self, initial: u8, cap: u8) {
         self.initial_volume = initial.min(100);
         self.cap = cap.min(100);
     }
 
-    /// As [`Registry::set_loudness`] in a running house: who is louder than the new cap gets
-    /// softer.
+    /// Like [`Registry::set_volume_limits`] on a running server: clients above the new cap are
+    /// lowered.
     pub fn change_volume_limits(&mut self, initial: u8, cap: u8) -> Effects {
         self.set_volume_limits(initial, cap);
         let louder = self.table.clients().filter(|client| client.volume > self.cap);
@@ -52,8 +51,7 @@ impl Registry {
         self.set_volume(id, Some(percent), None)
     }
 
-    /// Changes the volume of a group: its average where it is told a number, and every client by
-    /// the same.
+    /// Changes the volume of a group: sets its average, or changes every client by the same amount.
     ///
     /// # Errors
     /// [`NotFound::Group`].
@@ -78,7 +76,7 @@ impl Registry {
         Ok(all)
     }
 
-    /// How loud a group is: the average of its clients.
+    /// The volume of a group: the average of its clients.
     #[must_use]
     pub fn group_volume(&self, id: &str) -> Option<i64> {
         let clients = self.members(id).map(|client| (i64::from(client.volume), 1));
@@ -86,7 +84,7 @@ impl Registry {
         Some((sum + count / 2) / count)
     }
 
-    /// Says how loud a client may get; a volume above it comes down at once. 100 is the house's.
+    /// Sets a client's volume cap; a higher volume is lowered at once. 100 means the server's cap.
     ///
     /// # Errors
     /// [`NotFound::Client`].

@@ -1,4 +1,4 @@
-//! Figures as lines: JSON for programs, one line a second for people, and the summary at the end.
+//! Text output of the meter: JSON for programs, one line per second for people, and a summary.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::figures::{clock, db, lufs};
 use crate::cli::print;
 
-/// Standard output, line by line.
+/// Prints readings to standard output, line by line.
 #[derive(Debug)]
 pub(super) struct MeterOutput {
     json: bool,
@@ -21,7 +21,7 @@ impl MeterOutput {
         Self { json }
     }
 
-    /// Prints at once: whoever reads it may be waiting.
+    /// Prints and flushes, because the reader may be waiting.
     pub(super) fn print(&self, loudness: &Loudness) -> io::Result<()> {
         let line = if self.json {
             json(loudness)
@@ -36,7 +36,7 @@ impl MeterOutput {
     }
 }
 
-/// The keys of the contract, in its order.
+/// The documented keys, in their order.
 fn values(read: &Loudness) -> [(&'static str, Value); 9] {
     let figure = |value: Option<f64>| value.map_or(Value::Null, |value| hundredth(value).into());
     let lufs = |value: Option<Lufs>| figure(value.map(Lufs::get));
@@ -71,7 +71,7 @@ fn plain(read: &Loudness) -> String {
     )
 }
 
-/// What was measured in all, if anything was; behind JSON it is chatter.
+/// Prints the final values, if anything was measured. With JSON they go to standard error.
 pub(super) fn summary(uri: &str, read: &Loudness, json: bool, quiet: bool) -> Result<(), Failure> {
     if read.measured == Span::ZERO || json && quiet {
         return Ok(());

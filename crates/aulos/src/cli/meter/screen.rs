@@ -1,4 +1,4 @@
-//! What the screen shows: numbers, bars, and the last minutes. Only draws; knows no terminal.
+//! The meter's screen: numbers, bars and a history. Drawing only, without a terminal.
 
 use std::collections::VecDeque;
 
@@ -22,12 +22,12 @@ pub(super) struct Screen {
     pub(super) paused: bool,
     pub(super) waiting: bool,
     history: VecDeque<HistoryColumn>,
-    /// The column that is being filled, and how many readings it has.
+    /// The current column, and its number of readings.
     column: HistoryColumn,
     readings: u32,
 }
 
-/// Two seconds of the past: the greatest M, the last S.
+/// Two seconds of history: the highest M and the last S.
 #[derive(Clone, Copy, Debug, Default)]
 struct HistoryColumn {
     momentary: Option<f64>,
@@ -69,7 +69,7 @@ impl Screen {
         }
     }
 
-    /// Nothing that was shown counts any more.
+    /// Clears the history.
     pub(super) fn reset(&mut self) {
         self.history.clear();
         self.column = HistoryColumn::default();
@@ -84,7 +84,7 @@ impl Screen {
         };
     }
 
-    /// Draws all of it; what finds no place is left out, the least important first.
+    /// Draws the screen; what does not fit is left out, the least important first.
     pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let mut rows = RowCursor { area, next: area.y };
@@ -191,7 +191,7 @@ impl Screen {
         lines
     }
 
-    /// M as columns and S as a line over them, the newest at the right.
+    /// Draws M as columns and S as a line over them, the newest at the right.
     fn draw_history(&self, buffer: &mut Buffer, area: Rect) {
         let height = f64::from(area.height);
         for (row, mark) in [(0, self.scale.high()), (area.height - 1, self.scale.low())] {
@@ -225,7 +225,7 @@ impl Screen {
             if let Some(short_term) = past.short_term {
                 let rows = column(self.scale.place(short_term, height));
                 let y = area.bottom() - 1 - rows.min(area.height - 1);
-                // The colour of the terminal's text, over whatever is there.
+                // In the terminal's text color, over the bar.
                 buffer[(x, y)].set_symbol("\u{2501}").set_style(Style::reset());
             }
         }
@@ -240,7 +240,7 @@ impl Screen {
     }
 }
 
-/// What the bars and the past are drawn on.
+/// The scale of bars and history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
     /// -59 to 0 LUFS.
@@ -279,7 +279,7 @@ impl Scale {
         if matches!(self, Self::Lufs) { "LUFS" } else { "LU" }
     }
 
-    /// A loudness in the scale's unit, and the unit.
+    /// A loudness in the scale's unit, with the unit.
     fn number(self, value: Option<Lufs>) -> (String, &'static str) {
         let text = match (self, value) {
             (Self::Lufs, value) => lufs(value),
@@ -297,7 +297,7 @@ impl Scale {
         }
     }
 
-    /// How many of `steps` the loudness is above the low end.
+    /// The position of a loudness on a scale of `steps`.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -308,8 +308,8 @@ impl Scale {
         (share.clamp(0.0, 1.0) * steps).round() as usize
     }
 
-    /// Green up to what is usual for music, then yellow; red where hardly anything should be. On
-    /// the EBU's scales around its target.
+    /// Green up to the usual loudness of music, then yellow, and red above; on EBU scales relative
+    /// to the target.
     fn color(self, lufs: f64) -> Color {
         let (usual, loud) =
             if self == Self::Lufs { (-14.0, -9.0) } else { (EBU_TARGET + 1.0, EBU_TARGET + 9.0) };
@@ -321,7 +321,7 @@ impl Scale {
     }
 }
 
-/// The rows of the screen, taken from the top.
+/// Hands out the rows of the screen from the top.
 struct RowCursor {
     area: Rect,
     next: u16,
@@ -336,7 +336,7 @@ impl RowCursor {
         self.next = (self.next + rows).min(self.area.bottom());
     }
 
-    /// So many rows, or as many as there are.
+    /// Takes this many rows, or as many as are left.
     fn take(&mut self, rows: u16) -> Rect {
         let height = rows.min(self.left());
         let taken = Rect { y: self.next, height, ..self.area };
@@ -345,7 +345,7 @@ impl RowCursor {
     }
 }
 
-/// Writes into a row from column `at` on; what does not fit is cut off.
+/// Writes into a row from column `at`; what does not fit is cut off.
 fn put(buffer: &mut Buffer, row: Rect, at: u16, text: &str, style: Style) {
     if row.height > 0 && at < row.width {
         buffer.set_stringn(row.x + at, row.y, text, usize::from(row.width - at), style);
@@ -358,16 +358,16 @@ fn column(number: usize) -> u16 {
 
 const KEYS: &str = "q quit   r measure anew   p pause   e scale";
 
-/// Left of a bar: name, number, unit.
+/// Width left of a bar: name, number, unit.
 const BAR_LABEL: u16 = 16;
-/// Left of the past.
+/// Width left of the history.
 const HISTORY_LABEL: u16 = 9;
-/// The past is worth showing in more rows than this.
+/// The history is drawn if more rows than this are left.
 const MIN_HISTORY: u16 = 4;
 
-/// A column is 2 s.
+/// Readings in a column of 2 s.
 const COLUMN_READINGS: u32 = 20;
-/// No terminal is wider.
+/// More columns than any terminal has.
 const MAX_COLUMNS: usize = 1_000;
 
 /// 0 LU.
@@ -380,7 +380,7 @@ const COLUMNS: [&str; 9] = [
     "\u{2588}",
 ];
 
-/// Of no use to a reader of the screen, but a second is no tenth.
+/// Ties the column length to the number of readings.
 const _: () = assert!(Span::from_secs(2).as_millis() == 100 * COLUMN_READINGS as i64);
 
 #[cfg(test)]
@@ -391,7 +391,7 @@ mod tests {
 
     use super::*;
 
-    /// A minute that grows louder.
+    /// A minute of rising loudness.
     fn screen() -> Screen {
         let mut screen = Screen::new("file:///srv/a programme.flac", false);
         screen.set_format(SampleRate::HZ_48000, ChannelLayout::STEREO);

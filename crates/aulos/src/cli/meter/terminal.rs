@@ -1,4 +1,4 @@
-//! The terminal of the screen: taken over, listened to, and given back however it ends.
+//! The terminal of the meter's screen: raw mode, keys, and restoring it on every exit.
 
 use std::io;
 use std::time::Duration;
@@ -21,14 +21,14 @@ pub(super) async fn run(
     signals: &mut Signals,
 ) -> Result<MeterResult, Failure> {
     let mut keys = keys()?;
-    // Also sets a panic hook that gives the terminal back first.
+    // `try_init` also installs a panic hook that restores the terminal.
     let mut terminal = TerminalGuard(ratatui::try_init().map_err(|error| failed(&error))?);
     let mut screen = Screen::new(uri, colors);
     let mut frames = interval(FRAME_INTERVAL);
     frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            news = meter.events.recv() => match news {
+            event = meter.events.recv() => match event {
                 Some(ReaderEvent::Shape(rate, layout)) => screen.set_format(rate, layout),
                 Some(ReaderEvent::Reading(loudness)) => screen.add_reading(loudness),
                 Some(ReaderEvent::Waiting) => screen.waiting = true,
@@ -46,7 +46,7 @@ pub(super) async fn run(
     }
 }
 
-/// A terminal that is ours until this is dropped.
+/// Restores the terminal on drop.
 struct TerminalGuard(DefaultTerminal);
 
 impl Drop for TerminalGuard {
@@ -55,7 +55,7 @@ impl Drop for TerminalGuard {
     }
 }
 
-/// What a person wants.
+/// A key of the meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Quit,
@@ -97,8 +97,8 @@ impl Key {
     }
 }
 
-/// Keys can only be waited for by a thread, which ends with the process. A resize is no key, and
-/// the next frame has the new size.
+/// Reads keys on a thread of its own, because reading blocks; the thread ends with the process.
+/// Resize events are ignored: the next frame has the new size.
 fn keys() -> Result<Receiver<Key>, Failure> {
     let (tell, keys) = channel(16);
     let listen = move || {
@@ -121,5 +121,5 @@ fn failed(error: &io::Error) -> Failure {
     Failure::new(Exit::Io, format!("the terminal: {error}"))
 }
 
-/// As often as there are new figures.
+/// The rate of new readings.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);

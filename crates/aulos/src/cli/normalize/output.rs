@@ -1,4 +1,4 @@
-//! What a run prints: a table for one file, a row each for many, JSON lines for programs.
+//! Output of a run: a table for one file, a row per file for many, JSON lines for programs.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ pub(super) fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// What somebody should know who looks at the new file only.
+/// Remarks about the new file that its figures do not show.
 pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<String> {
     let target = args.target.lufs();
     let mut lines = Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
     lines
 }
 
-/// Of one file, both sides.
+/// The table for one file, before and after.
 pub(super) fn table(outcome: &NormalizeOutcome) -> String {
     let mut text = format!("{:20} {:>12} {:>12}\n", "", "before", "after");
     let mut row = |name: &str, pick: fn(&LoudnessSummary) -> Option<f64>, unit: &str| {
@@ -101,12 +101,12 @@ pub(super) fn table(outcome: &NormalizeOutcome) -> String {
     text
 }
 
-/// What stands above the rows of many files.
+/// The header of the rows.
 pub(super) fn header() -> String {
     format!("{:>7} {:>7} {:>7} {:>7} {:>9}  path\n", "I LUFS", "I new", "TP new", "gain dB", "")
 }
 
-/// One of many files.
+/// One of many rows.
 pub(super) fn line(row: &NormalizeResult) -> String {
     let cell = |value: Option<f64>| match value {
         Some(value) => format!("{value:>7.1}"),
@@ -137,7 +137,7 @@ const fn state(state: OutputFileState) -> &'static str {
     }
 }
 
-/// Every key is there in every row; what does not exist is null.
+/// Every key is in every row; missing values are null.
 pub(super) fn json(row: &NormalizeResult, args: &NormalizeArgs, remarks: &[String]) -> String {
     let done = row.result.as_ref().ok();
     let error = row.result.as_ref().err().map(ToString::to_string);
@@ -193,10 +193,10 @@ fn side(side: &LoudnessSummary) -> Value {
     })
 }
 
-/// To one place, with one zero.
+/// Rounds to one decimal place, without -0.0.
 fn tidy(value: f64) -> f64 {
     (value * 10.0).round() / 10.0 + 0.0
 }
 
-/// A gating block.
+/// The length of a gating block.
 const SHORTEST_S: f64 = 0.4;

@@ -1,4 +1,4 @@
-//! Ctrl-C, and what else asks a run to end: the files that are under way are taken back first.
+//! Interrupts a run by a signal: unfinished files are removed first.
 
 use std::process;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use aulos_server::exit::{Exit, Failure};
 
-/// Whether somebody wants the run to end.
+/// Set when a signal asks the run to end.
 pub(super) struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Listens from now on. Who asks twice does not wait for anything.
+    /// Installs the signal handlers. A second signal exits at once.
     pub(super) fn new() -> Result<Self, Failure> {
         let internal = |error: std::io::Error| Failure::new(Exit::Internal, error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -24,8 +24,8 @@ impl StopFlag {
             let [interrupt, terminate, hangup] = kinds.map(|kind| signal(kind).map_err(internal));
             [interrupt?, terminate?, hangup?]
         };
-        let wished = Arc::new(AtomicBool::new(false));
-        let wish = Arc::clone(&wished);
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
         let listen = move || {
             runtime.block_on(async {
                 let [interrupt, terminate, hangup] = &mut signals;
@@ -35,14 +35,14 @@ impl StopFlag {
                         _ = terminate.recv() => {}
                         _ = hangup.recv() => {}
                     }
-                    if wish.swap(true, Ordering::Relaxed) {
+                    if flag.swap(true, Ordering::Relaxed) {
                         process::exit(Exit::Stopped as i32);
                     }
                 }
             });
         };
         thread::Builder::new().name("aulos-signals".into()).spawn(listen).map_err(internal)?;
-        Ok(Self(wished))
+        Ok(Self(stop))
     }
 
     pub(super) fn is_set(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What a recording shows: a line that moves on a terminal, and each complete file.
+//! Output of a recording: a status line on a terminal, and each complete file.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -13,11 +13,11 @@ use super::recorder::FileRecorder;
 use crate::cli::figures::{clock, db, lufs};
 use crate::cli::{ColorMode, print};
 
-/// Standard output for files, standard error for people.
+/// Files go to standard output, messages to standard error.
 pub(super) struct RecordOutput {
     json: bool,
     quiet: bool,
-    /// A terminal: the line that is there is drawn over.
+    /// Whether standard error is a terminal, where the status line is redrawn.
     line: bool,
     red: (&'static str, &'static str),
 }
@@ -29,7 +29,7 @@ impl RecordOutput {
         Self { json, quiet, line: terminal && !quiet, red }
     }
 
-    /// A sentence for people.
+    /// Prints a message for people.
     pub(super) fn print_message(&self, text: &str) {
         if !self.quiet {
             self.clear();
@@ -37,12 +37,12 @@ impl RecordOutput {
         }
     }
 
-    /// How it goes, on a terminal.
-    pub(super) fn print_progress(&self, tape: &FileRecorder, loudness: &Loudness) {
+    /// Draws the status line.
+    pub(super) fn print_progress(&self, recorder: &FileRecorder, loudness: &Loudness) {
         if !self.line {
             return;
         }
-        let status = tape.status();
+        let status = recorder.status();
         let word = match status.state {
             RecordingState::Idle | RecordingState::Waiting { .. } => "wait",
             RecordingState::Recording { .. } => "REC ",
@@ -75,11 +75,11 @@ impl RecordOutput {
             text += &format!("  ({trouble})");
         }
         eprint!("\r\x1b[K{text}");
-        // Nobody reads it any more: it is only a picture.
+        // The status line is not essential.
         drop(io::stderr().flush());
     }
 
-    /// Something has happened.
+    /// Reports an event of the recorder.
     pub(super) fn event(&self, what: &What) -> Result<(), Failure> {
         match what {
             What::Closed(closed) => {
@@ -116,7 +116,7 @@ impl RecordOutput {
         Ok(())
     }
 
-    /// The last line stays.
+    /// Ends the status line.
     pub(super) fn end(&self) {
         self.clear();
     }
@@ -128,7 +128,7 @@ impl RecordOutput {
     }
 }
 
-/// Bytes, to three figures.
+/// Formats a size with three significant digits.
 fn size(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().si().to_string()
 }

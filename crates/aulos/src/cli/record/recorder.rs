@@ -1,4 +1,4 @@
-//! One recorder for one source, which the reader's thread fills.
+//! The recorder of the command line, fed by the reader thread.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::RecordArgs;
 use super::output::RecordOutput;
 use crate::cli::reader::BlockSink;
 
-/// The recorder.
+/// A recorder for one source.
 pub(super) struct FileRecorder {
     shared: Arc<SharedRecorder>,
     recorders: Recorders,
@@ -29,16 +29,16 @@ pub(super) struct FileRecorder {
     pre_roll: Span,
 }
 
-/// What the reader's thread has of it.
+/// State shared with the reader thread.
 struct SharedRecorder {
     recorder: Deck,
-    /// As much has been heard as was asked for.
+    /// The requested length has been recorded.
     length_reached: AtomicBool,
-    /// Nobody waits for room any more.
+    /// The reader no longer waits for room.
     stopping: AtomicBool,
 }
 
-/// What the arguments ask for.
+/// The recorder's configuration from the arguments.
 pub(super) fn recorder_config(args: &RecordArgs) -> Result<Wish, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     let (folder, file) = split(&args.out);
@@ -59,16 +59,16 @@ pub(super) fn recorder_config(args: &RecordArgs) -> Result<Wish, Failure> {
         stem += "-{index}";
     }
     let zone = if args.local_time { ClockZone::Local } else { ClockZone::Utc };
-    let mut wish = Wish::new("record", folder, format).map_err(|why| usage(why.to_string()))?;
-    wish.pattern =
+    let mut settings = Wish::new("record", folder, format).map_err(|why| usage(why.to_string()))?;
+    settings.pattern =
         Pattern::new(&stem, zone).map_err(|why| usage(format!("{}: {why}", args.out.display())))?;
-    wish.config.rotation = rotation(args, zone)?;
-    wish.config.pre_roll = args.pre_roll.unwrap_or(DEFAULT_PRE_ROLL);
-    wish.sidecar = args.sidecar;
-    Ok(wish)
+    settings.config.rotation = rotation(args, zone)?;
+    settings.config.pre_roll = args.pre_roll.unwrap_or(DEFAULT_PRE_ROLL);
+    settings.sidecar = args.sidecar;
+    Ok(settings)
 }
 
-/// The folder, as far as its name is the same for every file, and what comes behind it.
+/// Splits the path into a fixed folder and a file name pattern.
 fn split(out: &Path) -> (PathBuf, String) {
     let mut folder = PathBuf::new();
     let parts: Vec<Component<'_>> = out.components().collect();
@@ -108,34 +108,33 @@ fn rotation(args: &RecordArgs, zone: ClockZone) -> Result<Rotation, Failure> {
 }
 
 impl FileRecorder {
-    /// Makes the recorder, and what is to hear every block. `patient` waits for the disk.
+    /// Makes the recorder, and the sink for blocks. With `patient` the reader waits for the disk.
     pub(super) fn new(
-        wish: Wish,
+        settings: Wish,
         length: Option<Span>,
         patient: bool,
     ) -> Result<(Self, BlockSink), Failure> {
         let cannot = |error: std::io::Error| Failure::new(Exit::Internal, error.to_string());
         let (mut recorders, events) = Recorders::start().map_err(cannot)?;
-        let pre_roll = wish.config.pre_roll;
+        let pre_roll = settings.config.pre_roll;
         let (shape, room) = ((SampleRate::HZ_48000, ChannelLayout::STEREO), DEFAULT_CAPACITY);
-        let (mut pickup, spool) = record_tap(TapPoint::Input(0), shape.0, shape.1, room);
-        let deck = recorders
-            .add(wish, spool)
+        let (mut tap, tap_reader) = record_tap(TapPoint::Input(0), shape.0, shape.1, room);
+        let handle = recorders
+            .add(settings, tap_reader)
             .map_err(|error| Failure::new(Exit::CannotCreate, error.to_string()))?;
-        let (full, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        let shared =
-            Arc::new(SharedRecorder { recorder: deck, length_reached: full, stopping: over });
-        let mut heard = RecordSink {
+        let (length_reached, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
+        let shared = Arc::new(SharedRecorder { recorder: handle, length_reached, stopping });
+        let mut feed = RecordSink {
             shape,
             remaining: length,
             waits_for_disk: patient,
             shared: Arc::clone(&shared),
         };
-        let ear: BlockSink = Box::new(move |block| {
-            heard.push_block(&mut pickup, block);
+        let sink: BlockSink = Box::new(move |block| {
+            feed.push_block(&mut tap, block);
             Ok(())
         });
-        Ok((Self { shared, recorders, events: events.into(), pre_roll }, ear))
+        Ok((Self { shared, recorders, events: events.into(), pre_roll }, sink))
     }
 
     pub(super) fn send_command(
@@ -165,18 +164,18 @@ impl FileRecorder {
         self.pre_roll
     }
 
-    /// Whether as much has been heard as was asked for.
+    /// Whether the requested length has been recorded.
     pub(super) fn is_length_reached(&self) -> bool {
         self.shared.length_reached.load(Ordering::Relaxed)
     }
 
-    /// Whether there never was a file: nobody would know of a mistake in its name for hours.
+    /// Whether nothing has ever been written: the path may be wrong, and retrying would hide that.
     pub(super) fn has_written_nothing(&self, _trouble: &Trouble) -> bool {
         let status = self.status();
         status.segments == 0 && status.bytes == 0
     }
 
-    /// Writes all there is, and tells of every file.
+    /// Writes everything, and reports every file.
     pub(super) fn finish(self, output: &RecordOutput) -> Result<(), Failure> {
         self.shared.stopping.store(true, Ordering::Relaxed);
         let Self { shared, mut recorders, events, .. } = self;
@@ -195,7 +194,7 @@ impl FileRecorder {
     }
 }
 
-/// What the reader's thread knows.
+/// The reader thread's end of the recorder.
 struct RecordSink {
     shape: (SampleRate, ChannelLayout),
     remaining: Option<Span>,
@@ -204,13 +203,13 @@ struct RecordSink {
 }
 
 impl RecordSink {
-    fn push_block(&mut self, pickup: &mut RecordTap, block: &Block) {
+    fn push_block(&mut self, tap: &mut RecordTap, block: &Block) {
         let shape = (block.rate(), block.layout());
         if std::mem::replace(&mut self.shape, shape) != shape {
-            let (new, spool) =
+            let (new, tap_reader) =
                 record_tap(TapPoint::Input(0), shape.0, shape.1, DEFAULT_CAPACITY);
-            self.shared.recorder.replace(spool);
-            *pickup = new;
+            self.shared.recorder.replace(tap_reader);
+            *tap = new;
         }
         let frames = match self.remaining {
             None => block.frames(),
@@ -218,12 +217,12 @@ impl RecordSink {
         };
         let samples = &block.samples()[..frames.as_usize() * shape.1.channels()];
         while self.waits_for_disk
-            && !pickup.has_room(samples.len())
+            && !tap.has_room(samples.len())
             && !self.shared.stopping.load(Ordering::Relaxed)
         {
             std::thread::sleep(ROOM_POLL_INTERVAL);
         }
-        pickup.push_samples(samples, shape.0, SystemClock::now(), None);
+        tap.push_samples(samples, shape.0, SystemClock::now(), None);
         if let Some(left) = &mut self.remaining {
             *left -= shape.0.span(frames);
             if shape.0.frames(*left) == Frames::ZERO {
@@ -233,11 +232,11 @@ impl RecordSink {
     }
 }
 
-/// Of a sample, where nothing else is said.
+/// Default bits per sample.
 const DEFAULT_BITS: u32 = 16;
 
-/// For a disk that does not answer, at the end.
+/// Time limit for the last writes, in case the disk hangs.
 const FINISH_TIMEOUT: Span = Span::from_secs(10);
 
-/// Between two looks whether there is room.
+/// Interval of checks for room.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(5);

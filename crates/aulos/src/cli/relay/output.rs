@@ -1,11 +1,11 @@
-//! What people see of relays: a table while they run, and a summary at the end.
+//! Text output of relays: a table while they run, and a summary.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use aulos_server::relay::{RelayCounters, RelaySnapshot, StreamStatus, encoding_name};
 
-/// The streams, those with trouble first, as many as there is room for.
+/// The streams that fit, those with problems first.
 pub(super) fn table(
     status: &RelaySnapshot,
     before: Option<&RelaySnapshot>,
@@ -95,7 +95,7 @@ fn threads(status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> String {
     text
 }
 
-/// What it all came to.
+/// The final counts.
 pub(super) fn summary(status: &RelaySnapshot) -> String {
     let mut text = String::new();
     let row = |text: &mut String, name: &str, cells: [String; 8]| {
@@ -139,8 +139,9 @@ fn by_cause(causes: &[(&str, u64)]) -> String {
 }
 
 fn status_streams(status: &RelaySnapshot, name: &str) -> u64 {
-    let heard = |row: &&StreamStatus| row.relay == name && row.report.tally.source.received > 0;
-    status.rows.iter().filter(heard).count() as u64
+    let has_received =
+        |row: &&StreamStatus| row.relay == name && row.report.tally.source.received > 0;
+    status.rows.iter().filter(has_received).count() as u64
 }
 
 fn push(text: &mut String, line: &str, width: usize) {
@@ -151,7 +152,7 @@ fn cut(text: &str, width: usize) -> &str {
     text.char_indices().nth(width).map_or(text, |(at, _)| &text[..at])
 }
 
-/// Columns and lines of the terminal.
+/// The terminal's columns and lines.
 pub(super) fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);

@@ -1,4 +1,4 @@
-//! The files of one folder, taken together.
+//! Albums: the files of one folder, measured together.
 
 use std::path::{Path, PathBuf};
 
@@ -25,14 +25,15 @@ pub(super) struct Album {
     seconds: f64,
     files: usize,
     failed: usize,
-    /// What was measured, for their tags.
+    /// Measured files, for tagging.
     pub(super) tracks: Vec<(PathBuf, LoudnessSummary)>,
 }
 
 impl Album {
-    /// The album that a file is in; files of a folder may come apart, with its subfolders between.
+    /// The album of a file. Files of a folder need not be adjacent: subfolders may come between
+    /// them.
     pub(super) fn of<'a>(albums: &'a mut Vec<Self>, report: &ScanReport) -> &'a mut Self {
-        // A folder without sound is what is reported, not something in a folder.
+        // A folder without audio files is reported itself.
         let is_folder =
             matches!(report.error, Some(ScanError::NothingInFolder | ScanError::Folder(_)));
         let folder = if is_folder { &*report.path } else { folder_of(&report.path) };
@@ -69,7 +70,7 @@ impl Album {
             self.loudest = Some(lufs);
         }
         match &mut self.whole {
-            // All have a history of one kind.
+            // All parts have the same kind of history.
             Some(whole) => drop(whole.merge(part)),
             None => self.whole = Some((**part).clone()),
         }
@@ -86,7 +87,7 @@ impl Album {
         self.whole.as_ref().map(|_| self.seconds)
     }
 
-    /// What the gain goes by.
+    /// The loudness from which the gain is computed.
     pub(super) fn measure_of(&self, rule: AlbumRule, loudness: &LoudnessSummary) -> Option<Lufs> {
         match rule {
             AlbumRule::Energy => loudness.integrated,
@@ -100,13 +101,13 @@ impl Album {
     }
 }
 
-/// The folder of a file, as it is shown.
+/// The folder of a file, for display.
 pub(super) fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     folder.unwrap_or_else(|| Path::new("."))
 }
 
-/// A property that an album has if all its files share it.
+/// A property that is shown if all files of an album share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SharedProperty<T> {
     Nothing,

@@ -1,8 +1,8 @@
-//! What a run has measured, line by line in a file, so that the next one need not.
+//! The journal of `--resume`: measured files, so that the next run can skip them.
 //!
-//! A line is written when a file is measured and read back only if file and options are still the
-//! same. A line that a killed run left half is passed over. Files that failed are not written down:
-//! they are tried again.
+//! A line is written per measured file, and read back only if file and options are unchanged. An
+//! incomplete line of a killed run is skipped. Failed files are not written, so that they are tried
+//! again.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -21,12 +21,12 @@ pub(super) struct Journal {
     known: HashMap<String, Value>,
     options: Value,
     keep: bool,
-    /// Whether files will be tagged after they are noted.
+    /// Whether files are tagged after they have been noted.
     tags_follow: bool,
 }
 
 impl Journal {
-    /// Opens or makes the file.
+    /// Opens or creates the file.
     pub(super) fn open(path: &Path, options: &ScanOptions, tags_follow: bool) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let hop = matches!(options.range_hop, RangeHop::Tenth);
@@ -64,7 +64,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The report of a file that was measured and has not changed since.
+    /// The report of a measured file that has not changed.
     pub(super) fn recall(&self, path: &Path) -> Option<ScanReport> {
         let line = self.known.get(path.to_str()?)?;
         (line["id"] == identity(path)?).then_some(())?;
@@ -98,7 +98,7 @@ impl Journal {
         })
     }
 
-    /// Writes down what was measured.
+    /// Writes a report.
     pub(super) fn note(&mut self, report: &ScanReport) -> io::Result<()> {
         let (None, Some(shape), Some(path)) = (report.error, report.shape, report.path.to_str())
         else {
@@ -133,7 +133,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Says that a file has been changed by its tags alone: what was measured still holds.
+    /// Notes that only the tags of a file have changed, so that its measurement stays valid.
     pub(super) fn tagged(&mut self, path: &Path) -> io::Result<()> {
         let line = path.to_str().and_then(|name| self.known.remove(name));
         let (Some(mut line), Some(id)) = (line, identity(path)) else { return Ok(()) };
@@ -142,7 +142,7 @@ impl Journal {
     }
 }
 
-/// Size and time of modification, as they are now.
+/// Current size and modification time.
 fn identity(path: &Path) -> Option<Value> {
     let it = path.metadata().ok()?;
     Some(json!([it.len(), it.mtime(), it.mtime_nsec()]))
@@ -157,8 +157,8 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-/// Of what a line holds; another version measures again.
+/// Version of the line format; lines of other versions are ignored.
 const VERSION: u32 = 1;
 
-/// No line is longer: a day of sound with its measurement.
+/// Longest line: the measurement of a day of audio.
 const MAX_LINE: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! Rows: a table for people, JSON lines and CSV for programs.
+//! Rows of the scan: a table for people, JSON lines and CSV for programs.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use aulos_core::{Db, Lufs};
 use aulos_io::scan::LoudnessSummary;
 use serde_json::Value;
 
-/// How rows are printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowFormat {
     Json,
@@ -25,11 +25,11 @@ pub(super) struct Row<'a> {
     pub(super) seconds: Option<f64>,
     pub(super) loudness: LoudnessSummary,
     pub(super) gain: Option<Db>,
-    /// What the gain would be more, if the peak allowed it.
+    /// By how much the peak limits the gain.
     pub(super) lowered: Option<Db>,
 }
 
-/// Standard output, row by row.
+/// Writes rows to standard output.
 #[derive(Debug)]
 pub(super) struct RowWriter(RowFormat);
 
@@ -38,7 +38,7 @@ impl RowWriter {
         Self(format)
     }
 
-    /// What stands above the first row.
+    /// Writes the header of the format.
     pub(super) fn header(&self) -> io::Result<()> {
         match self.0 {
             RowFormat::Json => Ok(()),
@@ -53,8 +53,8 @@ impl RowWriter {
         }
     }
 
-    /// Prints a row at once: whoever reads it may be waiting. Why a file failed also goes to
-    /// standard error, unless the table says it.
+    /// Prints a row and flushes, because the reader may be waiting. An error of a file also goes to
+    /// standard error, unless the table shows it.
     pub(super) fn print(&self, row: &Row<'_>) -> io::Result<()> {
         if let (Some(error), false) = (&row.error, matches!(self.0, RowFormat::Table { .. })) {
             eprintln!("{}: {error}", plain(&row.path.to_string_lossy()));
@@ -68,7 +68,7 @@ impl RowWriter {
 }
 
 impl RowWriter {
-    /// Says something that is no row: below the table, or beside data that a program reads.
+    /// Prints text that is not a row: below the table, or to standard error for the other formats.
     pub(super) fn print_message(&self, text: &str) -> io::Result<()> {
         if matches!(self.0, RowFormat::Table { .. }) {
             return write(text);
@@ -84,7 +84,7 @@ fn write(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// The keys of the contract, in its order.
+/// The documented keys, in their order.
 const KEYS: [&str; 14] = [
     "path",
     "ok",
@@ -125,19 +125,19 @@ fn values(row: &Row<'_>) -> [Value; KEYS.len()] {
     ]
 }
 
-/// A millionth is finer than any two meters agree, and the same on every processor.
+/// Rounds to a millionth: finer than the agreement of any two meters, and equal on all processors.
 fn rounded(value: f64) -> f64 {
-    // Zero has one sign.
+    // Avoids -0.0.
     (value * 1e6).round() / 1e6 + 0.0
 }
 
 fn json(row: &Row<'_>) -> String {
-    // Written by hand because a map would sort the keys.
+    // Written by hand, because a map would sort the keys.
     let pairs = KEYS.iter().zip(values(row)).map(|(key, value)| format!("\"{key}\":{value}"));
     format!("{{{}}}\n", pairs.collect::<Vec<_>>().join(","))
 }
 
-/// After RFC 4180; what does not exist is empty.
+/// RFC 4180; missing values are empty.
 fn csv(row: &Row<'_>) -> String {
     let fields = values(row).map(|value| match value {
         Value::Null => String::new(),
@@ -173,7 +173,7 @@ fn table(row: &Row<'_>, true_peak: bool) -> String {
     format!("{}  {path}{error}{lowered}\n", cells.join(" "))
 }
 
-/// A name that cannot move the cursor or break a line.
+/// Replaces control characters, so that a name cannot move the cursor or break a line.
 pub(in crate::cli) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

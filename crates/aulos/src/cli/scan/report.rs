@@ -1,7 +1,7 @@
-//! `--report`: one page for people, with everything in it.
+//! `--report`: one HTML page with all results.
 //!
-//! Drawn by hand: a plotting library would bring fonts and colours of its own, and what is needed
-//! is two lines and a few marks.
+//! The charts are drawn by hand: a plotting library would bring its own fonts and colors, and only
+//! two lines and a few marks are needed.
 
 use core::fmt::Write as _;
 use std::fs;
@@ -48,14 +48,14 @@ impl ReportPage {
         });
     }
 
-    /// Writes the page, whole or not at all.
+    /// Writes the page atomically.
     pub(super) fn write(mut self, path: &Path) -> io::Result<()> {
         let middle = self.median();
         let mut order: Vec<(Vec<String>, Entry)> = Vec::new();
         for entry in self.entries.drain(..) {
             order.push((remarks(&entry, middle, self.ceiling), entry));
         }
-        // Those to look at first; within them the order of the scan.
+        // Files with remarks first, then in the order of the scan.
         order.sort_by_key(|(remarks, entry)| (remarks.is_empty(), entry.error.is_none()));
         let html = self.html(&order, middle);
         let mut part = path.as_os_str().to_owned();
@@ -244,7 +244,7 @@ impl ReportPage {
     }
 }
 
-/// What is worth a look at a file, in words.
+/// Remarks about a file.
 fn remarks(entry: &Entry, middle: Option<f64>, ceiling: Db) -> Vec<String> {
     let mut remarks: Vec<String> = entry.error.clone().into_iter().collect();
     let it = &entry.loudness;
@@ -292,7 +292,7 @@ fn column(n: usize, of: usize) -> u32 {
     (LEFT + (n as f64 + 0.5) / of.max(1) as f64 * (WIDTH - LEFT)) as u32
 }
 
-/// From the top of the scale, 0 LUFS, to its bottom, -60.
+/// The distance from the top: 0 LUFS is at the top of the scale, -60 at its bottom.
 fn height(lufs: f64) -> f64 {
     let depth = (-lufs.max(LOWEST)).max(0.0) / -LOWEST;
     depth * (HEIGHT - 20.0)
@@ -309,7 +309,7 @@ fn clock(seconds: f64) -> String {
     if h > 0 { format!("{h}:{m:02}:{s:02}") } else { format!("{m}:{s:02}") }
 }
 
-/// A name is text, whatever is in it.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -319,7 +319,7 @@ fn escaped(text: &str) -> String {
             '>' => out += "&gt;",
             '"' => out += "&quot;",
             '\'' => out += "&#39;",
-            // It would turn the letters behind it around.
+            // Direction overrides would reverse the following text.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -327,11 +327,11 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Where nobody sets a ceiling: that of EBU R 128.
+/// The default ceiling, from EBU R 128.
 const CEILING: Db = Db::new(-1.0);
-/// So far from the middle of all files, a file is worth a look; in LU.
+/// Deviation from the median that makes a file an outlier, in LU.
 const OUTLIER_LU: f64 = 3.0;
-/// A page with more pictures is slow to open.
+/// Limit of charts; a page with more is slow to open.
 const MAX_CURVES: usize = 500;
 
 const WIDTH: f64 = 640.0;

@@ -1,4 +1,4 @@
-//! What `--tag` does, and what is said about it.
+//! `--tag`: writes gain tags and prints the changes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use aulos_io::scan::{LoudnessSummary, ScanFile};
 use super::album::folder_of;
 use super::output::plain;
 
-/// The writer of tags, if they are to be written.
+/// Writes tags, or shows what would change.
 #[derive(Debug)]
 pub(super) struct Tagger {
     dry_run: bool,
@@ -26,7 +26,7 @@ impl Tagger {
         Self { dry_run, reference, ceiling, written: 0, already_correct: 0, failed: 0 }
     }
 
-    /// How a player should turn the volume for what has this loudness; nothing for silence.
+    /// The volume tags for a loudness; none for silence.
     pub(super) fn volume(
         &self,
         loudness: &LoudnessSummary,
@@ -35,7 +35,7 @@ impl Tagger {
         Some(GainTags::from_loudness(loudness, rule?, self.reference, self.ceiling))
     }
 
-    /// Tags one file, and returns lines that say what changes, if that is asked for.
+    /// Tags one file; returns lines with the changes in a dry run.
     pub(super) fn tag(
         &mut self,
         path: &Path,
@@ -47,8 +47,9 @@ impl Tagger {
             let silent = "    silent: its tags stay as they are\n";
             return Ok(if self.dry_run { silent.into() } else { String::new() });
         };
-        let wish = TagRequest { track, album, reference: self.reference };
-        let done = if self.dry_run { tag::changes(path, &wish) } else { tag::write(path, &wish) };
+        let request = TagRequest { track, album, reference: self.reference };
+        let done =
+            if self.dry_run { tag::changes(path, &request) } else { tag::write(path, &request) };
         match done {
             Ok(changes) if changes.is_empty() => {
                 self.already_correct += 1;
@@ -69,7 +70,7 @@ impl Tagger {
         }
     }
 
-    /// What was done, for standard error.
+    /// The summary for standard error.
     pub(super) fn summary(&self) -> String {
         let Self { written, already_correct: right, failed, .. } = self;
         let written_is = if self.dry_run { "would be tagged" } else { "tagged" };
@@ -82,12 +83,12 @@ impl Tagger {
 }
 
 fn line(change: &TagChange) -> String {
-    let said = |text: &Option<String>| text.as_deref().map_or_else(|| "none".into(), plain);
-    format!("    {}: {} -> {}\n", change.name, said(&change.old), said(&change.new))
+    let display = |text: &Option<String>| text.as_deref().map_or_else(|| "none".into(), plain);
+    format!("    {}: {} -> {}\n", change.name, display(&change.old), display(&change.new))
 }
 
-/// Takes out the files whose tags say everything already, and returns how many. Of an album, all
-/// files or none: its gain needs them all.
+/// Removes the files with complete tags; returns how many. An album is skipped only as a whole,
+/// because its gain needs all files.
 pub(super) fn skip_tagged(files: &mut Vec<ScanFile>, album: bool, reference: Lufs) -> usize {
     let done = |found: &ScanFile| {
         let known = found.error.is_none();

@@ -1,10 +1,10 @@
-//! The loudness that a gain leads to.
+//! Target loudness.
 
 use std::str::FromStr;
 
 use aulos_core::{Db, Lufs};
 
-/// A target, as a number or by the name of who asks for it.
+/// A target loudness, as a number or by the name of a recommendation or service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::cli) struct LoudnessTarget(Lufs);
 
@@ -13,7 +13,7 @@ impl LoudnessTarget {
         self.0
     }
 
-    /// What a programme of this loudness has to be changed by.
+    /// The gain from a measured loudness to the target.
     pub(super) fn gain(self, integrated: Option<Lufs>) -> Option<Db> {
         integrated.map(|integrated| self.0 - integrated)
     }
@@ -37,7 +37,7 @@ impl FromStr for LoudnessTarget {
     }
 }
 
-/// Reads a ceiling for peaks: decibels, at most full scale.
+/// Parses a peak ceiling in decibels, at most full scale.
 pub(in crate::cli) fn ceiling(text: &str) -> Result<Db, String> {
     match text.parse() {
         Ok(db) if (LOWEST_CEILING..=0.0).contains(&db) => Ok(Db::new(db)),
@@ -45,8 +45,8 @@ pub(in crate::cli) fn ceiling(text: &str) -> Result<Db, String> {
     }
 }
 
-/// ReplayGain 2.0, EBU R 128, ATSC A/85, ARIB TR-B32, Free TV Australia OP-59, AES TD1008; the
-/// services as they were known when this was written, which they may change any day.
+/// ReplayGain 2.0, EBU R 128, ATSC A/85, ARIB TR-B32, Free TV Australia OP-59, AES TD1008; those of
+/// services as known at the time of writing, which may change.
 const PRESETS: [(&str, f64); 21] = [
     ("replaygain", -18.0),
     ("rg2", -18.0),
@@ -71,7 +71,7 @@ const PRESETS: [(&str, f64); 21] = [
     ("r128", -23.0),
 ];
 
-/// The absolute gate, below which nothing is measured, and full scale.
+/// From the absolute gate, below which nothing is measured, to full scale.
 const LOWEST: f64 = -70.0;
 const HIGHEST: f64 = 0.0;
 

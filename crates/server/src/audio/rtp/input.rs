@@ -1,4 +1,4 @@
-//! Sources.
+//! RTP sources.
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use super::{RtpService, SOCKET_BUFFER, SharedError};
 use crate::audio::AudioState;
 use crate::backend::RtpSourceStatus;
 
-/// What can be seen of a source.
+/// State of an RTP source, as the station's status reads it.
 #[derive(Debug)]
 pub(in crate::audio) struct RtpSourceHandle {
     state: LatestReader<RtpInputStatus>,
@@ -42,27 +42,27 @@ impl RtpSourceHandle {
     }
 }
 
-/// A source that is not open yet.
+/// An RTP source that is not open yet.
 #[derive(Debug)]
 pub(super) struct PendingRtpSource {
     config: SourceConfig,
     buffer: Span,
-    /// None when it is open, or never will be.
+    /// None once it is open.
     intake: Option<RtpInputSink>,
     problem: SharedError,
     backoff: Backoff,
 }
 
-/// Opens a source that is delayed by `buffer`, now or as soon as that is possible.
+/// Opens a source with this input buffer, now or as soon as possible.
 pub(in crate::audio) fn open(
     config: &SourceConfig,
     buffer: Span,
-    keeper: Option<StandbyHandle>,
+    standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, RtpSourceHandle) {
     let (line, items, state) = RtpInputSink::new();
-    let line = match keeper {
-        Some(keeper) => line.with_standby(keeper),
+    let line = match standby {
+        Some(standby) => line.with_standby(standby),
         None => line,
     };
     let problem = SharedError::default();
@@ -78,7 +78,7 @@ pub(in crate::audio) fn open(
 }
 
 impl RtpService {
-    /// Opens what can be opened now.
+    /// Opens every source whose retry time has come.
     pub(in crate::audio) fn open_sources(&mut self) {
         let now = SystemClock::now();
         let mut waiting = std::mem::take(&mut self.waiting);
@@ -113,7 +113,7 @@ impl RtpService {
         let socket = bind_socket(source.address, &socket_options(&source)?).map_err(fail)?;
         let context = self.context().map_err(fail)?;
         let mut config = RtpInputConfig::new(source.media);
-        // What waits for a packet is missing in the buffer: more than half of it is too much.
+        // Waiting for late packets uses up the input buffer, so it may take at most half of it.
         let most = waiting.buffer / 2;
         let usual = config.max_wait.min(most);
         config.max_wait = source.reception.jitter.unwrap_or(usual);
@@ -141,22 +141,22 @@ fn socket_options(source: &RtpSource) -> Result<SocketOptions, String> {
     Ok(options)
 }
 
-/// The text of a description, of the file that was opened and no other. A FIFO is not waited for.
+/// Reads a description (SDP). Only a regular file is read; a FIFO would block.
 fn read_description(path: &SourcePath) -> Result<Vec<u8>, String> {
-    let said = |error: io::Error| match is_outside_root(&error) {
+    let error_text = |error: io::Error| match is_outside_root(&error) {
         true => OUTSIDE_ROOTS.to_owned(),
         false => error.to_string(),
     };
-    let file = path.open().map_err(said)?;
-    if !file.metadata().map_err(said)?.is_file() {
+    let file = path.open().map_err(error_text)?;
+    if !file.metadata().map_err(error_text)?.is_file() {
         return Err("it is not a regular file".to_owned());
     }
     let mut text = Vec::new();
-    file.take(sdp::MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(said)?;
+    file.take(sdp::MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(error_text)?;
     if text.len() > sdp::MAX_BYTES { Err(sdp::ErrorKind::TooLarge.to_string()) } else { Ok(text) }
 }
 
-/// The first sound of a description that we can play.
+/// The first playable format of a description.
 fn source_from_sdp(path: &SourcePath, reception: &ReceptionSettings) -> Result<RtpSource, String> {
     let fail = |why: String| format!("{}: {why}", path.display());
     let text = read_description(path).map_err(fail)?;
@@ -172,7 +172,7 @@ fn source_from_sdp(path: &SourcePath, reception: &ReceptionSettings) -> Result<R
     let found = formats.clone().find(|(_, format)| playable(format.encoding.codec));
     let (media, format) =
         found.ok_or_else(|| fail("no payload type of it can be played".to_owned()))?;
-    // What goes to a group comes from there; else it goes to a machine, and that is this one.
+    // A multicast address is the destination; a unicast address is this machine.
     let address = media.connection.address;
     let address = match address.is_multicast() {
         true => address,
@@ -196,8 +196,8 @@ fn source_from_sdp(path: &SourcePath, reception: &ReceptionSettings) -> Result<R
     })
 }
 
-/// The payload type of packets that carry those of `format` again (RFC 2198, 5): its `fmtp` lists the
-/// payload types that are in it.
+/// The payload type of RED packets for `format` (RFC 2198, 5): its `fmtp` lists the payload types
+/// in it.
 fn red_payload_type(media: &sdp::MediaDescription, format: &sdp::PayloadFormat) -> Option<u8> {
     let carries = |parameters: &str| {
         let mut types = parameters.split('/').map(|number| number.trim().parse::<u8>().ok());
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(source.media.encoding.to_string(), "L24/48000/2");
         assert_eq!(source.media.payload_type, Some(98));
         assert_eq!(source.reception.senders, ["192.0.2.1".parse::<std::net::IpAddr>().unwrap()]);
-        // To one machine: that is this one, whatever it is called there.
+        // A unicast destination is this machine, whatever its address in the description.
         let source = read(
             "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 192.0.2.7\nt=0 0\n\
              m=audio 6000 RTP/AVP 96\na=rtpmap:96 opus/48000/2\na=fmtp:96 sprop-stereo=1\n",
@@ -241,7 +241,7 @@ mod tests {
         .unwrap();
         assert_eq!((source.address, source.opus_channels), ("0.0.0.0:6000".parse().unwrap(), 2));
         assert_eq!(source.red, None);
-        // RFC 2198 as browsers write it, and one that carries something else.
+        // RFC 2198 as browsers write it, and RED of another format.
         let red = |fmtp: &str| {
             let text = format!(
                 "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=-\nc=IN IP4 127.0.0.1\nt=0 0\n\

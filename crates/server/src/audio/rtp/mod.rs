@@ -1,8 +1,7 @@
-//! RTP of stations: sockets for sources and for outputs, opened as far as that is possible now, and
-//! tried again where it is not.
+//! RTP sources and outputs of stations: opens their sockets, and retries those that fail.
 //!
-//! All of them are on one shared thread, and not on those of relays: a thousand streams in the same
-//! turn would be heard in the pace of what a station sends.
+//! They all share one thread, separate from the relays' threads: a thousand relayed streams on the
+//! same thread would add jitter to what a station sends.
 
 mod input;
 mod output;
@@ -17,10 +16,10 @@ use input::PendingRtpSource;
 pub(super) use input::{RtpSourceHandle, open};
 pub(super) use output::{StationRtpOutput, change, end, open_outputs, start};
 
-/// What is on the shared thread, and what waits to be.
+/// The shared RTP thread, and the sources that wait to be opened.
 #[derive(Debug, Default)]
 pub(super) struct RtpService {
-    /// Begun by the first who needs it.
+    /// Created by the first source or output.
     context: Option<UdpContext<RtpSession>>,
     waiting: Vec<PendingRtpSource>,
 }
@@ -35,7 +34,7 @@ impl RtpService {
         self.context.as_mut().ok_or_else(|| io::Error::other("it has just been made"))
     }
 
-    /// Ends everything: who listens is told.
+    /// Ends every session; receivers get a BYE.
     pub(super) fn stop(&mut self) {
         self.waiting.clear();
         if let Some(context) = self.context.take() {
@@ -43,7 +42,7 @@ impl RtpService {
         }
     }
 
-    /// Frees what has ended.
+    /// Frees sessions that have ended.
     pub(super) fn tidy(&mut self) {
         if let Some(context) = &mut self.context {
             while context.poll_ended().is_some() {}
@@ -51,7 +50,7 @@ impl RtpService {
     }
 }
 
-/// Why something is not open, for people to read; shared by who tries and who shows it.
+/// An error text for the status, shared by the retry loop and the status.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedError(Arc<Mutex<Option<String>>>);
 
@@ -65,5 +64,5 @@ impl SharedError {
     }
 }
 
-/// What the kernel keeps of packets while the shared thread does something else.
+/// Kernel receive buffer, for packets that arrive while the shared thread is busy.
 const SOCKET_BUFFER: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Outputs.
+//! RTP outputs.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -28,15 +28,15 @@ use crate::audio::{AudioState, RunningStation, take_matching};
 use crate::backend::RtpDestinationStatus;
 use crate::relay::wall_clock;
 
-/// An output of a station.
+/// An RTP output of a station.
 #[derive(Debug)]
 pub(in crate::audio) struct StationRtpOutput {
     config: RtpOutputSettings,
-    /// What runs: the machine, the rendition that feeds it, and how it does.
+    /// None while it is not open.
     open_output: Option<OpenRtpOutput>,
     problem: SharedError,
     backoff: Backoff,
-    /// Our number, and the one of the description: the same for as long as it is there.
+    /// SSRC and SDP session id; constant for the life of the output.
     ssrc: u32,
     id: u64,
 }
@@ -49,12 +49,12 @@ struct OpenRtpOutput {
     sdp: String,
 }
 
-/// The outputs of a station that begins; [`look_at_outputs`] opens them.
+/// The outputs of a new station; [`open_outputs`] opens them.
 pub(in crate::audio) fn start(station: &Station, inner: &mut AudioState) -> Vec<StationRtpOutput> {
     station.rtp.iter().map(|config| StationRtpOutput::new(config, inner)).collect()
 }
 
-/// Lets a station that runs go to these from now on; what is the same goes on.
+/// Replaces the outputs of a running station; unchanged ones continue.
 pub(in crate::audio) fn change(
     inner: &mut AudioState,
     number: usize,
@@ -65,30 +65,32 @@ pub(in crate::audio) fn change(
     let mut old = std::mem::take(&mut running.rtp);
     let mut all = Vec::new();
     for config in wanted {
-        let there = take_matching(&mut old, |one| one.config == *config);
-        all.push(there.unwrap_or_else(|| StationRtpOutput::new(config, inner)));
+        let existing = take_matching(&mut old, |one| one.config == *config);
+        all.push(existing.unwrap_or_else(|| StationRtpOutput::new(config, inner)));
     }
     let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else { return };
-    for gone in old.into_iter().filter_map(|one| one.open_output) {
-        // A station without time for it goes on encoding for nobody, until it ends.
-        running.output_bus.remove(gone.output_id);
+    for removed in old.into_iter().filter_map(|one| one.open_output) {
+        // If the station's order queue is full, the rendition keeps encoding until the station
+        // ends.
+        running.output_bus.remove(removed.output_id);
         if let Some(context) = &mut inner.rtp.context {
-            context.remove(gone.stream);
+            context.remove(removed.stream);
         }
     }
     running.rtp = all;
     open_outputs(inner);
 }
 
-/// A station is over: who listens is told at once, and not when it is freed.
+/// Ends the outputs of a station at once, so that receivers get their BYE before the station is
+/// freed.
 pub(in crate::audio) fn end(running: &RunningStation, inner: &mut AudioState) {
     let Some(context) = &mut inner.rtp.context else { return };
-    for gone in running.rtp.iter().filter_map(|one| one.open_output.as_ref()) {
-        context.remove(gone.stream);
+    for removed in running.rtp.iter().filter_map(|one| one.open_output.as_ref()) {
+        context.remove(removed.stream);
     }
 }
 
-/// Opens what can be opened now.
+/// Opens every output whose retry time has come.
 pub(in crate::audio) fn open_outputs(inner: &mut AudioState) {
     let now = SystemClock::now();
     let AudioState { stations, rtp, .. } = inner;
@@ -113,7 +115,7 @@ pub(in crate::audio) fn open_outputs(inner: &mut AudioState) {
 
 impl StationRtpOutput {
     fn new(config: &RtpOutputSettings, inner: &mut AudioState) -> Self {
-        // Nobody else has it but by chance, and nobody outside can guess it (RFC 3550, 8).
+        // Random, so that it does not collide and cannot be guessed (RFC 3550, 8).
         let seed = RandomState::new().hash_one(inner.seeds.next());
         Self {
             config: config.clone(),
@@ -146,7 +148,7 @@ impl StationRtpOutput {
         let mut options = SocketOptions {
             dscp: config.dscp,
             multicast_hops: config.ttl,
-            // Who listens on this machine hears it too.
+            // Receivers on this machine get the packets too.
             multicast_loop: true,
             ..SocketOptions::default()
         };
@@ -176,7 +178,7 @@ impl StationRtpOutput {
             origin: own,
             sdp: description.clone(),
         });
-        let wishes = RtpOutputConfig {
+        let output_config = RtpOutputConfig {
             dest: config.dest,
             encoding: config.encoding,
             payload_type: config.payload_type,
@@ -190,7 +192,7 @@ impl StationRtpOutput {
             seed: RandomState::new().hash_one(self.ssrc),
         };
         let (published, state) = aulos_rt::latest(RtpOutputStatus::default());
-        let output = RtpOutput::new(wishes, chunks, published, SystemClock::now());
+        let output = RtpOutput::new(output_config, chunks, published, SystemClock::now());
         let busy = || "the station has no time for it".to_owned();
         let outlet = running.output_bus.add(rendition).ok_or_else(busy)?;
         let context = rtp.context().map_err(fail)?;
@@ -199,7 +201,8 @@ impl StationRtpOutput {
         Ok(OpenRtpOutput { stream, output_id: outlet, state, sdp: description })
     }
 
-    /// The description, as AES67 wants it but for the clock: nobody here follows PTP.
+    /// The description (SDP) of AES67, except for the reference clock: this server does not follow
+    /// PTP.
     fn describe(&self, station: &Station, from: SocketAddr) -> String {
         let config = &self.config;
         let group = config.dest.ip().is_multicast();
@@ -221,7 +224,7 @@ impl StationRtpOutput {
         media.direction = sdp::Direction::ReceiveOnly;
         let clock = u64::from(config.encoding.clock_rate.max(1));
         let nanos = u64::from(config.units) * 1_000_000_000 / clock;
-        // To the hundredth of a millisecond, as AES67 writes 1.09.
+        // Rounded to 0.01 ms, as AES67 writes 1.09.
         let nanos = (nanos + 5_000) / 10_000 * 10_000;
         media.packet_time = i64::try_from(nanos).ok().map(Span::from_nanos);
         if matches!(config.encoding.codec, Payload::L16 | Payload::L24) {
@@ -246,7 +249,7 @@ impl StationRtpOutput {
     }
 }
 
-/// What makes payloads of a station's sound, and the bytes that one of a chunk can have.
+/// The encoder of an output, and the largest payload of one chunk in bytes.
 fn encoder(
     config: &RtpOutputSettings,
     station: &Station,
@@ -271,11 +274,11 @@ fn encoder(
     Ok((Box::new(wire), room))
 }
 
-/// Twice what the bit rate makes of a chunk, and never less than a packet.
+/// Twice a chunk at the default bit rate, plus one packet.
 fn max_opus_bytes(quantum: Frames) -> usize {
     quantum.as_usize() * OpusPacketEncoder::DEFAULT_BITRATE as usize / 8 / 48_000 * 2 + 1_500
 }
 
-/// Chunks between a station and the shared thread, which comes by every 5 ms.
+/// Chunks between a station and the shared thread, which polls every 5 ms.
 const RING_CHUNKS: usize = 16;
 const IN_FLIGHT: usize = 4;

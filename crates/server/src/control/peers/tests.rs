@@ -2,14 +2,14 @@ use serde_json::json;
 
 use super::*;
 
-/// The status of a full house.
+/// The status of a full server.
 const STATUS_BYTES: usize = 4 << 20;
 
 fn text(peers: &Peers, bytes: usize) -> Notification {
     Notification::new("Server.OnUpdate", &json!("x".repeat(bytes)), peers.live())
 }
 
-/// As the control plane does it: what has no room is sent later.
+/// Like the control plane: a status without room is sent later.
 fn update(peers: &mut Peers) -> usize {
     if let Err(cut) = peers.make_room() {
         return cut;
@@ -23,7 +23,7 @@ fn part(peers: &mut Peers, number: usize) -> Delivery {
     peers.notify(None, NotificationKind::PartOfStatus, text)
 }
 
-/// The next text if there is one now.
+/// The next notification, if there is one.
 fn take(inbox: &mut Inbox) -> Option<Arc<Notification>> {
     let next = std::pin::pin!(inbox.next());
     match next.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
@@ -41,7 +41,7 @@ fn methods_and_params(inbox: &mut Inbox) -> Vec<String> {
 fn a_crowd_of_controllers_that_do_not_read_takes_no_more_memory_than_the_bound() {
     let mut peers = Peers::default();
     let (mut crowd, mut cut, mut most) = (Vec::new(), 0, 0);
-    // Each begins to take a text and never ends, so that each holds another one.
+    // Each controller begins to take a notification and never ends, so that each holds another one.
     for round in 0..2_000 {
         if round % 2 == 0 && crowd.len() < 1_024 {
             crowd.push((peers.join(true).1, None));
@@ -54,10 +54,10 @@ fn a_crowd_of_controllers_that_do_not_read_takes_no_more_memory_than_the_bound()
             }
         }
         most = most.max(peers.live().get());
-        // Those that are cut notice it, and so do their connections.
+        // The connections of cut controllers end.
         crowd.retain(|(inbox, _)| !inbox.0.lock().is_cut);
     }
-    // A kilobyte is for what is told of clients.
+    // A kilobyte is for notifications about clients.
     let bound = MAX_LIVE_BYTES + 2 * (STATUS_BYTES + 1_024);
     assert!(most <= bound, "{most} bytes of {bound}");
     assert!(most > MAX_LIVE_BYTES / 2 && cut > 500, "{most} bytes, {cut} cut");
@@ -79,7 +79,7 @@ fn those_who_have_not_taken_the_oldest_text_are_cut_first_and_who_reads_is_not()
         let cut = |(inbox, _): &(Inbox, _)| inbox.0.lock().is_cut;
         let first_left = slow.iter().position(|one| !cut(one)).unwrap_or(slow.len());
         assert!(slow[first_left..].iter().all(|one| !cut(one)), "one that came later was cut");
-        // They notice, which gives the memory back.
+        // Their connections end, which frees the memory.
         slow.iter_mut().filter(|one| cut(one)).for_each(|(_, taken)| *taken = None);
         slow.retain(|one| !cut(one));
         while take(&mut reader).is_some() {
