@@ -378,7 +378,7 @@ pub struct Statistics {
     pub output: Figures,
     /// The gain that is on its way, without the limiter's.
     pub gain: Db,
-    /// The loudness of the present stretch of programme, near which is that for which the gain is made.
+    /// The loudness that the gain is made for: that of the present stretch of programme.
     pub level: Lufs,
     /// The limiter's greatest reduction in the last block; zero or less.
     pub reduction: Db,

@@ -1,8 +1,8 @@
 //! Decides the gain: ten times a second, from the energies of 100 ms.
 //!
 //! A programme is a row of *sections*, each of one level: one record, one speaker, one film. Within a
-//! section the gain stays where it is as long as integrated loudness at the output is going to be right
-//! with it ([`reference`] has the rule), so dynamics stay as they are. A level that leaves the range around it for good begins a new
+//! section the gain is the target less the gated loudness of the section so far, so it hardly moves
+//! and dynamics stay as they are. A level that leaves the range around it for good begins a new
 //! section, at the moment at which it left ([`changes`] has the rules); fades and pauses do not, and
 //! the gain is held. (The public normalisers follow the short-term loudness alone, which flattens what
 //! is within the range and lifts what is between programmes; or hold a gate that never opens again,
@@ -12,16 +12,15 @@
 //! any moment wants, down in time before a loud moment, up at most as fast as allowed. With
 //! a look-ahead it begins before the step; without, it is the same rule with nothing known ahead.
 //!
-//! What the limiter takes away is measured behind it and given back within bounds.
+//! What the limiter takes away is measured behind it and given back within bounds, and so is what
+//! integrated loudness is off, once that is more than is promised.
 
 mod changes;
-mod reference;
 
 use aulos_core::{Db, Lufs};
 
 use super::Settings;
-use super::integration::Integration;
-use super::section::{Blocks, Loss, Section, window};
+use super::section::{Blocks, Correction, Loss, Section, window};
 use crate::meter::loudness;
 
 /// The gain of a normaliser.
@@ -44,11 +43,10 @@ pub(super) struct Controller {
     /// In dB, at the beginning of the next hop that comes out.
     gain: f64,
     limited: Loss,
+    correction: Correction,
     came_out: Blocks,
     /// What that was before.
     went_in: Blocks,
-    /// What came out, as much of it as should be right on average.
-    delivered: Integration,
 }
 
 /// What is known of 100 ms.
@@ -60,14 +58,10 @@ struct Hop {
     section: u32,
     /// That section's loudness.
     level: f64,
-    /// The loudness that its gain is made for.
-    reference: f64,
-    /// What that was when the hop was heard; `None` before the first section.
-    heard_with: Option<f64>,
     /// The gain that it gets, in dB, in the middle.
     gain: f64,
-    /// The energy of the block that it ends, if that counts for its section.
-    block: Option<f64>,
+    /// Whether the block that it ends counts for its section.
+    counts: bool,
 }
 
 impl Controller {
@@ -85,9 +79,9 @@ impl Controller {
             returned: None,
             gain: 0.0,
             limited: Loss::default(),
+            correction: Correction::default(),
             came_out: Blocks::new(settings.memory),
             went_in: Blocks::new(settings.memory),
-            delivered: Integration::new(Some(reference::WINDOW)),
             settings,
         }
     }
@@ -97,7 +91,7 @@ impl Controller {
         if settings.target != self.settings.target {
             self.came_out.clear();
             self.went_in.clear();
-            self.delivered.clear();
+            self.correction = Correction::default();
         }
         let sections = [&mut self.current.blocks, &mut self.previous.blocks];
         let blocks = sections.into_iter().chain([&mut self.came_out, &mut self.went_in]);
@@ -114,10 +108,7 @@ impl Controller {
         self.heard += 1;
         // A gain that it already has came from the hop before.
         let (section, gain) = (self.sections, self.at(now).gain);
-        let (level, heard_with) = (self.level().get(), self.current.reference);
-        let reference = heard_with.unwrap_or(level);
-        *self.at_mut(now) =
-            Hop { energy, section, level, reference, heard_with, gain, block: None };
+        *self.at_mut(now) = Hop { energy, section, level: self.level().get(), gain, counts: false };
         self.listen_behind(now, came_out);
         if self.sections == 0 {
             if loudness(energy) >= self.settings.gate.get() {
@@ -125,11 +116,11 @@ impl Controller {
             }
         } else {
             let learn = !self.is_far_below(now);
-            self.at_mut(now).block = self.current.push(energy, self.settings.gate.get(), learn);
-            self.current.update();
+            self.at_mut(now).counts = self.current.push(energy, self.settings.gate.get(), learn);
             if learn {
-                self.update_reference(now);
+                self.update_correction();
             }
+            self.current.update();
             self.find_change(now);
         }
         self.write_levels(now);
@@ -148,11 +139,10 @@ impl Controller {
         }
         self.came_out.clear();
         self.went_in.clear();
-        self.delivered.clear();
         self.hops.fill(Hop::default());
         (self.heard, self.changed, self.sections) = (0, 0, 0);
         (self.gain, self.limited) = (0.0, Loss::default());
-        self.returned = None;
+        (self.returned, self.correction) = (None, Correction::default());
     }
 
     /// One for sound that follows and has nothing in common with what was heard but its level.
@@ -209,11 +199,10 @@ impl Controller {
         if hop.section > 0 && loudness(hop.energy) > hop.level - GATE_LU {
             self.limited.push(before, after);
         }
-        let block = self.came_out.next(after);
-        self.came_out.integration.push(block);
-        self.deliver(block);
-        let block = self.went_in.next(hop.energy);
-        self.went_in.integration.push(block);
+        for (blocks, energy) in [(&mut self.came_out, after), (&mut self.went_in, hop.energy)] {
+            let block = blocks.next(energy);
+            blocks.integration.push(block);
+        }
     }
 
     /// The range that a section may use: louder and quieter than its level, in LU.
@@ -228,45 +217,37 @@ impl Controller {
         let now = self.heard - 1;
         let level = self.mean(from, now).1;
         // What the old section has heard of the new one was not its own.
-        let foreign = (from..=now).filter(|hop| self.at(*hop).block.is_some()).count();
-        self.current.take_back(foreign, self.at(from).heard_with);
+        let foreign = (from..=now).filter(|hop| self.at(*hop).counts).count();
+        self.current.blocks.integration.take_back(foreign);
+        self.current.update();
         self.write_levels(now);
-        let old_level = self.current.level;
         let back = self.previous.level.is_some_and(|old| (old - level).abs() < self.band().0);
         core::mem::swap(&mut self.current, &mut self.previous);
         if !back {
             self.current.clear();
-            self.delivered.forget_before(reference::KEPT);
         }
         self.current.blocks.count = 0;
         self.sections += 1;
         self.changed = now;
         for hop in from..=now {
             let energy = self.at(hop).energy;
-            let block = self.current.push(energy, self.settings.gate.get(), true);
-            (self.at_mut(hop).section, self.at_mut(hop).block) = (self.sections, block);
+            let counts = self.current.push(energy, self.settings.gate.get(), true);
+            (self.at_mut(hop).section, self.at_mut(hop).counts) = (self.sections, counts);
         }
         self.current.update();
-        self.begin_reference(old_level, from);
         // Older hops than those that are still to come out, too: limits are taken from them.
         let level = self.level().get();
-        let reference = self.current.reference;
-        for hop in from..=now {
-            let hop = self.at_mut(hop);
-            (hop.level, hop.heard_with) = (level, reference);
-            hop.reference = reference.unwrap_or(level);
-        }
+        (from..=now).for_each(|hop| self.at_mut(hop).level = level);
     }
 
     /// Hops of the present section have its newest level; silence before the first has it too.
     fn write_levels(&mut self, now: u64) {
         let Some(level) = self.current.level else { return };
-        let reference = self.current.reference.unwrap_or(level);
         for hop in now.saturating_sub(self.ahead)..=now {
             let present = self.sections;
             let hop = self.at_mut(hop);
             if hop.section == present || (hop.section == 0 && present == 1) {
-                (hop.level, hop.reference) = (level, reference);
+                hop.level = level;
             }
         }
     }
@@ -276,8 +257,9 @@ impl Controller {
         if self.sections == 0 {
             return None;
         }
+        let level = self.at(hop).level;
         let Settings { target, min_gain, max_gain, .. } = &self.settings;
-        let wish = target.get() - self.at(hop).reference - self.excess(hop, now) + given_back;
+        let wish = target.get() - level - self.excess(hop, now) + given_back;
         Some(wish.clamp(min_gain.get(), max_gain.get()))
     }
 
@@ -304,12 +286,35 @@ impl Controller {
         (difference - louder).max(0.0) + below
     }
 
+    fn update_correction(&mut self) {
+        let integration = &self.came_out.integration;
+        let target = self.settings.target.get();
+        let error = integration.loudness().map_or(0.0, |lufs| target - lufs);
+        // Without a long look-ahead the gain is on its way in the first second of all; that is no
+        // property of the programme, and is made up for at once.
+        let late_start = self.sections == 1 && !self.is_far_ahead();
+        self.correction.update(error, integration.blocks(), late_start);
+    }
+
+    /// What the limiter took, and what integrated loudness is off, within bounds.
+    fn given_back(&self) -> f64 {
+        // Without a long look-ahead, a step that came too loud is over and not to be made up for.
+        let most = if !self.is_far_ahead() {
+            MOST_BLIND
+        } else if self.is_young(self.heard) {
+            MOST_CORRECTION / 2.0
+        } else {
+            MOST_CORRECTION
+        };
+        self.limited.get() + self.correction.get(most)
+    }
+
     /// The gain at the end of the next hop that comes out.
     fn plan(&self, now: u64) -> f64 {
         // Before the programme comes out there is silence: the gain may be anything.
         let before_start = now + 1 < self.ahead;
         let next = (now + 1).saturating_sub(self.ahead).min(now);
-        let given_back = self.limited.get();
+        let given_back = self.given_back();
         let mut wishes = [0.0; AHEAD_AT_MOST];
         let known = (now + 1 - next).min(AHEAD_AT_MOST as u64);
         #[allow(clippy::cast_possible_truncation, reason = "at most thirty")]
@@ -379,8 +384,8 @@ const fn ring_index(hop: u64) -> usize {
 const HOPS_PER_S: f64 = 10.0;
 /// Hops in the longest look-ahead, 3 s.
 pub(super) const AHEAD_AT_MOST: usize = 30;
-/// Hops that are remembered: the longest search, the longest look-ahead, and what is recent.
-const RING: usize = 256;
+/// Hops that are remembered: the longest search, and the longest look-ahead.
+const RING: usize = 128;
 /// The relative gate of BS.1770-4.
 const GATE_LU: f64 = 10.0;
 /// So much below the level, nothing counts for the short-term loudness of a section.
@@ -388,7 +393,7 @@ const DEEP_LU: f64 = 20.0;
 /// What is below the range is raised by so many times as much, and at most by so much: it may be a
 /// fade or a pause.
 const BELOW_TIMES: f64 = 4.0;
-const MOST_BELOW: f64 = 2.0;
+const MOST_BELOW: f64 = 3.0;
 /// Half of the 3 s of short-term loudness.
 const HALF_SHORT_TERM: u64 = 15;
 /// Hops, at least, of which a short-term value is made.
@@ -402,5 +407,10 @@ const YOUNG_RISE: f64 = 2.0;
 /// Hops after the beginning of all in which the gain falls faster when nothing is known ahead.
 const FIRST_FOR: u64 = 10;
 const FIRST_FALL: f64 = 4.0;
+/// By how much the gain is lowered at most for what has come out too loud, in LU; half of it while a
+/// section is young.
+const MOST_CORRECTION: f64 = 2.0;
+/// The same in the modes that hear a step too late.
+const MOST_BLIND: f64 = 0.75;
 /// Below the absolute gate of BS.1770-4 nothing counts as sound.
 const INAUDIBLE: f64 = -70.0;

@@ -78,24 +78,16 @@ impl Integration {
         (self.next, self.filled) = (0, 0);
     }
 
+    /// How many blocks count that are above the absolute gate.
+    pub(super) const fn blocks(&self) -> usize {
+        self.filled
+    }
+
     /// LUFS; `None` before anything has passed the gates.
     pub(super) fn loudness(&self) -> Option<f64> {
-        let (count, energy) = self.gated()?;
-        Some(loudness(energy / count))
-    }
-
-    /// How many blocks have passed both gates, and the sum of their energies.
-    pub(super) fn gated(&self) -> Option<(f64, f64)> {
-        let (count, energy) = sum(&self.bins)?;
-        let first = bin_of(0.1 * energy / count).unwrap_or(0);
-        sum(&self.bins[first..])
-    }
-
-    /// Forgets all but the last so many blocks.
-    pub(super) fn forget_before(&mut self, count: usize) {
-        while self.filled > count {
-            self.drop_oldest();
-        }
+        let gate = 0.1 * mean(&self.bins)?;
+        let first = bin_of(gate).unwrap_or(0);
+        mean(&self.bins[first..]).map(loudness)
     }
 
     fn drop_oldest(&mut self) {
@@ -114,10 +106,10 @@ impl Integration {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-fn sum(bins: &[Bin]) -> Option<(f64, f64)> {
+fn mean(bins: &[Bin]) -> Option<f64> {
     let (count, energy) =
         bins.iter().fold((0, 0.0), |(count, sum), bin| (count + bin.count, sum + bin.energy));
-    (count > 0).then(|| (count as f64, energy))
+    (count > 0).then(|| energy / count as f64)
 }
 
 /// `None` below the absolute gate of -70 LUFS.

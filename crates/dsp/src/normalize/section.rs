@@ -1,4 +1,5 @@
-//! What the controller remembers: the level of a section, and what the limiter took.
+//! What the controller remembers: the level of a section, what the limiter took, and by how much the
+//! output is off.
 
 use super::Memory;
 use super::integration::Integration;
@@ -8,40 +9,24 @@ use crate::meter::loudness;
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) blocks: Blocks,
-    /// The gated loudness, LUFS.
+    /// LUFS.
     pub(super) level: Option<f64>,
-    /// The loudness that the gain is made for, LUFS. It stays where it is as long as the output is right.
-    pub(super) reference: Option<f64>,
-    /// How far the reference of a young section is from its level, in LU.
-    pub(super) reserve: f64,
-    /// Blocks that have been learned from, at most [`usize::MAX`].
-    pub(super) learned: usize,
 }
 
 impl Section {
     pub(super) fn new(memory: Memory) -> Self {
-        Self { blocks: Blocks::new(memory), level: None, reference: None, reserve: 0.0, learned: 0 }
+        Self { blocks: Blocks::new(memory), level: None }
     }
 
-    /// Takes a hop. Returns the energy of its block if that counts: none does that is below the absolute
-    /// gate, or while the section does not learn.
-    pub(super) fn push(&mut self, energy: f64, gate: f64, learn: bool) -> Option<f64> {
+    /// Takes a hop. Returns whether its block counts: none does that is below the absolute gate, or
+    /// while the section does not learn.
+    pub(super) fn push(&mut self, energy: f64, gate: f64, learn: bool) -> bool {
         let block = self.blocks.next(energy);
         let counts = learn && loudness(block) >= gate;
         if counts {
             self.blocks.integration.push(block);
-            self.learned = self.learned.saturating_add(1);
         }
-        counts.then_some(block)
-    }
-
-    /// Forgets the last so many blocks, which belong to another section, and what they did to the
-    /// reference.
-    pub(super) fn take_back(&mut self, count: usize, reference: Option<f64>) {
-        self.blocks.integration.take_back(count);
-        self.learned = self.learned.saturating_sub(count);
-        self.reference = reference.or(self.reference);
-        self.update();
+        counts
     }
 
     /// Computes the level anew.
@@ -51,8 +36,7 @@ impl Section {
 
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
-        (self.level, self.reference) = (None, None);
-        (self.reserve, self.learned) = (0.0, 0);
+        self.level = None;
     }
 }
 
@@ -105,6 +89,37 @@ impl Loss {
     }
 }
 
+/// What the gain is moved by when integrated loudness at the output is off.
+///
+/// It waits until the error has reached what is promised, because each correction moves the gain, and
+/// a programme whose level merely varies is right on average without one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Correction {
+    active: bool,
+    /// In LU; positive raises the gain.
+    value: f64,
+}
+
+impl Correction {
+    /// Takes the present error: target less integrated loudness, over `blocks` blocks. With
+    /// `late_start` fewer blocks are enough.
+    pub(super) fn update(&mut self, error: f64, blocks: usize, late_start: bool) {
+        let trusted = if late_start { START_BLOCKS } else { TRUSTED_BLOCKS };
+        if error.abs() < RELEASE_LU {
+            self.active = false;
+        } else if error.abs() > TRIGGER_LU && blocks >= trusted {
+            self.active = true;
+        }
+        let beyond = error - error.clamp(-ACCEPTED_LU, ACCEPTED_LU);
+        self.value = if self.active { CORRECTION_TIMES * beyond } else { 0.0 };
+    }
+
+    /// In LU, at most so much downwards and half of it upwards: what is too loud is worse.
+    pub(super) fn get(&self, most: f64) -> f64 {
+        self.value.clamp(-most, most / 2.0)
+    }
+}
+
 /// Blocks that a memory holds; `None` for all.
 pub(super) fn window(memory: Memory) -> Option<usize> {
     match memory {
@@ -119,3 +134,15 @@ const BLOCK_HOPS: usize = 4;
 const LOSS_SHARE: f64 = 1.0 / 60.0;
 /// The most that is given back of what the limiter took, in LU.
 const MOST_LOSS: f64 = 6.0;
+/// Integrated loudness is corrected once it is off by more than this, which is what is promised, ...
+const TRIGGER_LU: f64 = 0.5;
+/// ... until it is off by less than this.
+const RELEASE_LU: f64 = 0.3;
+/// The correction aims at this error, so that it does not go past zero.
+const ACCEPTED_LU: f64 = 0.2;
+/// Blocks, at least, of which an error is computed that can be trusted: 20 s.
+const TRUSTED_BLOCKS: usize = 200;
+/// The same for the error that a gain makes which has to come from 0 dB: 2 s.
+const START_BLOCKS: usize = 20;
+/// By so many times as much as the error is beyond the accepted one, so that the average is soon right.
+const CORRECTION_TIMES: f64 = 20.0;

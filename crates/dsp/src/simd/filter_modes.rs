@@ -106,7 +106,7 @@ impl FilterModes {
 
     /// The inverse conversion.
     #[inline(always)]
-    pub(super) fn from_modes(&self, [shelf, pass]: [Vector2; 2]) -> FilterState {
+    pub(super) fn to_filter_state(&self, [shelf, pass]: [Vector2; 2]) -> FilterState {
         let mixed = times(&self.share, shelf);
         [shelf[0], shelf[1], pass[0] - mixed[0], pass[1] - mixed[1]]
     }
@@ -157,7 +157,7 @@ mod tests {
                     *state = [state[0] + sample * input[0], state[1] + sample * input[1]];
                 }
             }
-            for (one, other) in modes.from_modes(apart).into_iter().zip(state) {
+            for (one, other) in modes.to_filter_state(apart).into_iter().zip(state) {
                 assert!((one - other).abs() < 1e-9 * (1.0 + other.abs()), "{hz} {one} {other}");
             }
         }

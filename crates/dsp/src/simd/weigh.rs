@@ -176,7 +176,7 @@ fn kernel<V: F64Lanes, T, const CHANNELS: usize>(
     for segment in 0..segments {
         for (channel, apart) in here.iter().enumerate() {
             let lane = lane_of::<V>(segment, channel, CHANNELS);
-            for (row, value) in starts.iter_mut().zip(pair.modes.from_modes(*apart)) {
+            for (row, value) in starts.iter_mut().zip(pair.modes.to_filter_state(*apart)) {
                 row[lane] = value;
             }
         }

@@ -149,7 +149,7 @@ impl Case {
             }
             if !matches!(add.form, SampleForm::F64) {
                 with(&|case| {
-                    case.steps[index] = Step::Add(AddStep { form: SampleForm::F64, ..add })
+                    case.steps[index] = Step::Add(AddStep { form: SampleForm::F64, ..add });
                 });
             }
             if add.planar {

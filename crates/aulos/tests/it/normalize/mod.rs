@@ -4,7 +4,6 @@ mod bad;
 mod many;
 mod one;
 mod opus;
-mod pauses;
 mod programmes;
 mod tags;
 
