@@ -481,7 +481,7 @@ fn checked_headers(
                 all.push((authorization, value));
             }
             Err(_) => {
-                problems.add_with_hint(config.at, "the token cannot be sent", "one line of text")
+                problems.add_with_hint(config.at, "the token cannot be sent", "one line of text");
             }
         }
     }

@@ -369,6 +369,9 @@ pub enum FormatError {
 }
 
 /// The format of this name with this number of bits, or by default as close as possible to `usual`.
+///
+/// # Errors
+/// An unknown name, or a bit depth that the format does not have.
 pub fn file_format_by_name(
     name: &str,
     bits: Option<u32>,

@@ -389,7 +389,7 @@ impl AnnouncementMixer {
                 match over {
                     None => self.stage = MixerState::Playing(announcement),
                     Some(EndReason::TooLong) => {
-                        self.begin_fade_out(announcement, EndReason::TooLong)
+                        self.begin_fade_out(announcement, EndReason::TooLong);
                     }
                     Some(cause) => self.end(announcement, cause),
                 }

@@ -18,7 +18,8 @@ pub fn map_large_allocations() -> bool {
 /// call to the system is small beside what is done with the bytes.
 const LARGE: i32 = 256 << 10;
 
-#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+#[cfg(test)]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod tests {
     use super::*;
 

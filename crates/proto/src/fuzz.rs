@@ -149,7 +149,7 @@ pub fn snap_client(data: &[u8]) {
                 client::ClientOutput::Send(outgoing) => outgoing.write(now, &mut out),
                 client::ClientOutput::Close(_) => ended = true,
                 client::ClientOutput::Chunk { payload, .. } => {
-                    assert!(payload.len() <= MAX_MESSAGE)
+                    assert!(payload.len() <= MAX_MESSAGE);
                 }
                 _ => {}
             }

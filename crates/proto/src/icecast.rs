@@ -168,7 +168,7 @@ impl Fields {
             b"expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
             b"transfer-encoding" => self.chunked = value.eq_ignore_ascii_case(b"chunked"),
             b"content-length" => {
-                self.length = Some(words().parse().map_err(|_| RequestError::Length))
+                self.length = Some(words().parse().map_err(|_| RequestError::Length));
             }
             _ => {}
         }

@@ -165,7 +165,7 @@ impl WsReader {
         match core::mem::take(&mut self.last_returned) {
             LastReturned::Nothing => {}
             LastReturned::Message if self.message.capacity() > IDLE_BYTES => {
-                self.message = Vec::new()
+                self.message = Vec::new();
             }
             LastReturned::Message => self.message.clear(),
             LastReturned::Control => self.control.clear(),

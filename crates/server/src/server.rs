@@ -213,35 +213,20 @@ pub async fn run(
     let saved = load_state(&dir);
     let host = HostInfo::of_machine();
     let base = base_url(&host, bound.http_address);
-    let ServerContext {
-        reload_config: reread,
-        reload_requests: mut hangups,
-        supervisor,
-        neighbors: neighbours,
-    } = outside;
+    let ServerContext { reload_config, mut reload_requests, supervisor, neighbors } = outside;
     let audio = Arc::clone(&backend);
     let control = Control::new(resolved, backend, host, registry, saved)
         .with_base_url(base)
-        .with_config_loader(reread);
-    let control = control.with_neighbours(neighbours).with_initial_relays(bound.relays);
+        .with_config_loader(reload_config);
+    let control = control.with_neighbours(neighbors).with_initial_relays(bound.relays);
     let (policy_sender, policy) = watch::channel(bound.listen_policy);
     let control = Arc::new(control);
     let mut metadata_tasks = MetadataTasks::new(bound.http_address.port());
     metadata_tasks.update(&control).await;
     let mut hooks = hooks::HookRunner::default();
     hooks.update(&control.hooks).await;
-    let controllers = tokio::net::TcpListener::from_std(bound.control)?;
-    let browsers = tokio::net::TcpListener::from_std(bound.http)?;
-    let tasks = [
-        tokio::spawn(control::tcp::serve(controllers, Arc::clone(&control), policy.clone())),
-        tokio::spawn(icecast::serve(
-            Arc::clone(&control),
-            Arc::clone(&audio),
-            Arc::clone(&listen),
-            policy.clone(),
-        )),
-        tokio::spawn(http::serve(browsers, Arc::clone(&control), listen, policy)),
-    ];
+    let listeners = [bound.control, bound.http];
+    let tasks = spawn_servers(listeners, &control, &audio, listen, policy)?;
     let (last_save, stopped) = oneshot::channel();
     let saver = tokio::spawn(save_changes(Arc::clone(&control), Saver::start(dir)?, stopped));
     start_blocking_threads(&control.config());
@@ -257,7 +242,7 @@ pub async fn run(
             () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => control.handle_event(event),
-            Some(()) = hangups.recv() => reload_config(&control, &supervisor),
+            Some(()) = reload_requests.recv() => reload(&control, &supervisor),
             () = control.wait_for_reload() => {
                 update_listen_policy(&control.config(), &*audio, &policy_sender);
                 metadata_tasks.update(&control).await;
@@ -273,6 +258,28 @@ pub async fn run(
     // Neither a slow disk nor a slow hook delays the shutdown.
     tokio::join!(timeout(FINAL_SAVE_TIMEOUT, saver), hooks.end()).0.ok();
     Ok(())
+}
+
+/// Spawns the tasks of the control port, of live sources and of the HTTP port.
+fn spawn_servers(
+    [controllers, browsers]: [TcpListener; 2],
+    control: &Arc<Control>,
+    audio: &Arc<dyn AudioBackend>,
+    listen: Arc<dyn ListenSink>,
+    policy: watch::Receiver<ListenPolicy>,
+) -> io::Result<[JoinHandle<()>; 3]> {
+    let controllers = tokio::net::TcpListener::from_std(controllers)?;
+    let browsers = tokio::net::TcpListener::from_std(browsers)?;
+    Ok([
+        tokio::spawn(control::tcp::serve(controllers, Arc::clone(control), policy.clone())),
+        tokio::spawn(icecast::serve(
+            Arc::clone(control),
+            Arc::clone(audio),
+            Arc::clone(&listen),
+            policy.clone(),
+        )),
+        tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
+    ])
 }
 
 /// Sends watchdog heartbeats to the service manager, if it expects them.
@@ -326,7 +333,7 @@ fn update_listen_policy(
 }
 
 /// Reloads the configuration on a signal; errors are logged.
-fn reload_config(control: &Control, supervisor: &Supervisor) {
+fn reload(control: &Control, supervisor: &Supervisor) {
     supervisor.notify_reloading();
     let status = match control.reload() {
         Ok(_) => control.summary(),

@@ -68,7 +68,7 @@ impl ReaderHandle {
         let thread = std::thread::Builder::new()
             .name(name.into())
             .spawn(move || {
-                read(source, (paced, dual_mono), sink, &mut command_receiver, &event_sender)
+                read(source, (paced, dual_mono), sink, &mut command_receiver, &event_sender);
             })
             .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
         Ok(Self { events, commands, thread: Some(thread) })

@@ -16,6 +16,7 @@ use aulos_server::mdns::{self, AnnouncedPorts};
 use aulos_server::server::{self, BoundPorts, ServerContext};
 use aulos_server::state_lock;
 use aulos_server::systemd::{InheritedSockets, Supervisor};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -40,15 +41,7 @@ pub(super) fn run(
     let bound = bound.with_listen_policy(policy.clone());
     let resolved = Arc::new(resolved);
     let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .thread_name("aulos-control")
-        // The threads exist from start to end, so that their number does not change while the
-        // server runs.
-        .max_blocking_threads(server::BLOCKING_THREADS)
-        .thread_keep_alive(Duration::MAX)
-        .build()
-        .map_err(internal)?;
+    let runtime = control_runtime().map_err(internal)?;
     let (listener, stream) = server::bind_port("stream", &resolved.listen.stream, &mut given)?;
     given.close_unused();
     let bound = bound.with_relays(&resolved.relays)?;
@@ -98,6 +91,18 @@ pub(super) fn run(
     runtime.shutdown_background();
     running.stop();
     Ok(Exit::Ok)
+}
+
+/// The runtime of the control plane: one thread, and a fixed number of threads for blocking work.
+fn control_runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("aulos-control")
+        // The threads exist from start to end, so that their number does not change while the
+        // server runs.
+        .max_blocking_threads(server::BLOCKING_THREADS)
+        .thread_keep_alive(Duration::MAX)
+        .build()
 }
 
 /// Why the configuration is read.

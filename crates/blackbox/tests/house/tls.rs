@@ -344,7 +344,7 @@ fn a_peer_that_wants_to_renegotiate_does_not_get_far() {
     house.server.stop().unwrap();
 }
 
-/// The header of a record with a handshake of 512 bytes, and of a ClientHello.
+/// The header of a record with a handshake of 512 bytes, and of a `ClientHello`.
 const CLIENT_HELLO_START: &[u8] = &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC, 3, 3];
 
 type Attack = fn(&mut TcpStream);

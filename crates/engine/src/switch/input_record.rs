@@ -85,10 +85,10 @@ impl InputRecord {
             }
             InputHealth::Priming { since } => self.prime(now, facts, since),
             InputHealth::Healthy { .. } | InputHealth::Suspect(_) if gone => {
-                self.handle_end(config, now)
+                self.handle_end(config, now);
             }
             InputHealth::Healthy { .. } | InputHealth::Suspect(_) => {
-                self.update_playing(config, now, facts, dry)
+                self.update_playing(config, now, facts, dry);
             }
         }
     }

@@ -183,7 +183,7 @@ impl WaveFile {
         match self.next(Frames(u64::MAX))? {
             Some(SampleRun::F32(run)) => out.extend_from_slice(run),
             Some(SampleRun::I32(run)) => {
-                out.extend(run.iter().map(|&n| n as f32 / 2_147_483_648.0))
+                out.extend(run.iter().map(|&n| n as f32 / 2_147_483_648.0));
             }
             Some(SampleRun::F64(run)) => out.extend(run.iter().map(|&x| x as f32)),
             None => return Ok(end),

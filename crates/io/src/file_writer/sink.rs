@@ -187,7 +187,7 @@ impl FileSink {
             match request.0 {
                 RequestKind::Flush | RequestKind::Close { sync: false } => self.complete(request),
                 RequestKind::Sync | RequestKind::Close { sync: true } => {
-                    self.unsynced.push(request)
+                    self.unsynced.push(request);
                 }
             }
         }

@@ -199,7 +199,7 @@ impl Peer {
                     self.drain(events)?;
                 }
                 ws::WsMessage::Ping(payload) => {
-                    self.send_websocket_frame(ws::FrameKind::Pong, payload)?
+                    self.send_websocket_frame(ws::FrameKind::Pong, payload)?;
                 }
                 ws::WsMessage::Close(payload) => {
                     self.send_websocket_frame(ws::FrameKind::Close, payload)?;
@@ -407,10 +407,10 @@ impl Peer {
                     }
                 }
                 SessionOutput::Event(SnapEvent::Hello(hello)) => {
-                    events.push(PeerEvent::Hello(hello))
+                    events.push(PeerEvent::Hello(hello));
                 }
                 SessionOutput::Event(SnapEvent::ClientInfo(info)) => {
-                    events.push(PeerEvent::ClientInfo(info))
+                    events.push(PeerEvent::ClientInfo(info));
                 }
                 SessionOutput::Close(cause) => {
                     // Messages before the end are still sent as far as the socket accepts them.

@@ -224,12 +224,16 @@ impl Reactor {
         }
     }
 
+    fn add_peer(&mut self, peer: Peer) {
+        let token = self.entities.insert_with(|_| ReactorEntity::Peer(Box::new(peer)));
+        self.watch(token, EventFlags::IN);
+    }
+
     fn handle_command(&mut self, command: ReactorCommand) {
         let now = SystemClock::now();
         match command {
             ReactorCommand::AddStation(station) => {
-                let (channel, chunks) = *station;
-                self.stations.push(ReactorStation::new(channel, chunks));
+                self.stations.push(ReactorStation::new(station.0, station.1));
             }
             ReactorCommand::ReplaceStation(number, station) => {
                 let (channel, chunks) = *station;
@@ -253,15 +257,13 @@ impl Reactor {
             }
             ReactorCommand::AddSnapcastClient(socket, address, permit) => {
                 let phase = self.wheel.next_phase();
-                let peer = Box::new(Peer::new(socket, address, permit, phase, now));
-                let token = self.entities.insert_with(|_| ReactorEntity::Peer(peer));
-                self.watch(token, EventFlags::IN);
+                self.add_peer(Peer::new(socket, address, permit, phase, now));
             }
             ReactorCommand::AddWebSocketClient(socket, read) => {
-                self.add_websocket_client(*socket, &read)
+                self.add_websocket_client(*socket, &read);
             }
             ReactorCommand::AddWebListener(listener, station) => {
-                self.add_listener(*listener, station, now)
+                self.add_listener(*listener, station, now);
             }
             ReactorCommand::SetTitle(station, title) => {
                 if let Some(tap) = self.stations.get_mut(station) {

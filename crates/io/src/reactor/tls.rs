@@ -241,7 +241,7 @@ impl TlsSession {
         Ok(written)
     }
 
-    /// Sends close_notify as far as the socket accepts it, so that a player can tell a regular end
+    /// Sends `close_notify` as far as the socket accepts it, so that a player can tell a regular end
     /// from a truncation.
     pub(super) fn send_close_notify(&mut self, socket: &TcpStream) {
         if !self.0.is_handshaking() {

@@ -73,7 +73,7 @@ impl RtpEgress {
             match turn {
                 // The packet after it may contain a copy.
                 IngressOutput::Missing(missing) => {
-                    self.missing = self.missing.saturating_add(missing.units)
+                    self.missing = self.missing.saturating_add(missing.units);
                 }
                 IngressOutput::Packet(ready) => {
                     self.send(now, &ready, ingress.payload(&ready), out);

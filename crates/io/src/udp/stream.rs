@@ -218,7 +218,7 @@ impl<M: Machine> Streams<M> {
         // The deadline may have moved, or lie beyond the span of the wheel.
         if stream.machine.poll_timeout().is_some_and(|at| at <= now) {
             self.with_stream(token, queue, now, |stream, out| {
-                stream.machine.handle_timeout(now, out)
+                stream.machine.handle_timeout(now, out);
             });
         } else {
             self.schedule(token);

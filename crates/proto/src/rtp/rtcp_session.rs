@@ -336,7 +336,7 @@ impl RtcpSession {
                 RtcpPacket::Extended { ssrc, blocks } => {
                     let Some(number) = self.touch_member(now, ssrc) else { continue };
                     blocks.iter().for_each(|block| {
-                        self.handle_extended_block(now, ssrc, number, block, &mut emit)
+                        self.handle_extended_block(now, ssrc, number, block, &mut emit);
                     });
                 }
                 RtcpPacket::Other(_) => {}

@@ -91,7 +91,7 @@ impl Client {
             }
             ClientInput::Framed(message) => self.receive_framed(message),
             ClientInput::MixerChanged(info) => {
-                self.outgoing.push_back(ClientOutgoing::ClientInfo(info))
+                self.outgoing.push_back(ClientOutgoing::ClientInfo(info));
             }
         }
     }
@@ -105,7 +105,7 @@ impl Client {
             }
             State::ExpectCodec | State::Playing => match self.sync.handle_timeout(self.now) {
                 Some(SyncAction::Request(id)) => {
-                    self.outgoing.push_back(ClientOutgoing::Time { id })
+                    self.outgoing.push_back(ClientOutgoing::Time { id });
                 }
                 Some(SyncAction::ServerTimedOut) => self.close(DisconnectReason::NoAnswer),
                 None => {}

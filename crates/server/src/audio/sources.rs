@@ -197,7 +197,7 @@ fn process_config(
     };
     match titles {
         Some(TitleFifo { kind: TitleFormat::Librespot, fifo }) => {
-            process.log_to = Some(fifo.clone())
+            process.log_to = Some(fifo.clone());
         }
         Some(TitleFifo { kind: TitleFormat::Airplay, fifo }) => {
             let pipe = format!("--metadata-pipename={}", fifo.display());

@@ -40,7 +40,7 @@ impl Outbox {
         match command {
             SessionCommand::SetSettings { settings, .. } => waiting.settings = Some(settings),
             SessionCommand::MoveClient { station, map, .. } => {
-                waiting.station = Some((station, map))
+                waiting.station = Some((station, map));
             }
             SessionCommand::Kick { cause, .. } => waiting.kick = Some(cause),
         }

@@ -165,7 +165,7 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
             Ok(Value::Object(properties)) => control.update_properties(stream, properties),
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(stream, "the control script: {}", sanitize(&error.message))
+                tracing::warn!(stream, "the control script: {}", sanitize(&error.message));
             }
         },
         _ => tracing::debug!(stream, "the control script said what cannot be read"),

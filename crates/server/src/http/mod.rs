@@ -87,7 +87,7 @@ pub async fn serve(
                         serve_one(stream, identity, &control, &*sink, service).await;
                     }
                     Err(tls::RefusalReason::Silent) => {
-                        count(&control.counters.http_cut_slow_request)
+                        count(&control.counters.http_cut_slow_request);
                     }
                     Err(refused) => count_refused(&control, refused),
                 }

@@ -148,7 +148,7 @@ async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) 
                 {
                     Ok(stream) => source_client::serve(stream, &mount, control, &**sink).await,
                     Err(tls::RefusalReason::Silent) => {
-                        count(&control.counters.djs_cut_without_request)
+                        count(&control.counters.djs_cut_without_request);
                     }
                     Err(refused) => count_refused(control, refused),
                 }

@@ -127,7 +127,7 @@ impl StreamFetcher {
                     });
                 }
                 Ok(FetchResponse::Playlist(_)) if lists >= MAX_NESTED_PLAYLISTS => {
-                    failure = Some(RadioError::TooDeep)
+                    failure = Some(RadioError::TooDeep);
                 }
                 Ok(FetchResponse::Playlist(urls)) => {
                     for url in urls.into_iter().rev() {

@@ -357,7 +357,7 @@ fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: Fini
     let FinishedUpload { name, mut entry, parts_before: had, outcome } = ended;
     match outcome {
         Ok(UploadOutcome::StillWriting) => {
-            queue.failed(SystemClock::now(), &name, FailureScope::File)
+            queue.failed(SystemClock::now(), &name, FailureScope::File);
         }
         Ok(done) => {
             queue.done(&name);

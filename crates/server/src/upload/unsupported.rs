@@ -3,10 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use aulos_config::Upload;
+use aulos_config::UploadTarget;
 
 use super::{UploadEvent, UploadState};
-use crate::radio::Chore;
+use crate::radio::BackgroundTask;
 
 /// Uploads the files of a recording. Not available in this build, which lacks the feature `s3`.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ impl Uploader {
     ///
     /// # Errors
     /// Always: [`io::ErrorKind::Unsupported`].
-    pub fn new(_: &Upload, _: &Path, _: &Path) -> io::Result<(Self, Chore)> {
+    pub fn new(_: &UploadTarget, _: &Path, _: &Path) -> io::Result<(Self, BackgroundTask)> {
         let why = "this build has no s3: build with --features s3";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }

@@ -13,11 +13,8 @@ use aulos_sim::{DatagramLink, Link};
 fn it_shrinks_when_the_network_gets_better_and_grows_when_it_gets_worse() {
     let ms = Span::from_millis;
     let bad = Link { jitter: ms(50), max_jitter: ms(80), ..GOOD };
-    let config = JitterConfig {
-        clock_rate: RATE,
-        slots: 32,
-        mode: JitterMode::Playout(DelayPolicy::ADAPTIVE),
-    };
+    let mode = JitterMode::Playout(DelayPolicy::ADAPTIVE);
+    let config = JitterConfig { clock_rate: RATE, slots: 32, mode };
     let mut buffer = JitterBuffer::new(config);
     let mut network = DatagramLink::new(GOOD, 5);
     let (mut slot, mut sequence, mut now) = (0_i64, 0_u64, Instant::ZERO);

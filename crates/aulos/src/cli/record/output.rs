@@ -97,7 +97,7 @@ impl RecordOutput {
             What::Trouble(trouble) => self.print_message(&format!("{trouble}; trying again")),
             What::Recovered => self.print_message("the disk is there again"),
             What::Vanished { path } => {
-                self.print_message(&format!("{} has disappeared", path.display()))
+                self.print_message(&format!("{} has disappeared", path.display()));
             }
             What::Repaired { path } => {
                 self.print_message(&format!(

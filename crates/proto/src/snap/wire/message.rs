@@ -53,7 +53,7 @@ impl ClientMessage {
         match self {
             Self::Hello(hello) => {
                 write_message(MessageKind::Hello, stamp, out, |out| {
-                    put_blob(out, &hello.to_json())
+                    put_blob(out, &hello.to_json());
                 });
             }
             Self::Time => write_message(MessageKind::Time, stamp, out, |out| {
@@ -61,7 +61,7 @@ impl ClientMessage {
             }),
             Self::ClientInfo(info) => {
                 write_message(MessageKind::ClientInfo, stamp, out, |out| {
-                    put_blob(out, &info.to_json())
+                    put_blob(out, &info.to_json());
                 });
             }
             Self::Ignored(kind) => write_message(*kind, stamp, out, |_| ()),
@@ -144,7 +144,7 @@ impl<'a> ServerMessage<'a> {
                     out.extend_from_slice(&code.to_le_bytes());
                     put_blob(out, error);
                     put_blob(out, detail);
-                })
+                });
             }
             Self::Ignored(kind) => write_message(kind, stamp, out, |_| ()),
         }
