@@ -47,6 +47,7 @@ pub(super) struct RelayArgs {
     /// How many packets before it each one carries
     #[arg(long, value_name = "N", requires = "red_to", value_parser = clap::value_parser!(u32).range(1..=4))]
     red_distance: Option<u32>,
+    #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help text: TOML, not a link")]
     /// The [[relay]] tables of a configuration file; `-` is standard input
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["listen", "from", "to", "dest"])]

@@ -201,11 +201,11 @@ pub struct Deck {
 
 impl Deck {
     /// Tells it to do something, and gives the exact frame at which that happens.
-    /// [`Recorder::tell`](aulos_engine::recorder::Recorder::tell) has the rules. Recorders of several
-    /// stations that are told to start at one [`When::Local`] begin at the same moment.
+    /// [`Recorder::handle_command`](aulos_engine::recorder::Recorder::handle_command) has the rules. Recorders of several
+    /// stations that are told to start at one [`aulos_engine::recorder::CommandTime::Local`] begin at the same moment.
     ///
     /// # Errors
-    /// [`Refused`] says why nothing has changed.
+    /// [`CommandError`] says why nothing has changed.
     pub fn tell(
         &self,
         command: RecorderCommand,
@@ -239,9 +239,9 @@ impl Deck {
     }
 
     /// Goes on with another ring, when what is in the present one is written: the station has begun
-    /// anew. The next frame is the first one of another segment, [`Cause::Break`].
+    /// anew. The next frame is the first one of another segment, [`SegmentReason::Break`].
     ///
-    /// [`Cause::Break`]: aulos_engine::recorder::Cause::Break
+    /// [`SegmentReason::Break`]: aulos_engine::recorder::SegmentReason::Break
     pub fn replace(&self, spool: RecordTapReader) {
         self.shared.replace(spool);
     }
