@@ -66,7 +66,11 @@ fn main() {
             None,
         ),
         Row::figure("notify", "that clock read alone, ns p99".into(), quantile(&ours.clocks, 99)),
-        Row::figure("notify", "begin() of a callback, ns p99".into(), quantile(&ours.begins, 99)),
+        Row::figure(
+            "notify",
+            "prefetch() of a callback, ns p99".into(),
+            quantile(&ours.begins, 99),
+        ),
         Row::limit("notify", "dispatcher cpu %, phase-locked".into(), ours.cpu, 0.6),
     ];
     for ((name, _), outcome) in METHODS.iter().zip(&outcomes).skip(1) {

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use aulos_benches::{Row, argument, report};
-use aulos_io::file_writer::{Disk, Settings};
+use aulos_io::file_writer::{DiskWriter, FileWriterConfig};
 
 const RECORDS: usize = 1_000_000;
 const TAIL: usize = 109;
@@ -295,14 +295,14 @@ fn open_per_record(path: &Path, is_timed: bool) -> Waits {
 }
 
 /// The threads of ours, which a program starts once.
-fn disk() -> Disk {
-    static DISK: Mutex<Option<Disk>> = Mutex::new(None);
+fn disk() -> DiskWriter {
+    static DISK: Mutex<Option<DiskWriter>> = Mutex::new(None);
     let mut disk = DISK.lock().expect("no panic inside");
-    disk.get_or_insert_with(|| Disk::start().expect("threads")).clone()
+    disk.get_or_insert_with(|| DiskWriter::start().expect("threads")).clone()
 }
 
-fn settings(shared_bytes: usize) -> Settings {
-    Settings { shared_bytes, sync_at_end: false, ..Settings::default() }
+fn settings(shared_bytes: usize) -> FileWriterConfig {
+    FileWriterConfig { shared_bytes, sync_at_end: false, ..FileWriterConfig::default() }
 }
 
 fn own_rings(path: &Path, is_timed: bool, records: usize) -> Waits {

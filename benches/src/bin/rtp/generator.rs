@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use aulos_core::{Instant, Span};
 use aulos_dsp::g711::{G711Law, encode};
 use aulos_io::SystemClock;
-use aulos_io::udp::{Config, Context, Machine, Outbox, Packets, Route};
+use aulos_io::udp::{Machine, Outbox, Packets, Route, UdpConfig, UdpContext};
 
 /// What has been sent, and the order to stop.
 #[derive(Default)]
@@ -75,10 +75,10 @@ fn send(state: &State, streams: usize, port: u16, one_port: bool) {
 
 /// The same through a context of ours that joins them.
 fn send_joined(state: &Arc<State>, streams: usize, port: u16) {
-    let mut config = Config::default();
+    let mut config = UdpConfig::default();
     (config.threads, config.wait) = (1, SLOT);
-    config.from_v4 = Ipv4Addr::LOCALHOST;
-    let mut context = Context::start(&config).expect("a context");
+    config.bind_v4 = Ipv4Addr::LOCALHOST;
+    let mut context = UdpContext::start(&config).expect("a context");
     let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let next = SystemClock::now();
     let trunk = Trunk { state: Arc::clone(state), streams, to, slot: 0, next };
@@ -98,10 +98,10 @@ struct Trunk {
 }
 
 impl Machine for Trunk {
-    type Order = ();
+    type Command = ();
     type Report = ();
 
-    fn packets(&mut self, _: Instant, _: &mut Packets<'_>, _: &mut Outbox<'_>) {}
+    fn handle_packets(&mut self, _: Instant, _: &mut Packets<'_>, _: &mut Outbox<'_>) {}
 
     fn handle_timeout(&mut self, now: Instant, out: &mut Outbox<'_>) {
         while self.next <= now && !self.state.stop.load(SeqCst) {
@@ -119,7 +119,7 @@ impl Machine for Trunk {
         Some(self.next)
     }
 
-    fn obey(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
+    fn handle_command(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
 
     fn report(&self) {}
 }

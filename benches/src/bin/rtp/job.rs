@@ -3,22 +3,34 @@
 use std::sync::Arc;
 
 use aulos_core::Instant;
-use aulos_io::relay::{Label, Media, Plan, Relay, Wishes};
-use aulos_io::udp::{Config, Context, Key, Packet, SharedPort, SocketOptions, bind_socket};
-use aulos_proto::rtp::{Codec, Encoding};
+use aulos_io::relay::{
+    RelayPlan, RelayStream, RelayStreamConfig, RelayStreamLabel, RtpPayloadFormat,
+};
+use aulos_io::udp::{
+    Packet, SharedPortConfig, SocketOptions, StreamKey, UdpConfig, UdpContext, bind_socket,
+};
+use aulos_proto::rtp::{Encoding, RtpCodec};
 
 pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_stop: impl FnOnce()) {
-    let mut config = Config::default();
+    let mut config = UdpConfig::default();
     config.threads = 1;
-    let mut context = Context::start(&config).expect("a context");
-    let encoding = |codec| Media::new(Encoding { codec, clock_rate: 8_000, channels: 1 });
-    let opus = Media::new(Encoding { codec: Codec::Opus, clock_rate: 48_000, channels: 2 });
-    let to = if role == "relay-opus" { opus } else { encoding(Codec::Pcma) };
-    let wishes = Wishes::new(encoding(Codec::Pcmu), to);
-    let plan = Arc::new(Plan::new(wishes).expect("a table does it"));
+    let mut context = UdpContext::start(&config).expect("a context");
+    let encoding =
+        |codec| RtpPayloadFormat::new(Encoding { codec, clock_rate: 8_000, channels: 1 });
+    let opus =
+        RtpPayloadFormat::new(Encoding { codec: RtpCodec::Opus, clock_rate: 48_000, channels: 2 });
+    let to = if role == "relay-opus" { opus } else { encoding(RtpCodec::Pcma) };
+    let wishes = RelayStreamConfig::new(encoding(RtpCodec::Pcmu), to);
+    let plan = Arc::new(RelayPlan::new(wishes).expect("a table does it"));
     let dest = ([127, 0, 0, 1], sink).into();
     let make = move |number: u32| {
-        Relay::new(Arc::clone(&plan), Label::default(), dest, number, u64::from(number))
+        RelayStream::new(
+            Arc::clone(&plan),
+            RelayStreamLabel::default(),
+            dest,
+            number,
+            u64::from(number),
+        )
     };
     let mut port = first;
     if role != "relay-port" {
@@ -29,10 +41,10 @@ pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_sto
             context.add(Some(socket), make(u32::from(to))).expect("a socket");
         }
     } else {
-        let wish = SharedPort::new(([127, 0, 0, 1], 0).into());
+        let wish = SharedPortConfig::new(([127, 0, 0, 1], 0).into());
         let factory = |_| {
             let (make, mut next) = (make.clone(), 0);
-            move |_: Instant, _: Key, _: &Packet<'_>| {
+            move |_: Instant, _: StreamKey, _: &Packet<'_>| {
                 next += 1;
                 Some(make(next))
             }
@@ -40,7 +52,7 @@ pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_sto
         port = context.open(&wish, factory).expect("a port").address.port();
     }
     // The last of them is in when its thread has answered.
-    context.survey();
+    context.stream_reports();
     println!("{port}");
     until_stop();
     let ended = context.stop();

@@ -4,17 +4,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aulos_core::Instant;
 use aulos_io::udp::{
-    Config, Context, Machine, Outbox, Packet, Packets, SharedPort, SocketOptions, bind_socket,
+    Machine, Outbox, Packet, Packets, SharedPortConfig, SocketOptions, UdpConfig, UdpContext,
+    bind_socket,
 };
 
 /// Looks how late each packet is handed over, and drops it.
 struct Drain;
 
 impl Machine for Drain {
-    type Order = ();
+    type Command = ();
     type Report = ();
 
-    fn packets(&mut self, now: Instant, packets: &mut Packets<'_>, _: &mut Outbox<'_>) {
+    fn handle_packets(&mut self, now: Instant, packets: &mut Packets<'_>, _: &mut Outbox<'_>) {
         for packet in packets {
             let Some(stamp) = packet.bytes.get(12..).and_then(|rest| rest.first_chunk()) else {
                 continue;
@@ -31,7 +32,7 @@ impl Machine for Drain {
         None
     }
 
-    fn obey(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
+    fn handle_command(&mut self, _: Instant, (): (), _: &mut Outbox<'_>) {}
 
     fn report(&self) {}
 }
@@ -42,10 +43,10 @@ const STEPS: usize = 2_000;
 const STEP_US: usize = 100;
 
 pub(crate) fn receive(role: &str, streams: usize, first: u16, until_stop: impl FnOnce()) {
-    let mut config = Config::default();
+    let mut config = UdpConfig::default();
     config.threads = 1;
-    config.from_v4 = [127, 0, 0, 1].into();
-    let mut context = Context::start(&config).expect("a context");
+    config.bind_v4 = [127, 0, 0, 1].into();
+    let mut context = UdpContext::start(&config).expect("a context");
     let mut port = first;
     match role {
         "sockets" | "silent" => {
@@ -57,14 +58,14 @@ pub(crate) fn receive(role: &str, streams: usize, first: u16, until_stop: impl F
             }
         }
         _ => {
-            let mut wish = SharedPort::new(([127, 0, 0, 1], 0).into());
+            let mut wish = SharedPortConfig::new(([127, 0, 0, 1], 0).into());
             wish.joined = role == "trunk";
             let make = |_: Instant, _, _: &Packet<'_>| Some(Drain);
             port = context.open(&wish, |_| make).expect("a port").address.port();
         }
     }
     // The last of them is in when its thread has answered.
-    context.survey();
+    context.stream_reports();
     println!("{port}");
     until_stop();
     context.stop();
