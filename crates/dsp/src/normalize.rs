@@ -43,7 +43,7 @@ use controller::Controller;
 /// use aulos_core::{ChannelLayout, SampleRate};
 /// use aulos_dsp::normalize::{Mode, Normaliser, Preset};
 ///
-/// let (rate, layout) = (SampleRate::STUDIO, ChannelLayout::MONO);
+/// let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
 /// let mut normaliser = Normaliser::new(Mode::Full, Preset::R128.settings(), rate, layout)?;
 ///
 /// // A quiet tone; a file has no use for the silence in front, so that is left out.

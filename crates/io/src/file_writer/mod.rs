@@ -21,7 +21,7 @@
 //! use aulos_io::file_writer::{DiskWriters, FileWriterConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = aulos_blackbox::scratch::Scratch::new("writer-doc")?;
+//! # let folder = aulos_blackbox::scratch::ScratchDir::new("writer-doc")?;
 //! # let path = folder.join("log");
 //! let disks = DiskWriters::default();
 //! let writer = disks.create(&path, &FileWriterConfig::default())?;

@@ -14,11 +14,11 @@ use jiff::{Timestamp, Zoned};
 ///
 /// # Examples
 /// ```
-/// use aulos_engine::recorder::Zone;
+/// use aulos_engine::recorder::ClockZone;
 /// use aulos_io::record::Pattern;
 ///
-/// assert!(Pattern::new("{name}/%Y-%m-%d/%H%M%S", Zone::Utc).is_ok());
-/// let error = Pattern::new("../%H", Zone::Utc).unwrap_err();
+/// assert!(Pattern::new("{name}/%Y-%m-%d/%H%M%S", ClockZone::Utc).is_ok());
+/// let error = Pattern::new("../%H", ClockZone::Utc).unwrap_err();
 /// assert!(error.to_string().contains("`..`"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

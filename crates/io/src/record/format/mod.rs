@@ -222,7 +222,7 @@ pub trait Framer: fmt::Debug + Send {
 /// use aulos_io::record::format::{About, FileFormat, open};
 ///
 /// let format: FileFormat = "flac:24".parse()?;
-/// let about = About::new(SampleRate::STUDIO, ChannelLayout::STEREO, "Hall", std::time::UNIX_EPOCH);
+/// let about = About::new(SampleRate::HZ_48000, ChannelLayout::STEREO, "Hall", std::time::UNIX_EPOCH);
 /// let (mut file, mut out, mut patches) = (Vec::new(), Vec::new(), Vec::new());
 /// let mut framer = open(format, &about, &mut out)?;
 /// for round in 0..50 {
