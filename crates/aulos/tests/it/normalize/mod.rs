@@ -4,6 +4,7 @@ mod bad;
 mod many;
 mod one;
 mod opus;
+mod pauses;
 mod programmes;
 mod tags;
 
