@@ -7,8 +7,8 @@
 //! within 1 LU for good after a step of 12 LU (30.1: not within the 30 s that follow it); dB above the ceiling; seconds of CPU, the smallest of
 //! `reps=5` rounds in which all take turns (ours in process, theirs the whole process less one that
 //! only copies). The pilot test lets a tone of 19 kHz through with bursts of 2 ms that must be limited
-//! by 6 dB and demodulates it: what it shows of each is drawn into `docs/limiter-pilot.svg`, if
-//! `svg=1`. The shapes (a fade-out, room tone, a step) are drawn into `docs/normalizer-gain.svg` likewise.
+//! by 6 dB and demodulates it: what it shows of each is drawn into `docs/images/limiter-pilot.svg`, if
+//! `svg=1`. The shapes (a fade-out, room tone, a step) are drawn into `docs/images/normalizer-gain.svg` likewise.
 //! The range part lets whole pieces of music through (see `range.rs`).
 //! `only=quality`, `only=range`, `only=cpu`, `only=pilot` or `only=shapes` leaves the rest out. Bad would
 //! be: an error above 1 LU, a curve that falls after the burst, or a step in it; a fade or a pause that is

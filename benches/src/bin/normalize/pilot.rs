@@ -56,7 +56,7 @@ pub(crate) fn pilot(rows: &mut Vec<Row>, gstreamer: Option<&GStreamer>) {
         }
     }
     if argument("svg", 0) == 1 {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/limiter-pilot.svg");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/images/limiter-pilot.svg");
         std::fs::write(path, drawn(&curves)).expect("the drawing can be written");
     }
 }

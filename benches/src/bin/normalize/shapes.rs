@@ -63,7 +63,7 @@ pub(crate) fn shapes(rows: &mut Vec<Row>) {
         panels.push((name, level_curve(&level), curves));
     }
     if argument("svg", 0) == 1 {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/normalizer-gain.svg");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/images/normalizer-gain.svg");
         std::fs::write(path, drawn(&panels)).expect("the drawing can be written");
     }
 }
