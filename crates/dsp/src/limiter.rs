@@ -5,11 +5,10 @@
 //!           +-> delay of 5 ms --------------------------------------------x--> samples
 //! ```
 //!
-//! Published limiters are state machines of attack, hold and release, and each has faults in one of
-//! the transitions (a release that runs downwards, undetected peaks at a block boundary). Here the
-//! gain is the moving average of a sliding minimum: it cannot be too high, and it has no corners
-//! (see [`envelope`]). As long as no sample comes near the ceiling, the only work is to find the
-//! greatest sample and to copy.
+//! State machines of attack, hold and release fail in their transitions
+//! (`docs/decisions/limiter.md`). Here the gain is the moving average of a sliding minimum: it
+//! cannot be too high, and it has no corners (see [`envelope`]). As long as no sample comes near
+//! the ceiling, the only work is to find the greatest sample and to copy.
 
 mod envelope;
 

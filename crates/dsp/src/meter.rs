@@ -6,10 +6,10 @@
 //!                         +-> Peaks -> sample peak, true peak                  +-> gates -> I, LRA
 //! ```
 //!
-//! Other meters filter, keep the filtered samples, and square and sum whole windows for every
-//! reading. Here a sample is filtered and squared once; energies are kept in three resolutions, so
-//! that reading a window costs next to nothing and the greatest window can be found exactly.
-//! Figures agree with libebur128 to 1e-9 LU, whatever the size of calls.
+//! A sample is filtered and squared once; energies are kept in three resolutions, so that reading a
+//! window costs next to nothing and the greatest window can be found exactly
+//! (`docs/decisions/loudness-meter.md`). Figures agree with libebur128 to 1e-9 LU, whatever the
+//! size of calls.
 
 mod config;
 mod energy_ring;

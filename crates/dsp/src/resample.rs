@@ -2,8 +2,7 @@
 //!
 //! A windowed sinc in polyphase form. Both tasks are the same here - a step through the input that
 //! is not one frame long - so a source that needs conversion *and* drift correction is filtered
-//! once. Rejected: FFT resampling (its ratio is fixed), and a library's converter followed by an
-//! interpolator for the drift (two filters, two latencies).
+//! once. Alternatives: `docs/decisions/clock-recovery.md`.
 //!
 //! The position in the input is an integer, in fractions of one output step, so it stays exact: 160
 //! frames out of 147 in, without accumulated error. See J. O. Smith, "Digital Audio Resampling",

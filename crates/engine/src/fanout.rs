@@ -1,10 +1,8 @@
 //! Fan-out: one chunk, many readers.
 //!
 //! A station pushes each chunk's handle once per reactor; each reactor keeps a bounded [`ChunkLog`]
-//! that only its own thread touches, and each session is a [`ChunkCursor`] into it. The
-//! alternative, a queue per client, costs an allocation, a lock and a copy of the handle per client
-//! and chunk, and its memory grows with the slowest client. Here a laggard only finds that the log
-//! has moved on.
+//! that only its own thread touches, and each session is a [`ChunkCursor`] into it. A laggard finds
+//! that the log has moved on; it costs no queue of its own (`docs/decisions/chunk-log.md`).
 
 use std::collections::VecDeque;
 

@@ -3,8 +3,7 @@
 //! The meter itself is in `dsp`. This module adds what an endless programme needs: figures that are
 //! updated once in 100 ms of audio, or once a second, and not at every call; windows that are
 //! invalid until they are full; pauses of the sender that separate old audio from new; and a
-//! bounded history. Measuring on a thread of its own was the alternative: it would cost a copy of
-//! all audio and a ring per source to save less than a hundredth of a per cent of a processor.
+//! bounded history. The station measures on its own thread (`docs/decisions/loudness-meter.md`).
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate, Span};
 use aulos_dsp::meter::{ChannelPosition, Meter, MeterConfig, MeterHistory, MeterMode, RangeHop};

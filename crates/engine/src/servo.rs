@@ -1,8 +1,7 @@
 //! Clock recovery for a live source.
 //!
 //! The sender's clock and ours always differ. The difference shows as a buffer that slowly fills or
-//! drains. The alternative, skipping or repeating frames when the buffer is out of bounds, is
-//! audible as a click every few minutes.
+//! drains. Skipping or repeating frames would be audible (`docs/decisions/clock-recovery.md`).
 //!
 //! The resampling ratio is the sum of two terms. The first is the rate of the sender's clock,
 //! estimated from the arrival times (`rate`): with that alone the fill level stays constant. The

@@ -3,8 +3,7 @@
 //!
 //! The station's media time is the reference: it advances by exactly the frames that went out, and
 //! a chunk's timestamp is that count mapped by the timeline. A late source is padded with silence;
-//! it never shifts the clock. (Other servers re-stamp from the wall clock at each late read, which
-//! makes their clients stutter.)
+//! it never shifts the clock. See `docs/decisions/media-time.md`.
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 use aulos_dsp::meter::MeterHistory;

@@ -1,10 +1,10 @@
 //! Opens files below a root directory. No path and no symbolic link can escape the root.
 //!
-//! Checking a path first and opening it afterwards is a race: a directory can be replaced by a link
-//! in between. Here the kernel resolves the path relative to the root's descriptor (`openat2` with
-//! `RESOLVE_BENEATH`, Linux 5.6). Where that is unavailable, the path is opened component by
-//! component, each relative to the descriptor of its directory, and links are resolved here. A link
-//! with an absolute target counts as an escape wherever it points, so both implementations agree.
+//! Checking a path before opening it is a race (`docs/decisions/confined-paths.md`). Here the
+//! kernel resolves the path relative to the root's descriptor (`openat2` with `RESOLVE_BENEATH`,
+//! Linux 5.6). Where that is unavailable, the path is opened component by component, each relative
+//! to the descriptor of its directory, and links are resolved here. A link with an absolute target
+//! counts as an escape wherever it points, so both implementations agree.
 
 use std::fs::File;
 use std::io;

@@ -1,10 +1,9 @@
 //! Multicast DNS: announces the server's ports, so that no address has to be typed.
 //!
-//! The crate `mdns-sd` implements the protocol (RFC 6762 and 6763) on one thread of its own. Using
-//! avahi was rejected: it is missing in containers and on small machines, and its library is a
-//! system library. Where avahi runs, both share port 5353 through `SO_REUSEADDR` and
-//! `SO_REUSEPORT`, and the kernel delivers multicast to each. They must not share a host name;
-//! avahi owns the machine's, so the server uses another one.
+//! The crate `mdns-sd` implements the protocol (RFC 6762 and 6763) on one thread of its own.
+//! `docs/decisions/mdns.md` has the reason against avahi. Where avahi runs, both share port 5353
+//! through `SO_REUSEADDR` and `SO_REUSEPORT`, and the kernel delivers multicast to each. They must
+//! not share a host name; avahi owns the machine's, so the server uses another one.
 
 mod browse;
 

@@ -1,9 +1,9 @@
 //! WebSocket frames (RFC 6455) on the server side, after the handshake.
 //!
 //! Only the stream endpoint (`/stream`) uses this module. Every client gets the same bytes of a
-//! chunk, so the frame header is written once into the headroom in front of the chunk. A WebSocket
-//! library was rejected because it owns the socket and copies every message into its own buffer.
-//! The control endpoint (`/jsonrpc`) uses such a library.
+//! chunk, so the frame header is written once into the headroom in front of the chunk. A library
+//! would copy every message (`docs/decisions/chunk-log.md`). The control endpoint (`/jsonrpc`) uses
+//! such a library.
 
 use core::fmt;
 

@@ -1,8 +1,8 @@
 //! A cell that holds the newest value only: a triple buffer.
 //!
 //! A meter publishes and a page reads; the reader gets the last complete value, never a torn one,
-//! and neither side waits. A sequence lock was rejected: its reader retries while the writer
-//! writes, and it reads memory that is being changed, which is sound for plain data only.
+//! and neither side waits. It is not a sequence lock, whose reader reads memory that is being
+//! changed (`docs/decisions/latest-value.md`).
 #![allow(unsafe_code)]
 
 use crate::spsc::CachePadded;

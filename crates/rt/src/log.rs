@@ -2,8 +2,8 @@
 //!
 //! The real-time side stores a record as it is (an enum of events, for example) with its time;
 //! another thread formats it. Records that do not fit are counted, and the count appears at the
-//! position where they are missing. Formatting into a fixed buffer on the real-time side was
-//! rejected: it costs microseconds, mostly for text that is never read.
+//! position where they are missing. Formatting is too slow for the real-time side
+//! (`docs/decisions/real-time-memory.md`).
 
 use crate::ring::{Consumer, Producer, ring};
 

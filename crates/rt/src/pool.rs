@@ -1,8 +1,8 @@
 //! A fixed number of objects that are created once and lent out.
 //!
 //! Dropping the last handle returns the object, from any thread, in a few instructions: nothing is
-//! allocated or freed on the audio path. A channel that returns used objects was rejected: it needs
-//! a thread that reads it, and a bound for the objects in it.
+//! allocated or freed on the audio path. No thread has to return them
+//! (`docs/decisions/real-time-memory.md`).
 #![allow(unsafe_code)]
 
 use std::fmt;

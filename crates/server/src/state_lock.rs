@@ -1,8 +1,7 @@
 //! Exclusive lock of a state directory.
 //!
-//! Two servers would overwrite each other's state file. A pid file as the lock was rejected: it
-//! survives a kill, and its number may be reused by another program. A kernel lock ends with the
-//! process, however that ends.
+//! Two servers would overwrite each other's state file. A pid file would survive a kill
+//! (`docs/decisions/saved-state.md`). A kernel lock ends with the process, however that ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};

@@ -2,7 +2,7 @@
 //!
 //! Three resolutions are stored: frames, slots of a tenth of a hop, and hops of 100 ms. A window is
 //! then a few hops, a few slots and at most one partial slot of frames; nothing is squared or
-//! filtered twice. Other meters sum all frames of a window at every reading.
+//! filtered twice.
 
 use super::energy_ring::EnergyRing;
 use crate::simd::sum;

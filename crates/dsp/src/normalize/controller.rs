@@ -1,12 +1,10 @@
 //! Decides the gain: ten times a second, from the energies of 100 ms.
 //!
-//! A programme is a row of *sections*, each of one level: one record, one speaker, one film. Within a
-//! section the gain is the target less the gated loudness of the section so far, so it hardly moves
-//! and dynamics stay as they are. A level that leaves the range around it for good begins a new
-//! section, at the moment at which it left ([`changes`] has the rules); fades and pauses do not, and
-//! the gain is held. (The public normalisers follow the short-term loudness alone, which flattens what
-//! is within the range and lifts what is between programmes; or hold a gate that never opens again,
-//! which leaves a quiet piece after a loud one quiet for ever.)
+//! A programme is a row of *sections*, each of one level: one record, one speaker, one film. Within
+//! a section the gain is the target less the gated loudness of the section so far, so it hardly
+//! moves and dynamics stay as they are. A level that leaves the range around it for good begins a
+//! new section, at the moment at which it left ([`changes`] has the rules); fades and pauses do
+//! not, and the gain is held. `docs/decisions/normalizer-sections.md` has the alternatives.
 //!
 //! The gain's way from one section to the next is the lower envelope of two slopes: never above what
 //! any moment wants, down in time before a loud moment, up at most as fast as allowed. With

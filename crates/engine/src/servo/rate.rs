@@ -8,8 +8,8 @@
 //! audio, and a new line begins there, which is assumed to have the same slope until the arrivals
 //! refute it.
 //!
-//! Rejected: deriving the drift from the fill of the buffer (an integrator). It cannot tell a pause
-//! from a slow clock, takes minutes, and unwinds for as long as it has wound up.
+//! The fill of the buffer cannot tell a pause from a slow clock
+//! (`docs/decisions/clock-recovery.md`).
 
 use aulos_core::{Frames, Instant, SampleRate, Span};
 

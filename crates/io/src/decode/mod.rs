@@ -12,10 +12,10 @@
 //! A [`StreamDecoder`] decodes an endless stream: bytes are pushed into it as they arrive, so no
 //! thread waits for a network.
 //!
-//! A library reads containers and codecs. The alternative, a child process with ffmpeg, supports
-//! more formats but adds a dependency, a process per file and a pipe whose end is not sample exact.
-//! Own code trims the frames that only prime the codec, loops without a gap or a lost frame, skips
-//! and counts damage, and bounds work and memory for any input.
+//! A library and not a child process reads containers and codecs
+//! (`docs/decisions/audio-decoders.md`). Own code trims the frames that only prime the codec, loops
+//! without a gap or a lost frame, skips and counts damage, and bounds work and memory for any
+//! input.
 
 mod codec;
 mod edit_list;

@@ -2,8 +2,7 @@
 //!
 //! A scan mostly reads them: large aligned blocks, one conversion, and any frame can be accessed
 //! directly. The library also refuses RF64, which every file beyond 4 GB uses. A memory map would
-//! save the copy from the page cache (a tenth of a nanosecond per byte), but a file that is
-//! truncated while mapped would crash the process.
+//! crash the process if the file were truncated (`docs/decisions/audio-decoders.md`).
 
 use std::fs::{File, OpenOptions};
 use std::io;

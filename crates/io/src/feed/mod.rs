@@ -1,8 +1,8 @@
 //! Sources that read from a file descriptor: FIFO, TCP, process, standard input, web radio.
 //!
-//! A feeder is polled on a tick and not woken by its descriptor. A sender that writes one frame at
-//! a time would otherwise cause 48,000 wake-ups per second, and a FIFO without a writer reports a
-//! hang-up permanently. The kernel's buffer covers the time between ticks.
+//! A feeder is polled on a tick and not woken by its descriptor. A sender of single frames would
+//! otherwise cause a wake-up for each (`docs/decisions/reactors.md`). The kernel's buffer covers
+//! the time between ticks.
 
 mod bytes;
 mod dj;

@@ -1,11 +1,9 @@
 //! Many threads append records to one file without waiting for the disk.
 //!
-//! The usual designs are a lock around the file, which makes a system call per record and lets
-//! every thread wait for every other; a lock around a buffer, which makes one thread now and then
-//! do the disk's work for all; and a bounded queue of allocated records. Here every producer has a
-//! ring of its own, or shares a buffer with others. One thread per device writes directly from
-//! those buffers to the file, with one call for many records of many producers. Another thread
-//! syncs, so that writing continues meanwhile.
+//! Every producer has a ring of its own, or shares a buffer with others. One thread per device
+//! writes directly from those buffers to the file, with one call for many records of many
+//! producers. Another thread syncs, so that writing continues meanwhile
+//! (`docs/decisions/file-writer.md`).
 //!
 //! ```text
 //!  Producer          --ring--+

@@ -1,9 +1,8 @@
 //! The answer to a client's Hello, known before the client connects.
 //!
-//! The control plane decides how a client plays. It runs on few threads, which would be a
-//! bottleneck when all clients reconnect after a power cut. Therefore each reactor has a table of
-//! answers and replies in the wake-up in which it reads the Hello. The rules that keep the table
-//! and the registry consistent:
+//! Each reactor has a table of answers and replies in the wake-up in which it reads the Hello, so
+//! that the few threads of the control plane are no bottleneck
+//! (`docs/decisions/greeting-table.md`). The rules that keep the table and the registry consistent:
 //!
 //! * The registry is the only writer. Its updates go through the command queue of every reactor. A
 //!   reactor never changes its table by itself.

@@ -1,9 +1,9 @@
 //! The reactors: a few threads, each with one epoll instance, that serve every media socket.
 //!
-//! A thread per client would cost a stack and two context switches per chunk; an async runtime
-//! would put a scheduler between a Time request and its answer. Here a session is a small state
-//! machine in a slab. It is read as soon as it is readable and answered in the same wake-up. Chunks
-//! go out once per *wait*: all that are due in one call, the same bytes for every client.
+//! Neither a thread per client nor an async runtime serves a media socket
+//! (`docs/decisions/reactors.md`). A session is a small state machine in a slab. It is read as soon
+//! as it is readable and answered in the same wake-up. Chunks go out once per *wait*: all that are
+//! due in one call, the same bytes for every client.
 
 mod connection;
 mod connection_limiter;

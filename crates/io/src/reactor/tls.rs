@@ -3,8 +3,8 @@
 //! rustls does no I/O: it is given the bytes of the socket and returns bytes to send. So TLS is one
 //! more way in which a [`MediaConnection`](super::connection) reads and writes, and the rest of a
 //! session does not depend on it. The memory of a session is bounded: at most 64 KiB wait to be
-//! sent, and one record (or 64 KiB of a handshake) to be read. A thread or task per session for TLS
-//! was rejected for the same reason as one for sending.
+//! sent, and one record (or 64 KiB of a handshake) to be read. `docs/decisions/tls.md` has the
+//! alternatives.
 //!
 //! Chunks are encrypted for each session, so they are copied and never sent from their own memory.
 

@@ -2,13 +2,12 @@
 //!
 //! With `MSG_ZEROCOPY` (Linux, `networking/msg_zerocopy.rst`) a call returns before the bytes have
 //! been read. The socket's error queue reports later, as ranges of call numbers, which calls are
-//! complete. Until then each chunk is held here. This pays off for batches of ten kilobytes and
-//! more, and only where the kernel really avoids the copy. On loopback it copies after all and
-//! reports so; the socket then returns to ordinary sends.
+//! complete. Until then each chunk is held here. On loopback the kernel copies after all and
+//! reports so; the socket then returns to ordinary sends (`docs/decisions/zero-copy.md`).
 //!
 //! This module only does the bookkeeping, so that it can be tested with any queue; the system calls
-//! are in [`connection`](super::connection). A thread per socket for the error queue was rejected:
-//! epoll reports it to the reactor like any other event.
+//! are in [`connection`](super::connection). Epoll reports the error queue to the reactor like any
+//! other event.
 
 use std::collections::VecDeque;
 

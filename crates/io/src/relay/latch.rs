@@ -8,8 +8,7 @@
 //! for a while or has sent a BYE.
 //!
 //! A new source has to send two consecutive packets (RFC 3550, A.1), of which the first is held
-//! here. A sender that forges the source address is not detected; that needs a network that filters
-//! such packets, or encryption.
+//! here. `docs/decisions/sender-selection.md` has what this cannot detect.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -7,8 +7,7 @@
 //!
 //! A relay has no sound card and no clock of its own, so it does not play out: each incoming packet
 //! leaves as soon as it is in order, with the sequence number and the timestamp of its sender.
-//! Missing packets stay missing, and the receiver conceals them. Concealing them here would mean
-//! waiting for late packets on behalf of every receiver.
+//! Missing packets stay missing, and the receiver conceals them (`docs/decisions/rtp-delay.md`).
 //!
 //! [`RelayStream`] is a machine for [`crate::udp`]: it does not block, and allocates nothing per
 //! packet.

@@ -15,11 +15,10 @@
 //! resampler, as for every live source. A jitter buffer with playout would add a second delay in
 //! front of the first, with a second estimate of the sender's clock.
 //!
-//! [`RtpInputConfig::delay`] adds a playout delay nevertheless, because the delay of the input is
-//! constant and has to cover the worst case of the network. A playout delay adapts, and is shorter
-//! where the network is good. The input's buffer can then be as short as the quantum and the
-//! threads allow, and its stream has no gaps: when playout becomes later, the difference is
-//! concealed; when it becomes earlier, silence is skipped; the input's resampler follows the rest.
+//! [`RtpInputConfig::delay`] adds a playout delay that adapts to the network
+//! (`docs/decisions/rtp-delay.md`). The input's buffer can then be as short as the quantum and the
+//! threads allow, and its stream has no gaps: a later playout is concealed, an earlier one skips
+//! silence.
 
 mod input;
 mod interface;

@@ -7,13 +7,12 @@
 //!   trunk (joined) ------+                        +--- Machine --+
 //! ```
 //!
-//! A thread per stream wakes for each packet: at a thousand telephone streams these are 50,000
-//! wake-ups per second, which is most of the load. Here a thread has many streams and polls all of
-//! them at once, at most once per *wait* (5 ms). It reads what has arrived, passes it to the
-//! machines, fires expired timers, and sends what the machines have written, 64 messages per call.
-//! The kernel stamps each packet on arrival, so polling late adds delay but no apparent jitter.
-//! When nothing arrives at all, the thread sleeps until something does: silent streams cost
-//! nothing.
+//! A thread per stream would wake for each packet, which is most of the load
+//! (`docs/decisions/datagram-threads.md`). Here a thread has many streams and polls all of them at
+//! once, at most once per *wait* (5 ms). It reads what has arrived, passes it to the machines,
+//! fires expired timers, and sends what the machines have written, 64 messages per call. The kernel
+//! stamps each packet on arrival, so polling late adds delay but no apparent jitter. When nothing
+//! arrives at all, the thread sleeps until something does: silent streams cost nothing.
 //!
 //! Between two polls no lock, channel or allocation is needed per packet. Control talks to the
 //! threads through a channel that is read between two batches.
@@ -75,11 +74,6 @@
 //! assert_eq!(context.stop()[0].machine.0, 1);
 //! # std::io::Result::Ok(())
 //! ```
-//!
-//! # Rejected alternatives
-//! `io_uring`: not faster for this pattern, often forbidden in containers, and a second
-//! implementation would be needed for that case. Edge-triggered epoll: one lost edge silences a
-//! stream for ever. An async runtime: a task and two system calls per packet.
 
 mod load;
 mod machine;

@@ -10,9 +10,8 @@
 //! ```
 //!
 //! The format is detected from the bytes. `Content-Type` is not trusted, because servers send wrong
-//! values; it is used only where the bytes are ambiguous ([`FormatHint`]). The readers of a
-//! container library were rejected because they pull their input and would block a thread per
-//! stream.
+//! values; it is used only where the bytes are ambiguous ([`FormatHint`]). A container library
+//! would block a thread per stream (`docs/decisions/packet-splitter.md`).
 //!
 //! Sources: ISO/IEC 11172-3 and 13818-3 (MPEG audio), 13818-7 (ADTS), RFC 9639 (FLAC), RFC 3533
 //! (Ogg), RFC 7845 (Opus), the Vorbis I specification, id3.org (ID3v2.4), Xing's and LAME's tag.

@@ -12,13 +12,12 @@
 //!
 //! The payload has any type `P` and is never copied. A thread with thousands of streams keeps the
 //! bytes in one slab and inserts handles; a stream then costs its slots (about 50 bytes each) and
-//! about a kilobyte of statistics, and the slab is as large as all streams together need. Slots
-//! that contain the bytes were rejected: each stream would always reserve memory for its longest
-//! packets, and every packet would be copied once more. Because a handle must not get lost, the
-//! buffer drops nothing: every payload is returned, with the reason.
+//! about a kilobyte of statistics, and the slab is as large as all streams together need. The
+//! reasons are in `docs/decisions/packet-slab.md`. Because a handle must not get lost, the buffer
+//! drops nothing: every payload is returned, with the reason.
 //!
 //! Packets are stored in a ring of fixed slots indexed by sequence number, with a bitmap of the
-//! occupied ones. Trees and hash maps allocate, and are slower for what is almost always an append.
+//! occupied ones.
 //!
 //! # The two modes
 //! *Play-out* returns each packet at its playout time: its media time, plus the transit of the

@@ -9,11 +9,8 @@
 //! [`dual_path`]).
 //!
 //! The implementation follows the RFCs; `docs/standards/rtp.md` lists what is and is not supported.
-//! The crate `rtp-types` was rejected because it does not distinguish a wrong CSRC count, a wrong
-//! extension length and a truncated datagram, and these errors are counted separately. The crate
-//! `rtcp-types` allocates for every SDES that it parses and every compound packet that it builds,
-//! and takes the leading zeros of an SSRC in SDES for padding; the tests use it to verify this
-//! implementation (`docs/decisions/rtp-formats.md`).
+//! `docs/decisions/rtp-formats.md` has the reason for own code; the tests check it with the crate
+//! `rtcp-types`.
 //!
 //! No packet causes an allocation. Everything that is received is counted by kind, and all memory
 //! is bounded.

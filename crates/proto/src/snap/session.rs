@@ -2,8 +2,8 @@
 //!
 //! The machine parses messages, keeps their order and decides when to disconnect; it does not
 //! handle audio. Chunks are the same bytes for every client and are sent directly from the log
-//! while [`Session::is_ready_for_audio`] is true. A queue of chunks in each session was rejected,
-//! because its memory would grow with the slowest client.
+//! while [`Session::is_ready_for_audio`] is true. A session has no queue of chunks
+//! (`docs/decisions/chunk-log.md`).
 //!
 //! Messages to send are [`ServerOutgoing`] values, which the driver encodes directly before the
 //! write, ahead of any waiting audio. Clients set their clock by the two timestamps in a Time

@@ -2,9 +2,7 @@
 //!
 //! The algorithm is D. Vyukov's multi-producer list (1024cores.net, 2010): the new node becomes the
 //! tail, then its predecessor is linked to it. A null tail means closed, so nothing is accepted
-//! after the close. Blocks of many items per node were rejected: a sender on an ordinary thread can
-//! afford one allocation per item, and blocks need another protocol for freeing them, because a
-//! slow producer may still be writing into one.
+//! after the close. A node holds one item (`docs/decisions/channel.md`).
 #![allow(unsafe_code)]
 
 use std::ptr;

@@ -38,11 +38,7 @@
 //! * Waiting for space as a task: a task uses [`Sender::try_send`] or an unbounded channel.
 //! * Fork: a child process cannot use a channel that was created before the fork.
 //!
-//! # Rejected alternatives
-//! A ring per producer, as [`ring`](crate::ring) recommends for real-time threads: it has no order
-//! across producers, and a main loop has producers that come and go. A lock with a condition
-//! variable: the callback would wait for a preempted worker. Waking a sleeping loop through a byte
-//! in a pipe for every item: here it is one system call per sleep, not per item.
+//! Rejected alternatives: `docs/decisions/channel.md`.
 //!
 //! # Examples
 //! ```

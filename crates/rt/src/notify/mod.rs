@@ -1,8 +1,7 @@
 //! Notifications from a thread that must not make system calls to a thread that sleeps.
 //!
-//! Waking a thread takes a system call, and on a busy machine the woken thread may even preempt the
-//! one that woke it. The real-time side therefore only writes into its own memory, and the
-//! [`Dispatcher`] on the other side wakes up by itself at the right time: with
+//! Waking a thread takes a system call. The real-time side therefore only writes into its own
+//! memory, and the [`Dispatcher`] on the other side wakes up by itself at the right time: with
 //! [`PollStrategy::PhaseLocked`] it learns when the audio callback ends and polls just after.
 //!
 //! A [`Notifier`] is one real-time thread's queue to the dispatcher; a [`CallbackId`] identifies a
@@ -10,9 +9,7 @@
 //! in the order of notification, across all notifiers, on the thread that calls
 //! [`Dispatcher::poll`] or [`Dispatcher::run`].
 //!
-//! Rejected: a pending flag per callback, set by a compare-and-swap (as in JUCE's `AsyncUpdater`).
-//! The flag's cache line is owned by the thread that served it last, so the notifying thread pays
-//! for a transfer between cores; and flags have no order.
+//! `docs/decisions/real-time-notify.md` has the alternatives and their figures.
 //!
 //! # Examples
 //! ```

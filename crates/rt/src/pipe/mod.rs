@@ -19,16 +19,10 @@
 //! # Memory
 //! A ring that wraps around touches all of its memory, however small its fill. A writer that finds
 //! the pipe empty continues at the front, so that a pipe whose reader keeps up stays in a few
-//! kilobytes of the caches, whatever its capacity: writing and reading 64 KiB then takes two thirds
-//! of the time of two plain copies that wrap around in as much memory. (Not with
-//! [`OverflowPolicy::DropOldest`].)
+//! kilobytes of the caches, whatever its capacity. (Not with [`OverflowPolicy::DropOldest`].)
 //!
-//! # Rejected alternatives
-//! A list of segments (as in .NET's `Pipe`): it allocates, and every parser has to handle the
-//! seams. A lock (as in the `BufferedWaveProvider` of NAudio): the callback would wait for a
-//! preempted reader. One slice with a gap at the end (bip buffer): a reservation can fail although
-//! there is space. Here the memory is mapped twice in a row, so any range is one slice; without
-//! that, a range across the end goes through a scratch buffer, and nothing else changes.
+//! The memory is mapped twice in a row (`docs/decisions/pipe.md`), so any range is one slice;
+//! without that, a range across the end goes through a scratch buffer, and nothing else changes.
 
 mod blocking;
 mod clear;

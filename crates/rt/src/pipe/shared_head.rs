@@ -4,9 +4,8 @@
 //! must move it too, but never while the reader accesses those bytes. Position and a busy mark
 //! therefore share one word: the reader sets the mark before its access and clears it together with
 //! its new position; the writer moves the position only without the mark. Neither waits: a writer
-//! that finds the mark drops the newest frames instead. (A sequence lock, whose reader reads first
-//! and checks afterwards, was rejected: reading bytes that are being written is undefined behaviour
-//! here.)
+//! that finds the mark drops the newest frames instead. A sequence lock would read bytes that are
+//! being written (`docs/decisions/pipe.md`).
 
 use crate::spsc::CachePadded;
 use crate::sync::{AtomicUsize, Ordering};

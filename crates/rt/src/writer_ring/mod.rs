@@ -5,11 +5,9 @@
 //! bytes taken from a ring end where a record ends: the consumer can concatenate the bytes of many
 //! rings, straight from their memory, without finding the record boundaries.
 //!
-//! One queue for all producers was rejected: they would contend for its end, and a thread that was
-//! interrupted within its record would delay all others. The pipe was rejected: its end is a word
-//! beside the position, so a record could be published while the ring is being closed, and the
-//! producer would not know whether it was taken. Here the closed mark is a bit of the position
-//! itself: either the record came before it and will be taken, or the push fails.
+//! Neither one queue for all producers nor the pipe has these properties
+//! (`docs/decisions/file-writer.md`). The closed mark is a bit of the position itself: either the
+//! record came before it and will be taken, or the push fails.
 #![allow(unsafe_code)]
 
 use std::fmt;

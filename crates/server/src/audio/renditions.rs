@@ -3,8 +3,8 @@
 //!
 //! Each station has at most one rendition of a kind. It is made for the first user and ended after
 //! the last. To the reactors a rendition is a station with its own number; the rest of the program
-//! does not see it. Mapping channels in a per-client copy of a chunk was rejected: clients would no
-//! longer share bytes, and an encoded chunk cannot be split into channels.
+//! does not see it. Channels are not mapped per client, so that clients share bytes
+//! (`docs/decisions/chunk-log.md`).
 
 use std::io;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Executes the calls of one line of JSON-RPC.
 //!
 //! The state is locked for one call, not for a whole batch, and the thread yields between two calls
-//! of a batch. When a batch held the lock, 256 calls blocked every other connection and the
-//! stations' events for as long as all of them took.
+//! of a batch. A batch that held it would block all other connections
+//! (`docs/decisions/control-state.md`).
 
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};

@@ -1,9 +1,8 @@
 //! The state of the control plane, and everything that changes it.
 //!
 //! Requests, audio events and the clock meet in [`Control`]. The lock around the registry is held
-//! for one call and never across an `await`, so all controllers see changes in the same order. An
-//! actor with a queue was rejected: it gives the same order and adds two hops to each request. The
-//! audio threads do not use this lock.
+//! for one call and never across an `await`, so all controllers see changes in the same order.
+//! Alternatives: `docs/decisions/control-state.md`. The audio threads do not use this lock.
 
 mod admission;
 mod announce;

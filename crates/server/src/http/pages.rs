@@ -2,9 +2,8 @@
 //!
 //! The folder may be on a network disk that hangs, and it may contain a FIFO or a link that leads
 //! out of it. Files are opened below the folder only, only regular files are read, and a read that
-//! takes too long occupies one of [`PAGE_READS`] threads and gets a 503. Tower's `ServeDir` was
-//! replaced: it opens by path, follows every link, waits for the writer of a FIFO and has no
-//! timeout.
+//! takes too long occupies one of [`PAGE_READS`] threads and gets a 503.
+//! `docs/decisions/confined-paths.md` has the reason against Tower's `ServeDir`.
 
 use std::fs::File;
 use std::future::Future;

@@ -1,9 +1,8 @@
 //! The registry of clients, groups and volumes, without clock, sockets or files.
 //!
 //! Each change is one method call that returns [`Effects`]: commands for the audio backend, notices
-//! for other controllers, and whether to save. A map behind a lock that each handler edits was
-//! rejected: changes and notifications would be unrelated, and an empty group would be visible
-//! between two edits.
+//! for other controllers, and whether to save. Handlers do not edit it themselves
+//! (`docs/decisions/control-state.md`).
 
 mod capacity;
 mod client;

@@ -1,8 +1,7 @@
 //! `server.json`: groups and clients across restarts.
 //!
-//! The format is snapserver's, so that its file can be copied over. Unlike snapserver, the server
-//! writes a new file next to the old one and renames it, so that a power loss leaves one complete
-//! file.
+//! The format is snapserver's, so that its file can be copied over. A new file replaces the old one
+//! by a rename (`docs/decisions/saved-state.md`).
 //!
 //! Everything that can be accepted can also be read back: [`MAX_BYTES`] is computed from the limits
 //! of all saved values, and a change beyond a limit is refused when it is requested.

@@ -3,8 +3,8 @@
 //! A first byte of 0x16 on any port starts TLS, so there is no second set of ports to open and
 //! announce. Without a configured certificate the server generates a self-signed one: it does not
 //! prove the server's identity, but it can be pinned, and a passive listener does not learn
-//! passwords. Each handshake is complete; sessions are not resumed, so that a revoked certificate
-//! gives no access, and no state is kept for clients that have gone.
+//! passwords. Sessions are not resumed, so that a revoked certificate gives no access
+//! (`docs/decisions/tls.md`).
 
 mod self_signed;
 mod stream;

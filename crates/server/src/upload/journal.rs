@@ -1,8 +1,7 @@
 //! The on-disk journal of files to upload: one small file for each, so that a kill loses nothing.
 //!
 //! An entry is written beside the old one, synced and renamed; after a power cut one of the two is
-//! complete. One file for all entries was the alternative: it would be rewritten for every part of
-//! every upload, and a fault in it would lose them all.
+//! complete. Why a file for each: `docs/decisions/saved-state.md`.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

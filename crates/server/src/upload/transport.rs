@@ -1,8 +1,8 @@
 //! HTTP transport of the S3 library: uses the server's own dialer, so that there is one TLS
 //! implementation and one name lookup, and detects stalls.
 //!
-//! reqwest is the library's default. It brings a second TLS provider with C code that needs cmake,
-//! and limits the duration of a whole request, which does not detect a stall on a slow connection.
+//! The library's default, reqwest, brings a second TLS provider that needs cmake
+//! (`docs/decisions/tls.md`).
 
 use std::io;
 use std::pin::Pin;

@@ -19,7 +19,7 @@
 //! * Opus is in Ogg pages of 200 ms at most; each flush ends a page. Positions count frames, so that
 //!   a file is as long as the sound was, to the frame.
 //!
-//! W64, AIFF and plain MP4 were rejected: nothing reads them before they are closed.
+//! `docs/decisions/recording-formats.md` has the formats that were rejected.
 
 mod flac;
 mod markers;
