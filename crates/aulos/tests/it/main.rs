@@ -13,6 +13,7 @@ mod command_line;
 mod common;
 mod control_tcp;
 mod djs;
+mod doc_examples;
 mod fallback;
 mod halt;
 mod hooks;
