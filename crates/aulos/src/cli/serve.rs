@@ -2,23 +2,16 @@
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
 use aulos_config::{ResolvedConfig, SourceConfig};
-use aulos_io::mdns::{Announcer, Browser, DiscoveredServer};
-use aulos_io::memory::map_large_allocations;
 use aulos_proto::uri::percent_encode;
 use aulos_server::access::Role;
-use aulos_server::audio::Audio;
 use aulos_server::exit::{Exit, Failure};
-use aulos_server::mdns::{self, AnnouncedPorts};
-use aulos_server::server::{self, BoundPorts, ServerContext};
-use aulos_server::state_lock;
+use aulos_server::server::{Addresses, Server};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::print;
 
@@ -29,80 +22,33 @@ pub(super) fn run(
     head: &str,
 ) -> Result<Exit, Failure> {
     raise_file_limit();
-    if !map_large_allocations() {
-        tracing::debug!("the allocator decides when large blocks are given back");
-    }
     let resolved = read(LoadReason::First)?;
-    let mut given = InheritedSockets::from_env()?;
-    let bound = server::bind(&resolved.listen, &mut given)?;
-    server::make_state_dir(&resolved.state_dir)?;
-    let _lock = state_lock::lock(&resolved.state_dir)?;
-    let policy = server::listen_policy(&resolved)?;
-    let bound = bound.with_listen_policy(policy.clone());
-    let resolved = Arc::new(resolved);
+    let sockets = InheritedSockets::from_env()?;
     let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
-    let runtime = control_runtime().map_err(internal)?;
-    let (listener, stream) = server::bind_port("stream", &resolved.listen.stream, &mut given)?;
-    given.close_unused();
-    let bound = bound.with_relays(&resolved.relays)?;
-    let (events, event_receiver) = mpsc::channel(aulos_server::backend::EVENT_QUEUE);
-    let running = Arc::new(Audio::start(&resolved, listener, &policy, events).map_err(internal)?);
-    let audio = server::AudioHandles {
-        backend: Arc::clone(&running) as _,
-        listen_sink: Arc::clone(&running) as _,
-        events: event_receiver,
-        stream: Some(stream),
-    };
-    let ports = ports(&resolved, &bound, stream);
-    let text =
-        head.to_owned() + &startup_message(&resolved, &bound, audio.stream, policy.tls.is_some());
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(internal)?;
     runtime.block_on(async {
         // Installed before anything is printed, because the reader may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
-        let (mut terminal, hangups) = hangups().map_err(internal)?;
-        print(text.as_bytes())?;
-        let announcer = mdns::start(&resolved.mdns, ports);
-        let (server_list, neighbours) = watch::channel(Vec::new());
-        let stop = async move {
+        let (mut terminal, mut hangups) = hangups().map_err(internal)?;
+        let mut server = Server::new()
+            .with_config_loader(move || read(LoadReason::Again).map_err(|failure| failure.message))
+            .with_supervisor(Supervisor::from_env())
+            .with_inherited_sockets(sockets)
+            .start(resolved.clone())?;
+        print((head.to_owned() + &startup_message(&resolved, server.addresses())).as_bytes())?;
+        loop {
             tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-                () = report_mdns(announcer.as_ref(), server_list) => {}
-                Some(TerminalClosed) = terminal.recv() => {}
+                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break,
+                Some(TerminalClosed) = terminal.recv() => break,
+                Some(()) = hangups.recv() => server.reload(),
+                () = server.ended() => break,
             }
-            // The announcement is withdrawn first, so that no new client connects to a stopping
-            // server.
-            if let Some(announcer) = announcer {
-                announcer.stop();
-            }
-        };
-        let reread = move || read(LoadReason::Again).map_err(|failure| failure.message);
-        let supervisor = Supervisor::from_env();
-        let outside = ServerContext {
-            reload_config: Box::new(reread),
-            reload_requests: hangups,
-            supervisor,
-            neighbors: neighbours,
-        };
-        server::run(resolved, bound, audio, outside, stop).await.map_err(internal)
+        }
+        server.stop()
     })?;
-    // A task that blocks on a slow disk must not delay the exit.
-    runtime.shutdown_background();
-    running.stop();
     Ok(Exit::Ok)
-}
-
-/// The runtime of the control plane: one thread, and a fixed number of threads for blocking work.
-fn control_runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .thread_name("aulos-control")
-        // The threads exist from start to end, so that their number does not change while the
-        // server runs.
-        .max_blocking_threads(server::BLOCKING_THREADS)
-        .thread_keep_alive(Duration::MAX)
-        .build()
 }
 
 /// Why the configuration is read.
@@ -137,60 +83,18 @@ fn hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)>
     Ok((terminal, asked))
 }
 
-/// Logs mDNS name changes and publishes the list of other servers. Never returns.
-async fn report_mdns(
-    announcer: Option<&Announcer>,
-    server_list: watch::Sender<Vec<DiscoveredServer>>,
-) {
-    let Some(announcer) = announcer else { return std::future::pending().await };
-    let mut browser = announcer.browse();
-    let mut reported = Vec::new();
-    let mut ticks = tokio::time::interval(MDNS_POLL_INTERVAL);
-    loop {
-        ticks.tick().await;
-        mdns::report(announcer, &mut reported);
-        if let Some(neighbours) = browser.as_mut().and_then(Browser::poll) {
-            server_list.send_replace(neighbours);
-        }
-    }
-}
-
-/// Interval of mDNS polls; a name conflict is not urgent.
-const MDNS_POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-fn ports(resolved: &ResolvedConfig, bound: &BoundPorts, stream: SocketAddr) -> AnnouncedPorts {
-    let tls = &resolved.security.tls;
-    AnnouncedPorts {
-        stream: Some(stream),
-        control: bound.control_address,
-        http: bound.http_address,
-        plain: !tls.require,
-        secure: tls.enabled && tls.is_required(),
-    }
-}
-
 /// The startup message: addresses, state and first steps.
-fn startup_message(
-    resolved: &ResolvedConfig,
-    bound: &BoundPorts,
-    stream: Option<SocketAddr>,
-    has_tls: bool,
-) -> String {
+fn startup_message(resolved: &ResolvedConfig, addresses: &Addresses) -> String {
     let mut text = format!("aulos {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |key: &str, value: &str| text += &format!("  {key:<8} {value}\n");
     let security = &resolved.security;
     let scheme = if security.tls.require { "https" } else { "http" };
-    line("page", &format!("{scheme}://{}/", reachable(bound.http_address)));
-    match stream {
-        Some(address) => {
-            let address = reachable(address);
-            let (host, port) = (address.ip(), address.port());
-            line("stream", &format!("{address}    snapclient -h {host} -p {port}"));
-        }
-        None => line("stream", "not running in this build"),
-    }
-    line("control", &bound.control_address.to_string());
-    if has_tls {
+    line("page", &format!("{scheme}://{}/", reachable(addresses.http)));
+    let stream = reachable(addresses.stream);
+    let (host, port) = (stream.ip(), stream.port());
+    line("stream", &format!("{stream}    snapclient -h {host} -p {port}"));
+    line("control", &addresses.control.to_string());
+    if addresses.has_tls {
         let own = resolved.state_dir.join("tls/cert.pem");
         let certificate = security.tls.identity.as_ref().map_or(&own, |identity| &identity.cert);
         let how = if security.tls.require { "and nothing else" } else { "beside plain text" };
@@ -213,7 +117,7 @@ fn startup_message(
             &format!("{}: {codec} {spec} from {}", station.name, sources.join(", then ")),
         );
     }
-    for (name, listen, dest) in bound.relays().addresses() {
+    for (name, listen, dest) in &addresses.relays {
         line("relay", &format!("{name}: {listen} -> {dest}"));
     }
     let mut sources = resolved.stations.iter().flat_map(|station| &station.sources);
@@ -221,7 +125,7 @@ fn startup_message(
         text += &format!("Send it sound:\n  {recipe}\n");
     }
     let local = |address: SocketAddr| address.ip().is_loopback();
-    if local(bound.http_address) && local(bound.control_address) {
+    if local(addresses.http) && local(addresses.control) {
         text += "Open it to the network:\n  aulos serve --set listen.address=0.0.0.0\n";
     }
     text

@@ -1,0 +1,334 @@
+//! The server as a library: [`Server::start`] runs one in this process, as many as wanted beside
+//! each other.
+//!
+//! A server owns its threads, ports and state directory. What belongs to the process stays with the
+//! program: signals, the log, the limit of open files, standard output.
+
+mod bind;
+mod metadata;
+mod persist;
+mod run;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use std::{fmt, io};
+
+use aulos_config::{ListenEndpoints, ResolvedConfig};
+use aulos_io::mdns::{Announcer, Browser, DiscoveredServer};
+use aulos_io::memory::map_large_allocations;
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use self::bind::{BoundPorts, bind, bind_port, listen_policy, make_state_dir};
+pub use self::run::{AudioHandles, ServerContext, run};
+use crate::audio::Audio;
+use crate::backend::EVENT_QUEUE;
+use crate::control::ConfigLoader;
+use crate::exit::{Exit, Failure};
+use crate::mdns::{self, AnnouncedPorts};
+use crate::state_lock::{self, StateLock};
+use crate::systemd::{InheritedSockets, Supervisor};
+
+/// A server that has not been started: the parts of the process that it may use.
+///
+/// # Examples
+/// ```no_run
+/// # fn resolve() -> aulos_config::ResolvedConfig { unimplemented!() }
+/// use aulos_server::server::Server;
+///
+/// let server = Server::new().start(resolve())?;
+/// println!("snapclient -h 127.0.0.1 -p {}", server.addresses().stream.port());
+/// server.stop()?;
+/// # Ok::<(), aulos_server::exit::Failure>(())
+/// ```
+#[must_use = "a server runs only when it is started"]
+pub struct Server {
+    config_loader: ConfigLoader,
+    supervisor: Supervisor,
+    sockets: InheritedSockets,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("supervisor", &self.supervisor).finish_non_exhaustive()
+    }
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Server {
+    /// A server without a service manager, without inherited sockets, whose configuration cannot be
+    /// loaded again.
+    pub fn new() -> Self {
+        let no_file = || Err("this server was started without a configuration file".to_owned());
+        Self {
+            config_loader: Box::new(no_file),
+            supervisor: Supervisor::default(),
+            sockets: InheritedSockets::default(),
+        }
+    }
+
+    /// Sets how [`ServerHandle::reload`] and the control API load the configuration again; the
+    /// error is the message for the log and the caller.
+    pub fn with_config_loader(
+        self,
+        loader: impl Fn() -> Result<ResolvedConfig, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { config_loader: Box::new(loader), ..self }
+    }
+
+    /// Reports readiness, reloads and the watchdog's heartbeat to this service manager.
+    pub fn with_supervisor(self, supervisor: Supervisor) -> Self {
+        Self { supervisor, ..self }
+    }
+
+    /// Uses these listening sockets where the configuration names their ports; the others are
+    /// closed.
+    pub fn with_inherited_sockets(self, sockets: InheritedSockets) -> Self {
+        Self { sockets, ..self }
+    }
+
+    /// Opens the ports, locks the state directory, and runs the configuration on threads of its
+    /// own until [`ServerHandle::stop`]. The ports accept connections when this returns.
+    ///
+    /// # Errors
+    /// [`Exit::Unavailable`] or [`Exit::Permission`] for a port; [`Exit::CannotCreate`] or
+    /// [`Exit::Permission`] for the state directory, [`Exit::Unavailable`] when another server uses
+    /// it; [`Exit::Config`] for a configured certificate; [`Exit::Internal`] when the system refuses
+    /// a thread.
+    pub fn start(mut self, config: ResolvedConfig) -> Result<ServerHandle, Failure> {
+        if !map_large_allocations() {
+            tracing::debug!("the allocator decides when large blocks are given back");
+        }
+        let (bound, lock) = self.open(&config)?;
+        let runtime = control_runtime().map_err(internal)?;
+        let (listener, stream) = bind_port("stream", &config.listen.stream, &mut self.sockets)?;
+        self.sockets.close_unused();
+        let bound = bound.with_relays(&config.relays)?;
+        let config = Arc::new(config);
+        let (events, event_receiver) = mpsc::channel(EVENT_QUEUE);
+        let audio = Audio::start(&config, listener, bound.listen_policy(), events);
+        let audio = Arc::new(audio.map_err(internal)?);
+        let addresses = Addresses {
+            stream,
+            control: bound.control_address,
+            http: bound.http_address,
+            relays: bound.relays().addresses(),
+            has_tls: bound.listen_policy().tls.is_some(),
+        };
+        let (stop, stopped) = oneshot::channel();
+        let (reload, reload_requests) = mpsc::channel(1);
+        let (alive, ended) = oneshot::channel();
+        let control_plane = ControlPlane {
+            runtime,
+            config,
+            bound,
+            audio,
+            event_receiver,
+            stream,
+            config_loader: self.config_loader,
+            supervisor: self.supervisor,
+            reload_requests,
+            _alive: alive,
+            _lock: lock,
+        };
+        let thread = thread::Builder::new()
+            .name("aulos-control".to_owned())
+            .spawn(move || control_plane.run(stopped))
+            .map_err(internal)?;
+        Ok(ServerHandle { addresses, reload, stop: Some(stop), ended, thread: Some(thread) })
+    }
+
+    /// Opens the ports of controllers and browsers, and locks the state directory.
+    fn open(&mut self, config: &ResolvedConfig) -> Result<(BoundPorts, StateLock), Failure> {
+        let listen: &ListenEndpoints = &config.listen;
+        let bound = bind(listen, &mut self.sockets)?;
+        let dir: &Path = &config.state_dir;
+        make_state_dir(dir)?;
+        let lock = state_lock::lock(dir)?;
+        Ok((bound.with_listen_policy(listen_policy(config)?), lock))
+    }
+}
+
+/// Where a running server is reached.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// Snapcast clients.
+    pub stream: SocketAddr,
+    /// Controllers: JSON-RPC over TCP.
+    pub control: SocketAddr,
+    /// Browsers: page, JSON-RPC over HTTP and WebSocket, audio over HTTP.
+    pub http: SocketAddr,
+    /// The relays of the configuration: name, listening address, destination.
+    pub relays: Vec<(String, String, String)>,
+    /// Whether the ports speak TLS.
+    pub has_tls: bool,
+}
+
+/// A running server. Dropping the handle stops it as [`stop`](Self::stop) does.
+#[derive(Debug)]
+pub struct ServerHandle {
+    addresses: Addresses,
+    reload: mpsc::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
+    ended: oneshot::Receiver<()>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl ServerHandle {
+    /// The addresses, with the port that the system chose where the configuration says 0.
+    #[must_use]
+    pub const fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Requests a reload of the configuration. Its outcome goes to the log and to the service
+    /// manager; after an invalid configuration the running one stays.
+    pub fn reload(&self) {
+        // A full queue holds a request that will see this change as well.
+        self.reload.try_send(()).ok();
+    }
+
+    /// Waits until the server has ended by itself, which it does only after an internal error;
+    /// [`stop`](Self::stop) then returns that error.
+    pub async fn ended(&mut self) {
+        (&mut self.ended).await.ok();
+    }
+
+    /// Stops the server: withdraws the announcement, saves the state, ends hooks, clients, stations
+    /// and recordings. Takes a second at most, however slow the disk is.
+    ///
+    /// # Errors
+    /// [`Exit::Internal`] when the server had ended by itself.
+    pub fn stop(mut self) -> Result<(), Failure> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), Failure> {
+        drop(self.stop.take());
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let panicked = |_| io::Error::other("the control plane panicked");
+        thread.join().map_err(panicked).flatten().map_err(internal)
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        if let Err(failure) = self.join() {
+            tracing::error!("{}", failure.message);
+        }
+    }
+}
+
+/// What the control thread owns.
+struct ControlPlane {
+    runtime: Runtime,
+    config: Arc<ResolvedConfig>,
+    bound: BoundPorts,
+    audio: Arc<Audio>,
+    event_receiver: mpsc::Receiver<crate::backend::AudioEvent>,
+    stream: SocketAddr,
+    config_loader: ConfigLoader,
+    supervisor: Supervisor,
+    reload_requests: mpsc::Receiver<()>,
+    /// Dropped with the thread, also when it panics.
+    _alive: oneshot::Sender<()>,
+    _lock: StateLock,
+}
+
+impl ControlPlane {
+    fn run(self, stopped: oneshot::Receiver<()>) -> io::Result<()> {
+        let ports = announced_ports(&self.config, &self.bound, self.stream);
+        let audio = AudioHandles {
+            backend: Arc::clone(&self.audio) as _,
+            listen_sink: Arc::clone(&self.audio) as _,
+            events: self.event_receiver,
+            stream: Some(self.stream),
+        };
+        let (server_list, neighbors) = watch::channel(Vec::new());
+        let context = ServerContext {
+            reload_config: self.config_loader,
+            reload_requests: self.reload_requests,
+            supervisor: self.supervisor,
+            neighbors,
+        };
+        let result = self.runtime.block_on(async {
+            let announcer = mdns::start(&self.config.mdns, ports);
+            let stop = async move {
+                tokio::select! {
+                    _ = stopped => {}
+                    () = report_mdns(announcer.as_ref(), server_list) => {}
+                }
+                // The announcement is withdrawn first, so that no new client connects to a stopping
+                // server.
+                if let Some(announcer) = announcer {
+                    announcer.stop();
+                }
+            };
+            run(Arc::clone(&self.config), self.bound, audio, context, stop).await
+        });
+        // A task that blocks on a slow disk must not delay the end.
+        self.runtime.shutdown_background();
+        self.audio.stop();
+        result
+    }
+}
+
+/// The runtime of the control plane: one thread, and a fixed number of threads for blocking work.
+fn control_runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("aulos-blocking")
+        // The threads exist from start to end, so that their number does not change while the
+        // server runs.
+        .max_blocking_threads(run::BLOCKING_THREADS)
+        .thread_keep_alive(Duration::MAX)
+        .build()
+}
+
+/// Logs mDNS name changes and publishes the list of other servers. Never returns.
+async fn report_mdns(
+    announcer: Option<&Announcer>,
+    server_list: watch::Sender<Vec<DiscoveredServer>>,
+) {
+    let Some(announcer) = announcer else { return std::future::pending().await };
+    let mut browser = announcer.browse();
+    let mut reported = Vec::new();
+    let mut ticks = tokio::time::interval(MDNS_POLL_INTERVAL);
+    loop {
+        ticks.tick().await;
+        mdns::report(announcer, &mut reported);
+        if let Some(neighbors) = browser.as_mut().and_then(Browser::poll) {
+            server_list.send_replace(neighbors);
+        }
+    }
+}
+
+/// Interval of mDNS polls; a name conflict is not urgent.
+const MDNS_POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+fn announced_ports(
+    config: &ResolvedConfig,
+    bound: &BoundPorts,
+    stream: SocketAddr,
+) -> AnnouncedPorts {
+    let tls = &config.security.tls;
+    AnnouncedPorts {
+        stream: Some(stream),
+        control: bound.control_address,
+        http: bound.http_address,
+        plain: !tls.require,
+        secure: tls.enabled && tls.is_required(),
+    }
+}
+
+fn internal(error: io::Error) -> Failure {
+    Failure::new(Exit::Internal, error.to_string())
+}

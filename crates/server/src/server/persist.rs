@@ -1,0 +1,80 @@
+//! The state file: read once at the start, written by one task whenever something changed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::control::Control;
+use crate::registry::store::{self, LoadOutcome, SavedState};
+use crate::saver::Saver;
+
+/// Delay of a save, to combine changes.
+const SAVE_DELAY: Duration = Duration::from_secs(2);
+
+/// Saves changes until `stop`, and then the rest. The only writer of the file.
+pub(super) async fn save_changes(
+    control: Arc<Control>,
+    mut saver: Saver,
+    mut stop: oneshot::Receiver<()>,
+) {
+    let dir = saver.dir().to_path_buf();
+    let mut ticks = interval(SAVE_DELAY / 4);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut failing, mut last) = (false, false);
+    while !last {
+        let wait = tokio::select! {
+            _ = ticks.tick() => SAVE_DELAY,
+            _ = &mut stop => Duration::ZERO,
+        };
+        last = wait.is_zero();
+        let Some(deadline) = Instant::now().checked_sub(wait) else { continue };
+        let Some(snapshot) = control.take_unsaved(deadline) else { continue };
+        // A disk may be slow; controllers do not wait for it.
+        match saver.save(snapshot).await {
+            Ok(()) => {
+                if std::mem::take(&mut failing) {
+                    tracing::info!("{}: groups and volumes are saved again", dir.display());
+                }
+            }
+            Err(error) => {
+                // It is tried again until it succeeds, and logged once.
+                control.save_failed();
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(
+                        "{}: groups and volumes could not be saved: {error}\n    hint: make room \
+                         there, or let this user write there",
+                        dir.display()
+                    );
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn load_state(dir: &Path) -> SavedState {
+    match store::load(dir) {
+        Ok(LoadOutcome::Saved(saved)) => saved,
+        Ok(LoadOutcome::Nothing) => SavedState::default(),
+        Ok(LoadOutcome::Broken(previous)) => {
+            let instead = fallback_note(previous.as_ref());
+            tracing::warn!("server.json could not be read; it is now server.json.broken{instead}");
+            previous.unwrap_or_default()
+        }
+        Ok(LoadOutcome::Unusable { why, aside, previous }) => {
+            let instead = fallback_note(previous.as_ref());
+            tracing::warn!("server.json is not used: {why}; it is kept as {aside}{instead}");
+            previous.unwrap_or_default()
+        }
+        Err(error) => {
+            tracing::warn!(%error, "server.json could not be read, nor put aside");
+            SavedState::default()
+        }
+    }
+}
+
+const fn fallback_note(previous: Option<&SavedState>) -> &'static str {
+    if previous.is_some() { ", and what it was before is used" } else { "" }
+}

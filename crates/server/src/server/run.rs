@@ -1,0 +1,238 @@
+//! The control plane while it runs: its tasks, and the order in which they start and end.
+
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use aulos_config::ResolvedConfig;
+use aulos_io::mdns::DiscoveredServer;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::bind::{BoundPorts, listen_policy};
+use super::metadata::MetadataTasks;
+use super::persist::{load_state, save_changes};
+use crate::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
+use crate::control::{ConfigLoader, Control, HostInfo, TICK, registry_for};
+use crate::saver::Saver;
+use crate::systemd::{Liveness, Supervisor};
+use crate::{control, hooks, http, icecast};
+
+/// The running audio side, for [`run`].
+pub struct AudioHandles {
+    /// Commands and status.
+    pub backend: Arc<dyn AudioBackend>,
+    /// Takes over web listeners.
+    pub listen_sink: Arc<dyn ListenSink>,
+    /// Receiver of audio events; a queue of [`EVENT_QUEUE`](crate::backend::EVENT_QUEUE).
+    pub events: mpsc::Receiver<AudioEvent>,
+    /// Address for Snapcast clients; `None` without such a port.
+    pub stream: Option<SocketAddr>,
+}
+
+impl std::fmt::Debug for AudioHandles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Audio").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
+/// Everything the control plane needs from the process that runs it.
+pub struct ServerContext {
+    /// Reads the configuration again.
+    pub reload_config: ConfigLoader,
+    /// Requests to read it again; never any if the sender is dropped.
+    pub reload_requests: mpsc::Receiver<()>,
+    /// The service manager to notify.
+    pub supervisor: Supervisor,
+    /// Other servers on the network.
+    pub neighbors: watch::Receiver<Vec<DiscoveredServer>>,
+}
+
+impl std::fmt::Debug for ServerContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outside").field("supervisor", &self.supervisor).finish_non_exhaustive()
+    }
+}
+
+/// Runs the control plane until `stop`, and saves what changed.
+///
+/// # Errors
+/// When the runtime cannot register the ports.
+pub async fn run(
+    resolved: Arc<ResolvedConfig>,
+    bound: BoundPorts,
+    audio: AudioHandles,
+    outside: ServerContext,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let AudioHandles { backend, listen_sink: listen, mut events, stream: _ } = audio;
+    let dir = resolved.state_dir.clone();
+    let seed = RandomState::new().hash_one(std::process::id());
+    let registry = registry_for(&resolved, seed);
+    let saved = load_state(&dir);
+    let host = HostInfo::of_machine();
+    let base = base_url(&host, bound.http_address);
+    let ServerContext { reload_config, mut reload_requests, supervisor, neighbors } = outside;
+    let audio = Arc::clone(&backend);
+    let control = Control::new(resolved, backend, host, registry, saved)
+        .with_base_url(base)
+        .with_config_loader(reload_config);
+    let control = control.with_neighbours(neighbors).with_initial_relays(bound.relays);
+    let (policy_sender, policy) = watch::channel(bound.listen_policy);
+    let control = Arc::new(control);
+    let mut metadata_tasks = MetadataTasks::new(bound.http_address.port());
+    metadata_tasks.update(&control).await;
+    let mut hooks = hooks::HookRunner::default();
+    hooks.update(&control.hooks).await;
+    let listeners = [bound.control, bound.http];
+    let tasks = spawn_servers(listeners, &control, &audio, listen, policy)?;
+    let (last_save, stopped) = oneshot::channel();
+    let saver = tokio::spawn(save_changes(Arc::clone(&control), Saver::start(dir)?, stopped));
+    start_blocking_threads(&control.config());
+    let mut ticks = delayed_interval(TICK);
+    tokio::pin!(stop);
+    supervisor.notify_ready(&control.summary());
+    let mut heartbeat = Heartbeat::new(&supervisor);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            // In this loop and not in a task of its own, because the heartbeat proves that the loop
+            // runs.
+            () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
+            _ = ticks.tick() => control.tick(),
+            Some(event) = events.recv() => control.handle_event(event),
+            Some(()) = reload_requests.recv() => reload(&control, &supervisor),
+            () = control.wait_for_reload() => {
+                update_listen_policy(&control.config(), &*audio, &policy_sender);
+                metadata_tasks.update(&control).await;
+                hooks.update(&control.hooks).await;
+            }
+        }
+    }
+    supervisor.notify_stopping();
+    tasks.iter().for_each(JoinHandle::abort);
+    control.end_relays();
+    metadata_tasks.end_all().await;
+    drop(last_save);
+    // Neither a slow disk nor a slow hook delays the shutdown.
+    tokio::join!(timeout(FINAL_SAVE_TIMEOUT, saver), hooks.end()).0.ok();
+    Ok(())
+}
+
+/// Spawns the tasks of the control port, of live sources and of the HTTP port.
+fn spawn_servers(
+    [controllers, browsers]: [TcpListener; 2],
+    control: &Arc<Control>,
+    audio: &Arc<dyn AudioBackend>,
+    listen: Arc<dyn ListenSink>,
+    policy: watch::Receiver<ListenPolicy>,
+) -> io::Result<[JoinHandle<()>; 3]> {
+    let controllers = tokio::net::TcpListener::from_std(controllers)?;
+    let browsers = tokio::net::TcpListener::from_std(browsers)?;
+    Ok([
+        tokio::spawn(control::tcp::serve(controllers, Arc::clone(control), policy.clone())),
+        tokio::spawn(icecast::serve(
+            Arc::clone(control),
+            Arc::clone(audio),
+            Arc::clone(&listen),
+            policy.clone(),
+        )),
+        tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
+    ])
+}
+
+/// Sends watchdog heartbeats to the service manager, if it expects them.
+struct Heartbeat {
+    beats: Option<Interval>,
+    liveness: Liveness,
+}
+
+impl Heartbeat {
+    fn new(supervisor: &Supervisor) -> Self {
+        Self { beats: supervisor.heartbeat().map(delayed_interval), liveness: Liveness::default() }
+    }
+
+    /// Waits for the next heartbeat; for ever, if none is expected.
+    async fn due(&mut self) {
+        match &mut self.beats {
+            Some(beats) => drop(beats.tick().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn beat(&mut self, control: &Control, supervisor: &Supervisor) {
+        if self.liveness.check(control.positions()) {
+            supervisor.notify_alive();
+        }
+    }
+}
+
+/// An interval without bursts after missed ticks: two checks in a row would find every station at
+/// the same position.
+fn delayed_interval(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Certificates are read again with every configuration, even under the same names: that is how
+/// they are renewed.
+fn update_listen_policy(
+    resolved: &ResolvedConfig,
+    audio: &dyn AudioBackend,
+    policy_sender: &watch::Sender<ListenPolicy>,
+) {
+    match listen_policy(resolved) {
+        Ok(policy) => {
+            audio.set_listen_policy(&policy);
+            policy_sender.send_replace(policy);
+        }
+        Err(failure) => tracing::error!("{}; the last certificate stays", failure.message),
+    }
+}
+
+/// Reloads the configuration on a signal; errors are logged.
+fn reload(control: &Control, supervisor: &Supervisor) {
+    supervisor.notify_reloading();
+    let status = match control.reload() {
+        Ok(_) => control.summary(),
+        // The first line has the location.
+        Err(problems) => {
+            let first = problems.lines().next().unwrap_or_default();
+            format!("{}; the last configuration was not taken over: {first}", control.summary())
+        }
+    };
+    supervisor.notify_ready(&status);
+}
+
+/// Threads for blocking calls that the control thread must not make: the name lookup for a DJ's
+/// port, and reading the pages' files.
+pub(super) const BLOCKING_THREADS: usize = 1 + http::PAGE_READS;
+
+/// Starts the blocking threads now and not while a programme runs: those for pages only if there
+/// are pages.
+fn start_blocking_threads(resolved: &ResolvedConfig) {
+    let count = if resolved.http.doc_root.is_some() { BLOCKING_THREADS } else { 1 };
+    // The runtime starts a thread only when none is idle, so all of them wait for the last.
+    let all_here = Arc::new(Barrier::new(count));
+    for _ in 0..count {
+        let all_here = Arc::clone(&all_here);
+        drop(tokio::task::spawn_blocking(move || all_here.wait()));
+    }
+}
+
+/// Time for the last save: a server ends within a second.
+const FINAL_SAVE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Base URL under which clients can fetch cover art.
+fn base_url(host: &HostInfo, address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("http://{}:{}", host.name, address.port())
+    } else {
+        format!("http://{address}")
+    }
+}
