@@ -12,7 +12,7 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::wire::{MessageHeader, hello, kind};
 
-use crate::{text, turn, wait_for};
+use crate::{shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
@@ -20,7 +20,7 @@ const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n
 #[test]
 fn who_comes_before_the_server_is_served_once_it_is_there() {
     let Some(python) = find_or_skip("python3") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     // By the names that the unit gives them, and by their ports as in one unit with three of them;
     // one further port is not assigned.
     served(&python, "http:stream:control", [1, 2, 0], &[]);

@@ -5,11 +5,12 @@ use std::io::BufWriter;
 use std::time::Duration;
 
 use aulos_blackbox::capture_check::{compare, snr_db};
-use aulos_blackbox::peer::{RESYNC, Snapclient, find_or_skip, lines_with};
+use aulos_blackbox::peer::{Snapclient, find_or_skip};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal, write_wav};
 
+use crate::retry::{ClientCorrection, retry};
 use crate::{long_or_short, text, turn};
 
 /// Silence before the programme, while the client connects, and after it, while the client drains
@@ -42,44 +43,32 @@ fn opus_keeps_the_waveform_to_20_db() {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
     let sound = tonal(frames(), SampleWidth::B16);
-    // As below: a frame that the client inserts or omits shifts the whole waveform.
-    let mut tries = Vec::new();
-    for _ in 0..3 {
+    retry("opus", || {
         let (captured, log) = play(&program, "opus", SampleWidth::B16, &sound);
         let snr = snr_db(&sound, &captured);
         println!("opus: waveform SNR {snr:.1?} dB");
         if snr.is_some_and(|snr| snr >= 20.0) {
-            return;
+            return Ok(());
         }
-        let resync = lines_with(&log, &RESYNC).join("; ");
-        tries.push((snr, resync));
-    }
-    panic!("in every attempt: {tries:?}");
+        // A frame that the client inserts or omits shifts the whole waveform.
+        Err(ClientCorrection::explain(&format!("SNR {snr:.1?} dB"), &log, &[]))
+    });
 }
 
 fn bit_exact(codec: &str, bits: SampleWidth) {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
     let sound = programme(frames(), bits, 5);
-    // A client that corrected its own clock, by single frames or because a busy machine delayed it
-    // (its log has a message), is no evidence about the server: the test is repeated. A fault of
-    // the server occurs each time. Any other difference fails the test at once.
-    let mut corrections = Vec::new();
-    for _ in 0..3 {
+    retry(&format!("{codec} {bits:?}"), || {
         let (captured, log) = play(&program, codec, bits, &sound);
         let faults = compare(&sound, &captured);
         if faults.is_empty() {
             println!("{codec} {bits:?}: {} frames bit-exact", sound.len());
-            return;
+            return Ok(());
         }
         let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        let resync = lines_with(&log, &RESYNC);
-        let slept = !lines_with(&log, &["->full() &&"]).is_empty();
-        let own = slept || faults.iter().all(|fault| fault.is_soft_sync());
-        assert!(own, "{list:#?}, its log: {resync:#?}");
-        corrections.push(list);
-    }
-    panic!("the client corrected its clock in every attempt: {corrections:#?}");
+        Err(ClientCorrection::explain(&list.join("; "), &log, &faults))
+    });
 }
 
 /// Plays a file with `aulos serve`, and returns what snapclient played, and its log.

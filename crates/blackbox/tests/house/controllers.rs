@@ -12,7 +12,7 @@ use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{hear, id_of, turn, wait_for};
+use crate::{hear, id_of, shared_turn, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// playback add a stream, push audio into it, assign a group to it and back, and remove it.
 #[test]
 fn music_assistant_finds_a_snapserver() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("music-assistant").unwrap();
     let (mut process, stream, control) = start_as_snapserver(&scratch);
     let mut rpc = Rpc::connect(control);
@@ -116,7 +116,7 @@ fn play_once(rpc: &mut Rpc, client: &mut ListenerClient, group: &Value) {
 #[test]
 fn we_answer_as_snapserver_does() {
     let Some(program) = find_or_skip("snapserver") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("differential").unwrap();
     let fifo = scratch.fifo("in").unwrap();
     let theirs = Snapserver::start(&program, &scratch, &fifo, "flac", "48000:16:2").unwrap();

@@ -11,7 +11,7 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
 use crate::rpc::Rpc;
-use crate::{text, turn, wait_for};
+use crate::{shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -82,7 +82,7 @@ pub(crate) fn share_of_the_tone(samples: &[i16]) -> f64 {
 #[test]
 fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("dj").unwrap();
     let server = AulosServer::start(&scratch, COVERED).unwrap();
     let mut rpc = Rpc::connect(server.control);
@@ -129,7 +129,7 @@ fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
 fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(curl) = find_or_skip("curl") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("dj-title").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let mut rpc = Rpc::connect(server.control);
@@ -174,7 +174,7 @@ fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
 fn libshout_is_understood_and_its_titles_are_heard() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(ezstream) = find_or_skip("ezstream") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("dj-libshout").unwrap();
     let song = scratch.join("song.mp3");
     let tone = "-nostdin -loglevel error -f lavfi -i sine=440:r=48000:d=60 -ac 2 -c:a libmp3lame -b:a 128k \

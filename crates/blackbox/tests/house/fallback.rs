@@ -17,7 +17,7 @@ use aulos_blackbox::signal::RATE;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{script, text, turn, wait_for};
+use crate::{script, shared_turn, text, wait_for};
 
 /// A loaded machine starts programs slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -146,7 +146,7 @@ const TONES: [f64; 3] = [1_000.0, 440.0, 250.0];
 #[test]
 fn programs_that_are_killed_and_stopped_leave_no_hole() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("fallback").unwrap();
     let sine =
         |hz| format!("exec {}", plays(&ffmpeg, &format!("sine=frequency={hz}:sample_rate=48000")));
@@ -191,7 +191,7 @@ fn programs_that_are_killed_and_stopped_leave_no_hole() {
 #[test]
 fn a_program_that_plays_digital_silence_gives_way_and_comes_back() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("silence").unwrap();
     let filter = "sine=frequency=1000:sample_rate=48000,volume=0:enable=between(t\\,5\\,10)";
     let first = program(&scratch, "first", &format!("exec {}", plays(&ffmpeg, filter)));
@@ -210,7 +210,7 @@ fn a_program_that_plays_digital_silence_gives_way_and_comes_back() {
 #[test]
 fn a_program_that_flaps_once_a_second_is_left_once() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("flap").unwrap();
     let sine = |seconds: f64| {
         plays(&ffmpeg, &format!("sine=frequency=1000:sample_rate=48000:duration={seconds}"))
@@ -277,7 +277,7 @@ const ENDLESS: &[u8] =
 
 #[test]
 fn a_web_radio_that_hangs_up_once_a_second_is_left_once() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let (port, listeners) = flapping_radio(6, 5);
     let scratch = ScratchDir::new("flapping-radio").unwrap();
     let source = format!("\"http://127.0.0.1:{port}/live\", ");

@@ -18,8 +18,9 @@ use aulos_blackbox::signal::{RATE, SampleWidth, programme};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
+use crate::retry::{ClientCorrection, retry};
 use crate::rpc::Rpc;
-use crate::{long_or_short, soak, text, turn, wait_for};
+use crate::{long_or_short, shared_turn, soak, text, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,20 +31,11 @@ const BYTES: usize = 4 * RATE;
 fn a_writer_who_is_late_moves_nobodys_time() {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
-    // A client that was delayed by a busy machine or a slow disk logs the same as one whose chunks
-    // moved. A fault of the server occurs each time.
-    let mut heard = Vec::new();
-    for _ in 0..3 {
-        heard = client_of_a_late_writer(&program);
-        if heard.is_empty() {
-            return;
-        }
-    }
-    panic!("in every attempt, the last time: {heard:#?}");
+    retry("a late writer", || client_of_a_late_writer(&program));
 }
 
-/// The messages of a real client about chunks at unexpected times.
-fn client_of_a_late_writer(program: &Path) -> Vec<String> {
+/// Fails if a real client reports chunks at unexpected times.
+fn client_of_a_late_writer(program: &Path) -> Result<(), ClientCorrection> {
     let scratch = ScratchDir::new("late").unwrap();
     let fifo = scratch.join("in");
     let config = format!(
@@ -88,7 +80,11 @@ fn client_of_a_late_writer(program: &Path) -> Vec<String> {
     let loud = windows.iter().filter(|level| **level > -50.0).count();
     println!("late writer: {loud} of {} windows of 100 ms have sound", windows.len());
     assert!(10 * loud >= 9 * windows.len(), "{loud} of {}: {windows:.0?}", windows.len());
-    lines_with(&log[taken_up..], &RESYNC).into_iter().map(str::to_owned).collect()
+    let log = &log[taken_up..];
+    if lines_with(log, &RESYNC).is_empty() {
+        return Ok(());
+    }
+    Err(ClientCorrection::explain("chunks at unexpected times", log, &[]))
 }
 
 #[test]
@@ -96,7 +92,7 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
     let (Some(program), Some(ffmpeg)) = (find_or_skip("snapclient"), find_or_skip("ffmpeg")) else {
         return;
     };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("again").unwrap();
     // As for a new user: no configuration, and the FIFO at the server's default path.
     let server = AulosServer::start_with(&scratch, |command| {
@@ -168,7 +164,7 @@ fn judge_song(captured: &[[i32; 2]], song: u64) {
 /// As some writers do on exit.
 #[test]
 fn a_writer_that_deletes_the_fifo_finds_another_one() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("deleted").unwrap();
     let fifo = scratch.join("in");
     let config = format!(
@@ -212,7 +208,7 @@ fn a_writer_that_deletes_the_fifo_finds_another_one() {
 /// The path in a call is checked on the call, opened later, and checked again on deletion.
 #[test]
 fn a_directory_that_becomes_a_link_leads_no_source_out_of_the_roots() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("roots").unwrap();
     let (root, outside) = (scratch.join("root"), scratch.join("outside"));
     std::fs::create_dir_all(root.join("sub")).unwrap();

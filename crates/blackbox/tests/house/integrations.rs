@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::reload::Listeners;
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{shared_turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -33,7 +33,7 @@ const WAYS: [fn(&AulosServer) -> Rpc; 2] =
 
 #[test]
 fn home_assistant_sees_and_moves_every_speaker_and_finds_them_after_a_restart() {
-    let _turn = turn();
+    let _turn = shared_turn();
     for way in WAYS {
         let scratch = ScratchDir::new("home-assistant").unwrap();
         let server = AulosServer::start(&scratch, CONFIG).unwrap();
@@ -162,7 +162,7 @@ fn come_and_go(ha: &mut Rpc, server: &AulosServer, speakers: &Listeners) {
 /// players in sync.
 #[test]
 fn music_assistant_plays_announces_and_groups() {
-    let _turn = turn();
+    let _turn = shared_turn();
     for way in WAYS {
         let scratch = ScratchDir::new("music-assistant-calls").unwrap();
         let server = AulosServer::start(&scratch, CONFIG).unwrap();
@@ -286,7 +286,7 @@ impl Queue {
 /// version, the removal of an old stream of its own, and a stream that the server fetches from it.
 #[test]
 fn pipewire_asks_three_things_at_once_and_is_fetched_from() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("pipewire").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let desk = TcpListener::bind("127.0.0.1:0").unwrap();

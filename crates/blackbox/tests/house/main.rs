@@ -1,5 +1,7 @@
-//! The built server with real peers. One program, so that everything is linked once; tests in real
-//! time run one after the other, because two at once would disturb each other.
+//! The built server with real peers. One program, so that everything is linked once.
+//!
+//! Tests in real time mostly wait. A test that measures times, loads the machine, or needs one of
+//! its ports has the machine alone ([`turn`]); the others run side by side ([`shared_turn`]).
 //!
 //! `AULOS_SOAK=1` (`make soak`) runs the long forms.
 
@@ -34,6 +36,7 @@ mod radio;
 mod record;
 mod relay;
 mod reload;
+mod retry;
 mod rpc;
 mod snapweb;
 mod state;
@@ -43,7 +46,7 @@ mod trunk;
 mod veth;
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::client::ListenerClient;
@@ -61,10 +64,17 @@ fn long_or_short(long: u64, short: u64) -> Duration {
     Duration::from_secs(if soak() { long } else { short })
 }
 
+/// The machine: each test in real time takes it, alone or shared.
+static MACHINE: RwLock<()> = RwLock::new(());
+
 /// Exclusive use of the machine. A failed test releases it like any other.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+fn turn() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Use of the machine beside other tests, as many as libtest has threads.
+fn shared_turn() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits until a condition is true.

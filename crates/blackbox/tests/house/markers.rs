@@ -11,7 +11,7 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{text, turn, wait_for};
+use crate::{shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -64,7 +64,7 @@ fn check_refusals(rpc: &mut Rpc) {
 #[test]
 fn a_marker_is_in_the_file_that_holds_its_frame_and_ffprobe_reads_it() {
     let Some(ffprobe) = find_or_skip("ffprobe") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     for format in ["wav", "flac", "opus"] {
         let scratch = ScratchDir::new("markers").unwrap();
         let folder = scratch.join("rec");
@@ -125,7 +125,7 @@ fn a_marker_is_in_the_file_that_holds_its_frame_and_ffprobe_reads_it() {
 #[test]
 fn a_marker_that_was_answered_survives_a_kill() {
     let Some(ffprobe) = find_or_skip("ffprobe") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     for format in ["wav", "flac", "opus"] {
         let scratch = ScratchDir::new("markers-killed").unwrap();
         let folder = scratch.join("rec");

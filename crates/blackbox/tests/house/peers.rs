@@ -8,10 +8,11 @@ use std::time::Duration;
 use aulos_blackbox::capture_check::{compare, snr_db};
 use aulos_blackbox::load::{LoadReport, LoadTest};
 use aulos_blackbox::paced_writer::PacedWriter;
-use aulos_blackbox::peer::{RESYNC, Snapclient, Snapserver, find_or_skip, lines_with};
+use aulos_blackbox::peer::{Snapclient, Snapserver, find_or_skip};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal};
 
+use crate::retry::{ClientCorrection, retry};
 use crate::{long_or_short, turn};
 
 #[test]
@@ -29,11 +30,14 @@ fn the_judge_finds_the_waveform_behind_libopus() {
     let Some(peers) = find() else { return };
     let _turn = turn();
     let sound = tonal(frames(), SampleWidth::B16);
-    let heard = attempts(|| {
+    let heard = retry("snapserver's opus", || {
         let heard = through_snapserver(&peers, SampleWidth::B16, "opus", &sound);
         let snr = snr_db(&sound, &heard.captured);
         println!("snapserver's opus: waveform SNR {snr:.1?} dB");
-        if snr.is_some_and(|snr| snr >= 20.0) { Ok(heard) } else { Err(format!("{snr:?} dB")) }
+        if snr.is_some_and(|snr| snr >= 20.0) {
+            return Ok(heard);
+        }
+        Err(ClientCorrection::explain(&format!("SNR {snr:.1?} dB"), &heard.log, &[]))
     });
     assert!(heard.report.listeners.iter().all(|h| h.codec == "opus"));
 }
@@ -42,34 +46,23 @@ fn passes(bits: SampleWidth, codec: &str) {
     let Some(peers) = find() else { return };
     let _turn = turn();
     let sound = programme(frames(), bits, 3);
-    let heard = attempts(|| {
+    // Snapserver shifts all timestamps whenever its writer is late, which happens on a busy machine.
+    let heard = retry(&format!("snapserver's {codec} {bits:?}"), || {
         let heard = through_snapserver(&peers, bits, codec, &sound);
         let faults = compare(&sound, &heard.captured);
-        let resync = lines_with(&heard.log, &RESYNC);
-        match faults.first() {
-            Some(fault) => Err(format!("{fault}: {resync:?}")),
-            None if heard.report.gaps() > 0 => Err(format!("{:#}", heard.report.json())),
-            None => Ok(heard),
+        let gaps = heard.report.gaps();
+        if faults.is_empty() && gaps == 0 {
+            return Ok(heard);
         }
+        let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        let failure = format!("{gaps} gaps; {}", list.join("; "));
+        Err(ClientCorrection::explain(&failure, &heard.log, &faults))
     });
     let report = &heard.report;
     assert_eq!(report.cut(), 0, "{:#}", report.json());
     assert!(report.listeners.iter().all(|h| h.chunks > 0 && h.strange == 0), "{:#}", report.json());
     // Both clocks are this machine's, so the true offset is 0.
     assert!(report.reference.is_some_and(|o| o.offset.abs() < 1_000), "{:?}", report.reference);
-}
-
-/// Snapserver shifts all timestamps whenever its writer is late, which happens on a busy machine. A
-/// tool that is wrong fails every time, so some attempts are enough.
-fn attempts<T>(mut attempt: impl FnMut() -> Result<T, String>) -> T {
-    let mut errors = Vec::new();
-    for _ in 0..4 {
-        match attempt() {
-            Ok(value) => return value,
-            Err(e) => errors.push(e),
-        }
-    }
-    panic!("{errors:#?}");
 }
 
 fn find() -> Option<[std::path::PathBuf; 2]> {

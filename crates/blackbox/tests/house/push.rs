@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::dj::{listen, share_of_the_tone};
 use crate::radio::icecast;
 use crate::rpc::Rpc;
-use crate::{script, text, turn, wait_for};
+use crate::{script, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -118,7 +118,7 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
     let Some(icecast_program) = find_or_skip("icecast2") else { return };
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(ffprobe) = find_or_skip("ffprobe") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("push").unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ice = icecast(&icecast_program, port, &scratch);
@@ -164,7 +164,7 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
 #[test]
 fn a_second_aulos_takes_the_stream_over_tls() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let (near, far) = (ScratchDir::new("push-near").unwrap(), ScratchDir::new("push-far").unwrap());
     let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
                   sources = [{ uri = \"icecast://127.0.0.1:0/live\", password = \"very secret\" }]\n";
@@ -207,7 +207,7 @@ fn a_second_aulos_takes_the_stream_over_tls() {
 fn a_real_icecast_that_says_no_is_understood() {
     let Some(icecast_program) = find_or_skip("icecast2") else { return };
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("push-no").unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut ice = icecast(&icecast_program, port, &scratch);

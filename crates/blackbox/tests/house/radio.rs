@@ -12,7 +12,7 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
 
 use crate::rpc::Rpc;
-use crate::{text, turn, wait_for};
+use crate::{shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -104,7 +104,7 @@ fn update_title(port: u16) -> String {
 fn a_real_icecast_is_heard_with_its_titles_and_its_end_is_told() {
     let Some(icecast_program) = find_or_skip("icecast2") else { return };
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let formats = [
         ("mp3", "-c:a libmp3lame -b:a 128k -content_type audio/mpeg -f mp3"),
         ("opus", "-c:a libopus -b:a 96k -content_type application/ogg -f ogg"),
@@ -149,7 +149,7 @@ fn a_real_icecast_is_heard_with_its_titles_and_its_end_is_told() {
 #[test]
 fn a_server_that_hangs_up_leaves_no_hole_while_the_buffer_lasts() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("radio-hole").unwrap();
     let tone = "-nostdin -loglevel error -f lavfi -i sine=440:r=48000:d=20 -ac 1 -c:a libmp3lame -b:a \
                 128k -write_xing 0 -f mp3 pipe:1";

@@ -10,7 +10,7 @@ use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{script, text, turn, wait_for};
+use crate::{script, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -65,7 +65,7 @@ fn config(dir: &Path, more: &str) -> String {
 #[test]
 fn the_files_of_a_recording_joined_are_the_stream() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     for (format, exact) in [("wav", true), ("flac", true), ("opus", false)] {
         let scratch = ScratchDir::new("record").unwrap();
         let folder = scratch.join("rec");
@@ -102,7 +102,7 @@ fn the_files_of_a_recording_joined_are_the_stream() {
 #[test]
 fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_time() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     for format in ["wav", "flac", "opus"] {
         let scratch = ScratchDir::new("killed").unwrap();
         let folder = scratch.join("rec");
@@ -133,7 +133,7 @@ fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_
 #[test]
 fn a_recorder_is_told_what_to_do_to_the_frame() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("toggle").unwrap();
     let folder = scratch.join("rec");
     let more = ", format = \"wav\", start = false, file = \"take-{index}\"";
@@ -172,7 +172,7 @@ fn a_recorder_is_told_what_to_do_to_the_frame() {
 
 #[test]
 fn a_folder_that_cannot_be_had_is_trouble_that_is_told_and_ends() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("unfolder").unwrap();
     // The path is blocked by a file: root may write anywhere, but not below a file.
     let folder = scratch.join("rec");
@@ -245,7 +245,7 @@ fn the_command_records_a_source_to_its_end() {
 #[test]
 fn the_command_begins_in_the_past_and_ends_by_a_signal() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("signals").unwrap();
     let mut command = Command::new(binary());
     command.args(["record", "tone://?hz=997&dbfs=-6", "take.wav", "--pre-roll", "1s", "--json"]);
@@ -304,7 +304,7 @@ fn start_s3(program: &Path, scratch: &ScratchDir) -> (Process, String) {
 #[test]
 fn what_is_recorded_gets_to_s3_whole_through_a_kill_and_is_deleted_only_then() {
     let Some(program) = s3_server() else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("away").unwrap();
     let (_s3, address) = start_s3(&program, &scratch);
     let folder = scratch.join("rec");

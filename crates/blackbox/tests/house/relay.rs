@@ -13,7 +13,7 @@ use aulos_blackbox::server::binary;
 use serde_json::Value;
 
 use crate::dj::share_of_the_tone;
-use crate::{turn, wait_for};
+use crate::{shared_turn, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -81,7 +81,7 @@ fn middle(file: &Path) -> Vec<i16> {
 #[test]
 fn ffmpeg_hears_what_ffmpeg_says_in_another_encoding() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("relay-ffmpeg").unwrap();
     // Packets of PCM of 5 ms: Opus supports none of ffmpeg's default lengths.
     let cases = [
@@ -156,7 +156,7 @@ fn gstreamer_hears_what_gstreamer_says() {
 /// Audio sent as PCMU is received as PCMA.
 fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &ScratchDir) -> Process) {
     let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new(name).unwrap();
     let dest = free_port();
     let relay = Relay::start(&scratch, "relay", "pcmu", "pcma", dest);

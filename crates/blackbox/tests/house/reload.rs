@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{long_or_short, soak, turn, wait_for};
+use crate::{long_or_short, shared_turn, soak, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const HOUSE: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
@@ -111,7 +111,7 @@ impl Listeners {
 
 #[test]
 fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let (clients, rounds) = if soak() { (100, 100) } else { (20, 20) };
     let mut house = House::start(ScratchDir::new("reload").unwrap());
     let crowd = Listeners::start(&house.server, 0..clients);
@@ -157,7 +157,7 @@ fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes(
 
 #[test]
 fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let mut house = House::start(ScratchDir::new("broken").unwrap());
     let crowd = Listeners::start(&house.server, 0..2);
     crowd.go_on();
@@ -193,7 +193,7 @@ fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
 
 #[test]
 fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("notify").unwrap();
     let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -226,7 +226,7 @@ fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
 
 #[test]
 fn systemd_hears_signs_of_life_until_the_server_ends() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("watchdog").unwrap();
     let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -13,7 +13,7 @@ use serde_json::json;
 use tungstenite::{Message, WebSocket};
 
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{shared_turn, wait_for};
 
 const TWO: &str = r#"
 [[station]]
@@ -147,7 +147,7 @@ fn settings(payload: &[u8]) -> serde_json::Value {
 
 #[test]
 fn snapweb_plays_with_all_its_faults() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("snapweb").unwrap();
     let server = AulosServer::start(&scratch, TWO).unwrap();
     let mut player = Snapweb::connect(server.http, "4a1c-web");
@@ -195,7 +195,7 @@ fn snapweb_plays_with_all_its_faults() {
 
 #[test]
 fn a_cap_holds_for_the_clients_own_knob_and_after_a_restart() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("cap").unwrap();
     let loud = |server: &AulosServer| {
         let player = Snapweb::connect(server.http, "4a1c-cap");
@@ -255,7 +255,7 @@ const CLIENT_INFO: u16 = 7;
 #[test]
 fn whoever_breaks_a_websocket_is_cut_and_others_play_on() {
     use std::io::{Read as _, Write as _};
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("broken-ws").unwrap();
     let server = AulosServer::start(&scratch, TWO).unwrap();
     let mut good = Snapweb::connect(server.http, "good");

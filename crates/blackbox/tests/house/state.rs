@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::hostile::counter;
 use crate::rpc::Rpc;
-use crate::{hear, id_of, soak, text, turn, wait_for};
+use crate::{hear, id_of, shared_turn, soak, text, wait_for};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
 
@@ -29,7 +29,7 @@ const CLIENTS: usize = 2_000;
 
 #[test]
 fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("kill").unwrap();
     let folder = scratch.join("state");
     fs::create_dir(&folder).unwrap();
@@ -67,7 +67,7 @@ fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
 
 #[test]
 fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_with() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("full").unwrap();
     fs::create_dir(scratch.join("state")).unwrap();
     let Some(server) = on_a_disk_of_its_own(&scratch) else {
@@ -112,7 +112,7 @@ fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_wi
 
 #[test]
 fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("broken").unwrap();
     let folder = scratch.join("state");
     fs::create_dir(&folder).unwrap();
@@ -131,7 +131,7 @@ fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
 
 #[test]
 fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("lock").unwrap();
     let first = AulosServer::start(&scratch, CONFIG).unwrap();
     let pid = first.id().to_string();
@@ -164,7 +164,7 @@ fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it(
 
 #[test]
 fn of_two_clients_with_one_id_the_newer_one_plays_and_there_is_one_client() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("twins").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let mut rpc = Rpc::connect(server.control);

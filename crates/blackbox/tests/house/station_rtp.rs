@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::dj::{listen, share_of_the_tone};
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{shared_turn, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -59,7 +59,7 @@ fn heard_share(ffmpeg: &Path, server: &AulosServer) -> f64 {
 #[test]
 fn a_station_plays_what_ffmpeg_sends_in_every_codec() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let cases = [
         ("payload=l16&sampleformat=48000:16:2", "-ac 2 -c:a pcm_s16be", false),
         ("payload=pcmu", "-ar 8000 -ac 1 -c:a pcm_mulaw", false),
@@ -103,7 +103,7 @@ fn a_station_plays_what_ffmpeg_sends_in_every_codec() {
 #[test]
 fn a_station_finds_in_ffmpegs_description_what_comes() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("station-sdp-in").unwrap();
     let port = free_port();
     let sdp = scratch.join("hall.sdp");
@@ -231,7 +231,7 @@ fn number_of(frame: &[u8; 6]) -> usize {
 #[test]
 fn gstreamer_plays_telephony_and_opus_of_a_station() {
     let Some(program) = find_or_skip("gst-launch-1.0") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("station-rtp-codecs").unwrap();
     let (one, other) = (free_port(), free_port());
     let config = format!(
@@ -261,7 +261,7 @@ fn is_the_tone(heard: &[u8]) -> bool {
 
 #[test]
 fn a_card_that_is_not_there_is_said_and_a_reload_changes_outputs_while_the_station_plays() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("station-rtp-reload").unwrap();
     let (port, listener) = (free_port(), UdpSocket::bind("127.0.0.1:0").unwrap());
     listener.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -15,7 +15,7 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{long_or_short, text, turn, wait_for};
+use crate::{long_or_short, shared_turn, text, turn, wait_for};
 
 const STATION: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
 const USERS: &str = "[[user]]\nname = \"kitchen\"\nrole = \"listen\"\npassword = \"pass of a kitchen\"\n\
@@ -94,7 +94,7 @@ fn openssl_and_curl_find_tls_on_every_port_beside_plain_text() {
     else {
         return;
     };
-    let _turn = turn();
+    let _turn = shared_turn();
     let house = House::start("tls-ports", "");
     let certificate = house.certificate();
     for port in [house.server.stream, house.server.control, house.server.http] {
@@ -123,7 +123,7 @@ fn a_player_with_tls_plays_beside_a_real_one_without() {
     else {
         return;
     };
-    let _turn = turn();
+    let _turn = shared_turn();
     let house = House::start("tls-beside", "");
     let port = house.server.stream.port();
     let mut real = Snapclient::start(&snapclient, port, &house.scratch, "real").unwrap();
@@ -146,7 +146,7 @@ fn who_has_to_say_his_name_is_let_in_with_it_and_told_without() {
     let (Some(python), Some(curl_program)) = (find_or_skip("python3"), find_or_skip("curl")) else {
         return;
     };
-    let _turn = turn();
+    let _turn = shared_turn();
     let house = House::start("tls-users", USERS);
     let basic = "a2l0Y2hlbjpwYXNzIG9mIGEga2l0Y2hlbg==";
     for auth in [&["Plain", "kitchen:pass of a kitchen"][..], &["Basic", basic]] {
@@ -183,7 +183,7 @@ fn who_has_to_say_his_name_is_let_in_with_it_and_told_without() {
 
 #[test]
 fn aulos_rpc_speaks_tls_and_logs_in() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let house = House::start("tls-rpc", &format!("{USERS}[tls]\nrequire = true\n"));
     let login = house.scratch.join("login");
     std::fs::write(&login, "anna:pass of anna\n").unwrap();
@@ -208,7 +208,7 @@ fn aulos_rpc_speaks_tls_and_logs_in() {
 
 #[test]
 fn limits_per_address_hold_for_other_machines_on_every_port_and_not_for_this_one() {
-    let _turn = turn();
+    let _turn = shared_turn();
     let Ok(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")) else {
         return skip("network namespaces");
     };
@@ -318,7 +318,7 @@ fn handshakes_that_mean_harm_are_cut_and_counted_and_the_others_lose_nothing() {
 #[test]
 fn a_peer_that_wants_to_renegotiate_does_not_get_far() {
     let Some(openssl) = find_or_skip("openssl") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let house = House::start("tls-again", "");
     let mut peer = Command::new(openssl)
         .args(["s_client", "-tls1_2", "-connect", &house.server.stream.to_string()])
