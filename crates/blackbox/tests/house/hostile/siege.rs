@@ -14,7 +14,7 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::NoiseRng;
 use aulos_blackbox::wire::{MessageHeader, hello, kind};
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, prlimit, setpriority_process};
 use serde_json::{Value, json};
 
 use super::{ATTACKS, CONFIG, cuts, message};
@@ -62,9 +62,18 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
         end.resident >> 10,
         cuts(server.http)
     );
-    for (which, (asked, worst)) in ["the server", "the one with users"].iter().zip(answers) {
-        println!("{asked} calls and requests beside it to {which}, the slowest in {worst:?}");
+    for (which, mut times) in ["the server", "the one with users"].iter().zip(answers) {
+        times.sort_unstable();
+        let (asked, late) = (times.len(), times.iter().filter(|time| **time >= ANSWERED_WITHIN));
         assert!(asked > 10, "{asked}");
+        let [median, p99, p999] =
+            [asked / 2, asked * 99 / 100, asked * 999 / 1_000].map(|at| times[at]);
+        let (late, worst) = (late.count(), times[asked - 1]);
+        println!(
+            "{asked} calls and requests beside it to {which}: half within {median:?}, 99 % within \
+             {p99:?}, 99.9 % within {p999:?}, the slowest in {worst:?}, {late} later than \
+             {ANSWERED_WITHIN:?}"
+        );
         if soak() {
             assert!(worst < ANSWERED_WITHIN, "{worst:?}");
         }
@@ -97,22 +106,21 @@ fn resting(id: u32) -> ProcessUsage {
 }
 
 /// Makes a call and requests `/healthz`, each over a new connection, until the end: returns the
-/// number of responses, and the longest response time. A lasting connection would have to read the
-/// notifications of all changes by others, which is not measured here.
-fn ask(control: SocketAddr, http: SocketAddr) -> JoinHandle<(usize, Duration)> {
+/// response times. A lasting connection would have to read the notifications of all changes by
+/// others, which is not measured here.
+fn ask(control: SocketAddr, http: SocketAddr) -> JoinHandle<Vec<Duration>> {
     std::thread::spawn(move || {
-        let (mut asked, mut worst) = (0, Duration::ZERO);
+        let mut times = Vec::new();
         while !OVER.load(Ordering::SeqCst) {
             let start = Instant::now();
             Rpc::connect(control).call("Server.GetRPCVersion", &json!({}));
-            worst = worst.max(start.elapsed());
+            times.push(start.elapsed());
             let start = Instant::now();
             assert_eq!(http::get(http, "/healthz").unwrap().0, 200);
-            worst = worst.max(start.elapsed());
-            asked += 2;
+            times.push(start.elapsed());
             std::thread::sleep(Duration::from_millis(100));
         }
-        (asked, worst)
+        times
     })
 }
 
@@ -195,7 +203,8 @@ struct Aim {
     closed: SocketAddr,
 }
 
-/// One thread for each kind; each waits between two attacks, to leave CPU time to others.
+/// One thread for each kind; each waits between two attacks. They have the lowest priority: real
+/// attackers compute on machines of their own, and what is measured is the server's time.
 fn besiege(
     server: &AulosServer,
     closed: &AulosServer,
@@ -210,6 +219,8 @@ fn besiege(
     let start = |(seed, &(every_ms, blow)): (usize, &(u64, Blow))| {
         let blows = std::sync::Arc::clone(blows);
         std::thread::spawn(move || {
+            // Linux sets the priority of the calling thread alone.
+            setpriority_process(None, LOWEST_PRIORITY).unwrap();
             let mut noise = NoiseRng(seed as u64 + 1);
             while !OVER.load(Ordering::SeqCst) {
                 // Any reaction of the server is right, as long as others are not affected.
@@ -221,6 +232,9 @@ fn besiege(
     };
     BLOWS.iter().enumerate().map(start).collect()
 }
+
+/// `nice(2)` value.
+const LOWEST_PRIORITY: i32 = 19;
 
 const BLOWS: &[(u64, Blow)] = &[
     // A port scan: connect and disconnect.
