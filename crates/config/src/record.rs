@@ -8,8 +8,8 @@ use aulos_engine::recorder::{
     ClockAlignment, ClockZone, DEFAULT_PRE_ROLL, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT,
     RecorderConfig as Keeping, Rotation,
 };
-use aulos_io::record::format::{self, About, FileFormat, WavSamples};
-use aulos_io::record::{DEFAULT_PATTERN, MAX_NAME, MIN_SYNC, Pattern, Retention, Safety, Sync};
+use aulos_files::record::format::{self, About, FileFormat, WavSamples};
+use aulos_files::record::{DEFAULT_PATTERN, MAX_NAME, MIN_SYNC, Pattern, Retention, Safety, Sync};
 
 use super::env::Environment;
 use super::limits::MAX_RECORDERS;

@@ -10,11 +10,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::decode::{FileDecodeOptions, FileDecoder};
-
 /// Why a file could not be replaced. The file is unchanged.
 #[derive(Debug)]
-pub(crate) enum ReplaceError {
+pub enum ReplaceError {
     /// The mode of the file or of its directory forbids writing.
     ReadOnly,
     /// Another process is replacing the same file.
@@ -36,7 +34,7 @@ impl From<io::Error> for ReplaceError {
 
 /// A temporary file beside the original, locked by this process. Dropping it deletes it.
 #[derive(Debug)]
-pub(crate) struct Replacement {
+pub struct Replacement {
     original: PathBuf,
     original_metadata: Metadata,
     path: PathBuf,
@@ -47,7 +45,10 @@ impl Replacement {
     /// Creates an empty temporary file for `original`, which is not a link. `before` is the
     /// metadata of `original` when the work on it began; [`commit`](Self::commit) fails if the file
     /// has changed since.
-    pub(crate) fn create(original: &Path, before: Metadata) -> Result<Self, ReplaceError> {
+    ///
+    /// # Errors
+    /// [`ReplaceError::ReadOnly`], [`ReplaceError::Busy`], or an I/O error.
+    pub fn create(original: &Path, before: Metadata) -> Result<Self, ReplaceError> {
         // Root may write to any file, so a file without a write bit counts as read-only.
         if before.mode() & 0o222 == 0
             || accessat(CWD, original, Access::WRITE_OK, AtFlags::EACCESS).is_err()
@@ -62,33 +63,31 @@ impl Replacement {
     }
 
     /// Copies the original into the temporary file.
-    pub(crate) fn copy_original(&mut self) -> Result<(), ReplaceError> {
+    ///
+    /// # Errors
+    /// An I/O error of either file.
+    pub fn copy_original(&mut self) -> Result<(), ReplaceError> {
         let mut from = File::open(&self.original)?;
         io::copy(&mut from, &mut self.file)?;
         Ok(())
     }
 
     /// The path of the temporary file.
-    pub(crate) fn path(&self) -> &Path {
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) const fn file(&mut self) -> &mut File {
+    /// The temporary file.
+    pub const fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Whether both files decode to the same rate, channels, length and codec.
-    pub(crate) fn matches_original_audio(&self) -> bool {
-        let shape = |path| {
-            let decoder = FileDecoder::open(path, FileDecodeOptions::default()).ok()?;
-            let info = decoder.info();
-            Some((info.rate, info.layout, info.frames, info.codec))
-        };
-        shape(&self.path) == shape(&self.original)
-    }
-
     /// Renames the temporary file to the original, durably.
-    pub(crate) fn commit(&self) -> Result<(), ReplaceError> {
+    ///
+    /// # Errors
+    /// [`ReplaceError::Changed`], or an I/O error.
+    pub fn commit(&self) -> Result<(), ReplaceError> {
         // An unprivileged process cannot change the owner; the copy then belongs to its user, like
         // any file saved by an editor.
         fchown(&self.file, Some(self.original_metadata.uid()), Some(self.original_metadata.gid()))

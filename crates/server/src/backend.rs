@@ -26,10 +26,10 @@ use aulos_config::{
 
 use aulos_core::{ChannelMap, Db, MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
-use aulos_io::decode::StreamInfo;
+use aulos_files::record::MarkerRequest;
+use aulos_io::feed::StreamInfo;
 pub use aulos_io::feed::{DjEndReason, DjMountPermit};
 pub use aulos_io::reactor::{ListenPolicy, MediaSocket};
-use aulos_io::record::MarkerRequest;
 use aulos_io::rtp::{RtpInputStatus, RtpOutputStatus};
 
 pub use aulos_engine::loudness::Loudness;

@@ -11,8 +11,8 @@ use std::thread::available_parallelism;
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{Mode, Settings};
-use aulos_io::decode::{DecodeError, OpenError};
-use aulos_io::normalize::{
+use aulos_files::decode::{DecodeError, OpenError};
+use aulos_files::normalize::{
     self, NormalizeConfig, NormalizeError, NormalizeEvent, NormalizeItem, NormalizeMethod,
     NormalizeResult, NormalizeTask, OutputContainer, OutputFileState,
 };

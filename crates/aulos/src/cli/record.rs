@@ -11,7 +11,7 @@ use aulos_config::{SourceConfig, units};
 use aulos_core::{MediaTime, Span};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::{CommandTime, RecorderCommand, RecordingState};
-use aulos_io::record::What;
+use aulos_files::record::What;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};

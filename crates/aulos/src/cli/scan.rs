@@ -16,7 +16,7 @@ use std::thread::available_parallelism;
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::meter::RangeHop;
-use aulos_io::scan::{
+use aulos_files::scan::{
     self, LoudnessSummary, ScanEvent, ScanFile, ScanOptions, ScanProgress, ScanReport, tag,
 };
 use aulos_server::exit::{Exit, Failure};

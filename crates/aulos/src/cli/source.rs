@@ -6,11 +6,14 @@ use aulos_config::{PipeMode, SourceConfig};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
 use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::source::{Pacing, PullResult, RingSource, Source};
+use aulos_files::decode::{
+    DecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, OpenError,
+};
+use aulos_files::source::StreamSource;
 use aulos_io::Job as _;
-use aulos_io::decode::{DecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, OpenError};
 use aulos_io::feed::{
     ByteFeed, FeedState, Feeder, FifoFeeder, FifoMode, HttpFeeder, NextPoll, ProcessConfig,
-    ProcessFeeder, StdinFeeder, StreamSource, TcpClientFeeder, TcpServerFeeder, split_arguments,
+    ProcessFeeder, StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
 use aulos_rt::LatestReader;
 use aulos_server::exit::{Exit, Failure};

@@ -2,7 +2,7 @@
 //!
 //! A mount accepts one DJ at a time. The code that reads the request head acquires the mount,
 //! answers, and hands the socket over. From then on the feeder polls it on the reactor's tick, and
-//! the bytes go to the codec pool ([`super::StreamSource`]). The mount is released when the DJ is
+//! the bytes go to the codec pool ([`super::StreamReader`]). The mount is released when the DJ is
 //! gone for any reason, because the permit is a counted reference that moves with the socket.
 
 use core::fmt;
@@ -17,9 +17,8 @@ use aulos_proto::packets::FormatHint;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::{LatestPublisher, LatestReader};
 
-use super::stream::{StreamState, StreamWriter};
+use super::stream::{StreamError, StreamInfo, StreamState, StreamWriter};
 use super::{Feeder, NextPoll};
-use crate::decode::{StreamError, StreamInfo};
 use crate::reactor::MediaStream;
 
 /// A stream that begins.
@@ -381,7 +380,7 @@ mod tests {
 
     use aulos_engine::standby::{Standby, standby_channel};
 
-    use super::super::StreamParts;
+    use super::super::testing::{StreamParts, StreamSource};
     use super::*;
     use crate::reactor::{AddressPermit, MediaSocket};
     use crate::{Job as _, SystemClock};
@@ -390,8 +389,7 @@ mod tests {
         mount: DjMountSlot,
         feeder: DjFeeder,
         state: LatestReader<DjFeederState>,
-        parts:
-            (crate::feed::StreamSource, aulos_rt::ring::Consumer<aulos_engine::source::SourceItem>),
+        parts: (StreamSource, aulos_rt::ring::Consumer<aulos_engine::source::SourceItem>),
         now: Instant,
     }
 

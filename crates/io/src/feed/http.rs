@@ -321,7 +321,7 @@ mod tests {
     use aulos_proto::http::BodyFraming;
     use aulos_rt::channel::bounded;
 
-    use super::super::StreamParts;
+    use super::super::stream::{StreamReader, stream_channel};
     use super::*;
 
     struct HttpFixture {
@@ -330,10 +330,7 @@ mod tests {
         reports: Receiver<HttpBodyEnd>,
         server: TcpStream,
         client: Option<TcpStream>,
-        parts: Option<(
-            crate::feed::StreamSource,
-            aulos_rt::ring::Consumer<aulos_engine::source::SourceItem>,
-        )>,
+        reader: Option<StreamReader>,
     }
 
     fn http_fixture() -> HttpFixture {
@@ -341,13 +338,12 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = listener.accept().unwrap();
         client.set_nonblocking(true).unwrap();
-        let parts = StreamParts::new();
+        let (writer, reader) = stream_channel();
         let (commands, ordered) = bounded(2);
         let (reporter, reports) = bounded(2);
         let (titles, _) = bounded(2);
-        let feed = HttpFeeder::new(parts.writer, ordered, reporter, titles);
-        let parts = Some((parts.source, parts.items));
-        HttpFixture { feed, commands, reports, server, client: Some(client), parts }
+        let feed = HttpFeeder::new(writer, ordered, reporter, titles);
+        HttpFixture { feed, commands, reports, server, client: Some(client), reader: Some(reader) }
     }
 
     impl HttpFixture {
@@ -444,7 +440,7 @@ mod tests {
         let mut fixture = http_fixture();
         fixture.play(BodyFraming::UntilClosed, false);
         assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Soon);
-        fixture.parts = None;
+        fixture.reader = None;
         assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Never);
     }
 }

@@ -7,13 +7,13 @@
 mod bytes;
 mod dj;
 mod fifo;
-mod file;
 mod http;
-mod measure;
 mod process;
 mod stdin;
 mod stream;
 mod tcp;
+#[cfg(test)]
+mod testing;
 
 use aulos_core::{Instant, Rng, Span};
 
@@ -23,12 +23,13 @@ pub use dj::{
     DjStream,
 };
 pub use fifo::{FifoCounters, FifoError, FifoFeeder, FifoMode, make_fifo};
-pub use file::{FileSource, FileState};
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
-pub use measure::FileMeter;
 pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};
 pub use stdin::StdinFeeder;
-pub use stream::{RAW_BYTES, StreamParts, StreamSource, StreamState, StreamWriter};
+pub use stream::{
+    BodyMark, RAW_BYTES, StreamCounts, StreamError, StreamInfo, StreamReader, StreamState,
+    StreamWriter, stream_channel,
+};
 pub use tcp::{TcpClientFeeder, TcpServerFeeder};
 
 /// Moves bytes from a descriptor to the ring of a station when polled.
@@ -71,7 +72,7 @@ impl FeedState {
         Some(match error {
             0 => "the program has ended".to_owned(),
             libc::EEXIST => FifoError::NotAFifo.to_string(),
-            libc::EXDEV => crate::decode::OUTSIDE_ROOTS.to_owned(),
+            libc::EXDEV => crate::beneath::OUTSIDE_ROOTS.to_owned(),
             error => std::io::Error::from_raw_os_error(error).to_string(),
         })
     }

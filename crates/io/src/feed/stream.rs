@@ -1,27 +1,21 @@
-//! Encoded streams: bytes from a feeder, decoded on the codec pool into blocks for a station.
+//! Encoded streams: the bytes of a feeder on their way to a decoder on the codec pool.
 //!
 //! ```text
-//!  StreamWriter --bytes--> StreamSource (codec pool) --blocks--> RingSource (station)
-//!  (a feeder)   --marks-->            |--titles, state--> control
+//!  StreamWriter --bytes--> StreamReader (of the decoder, on the codec pool)
+//!  (a feeder)   --marks-->            |--StreamState--> status displays
 //! ```
 //!
 //! Both rings are bounded, so a sender without a clock is held back to its socket, and a burst at
 //! the start gives a reserve of at most [`RAW_BYTES`]. No thread waits: each polls again later.
+//! This crate knows no codec; the decoder is that of `aulos-files`.
 
 use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use aulos_core::{Block, ChannelLayout, SampleRate};
-use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
-use aulos_proto::packets::FormatHint;
-use aulos_proto::titles::TrackMetadata;
-use aulos_rt::channel::{Receiver, Sender, bounded};
+use aulos_core::{ChannelLayout, SampleRate};
+use aulos_proto::packets::{FormatHint, StreamFormatError};
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{LatestPublisher, LatestReader, Pool};
-
-use crate::decode::{StreamCounts, StreamDecodeStatus, StreamDecoder, StreamError, StreamInfo};
-use crate::{Job, JobStatus};
 
 /// The state of an encoded stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,73 +32,115 @@ pub struct StreamState {
     pub finished: bool,
 }
 
-/// The ends of a new stream.
-#[derive(Debug)]
-#[allow(clippy::exhaustive_structs, reason = "it is there to be taken apart")]
-pub struct StreamParts {
-    /// For the feeder that has the bytes.
-    pub writer: StreamWriter,
-    /// For the codec pool.
-    pub source: StreamSource,
-    /// For the station, as a live source.
-    pub items: Consumer<SourceItem>,
-    /// For status displays.
-    pub state: LatestReader<StreamState>,
-    /// Titles from within the stream.
-    pub titles: Receiver<TrackMetadata>,
+/// The format of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// The codec's short name, for example `mp3`.
+    pub codec: &'static str,
+    /// Frames per second.
+    pub rate: SampleRate,
+    /// The channels of one frame.
+    pub layout: ChannelLayout,
 }
 
-impl StreamParts {
-    /// A stream without data yet.
+/// Counters of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Packets, decoded or damaged.
+    pub packets: u64,
+    /// Damaged packets.
+    pub damaged: u64,
+    /// How often the decoder searched for the next packet.
+    pub resyncs: u64,
+    /// Bytes that belong to no packet.
+    pub skipped: u64,
+}
+
+impl StreamCounts {
+    /// The counters of both together.
     #[must_use]
-    pub fn new() -> Self {
-        let (bytes, raw) = ring(RAW_BYTES);
-        let (marks, marked) = ring(MAX_MARKS);
-        // The end mark needs a slot besides the blocks.
-        let (items, consumer) = ring(STREAM_BLOCKS + 1);
-        let (publisher, state) = aulos_rt::latest(StreamState::default());
-        let (teller, titles) = bounded(MAX_TITLES);
-        let parse_only = Arc::<AtomicBool>::default();
-        let writer = StreamWriter { bytes, marks, written: 0, parse_only: Arc::clone(&parse_only) };
-        let source = StreamSource {
-            parse_only,
-            raw,
-            read: 0,
-            marks: marked,
-            decoder: None,
-            pool: Pool::new(STREAM_BLOCKS, || {
-                Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES)
-            }),
-            items,
-            titles: teller,
-            state: publisher,
-            published: StreamState::default(),
-            previous_counts: StreamCounts::default(),
-        };
-        Self { writer, source, items: consumer, state, titles }
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            packets: self.packets + other.packets,
+            damaged: self.damaged + other.damaged,
+            resyncs: self.resyncs + other.resyncs,
+            skipped: self.skipped + other.skipped,
+        }
     }
 }
 
-impl Default for StreamParts {
-    fn default() -> Self {
-        Self::new()
+/// Why a stream has ended with an error. The decoder cannot be used any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The format cannot be streamed.
+    Refused(StreamFormatError),
+    /// The container is supported, but its codec or this use of it is not; holds the name of the
+    /// codec.
+    Unsupported(&'static str),
+    /// Only damage for too long.
+    Damaged,
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => write!(f, "{why}"),
+            Self::Unsupported("aac") => {
+                f.write_str("only AAC LC (and HE-AAC without its extension) of one or two channels is supported")
+            }
+            Self::Unsupported(codec) => write!(f, "this kind of {codec} is not supported"),
+            Self::Damaged => f.write_str("it is damaged for too long to go on"),
+        }
     }
 }
+
+impl core::error::Error for StreamError {}
 
 /// Takes the bytes of one body after another.
 #[derive(Debug)]
 pub struct StreamWriter {
     bytes: Producer<u8>,
-    marks: Producer<BodyMark>,
+    marks: Producer<PlacedMark>,
     written: u64,
     parse_only: Arc<AtomicBool>,
 }
 
-/// A mark before the byte with this number.
+/// Gives out the bytes of one body after another.
+#[derive(Debug)]
+pub struct StreamReader {
+    bytes: Consumer<u8>,
+    marks: Consumer<PlacedMark>,
+    /// Bytes taken out of the ring.
+    read: u64,
+    parse_only: Arc<AtomicBool>,
+}
+
+/// The boundary of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a body has two ends")]
+pub enum BodyMark {
+    /// A body begins. Without an end before it, the previous one broke off.
+    Begin(FormatHint),
+    /// The body ended cleanly.
+    End,
+}
+
+/// A mark, and the number of the byte that it stands before.
 #[derive(Clone, Copy, Debug)]
-enum BodyMark {
-    Begin(u64, FormatHint),
-    End(u64),
+struct PlacedMark {
+    at: u64,
+    mark: BodyMark,
+}
+
+/// A stream without data yet.
+#[must_use]
+pub fn stream_channel() -> (StreamWriter, StreamReader) {
+    let (bytes, raw) = ring(RAW_BYTES);
+    let (marks, placed) = ring(MAX_MARKS);
+    let parse_only = Arc::<AtomicBool>::default();
+    let writer = StreamWriter { bytes, marks, written: 0, parse_only: Arc::clone(&parse_only) };
+    (writer, StreamReader { bytes: raw, marks: placed, read: 0, parse_only })
 }
 
 impl StreamWriter {
@@ -115,7 +151,7 @@ impl StreamWriter {
     /// Wait-free.
     #[must_use]
     pub fn begin(&mut self, hint: FormatHint) -> bool {
-        self.marks.push(BodyMark::Begin(self.written, hint)).is_ok()
+        self.mark(BodyMark::Begin(hint))
     }
 
     /// Ends the body cleanly: what is left is played, and the station gets the end mark. `false` if
@@ -125,7 +161,7 @@ impl StreamWriter {
     /// Wait-free.
     #[must_use]
     pub fn end(&mut self) -> bool {
-        self.marks.push(BodyMark::End(self.written)).is_ok()
+        self.mark(BodyMark::End)
     }
 
     /// Takes as many bytes of the body as there is room for, and returns their number.
@@ -163,293 +199,108 @@ impl StreamWriter {
     pub fn is_abandoned(&self) -> bool {
         self.bytes.is_abandoned()
     }
+
+    fn mark(&mut self, mark: BodyMark) -> bool {
+        self.marks.push(PlacedMark { at: self.written, mark }).is_ok()
+    }
 }
 
-/// A job of the codec pool: decodes the writer's bytes for as long as the station exists.
-pub struct StreamSource {
-    /// Packets are parsed but not decoded, while the station needs no audio.
-    parse_only: Arc<AtomicBool>,
-    raw: Consumer<u8>,
-    /// Bytes taken out of the ring.
-    read: u64,
-    marks: Consumer<BodyMark>,
-    decoder: Option<StreamDecoder>,
-    pool: Pool<Block>,
-    items: Producer<SourceItem>,
-    titles: Sender<TrackMetadata>,
-    state: LatestPublisher<StreamState>,
-    published: StreamState,
-    /// Counters of earlier bodies.
-    previous_counts: StreamCounts,
-}
-
-/// The result of one decoding step.
-enum DecodeStep {
-    /// Continue.
-    Continue,
-    /// Nothing can be done now.
-    Idle,
-}
-
-impl StreamSource {
-    fn decode_step(&mut self) -> DecodeStep {
-        // Room for a block and the end mark.
-        if self.items.free() < 2 {
-            return DecodeStep::Idle;
-        }
-        let Some(decoder) = &mut self.decoder else { return self.next_mark() };
-        decoder.set_parse_only(self.parse_only.load(Ordering::Relaxed));
-        let Some(mut block) = self.pool.take() else { return DecodeStep::Idle };
-        match decoder.next(&mut block) {
-            Ok(StreamDecodeStatus::Block) => {
-                // The ring has a slot for every block of the pool.
-                drop(self.items.push(SourceItem::Block(block)));
-                DecodeStep::Continue
-            }
-            Ok(StreamDecodeStatus::NeedsInput) => {
-                if self.push_bytes() {
-                    DecodeStep::Continue
-                } else {
-                    self.next_mark()
-                }
-            }
-            Ok(StreamDecodeStatus::End) => {
-                self.close(None);
-                drop(self.items.push(SourceItem::End));
-                DecodeStep::Continue
-            }
-            Err(error) => {
-                self.close(Some(error));
-                DecodeStep::Continue
-            }
-        }
+impl StreamReader {
+    /// Whether packets are only to be parsed, because the station needs no audio.
+    #[must_use]
+    pub fn is_parse_only(&self) -> bool {
+        self.parse_only.load(Ordering::Relaxed)
     }
 
-    /// Pushes available bytes to the decoder; `false` if there are none.
-    fn push_bytes(&mut self) -> bool {
-        let Some(decoder) = &mut self.decoder else { return false };
-        let until = self.marks.peek().map_or(u64::MAX, |mark| mark.at());
-        let left = usize::try_from(until.saturating_sub(self.read)).unwrap_or(usize::MAX);
-        let (bytes, _) = self.raw.as_slices();
-        let taken = decoder.push(&bytes[..bytes.len().min(left)]);
-        self.raw.advance(taken);
+    /// Offers bytes of the current body to `take`, which returns how many of them it has taken.
+    /// Returns the same number; 0 also when there are none.
+    pub fn read(&mut self, take: impl FnOnce(&[u8]) -> usize) -> usize {
+        let (bytes, _) = self.bytes.as_slices();
+        let taken = take(&bytes[..bytes.len().min(self.bytes_before_mark())]);
+        self.skip(taken)
+    }
+
+    /// Drops the bytes of the current body that have arrived.
+    pub fn discard(&mut self) {
+        let arrived = self.bytes.len();
+        self.skip(arrived.min(self.bytes_before_mark()));
+    }
+
+    /// Takes the next mark, once every byte before it has been taken.
+    pub fn next_mark(&mut self) -> Option<BodyMark> {
+        if self.marks.peek()?.at != self.read {
+            return None;
+        }
+        self.marks.pop().map(|placed| placed.mark)
+    }
+
+    /// How many bytes belong to the current body, as far as marks are known. To be asked after the
+    /// bytes have been looked at: a mark is placed before the bytes behind it are written.
+    fn bytes_before_mark(&self) -> usize {
+        let next = self.marks.peek().map_or(u64::MAX, |next| next.at);
+        usize::try_from(next.saturating_sub(self.read)).unwrap_or(usize::MAX)
+    }
+
+    fn skip(&mut self, bytes: usize) -> usize {
+        let taken = self.bytes.advance(bytes);
         self.read += taken as u64;
-        taken > 0
-    }
-
-    /// Handles the mark at this byte. Bytes of a body that is not decoded are dropped.
-    fn next_mark(&mut self) -> DecodeStep {
-        let until = self.marks.peek().map(|mark| mark.at());
-        if self.decoder.is_none() {
-            let left = until.map_or(u64::MAX, |at| at - self.read);
-            let left = usize::try_from(left).unwrap_or(usize::MAX);
-            self.read += self.raw.advance(left.min(self.raw.len())) as u64;
-        }
-        if until != Some(self.read) {
-            return DecodeStep::Idle;
-        }
-        match (self.marks.pop(), &mut self.decoder) {
-            (Some(BodyMark::Begin(_, hint)), decoder) => {
-                let next = match decoder.take() {
-                    // The body broke off: the next one continues without a click.
-                    Some(broken) => {
-                        self.previous_counts = sum_counts(self.previous_counts, broken.counts());
-                        broken.restart(hint)
-                    }
-                    None => StreamDecoder::new(hint),
-                };
-                *decoder = Some(next);
-                self.published = StreamState {
-                    error: None,
-                    finished: false,
-                    body: self.published.body + 1,
-                    ..self.published
-                };
-            }
-            (Some(BodyMark::End(_)), Some(decoder)) => decoder.finish(),
-            _ => {}
-        }
-        DecodeStep::Continue
-    }
-
-    /// The body has no more data.
-    fn close(&mut self, error: Option<StreamError>) {
-        if let Some(decoder) = self.decoder.take() {
-            self.previous_counts = sum_counts(self.previous_counts, decoder.counts());
-        }
-        self.published.error = error;
-        self.published.finished = error.is_none();
-    }
-
-    fn publish_state(&mut self) {
-        if let Some(decoder) = &mut self.decoder {
-            if let Some(title) = decoder.take_title() {
-                // Without a receiver the title is dropped.
-                drop(self.titles.try_send(title));
-            }
-            self.published.info = decoder.info().or(self.published.info);
-            self.published.counts = sum_counts(self.previous_counts, decoder.counts());
-        } else {
-            self.published.counts = self.previous_counts;
-        }
-        self.state.publish(self.published);
-    }
-}
-
-impl Job for StreamSource {
-    fn step(&mut self) -> JobStatus {
-        if self.items.is_abandoned() {
-            return JobStatus::Done;
-        }
-        for _ in 0..MAX_STEPS {
-            if let DecodeStep::Idle = self.decode_step() {
-                break;
-            }
-        }
-        self.publish_state();
-        JobStatus::Pending
-    }
-}
-
-impl fmt::Debug for StreamSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamSource").field("told", &self.published).finish_non_exhaustive()
-    }
-}
-
-impl BodyMark {
-    const fn at(self) -> u64 {
-        match self {
-            Self::Begin(at, _) | Self::End(at) => at,
-        }
-    }
-}
-
-const fn sum_counts(a: StreamCounts, b: StreamCounts) -> StreamCounts {
-    StreamCounts {
-        packets: a.packets + b.packets,
-        damaged: a.damaged + b.damaged,
-        resyncs: a.resyncs + b.resyncs,
-        skipped: a.skipped + b.skipped,
+        taken
     }
 }
 
 /// Encoded bytes in the ring: four seconds of MP3 at 128 kb/s, or half a second of FLAC.
 pub const RAW_BYTES: usize = 64 * 1024;
 
-/// Blocks between the codec pool and a station: more than a second at 48 kHz stereo.
-const STREAM_BLOCKS: usize = 16;
-
 /// Marks in the ring.
 const MAX_MARKS: usize = 16;
-
-/// Titles in the channel.
-const MAX_TITLES: usize = 8;
-
-/// Decoding steps per call, so that many small packets cannot block the thread.
-const MAX_STEPS: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A second of counting samples, with a WAVE header.
-    fn wave(frames: u16) -> Vec<u8> {
-        let mut bytes =
-            b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x80\xbb\0\0\0\x77\x01\0\
-                          \x02\0\x10\0data\xff\xff\xff\xff"
-                .to_vec();
-        bytes.extend((0..frames).flat_map(u16::to_le_bytes));
-        bytes
-    }
-
-    fn drain(parts: &mut StreamParts) -> (Vec<i32>, usize) {
-        let (mut sound, mut ends) = (Vec::new(), 0);
-        while let Some(item) = parts.items.pop() {
-            match item {
-                #[allow(clippy::cast_possible_truncation, reason = "made of whole numbers")]
-                SourceItem::Block(block) => {
-                    sound.extend(block.samples().iter().map(|it| (it * 32_768.0) as i32));
+    /// What is written behind a mark while the reader looks must not count as written before it.
+    #[test]
+    fn each_body_has_the_bytes_between_its_marks_however_the_threads_run() {
+        const BODIES: u32 = 30_000;
+        let (mut writer, mut reader) = stream_channel();
+        let thread = std::thread::spawn(move || {
+            for body in 0..BODIES {
+                while !writer.begin(FormatHint::None) {
+                    std::thread::yield_now();
                 }
-                SourceItem::End => ends += 1,
-                SourceItem::Lost => panic!("a body that breaks off is tried again"),
+                let (bytes, mut written) = (body.to_le_bytes(), 0);
+                while written < bytes.len() {
+                    written += writer.write(&bytes[written..]);
+                }
+            }
+            while !writer.end() {
+                std::thread::yield_now();
+            }
+        });
+        let (mut bodies, mut body) = (0, Vec::new());
+        loop {
+            let taken = reader.read(|bytes| {
+                body.extend_from_slice(bytes);
+                bytes.len()
+            });
+            if taken > 0 {
+                continue;
+            }
+            match reader.next_mark() {
+                None => std::thread::yield_now(),
+                Some(mark) => {
+                    if bodies > 0 {
+                        assert_eq!(body, (bodies - 1_u32).to_le_bytes());
+                    }
+                    body.clear();
+                    if mark == BodyMark::End {
+                        break;
+                    }
+                    bodies += 1;
+                }
             }
         }
-        (sound, ends)
-    }
-
-    fn send(parts: &mut StreamParts, mut bytes: &[u8]) -> (Vec<i32>, usize) {
-        let mut got = (Vec::new(), 0);
-        while !bytes.is_empty() {
-            let taken = parts.writer.write(&bytes[..bytes.len().min(777)]);
-            bytes = &bytes[taken..];
-            assert_eq!(parts.source.step(), JobStatus::Pending);
-            let (sound, ends) = drain(parts);
-            got.0.extend(sound);
-            got.1 += ends;
-        }
-        got
-    }
-
-    #[test]
-    fn bodies_follow_one_another_and_only_a_clean_end_is_one() {
-        let mut parts = StreamParts::new();
-        assert!(parts.writer.begin(FormatHint::None));
-        let (mut sound, ends) = send(&mut parts, &wave(30_000));
-        assert_eq!((sound.len(), ends), (30_000, 0));
-        // It breaks off; the next one ends cleanly.
-        assert!(parts.writer.begin(FormatHint::None));
-        sound.extend(send(&mut parts, &wave(30_000)).0);
-        assert!(parts.writer.end());
-        parts.source.step();
-        let (rest, ends) = drain(&mut parts);
-        sound.extend(rest);
-        assert_eq!(ends, 1);
-        // Between the two the last frame fades out.
-        assert_eq!(sound.len(), 30_000 + 128 + 30_000);
-        assert_eq!(sound[..30_000], (0..30_000).collect::<Vec<_>>());
-        assert_eq!(sound[31_128..], (1_000..30_000).collect::<Vec<_>>());
-        let state = *parts.state.read();
-        assert_eq!((state.body, state.finished, state.error), (2, true, None));
-        assert_eq!(state.info.map(|info| info.codec), Some("pcm"));
-    }
-
-    #[test]
-    fn what_cannot_be_played_is_thrown_away_up_to_the_next_body() {
-        let mut parts = StreamParts::new();
-        assert!(parts.writer.begin(FormatHint::None));
-        let page = [&b"<html>"[..], &[b' '; 200_000]].concat();
-        assert_eq!(send(&mut parts, &page).0.len(), 0);
-        assert!(matches!(parts.state.read().error, Some(StreamError::Refused(_))));
-        assert!(parts.writer.begin(FormatHint::None));
-        assert_eq!(send(&mut parts, &wave(40_000)).0.len(), 40_000);
-        assert_eq!(parts.state.read().error, None);
-    }
-
-    #[test]
-    fn a_sender_without_a_clock_is_held_back_and_nothing_is_lost() {
-        let mut parts = StreamParts::new();
-        assert!(parts.writer.begin(FormatHint::None));
-        let bytes = wave(65_535).into_iter().chain(wave(0)).cycle();
-        let bytes: Vec<u8> = bytes.take(600_000).collect();
-        let mut written = 0;
-        for _ in 0..100 {
-            written += parts.writer.write(&bytes[written..]);
-            parts.source.step();
-        }
-        assert!(written < RAW_BYTES * 2 + STREAM_BLOCKS * BLOCK_SAMPLES * 2, "{written}");
-        assert_eq!(parts.writer.room(), 0);
-        let mut heard = 0;
-        while written < bytes.len() {
-            heard += drain(&mut parts).0.len();
-            parts.source.step();
-            written += parts.writer.write(&bytes[written..]);
-        }
-        assert!(parts.writer.end());
-        for _ in 0..20 {
-            parts.source.step();
-            heard += drain(&mut parts).0.len();
-        }
-        assert_eq!(heard, (bytes.len() - 44) / 2);
+        assert_eq!(bodies, BODIES);
+        thread.join().unwrap();
     }
 }

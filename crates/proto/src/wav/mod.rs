@@ -2,7 +2,7 @@
 //! checked reader.
 //!
 //! Only what frames the samples is here; converting them is `aulos-dsp`'s, reading files is
-//! `aulos-io`'s. A general RIFF tree was rejected: two chunks matter, the rest is skipped.
+//! `aulos-files`'s. A general RIFF tree was rejected: two chunks matter, the rest is skipped.
 //!
 //! Sources: Multimedia Programming Interface and Data Specifications 1.0 (RIFF, 1991), Microsoft
 //! `WAVEFORMATEXTENSIBLE`, EBU Tech 3306 (RF64), EBU Tech 3285 (Broadcast Wave),

@@ -8,9 +8,9 @@ use aulos_engine::announce::{
 };
 use aulos_engine::loudness::Loudness;
 use aulos_engine::source::{Pacing, RingSource};
+use aulos_files::decode::FileDecodeOptions;
+use aulos_files::source::{FileMeter, FileSource, FileState};
 use aulos_io::CodecPool;
-use aulos_io::decode::FileDecodeOptions;
-use aulos_io::feed::{FileMeter, FileSource, FileState};
 use aulos_rt::LatestReader;
 
 use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};

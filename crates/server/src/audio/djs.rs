@@ -9,10 +9,9 @@ use aulos_config::{Endpoint, Mount};
 use aulos_core::Instant;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::StandbyHandle;
+use aulos_files::source::StreamParts;
 use aulos_io::SystemClock;
-use aulos_io::feed::{
-    DjCounters, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot, StreamParts,
-};
+use aulos_io::feed::{DjCounters, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot};
 use aulos_proto::titles::TrackMetadata;
 use aulos_rt::LatestReader;
 use aulos_rt::channel::Receiver;

@@ -17,8 +17,8 @@ use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
     record_tap,
 };
+use aulos_files::record::{Deck, Event, Heir, MarkerRequest, Recorders, Wish};
 use aulos_io::SystemClock;
-use aulos_io::record::{Deck, Event, Heir, MarkerRequest, Recorders, Wish};
 use aulos_rt::channel::Receiver;
 
 use super::{AudioState, take_matching};

@@ -13,10 +13,11 @@ use aulos_engine::input::{self, Input};
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
 use aulos_engine::standby::{StandbyHandle, standby_channel};
 use aulos_engine::swappable_source::swappable_source;
-use aulos_io::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
+use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
+use aulos_files::source::{FileSource, FileState};
 use aulos_io::feed::{
-    ByteFeed, FeedState, Feeder, FifoCounters, FifoFeeder, FifoMode, FileSource, FileState,
-    ProcessConfig, ProcessFeeder, StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
+    ByteFeed, FeedState, Feeder, FifoCounters, FifoFeeder, FifoMode, ProcessConfig, ProcessFeeder,
+    StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
 use aulos_proto::http::HttpUrl;
 use aulos_rt::LatestReader;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_core::MediaTime;
-use aulos_io::record::{self, MAX_LABEL, Marker, MarkerRequest};
+use aulos_files::record::{self, MAX_LABEL, Marker, MarkerRequest};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

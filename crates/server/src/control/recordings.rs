@@ -9,8 +9,8 @@ use aulos_core::{Frames, Lufs, MediaTime, Span};
 use aulos_engine::recorder::{
     CommandTime, MAX_PRE_ROLL, PauseMode, RecorderCommand, RecordingState as Doing,
 };
-use aulos_io::record::{Closed, What};
-use aulos_io::{SystemClock, record};
+use aulos_files::record::{self, Closed, What};
+use aulos_io::SystemClock;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 

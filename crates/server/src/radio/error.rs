@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-use aulos_io::decode::StreamError;
 use aulos_io::feed::HttpBodyError;
+use aulos_io::feed::StreamError;
 use aulos_proto::http::{AddressClass, HeadError, PlaylistError, UrlError};
 
 /// Why a stream does not play.

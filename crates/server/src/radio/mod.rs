@@ -29,10 +29,10 @@ use std::time::Duration;
 use aulos_core::Instant;
 use aulos_engine::source::SourceItem;
 use aulos_engine::standby::StandbyHandle;
+use aulos_files::source::{StreamParts, StreamSource};
 use aulos_io::SystemClock;
-use aulos_io::decode::StreamInfo;
 use aulos_io::feed::{
-    Backoff, HttpBodyEnd, HttpFeeder, HttpFeederCommand, StreamParts, StreamSource, StreamState,
+    Backoff, HttpBodyEnd, HttpFeeder, HttpFeederCommand, StreamInfo, StreamState,
 };
 use aulos_proto::http::{HttpUrl, MAX_PLAYLIST_ENTRIES};
 use aulos_proto::titles::TrackMetadata;

@@ -2,7 +2,7 @@
 
 use aulos_core::Frames;
 use aulos_engine::recorder::RecordingState;
-use aulos_io::record::{Segment, Status, What};
+use aulos_files::record::{Segment, Status, What};
 
 use crate::upload::{UploadEvent, UploadState};
 

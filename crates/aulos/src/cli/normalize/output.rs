@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{Bound, Linear};
-use aulos_io::normalize::{NormalizeOutcome, NormalizeResult, OutputContainer, OutputFileState};
-use aulos_io::scan::LoudnessSummary;
+use aulos_files::normalize::{NormalizeOutcome, NormalizeResult, OutputContainer, OutputFileState};
+use aulos_files::scan::LoudnessSummary;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 

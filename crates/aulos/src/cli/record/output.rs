@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use aulos_core::Span;
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::RecordingState;
-use aulos_io::record::What;
+use aulos_files::record::What;
 use aulos_server::control::closed_figures;
 use aulos_server::exit::Failure;
 

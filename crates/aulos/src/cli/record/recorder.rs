@@ -11,9 +11,9 @@ use aulos_engine::recorder::{
     ClockZone, CommandTime, DEFAULT_CAPACITY, DEFAULT_PRE_ROLL, RecordTap, RecorderCommand,
     RecordingState, Rotation, TapPoint, record_tap,
 };
+use aulos_files::record::format::FileFormat;
+use aulos_files::record::{Deck, Event, Pattern, Recorders, Status, Trouble, What, Wish};
 use aulos_io::SystemClock;
-use aulos_io::record::format::FileFormat;
-use aulos_io::record::{Deck, Event, Pattern, Recorders, Status, Trouble, What, Wish};
 use aulos_rt::channel::Receiver;
 use aulos_server::exit::{Exit, Failure};
 

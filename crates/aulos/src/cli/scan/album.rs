@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use aulos_core::Lufs;
 use aulos_dsp::meter::Measurement;
-use aulos_io::scan::{LoudnessSummary, ScanError, ScanOptions, ScanReport};
+use aulos_files::scan::{LoudnessSummary, ScanError, ScanOptions, ScanReport};
 use clap::ValueEnum;
 
 /// What an album's gain goes by.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::meter::{Measurement, RangeHop};
-use aulos_io::scan::{FileShape, LoudnessCurve, LoudnessSummary, ScanOptions, ScanReport};
+use aulos_files::scan::{FileShape, LoudnessCurve, LoudnessSummary, ScanOptions, ScanReport};
 use serde_json::{Value, json};
 
 #[derive(Debug)]

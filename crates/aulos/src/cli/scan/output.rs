@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use aulos_core::{Db, Lufs};
-use aulos_io::scan::LoudnessSummary;
+use aulos_files::scan::LoudnessSummary;
 use serde_json::Value;
 
 /// The output format.

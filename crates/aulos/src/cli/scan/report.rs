@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use aulos_core::{Db, Lufs};
-use aulos_io::scan::{LoudnessCurve, LoudnessSummary, ScanReport};
+use aulos_files::scan::{LoudnessCurve, LoudnessSummary, ScanReport};
 
 use super::output::plain;
 use super::target::LoudnessTarget;

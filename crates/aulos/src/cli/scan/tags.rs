@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use aulos_core::{Db, Lufs};
-use aulos_io::scan::tag::{self, GainTags, TagChange, TagError, TagRequest};
-use aulos_io::scan::{LoudnessSummary, ScanFile};
+use aulos_files::scan::tag::{self, GainTags, TagChange, TagError, TagRequest};
+use aulos_files::scan::{LoudnessSummary, ScanFile};
 
 use super::album::folder_of;
 use super::output::plain;

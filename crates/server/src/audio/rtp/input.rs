@@ -7,8 +7,7 @@ use aulos_config::{ReceptionSettings, RtpSource, SourceConfig};
 use aulos_core::Span;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::{LinkState, StandbyHandle};
-use aulos_io::beneath::is_outside_root;
-use aulos_io::decode::OUTSIDE_ROOTS;
+use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
 use aulos_io::feed::Backoff;
 use aulos_io::relay::RtpPayloadFormat;
 use aulos_io::rtp::{

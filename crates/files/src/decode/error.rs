@@ -1,0 +1,90 @@
+//! Errors of audio files, classified by what the user can do about them.
+
+use core::fmt;
+use std::io;
+
+use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
+
+/// Why a file cannot be opened as audio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file does not exist: correct the path.
+    NoSuchFile,
+    /// Permission denied: change its mode or owner.
+    Permission,
+    /// The path, or a link in it, leads out of the allowed directories.
+    OutsideRoots,
+    /// It is a directory, a device, a FIFO or a socket. A FIFO needs another kind of source.
+    NotAFile,
+    /// The content is no known container or codec, or the file is empty.
+    NotAudio,
+    /// The container is supported, but its codec or this use of it is not: convert the file.
+    UnsupportedCodec,
+    /// It is encrypted (DRM): use a version without encryption.
+    Protected,
+    /// It begins like audio but is damaged or truncated before the first frame: get it again.
+    Torn,
+    /// The disk or the network file system failed: see the system's log.
+    Io(io::ErrorKind),
+}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            _ if is_outside_root(&error) => Self::OutsideRoots,
+            io::ErrorKind::NotFound => Self::NoSuchFile,
+            io::ErrorKind::PermissionDenied => Self::Permission,
+            io::ErrorKind::UnexpectedEof => Self::Torn,
+            kind => Self::Io(kind),
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchFile => f.write_str("there is no such file"),
+            Self::Permission => f.write_str("the file may not be read: check its owner and mode"),
+            Self::OutsideRoots => f.write_str(OUTSIDE_ROOTS),
+            Self::NotAFile => f.write_str("it is not a regular file (for a FIFO use pipe://)"),
+            Self::NotAudio => f.write_str("the file is not sound in a format that is known here"),
+            Self::UnsupportedCodec => f.write_str("the file's codec is not supported: convert it"),
+            Self::Protected => {
+                f.write_str("the file is copy-protected (DRM): it cannot be decoded")
+            }
+            Self::Torn => f.write_str("the file is damaged or cut off before its first frame"),
+            Self::Io(kind) => write!(f, "the file cannot be read: {kind}"),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+/// Why an open file returns no more frames. The decoder cannot be used any more; the file may be
+/// opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Only damage for too long, or the file was replaced by something else: get it again.
+    Torn,
+    /// The disk or the network file system failed: see the system's log.
+    Io(io::ErrorKind),
+}
+
+impl From<io::Error> for DecodeError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error.kind())
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Torn => f.write_str("the file is damaged for too long to go on"),
+            Self::Io(kind) => write!(f, "the file cannot be read on: {kind}"),
+        }
+    }
+}
+
+impl core::error::Error for DecodeError {}

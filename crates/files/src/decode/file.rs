@@ -1,0 +1,396 @@
+//! Decodes an audio file block by block.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, SampleSpec};
+use aulos_engine::source::BLOCK_SAMPLES;
+use aulos_io::SourcePath;
+
+use super::error::{DecodeError, OpenError};
+use super::media::{MediaReader, PacketOutcome, TrackInfo};
+use super::raw::RawReader;
+use super::wave::WaveFile;
+
+/// Options for decoding a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileDecodeOptions {
+    /// Loops without a gap.
+    pub looped: bool,
+    /// Treats the file as raw samples of this spec. Without it, files that end in `.raw`, `.pcm` or
+    /// `.s16` are raw samples of [`SampleSpec::DEFAULT`], and other files are detected by content.
+    pub raw: Option<SampleSpec>,
+}
+
+/// The format and the tags of a file.
+#[derive(Clone, Debug)]
+pub struct FileInfo {
+    /// Frames per second.
+    pub rate: SampleRate,
+    /// The channels of one frame.
+    pub layout: ChannelLayout,
+    /// The length of the file without looping, if known.
+    pub frames: Option<Frames>,
+    /// The codec's short name, for example `flac` or `pcm_s16le`.
+    pub codec: &'static str,
+    /// Bits per sample, if the codec has such a number.
+    pub bits: Option<u32>,
+    /// The title tag, at most 200 characters.
+    pub title: Option<String>,
+    /// The artist tag, at most 200 characters.
+    pub artist: Option<String>,
+}
+
+/// Sample rate and channel layout.
+pub type RateAndLayout = (SampleRate, ChannelLayout);
+
+/// The result of [`FileDecoder::next`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileDecodeStatus {
+    /// The block holds the next frames, at least one.
+    Block,
+    /// The file has ended.
+    End,
+}
+
+/// An open audio file.
+#[derive(Debug)]
+pub struct FileDecoder {
+    file: File,
+    extension: Option<String>,
+    options: FileDecodeOptions,
+    source: FileReader,
+    info: FileInfo,
+    /// Decoded samples; those before `taken` have been returned.
+    pending: Vec<f32>,
+    taken: usize,
+    position: MediaTime,
+    damaged: u64,
+    rejected: u64,
+    /// Whether the current round of a loop has returned a frame; without one it must not be
+    /// repeated.
+    has_decoded: bool,
+    end: Option<Result<(), DecodeError>>,
+}
+
+#[derive(Debug)]
+enum FileReader {
+    Media(Box<MediaReader>),
+    Raw(RawReader),
+    Wave(Box<WaveFile>),
+}
+
+impl FileDecoder {
+    /// Opens `path` and decodes up to its first frame, so that its format is known.
+    ///
+    /// # Errors
+    /// [`OpenError`], classified by what the user can do about it.
+    pub fn open(path: &Path, options: FileDecodeOptions) -> Result<Self, OpenError> {
+        Self::open_source(&path.into(), options)
+    }
+
+    /// The same for a path that may be confined to certain directories.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_source(path: &SourcePath, options: FileDecodeOptions) -> Result<Self, OpenError> {
+        // This open does not wait for the writer of a FIFO, and the file type is checked on the
+        // open file.
+        let file = path.open()?;
+        if !file.metadata()?.is_file() {
+            return Err(OpenError::NotAFile);
+        }
+        let extension = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        let named_raw = extension.as_deref().is_some_and(|e| RAW_EXTENSIONS.contains(&e));
+        let options = FileDecodeOptions {
+            raw: options.raw.or_else(|| named_raw.then_some(SampleSpec::DEFAULT)),
+            ..options
+        };
+        let source = FileReader::open(&file, extension.as_deref(), options.raw)?;
+        let mut decoder = Self {
+            info: source.info(&file),
+            file,
+            extension,
+            options,
+            source,
+            pending: Vec::new(),
+            taken: 0,
+            position: MediaTime::ZERO,
+            damaged: 0,
+            rejected: 0,
+            has_decoded: false,
+            end: None,
+        };
+        match decoder.refill_once() {
+            Ok(true) => {}
+            Ok(false) => return Err(OpenError::NotAudio),
+            Err(DecodeError::Io(kind)) => return Err(OpenError::Io(kind)),
+            Err(DecodeError::Torn) => return Err(OpenError::Torn),
+        }
+        (decoder.info.rate, decoder.info.layout) = decoder.source.shape();
+        Ok(decoder)
+    }
+
+    /// Fills `into` with the next frames: as many as fit, at most [`BLOCK_SAMPLES`] samples. Fewer
+    /// come only at the end, before an error, and where a chained stream changes its rate or
+    /// layout.
+    ///
+    /// Media time counts the returned frames, from 0, through all rounds of a loop.
+    ///
+    /// # Errors
+    /// [`DecodeError`], after everything that could be decoded has been returned; from then on
+    /// always.
+    pub fn next(&mut self, into: &mut Block) -> Result<FileDecodeStatus, DecodeError> {
+        into.pts = self.position;
+        into.received = Instant::ZERO;
+        let (mut rate, mut layout) = self.source.shape();
+        into.reset(rate, layout);
+        let mut filled = 0;
+        loop {
+            if self.taken == self.pending.len() {
+                if !self.has_more() {
+                    break;
+                }
+                if (rate, layout) != self.source.shape() {
+                    if filled > 0 {
+                        break;
+                    }
+                    (rate, layout) = self.source.shape();
+                    into.reset(rate, layout);
+                }
+            }
+            let room = into.capacity().as_usize().min(BLOCK_SAMPLES / layout.channels());
+            let room = room * layout.channels() - filled;
+            let count = room.min(self.pending.len() - self.taken);
+            if count == 0 {
+                break;
+            }
+            into.resize(Frames::from((filled + count) / layout.channels()));
+            let fresh = &self.pending[self.taken..self.taken + count];
+            for (to, from) in into.samples_mut()[filled..].iter_mut().zip(fresh) {
+                // A file of floats may contain NaN, which must not get into the engine.
+                *to = if from.is_finite() { *from } else { 0.0 };
+                self.rejected += u64::from(!from.is_finite());
+            }
+            self.taken += count;
+            filled += count;
+        }
+        self.position += into.frames();
+        match self.end {
+            Some(end) if filled == 0 => end.map(|()| FileDecodeStatus::End),
+            _ => Ok(FileDecodeStatus::Block),
+        }
+    }
+
+    /// Borrows the next frames, at least one and at most `most`, with their rate and layout; `None`
+    /// at the end.
+    ///
+    /// Nothing is copied, and values that are not finite are not removed.
+    ///
+    /// # Errors
+    /// As [`FileDecoder::next`].
+    pub fn next_run(
+        &mut self,
+        most: Frames,
+    ) -> Result<Option<(RateAndLayout, &[f32])>, DecodeError> {
+        if self.taken == self.pending.len() && !self.has_more() {
+            return match self.end {
+                Some(Err(error)) => Err(error),
+                _ => Ok(None),
+            };
+        }
+        let shape = self.source.shape();
+        let channels = shape.1.channels();
+        let there = (self.pending.len() - self.taken) / channels;
+        let count = usize::try_from(most.0).unwrap_or(usize::MAX).min(there);
+        let from = self.taken;
+        // An incomplete frame is dropped.
+        self.taken = if count == there { self.pending.len() } else { from + count * channels };
+        self.position += Frames::from(count);
+        Ok(Some((shape, &self.pending[from..from + count * channels])))
+    }
+
+    /// Seeks to `frame`. Only for files that [support it](FileDecoder::seeks_exactly).
+    ///
+    /// # Errors
+    /// [`DecodeError::Torn`] when the position cannot be found.
+    pub fn seek(&mut self, frame: Frames) -> Result<(), DecodeError> {
+        let FileReader::Media(media) = &mut self.source else { return Err(DecodeError::Torn) };
+        media.seek(frame)?;
+        self.pending.clear();
+        self.taken = 0;
+        self.end = None;
+        Ok(())
+    }
+
+    /// Whether seeking is sample exact: true for a FLAC file of known length.
+    #[must_use]
+    pub fn seeks_exactly(&self) -> bool {
+        self.info.codec == "flac" && self.info.frames.is_some() && !self.options.looped
+    }
+
+    /// The loudspeaker of each channel as a WAVE channel mask, if the file has one.
+    #[must_use]
+    pub fn speakers(&self) -> Option<u32> {
+        match &self.source {
+            FileReader::Media(media) => media.speakers(),
+            FileReader::Wave(wave) => wave.speakers(),
+            FileReader::Raw(_) => None,
+        }
+    }
+
+    /// The format of the file.
+    #[must_use]
+    pub const fn info(&self) -> &FileInfo {
+        &self.info
+    }
+
+    /// Samples that were not finite; [`FileDecoder::next`] returned them as silence.
+    #[must_use]
+    pub const fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// Packets that were skipped because of damage; a truncated file counts as one.
+    #[must_use]
+    pub const fn damaged(&self) -> u64 {
+        self.damaged
+    }
+
+    /// Decodes more samples, also across the seam of a loop. `false` at the end and after an error.
+    fn has_more(&mut self) -> bool {
+        if self.end.is_some() {
+            return false;
+        }
+        let more = self.refill_once().and_then(|more| {
+            if more || !self.options.looped {
+                return Ok(more);
+            }
+            self.rewind()?;
+            self.refill_once()?.then_some(true).ok_or(DecodeError::Torn)
+        });
+        self.end = match more {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        };
+        self.end.is_none()
+    }
+
+    fn rewind(&mut self) -> Result<(), DecodeError> {
+        if !self.has_decoded {
+            return Err(DecodeError::Torn);
+        }
+        self.has_decoded = false;
+        let source = FileReader::open(&self.file, self.extension.as_deref(), self.options.raw);
+        self.source = source.map_err(|error| match error {
+            OpenError::Io(kind) => DecodeError::Io(kind),
+            _ => DecodeError::Torn,
+        })?;
+        Ok(())
+    }
+
+    /// Decodes until there are samples. `false` at the end of the file.
+    fn refill_once(&mut self) -> Result<bool, DecodeError> {
+        self.taken = 0;
+        for _ in 0..MAX_PACKETS_WITHOUT_FRAMES {
+            match self.source.decode(&mut self.pending)? {
+                PacketOutcome::Frames => {}
+                PacketOutcome::Damaged => self.damaged += 1,
+                PacketOutcome::TruncatedEnd => {
+                    self.damaged += 1;
+                    return Ok(false);
+                }
+                PacketOutcome::End => return Ok(false),
+            }
+            if !self.pending.is_empty() {
+                self.has_decoded = true;
+                return Ok(true);
+            }
+        }
+        Err(DecodeError::Torn)
+    }
+}
+
+impl FileReader {
+    fn open(
+        file: &File,
+        extension: Option<&str>,
+        raw: Option<SampleSpec>,
+    ) -> Result<Self, OpenError> {
+        Ok(match raw {
+            Some(spec) => {
+                let mut file = file.try_clone()?;
+                file.seek(SeekFrom::Start(0))?;
+                Self::Raw(RawReader::new(file, spec))
+            }
+            // The library does not support RF64, and may take its samples for MP3.
+            None if is_rf64(file)? => match WaveFile::from_file(file.try_clone()?)? {
+                Some(wave) => Self::Wave(Box::new(wave)),
+                None => return Err(OpenError::Torn),
+            },
+            None => match MediaReader::open(file, extension) {
+                Ok(media) => Self::Media(Box::new(media)),
+                // WAVE variants that the library does not support.
+                Err(why) => match WaveFile::from_file(file.try_clone()?)? {
+                    Some(wave) => Self::Wave(Box::new(wave)),
+                    None => return Err(why),
+                },
+            },
+        })
+    }
+
+    fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
+        match self {
+            Self::Media(media) => media.decode(out),
+            Self::Raw(raw) => raw.decode(out),
+            Self::Wave(wave) => wave.decode(out),
+        }
+    }
+
+    const fn shape(&self) -> RateAndLayout {
+        match self {
+            Self::Media(media) => (media.rate(), media.layout()),
+            Self::Raw(raw) => (raw.spec().rate, raw.spec().layout),
+            Self::Wave(wave) => (wave.rate(), wave.layout()),
+        }
+    }
+
+    fn info(&self, file: &File) -> FileInfo {
+        let (rate, layout) = self.shape();
+        let about = match self {
+            Self::Media(media) => media.track_info.clone(),
+            Self::Raw(raw) => TrackInfo {
+                codec: "raw",
+                bits: Some(raw.spec().format.bits().into()),
+                frames: file.metadata().ok().map(|m| m.len() / raw.spec().frame_bytes() as u64),
+                ..TrackInfo::default()
+            },
+            Self::Wave(wave) => TrackInfo {
+                codec: wave.codec(),
+                bits: Some(wave.bits()),
+                frames: Some(wave.frames().0),
+                ..TrackInfo::default()
+            },
+        };
+        let TrackInfo { codec, bits, frames, title, artist } = about;
+        FileInfo { rate, layout, frames: frames.map(Frames), codec, bits, title, artist }
+    }
+}
+
+/// Whether the file begins as RF64, which is used beyond 4 GiB (EBU Tech 3306).
+fn is_rf64(file: &File) -> io::Result<bool> {
+    let mut front = [0; 4];
+    let read = file.read_at(&mut front, 0)?;
+    Ok(read == front.len() && [b"RF64", b"BW64"].contains(&&front))
+}
+
+/// Extensions of files without a header.
+const RAW_EXTENSIONS: [&str; 3] = ["raw", "pcm", "s16"];
+
+/// Consecutive packets that may return no frame: damage, pictures, other tracks. A film has some
+/// hundred video packets between two of audio; a file of garbage must not occupy a thread for
+/// minutes.
+const MAX_PACKETS_WITHOUT_FRAMES: u32 = 4_096;

@@ -1,0 +1,39 @@
+//! Decodes audio files and streams.
+//!
+//! A [`FileDecoder`] returns the frames of a file as blocks, in the rate and layout of the file;
+//! the input of the station converts them. A [`FileFeed`] runs one on the codec pool and fills a
+//! ring with pooled blocks for a station.
+//!
+//! ```text
+//!  file -> container -> codec -> trim -> blocks -> ring
+//!          (symphonia; opus-rs for Opus; own code for raw PCM and WAVE variants)
+//! ```
+//!
+//! A [`StreamDecoder`] decodes an endless stream: bytes are pushed into it as they arrive, so no
+//! thread waits for a network.
+//!
+//! A library and not a child process reads containers and codecs
+//! (`docs/decisions/audio-decoders.md`). Own code trims the frames that only prime the codec, loops
+//! without a gap or a lost frame, skips and counts damage, and bounds work and memory for any
+//! input.
+
+mod codec;
+mod edit_list;
+mod error;
+mod feed;
+mod file;
+mod media;
+mod opus;
+mod raw;
+mod stream;
+mod wave;
+
+pub use error::{DecodeError, OpenError};
+pub use feed::{FileFeed, FileFeedStatus};
+pub use file::{FileDecodeOptions, FileDecodeStatus, FileDecoder, FileInfo, RateAndLayout};
+pub use stream::{StreamDecodeStatus, StreamDecoder};
+pub(crate) use wave::{HeaderParse, read_header};
+pub use wave::{SampleRun, WaveFile};
+
+#[cfg(test)]
+mod tests;

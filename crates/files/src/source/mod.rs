@@ -1,0 +1,10 @@
+//! Jobs of the codec pool that decode for stations: a file or an encoded stream as a source, and the
+//! loudness of a file before it is played.
+
+mod file;
+mod measure;
+mod stream;
+
+pub use file::{FileSource, FileState};
+pub use measure::FileMeter;
+pub use stream::{StreamParts, StreamSource};

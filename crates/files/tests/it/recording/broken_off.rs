@@ -1,0 +1,141 @@
+//! A writer that is killed after any byte.
+
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_core::Frames;
+use aulos_files::record::format::{RepairError, Repaired, repair};
+
+use super::{
+    FramerStep, Random, about, decode_format, decoded_by_ffmpeg, format, music, steps, write_file,
+    written,
+};
+
+/// Each format with another rate and channel count.
+const CASES: [(&str, u32, usize); 7] = [
+    ("wav:16", 44_100, 2),
+    ("wav:24", 48_000, 1),
+    ("wav:f32", 48_000, 6),
+    ("flac:16", 44_100, 2),
+    ("flac:24", 96_000, 1),
+    ("flac:16", 16_000, 3),
+    ("opus:64k", 48_000, 2),
+];
+
+/// The most consecutive patches.
+const PATCHES: usize = 2;
+
+#[test]
+fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
+    let scratch = ScratchDir::new("recording").unwrap();
+    let mut random = Random(0x5eed);
+    for (number, (name, hz, channels)) in CASES.into_iter().enumerate() {
+        let (kind, about) = (format(name), about(hz, channels));
+        let sound = music(hz, channels, hz as usize * 2 + 77);
+        let steps = steps(kind, &about, &sound, hz as usize / 5);
+        let (all, length) = written(&steps, usize::MAX, usize::MAX);
+        let place = |what: &str| scratch.join(&format!("{number}-{what}.{}", kind.extension()));
+        // Before the first flush nothing is guaranteed, and ffmpeg rejects a file without audio.
+        let first = first_flush(&steps);
+        let mut ends: Vec<_> =
+            (0..14).map(|_| (first + random.below(all.len() - first), random.below(3))).collect();
+        ends.extend(appends(&steps).into_iter().take(3).flat_map(|end| [(end, 0), (end, 1)]));
+        let (mut torn, mut promised) = (vec![place("whole")], vec![length]);
+        write_file(&torn[0], &all);
+        for (end, patched) in ends {
+            let (bytes, readable) = written(&steps, end, patched);
+            torn.push(place(&format!("{end}-{patched}")));
+            promised.push(readable);
+            write_file(torn.last().unwrap(), &bytes);
+        }
+        let frame = decode_format(kind).bytes() * channels;
+        let (heard_torn, _) = decoded_by_ffmpeg(&torn, decode_format(kind));
+        let repaired: Vec<Repaired> = torn
+            .iter()
+            .map(|path| {
+                repair(&std::fs::File::options().read(true).write(true).open(path).unwrap())
+            })
+            .collect::<Result<_, _>>()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (heard_whole, complaints) = decoded_by_ffmpeg(&torn, decode_format(kind));
+        assert_eq!(complaints, "", "{name}");
+        let all = &heard_whole[0];
+        assert_eq!((all.len() / frame, repaired[0].changed), (length.0 as usize, false), "{name}");
+        for (index, path) in torn.iter().enumerate() {
+            let at = path.display();
+            let (before, after) = (&heard_torn[index], &heard_whole[index]);
+            let promised = promised[index].0 as usize * frame;
+            assert!(before.len() >= promised, "{at}: {} of {promised}", before.len());
+            assert!(all.starts_with(&before[..promised]), "{at}: other sound before its repair");
+            assert!(after.len() >= promised, "{at}: {} of {promised}", after.len());
+            assert!(all.starts_with(after), "{at}: other sound after its repair");
+            let told = repaired[index];
+            assert_eq!(told.frames.0 as usize * frame, after.len(), "{at}");
+            assert_eq!((told.rate.hz(), told.channels, told.damaged), (hz, channels, 0), "{at}");
+        }
+    }
+}
+
+/// The file size at the first flush.
+fn first_flush(steps: &[FramerStep]) -> usize {
+    let bytes = steps.iter().take_while(|step| !matches!(step, FramerStep::Flushed(_)));
+    bytes.map(|step| if let FramerStep::Append(bytes) = step { bytes.len() } else { 0 }).sum()
+}
+
+/// The steps at which an append ends and patches follow.
+fn appends(steps: &[FramerStep]) -> Vec<usize> {
+    let mut end = 0;
+    steps
+        .windows(2)
+        .filter_map(|pair| {
+            if let FramerStep::Append(bytes) = &pair[0] {
+                end += bytes.len();
+            }
+            matches!(pair[1], FramerStep::Patch(_)).then_some(end)
+        })
+        .collect()
+}
+
+/// Without ffmpeg, but at every byte: a repaired file keeps exactly the flushed frames, and a
+/// second repair changes nothing.
+#[test]
+fn every_byte_may_be_the_last() {
+    let scratch = ScratchDir::new("recording").unwrap();
+    for (name, hz, channels, frames) in [
+        ("wav:24", 8_000, 1, 501),
+        ("flac:16", 8_000, 1, 1_301),
+        ("flac:24", 8_000, 2, 1_101),
+        ("opus:24k", 48_000, 1, 16_001),
+    ] {
+        let (kind, about) = (format(name), about(hz, channels));
+        let steps = steps(kind, &about, &music(hz, channels, frames), frames / 3);
+        let (all, length) = written(&steps, usize::MAX, usize::MAX);
+        let path = scratch.join(&format!("torn.{}", kind.extension()));
+        let mut kept = Frames(0);
+        let ends = appends(&steps);
+        // All bytes of the padding in the head of a FLAC file are alike.
+        let padding = if kind.extension() == "flac" { 500..45_000 } else { 0..0 };
+        for end in (0..=all.len()).filter(|end| !padding.contains(end) || end % 997 == 0) {
+            for patched in 0..=if ends.contains(&end) { PATCHES } else { 0 } {
+                let (bytes, promised) = written(&steps, end, patched);
+                let at = format!("{name}, {end} of {} bytes, {patched} patches", all.len());
+                let file = write_file(&path, &bytes);
+                let whole = match repair(&file) {
+                    Ok(whole) => whole,
+                    Err(RepairError::Empty) if promised == Frames(0) => continue,
+                    Err(error) => panic!("{at}: {error}"),
+                };
+                assert!(whole.frames >= promised && whole.frames <= length, "{at}: {whole:?}");
+                kept = kept.max(whole.frames);
+                let again = repair(&file).unwrap();
+                assert_eq!(
+                    (again.frames, again.changed, again.cut),
+                    (whole.frames, false, 0),
+                    "{at}"
+                );
+                // Nothing is added except the padding of a WAVE file.
+                let size = file.metadata().unwrap().len();
+                assert!(size <= bytes.len() as u64 + 1, "{at}: {size}");
+            }
+        }
+        assert_eq!(kept, length, "{name}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Complete files as other programs read them.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
+
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_core::{ChannelLayout, Frames, SampleRate};
+use aulos_files::record::format::{About, FileFormat, open, repair};
+
+use super::{about, decoded_by_ffmpeg, file, format, music, write_file};
+
+fn probed(path: &Path) -> String {
+    let output = Command::new("ffprobe")
+        .args(["-v", "error", "-show_format", "-show_streams"])
+        .arg(path)
+        .output()
+        .expect("ffprobe must be installed: it comes with ffmpeg");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn files_say_where_they_come_from_and_where_their_channels_stand() {
+    let scratch = ScratchDir::new("made").unwrap();
+    for (name, channels, lines) in [
+        (
+            "wav:24",
+            6,
+            &[
+                "channel_layout=5.1",
+                "TAG:comment=Hall",
+                "TAG:encoded_by=aulos",
+                "TAG:date=2026-11-22",
+                "TAG:creation_time=10:15:01",
+                "TAG:time_reference=1771248000",
+                "TAG:coding_history=A=PCM,F=48000,W=24,M=multichannel,T=aulos",
+            ][..],
+        ),
+        ("wav:16", 2, &["channels=2", "TAG:time_reference=1771248000"]),
+        ("flac:16", 8, &["channel_layout=7.1", "TAG:TITLE=Hall"]),
+        (
+            "flac:24",
+            2,
+            &[
+                "bits_per_raw_sample=24",
+                "duration_ts=1000",
+                "TAG:DATE=2026-11-22T10:15:01Z",
+                "TAG:TIME_REFERENCE=1771248000",
+            ],
+        ),
+        ("opus:32k", 1, &["channels=1", "TAG:DATE=2026-11-22T10:15:01Z", "TAG:TITLE=Hall"]),
+    ] {
+        let kind = format(name);
+        let path = scratch.join(&format!("{name}.{}", kind.extension()));
+        let about = about(48_000, channels).after(Frames(36_000));
+        write_file(&path, &file(kind, &about, &music(48_000, channels, 1_000)));
+        let told = probed(&path);
+        for line in lines {
+            assert!(told.contains(line), "{name}: no {line} in\n{told}");
+        }
+    }
+}
+
+/// ffmpeg decodes the file and computes the sum of its samples.
+#[test]
+fn a_flac_file_has_the_md5_sum_of_its_samples() {
+    let scratch = ScratchDir::new("made-md5").unwrap();
+    // Whole blocks, a part of one, and less than one; and above full scale, which is clipped.
+    for (name, channels, frames, gain) in [
+        ("flac:16", 2, 8_192, 1.0),
+        ("flac:24", 2, 10_001, 1.0),
+        ("flac:16", 1, 100, 4.0),
+        ("flac:24", 6, 5_000, 4.0),
+    ] {
+        let path = scratch.join(&format!("{channels}-{frames}.flac"));
+        let sound: Vec<f32> =
+            music(48_000, channels, frames).iter().map(|sample| sample * gain).collect();
+        write_file(&path, &file(format(name), &about(48_000, channels), &sound));
+        let bytes = std::fs::read(&path).unwrap();
+        let told: String = bytes[26..42].iter().map(|byte| format!("{byte:02x}")).collect();
+        let codec = if name == "flac:16" { "pcm_s16le" } else { "pcm_s24le" };
+        let output = Command::new("ffmpeg")
+            .args(["-hide_banner", "-nostdin", "-v", "error", "-i"])
+            .arg(&path)
+            .args(["-c:a", codec, "-f", "md5", "-"])
+            .output()
+            .expect("ffmpeg must be installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let decoded = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(decoded.trim(), format!("MD5={told}"), "{name}, {channels} channels");
+        // A truncated file has another sum, which is unknown.
+        let torn = File::options().read(true).write(true).open(&path).unwrap();
+        torn.set_len(bytes.len() as u64 - 10).unwrap();
+        if repair(&torn).is_ok() {
+            let mut sum = [1; 16];
+            torn.read_exact_at(&mut sum, 26).unwrap();
+            assert_eq!(sum, [0; 16], "{name}");
+        }
+    }
+}
+
+/// For any number of splits, and at midnight.
+#[test]
+fn time_references_are_exact() {
+    let (rate, day) = (SampleRate::HZ_44100, 86_400 * 44_100);
+    let begun = UNIX_EPOCH + Duration::new(1_795_391_999, 999_999_999);
+    let first = About::new(rate, ChannelLayout::MONO, "Hall", begun);
+    assert_eq!(first.time_reference, Frames(day - 1));
+    let (mut about, mut frames) = (first.clone(), 0);
+    for length in (1..2_000).map(|number| number * 37 % 50_000) {
+        about = about.after(Frames(length));
+        frames += length;
+        assert_eq!(about.time_reference, Frames((day - 1 + frames) % day));
+        assert_eq!(first.after(Frames(frames)).time_reference, about.time_reference);
+    }
+}
+
+#[test]
+fn what_a_format_cannot_hold_is_said_with_a_remedy() {
+    for (name, hz, channels, told) in [
+        (
+            "opus:64k",
+            44_100,
+            2,
+            "opus runs at 48000 Hz only: record flac or wav, or run the station",
+        ),
+        ("opus:64k", 48_000, 6, "opus has one or two channels here: record flac or wav"),
+        ("flac:16", 48_000, 9, "flac has at most eight channels: record wav"),
+        ("flac:16", 705_607, 2, "a flac stream cannot have this rate: record wav"),
+    ] {
+        let refused = open(format(name), &about(hz, channels), &mut Vec::new());
+        let refused = refused.err().map(|refused| refused.to_string()).unwrap_or_default();
+        assert!(refused.starts_with(told), "{refused}");
+    }
+    let odd = open(FileFormat::Flac { bits: 20 }, &about(48_000, 2), &mut Vec::new());
+    assert!(odd.is_err());
+    for channels in 1..=64 {
+        assert!(open(format("wav:f32"), &about(384_000, channels), &mut Vec::new()).is_ok());
+    }
+}
+
+/// A file whose writer was killed beyond 4 GiB before its header was patched; most of it is a
+/// sparse hole.
+#[test]
+fn a_torn_file_beyond_4_gib_becomes_rf64() {
+    let scratch = ScratchDir::new("made").unwrap();
+    let path = scratch.join("long.wav");
+    let sound = music(48_000, 2, 9_600);
+    let file = write_file(&path, &file(format("wav:16"), &about(48_000, 2), &[]));
+    let head = file.metadata().unwrap().len();
+    let before = 1_100_000_000_u64;
+    let mut bytes = vec![0; sound.len() * 2];
+    aulos_dsp::convert::encode(aulos_core::SampleFormat::S16Le, &sound, &mut bytes);
+    file.write_all_at(&bytes, head + before * 4).unwrap();
+    file.write_all_at(&[1, 2, 3], head + (before + 9_600) * 4).unwrap();
+    let whole = repair(&file).unwrap();
+    assert_eq!((whole.frames, whole.cut, whole.changed), (Frames(before + 9_600), 3, true));
+    assert!(!repair(&file).unwrap().changed);
+    let mut name = [0; 4];
+    file.read_exact_at(&mut name, 0).unwrap();
+    assert_eq!(&name, b"RF64");
+    let told = probed(&path);
+    assert!(told.contains(&format!("duration_ts={}", before + 9_600)), "{told}");
+    let tail = scratch.join("tail.wav");
+    let from = format!("{:.6}", (before as f64) / 48_000.0);
+    let status = Command::new("ffmpeg")
+        .args(["-hide_banner", "-nostdin", "-v", "error", "-y", "-ss", &from, "-i"])
+        .arg(&path)
+        .args(["-c:a", "copy"])
+        .arg(&tail)
+        .status();
+    assert!(status.unwrap().success());
+    let (parts, _) = decoded_by_ffmpeg(&[tail], aulos_core::SampleFormat::S16Le);
+    // ffmpeg seeks to whole packets.
+    assert!(
+        !parts[0].is_empty() && bytes.ends_with(&parts[0][parts[0].len().saturating_sub(4_000)..])
+    );
+    drop(File::open(&path));
+}

@@ -1,0 +1,114 @@
+//! Files that are no recordings, or only in part.
+
+use aulos_blackbox::scratch::ScratchDir;
+use aulos_core::Frames;
+use aulos_files::record::format::{RepairError, repair};
+use proptest::prelude::*;
+
+use super::{about, file, format, music, write_file};
+
+#[test]
+fn what_is_no_recording_is_left_alone() {
+    let scratch = ScratchDir::new("nonsense").unwrap();
+    let path = scratch.join("file");
+    let page = b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    type Expected = fn(&RepairError) -> bool;
+    let cases: [(&[u8], Expected); 8] = [
+        (b"", |it| matches!(it, RepairError::Empty)),
+        (b"RIF", |it| matches!(it, RepairError::Empty)),
+        (b"RIFF\xff\xff\xff\xffWAVE", |it| matches!(it, RepairError::Empty)),
+        (b"RIFF\xff\xff\xff\xffAVI LIST", |it| matches!(it, RepairError::Unknown)),
+        (b"fLaC\x80\0\0\x22", |it| matches!(it, RepairError::Empty)),
+        (b"fLaC\x84\0\0\x22", |it| matches!(it, RepairError::Unknown)),
+        (b"\x7fELF, a program", |it| matches!(it, RepairError::Unknown)),
+        (page, |it| matches!(it, RepairError::Empty)),
+    ];
+    for (bytes, expected) in cases {
+        let error = repair(&write_file(&path, bytes)).unwrap_err();
+        assert!(expected(&error), "{bytes:?}: {error}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+    // Two concatenated streams: the end is ambiguous.
+    let opus = file(format("opus:64k"), &about(48_000, 1), &music(48_000, 1, 9_000));
+    let twice = [&opus[..], &opus].concat();
+    assert!(matches!(repair(&write_file(&path, &twice)), Err(RepairError::Damaged)));
+    assert!(repair(&std::fs::File::open(scratch.path()).unwrap()).is_err());
+}
+
+#[test]
+fn damage_in_the_middle_takes_nothing_else_away() {
+    let scratch = ScratchDir::new("nonsense").unwrap();
+    for name in ["flac:16", "opus:64k"] {
+        let path = scratch.join("file");
+        let mut bytes = file(format(name), &about(48_000, 1), &music(48_000, 1, 50_000));
+        // Behind the padding that a FLAC file begins with.
+        let middle = bytes.len() / 4 * 3;
+        bytes[middle..middle + 20].fill(0x55);
+        let whole = repair(&write_file(&path, &bytes)).unwrap();
+        assert_eq!((whole.frames, whole.cut), (Frames(50_000), 0), "{name}");
+        assert!(whole.damaged > 20, "{name}: {}", whole.damaged);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes.len() as u64);
+    }
+}
+
+/// As a file may end after a power failure.
+#[test]
+fn zeros_at_the_end_are_no_sound() {
+    let scratch = ScratchDir::new("nonsense").unwrap();
+    for name in ["flac:24", "opus:64k"] {
+        let mut bytes = file(format(name), &about(48_000, 2), &music(48_000, 2, 20_000));
+        let length = bytes.len() as u64;
+        bytes.resize(bytes.len() + 100_000, 0);
+        let path = scratch.join("file");
+        let whole = repair(&write_file(&path, &bytes)).unwrap();
+        assert_eq!((whole.frames, whole.cut), (Frames(20_000), 100_000), "{name}");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), length);
+    }
+}
+
+/// A file of another program: chunks after its audio are not audio.
+#[test]
+fn a_whole_file_of_others_is_not_touched() {
+    let scratch = ScratchDir::new("nonsense").unwrap();
+    let path = scratch.join("file");
+    let chunk = |name: &[u8; 4], body: &[u8]| {
+        [name, &u32::try_from(body.len()).unwrap().to_le_bytes()[..], body].concat()
+    };
+    let fmt = chunk(b"fmt ", &[1, 0, 1, 0, 0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0]);
+    let rest = [&b"WAVE"[..], &fmt, &chunk(b"data", &[1; 100]), &chunk(b"LIST", b"INFO")].concat();
+    for riff in [rest.len(), 0] {
+        let size = u32::try_from(riff).unwrap().to_le_bytes();
+        let bytes = [&b"RIFF"[..], &size, &rest].concat();
+        let whole = repair(&write_file(&path, &bytes)).unwrap();
+        assert_eq!((whole.frames, whole.changed), (Frames(50), false));
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_bytes_make_a_repair_fail_twice(
+        which in 0..4_usize,
+        changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..6),
+        end in any::<usize>(),
+    ) {
+        let scratch = ScratchDir::new("nonsense").unwrap();
+        let name = ["wav:16", "wav:24", "flac:16", "opus:24k"][which];
+        let mut bytes = file(format(name), &about(48_000, 1), &music(48_000, 1, 3_000));
+        let length = bytes.len();
+        for (at, byte) in changes {
+            // Damage to headers has the greatest effect.
+            let reach = if at % 2 == 0 { length } else { 120 };
+            bytes[at / 2 % reach] = byte;
+        }
+        bytes.truncate(1 + end % length);
+        let file = write_file(&scratch.join("file"), &bytes);
+        if let Ok(whole) = repair(&file) {
+            prop_assert!(file.metadata().unwrap().len() <= bytes.len() as u64 + 1);
+            let again = repair(&file).unwrap();
+            prop_assert_eq!((again.frames, again.changed), (whole.frames, false));
+        }
+    }
+}
