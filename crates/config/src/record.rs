@@ -8,8 +8,11 @@ use aulos_engine::recorder::{
     ClockAlignment, ClockZone, DEFAULT_PRE_ROLL, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT,
     RecorderConfig as Keeping, Rotation,
 };
-use aulos_files::record::format::{self, About, FileFormat, WavSamples};
-use aulos_files::record::{DEFAULT_PATTERN, MAX_NAME, MIN_SYNC, Pattern, Retention, Safety, Sync};
+use aulos_files::record::format::{self, FileFormat, FileMetadata, WavEncoding};
+use aulos_files::record::{
+    DEFAULT_PATTERN, Durability, FileNamePattern, MAX_RECORDER_NAME_BYTES, MIN_SYNC_INTERVAL,
+    RetentionRules, SyncPolicy,
+};
 
 use super::env::Environment;
 use super::limits::MAX_RECORDERS;
@@ -76,15 +79,15 @@ pub struct RecorderSettings {
     /// The folder.
     pub dir: PathBuf,
     /// The pattern of file names.
-    pub pattern: Pattern,
+    pub pattern: FileNamePattern,
     /// The file format.
     pub format: FileFormat,
     /// Pre-roll and rotation.
     pub keeping: Keeping,
     /// When files are deleted.
-    pub retention: Retention,
+    pub retention: RetentionRules,
     /// When files are synced to disk.
-    pub safety: Safety,
+    pub durability: Durability,
     /// Whether recording starts at once.
     pub start: bool,
     /// Where complete files are uploaded.
@@ -197,8 +200,8 @@ pub(super) fn resolve(
         }
         (None, None) => ConfigValue::default_value(station.name.clone()),
     };
-    if name.value.is_empty() || name.value.len() > MAX_NAME {
-        let message = format!("`name` of a recorder has 1 to {MAX_NAME} bytes");
+    if name.value.is_empty() || name.value.len() > MAX_RECORDER_NAME_BYTES {
+        let message = format!("`name` of a recorder has 1 to {MAX_RECORDER_NAME_BYTES} bytes");
         let at = if config.name.is_some() { name.at } else { config.at };
         problems.add_with_hint(at, message, "record = { name = \"hall\", dir = \"/srv/rec\" }");
     }
@@ -211,7 +214,7 @@ pub(super) fn resolve(
         pre_roll: pre_roll(config, problems),
         rotation: rotation(config, zone, problems),
     };
-    let safety = Safety { sync: sync(config, problems), ..Safety::default() };
+    let durability = Durability { sync: sync(config, problems), ..Durability::default() };
     let upload = config.upload.as_ref();
     let upload = upload.and_then(|it| upload::resolve(it, &station.name, env, problems));
     Some(RecorderSettings {
@@ -221,13 +224,13 @@ pub(super) fn resolve(
         pattern: pattern?,
         format,
         keeping,
-        retention: Retention {
-            age: config.keep_for.map(|at| at.value),
-            count: config.keep_files.map(|at| u64::from(at.value)),
-            bytes: config.keep_size.map(|at| at.value),
+        retention: RetentionRules {
+            max_age: config.keep_for.map(|at| at.value),
+            max_files: config.keep_files.map(|at| u64::from(at.value)),
+            max_bytes: config.keep_size.map(|at| at.value),
             keep_free: config.keep_free.map_or(DEFAULT_KEEP_FREE, |at| at.value),
         },
-        safety,
+        durability,
         start: config.start.unwrap_or(true),
         upload,
     })
@@ -262,12 +265,12 @@ fn zone(config: &RecordConfig, problems: &Problems) -> ClockZone {
     }
 }
 
-fn pattern(config: &RecordConfig, zone: ClockZone, problems: &Problems) -> Option<Pattern> {
+fn pattern(config: &RecordConfig, zone: ClockZone, problems: &Problems) -> Option<FileNamePattern> {
     let local = ConfigValue::default_value(LOCAL_PATTERN.to_owned());
     let usual = ConfigValue::default_value(DEFAULT_PATTERN.to_owned());
     let usual = if zone == ClockZone::Local { local } else { usual };
     let file = config.file.as_ref().unwrap_or(&usual);
-    match Pattern::new(&file.value, zone) {
+    match FileNamePattern::new(&file.value, zone) {
         Ok(pattern) => Some(pattern),
         Err(why) => {
             problems.add_with_hint(file.at, format!("`file`: {why}"), FILE_EXAMPLE);
@@ -352,8 +355,8 @@ fn file_format(config: &RecordConfig, station: &Station, problems: &Problems) ->
         }
     };
     let (rate, layout) = (station.spec.rate, station.spec.layout);
-    let about = About::new(rate, layout, &station.name, SystemTime::UNIX_EPOCH);
-    if let Err(why) = format::open(format, &about, &mut Vec::new()) {
+    let metadata = FileMetadata::new(rate, layout, &station.name, SystemTime::UNIX_EPOCH);
+    if let Err(why) = format::make_file_encoder(format, &metadata, &mut Vec::new()) {
         problems.add(at, format!("`format`: {why}"));
     }
     format
@@ -380,9 +383,9 @@ pub fn file_format_by_name(
 ) -> Result<FileFormat, FormatError> {
     match (name, bits) {
         ("wav", bits) => match bits.unwrap_or(usual) {
-            16 => Ok(FileFormat::Wav(WavSamples::S16)),
-            24 => Ok(FileFormat::Wav(WavSamples::S24)),
-            32 => Ok(FileFormat::Wav(WavSamples::F32)),
+            16 => Ok(FileFormat::Wav(WavEncoding::S16)),
+            24 => Ok(FileFormat::Wav(WavEncoding::S24)),
+            32 => Ok(FileFormat::Wav(WavEncoding::F32)),
             other => Err(FormatError::Bits(other, "bits = 16, 24 or 32, which is floating point")),
         },
         ("flac", None) => Ok(FileFormat::Flac { bits: if usual == 16 { 16 } else { 24 } }),
@@ -409,16 +412,16 @@ fn pre_roll(config: &RecordConfig, problems: &Problems) -> Span {
     pre_roll.value
 }
 
-fn sync(config: &RecordConfig, problems: &Problems) -> Sync {
+fn sync(config: &RecordConfig, problems: &Problems) -> SyncPolicy {
     match config.sync {
-        None => Safety::default().sync,
-        Some(ConfigValue { value: None, .. }) => Sync::Never,
+        None => Durability::default().sync,
+        Some(ConfigValue { value: None, .. }) => SyncPolicy::Never,
         Some(ConfigValue { value: Some(span), at }) => {
-            if span < MIN_SYNC {
-                let least = MIN_SYNC.as_millis();
+            if span < MIN_SYNC_INTERVAL {
+                let least = MIN_SYNC_INTERVAL.as_millis();
                 problems.add_with_hint(at, format!("`sync` is {least}ms or more"), "or \"never\"");
             }
-            Sync::Every(span)
+            SyncPolicy::Every(span)
         }
     }
 }

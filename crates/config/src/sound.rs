@@ -165,8 +165,8 @@ pub(super) fn read_normalize(
             // Each value is checked alone, so that each problem is reported.
             let mut alone = Settings::default();
             put(&mut alone, number.value);
-            if let Err(wrong) = alone.check() {
-                let (value, low, high) = (wrong.value, wrong.least, wrong.most);
+            if let Err(wrong) = alone.validate() {
+                let (value, low, high) = (wrong.value, wrong.min, wrong.max);
                 let message = format!("`{key}` is {value}: it must be {low} to {high} {unit}");
                 problems.add(number.at, message);
             }
@@ -204,7 +204,7 @@ fn read_memory(table: &mut TableReader<'_>, problems: &Problems) -> Option<Memor
         _ => None,
     };
     let good =
-        |memory: &Memory| Settings { memory: *memory, ..Settings::default() }.check().is_ok();
+        |memory: &Memory| Settings { memory: *memory, ..Settings::default() }.validate().is_ok();
     let memory = memory.filter(good);
     if memory.is_none() {
         let message = "`memory_s` is no such time".to_owned();

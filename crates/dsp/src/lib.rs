@@ -1,7 +1,7 @@
 //! Signal processing: format conversion, resampling, fades, levels, loudness.
 //!
 //! ```text
-//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Equalizer -> Normaliser
+//!  bytes -> convert -> remix -> Resampler -> Crossfade -> Equalizer -> Normalizer
 //!        -> LevelMeter, Meter
 //!        -> Limiter -> Dither, convert -> bytes
 //! ```

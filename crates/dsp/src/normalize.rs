@@ -1,14 +1,14 @@
-//! Live loudness normalisation.
+//! Live loudness normalization.
 //!
 //! ```text
-//!  in -> clean -+-> meter -> Controller --+
-//!               +-> delay (look-ahead) ---x--> Limiter -> meter -> out
-//!                                         gain   |
-//!                                                +-> what it took, back to the controller
+//!  in -> silence_invalid -+-> meter -> Controller ---+
+//!                         +-> delay (look-ahead) ----x--> Limiter -> meter -> out
+//!                                            gain          |
+//!                          gain reduction, to Controller <-+
 //! ```
 //!
-//! [`Normaliser`] works on what is on the air, [`Linear`] on a programme that has been measured
-//! before: one gain, and no change of anything else.
+//! [`Normalizer`] processes a live programme; [`LinearGain`] is one constant gain for a programme
+//! that was measured before.
 
 mod apply;
 mod controller;
@@ -21,177 +21,177 @@ use core::fmt;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, SampleRate};
 
-pub use linear::{Bound, Linear};
-pub use settings::{InvalidSettings, Memory, Mode, Preset, Settings, UnknownPreset};
+pub use linear::{GainLimit, LinearGain};
+pub use settings::{InvalidSetting, Memory, Mode, Preset, Settings, UnknownPreset};
 
 use crate::Limiter;
 use crate::meter::{self, ChannelPosition, Meter, MeterHistory};
-use apply::{Delay, Slope};
+use apply::{DelayLine, GainRamp};
 use controller::Controller;
 
-/// Keeps a programme at one loudness and below a true-peak ceiling, at its own rate.
+/// Keeps a programme at a target loudness and below a true-peak ceiling, at its own rate.
 ///
-/// As many frames come out as go in, [`Normaliser::latency`] later. Silence and gaps do not move the
-/// gain; at the end of a programme, [`Normaliser::drain`] hands out what is still inside.
+/// Output has as many frames as input, [`Normalizer::latency`] later. Silence and gaps do not move
+/// the gain; at the end of a programme, [`Normalizer::drain`] returns the delayed rest.
 ///
 /// # Real-time
-/// Allocates at construction only. The work per frame is bounded; ten times a second some
-/// microseconds are spent on the gain. About 4 MB for 3 s of stereo at 48 kHz.
+/// Allocates at construction only. The work per frame is bounded; ten times a second the gain is
+/// computed, which takes some microseconds. About 4 MB for 3 s of stereo at 48 kHz.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{ChannelLayout, SampleRate};
-/// use aulos_dsp::normalize::{Mode, Normaliser, Preset};
+/// use aulos_dsp::normalize::{Mode, Normalizer, Preset};
 ///
 /// let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
-/// let mut normaliser = Normaliser::new(Mode::Full, Preset::R128.settings(), rate, layout)?;
+/// let mut normalizer = Normalizer::new(Mode::Full, Preset::R128.settings(), rate, layout)?;
 ///
 /// // A quiet tone; a file has no use for the silence in front, so that is left out.
 /// let programme: Vec<f32> = (0..480_000).map(|n| 0.02 * (0.13 * n as f32).sin()).collect();
 /// let mut out = Vec::new();
 /// for block in programme.chunks(960) {
 ///     let mut block = block.to_vec();
-///     normaliser.process(&mut block);
+///     normalizer.process(&mut block);
 ///     out.extend(block);
 /// }
-/// out.drain(..normaliser.latency().0 as usize);
+/// out.drain(..normalizer.latency().0 as usize);
 /// let mut block = [0.0; 960];
 /// loop {
-///     let frames = normaliser.drain(&mut block).0 as usize;
+///     let frames = normalizer.drain(&mut block).0 as usize;
 ///     if frames == 0 {
 ///         break;
 ///     }
 ///     out.extend(&block[..frames]);
 /// }
 /// assert_eq!(out.len(), programme.len());
-/// let lufs = normaliser.statistics().output.integrated.get();
+/// let lufs = normalizer.statistics().output.integrated.get();
 /// assert!((lufs + 23.0).abs() < 0.1, "{lufs}");
 /// # Ok::<(), Box<dyn core::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Normaliser {
+pub struct Normalizer {
     mode: Mode,
     channels: usize,
     hop: usize,
-    /// Frames of the hop that is being filled.
-    filled: usize,
+    /// Frames in the current hop.
+    hop_filled: usize,
     input: Meter,
     output: Meter,
     controller: Controller,
-    delay: Delay,
-    /// Of what goes around gain and limiter.
-    around: Delay,
-    slope: Slope,
+    delay: DelayLine,
+    /// Delays the dry signal by the latency of the limiter.
+    dry_delay: DelayLine,
+    ramp: GainRamp,
     limiter: Option<Limiter>,
     latency: usize,
-    /// Frames until the last one that went in has come out.
-    inside: usize,
-    /// The limiter's greatest in the last block.
+    /// Frames until the last input frame is output.
+    pending: usize,
+    /// Maximum gain reduction of the limiter in the last block.
     reduction: Db,
     rejected: u64,
 }
 
-impl Normaliser {
-    /// A normaliser that has heard nothing, with the places of channels that are customary.
+impl Normalizer {
+    /// A normalizer in its initial state, with the default channel positions of the layout.
     ///
     /// # Errors
-    /// [`CannotNormalise`] for a rate below 8 kHz or above 192 kHz, and for settings that are out of
-    /// their bounds.
+    /// [`NormalizerError`] for a rate below 8 kHz or above 192 kHz, and for settings that are out
+    /// of range.
     pub fn new(
         mode: Mode,
         settings: Settings,
         rate: SampleRate,
         layout: ChannelLayout,
-    ) -> Result<Self, CannotNormalise> {
+    ) -> Result<Self, NormalizerError> {
         Self::with_positions(mode, settings, rate, ChannelPosition::default_for(layout))
     }
 
-    /// The same for channels that stand elsewhere. Dual mono is asked for in the settings; the place
-    /// of a single channel is then that.
+    /// The same for other channel positions. With `dual_mono` in the settings, the position of a
+    /// single channel is replaced.
     ///
     /// # Errors
-    /// [`CannotNormalise`] as for [`Normaliser::new`], and for no channels or more than 64.
+    /// [`NormalizerError`] as for [`Normalizer::new`], and for no channels or more than 64.
     pub fn with_positions(
         mode: Mode,
         settings: Settings,
         rate: SampleRate,
         positions: Vec<ChannelPosition>,
-    ) -> Result<Self, CannotNormalise> {
-        let unlike =
-            |_| CannotNormalise::Meter(meter::InvalidMeterConfig::Channels(positions.len()));
-        let layout = ChannelLayout::new(positions.len()).map_err(unlike)?;
-        if !(LOWEST_HZ..=HIGHEST_HZ).contains(&rate.hz()) {
-            return Err(CannotNormalise::Rate(rate));
+    ) -> Result<Self, NormalizerError> {
+        let invalid_layout =
+            |_| NormalizerError::Meter(meter::InvalidMeterConfig::Channels(positions.len()));
+        let layout = ChannelLayout::new(positions.len()).map_err(invalid_layout)?;
+        if !(MIN_RATE_HZ..=MAX_RATE_HZ).contains(&rate.hz()) {
+            return Err(NormalizerError::Rate(rate));
         }
-        check(&settings, layout.channels())?;
-        let meter = new_meter(rate, positions, settings.dual_mono)?;
+        validate(&settings, layout.channels())?;
+        let meter = make_meter(rate, positions, settings.dual_mono)?;
         let limiter =
             (mode != Mode::GainOnly).then(|| Limiter::new(rate, layout, settings.ceiling));
-        let within = limiter.as_ref().map_or(0, |limiter| limiter.latency().as_usize());
+        let limiter_latency = limiter.as_ref().map_or(0, |limiter| limiter.latency().as_usize());
         let (channels, hop) = (layout.channels(), meter.hop());
-        let ahead = match mode {
-            Mode::Full => controller::AHEAD_AT_MOST,
-            Mode::Mid => MID_HOPS,
+        let look_ahead = match mode {
+            Mode::Full => controller::MAX_LOOK_AHEAD_HOPS,
+            Mode::Mid => MID_LOOK_AHEAD_HOPS,
             Mode::Low | Mode::GainOnly => 0,
         };
-        let latency = if ahead > 0 { ahead * hop } else { within };
+        let latency = if look_ahead > 0 { look_ahead * hop } else { limiter_latency };
         Ok(Self {
             mode,
             channels,
             hop,
-            filled: 0,
+            hop_filled: 0,
             output: meter.clone(),
             input: meter,
-            controller: Controller::new(settings, ahead),
-            delay: Delay::new(latency - within, channels),
-            around: Delay::new(within, channels),
-            slope: Slope::at(Db::ZERO),
+            controller: Controller::new(settings, look_ahead),
+            delay: DelayLine::new(latency - limiter_latency, channels),
+            dry_delay: DelayLine::new(limiter_latency, channels),
+            ramp: GainRamp::constant(Db::ZERO),
             limiter,
             latency,
-            inside: 0,
+            pending: 0,
             reduction: Db::ZERO,
             rejected: 0,
         })
     }
 
-    /// Whether [`Normaliser::set`] would take these settings with so many channels.
+    /// Checks whether [`Normalizer::set_settings`] accepts these settings with this layout.
     ///
     /// # Errors
-    /// [`CannotNormalise`] when a value is out of its bounds.
-    pub fn check(settings: &Settings, layout: ChannelLayout) -> Result<(), CannotNormalise> {
-        check(settings, layout.channels())
+    /// [`NormalizerError`] when a value is out of range.
+    pub fn validate(settings: &Settings, layout: ChannelLayout) -> Result<(), NormalizerError> {
+        validate(settings, layout.channels())
     }
 
-    /// A normaliser for what follows at another rate or with other channels: settings, level and
-    /// gain go on. Sound that is still inside stays in the old one; statistics begin anew, and dual
-    /// mono ends with the second channel.
+    /// A normalizer for the same programme at another rate or with other channels: settings, level
+    /// and gain continue. Delayed sound stays in the old normalizer; statistics start again, and
+    /// dual mono ends with the second channel.
     ///
     /// # Errors
-    /// [`CannotNormalise`] as for a new one.
+    /// [`NormalizerError`] as for a new one.
     pub fn successor(
         &self,
         rate: SampleRate,
         layout: ChannelLayout,
-    ) -> Result<Self, CannotNormalise> {
+    ) -> Result<Self, NormalizerError> {
         let mut settings = self.settings().clone();
         settings.dual_mono &= layout.channels() == 1;
         let mut new = Self::new(self.mode, settings.clone(), rate, layout)?;
         new.controller = self.controller.successor();
-        new.controller.set(settings);
-        new.slope = Slope::at(new.controller.gain());
+        new.controller.set_settings(settings);
+        new.ramp = GainRamp::constant(new.controller.gain());
         Ok(new)
     }
 
-    /// Changes what is asked for. The gain goes there at the usual slopes, the ceiling holds for
-    /// whatever is not yet in the limiter.
+    /// Changes the settings. The gain moves to its new value at the usual rates; the ceiling holds
+    /// for all sound that is not yet in the limiter.
     ///
     /// # Errors
-    /// [`CannotNormalise`] when a value is out of its bounds; nothing has changed then.
+    /// [`NormalizerError`] when a value is out of range; nothing has changed then.
     ///
     /// # Real-time
     /// Does not allocate.
-    pub fn set(&mut self, settings: Settings) -> Result<(), CannotNormalise> {
-        check(&settings, self.channels)?;
+    pub fn set_settings(&mut self, settings: Settings) -> Result<(), NormalizerError> {
+        validate(&settings, self.channels)?;
         if let Some(limiter) = &mut self.limiter {
             limiter.set_ceiling(settings.ceiling);
         }
@@ -202,112 +202,112 @@ impl Normaliser {
                 ChannelPosition::CENTER
             };
             for meter in [&mut self.input, &mut self.output] {
-                // The channel is there, and it is the only one.
+                // The only channel exists, so this cannot fail.
                 let _always = meter.set_position(0, position);
             }
         }
-        self.controller.set(settings);
+        self.controller.set_settings(settings);
         Ok(())
     }
 
-    /// Normalises interleaved frames in place: what comes out went in [`Normaliser::latency`]
-    /// before. An incomplete frame at the end stays as it is. A sample that is not finite or above
-    /// +20 dBFS is silence, and counted.
+    /// Normalizes interleaved frames in place: the output is the input of [`Normalizer::latency`]
+    /// before. An incomplete frame at the end is unchanged. A sample that is not finite or above
+    /// +20 dBFS is replaced by silence and counted.
     ///
     /// # Real-time
     /// Does not allocate.
     pub fn process(&mut self, block: &mut [f32]) {
         let frames = block.len() / self.channels;
-        self.inside = if frames > 0 { self.latency } else { self.inside };
-        self.hear(&mut block[..frames * self.channels], &mut []);
+        self.pending = if frames > 0 { self.latency } else { self.pending };
+        self.process_frames(&mut block[..frames * self.channels], &mut []);
     }
 
-    /// Does the same, and fills `plain`, which is as long as the block, with what went in: as late as
-    /// what comes out, and otherwise as it was. To be called for every block, or for none.
+    /// The same, and fills `dry`, which is as long as the block, with the unprocessed input,
+    /// delayed as the output is. Must be called for every block or for none.
     ///
     /// # Real-time
     /// Does not allocate.
     ///
     /// # Panics
-    /// When `plain` is shorter than the block.
-    pub fn process_beside(&mut self, block: &mut [f32], plain: &mut [f32]) {
-        let whole = block.len() / self.channels * self.channels;
-        self.inside = if whole > 0 { self.latency } else { self.inside };
-        self.hear(&mut block[..whole], &mut plain[..whole]);
+    /// When `dry` is shorter than the block.
+    pub fn process_with_dry(&mut self, block: &mut [f32], dry: &mut [f32]) {
+        let samples = block.len() / self.channels * self.channels;
+        self.pending = if samples > 0 { self.latency } else { self.pending };
+        self.process_frames(&mut block[..samples], &mut dry[..samples]);
     }
 
-    /// Fills the block with what is still inside, and returns how many frames of it are sound; the
-    /// rest is silence. Call it until that is zero; then the normaliser is ready for more, with its
-    /// gain as it was.
+    /// Fills the block with delayed sound and returns how many frames of it are sound; the rest is
+    /// silence. Call it until it returns zero; the normalizer is then ready for more input, with
+    /// its gain unchanged.
     ///
     /// # Real-time
     /// Does not allocate.
     pub fn drain(&mut self, block: &mut [f32]) -> Frames {
-        let frames = (block.len() / self.channels).min(self.inside);
+        let frames = (block.len() / self.channels).min(self.pending);
         let (sound, silence) = block.split_at_mut(frames * self.channels);
         sound.fill(0.0);
         silence.fill(0.0);
-        self.hear(sound, &mut []);
-        self.inside -= frames;
+        self.process_frames(sound, &mut []);
+        self.pending -= frames;
         Frames(frames as u64)
     }
 
-    /// What comes next does not follow what was heard last: throws away what is still inside. Level,
-    /// gain and statistics go on.
+    /// Marks a discontinuity: the next input does not continue the last one. Discards the delayed
+    /// sound. Level, gain and statistics continue.
     ///
     /// # Real-time
     /// Does not allocate.
     pub fn interrupt(&mut self) {
         self.controller.interrupt();
-        self.clear();
-        self.slope = Slope::at(self.controller.gain());
+        self.clear_buffers();
+        self.ramp = GainRamp::constant(self.controller.gain());
     }
 
-    /// Forgets all sound, its loudness, its statistics and the gain; settings stay.
+    /// Resets the state, the statistics and the gain; settings stay.
     pub fn reset(&mut self) {
         self.input.reset();
         self.output.reset();
         self.controller.reset();
-        self.clear();
-        self.slope = Slope::at(Db::ZERO);
+        self.clear_buffers();
+        self.ramp = GainRamp::constant(Db::ZERO);
         self.rejected = 0;
     }
 
-    /// By how much the output is late, exactly.
+    /// Exact delay of the output.
     #[must_use]
     pub const fn latency(&self) -> Frames {
         Frames(self.latency as u64)
     }
 
-    /// What the limiter took in the last call where it took most; zero or less.
+    /// Maximum gain reduction of the limiter in the last call; zero or less.
     #[must_use]
     pub const fn reduction(&self) -> Db {
         self.reduction
     }
 
-    /// What is asked for.
+    /// The current settings.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         self.controller.settings()
     }
 
-    /// The one gain at which what went in would have been as loud as what came out, over as much of
-    /// the programme as counts ([`Settings::memory`]): for a fair comparison of the two.
+    /// The constant gain at which the input is as loud as the output, over the part of the
+    /// programme that counts ([`Settings::memory`]). Used to compare the two at equal loudness.
     #[must_use]
     pub fn matching_gain(&self) -> Db {
-        self.controller.matching()
+        self.controller.matching_gain()
     }
 
-    /// What went in, what came out, and what was done.
+    /// Statistics of input and output.
     ///
     /// # Real-time
-    /// Does not allocate; integrated loudness and range take a pass over a histogram.
+    /// Does not allocate; integrated loudness and range each take a pass over a histogram.
     #[must_use]
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> NormalizerStats {
         let limiter = self.limiter.as_ref();
-        Statistics {
-            input: Figures::of(&self.input),
-            output: Figures::of(&self.output),
+        NormalizerStats {
+            input: LoudnessStats::from_meter(&self.input),
+            output: LoudnessStats::from_meter(&self.output),
             gain: self.controller.gain(),
             level: self.controller.level(),
             reduction: self.reduction,
@@ -316,96 +316,96 @@ impl Normaliser {
         }
     }
 
-    fn clear(&mut self) {
+    fn clear_buffers(&mut self) {
         self.delay.clear();
-        self.around.clear();
+        self.dry_delay.clear();
         if let Some(limiter) = &mut self.limiter {
             limiter.reset();
         }
-        (self.filled, self.inside) = (0, 0);
+        (self.hop_filled, self.pending) = (0, 0);
     }
 
-    /// `plain` is as long as the block, or empty.
-    fn hear(&mut self, block: &mut [f32], plain: &mut [f32]) {
+    /// Processes whole frames. `dry` is as long as the block, or empty.
+    fn process_frames(&mut self, block: &mut [f32], dry: &mut [f32]) {
         self.reduction = Db::ZERO;
-        let (mut rest, mut plain) = (block, plain);
+        let (mut rest, mut dry) = (block, dry);
         while !rest.is_empty() {
-            let count = rest.len().min((self.hop - self.filled) * self.channels);
-            let (run, behind) = rest.split_at_mut(count);
-            let (beside, after) = plain.split_at_mut(count.min(plain.len()));
-            self.run(run, beside);
-            self.filled += count / self.channels;
-            if self.filled == self.hop {
+            let count = rest.len().min((self.hop - self.hop_filled) * self.channels);
+            let (part, rest_after) = rest.split_at_mut(count);
+            let (dry_part, dry_after) = dry.split_at_mut(count.min(dry.len()));
+            self.process_in_hop(part, dry_part);
+            self.hop_filled += count / self.channels;
+            if self.hop_filled == self.hop {
                 self.end_hop();
             }
-            (rest, plain) = (behind, after);
+            (rest, dry) = (rest_after, dry_after);
         }
     }
 
-    /// Some frames of one hop.
-    fn run(&mut self, run: &mut [f32], plain: &mut [f32]) {
-        self.rejected += clean(run);
-        self.input.add(run);
-        self.delay.exchange(run);
-        if !plain.is_empty() {
-            plain.copy_from_slice(run);
-            self.around.exchange(plain);
+    /// Processes frames of one hop.
+    fn process_in_hop(&mut self, samples: &mut [f32], dry: &mut [f32]) {
+        self.rejected += silence_invalid(samples);
+        self.input.add(samples);
+        self.delay.process(samples);
+        if !dry.is_empty() {
+            dry.copy_from_slice(samples);
+            self.dry_delay.process(dry);
         }
-        self.slope.apply(run, self.channels);
+        self.ramp.apply(samples, self.channels);
         if let Some(limiter) = &mut self.limiter {
-            limiter.process(run);
+            limiter.process(samples);
             let reduction = limiter.reduction();
             self.reduction = if reduction < self.reduction { reduction } else { self.reduction };
         }
-        self.output.add(run);
+        self.output.add(samples);
     }
 
     fn end_hop(&mut self) {
-        self.filled = 0;
+        self.hop_filled = 0;
         let energy = |meter: &Meter| meter.window_energy(self.hop).unwrap_or(0.0);
-        let gain = self.controller.hop(energy(&self.input), energy(&self.output));
-        self.slope.go(Db::new(gain), Frames(self.hop as u64));
+        let gain = self.controller.process_hop(energy(&self.input), energy(&self.output));
+        self.ramp.ramp_to(Db::new(gain), Frames(self.hop as u64));
     }
 }
 
-/// What a normaliser has heard and done.
+/// Statistics of a normalizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Statistics {
-    /// Of all that went in.
-    pub input: Figures,
-    /// Of all that came out.
-    pub output: Figures,
-    /// The gain that is on its way, without the limiter's.
+pub struct NormalizerStats {
+    /// Of all input.
+    pub input: LoudnessStats,
+    /// Of all output.
+    pub output: LoudnessStats,
+    /// Gain at the end of the current hop, without the limiter's reduction.
     pub gain: Db,
-    /// The loudness that the gain is made for: that of the present stretch of programme.
+    /// Loudness of the current section of the programme, from which the gain is computed.
     pub level: Lufs,
-    /// The limiter's greatest reduction in the last block; zero or less.
+    /// Maximum gain reduction of the limiter in the last block; zero or less.
     pub reduction: Db,
-    /// Samples that had to be clipped behind the limiter; there is no reason for any.
+    /// Samples that were clipped behind the limiter; expected to be 0.
     pub clamped: u64,
-    /// Samples that were not finite or absurdly great, and became silence.
+    /// Samples that were not finite or above +20 dBFS, and became silence.
     pub rejected: u64,
 }
 
-/// Loudness and peak of a programme so far.
+/// Loudness and peak of a programme so far, according to EBU R 128.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Figures {
-    /// Of the last 400 ms.
+pub struct LoudnessStats {
+    /// Loudness of the last 400 ms.
     pub momentary: Lufs,
-    /// Of the last 3 s.
+    /// Loudness of the last 3 s.
     pub short_term: Lufs,
-    /// Of all, gated.
+    /// Gated loudness of the whole programme.
     pub integrated: Lufs,
     /// Loudness range in LU.
     pub range: Db,
-    /// The greatest of all channels, in dBTP.
+    /// Maximum of all channels, in dBTP.
     pub true_peak: Db,
 }
 
-impl Figures {
-    fn of(meter: &Meter) -> Self {
+impl LoudnessStats {
+    fn from_meter(meter: &Meter) -> Self {
         let channels = 0..meter.config().positions.len();
         let peak = channels.filter_map(|channel| meter.true_peak(channel)).fold(0.0, f64::max);
         Self {
@@ -418,84 +418,85 @@ impl Figures {
     }
 }
 
-/// Why there can be no such normaliser.
+/// Why a normalizer cannot be created or changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum CannotNormalise {
-    /// A rate for which the gain's windows make no sense.
+pub enum NormalizerError {
+    /// The rate is outside 8 to 192 kHz.
     Rate(SampleRate),
-    /// A setting is out of its bounds.
-    Settings(InvalidSettings),
-    /// Dual mono is for one channel; holds how many there are.
+    /// A setting is out of range.
+    Settings(InvalidSetting),
+    /// `dual_mono` needs one channel; holds the number of channels.
     DualMono(usize),
-    /// More channels than a meter takes.
+    /// The channel layout is not supported by the meter.
     Meter(meter::InvalidMeterConfig),
 }
 
-impl fmt::Display for CannotNormalise {
+impl fmt::Display for NormalizerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rate(rate) => {
                 let hz = rate.hz();
-                write!(f, "{hz} Hz: a normaliser works from {LOWEST_HZ} to {HIGHEST_HZ} Hz")
+                write!(f, "sample rate {hz} Hz is not between {MIN_RATE_HZ} and {MAX_RATE_HZ} Hz")
             }
             Self::Settings(invalid) => invalid.fmt(f),
-            Self::DualMono(channels) => write!(f, "dual_mono is for one channel, not {channels}"),
+            Self::DualMono(channels) => {
+                write!(f, "`dual_mono` needs one channel, but there are {channels}")
+            }
             Self::Meter(invalid) => invalid.fmt(f),
         }
     }
 }
 
-impl core::error::Error for CannotNormalise {}
+impl core::error::Error for NormalizerError {}
 
-impl From<InvalidSettings> for CannotNormalise {
-    fn from(invalid: InvalidSettings) -> Self {
+impl From<InvalidSetting> for NormalizerError {
+    fn from(invalid: InvalidSetting) -> Self {
         Self::Settings(invalid)
     }
 }
 
-fn check(settings: &Settings, channels: usize) -> Result<(), CannotNormalise> {
-    settings.check()?;
+fn validate(settings: &Settings, channels: usize) -> Result<(), NormalizerError> {
+    settings.validate()?;
     if settings.dual_mono && channels > 1 {
-        return Err(CannotNormalise::DualMono(channels));
+        return Err(NormalizerError::DualMono(channels));
     }
     Ok(())
 }
 
-fn new_meter(
+fn make_meter(
     rate: SampleRate,
     positions: Vec<ChannelPosition>,
     dual_mono: bool,
-) -> Result<Meter, CannotNormalise> {
+) -> Result<Meter, NormalizerError> {
     let mode = meter::MeterMode::INTEGRATED | meter::MeterMode::RANGE | meter::MeterMode::TRUE_PEAK;
     let mut config = meter::MeterConfig::new(rate, ChannelLayout::MONO, mode);
     (config.history, config.dense) = (MeterHistory::Histogram, true);
     config.positions = if dual_mono { vec![ChannelPosition::DualMono] } else { positions };
-    Meter::new(config).map_err(CannotNormalise::Meter)
+    Meter::new(config).map_err(NormalizerError::Meter)
 }
 
-/// Silences what no converter ever sent, samples that are not finite or above +20 dBFS; returns how
-/// many.
+/// Replaces samples that are not finite or above +20 dBFS by silence; returns their number.
 ///
 /// # Real-time
-/// One pass; a second one where there are such samples.
-pub fn clean(samples: &mut [f32]) -> u64 {
-    // Without a branch, so that it vectorises; NaN is not below the limit either.
-    let sane = samples.iter().fold(true, |sane, x| sane & (x.abs() <= ABSURD));
-    if sane {
+/// One pass; a second one if there are such samples.
+pub fn silence_invalid(samples: &mut [f32]) -> u64 {
+    // Without a branch, so that the loop vectorizes; NaN is not below the limit either.
+    let valid = samples.iter().fold(true, |valid, x| valid & (x.abs() <= MAX_AMPLITUDE));
+    if valid {
         return 0;
     }
     let mut rejected = 0;
-    for sample in samples.iter_mut().filter(|x| x.is_nan() || x.abs() > ABSURD) {
+    for sample in samples.iter_mut().filter(|x| x.is_nan() || x.abs() > MAX_AMPLITUDE) {
         *sample = 0.0;
         rejected += 1;
     }
     rejected
 }
 
-const LOWEST_HZ: u32 = 8_000;
-const HIGHEST_HZ: u32 = 192_000;
+const MIN_RATE_HZ: u32 = 8_000;
+const MAX_RATE_HZ: u32 = 192_000;
 /// The look-ahead of [`Mode::Mid`], 400 ms.
-const MID_HOPS: usize = 4;
+const MID_LOOK_AHEAD_HOPS: usize = 4;
 /// +20 dBFS.
-const ABSURD: f32 = 10.0;
+const MAX_AMPLITUDE: f32 = 10.0;

@@ -117,13 +117,13 @@ fn a_meter_does_not_allocate_while_it_hears() {
 
 #[test]
 #[allow(clippy::cast_precision_loss, reason = "a test signal")]
-fn a_normaliser_does_not_allocate_while_it_works() {
+fn a_normalizer_does_not_allocate_while_it_works() {
     use aulos_dsp::equalizer::{Equalizer, EqualizerBand, FilterType};
-    use aulos_dsp::normalize::{Memory, Mode, Normaliser, Settings};
+    use aulos_dsp::normalize::{Memory, Mode, Normalizer, Settings};
     let layout = ChannelLayout::SURROUND_5_1;
     let settings = Settings { target: Lufs::new(-5.0), ..Settings::default() };
-    let mut normalisers = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly]
-        .map(|mode| Normaliser::new(mode, settings.clone(), SampleRate::HZ_48000, layout).unwrap());
+    let mut normalizers = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly]
+        .map(|mode| Normalizer::new(mode, settings.clone(), SampleRate::HZ_48000, layout).unwrap());
     let mut limiter = Limiter::new(SampleRate::HZ_48000, layout, Db::new(-1.0));
     let mut equaliser = Equalizer::new(SampleRate::HZ_48000, layout);
     let band =
@@ -134,7 +134,7 @@ fn a_normaliser_does_not_allocate_while_it_works() {
     let mut plain = block.clone();
 
     let before = CALLS.get();
-    for normaliser in &mut normalisers {
+    for normalizer in &mut normalizers {
         for second in 0..24 {
             // Quiet and loud, alternating every four seconds, so that sections begin and gains
             // change.
@@ -142,19 +142,19 @@ fn a_normaliser_does_not_allocate_while_it_works() {
             for part in sound.chunks(block.len()) {
                 let block = &mut block[..part.len()];
                 block.iter_mut().zip(part).for_each(|(out, x)| *out = x * gain);
-                normaliser.process(block);
+                normalizer.process(block);
             }
             let memory =
                 if second % 2 == 0 { Memory::Endless } else { Memory::Sliding { seconds: 10 } };
-            normaliser.set(Settings { memory, ..*normaliser.settings() }).unwrap();
+            normalizer.set_settings(Settings { memory, ..*normalizer.settings() }).unwrap();
             if second == 20 {
-                normaliser.process_beside(&mut block, &mut plain);
-                normaliser.interrupt();
+                normalizer.process_with_dry(&mut block, &mut plain);
+                normalizer.interrupt();
             }
-            assert_eq!(normaliser.statistics().clamped, 0);
+            assert_eq!(normalizer.statistics().clamped, 0);
         }
-        while normaliser.drain(&mut block).0 > 0 {}
-        normaliser.reset();
+        while normalizer.drain(&mut block).0 > 0 {}
+        normalizer.reset();
     }
     for count in [16, 3, 0] {
         equaliser.set(&[band; 16][..count]).unwrap();

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Span};
 use aulos_dsp::meter::MeterHistory;
-use aulos_dsp::normalize::CannotNormalise;
+use aulos_dsp::normalize::NormalizerError;
 use aulos_dsp::silence::{self, SilenceDetector};
 use aulos_dsp::{Resampler, apply_gain, remix};
 
@@ -165,8 +165,8 @@ impl Input {
     /// Silence, loudness and levels are measured before the normalizer.
     ///
     /// # Errors
-    /// [`CannotNormalise`] when a setting is out of range.
-    pub fn with_normalizer(mut self, config: &NormalizerConfig) -> Result<Self, CannotNormalise> {
+    /// [`NormalizerError`] when a setting is out of range.
+    pub fn with_normalizer(mut self, config: &NormalizerConfig) -> Result<Self, NormalizerError> {
         self.normalizer =
             Some(InputNormalizer::new(config.clone(), self.source_rate, self.layout)?);
         self.reserve_staging();

@@ -20,7 +20,9 @@ use std::collections::VecDeque;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, SampleRate, Span};
 use aulos_dsp::equalizer::{Equalizer, EqualizerBand, FilterType, InvalidBand, MAX_BANDS};
-use aulos_dsp::normalize::{CannotNormalise, Figures, Mode, Normaliser, Settings, Statistics};
+use aulos_dsp::normalize::{
+    LoudnessStats, Mode, Normalizer, NormalizerError, NormalizerStats, Settings,
+};
 use aulos_dsp::{Crossfade, GainRamp, Limiter, mix_in};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{DropCollector, DropQueue, LatestPublisher, LatestReader, drop_queue, latest};
@@ -50,7 +52,7 @@ pub struct NormalizerStatus {
     /// Samples clipped after the limiters; expected to stay zero.
     pub clamped: u64,
     /// Statistics of the programme, before announcements, since the normalizer was inserted.
-    pub programme_stats: Statistics,
+    pub programme_stats: NormalizerStats,
 }
 
 /// Creates both ends for a station of this rate, layout and quantum.
@@ -115,15 +117,15 @@ impl LoudnessControl {
     /// interrupting the audio. A change before the first quantum applies from the first frame on.
     ///
     /// # Errors
-    /// [`CannotNormalise`] when a value is out of range; nothing has changed then.
+    /// [`NormalizerError`] when a value is out of range; nothing has changed then.
     pub fn set_normalizer(
         &mut self,
         config: Option<&NormalizerConfig>,
-    ) -> Result<(), CannotNormalise> {
+    ) -> Result<(), NormalizerError> {
         match config {
             Some(NormalizerConfig { mode, settings }) if Some(*mode) == self.mode => {
                 // Only the normalizer knows all limits, including those of its layout.
-                Normaliser::check(settings, self.layout)?;
+                Normalizer::validate(settings, self.layout)?;
                 self.send(ProcessorCommand::Set(settings.clone()));
             }
             Some(config) => {
@@ -368,7 +370,7 @@ fn limit(chain: Option<&mut Chain>, block: &mut [f32]) {
 /// A normalizer, its bypass, and the limiter after announcements.
 #[derive(Debug)]
 struct Chain {
-    normalizer: Normaliser,
+    normalizer: Normalizer,
     /// `None` where peaks may exceed the ceiling anyway, so that no latency is added.
     limiter: Option<Limiter>,
     channels: usize,
@@ -397,11 +399,11 @@ impl Chain {
         rate: SampleRate,
         layout: ChannelLayout,
         quantum: Frames,
-    ) -> Result<Self, CannotNormalise> {
+    ) -> Result<Self, NormalizerError> {
         let limits = config.mode != Mode::GainOnly;
         let samples = quantum.as_usize() * layout.channels();
         Ok(Self {
-            normalizer: Normaliser::new(config.mode, config.settings.clone(), rate, layout)?,
+            normalizer: Normalizer::new(config.mode, config.settings.clone(), rate, layout)?,
             limiter: limits.then(|| Limiter::new(rate, layout, config.settings.ceiling)),
             channels: layout.channels(),
             plain: vec![0.0; samples].into(),
@@ -419,7 +421,7 @@ impl Chain {
             limiter.set_ceiling(settings.ceiling);
         }
         // The control thread has validated the settings, so none is refused.
-        let _set = self.normalizer.set(settings);
+        let _set = self.normalizer.set_settings(settings);
     }
 
     fn set_bypass(&mut self, on: bool, fade: Frames) {
@@ -438,7 +440,7 @@ impl Chain {
     fn run(&mut self, block: &mut [f32]) {
         let Self { normalizer, gains, channels, .. } = self;
         let plain = &mut self.plain[..block.len()];
-        normalizer.process_beside(block, plain);
+        normalizer.process_with_dry(block, plain);
         self.max_reduction = min(self.max_reduction, normalizer.reduction());
         self.processed += Frames::from(block.len() / *channels);
         if gains.normalized.is_unity() {
@@ -492,7 +494,7 @@ impl Chain {
 }
 
 /// Clears the figures whose windows are not full yet.
-fn clear_unfilled_windows(figures: &mut Figures, measured: Span) {
+fn clear_unfilled_windows(figures: &mut LoudnessStats, measured: Span) {
     if measured < MOMENTARY {
         figures.momentary = Lufs::SILENCE;
     }

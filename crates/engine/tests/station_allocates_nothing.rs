@@ -430,7 +430,7 @@ fn recorders_that_come_and_go_and_one_that_is_behind() {
 }
 
 #[test]
-fn a_normaliser_with_other_settings_other_modes_comparisons_and_bands() {
+fn a_normalizer_with_other_settings_other_modes_comparisons_and_bands() {
     let mut world = World::levelled(Codec::Pcm, None, Some(Mode::Mid));
     let mut knobs = world.station.loudness_control();
     let mut outlets = world.station.output_bus();

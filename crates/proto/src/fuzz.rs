@@ -188,10 +188,10 @@ pub fn uri(data: &[u8]) {
 /// The audio never begins beyond the input, and every request for more bytes makes progress.
 pub fn wav(data: &[u8]) {
     match wav::parse(data) {
-        Ok(wav::Parsed::Incomplete { needed }) => {
+        Ok(wav::ParseOutcome::Incomplete { needed }) => {
             assert!(needed > data.len() && needed <= wav::MAX_PREAMBLE);
         }
-        Ok(wav::Parsed::Wave(wave)) => assert!(wave.start <= data.len()),
+        Ok(wav::ParseOutcome::Complete(wave)) => assert!(wave.data_offset <= data.len()),
         Err(_) => {}
     }
 }

@@ -39,7 +39,7 @@ use aulos_proto::titles::TrackMetadata;
 use crate::access::Credentials;
 pub use crate::push::PushState;
 pub use crate::radio::{BackgroundTask, RadioState};
-pub use crate::recording::{Recorded, RecorderState};
+pub use crate::recording::{RecorderState, StationRecorderEvent};
 
 /// One connection of a client; the number is never reused in the lifetime of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -346,7 +346,7 @@ pub trait AudioBackend: Send + Sync {
     }
 
     /// Recorder events since the last call; called about ten times a second.
-    fn recorder_events(&self) -> Vec<Recorded> {
+    fn recorder_events(&self) -> Vec<StationRecorderEvent> {
         Vec::new()
     }
 

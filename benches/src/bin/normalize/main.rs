@@ -1,4 +1,4 @@
-//! How steady, how clean and how dear is a normaliser?
+//! Steadiness, distortion and cost of a normalizer.
 //!
 //! Ours beside ffmpeg's `loudnorm` (one pass, and two with the first one's figures), and GStreamer's
 //! `audioloudnorm` where it is installed, on the programmes that are hard for one (crates/sim) and
@@ -26,7 +26,7 @@ use aulos_benches::{Row, argument, minimum, report};
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::Limiter;
 use aulos_dsp::meter::{Meter, MeterConfig, MeterMode};
-use aulos_dsp::normalize::{Linear, Mode, Normaliser, Settings};
+use aulos_dsp::normalize::{LinearGain, Mode, Normalizer, Settings};
 
 use peers::{GStreamer, Judged, judge, loudnorm, second_pass};
 
@@ -134,20 +134,20 @@ fn settings() -> Settings {
 }
 
 fn ours(sound: &Sound, mode: Mode) -> Sound {
-    let mut normaliser =
-        Normaliser::new(mode, settings(), SampleRate::HZ_48000, ChannelLayout::STEREO)
+    let mut normalizer =
+        Normalizer::new(mode, settings(), SampleRate::HZ_48000, ChannelLayout::STEREO)
             .expect("settings within bounds");
     let mut out = sound.clone();
-    out.chunks_mut(2 * 960).for_each(|block| normaliser.process(block));
+    out.chunks_mut(2 * 960).for_each(|block| normalizer.process(block));
     let mut block = [0.0; 2 * 960];
     loop {
-        let frames = normaliser.drain(&mut block).0 as usize;
+        let frames = normalizer.drain(&mut block).0 as usize;
         if frames == 0 {
             break;
         }
         out.extend(&block[..2 * frames]);
     }
-    out.drain(..2 * normaliser.latency().0 as usize);
+    out.drain(..2 * normalizer.latency().0 as usize);
     out
 }
 
@@ -160,7 +160,7 @@ fn ours_linear(sound: &Sound) -> Sound {
     let measured = meter.measurement();
     let peak = Db::from_amplitude(measured.true_peak());
     let mut out = sound.clone();
-    Linear::plan(measured.integrated(), peak, &settings()).apply(&mut out);
+    LinearGain::plan(measured.integrated(), peak, &settings()).apply(&mut out);
     out
 }
 

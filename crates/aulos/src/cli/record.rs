@@ -11,7 +11,7 @@ use aulos_config::{SourceConfig, units};
 use aulos_core::{MediaTime, Span};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::{CommandTime, RecorderCommand, RecordingState};
-use aulos_files::record::What;
+use aulos_files::record::RecorderEventKind;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -153,10 +153,10 @@ async fn watch(
         }
         for event in recorder.events() {
             output.event(&event)?;
-            if let What::Trouble(trouble) = &event
-                && recorder.has_written_nothing(trouble)
+            if let RecorderEventKind::Failed(fault) = &event
+                && recorder.has_written_nothing(fault)
             {
-                return Err(Failure::new(Exit::CannotCreate, trouble.to_string()));
+                return Err(Failure::new(Exit::CannotCreate, fault.to_string()));
             }
         }
         output.print_progress(recorder, &loudness);

@@ -1,4 +1,4 @@
-//! A station that is normalised: what a configuration and calls change, and what listeners hear.
+//! A station that is normalized: what a configuration and calls change, and what listeners hear.
 
 use std::process::Command;
 

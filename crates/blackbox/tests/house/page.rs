@@ -50,7 +50,7 @@ fn the_judge_hears_a_file() {
 }
 
 #[test]
-fn the_page_shows_what_the_normaliser_does_and_lets_people_compare() {
+fn the_page_shows_what_the_normalizer_does_and_lets_people_compare() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
     let scratch = ScratchDir::new("steady").unwrap();

@@ -1,59 +1,59 @@
-//! What happens to the samples: a delay, and a gain that never steps.
+//! Delay line and gain ramp of the normalizer.
 
 use aulos_core::{Db, Frames};
 
-/// Gives back what it got some frames ago.
+/// A delay of a fixed number of frames.
 #[derive(Clone, Debug)]
-pub(super) struct Delay {
-    line: Box<[f32]>,
-    at: usize,
+pub(super) struct DelayLine {
+    buffer: Box<[f32]>,
+    position: usize,
 }
 
-impl Delay {
+impl DelayLine {
     pub(super) fn new(frames: usize, channels: usize) -> Self {
-        Self { line: vec![0.0; frames * channels].into(), at: 0 }
+        Self { buffer: vec![0.0; frames * channels].into(), position: 0 }
     }
 
-    /// Takes `samples` in and puts as many older ones in their place.
-    pub(super) fn exchange(&mut self, samples: &mut [f32]) {
+    /// Replaces `samples` by as many samples from the input of `frames` before.
+    pub(super) fn process(&mut self, samples: &mut [f32]) {
         let mut rest = samples;
-        while !rest.is_empty() && !self.line.is_empty() {
-            let count = rest.len().min(self.line.len() - self.at);
-            let (part, behind) = rest.split_at_mut(count);
-            part.swap_with_slice(&mut self.line[self.at..self.at + count]);
-            self.at = (self.at + count) % self.line.len();
-            rest = behind;
+        while !rest.is_empty() && !self.buffer.is_empty() {
+            let count = rest.len().min(self.buffer.len() - self.position);
+            let (part, after) = rest.split_at_mut(count);
+            part.swap_with_slice(&mut self.buffer[self.position..self.position + count]);
+            self.position = (self.position + count) % self.buffer.len();
+            rest = after;
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.line.fill(0.0);
+        self.buffer.fill(0.0);
     }
 }
 
-/// A gain on its way: straight in decibels, so that a second sounds like the next.
+/// A gain that moves linearly in decibels, so that its movement is evenly perceptible.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slope {
+pub(super) struct GainRamp {
     amplitude: f64,
-    /// What the amplitude is multiplied with after each frame.
+    /// Factor by which the amplitude changes with each frame.
     factor: f64,
-    to: Db,
+    target: Db,
 }
 
-impl Slope {
-    /// A gain that stays.
-    pub(super) fn at(gain: Db) -> Self {
-        Self { amplitude: gain.amplitude(), factor: 1.0, to: gain }
+impl GainRamp {
+    /// A constant gain.
+    pub(super) fn constant(gain: Db) -> Self {
+        Self { amplitude: gain.amplitude(), factor: 1.0, target: gain }
     }
 
-    /// Goes on to another gain, where it arrives after `way`.
+    /// Moves to the gain `to` within `duration`.
     #[allow(clippy::cast_precision_loss, reason = "some thousands")]
-    pub(super) fn go(&mut self, to: Db, way: Frames) {
-        let change = to - self.to;
-        // From where it should be by now: what rounding made of the last way is not carried on.
-        self.amplitude = self.to.amplitude();
-        self.factor = Db::new(change.get() / way.0 as f64).amplitude();
-        self.to = to;
+    pub(super) fn ramp_to(&mut self, to: Db, duration: Frames) {
+        let change = to - self.target;
+        // Starts at the exact end of the last ramp: rounding errors do not accumulate.
+        self.amplitude = self.target.amplitude();
+        self.factor = Db::new(change.get() / duration.0 as f64).amplitude();
+        self.target = to;
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "gains are applied in f32")]
@@ -76,26 +76,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_delay_is_exact_whatever_the_calls() {
+    fn the_delay_is_exact_for_any_size_of_calls() {
         for calls in [1, 3, 7, 100] {
-            let mut delay = Delay::new(10, 2);
+            let mut delay = DelayLine::new(10, 2);
             #[allow(clippy::cast_precision_loss, reason = "small numbers")]
             let input: Vec<f32> = (1..=100).map(|n| n as f32).collect();
             let mut samples = input.clone();
-            samples.chunks_mut(calls).for_each(|part| delay.exchange(part));
+            samples.chunks_mut(calls).for_each(|part| delay.process(part));
             assert_eq!(samples[..20], [0.0; 20]);
             assert_eq!(samples[20..], input[..80]);
         }
     }
 
     #[test]
-    fn a_slope_arrives_and_goes_on_without_a_step() {
-        let mut slope = Slope::at(Db::ZERO);
+    fn a_ramp_reaches_its_gain_and_the_next_continues_without_a_step() {
+        let mut ramp = GainRamp::constant(Db::ZERO);
         let mut all = Vec::new();
         for db in [6.0, -20.0, -20.0, 0.0] {
-            slope.go(Db::new(db), Frames(1_000));
+            ramp.ramp_to(Db::new(db), Frames(1_000));
             let mut samples = [1.0; 2_000];
-            samples.chunks_mut(14).for_each(|part| slope.apply(part, 2));
+            samples.chunks_mut(14).for_each(|part| ramp.apply(part, 2));
             all.extend_from_slice(&samples);
         }
         for frames in all.chunks(2).collect::<Vec<_>>().windows(2) {

@@ -1,161 +1,163 @@
-//! Decides the gain: ten times a second, from the energies of 100 ms.
+//! Computes the gain ten times a second, from the energy of each hop of 100 ms.
 //!
-//! A programme is a row of *sections*, each of one level: one record, one speaker, one film. Within
-//! a section the gain is the target less the gated loudness of the section so far, so it hardly
-//! moves and dynamics stay as they are. A level that leaves the range around it for good begins a
-//! new section, at the moment at which it left ([`changes`] has the rules); fades and pauses do
-//! not, and the gain is held. `docs/decisions/normalizer-sections.md` has the alternatives.
+//! A programme is a sequence of *sections*, each of one level: one record, one speaker, one film.
+//! Within a section the gain is the target less the gated loudness of the section so far, so it
+//! hardly moves and the dynamics are preserved. When the level leaves the range around it
+//! permanently, a new section begins at the moment at which it left ([`changes`] has the rules); at
+//! fades and pauses the gain is held. `docs/decisions/normalizer-sections.md` has the alternatives.
 //!
-//! The gain's way from one section to the next is the lower envelope of two slopes: never above what
-//! any moment wants, down in time before a loud moment, up at most as fast as allowed. With
-//! a look-ahead it begins before the step; without, it is the same rule with nothing known ahead.
+//! The gain between two sections is the lower envelope of two slopes: never above the target gain
+//! of any hop, falling in time before a loud hop, rising at most as fast as allowed. With a
+//! look-ahead it begins before the step; without, the same rule applies with no known hops.
 //!
-//! What the limiter takes away is measured behind it and given back within bounds, and so is what
-//! integrated loudness is off, once that is more than is promised.
+//! The gain reduction of the limiter is measured behind it and compensated within bounds, and so is
+//! the error of integrated loudness, once it exceeds the specified tolerance.
 
 mod changes;
 
 use aulos_core::{Db, Lufs};
 
 use super::Settings;
-use super::section::{Blocks, Correction, Loss, Section, window};
+use super::section::{LimiterLoss, LoudnessBlocks, LoudnessCorrection, Section, window_blocks};
 use crate::meter::loudness;
 
-/// The gain of a normaliser.
+/// The gain control of a normalizer.
 #[derive(Clone, Debug)]
 pub(super) struct Controller {
     settings: Settings,
-    /// Hops that are known before they come out.
-    ahead: u64,
+    /// Hops between input and output.
+    look_ahead: u64,
     /// The last hops, a ring.
     hops: Box<[Hop]>,
-    /// Hops heard.
-    heard: u64,
+    /// Hops received.
+    received: u64,
     current: Section,
     previous: Section,
-    /// At which hop the present section was found.
-    changed: u64,
+    /// Hop at which the current section was detected.
+    section_detected_at: u64,
     sections: u32,
-    /// At which hop a section was found to be the one before the last.
-    returned: Option<u64>,
-    /// In dB, at the beginning of the next hop that comes out.
+    /// Hop at which a return to the previous section was detected.
+    return_detected_at: Option<u64>,
+    /// In dB, at the start of the next output hop.
     gain: f64,
-    limited: Loss,
-    correction: Correction,
-    came_out: Blocks,
-    /// What that was before.
-    went_in: Blocks,
+    limiter_loss: LimiterLoss,
+    correction: LoudnessCorrection,
+    output_blocks: LoudnessBlocks,
+    /// The input of the hops in `output_blocks`.
+    input_blocks: LoudnessBlocks,
 }
 
-/// What is known of 100 ms.
+/// State of one hop of 100 ms.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hop {
     /// The weighted mean square.
     energy: f64,
-    /// The section it belongs to; 0 before the first.
+    /// Number of its section; 0 before the first.
     section: u32,
-    /// That section's loudness.
+    /// Loudness of that section.
     level: f64,
-    /// The gain that it gets, in dB, in the middle.
+    /// Gain in dB in the middle of the hop.
     gain: f64,
-    /// Whether the block that it ends counts for its section.
-    counts: bool,
+    /// Whether the block that ends with this hop is part of its section's loudness.
+    is_counted: bool,
 }
 
 impl Controller {
-    /// A controller that knows `ahead` hops before they come out.
-    pub(super) fn new(settings: Settings, ahead: usize) -> Self {
+    /// A controller with a look-ahead of `look_ahead` hops.
+    pub(super) fn new(settings: Settings, look_ahead: usize) -> Self {
         let section = Section::new(settings.memory);
         Self {
-            ahead: ahead as u64,
-            hops: vec![Hop::default(); RING].into(),
-            heard: 0,
+            look_ahead: look_ahead as u64,
+            hops: vec![Hop::default(); RING_HOPS].into(),
+            received: 0,
             current: section.clone(),
             previous: section,
-            changed: 0,
+            section_detected_at: 0,
             sections: 0,
-            returned: None,
+            return_detected_at: None,
             gain: 0.0,
-            limited: Loss::default(),
-            correction: Correction::default(),
-            came_out: Blocks::new(settings.memory),
-            went_in: Blocks::new(settings.memory),
+            limiter_loss: LimiterLoss::default(),
+            correction: LoudnessCorrection::default(),
+            output_blocks: LoudnessBlocks::new(settings.memory),
+            input_blocks: LoudnessBlocks::new(settings.memory),
             settings,
         }
     }
 
-    /// Other wishes from the next hop on.
-    pub(super) fn set(&mut self, settings: Settings) {
+    /// Changes the settings from the next hop on.
+    pub(super) fn set_settings(&mut self, settings: Settings) {
         if settings.target != self.settings.target {
-            self.came_out.clear();
-            self.went_in.clear();
-            self.correction = Correction::default();
+            self.output_blocks.clear();
+            self.input_blocks.clear();
+            self.correction = LoudnessCorrection::default();
         }
         let sections = [&mut self.current.blocks, &mut self.previous.blocks];
-        let blocks = sections.into_iter().chain([&mut self.came_out, &mut self.went_in]);
+        let blocks = sections.into_iter().chain([&mut self.output_blocks, &mut self.input_blocks]);
         for blocks in blocks {
-            blocks.integration.set_window(window(settings.memory));
+            blocks.gated.set_window(window_blocks(settings.memory));
         }
         self.settings = settings;
     }
 
-    /// Hears the energy of a hop, and that of the hop that came out meanwhile, behind the limiter.
-    /// Returns the gain in dB that must be reached at the end of the next hop to come out.
-    pub(super) fn hop(&mut self, energy: f64, came_out: f64) -> f64 {
-        let now = self.heard;
-        self.heard += 1;
-        // A gain that it already has came from the hop before.
-        let (section, gain) = (self.sections, self.at(now).gain);
-        *self.at_mut(now) = Hop { energy, section, level: self.level().get(), gain, counts: false };
-        self.listen_behind(now, came_out);
+    /// Takes the energy of an input hop, and that of the hop that was output meanwhile, behind the
+    /// limiter. Returns the gain in dB at the end of the next output hop.
+    pub(super) fn process_hop(&mut self, energy: f64, output_energy: f64) -> f64 {
+        let now = self.received;
+        self.received += 1;
+        // The gain of this slot, if any, was set with the hop before.
+        let (section, gain) = (self.sections, self.hop_at(now).gain);
+        *self.hop_at_mut(now) =
+            Hop { energy, section, level: self.level().get(), gain, is_counted: false };
+        self.measure_output(now, output_energy);
         if self.sections == 0 {
             if loudness(energy) >= self.settings.gate.get() {
-                self.begin(now);
+                self.begin_section(now);
             }
         } else {
-            let learn = !self.is_far_below(now);
-            self.at_mut(now).counts = self.current.push(energy, self.settings.gate.get(), learn);
-            if learn {
+            let counts_block = !self.is_far_below_level(now);
+            self.hop_at_mut(now).is_counted =
+                self.current.push(energy, self.settings.gate.get(), counts_block);
+            if counts_block {
                 self.update_correction();
             }
             self.current.update();
-            self.find_change(now);
+            self.detect_change(now);
         }
         self.write_levels(now);
-        let gain = self.plan(now);
-        if let Some(next) = (now + 1).checked_sub(self.ahead) {
-            self.at_mut(next).gain = f64::midpoint(self.gain, gain);
+        let gain = self.plan_gain(now);
+        if let Some(next) = (now + 1).checked_sub(self.look_ahead) {
+            self.hop_at_mut(next).gain = f64::midpoint(self.gain, gain);
         }
         self.gain = gain;
         gain
     }
 
-    /// As at the beginning.
+    /// Back to the initial state.
     pub(super) fn reset(&mut self) {
         for section in [&mut self.current, &mut self.previous] {
             section.clear();
         }
-        self.came_out.clear();
-        self.went_in.clear();
+        self.output_blocks.clear();
+        self.input_blocks.clear();
         self.hops.fill(Hop::default());
-        (self.heard, self.changed, self.sections) = (0, 0, 0);
-        (self.gain, self.limited) = (0.0, Loss::default());
-        (self.returned, self.correction) = (None, Correction::default());
+        (self.received, self.section_detected_at, self.sections) = (0, 0, 0);
+        (self.gain, self.limiter_loss) = (0.0, LimiterLoss::default());
+        (self.return_detected_at, self.correction) = (None, LoudnessCorrection::default());
     }
 
-    /// One for sound that follows and has nothing in common with what was heard but its level.
+    /// A copy for sound that continues only the level of the input so far.
     pub(super) fn successor(&self) -> Self {
         let mut new = self.clone();
         new.interrupt();
         new
     }
 
-    /// What comes next follows, and has nothing in common with what was heard but its level.
+    /// Marks a discontinuity: the next input continues only the level of the input so far.
     pub(super) fn interrupt(&mut self) {
         self.hops.fill(Hop::default());
         self.current.blocks.count = 0;
-        (self.came_out.count, self.went_in.count) = (0, 0);
-        (self.heard, self.changed, self.returned) = (0, 0, None);
+        (self.output_blocks.count, self.input_blocks.count) = (0, 0);
+        (self.received, self.section_detected_at, self.return_detected_at) = (0, 0, None);
         self.sections = u32::from(self.current.level.is_some());
     }
 
@@ -163,171 +165,176 @@ impl Controller {
         &self.settings
     }
 
-    /// The gain at the beginning of the next hop that comes out.
+    /// The gain at the start of the next output hop.
     pub(super) fn gain(&self) -> Db {
         Db::new(self.gain)
     }
 
-    /// The one gain at which what was heard would be as loud as what came out, as far as is
-    /// remembered.
-    pub(super) fn matching(&self) -> Db {
-        let loudness = |blocks: &Blocks| blocks.integration.loudness();
-        let both = loudness(&self.came_out).zip(loudness(&self.went_in));
+    /// The constant gain at which the input would be as loud as the output, within the memory.
+    pub(super) fn matching_gain(&self) -> Db {
+        let loudness = |blocks: &LoudnessBlocks| blocks.gated.loudness();
+        let both = loudness(&self.output_blocks).zip(loudness(&self.input_blocks));
         Db::new(both.map_or(self.gain, |(after, before)| after - before))
     }
 
-    /// The loudness of the present section.
+    /// Loudness of the current section.
     pub(super) fn level(&self) -> Lufs {
         self.current.level.map_or(Lufs::SILENCE, Lufs::new)
     }
 
-    fn at(&self, hop: u64) -> &Hop {
+    fn hop_at(&self, hop: u64) -> &Hop {
         &self.hops[ring_index(hop)]
     }
 
-    fn at_mut(&mut self, hop: u64) -> &mut Hop {
+    fn hop_at_mut(&mut self, hop: u64) -> &mut Hop {
         &mut self.hops[ring_index(hop)]
     }
 
-    /// Learns what the limiter and the way of the gain have made of a hop.
-    fn listen_behind(&mut self, now: u64, after: f64) {
-        let Some(hop) = now.checked_sub(self.ahead) else { return };
-        let hop = *self.at(hop);
+    /// Measures the effect of the limiter and of the gain ramp on the hop that was output.
+    fn measure_output(&mut self, now: u64, after: f64) {
+        let Some(hop) = now.checked_sub(self.look_ahead) else { return };
+        let hop = *self.hop_at(hop);
         let before = hop.energy * 10f64.powf(hop.gain / 10.0);
-        if hop.section > 0 && loudness(hop.energy) > hop.level - GATE_LU {
-            self.limited.push(before, after);
+        if hop.section > 0 && loudness(hop.energy) > hop.level - RELATIVE_GATE_LU {
+            self.limiter_loss.push(before, after);
         }
-        for (blocks, energy) in [(&mut self.came_out, after), (&mut self.went_in, hop.energy)] {
-            let block = blocks.next(energy);
-            blocks.integration.push(block);
+        for (blocks, energy) in
+            [(&mut self.output_blocks, after), (&mut self.input_blocks, hop.energy)]
+        {
+            let block = blocks.push_hop(energy);
+            blocks.gated.push(block);
         }
     }
 
-    /// The range that a section may use: louder and quieter than its level, in LU.
-    fn band(&self) -> (f64, f64) {
+    /// How much louder and quieter than its level a section may be, in LU.
+    fn range_limits(&self) -> (f64, f64) {
         let range = self.settings.range.get();
         (range / 2.0, range)
     }
 
-    /// A section begins at a hop that has been heard. If the one before the last had this level, it
-    /// goes on.
-    fn begin(&mut self, from: u64) {
-        let now = self.heard - 1;
-        let level = self.mean(from, now).1;
-        // What the old section has heard of the new one was not its own.
-        let foreign = (from..=now).filter(|hop| self.at(*hop).counts).count();
-        self.current.blocks.integration.take_back(foreign);
+    /// Begins a section at a hop in the past. If the section before the current one had this level,
+    /// that section continues.
+    fn begin_section(&mut self, from: u64) {
+        let now = self.received - 1;
+        let level = self.gated_mean(from, now).1;
+        // Blocks of the new section that the old one has counted are removed from it.
+        let miscounted = (from..=now).filter(|hop| self.hop_at(*hop).is_counted).count();
+        self.current.blocks.gated.remove_last(miscounted);
         self.current.update();
         self.write_levels(now);
-        let back = self.previous.level.is_some_and(|old| (old - level).abs() < self.band().0);
+        let is_return =
+            self.previous.level.is_some_and(|old| (old - level).abs() < self.range_limits().0);
         core::mem::swap(&mut self.current, &mut self.previous);
-        if !back {
+        if !is_return {
             self.current.clear();
         }
         self.current.blocks.count = 0;
         self.sections += 1;
-        self.changed = now;
+        self.section_detected_at = now;
         for hop in from..=now {
-            let energy = self.at(hop).energy;
-            let counts = self.current.push(energy, self.settings.gate.get(), true);
-            (self.at_mut(hop).section, self.at_mut(hop).counts) = (self.sections, counts);
+            let energy = self.hop_at(hop).energy;
+            let is_counted = self.current.push(energy, self.settings.gate.get(), true);
+            (self.hop_at_mut(hop).section, self.hop_at_mut(hop).is_counted) =
+                (self.sections, is_counted);
         }
         self.current.update();
-        // Older hops than those that are still to come out, too: limits are taken from them.
+        // Also for hops that were output: the section's limits are computed from them.
         let level = self.level().get();
-        (from..=now).for_each(|hop| self.at_mut(hop).level = level);
+        (from..=now).for_each(|hop| self.hop_at_mut(hop).level = level);
     }
 
-    /// Hops of the present section have its newest level; silence before the first has it too.
+    /// Writes the current level into the hops of the section, and into silence before the first
+    /// section.
     fn write_levels(&mut self, now: u64) {
         let Some(level) = self.current.level else { return };
-        for hop in now.saturating_sub(self.ahead)..=now {
+        for hop in now.saturating_sub(self.look_ahead)..=now {
             let present = self.sections;
-            let hop = self.at_mut(hop);
+            let hop = self.hop_at_mut(hop);
             if hop.section == present || (hop.section == 0 && present == 1) {
                 hop.level = level;
             }
         }
     }
 
-    /// The gain that a hop should have; `None` before anything was heard.
-    fn wish(&self, hop: u64, now: u64, given_back: f64) -> Option<f64> {
+    /// The target gain of a hop; `None` before the first section.
+    fn target_gain(&self, hop: u64, now: u64, compensation: f64) -> Option<f64> {
         if self.sections == 0 {
             return None;
         }
-        let level = self.at(hop).level;
+        let level = self.hop_at(hop).level;
         let Settings { target, min_gain, max_gain, .. } = &self.settings;
-        let wish = target.get() - level - self.excess(hop, now) + given_back;
-        Some(wish.clamp(min_gain.get(), max_gain.get()))
+        let target_gain = target.get() - level - self.range_excess(hop, now) + compensation;
+        Some(target_gain.clamp(min_gain.get(), max_gain.get()))
     }
 
-    /// How far the short-term loudness around a hop is outside the section's range.
+    /// How far the short-term loudness around a hop is outside the section's range, in LU.
     #[allow(clippy::cast_precision_loss, reason = "some dozens")]
-    fn excess(&self, hop: u64, now: u64) -> f64 {
-        let Hop { section, level, .. } = *self.at(hop);
-        let gate = self.settings.gate.get().max(level - DEEP_LU);
-        let oldest = (now + 1).saturating_sub(RING as u64);
-        let around =
-            hop.saturating_sub(HALF_SHORT_TERM).max(oldest)..=(hop + HALF_SHORT_TERM).min(now);
+    fn range_excess(&self, hop: u64, now: u64) -> f64 {
+        let Hop { section, level, .. } = *self.hop_at(hop);
+        let gate = self.settings.gate.get().max(level - SHORT_TERM_GATE_LU);
+        let oldest = (now + 1).saturating_sub(RING_HOPS as u64);
+        let around = hop.saturating_sub(HALF_SHORT_TERM_HOPS).max(oldest)
+            ..=(hop + HALF_SHORT_TERM_HOPS).min(now);
         let (count, sum) = around
-            .map(|hop| self.at(hop))
+            .map(|hop| self.hop_at(hop))
             .filter(|other| other.section == section && loudness(other.energy) >= gate)
             .fold((0_u32, 0.0), |(count, sum), other| (count + 1, sum + other.energy));
-        if count < FEWEST {
+        if count < MIN_SHORT_TERM_HOPS {
             return 0.0;
         }
         let difference = loudness(sum / f64::from(count)) - level;
-        let (louder, quieter) = self.band();
-        // Without a long look-ahead, this would be too loud for a moment when a pause is over.
-        let most = if self.is_far_ahead() { MOST_BELOW } else { 0.0 };
-        let below = (BELOW_TIMES * (difference + quieter)).clamp(-most, 0.0);
+        let (louder, quieter) = self.range_limits();
+        // Without a full look-ahead, the gain would be too high for a moment at the end of a pause.
+        let max = if self.has_full_look_ahead() { MAX_BELOW_RANGE_LU } else { 0.0 };
+        let below = (BELOW_RANGE_FACTOR * (difference + quieter)).clamp(-max, 0.0);
         (difference - louder).max(0.0) + below
     }
 
     fn update_correction(&mut self) {
-        let integration = &self.came_out.integration;
+        let gated = &self.output_blocks.gated;
         let target = self.settings.target.get();
-        let error = integration.loudness().map_or(0.0, |lufs| target - lufs);
-        // Without a long look-ahead the gain is on its way in the first second of all; that is no
-        // property of the programme, and is made up for at once.
-        let late_start = self.sections == 1 && !self.is_far_ahead();
-        self.correction.update(error, integration.blocks(), late_start);
+        let error = gated.loudness().map_or(0.0, |lufs| target - lufs);
+        // Without a full look-ahead the gain moves from 0 dB in the first second; this error is no
+        // property of the programme and is compensated at once.
+        let late_start = self.sections == 1 && !self.has_full_look_ahead();
+        self.correction.update(error, gated.blocks(), late_start);
     }
 
-    /// What the limiter took, and what integrated loudness is off, within bounds.
-    fn given_back(&self) -> f64 {
-        // Without a long look-ahead, a step that came too loud is over and not to be made up for.
-        let most = if !self.is_far_ahead() {
-            MOST_BLIND
-        } else if self.is_young(self.heard) {
-            MOST_CORRECTION / 2.0
+    /// Compensation of the limiter's reduction and of the error of integrated loudness, within
+    /// bounds.
+    fn compensation(&self) -> f64 {
+        // Without a full look-ahead, a step that was output too loud is past and not compensated.
+        let max = if !self.has_full_look_ahead() {
+            MAX_CORRECTION_SHORT_LU
+        } else if self.is_recent(self.received) {
+            MAX_CORRECTION_LU / 2.0
         } else {
-            MOST_CORRECTION
+            MAX_CORRECTION_LU
         };
-        self.limited.get() + self.correction.get(most)
+        self.limiter_loss.get() + self.correction.get(max)
     }
 
-    /// The gain at the end of the next hop that comes out.
-    fn plan(&self, now: u64) -> f64 {
-        // Before the programme comes out there is silence: the gain may be anything.
-        let before_start = now + 1 < self.ahead;
-        let next = (now + 1).saturating_sub(self.ahead).min(now);
-        let given_back = self.given_back();
-        let mut wishes = [0.0; AHEAD_AT_MOST];
-        let known = (now + 1 - next).min(AHEAD_AT_MOST as u64);
+    /// The gain at the end of the next output hop.
+    fn plan_gain(&self, now: u64) -> f64 {
+        // Before the programme is output there is silence: the gain may have any value.
+        let before_start = now + 1 < self.look_ahead;
+        let next = (now + 1).saturating_sub(self.look_ahead).min(now);
+        let compensation = self.compensation();
+        let mut target_gains = [0.0; MAX_LOOK_AHEAD_HOPS];
+        let known = (now + 1 - next).min(MAX_LOOK_AHEAD_HOPS as u64);
         #[allow(clippy::cast_possible_truncation, reason = "at most thirty")]
-        let wishes = &mut wishes[..known as usize];
-        for (wish, hop) in wishes.iter_mut().zip(next..) {
-            match self.wish(hop, now, given_back) {
-                Some(db) => *wish = db,
+        let target_gains = &mut target_gains[..known as usize];
+        for (target_gain, hop) in target_gains.iter_mut().zip(next..) {
+            match self.target_gain(hop, now, compensation) {
+                Some(db) => *target_gain = db,
                 None => return self.gain,
             }
         }
-        let (rise, fall) = self.slopes(now);
+        let (rise, fall) = self.max_changes(now);
         let mut cap = f64::INFINITY;
         let mut slack = 0.0;
-        for hop in 1..=wishes.len() {
-            cap = cap.min(at_node(wishes, hop) + slack);
+        for hop in 1..=target_gains.len() {
+            cap = cap.min(target_at_start(target_gains, hop) + slack);
             slack += fall;
         }
         if before_start || self.is_inaudible(next) {
@@ -336,79 +343,82 @@ impl Controller {
         cap.clamp(self.gain - fall, self.gain + rise)
     }
 
-    /// By how many dB the gain may rise and fall in a hop.
-    fn slopes(&self, now: u64) -> (f64, f64) {
+    /// By how many dB the gain may rise and fall in one hop.
+    fn max_changes(&self, now: u64) -> (f64, f64) {
         let rise = self.settings.rise.get() / HOPS_PER_S;
         let fall = self.settings.fall.get() / HOPS_PER_S;
-        // What begins far too loud, and was not known before, must not stay so.
-        let first = self.sections == 1 && self.ahead == 0 && now - self.changed < FIRST_FOR;
-        // Neither must a programme that is back and whose gain is known.
-        let back = self.returned.is_some_and(|hop| now - hop < FIRST_FOR) && !self.is_far_ahead();
-        let rise = if self.is_young(now) { YOUNG_RISE * rise } else { rise };
-        (rise, if first || back { FIRST_FALL * fall } else { fall })
+        // Without look-ahead, a programme that starts far too loud must be corrected fast.
+        let at_start = self.sections == 1
+            && self.look_ahead == 0
+            && now - self.section_detected_at < FAST_FALL_HOPS;
+        // So must a programme that has returned, whose gain is known.
+        let after_return = self.return_detected_at.is_some_and(|hop| now - hop < FAST_FALL_HOPS)
+            && !self.has_full_look_ahead();
+        let rise = if self.is_recent(now) { RECENT_RISE_FACTOR * rise } else { rise };
+        (rise, if at_start || after_return { FAST_FALL_FACTOR * fall } else { fall })
     }
 
-    /// Whether the look-ahead is longer than any way of the gain.
-    const fn is_far_ahead(&self) -> bool {
-        self.ahead == AHEAD_AT_MOST as u64
+    /// Whether the look-ahead is longer than any movement of the gain.
+    const fn has_full_look_ahead(&self) -> bool {
+        self.look_ahead == MAX_LOOK_AHEAD_HOPS as u64
     }
 
-    /// Whether the section that comes out began lately.
-    fn is_young(&self, now: u64) -> bool {
-        now - self.changed < YOUNG_FOR + self.ahead
+    /// Whether the section that is output began recently.
+    fn is_recent(&self, now: u64) -> bool {
+        now - self.section_detected_at < RECENT_HOPS + self.look_ahead
     }
 
-    /// Whether the hop that comes out next is so quiet that nobody hears its gain jump.
+    /// Whether the next output hop is so quiet that a jump of the gain is inaudible.
     fn is_inaudible(&self, hop: u64) -> bool {
-        loudness(self.at(hop).energy) < INAUDIBLE
+        loudness(self.hop_at(hop).energy) < INAUDIBLE_LUFS
     }
 }
 
-/// What the beginning of a hop wants, of those known: that of the lower side, so that a fall is over
+/// Target gain at the start of a known hop: the lower of the two sides, so that a fall is complete
 /// in time; a rise may begin a little before.
-fn at_node(wishes: &[f64], hop: usize) -> f64 {
-    let last = wishes[wishes.len() - 1];
-    let now = wishes[hop - 1].min(*wishes.get(hop).unwrap_or(&last));
-    let Some(soon) = wishes.get(hop..hop + EARLY) else { return now };
+fn target_at_start(target_gains: &[f64], hop: usize) -> f64 {
+    let last = target_gains[target_gains.len() - 1];
+    let now = target_gains[hop - 1].min(*target_gains.get(hop).unwrap_or(&last));
+    let Some(soon) = target_gains.get(hop..hop + EARLY_RISE_HOPS) else { return now };
     let between = soon.iter().copied().fold(f64::INFINITY, f64::min);
-    if between >= now { soon[EARLY - 1].min(now + EARLY_DB) } else { now }
+    if between >= now { soon[EARLY_RISE_HOPS - 1].min(now + EARLY_RISE_DB) } else { now }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "below the ring's length")]
 const fn ring_index(hop: u64) -> usize {
-    (hop % RING as u64) as usize
+    (hop % RING_HOPS as u64) as usize
 }
 
 const HOPS_PER_S: f64 = 10.0;
 /// Hops in the longest look-ahead, 3 s.
-pub(super) const AHEAD_AT_MOST: usize = 30;
-/// Hops that are remembered: the longest search, and the longest look-ahead.
-const RING: usize = 128;
+pub(super) const MAX_LOOK_AHEAD_HOPS: usize = 30;
+/// Hops that are stored: the longest search and the longest look-ahead fit.
+const RING_HOPS: usize = 128;
 /// The relative gate of BS.1770-4.
-const GATE_LU: f64 = 10.0;
-/// So much below the level, nothing counts for the short-term loudness of a section.
-const DEEP_LU: f64 = 20.0;
-/// What is below the range is raised by so many times as much, and at most by so much: it may be a
-/// fade or a pause.
-const BELOW_TIMES: f64 = 4.0;
-const MOST_BELOW: f64 = 3.0;
+const RELATIVE_GATE_LU: f64 = 10.0;
+/// Hops so far below the level are not counted in the short-term loudness of a section.
+const SHORT_TERM_GATE_LU: f64 = 20.0;
+/// Loudness below the range is raised by this factor of its distance, up to the maximum: it may be
+/// a fade or a pause.
+const BELOW_RANGE_FACTOR: f64 = 4.0;
+const MAX_BELOW_RANGE_LU: f64 = 3.0;
 /// Half of the 3 s of short-term loudness.
-const HALF_SHORT_TERM: u64 = 15;
-/// Hops, at least, of which a short-term value is made.
-const FEWEST: u32 = 4;
-/// Hops by which a rise may begin before the quiet that it is for, and how far it comes meanwhile.
-const EARLY: usize = 4;
-const EARLY_DB: f64 = 2.4;
-/// Hops after the beginning of a section in which the gain may rise faster, and by how much.
-const YOUNG_FOR: u64 = 100;
-const YOUNG_RISE: f64 = 2.0;
-/// Hops after the beginning of all in which the gain falls faster when nothing is known ahead.
-const FIRST_FOR: u64 = 10;
-const FIRST_FALL: f64 = 4.0;
-/// By how much the gain is lowered at most for what has come out too loud, in LU; half of it while a
-/// section is young.
-const MOST_CORRECTION: f64 = 2.0;
-/// The same in the modes that hear a step too late.
-const MOST_BLIND: f64 = 0.75;
-/// Below the absolute gate of BS.1770-4 nothing counts as sound.
-const INAUDIBLE: f64 = -70.0;
+const HALF_SHORT_TERM_HOPS: u64 = 15;
+/// Minimum number of hops of a short-term value.
+const MIN_SHORT_TERM_HOPS: u32 = 4;
+/// Hops by which a rise may begin before the quiet passage, and its extent by then.
+const EARLY_RISE_HOPS: usize = 4;
+const EARLY_RISE_DB: f64 = 2.4;
+/// Hops after the start of a section in which the gain may rise faster, and the factor.
+const RECENT_HOPS: u64 = 100;
+const RECENT_RISE_FACTOR: f64 = 2.0;
+/// Hops after the start of the programme in which the gain falls faster without look-ahead.
+const FAST_FALL_HOPS: u64 = 10;
+const FAST_FALL_FACTOR: f64 = 4.0;
+/// Maximum attenuation that compensates output that was too loud, in LU; half of it in a recent
+/// section.
+const MAX_CORRECTION_LU: f64 = 2.0;
+/// The same without a full look-ahead, where a step is noticed too late.
+const MAX_CORRECTION_SHORT_LU: f64 = 0.75;
+/// Below the absolute gate of BS.1770-4 sound counts as silence.
+const INAUDIBLE_LUFS: f64 = -70.0;

@@ -1,18 +1,18 @@
-//! The gated loudness of what has been heard lately.
+//! Gated loudness of a sliding window.
 //!
-//! The two gates of BS.1770-4 ask for two passes over all blocks. Here blocks are counted in bins of
-//! 0.1 LU, each of which has the exact sum of its energies: a pass is over a thousand bins however
-//! long the memory is, and the mean is that of the definition. Only the gate is rounded to a bin.
+//! The two gates of BS.1770-4 need two passes over all blocks. Here blocks are counted in bins of
+//! 0.1 LU, each with the exact sum of its energies: a pass takes a thousand bins however long the
+//! window is, and the mean is that of the definition. Only the gate is rounded to a bin.
 
 use crate::meter::loudness;
 
-/// Energies of 400 ms, each 100 ms, and their gated mean.
+/// Energies of blocks of 400 ms, one for each 100 ms, and their gated mean.
 #[derive(Clone, Debug)]
-pub(super) struct Integration {
+pub(super) struct GatedLoudness {
     bins: Box<[Bin]>,
     /// The last energies, a ring.
-    recent: Box<[f64]>,
-    /// How many of them count, at most as many as there is room; `None`: all there ever were.
+    recent_blocks: Box<[f64]>,
+    /// Number of blocks that count, at most the size of the ring; `None`: all blocks so far.
     window: Option<usize>,
     next: usize,
     filled: usize,
@@ -24,44 +24,45 @@ struct Bin {
     energy: f64,
 }
 
-impl Integration {
+impl GatedLoudness {
     pub(super) fn new(window: Option<usize>) -> Self {
-        let (bins, recent) = (vec![Bin::default(); BINS].into(), vec![0.0; LONGEST].into());
-        Self { bins, recent, window: window.map(|n| n.min(LONGEST)), next: 0, filled: 0 }
+        let (bins, recent_blocks) =
+            (vec![Bin::default(); BINS].into(), vec![0.0; MAX_BLOCKS].into());
+        Self { bins, recent_blocks, window: window.map(|n| n.min(MAX_BLOCKS)), next: 0, filled: 0 }
     }
 
-    /// Takes a block, unless it is below the absolute gate.
+    /// Adds a block, unless it is below the absolute gate.
     pub(super) fn push(&mut self, energy: f64) {
-        let Some(bin) = bin_of(energy) else { return };
+        let Some(bin) = bin_index(energy) else { return };
         if self.window.is_some_and(|window| self.filled >= window) {
-            self.drop_oldest();
+            self.remove_oldest();
         }
         self.bins[bin].count += 1;
         self.bins[bin].energy += energy;
-        self.recent[self.next] = energy;
-        self.next = (self.next + 1) % LONGEST;
-        self.filled = (self.filled + 1).min(LONGEST);
+        self.recent_blocks[self.next] = energy;
+        self.next = (self.next + 1) % MAX_BLOCKS;
+        self.filled = (self.filled + 1).min(MAX_BLOCKS);
     }
 
-    /// Forgets the last blocks that it took, as far as it still has them.
-    pub(super) fn take_back(&mut self, count: usize) {
+    /// Removes the last `count` blocks, as far as the ring still has them.
+    pub(super) fn remove_last(&mut self, count: usize) {
         for _ in 0..count.min(self.filled) {
-            self.next = (self.next + LONGEST - 1) % LONGEST;
+            self.next = (self.next + MAX_BLOCKS - 1) % MAX_BLOCKS;
             self.filled -= 1;
-            self.leave(self.recent[self.next]);
+            self.remove(self.recent_blocks[self.next]);
         }
     }
 
-    /// Counts so many blocks from now on, dropping the oldest.
+    /// Changes the number of blocks that count, and removes the oldest ones beyond it.
     pub(super) fn set_window(&mut self, window: Option<usize>) {
-        let window = window.map(|n| n.min(LONGEST));
+        let window = window.map(|n| n.min(MAX_BLOCKS));
         if self.window.is_none() && window.is_some() {
-            // What the ring has lost cannot be taken away one by one.
-            let first = (self.next + LONGEST - self.filled) % LONGEST;
+            // Blocks that the ring no longer has cannot be removed one by one.
+            let first = (self.next + MAX_BLOCKS - self.filled) % MAX_BLOCKS;
             self.bins.fill(Bin::default());
-            for at in first..first + self.filled {
-                let energy = self.recent[at % LONGEST];
-                if let Some(bin) = bin_of(energy) {
+            for slot in first..first + self.filled {
+                let energy = self.recent_blocks[slot % MAX_BLOCKS];
+                if let Some(bin) = bin_index(energy) {
                     self.bins[bin].count += 1;
                     self.bins[bin].energy += energy;
                 }
@@ -69,7 +70,7 @@ impl Integration {
         }
         self.window = window;
         while self.window.is_some_and(|window| self.filled > window) {
-            self.drop_oldest();
+            self.remove_oldest();
         }
     }
 
@@ -78,29 +79,29 @@ impl Integration {
         (self.next, self.filled) = (0, 0);
     }
 
-    /// How many blocks count that are above the absolute gate.
+    /// Number of blocks in the window that are above the absolute gate.
     pub(super) const fn blocks(&self) -> usize {
         self.filled
     }
 
-    /// LUFS; `None` before anything has passed the gates.
+    /// LUFS; `None` before any block has passed the gates.
     pub(super) fn loudness(&self) -> Option<f64> {
         let gate = 0.1 * mean(&self.bins)?;
-        let first = bin_of(gate).unwrap_or(0);
+        let first = bin_index(gate).unwrap_or(0);
         mean(&self.bins[first..]).map(loudness)
     }
 
-    fn drop_oldest(&mut self) {
-        let oldest = (self.next + LONGEST - self.filled) % LONGEST;
+    fn remove_oldest(&mut self) {
+        let oldest = (self.next + MAX_BLOCKS - self.filled) % MAX_BLOCKS;
         self.filled -= 1;
-        self.leave(self.recent[oldest]);
+        self.remove(self.recent_blocks[oldest]);
     }
 
-    fn leave(&mut self, energy: f64) {
-        let Some(bin) = bin_of(energy) else { return };
+    fn remove(&mut self, energy: f64) {
+        let Some(bin) = bin_index(energy) else { return };
         let bin = &mut self.bins[bin];
         bin.count = bin.count.saturating_sub(1);
-        // All energies of a bin are alike, so what rounding leaves is nothing beside one of them.
+        // All energies of a bin are similar, so rounding errors are negligible.
         bin.energy = if bin.count == 0 { 0.0 } else { bin.energy - energy };
     }
 }
@@ -114,28 +115,29 @@ fn mean(bins: &[Bin]) -> Option<f64> {
 
 /// `None` below the absolute gate of -70 LUFS.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded by the bins")]
-fn bin_of(energy: f64) -> Option<usize> {
-    let above = loudness(energy) - LOWEST;
+fn bin_index(energy: f64) -> Option<usize> {
+    let above = loudness(energy) - MIN_LUFS;
     (above >= 0.0).then(|| ((above * 10.0) as usize).min(BINS - 1))
 }
 
-/// Ten minutes at ten a second, the longest memory.
-pub(super) const LONGEST: usize = 6_000;
-/// From -70 to +30 LUFS; what is louder counts in the last.
+/// Ten minutes at ten blocks per second, the longest memory.
+pub(super) const MAX_BLOCKS: usize = 6_000;
+/// From -70 to +30 LUFS; louder blocks count in the last bin.
 const BINS: usize = 1_000;
-const LOWEST: f64 = -70.0;
+const MIN_LUFS: f64 = -70.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// BS.1770-4, written out.
-    fn plain(all: &[f64]) -> Option<f64> {
+    /// Reference implementation of BS.1770-4.
+    fn reference_loudness(all: &[f64]) -> Option<f64> {
         let passing = |gate: f64| {
-            let these: Vec<f64> = all.iter().copied().filter(|energy| *energy >= gate).collect();
+            let passing_blocks: Vec<f64> =
+                all.iter().copied().filter(|energy| *energy >= gate).collect();
             #[allow(clippy::cast_precision_loss, reason = "some hundreds")]
-            let mean = these.iter().sum::<f64>() / these.len() as f64;
-            (!these.is_empty()).then_some(mean)
+            let mean = passing_blocks.iter().sum::<f64>() / passing_blocks.len() as f64;
+            (!passing_blocks.is_empty()).then_some(mean)
         };
         let absolute = 10f64.powf((-70.0 + 0.691) / 10.0);
         let mean = passing(absolute)?;
@@ -143,53 +145,56 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_loudness_of_the_last_blocks_that_the_definition_has() {
+    fn loudness_agrees_with_the_definition_over_the_last_blocks() {
         let mut seed = 7_u32;
-        let mut integration = Integration::new(Some(600));
+        let mut gated = GatedLoudness::new(Some(600));
         let mut all = Vec::new();
-        assert_eq!(integration.loudness(), None);
+        assert_eq!(gated.loudness(), None);
         for n in 0..20_000_u32 {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let lufs = f64::from(n / 500 % 4) * -12.0 - f64::from(seed >> 24) / 20.0;
             let energy = 10f64.powf((lufs + 0.691) / 10.0);
-            integration.push(energy);
+            gated.push(energy);
             all.push(energy);
             if n % 97 == 0 {
                 let from = all.len().saturating_sub(600);
-                let (ours, wanted) = (integration.loudness(), plain(&all[from..]));
-                assert!((ours.unwrap() - wanted.unwrap()).abs() < 0.1, "{n} {ours:?} {wanted:?}");
+                let (ours, expected) = (gated.loudness(), reference_loudness(&all[from..]));
+                assert!(
+                    (ours.unwrap() - expected.unwrap()).abs() < 0.1,
+                    "{n} {ours:?} {expected:?}"
+                );
             }
         }
-        integration.set_window(Some(100));
-        let wanted = plain(&all[all.len() - 100..]).unwrap();
-        assert!((integration.loudness().unwrap() - wanted).abs() < 0.06);
+        gated.set_window(Some(100));
+        let expected = reference_loudness(&all[all.len() - 100..]).unwrap();
+        assert!((gated.loudness().unwrap() - expected).abs() < 0.06);
     }
 
     #[test]
-    fn what_is_taken_back_was_never_there() {
+    fn removed_blocks_do_not_count() {
         let energy = |lufs: f64| 10f64.powf((lufs + 0.691) / 10.0);
-        let mut integration = Integration::new(Some(100));
-        (0..90).for_each(|_| integration.push(energy(-30.0)));
-        (0..7).for_each(|_| integration.push(energy(-10.0)));
-        integration.take_back(7);
-        assert!((integration.loudness().unwrap() + 30.0).abs() < 1e-9);
-        integration.take_back(1_000);
-        assert_eq!(integration.loudness(), None);
+        let mut gated = GatedLoudness::new(Some(100));
+        (0..90).for_each(|_| gated.push(energy(-30.0)));
+        (0..7).for_each(|_| gated.push(energy(-10.0)));
+        gated.remove_last(7);
+        assert!((gated.loudness().unwrap() + 30.0).abs() < 1e-9);
+        gated.remove_last(1_000);
+        assert_eq!(gated.loudness(), None);
     }
 
     #[test]
-    fn endless_forgets_nothing_until_it_is_told_to() {
+    fn an_endless_window_keeps_all_blocks_until_it_is_limited() {
         let energy = |lufs: f64| 10f64.powf((lufs + 0.691) / 10.0);
-        let mut integration = Integration::new(None);
+        let mut gated = GatedLoudness::new(None);
         for n in 0..20_000 {
-            integration.push(energy(if n < 10_000 { -20.0 } else { -22.0 }));
+            gated.push(energy(if n < 10_000 { -20.0 } else { -22.0 }));
         }
         let all = 10.0 * f64::midpoint(10f64.powf(-2.0), 10f64.powf(-2.2)).log10();
-        assert!((integration.loudness().unwrap() - all).abs() < 1e-6);
-        integration.set_window(Some(600));
-        assert!((integration.loudness().unwrap() + 22.0).abs() < 1e-6);
-        integration.push(f64::NAN);
-        integration.push(0.0);
-        assert!((integration.loudness().unwrap() + 22.0).abs() < 1e-6);
+        assert!((gated.loudness().unwrap() - all).abs() < 1e-6);
+        gated.set_window(Some(600));
+        assert!((gated.loudness().unwrap() + 22.0).abs() < 1e-6);
+        gated.push(f64::NAN);
+        gated.push(0.0);
+        assert!((gated.loudness().unwrap() + 22.0).abs() < 1e-6);
     }
 }

@@ -1,13 +1,13 @@
-//! One gain for a whole programme that has been measured before.
+//! One constant gain for a programme that was measured before.
 
 use aulos_core::{Db, Lufs};
 
 use super::Settings;
 
-/// The gain that brings a programme to its target and changes nothing else about it.
+/// The constant gain that brings a programme to its target loudness.
 ///
-/// It never becomes anything else: where the target cannot be reached so, the gain is what can be
-/// had, and [`Linear::bound`] says what stood in the way.
+/// Dynamics are not changed: if the target cannot be reached with a constant gain, the gain is the
+/// closest that is allowed, and [`LinearGain::max_gain`] states the reason.
 ///
 /// # Examples
 /// ```
@@ -21,46 +21,48 @@ use super::Settings;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Linear {
-    /// What the target asks for.
-    pub wanted: Db,
-    /// What the programme gets.
+pub struct LinearGain {
+    /// Gain that reaches the target.
+    pub requested: Db,
+    /// Gain within the limits.
     pub gain: Db,
-    /// Why these differ.
-    pub bound: Option<Bound>,
+    /// Why the two differ.
+    pub limit: Option<GainLimit>,
 }
 
-/// What stands between a programme and its target.
+/// Reason why a programme does not reach its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Bound {
-    /// The true peak would pass the ceiling.
+pub enum GainLimit {
+    /// The true peak would exceed the ceiling.
     Ceiling,
     /// [`Settings::max_gain`].
     MaxGain,
     /// [`Settings::min_gain`].
     MinGain,
-    /// There is nothing to be heard, or the measurement is not a number.
+    /// The programme is silent, or its measurement is not a number.
     Silence,
 }
 
-impl Linear {
+impl LinearGain {
     /// The gain for a programme of this integrated loudness and true peak (in dBTP).
     #[must_use]
     pub fn plan(integrated: Lufs, true_peak: Db, settings: &Settings) -> Self {
-        let wanted = settings.target - integrated;
-        if !wanted.get().is_finite() {
-            return Self { wanted: Db::ZERO, gain: Db::ZERO, bound: Some(Bound::Silence) };
+        let requested = settings.target - integrated;
+        if !requested.get().is_finite() {
+            return Self { requested: Db::ZERO, gain: Db::ZERO, limit: Some(GainLimit::Silence) };
         }
         let headroom = settings.ceiling - true_peak;
-        let mut plan = Self { wanted, gain: wanted, bound: None };
-        for (limit, bound) in [(settings.max_gain, Bound::MaxGain), (headroom, Bound::Ceiling)] {
-            if plan.gain > limit {
-                (plan.gain, plan.bound) = (limit, Some(bound));
+        let mut plan = Self { requested, gain: requested, limit: None };
+        for (max_gain, limit) in
+            [(settings.max_gain, GainLimit::MaxGain), (headroom, GainLimit::Ceiling)]
+        {
+            if plan.gain > max_gain {
+                (plan.gain, plan.limit) = (max_gain, Some(limit));
             }
         }
-        if plan.gain < settings.min_gain && plan.bound != Some(Bound::Ceiling) {
-            (plan.gain, plan.bound) = (settings.min_gain, Some(Bound::MinGain));
+        if plan.gain < settings.min_gain && plan.limit != Some(GainLimit::Ceiling) {
+            (plan.gain, plan.limit) = (settings.min_gain, Some(GainLimit::MinGain));
         }
         plan
     }
@@ -68,7 +70,7 @@ impl Linear {
     /// Applies the gain.
     ///
     /// # Real-time
-    /// One product a sample.
+    /// One multiplication per sample.
     pub fn apply(&self, samples: &mut [f32]) {
         #[allow(clippy::cast_possible_truncation, reason = "gains are applied in f32")]
         let gain = self.gain.amplitude() as f32;
@@ -81,24 +83,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gain_is_what_the_target_asks_for_or_says_why_not() {
+    fn the_gain_reaches_the_target_or_reports_its_limit() {
         let settings = Settings::default();
-        let plan = |lufs, peak| Linear::plan(Lufs::new(lufs), Db::new(peak), &settings);
+        let plan = |lufs, peak| LinearGain::plan(Lufs::new(lufs), Db::new(peak), &settings);
         assert_eq!(plan(-30.0, -20.0).gain, Db::new(7.0));
-        assert_eq!(plan(-30.0, -20.0).bound, None);
+        assert_eq!(plan(-30.0, -20.0).limit, None);
         assert_eq!(plan(-30.0, -5.0).gain, Db::new(4.0));
-        assert_eq!(plan(-30.0, -5.0).bound, Some(Bound::Ceiling));
-        assert_eq!(plan(-60.0, -50.0).bound, Some(Bound::MaxGain));
-        assert_eq!(plan(30.0, 20.0).bound, Some(Bound::MinGain));
+        assert_eq!(plan(-30.0, -5.0).limit, Some(GainLimit::Ceiling));
+        assert_eq!(plan(-60.0, -50.0).limit, Some(GainLimit::MaxGain));
+        assert_eq!(plan(30.0, 20.0).limit, Some(GainLimit::MinGain));
         assert_eq!(plan(-23.0, 45.0).gain, Db::new(-46.0));
         for silent in [f64::NEG_INFINITY, f64::INFINITY, f64::NAN] {
-            assert_eq!(plan(silent, -3.0).bound, Some(Bound::Silence));
+            assert_eq!(plan(silent, -3.0).limit, Some(GainLimit::Silence));
         }
     }
 
     #[test]
-    fn digital_silence_has_no_peak_that_could_bind() {
-        let plan = Linear::plan(Lufs::new(-30.0), Db::SILENCE, &Settings::default());
-        assert_eq!((plan.gain, plan.bound), (Db::new(7.0), None));
+    fn a_silent_peak_does_not_limit_the_gain() {
+        let plan = LinearGain::plan(Lufs::new(-30.0), Db::SILENCE, &Settings::default());
+        assert_eq!((plan.gain, plan.limit), (Db::new(7.0), None));
     }
 }

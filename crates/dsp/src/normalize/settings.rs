@@ -1,38 +1,38 @@
-//! What a normaliser is asked for.
+//! Settings of a normalizer.
 
 use core::fmt;
 use core::str::FromStr;
 
 use aulos_core::{Db, Lufs};
 
-/// How far ahead a normaliser hears, which is by how much it delays.
+/// Look-ahead of a normalizer, which is also its delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// 3 s: the gain is there before a loud passage is.
+    /// 3 s: the gain has fallen before a loud passage begins.
     Full,
-    /// 400 ms: for what is answered, but not played along with.
+    /// 400 ms: for interactive use without playing along.
     Mid,
-    /// 5 ms, those of the limiter: for live sound. The gain follows what has been heard.
+    /// 5 ms, the limiter's look-ahead: for live sound. The gain follows the input so far.
     Low,
-    /// Nothing: the same gain as [`Mode::Low`] and no limiter, so peaks can pass the ceiling.
+    /// No delay: the gain of [`Mode::Low`] without a limiter, so peaks can exceed the ceiling.
     GainOnly,
 }
 
-/// How much of the programme counts as its loudness.
+/// The part of the programme whose loudness is normalized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Memory {
-    /// The last so many seconds that were not silent, 10 to 600.
+    /// The last seconds that were not silent, 10 to 600.
     Sliding {
         /// Seconds.
         seconds: u32,
     },
-    /// All since the level last changed for good. After hours the gain hardly moves any more.
+    /// All since the last permanent change of level. After hours the gain hardly moves any more.
     Endless,
 }
 
-/// Wishes for a normaliser. Each can be changed while it runs.
+/// Settings of a normalizer. Each can be changed while it runs.
 ///
 /// # Examples
 /// ```
@@ -46,30 +46,31 @@ pub enum Memory {
 /// assert_eq!(why, "target: 3 LUFS is not between -70 and -5");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "written with `..Settings::default()`")]
+#[allow(clippy::exhaustive_structs, reason = "constructed with `..Settings::default()`")]
 pub struct Settings {
-    /// The loudness that comes out, -70 to -5 LUFS. Default: -23.
+    /// Target loudness, -70 to -5 LUFS. Default: -23.
     pub target: Lufs,
-    /// How much quieter than the target a passage may stay, and half of it louder, before the gain
-    /// goes there: 1 to 50 LU. A programme whose loudness range is smaller keeps it. Default: 7.
+    /// How much quieter than the target a passage may be, and half of it how much louder, before
+    /// the gain follows: 1 to 50 LU. A programme with a smaller loudness range keeps it. Default:
+    /// 7.
     pub range: Db,
-    /// The highest true peak that comes out, -9 to 0 dBTP. Default: -1.
+    /// Maximum true peak of the output, -9 to 0 dBTP. Default: -1.
     pub ceiling: Db,
-    /// The least gain, -60 to 0 dB. Default: -40.
+    /// Minimum gain, -60 to 0 dB. Default: -40.
     pub min_gain: Db,
-    /// The greatest gain, 0 to 60 dB. Default: +20.
+    /// Maximum gain, 0 to 60 dB. Default: +20.
     pub max_gain: Db,
-    /// How much the gain may rise in a second, 0.1 to 20 dB; twice as much within ten seconds after
-    /// the level has changed for good. Default: 3.
+    /// Maximum rise of the gain per second, 0.1 to 20 dB; twice as much within ten seconds after a
+    /// permanent change of level. Default: 3.
     pub rise: Db,
-    /// How much the gain may fall in a second, 0.1 to 60 dB. Default: 9.
+    /// Maximum fall of the gain per second, 0.1 to 60 dB. Default: 9.
     pub fall: Db,
-    /// Below this momentary loudness, -70 to -20 LUFS, sound is silence, and the gain is held.
-    /// Default: -50.
+    /// Momentary loudness, -70 to -20 LUFS, below which sound counts as silence and the gain is
+    /// held. Default: -50.
     pub gate: Lufs,
-    /// How much of the programme counts. Default: the last 60 s.
+    /// The part of the programme that counts. Default: the last 60 s.
     pub memory: Memory,
-    /// Whether a mono programme is going to be heard from two loudspeakers, and counts twice.
+    /// Whether a mono programme is played by two loudspeakers, so that its energy counts twice.
     /// Default: no.
     pub dual_mono: bool,
 }
@@ -92,37 +93,37 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether all values lie where they may.
+    /// Checks that all values are in range.
     ///
     /// # Errors
-    /// [`InvalidSettings`] names the first that does not, and its bounds.
-    pub fn check(&self) -> Result<(), InvalidSettings> {
+    /// [`InvalidSetting`] with the first that is not, and its range.
+    pub fn validate(&self) -> Result<(), InvalidSetting> {
         let numbers = [
-            ("target", self.target.get(), TARGET, "LUFS"),
-            ("range", self.range.get(), RANGE, "LU"),
-            ("ceiling", self.ceiling.get(), CEILING, "dBTP"),
-            ("min_gain", self.min_gain.get(), (-MOST_GAIN, 0.0), "dB"),
-            ("max_gain", self.max_gain.get(), (0.0, MOST_GAIN), "dB"),
-            ("rise", self.rise.get(), RISE, "dB/s"),
-            ("fall", self.fall.get(), FALL, "dB/s"),
-            ("gate", self.gate.get(), GATE, "LUFS"),
+            ("target", self.target.get(), TARGET_RANGE, "LUFS"),
+            ("range", self.range.get(), LU_RANGE, "LU"),
+            ("ceiling", self.ceiling.get(), CEILING_RANGE, "dBTP"),
+            ("min_gain", self.min_gain.get(), (-MAX_GAIN, 0.0), "dB"),
+            ("max_gain", self.max_gain.get(), (0.0, MAX_GAIN), "dB"),
+            ("rise", self.rise.get(), RISE_RANGE, "dB/s"),
+            ("fall", self.fall.get(), FALL_RANGE, "dB/s"),
+            ("gate", self.gate.get(), GATE_RANGE, "LUFS"),
         ];
-        for (name, value, (least, most), unit) in numbers {
-            if !(least..=most).contains(&value) {
-                return Err(InvalidSettings { name, value, least, most, unit });
+        for (name, value, (min, max), unit) in numbers {
+            if !(min..=max).contains(&value) {
+                return Err(InvalidSetting { name, value, min, max, unit });
             }
         }
         if let Memory::Sliding { seconds } = self.memory
-            && !(MEMORY_S.0..=MEMORY_S.1).contains(&seconds)
+            && !(MEMORY_RANGE_S.0..=MEMORY_RANGE_S.1).contains(&seconds)
         {
-            let [value, least, most] = [seconds, MEMORY_S.0, MEMORY_S.1].map(f64::from);
-            return Err(InvalidSettings { name: "memory", value, least, most, unit: "s" });
+            let [value, min, max] = [seconds, MEMORY_RANGE_S.0, MEMORY_RANGE_S.1].map(f64::from);
+            return Err(InvalidSetting { name: "memory", value, min, max, unit: "s" });
         }
         Ok(())
     }
 }
 
-/// Settings that people have agreed on.
+/// Settings of common standards and platforms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Preset {
@@ -130,11 +131,11 @@ pub enum Preset {
     R128,
     /// ATSC A/85: -24 LUFS, -2 dBTP.
     A85,
-    /// The louder half of music services: -14 LUFS, -1 dBTP.
+    /// Louder music services: -14 LUFS, -1 dBTP.
     Stream14,
-    /// AES TD1008 and the quieter half: -16 LUFS, -1 dBTP.
+    /// AES TD1008 and quieter music services: -16 LUFS, -1 dBTP.
     Stream16,
-    /// Speech for phones: -16 LUFS, -1 dBTP, a range of 5 LU.
+    /// Speech for mobile devices: -16 LUFS, -1 dBTP, a range of 5 LU.
     Podcast,
     /// `ReplayGain` 2.0: -18 LUFS, -1 dBTP.
     ReplayGain,
@@ -145,7 +146,7 @@ impl Preset {
     pub const ALL: [Self; 6] =
         [Self::R128, Self::A85, Self::Stream14, Self::Stream16, Self::Podcast, Self::ReplayGain];
 
-    /// What it is called in configurations.
+    /// Its name in configurations.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -158,7 +159,7 @@ impl Preset {
         }
     }
 
-    /// The settings; what the preset does not say is the default.
+    /// The settings; values that the preset does not define are the defaults.
     #[must_use]
     pub fn settings(self) -> Settings {
         let (target, ceiling, range) = match self {
@@ -181,60 +182,60 @@ impl FromStr for Preset {
     }
 }
 
-/// No preset has this name.
+/// The name is not that of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "there is nothing to add")]
+#[allow(clippy::exhaustive_structs, reason = "it has no detail")]
 pub struct UnknownPreset;
 
 impl fmt::Display for UnknownPreset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown preset; there are")?;
+        write!(f, "unknown preset; expected one of:")?;
         Preset::ALL.iter().try_for_each(|preset| write!(f, " {}", preset.name()))
     }
 }
 
 impl core::error::Error for UnknownPreset {}
 
-/// A value that a normaliser cannot have.
+/// A setting that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct InvalidSettings {
-    /// Which of the [`Settings`].
+pub struct InvalidSetting {
+    /// Name of the field of [`Settings`].
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// The lowest that it may have.
-    pub least: f64,
-    /// The highest.
-    pub most: f64,
-    /// What all three are counted in.
+    /// Minimum.
+    pub min: f64,
+    /// Maximum.
+    pub max: f64,
+    /// Unit of all three.
     pub unit: &'static str,
 }
 
-impl fmt::Display for InvalidSettings {
+impl fmt::Display for InvalidSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, value, least, most, unit } = self;
-        write!(f, "{name}: {value} {unit} is not between {least} and {most}")
+        let Self { name, value, min, max, unit } = self;
+        write!(f, "{name}: {value} {unit} is not between {min} and {max}")
     }
 }
 
-impl core::error::Error for InvalidSettings {}
+impl core::error::Error for InvalidSetting {}
 
-const TARGET: (f64, f64) = (-70.0, -5.0);
-const RANGE: (f64, f64) = (1.0, 50.0);
-const CEILING: (f64, f64) = (-9.0, 0.0);
-const MOST_GAIN: f64 = 60.0;
-const RISE: (f64, f64) = (0.1, 20.0);
-const FALL: (f64, f64) = (0.1, 60.0);
-const GATE: (f64, f64) = (-70.0, -20.0);
-const MEMORY_S: (u32, u32) = (10, 600);
+const TARGET_RANGE: (f64, f64) = (-70.0, -5.0);
+const LU_RANGE: (f64, f64) = (1.0, 50.0);
+const CEILING_RANGE: (f64, f64) = (-9.0, 0.0);
+const MAX_GAIN: f64 = 60.0;
+const RISE_RANGE: (f64, f64) = (0.1, 20.0);
+const FALL_RANGE: (f64, f64) = (0.1, 60.0);
+const GATE_RANGE: (f64, f64) = (-70.0, -20.0);
+const MEMORY_RANGE_S: (u32, u32) = (10, 600);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_bound_holds_on_both_sides_and_is_named() {
+    fn every_setting_is_checked_on_both_sides_and_named_in_the_error() {
         type Change = fn(&mut Settings, f64);
         let changes: [(&str, Change, f64, f64); 9] = [
             ("target", |s, x| s.target = Lufs::new(x), -70.0, -5.0),
@@ -248,26 +249,25 @@ mod tests {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds")]
             ("memory", |s, x| s.memory = Memory::Sliding { seconds: x as u32 }, 10.0, 600.0),
         ];
-        for (name, change, least, most) in changes {
-            for (value, good) in
-                [(least, true), (most, true), (least - 1.0, false), (most + 1.0, false)]
+        for (name, change, min, max) in changes {
+            for (value, good) in [(min, true), (max, true), (min - 1.0, false), (max + 1.0, false)]
             {
                 let mut settings = Settings::default();
                 change(&mut settings, value);
-                let outcome = settings.check();
+                let outcome = settings.validate();
                 assert_eq!(outcome.is_ok(), good, "{name} {value}");
                 assert!(outcome.err().is_none_or(|wrong| wrong.to_string().starts_with(name)));
             }
         }
         let silent = Settings { target: Lufs::new(f64::NAN), ..Settings::default() };
-        assert!(silent.check().is_err());
+        assert!(silent.validate().is_err());
     }
 
     #[test]
-    fn presets_are_found_by_name_and_can_be_had() {
+    fn presets_parse_by_name_and_their_settings_are_valid() {
         for preset in Preset::ALL {
             assert_eq!(preset.name().parse(), Ok(preset));
-            assert!(preset.settings().check().is_ok());
+            assert!(preset.settings().validate().is_ok());
         }
         let wrong = "loud".parse::<Preset>().unwrap_err().to_string();
         assert!(wrong.ends_with("r128 a85 stream-14 stream-16 podcast replaygain"), "{wrong}");

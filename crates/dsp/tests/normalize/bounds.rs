@@ -1,14 +1,14 @@
-//! How the gain moves, and when it does not. Sound that is nowhere limited comes out as gain times
-//! what went in, so the gain of every frame can be read off.
+//! Movement of the gain. Where nothing is limited, the output is the input times the gain, so the
+//! gain of every frame can be computed from the two.
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{Mode, Settings};
 
 use crate::sound::Sound;
 
-/// The gain in dB of each millisecond, read off its greatest sample.
+/// The gain in dB of each millisecond, computed at its greatest sample.
 pub(crate) fn gains(sound: &Sound, mode: Mode, settings: &Settings) -> Vec<f64> {
-    let (out, _) = sound.normalised(mode, settings);
+    let (out, _) = sound.normalized(mode, settings);
     let each = sound.channels * sound.hz as usize / 1_000;
     let pairs = sound.samples.chunks(each).zip(out.samples.chunks(each));
     pairs
@@ -20,7 +20,7 @@ pub(crate) fn gains(sound: &Sound, mode: Mode, settings: &Settings) -> Vec<f64> 
         .collect()
 }
 
-/// Quiet enough for the limiter never to act.
+/// A target so low that the limiter never acts.
 fn quiet() -> Settings {
     Settings { target: Lufs::new(-38.0), ..Settings::default() }
 }
@@ -31,7 +31,7 @@ fn steps() -> Sound {
 }
 
 #[test]
-fn the_gain_never_moves_faster_than_it_may_and_stays_in_its_bounds() {
+fn the_gain_respects_its_rates_and_its_range() {
     for mode in [Mode::Full, Mode::Mid, Mode::Low] {
         for (rise, fall) in [(3.0, 9.0), (1.0, 2.0), (10.0, 40.0)] {
             let settings = Settings { rise: Db::new(rise), fall: Db::new(fall), ..quiet() };
@@ -39,11 +39,11 @@ fn the_gain_never_moves_faster_than_it_may_and_stays_in_its_bounds() {
             for (index, pair) in gains.windows(101).enumerate() {
                 let change = 10.0 * (pair[100] - pair[0]);
                 assert!(change <= 2.04 * rise + 0.1, "{mode:?} {index}: {change} dB/s");
-                // The first second of all may be quicker where nothing is known ahead.
+                // Without look-ahead, the gain may fall faster in the first second.
                 let limit = if mode == Mode::Low && index < 3_000 { 4.0 * fall } else { fall };
                 assert!(change >= -1.02 * limit - 0.1, "{mode:?} {index}: {change} dB/s");
             }
-            // Any two neighbours in a millisecond, too: there is no step.
+            // There is no step within a millisecond either.
             assert!(gains.windows(2).all(|pair| (pair[1] - pair[0]).abs() < 0.2), "{mode:?}");
             let (min, max) = (settings.min_gain.get(), settings.max_gain.get());
             assert!(gains.iter().all(|gain| (min - 0.01..max + 0.01).contains(gain)));
@@ -53,7 +53,8 @@ fn the_gain_never_moves_faster_than_it_may_and_stays_in_its_bounds() {
 
 #[test]
 fn long_after_a_change_of_level_the_gain_rises_at_the_usual_rate() {
-    // Out of a passage that is quiet by less than the range: nothing was found, nothing is quick.
+    // After a passage that is quieter by less than the range, no section is detected and the usual
+    // rate applies.
     let sound = Sound::noise(48_000, 2, 60.0, |time| if time < 30.0 { -20.0 } else { -25.5 });
     let gains = gains(&sound, Mode::Full, &Settings::default());
     for (index, pair) in gains[20_000..].windows(101).enumerate() {
@@ -63,7 +64,7 @@ fn long_after_a_change_of_level_the_gain_rises_at_the_usual_rate() {
 }
 
 #[test]
-fn silence_holds_the_gain_and_a_pause_with_noise_is_not_pulled_up() {
+fn silence_holds_the_gain_and_noise_in_a_pause_is_not_raised() {
     for (floor, seconds, most) in [(-70.0, 30.0, 1.0), (-59.0, 30.0, 1.0), (-48.0, 4.5, 0.5)] {
         // White noise reads 3 LU above its peak in dB, in stereo; the programme is at -20.
         let inside = move |time: f64| (20.0..20.0 + seconds).contains(&time);
@@ -80,7 +81,7 @@ fn silence_holds_the_gain_and_a_pause_with_noise_is_not_pulled_up() {
 }
 
 #[test]
-fn a_gap_keeps_the_gain() {
+fn a_gap_does_not_change_the_gain() {
     let sound = Sound::noise(48_000, 2, 50.0, |time| {
         if (20.0..30.0).contains(&time) { f64::NEG_INFINITY } else { -33.0 }
     });
@@ -95,6 +96,6 @@ fn a_gap_keeps_the_gain() {
 fn both_channels_get_the_same_gain() {
     let mut sound = Sound::noise(48_000, 2, 40.0, |time| if time < 20.0 { -40.0 } else { -12.0 });
     sound.samples.chunks_mut(2).for_each(|frame| frame[1] = 0.5 * frame[0]);
-    let (out, _) = sound.normalised(Mode::Full, &Settings::default());
+    let (out, _) = sound.normalized(Mode::Full, &Settings::default());
     assert!(out.samples.chunks(2).all(|frame| (frame[0] - 2.0 * frame[1]).abs() < 1e-6));
 }

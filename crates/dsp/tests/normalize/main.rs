@@ -1,8 +1,9 @@
-//! What the normaliser promises, judged by others.
+//! The guarantees of the normalizer, checked with independent meters.
 //!
-//! Each test is a guarantee of `aulos_dsp::normalize`; the judge of loudness and true peak is ffmpeg's
-//! `ebur128`, beside it the crate of that name, never the meter that the normaliser has inside. The
-//! programmes are generated (`aulos_sim`), music of the distribution and speech of espeak-ng.
+//! Each test is a guarantee of `aulos_dsp::normalize`; loudness and true peak are measured by
+//! ffmpeg's `ebur128` and by the crate of that name, never by the meter inside the normalizer. The
+//! programmes are generated (`aulos_sim`), music packages of the distribution, and speech of
+//! espeak-ng.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -15,11 +16,11 @@
 )]
 
 mod bounds;
-mod judge;
 mod live;
 mod loudness;
 mod music;
 mod pauses;
 mod peaks;
 mod pilot;
+mod reference;
 mod sound;

@@ -1,18 +1,19 @@
-//! The range of real music, and how far the gain moves on it. With `AULOS_SOAK` all the music of the
-//! distribution that the tests rely on (an hour and a half), otherwise some pieces of each kind.
+//! Loudness range of real music, and movement of the gain on it. With `AULOS_SOAK` all the music of
+//! the distribution packages that the tests need (an hour and a half), otherwise some pieces of
+//! each kind.
 
 use std::path::Path;
 
 use aulos_dsp::normalize::{Mode, Settings};
 
-use crate::judge::judge;
+use crate::reference::measure;
 use crate::sound::Sound;
 
 const BUBBLE: &str = "/usr/share/games/frozen-bubble/snd";
 const SUPERTUX: &str = "/usr/share/games/supertux2/music";
 
-/// Pieces whose range is inside 7 LU. Those that build up over a minute are in no short form: their
-/// beginning is not known to be one.
+/// Pieces whose range is within 7 LU. Those that build up over a minute have no short form: nothing
+/// at their start shows that they do.
 const PIECES: [(&str, &str); 5] = [
     ("pop", "frozen-bubble/snd/introzik"),
     ("orchestra", "supertux2/music/misc/christmas_theme"),
@@ -23,15 +24,15 @@ const PIECES: [(&str, &str); 5] = [
 
 /// The loudness range, by the crate `ebur128`.
 fn range(sound: &Sound) -> f64 {
-    let mut judge = ebur128::EbuR128::new(2, sound.hz, ebur128::Mode::LRA).unwrap();
-    judge.add_frames_f32(&sound.samples).unwrap();
-    judge.loudness_range().unwrap()
+    let mut meter = ebur128::EbuR128::new(2, sound.hz, ebur128::Mode::LRA).unwrap();
+    meter.add_frames_f32(&sound.samples).unwrap();
+    meter.loudness_range().unwrap()
 }
 
-fn check(name: &str, sound: &Sound) {
+fn check_range(name: &str, sound: &Sound) {
     let before = range(sound);
     for mode in [Mode::Full, Mode::Mid, Mode::Low] {
-        let (out, _) = sound.normalised(mode, &Settings::default());
+        let (out, _) = sound.normalized(mode, &Settings::default());
         let after = range(&out);
         println!("{name}, {mode:?}: {before:.2} -> {after:.2} LU");
         assert!((after - before).abs() <= 1.0, "{name}, {mode:?}: {before} became {after} LU");
@@ -39,23 +40,23 @@ fn check(name: &str, sound: &Sound) {
 }
 
 #[test]
-fn music_and_speech_inside_the_range_keep_theirs() {
+fn music_and_speech_within_the_range_setting_keep_their_range() {
     for folder in [BUBBLE, SUPERTUX] {
         if !Path::new(folder).exists() {
             println!("skipped: no {folder}");
             return;
         }
     }
-    check("speech", &Sound::speech());
+    check_range("speech", &Sound::speech());
     for (kind, path) in PIECES {
-        check(kind, &Sound::file(&format!("/usr/share/games/{path}.ogg")));
+        check_range(kind, &Sound::file(&format!("/usr/share/games/{path}.ogg")));
     }
 }
 
 #[test]
-fn an_hour_of_music_is_at_its_target_and_keeps_its_range_on_average() {
+fn an_hour_of_music_reaches_the_target_and_keeps_its_range_on_average() {
     if std::env::var_os("AULOS_SOAK").is_none() {
-        return short_hour();
+        return check_one_piece();
     }
     let (mut changes, mut seconds) = (Vec::new(), 0.0);
     for folder in [BUBBLE, SUPERTUX] {
@@ -65,11 +66,15 @@ fn an_hour_of_music_is_at_its_target_and_keeps_its_range_on_average() {
             if sound.seconds() < 60.0 {
                 continue;
             }
-            let (out, statistics) = sound.normalised(Mode::Full, &Settings::default());
-            let (judged, after) = (judge(&out), range(&out));
-            let off = judged.integrated + 23.0;
-            println!("{}: {off:+.2} LU, {before:.1} -> {after:.1} LU", path.display());
-            assert!(off.abs() <= 1.5 && judged.peak <= -0.95, "{}: {judged:?}", path.display());
+            let (out, statistics) = sound.normalized(Mode::Full, &Settings::default());
+            let (measured, after) = (measure(&out), range(&out));
+            let deviation = measured.integrated + 23.0;
+            println!("{}: {deviation:+.2} LU, {before:.1} -> {after:.1} LU", path.display());
+            assert!(
+                deviation.abs() <= 1.5 && measured.peak <= -0.95,
+                "{}: {measured:?}",
+                path.display()
+            );
             assert_eq!(statistics.clamped, 0);
             seconds += sound.seconds();
             if before <= 7.0 {
@@ -83,12 +88,12 @@ fn an_hour_of_music_is_at_its_target_and_keeps_its_range_on_average() {
     assert!(mean <= 1.0, "{mean} LU");
 }
 
-/// The same of one piece.
-fn short_hour() {
+/// The same with one piece.
+fn check_one_piece() {
     let sound = Sound::file(&format!("{BUBBLE}/introzik.ogg"));
-    let (out, _) = sound.normalised(Mode::Full, &Settings::default());
-    let off = judge(&out).integrated + 23.0;
-    assert!(off.abs() <= 0.5, "{off:+.2} LU");
+    let (out, _) = sound.normalized(Mode::Full, &Settings::default());
+    let deviation = measure(&out).integrated + 23.0;
+    assert!(deviation.abs() <= 0.5, "{deviation:+.2} LU");
 }
 
 fn ogg_files(folder: &Path) -> Vec<std::path::PathBuf> {

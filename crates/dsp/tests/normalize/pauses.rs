@@ -1,4 +1,4 @@
-//! What is quiet for a while and no quieter programme: fades, room tone, pauses. And what is one.
+//! Quiet passages that are no quieter programme (fades, room tone, pauses), and those that are.
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{Mode, Settings};
@@ -8,7 +8,7 @@ use crate::sound::Sound;
 
 const LIVE: [Mode; 3] = [Mode::Full, Mode::Mid, Mode::Low];
 
-/// No limiter, so that the gain can be read off.
+/// A target so low that the limiter never acts, so that the gain can be computed.
 fn quiet() -> Settings {
     Settings { target: Lufs::new(-30.0), ..Settings::default() }
 }
@@ -23,7 +23,7 @@ fn shaped(sound: &Sound, db: impl Fn(f64) -> f64) -> Sound {
     out
 }
 
-/// Programmes of 80 s that are steady from the first 20 s on.
+/// Programmes of 80 s that are steady after the first 20 s.
 fn programmes() -> Vec<(&'static str, Sound)> {
     let speech = Sound::speech().part(0.0, 40.0);
     let music = Sound::music("introzik").part(6.0, 26.0);
@@ -47,7 +47,7 @@ fn mean(gains: &[f64], from: f64, to: f64) -> f64 {
 }
 
 #[test]
-fn a_fade_out_is_not_undone_and_what_follows_has_the_gain_of_before() {
+fn a_fade_out_is_not_raised_and_the_gain_after_it_is_unchanged() {
     for (name, sound) in programmes() {
         let undisturbed = LIVE.map(|mode| gains(&sound, mode, &quiet()));
         for seconds in [3.0, 12.0, 30.0] {
@@ -61,7 +61,7 @@ fn a_fade_out_is_not_undone_and_what_follows_has_the_gain_of_before() {
                 let back = mean(&with, end, end + 0.5) - mean(without, end, end + 0.5);
                 println!("{name}, {seconds} s, {mode:?}: {rise:+.1} dB, afterwards {back:+.1} dB");
                 assert!(rise <= 5.0, "{name}, {seconds} s, {mode:?}: rises by {rise} dB");
-                // What was quiet but still in the range has been averaged, the longer the more.
+                // The quiet part within the range was averaged, the longer the more.
                 let most = if seconds > 20.0 { 2.5 } else { 1.5 };
                 assert!(back <= most, "{name}, {seconds} s, {mode:?}: {back:+} dB afterwards");
             }
@@ -70,7 +70,7 @@ fn a_fade_out_is_not_undone_and_what_follows_has_the_gain_of_before() {
 }
 
 #[test]
-fn room_tone_is_not_raised_and_the_programme_comes_back_as_it_was() {
+fn room_tone_is_not_raised_and_the_gain_after_it_is_unchanged() {
     for (name, sound) in programmes() {
         let level = Sound::noise(48_000, 2, 80.0, |_| -26.0 - 27.0);
         // Two pauses of 8 s.
@@ -97,8 +97,8 @@ fn room_tone_is_not_raised_and_the_programme_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_quieter_programme_is_one_at_once_or_after_twelve_seconds_if_it_could_be_a_pause() {
-    // How much quieter, and after how many seconds its gain is right with the look-ahead of 3 s.
+fn a_quieter_programme_is_detected_at_a_step_or_after_twelve_seconds() {
+    // Depth of the step, and seconds after which its gain is right with the look-ahead of 3 s.
     for (step, within) in [(8.0, 9.5), (12.0, 3.5), (14.5, 4.0), (20.0, 14.0), (24.0, 15.0)] {
         let level = |time: f64| if time < 30.0 { -20.0 } else { -20.0 - step };
         let sound = Sound::noise(48_000, 2, 60.0, level);
@@ -113,7 +113,7 @@ fn a_quieter_programme_is_one_at_once_or_after_twelve_seconds_if_it_could_be_a_p
 }
 
 #[test]
-fn a_fade_in_after_a_programme_is_left_as_it_is() {
+fn a_fade_in_after_a_programme_is_not_raised() {
     let level = |time: f64| match time {
         ..30.0 => -20.0,
         30.0..32.0 => f64::NEG_INFINITY,
@@ -132,8 +132,8 @@ fn a_fade_in_after_a_programme_is_left_as_it_is() {
 }
 
 #[test]
-fn after_a_long_pause_the_remembered_gain_is_back_within_a_second() {
-    // Long enough for the room to be taken for a programme.
+fn after_a_long_pause_the_previous_gain_returns_within_a_second() {
+    // Long enough for the room tone to count as a programme.
     let level = |time: f64| if (30.0..55.0).contains(&time) { -46.0 } else { -20.0 };
     let sound = Sound::noise(48_000, 2, 70.0, level);
     let settings = Settings { max_gain: Db::new(30.0), ..quiet() };

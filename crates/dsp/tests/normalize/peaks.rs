@@ -1,10 +1,10 @@
-//! How high the peaks are that come out, at the rate and in the format in which they leave.
+//! True peaks of the output, at the rate and in the format of the output.
 
 use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{Mode, Settings};
 use aulos_sim::Programme;
 
-use crate::judge::{filtered, judge, second_peak};
+use crate::reference::{ebur128_peak, filtered, measure};
 use crate::sound::Sound;
 
 fn hot(ceiling: f64) -> Settings {
@@ -35,18 +35,19 @@ fn one_of_six() -> Sound {
 }
 
 #[test]
-fn no_peak_passes_the_ceiling_and_nothing_is_clamped() {
+fn no_peak_exceeds_the_ceiling_and_nothing_is_clamped() {
     for (name, sound) in hot_material() {
         for (mode, ceiling) in [(Mode::Full, -1.0), (Mode::Low, -2.0)] {
-            let (out, statistics) = sound.normalised(mode, &hot(ceiling));
-            let peak = judge(&out).peak;
-            println!("{name}, {mode:?}: {peak:.3} and {:.3} dBTP", second_peak(&out));
+            let (out, statistics) = sound.normalized(mode, &hot(ceiling));
+            let peak = measure(&out).peak;
+            println!("{name}, {mode:?}: {peak:.3} and {:.3} dBTP", ebur128_peak(&out));
             assert!(peak <= ceiling + 0.05, "{name}, {mode:?}: {peak} dBTP");
-            // With 12 taps, the crate takes images for peaks where noise reaches up to half the rate.
-            let second = second_peak(&out);
+            // With 12 taps, the crate reads images as peaks where noise reaches up to half the
+            // rate.
+            let second = ebur128_peak(&out);
             assert!(second <= ceiling + 0.5, "{name}, {mode:?}: {second} dBTP");
             assert_eq!(statistics.clamped, 0, "{name}");
-            // And what was allowed is used.
+            // The allowed range is used.
             let limited = name != "between the samples";
             assert!(!limited || peak > ceiling - 1.0, "{name}, {mode:?}: {peak} dBTP");
         }
@@ -54,31 +55,31 @@ fn no_peak_passes_the_ceiling_and_nothing_is_clamped() {
 }
 
 #[test]
-fn sixteen_bits_and_four_times_the_rate_do_not_change_that() {
+fn peaks_stay_below_the_ceiling_in_16_bits_and_at_four_times_the_rate() {
     for (name, sound) in hot_material().into_iter().filter(|(_, sound)| sound.hz == 48_000) {
-        let (mut out, _) = sound.normalised(Mode::Full, &hot(-1.0));
+        let (mut out, _) = sound.normalized(Mode::Full, &hot(-1.0));
         let rate = ["-f", "f32le", "-ar", "192000", "-"];
         let peak = peak_of(&filtered(&out, &rate));
         assert!(peak <= -1.0 + 0.2, "{name} at 192 kHz: {peak} dBFS");
         out.samples.iter_mut().for_each(|x| *x = (*x * 32_768.0).round() / 32_768.0);
-        let peak = judge(&out).peak;
+        let peak = measure(&out).peak;
         assert!(peak <= -1.0 + 0.1, "{name} in 16 bits: {peak} dBTP");
     }
 }
 
 #[test]
-fn music_and_speech_resampled_afterwards_stay_below() {
+fn music_and_speech_stay_below_the_ceiling_after_resampling() {
     for (name, sound) in hot_material().into_iter().take(2) {
-        let (out, _) = sound.normalised(Mode::Full, &hot(-1.0));
+        let (out, _) = sound.normalized(Mode::Full, &hot(-1.0));
         let bytes = filtered(&out, &["-f", "f32le", "-ar", "44100", "-"]);
         let samples = bytes.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect();
-        let peak = judge(&Sound::new(44_100, 2, samples)).peak;
+        let peak = measure(&Sound::new(44_100, 2, samples)).peak;
         assert!(peak <= -1.0 + 0.1, "{name} at 44.1 kHz: {peak} dBTP");
     }
 }
 
 #[test]
-fn what_is_not_a_number_or_absurd_is_silence_and_the_rest_is_as_before() {
+fn invalid_samples_become_silence_and_do_not_affect_the_rest() {
     let clean = Sound::noise(48_000, 2, 30.0, |_| -25.0);
     let mut dirty = clean.clone();
     let wrong = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e4, -1e30];
@@ -86,12 +87,12 @@ fn what_is_not_a_number_or_absurd_is_silence_and_the_rest_is_as_before() {
         dirty.samples[1_000_001 + 10 * index] = value;
     }
     for mode in [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly] {
-        let (good, _) = clean.normalised(mode, &Settings::default());
-        let (out, statistics) = dirty.normalised(mode, &Settings::default());
+        let (good, _) = clean.normalized(mode, &Settings::default());
+        let (out, statistics) = dirty.normalized(mode, &Settings::default());
         assert_eq!(statistics.rejected, wrong.len() as u64);
         assert_eq!(statistics.clamped, 0);
         assert!(out.samples.iter().all(|x| x.is_finite() && x.abs() <= 0.9));
-        // A second later nothing is left of it but a trace in the loudness.
+        // A second later only a trace of it remains, in the loudness.
         for (a, b) in out.samples.iter().zip(&good.samples).skip(1_000_000 + 96_000) {
             assert!((a - b).abs() <= 1e-3 * b.abs() + 1e-9, "{mode:?}");
         }

@@ -1,5 +1,5 @@
-//! The limiter's gain, seen from outside: a quiet tone of 19 kHz goes through with bursts that have to
-//! be limited, and what its amplitude becomes is the gain.
+//! The limiter's gain, measured from outside: the input is a quiet tone of 19 kHz with bursts that
+//! must be limited; the amplitude of the tone in the output is the gain.
 
 use std::f64::consts::TAU;
 
@@ -11,7 +11,7 @@ const PILOT_HZ: f64 = 19_000.0;
 const PILOT: f64 = 0.01;
 const CEILING_DB: f64 = -6.0;
 
-/// Bursts of 2 ms, one a second, each `over` dB above the ceiling; with the pilot.
+/// Bursts of 2 ms, one per second, each `over` dB above the ceiling, plus the pilot tone.
 fn signal(seconds: usize, over: f64) -> Vec<f32> {
     let height = 10f64.powf((CEILING_DB + over) / 20.0);
     (0..seconds * HZ)
@@ -26,8 +26,8 @@ fn signal(seconds: usize, over: f64) -> Vec<f32> {
         .collect()
 }
 
-/// The amplitude of the pilot, in units of what went in: shifted to zero, and averaged over 2 ms
-/// under a Hann window.
+/// The amplitude of the pilot relative to the input: demodulated and averaged over 2 ms with a Hann
+/// window.
 fn demodulated(samples: &[f32]) -> Vec<f64> {
     const WIDTH: usize = HZ / 500;
     let window: Vec<f64> =
@@ -57,7 +57,7 @@ fn db(gain: f64) -> f64 {
 }
 
 #[test]
-fn a_burst_makes_one_dip_that_ends_in_time_and_leaves_no_hole() {
+fn a_burst_causes_one_dip_of_the_gain_that_ends_in_time() {
     for over in [3.0, 6.0, 12.0] {
         let mut samples = signal(4, over);
         let rate = SampleRate::HZ_48000;
@@ -66,11 +66,11 @@ fn a_burst_makes_one_dip_that_ends_in_time_and_leaves_no_hole() {
         let gains = demodulated(&samples);
         for second in 1..3 {
             let gain = |ms: f64| gains[second * HZ + (ms * 48.0) as usize];
-            // Centred on the window, and late by the limiter's look-ahead: the burst is at 505 ms.
+            // Centred in the window, delayed by the limiter's look-ahead: the burst is at 505 ms.
             let deepest = (500..520).map(|ms| db(gain(f64::from(ms)))).fold(0.0, f64::min);
             assert!((deepest + over).abs() < 1.0, "{over} dB over: {deepest} dB");
             assert!(db(gain(495.0)).abs() < 0.05, "{over}: early");
-            // From 510 ms on the gain rises, never falls, and is back 200 ms after the burst.
+            // From 510 ms on the gain rises, never falls, and is at 0 dB 200 ms after the burst.
             let mut last = db(gain(512.0));
             for tenth in 5_120..9_900 {
                 let now = db(gain(f64::from(tenth) / 10.0));
@@ -84,7 +84,7 @@ fn a_burst_makes_one_dip_that_ends_in_time_and_leaves_no_hole() {
 }
 
 #[test]
-fn no_window_is_half_as_loud_as_both_of_its_neighbours() {
+fn no_window_has_half_the_gain_of_both_its_neighbours() {
     let mut samples = signal(6, 6.0);
     Limiter::new(SampleRate::HZ_48000, ChannelLayout::MONO, Db::new(CEILING_DB))
         .process(&mut samples);
@@ -98,9 +98,9 @@ fn no_window_is_half_as_loud_as_both_of_its_neighbours() {
     }
 }
 
-/// With a second channel that carries nothing but a constant, the gain of every frame can be read.
+/// A second channel that carries a constant shows the gain of every frame.
 #[test]
-fn outside_the_attack_no_frame_changes_the_gain_by_more_than_a_fiftieth_of_a_decibel() {
+fn outside_the_attack_the_gain_changes_by_at_most_a_fiftieth_of_a_decibel_per_frame() {
     for over in [1.0, 6.0, 12.0] {
         let rate = SampleRate::HZ_48000;
         let mut samples: Vec<f32> = signal(3, over).iter().flat_map(|x| [*x, 0.25]).collect();

@@ -1,9 +1,9 @@
-//! Programmes, and the normaliser on them.
+//! Programmes, and runs of the normalizer on them.
 
 use std::process::{Command, Stdio};
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::normalize::{Mode, Normaliser, Settings, Statistics};
+use aulos_dsp::normalize::{Mode, Normalizer, NormalizerStats, Settings};
 use aulos_sim::{Programme, SimRng};
 
 /// Interleaved sound.
@@ -50,8 +50,8 @@ impl Sound {
     /// A minute of speech.
     pub(crate) fn speech() -> Self {
         let mut espeak = Command::new("espeak-ng");
-        let said = espeak.args(["-s", "150", "--stdout"]).arg(TEXT.repeat(4)).output();
-        let wave = said.expect("espeak-ng: see scripts/test-setup").stdout;
+        let spoken = espeak.args(["-s", "150", "--stdout"]).arg(TEXT.repeat(4)).output();
+        let wave = spoken.expect("espeak-ng: see scripts/test-setup").stdout;
         Self::decoded(&["-i", "pipe:0"], Some(wave), MINUTE)
     }
 
@@ -99,35 +99,39 @@ impl Sound {
         Self { samples, ..*self }
     }
 
-    pub(crate) fn normaliser(&self, mode: Mode, settings: &Settings) -> Normaliser {
+    pub(crate) fn normalizer(&self, mode: Mode, settings: &Settings) -> Normalizer {
         let layout = ChannelLayout::new(self.channels).unwrap();
-        Normaliser::new(mode, settings.clone(), SampleRate::new(self.hz).unwrap(), layout).unwrap()
+        Normalizer::new(mode, settings.clone(), SampleRate::new(self.hz).unwrap(), layout).unwrap()
     }
 
-    /// Normalised, without the silence in front: as long as it was.
-    pub(crate) fn normalised(&self, mode: Mode, settings: &Settings) -> (Self, Statistics) {
-        let mut normaliser = self.normaliser(mode, settings);
-        let (out, statistics) = self.through(&mut normaliser, 960);
+    /// The normalized sound without the latency: as long as the input.
+    pub(crate) fn normalized(&self, mode: Mode, settings: &Settings) -> (Self, NormalizerStats) {
+        let mut normalizer = self.normalizer(mode, settings);
+        let (out, statistics) = self.through(&mut normalizer, 960);
         (out, statistics)
     }
 
-    /// Through a normaliser in calls of so many frames.
-    pub(crate) fn through(&self, normaliser: &mut Normaliser, calls: usize) -> (Self, Statistics) {
+    /// The output of a normalizer that is called with `calls` frames each time.
+    pub(crate) fn through(
+        &self,
+        normalizer: &mut Normalizer,
+        calls: usize,
+    ) -> (Self, NormalizerStats) {
         let mut samples = self.samples.clone();
         for block in samples.chunks_mut(calls * self.channels) {
-            normaliser.process(block);
+            normalizer.process(block);
         }
         let mut block = vec![0.0; calls * self.channels];
         loop {
-            let frames = normaliser.drain(&mut block).as_usize();
+            let frames = normalizer.drain(&mut block).as_usize();
             if frames == 0 {
                 break;
             }
             samples.extend(&block[..frames * self.channels]);
         }
-        let late = normaliser.latency().as_usize() * self.channels;
+        let late = normalizer.latency().as_usize() * self.channels;
         samples.drain(..late.min(samples.len()));
-        (Self { samples, ..*self }, normaliser.statistics())
+        (Self { samples, ..*self }, normalizer.statistics())
     }
 }
 

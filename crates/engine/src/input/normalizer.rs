@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use aulos_core::{ChannelLayout, Frames, SampleRate, Span};
-use aulos_dsp::normalize::{CannotNormalise, Normaliser};
+use aulos_dsp::normalize::{Normalizer, NormalizerError};
 
 use crate::loudness_processor::NormalizerConfig;
 use crate::source::BLOCK_SAMPLES;
@@ -19,7 +19,7 @@ pub(super) struct InputNormalizer {
     config: NormalizerConfig,
     layout: ChannelLayout,
     /// `None` at a sample rate that the normalizer does not support.
-    normalizer: Option<Normaliser>,
+    normalizer: Option<Normalizer>,
     /// Frames that come out before the first input frame.
     skip: usize,
     /// Frames taken in since the refill began.
@@ -32,8 +32,8 @@ impl InputNormalizer {
         config: NormalizerConfig,
         rate: SampleRate,
         layout: ChannelLayout,
-    ) -> Result<Self, CannotNormalise> {
-        let normalizer = Normaliser::new(config.mode, config.settings.clone(), rate, layout)?;
+    ) -> Result<Self, NormalizerError> {
+        let normalizer = Normalizer::new(config.mode, config.settings.clone(), rate, layout)?;
         let mut new = Self {
             config,
             layout,
@@ -51,7 +51,7 @@ impl InputNormalizer {
         let new = match &self.normalizer {
             Some(old) => old.successor(rate, self.layout),
             None => {
-                Normaliser::new(self.config.mode, self.config.settings.clone(), rate, self.layout)
+                Normalizer::new(self.config.mode, self.config.settings.clone(), rate, self.layout)
             }
         };
         self.normalizer = new.ok();

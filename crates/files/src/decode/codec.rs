@@ -5,7 +5,7 @@ use core::fmt;
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::convert;
 use aulos_proto::packets::PacketFormat;
-use aulos_proto::wav::Samples;
+use aulos_proto::wav::WavSampleFormat;
 use symphonia::core::codecs::audio::well_known::{
     CODEC_ID_AAC, CODEC_ID_FLAC, CODEC_ID_MP1, CODEC_ID_MP2, CODEC_ID_MP3, CODEC_ID_VORBIS,
 };
@@ -30,7 +30,7 @@ pub(super) struct StreamCodec {
 enum StreamCodecKind {
     Library(Box<dyn AudioDecoder>),
     Opus(OpusPacketDecoder),
-    Pcm(Samples),
+    Pcm(WavSampleFormat),
 }
 
 impl StreamCodec {
@@ -154,14 +154,14 @@ impl fmt::Debug for StreamCodec {
     }
 }
 
-fn pcm(samples: Samples, bytes: &[u8], out: &mut Vec<f32>) {
+fn pcm(samples: WavSampleFormat, bytes: &[u8], out: &mut Vec<f32>) {
     match samples {
-        Samples::House(format) => {
+        WavSampleFormat::Native(format) => {
             out.resize(bytes.len() / format.bytes(), 0.0);
             convert::decode(format, bytes, out);
         }
         #[allow(clippy::cast_possible_truncation, reason = "the house works in f32")]
-        Samples::F64 => {
+        WavSampleFormat::F64 => {
             let (whole, _) = bytes.as_chunks();
             out.extend(whole.iter().map(|bytes| f64::from_le_bytes(*bytes) as f32));
         }

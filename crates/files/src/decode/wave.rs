@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate};
 use aulos_dsp::convert;
-use aulos_proto::wav::{self, Parsed, Samples, Wave};
+use aulos_proto::wav::{self, ParseOutcome, WavSampleFormat, WaveInfo};
 
 use super::error::{DecodeError, OpenError};
 use super::media::PacketOutcome;
@@ -21,7 +21,7 @@ use super::media::PacketOutcome;
 #[derive(Clone, Debug)]
 pub struct WaveFile {
     file: Arc<File>,
-    wave: Wave,
+    wave: WaveInfo,
     /// Offsets in the file: the next byte to read, and the end of the audio.
     at: u64,
     end: u64,
@@ -77,13 +77,13 @@ impl WaveFile {
     pub(crate) fn from_file(file: File) -> io::Result<Option<Self>> {
         let size = file.metadata()?.len();
         let Some(wave) = read_wave_header(&file)? else { return Ok(None) };
-        let start = wave.start as u64;
+        let start = wave.data_offset as u64;
         let frame = wave.frame_bytes() as u64;
-        let said = wave.length.map(|length| start.saturating_add(length));
-        let end = said.unwrap_or(size).min(size).max(start);
+        let declared_end = wave.data_bytes.map(|length| start.saturating_add(length));
+        let end = declared_end.unwrap_or(size).min(size).max(start);
         // An incomplete frame at the end is ignored.
         let end = end - (end - start) % frame;
-        let cut = said.is_some_and(|said| said - (said - start) % frame > end);
+        let cut = declared_end.is_some_and(|stated| stated - (stated - start) % frame > end);
         rustix::fs::fadvise(&file, start, None, rustix::fs::Advice::Sequential).ok();
         Ok(Some(Self {
             file: Arc::new(file),
@@ -115,13 +115,13 @@ impl WaveFile {
     /// The loudspeaker of each channel as a WAVE channel mask, if the file has one.
     #[must_use]
     pub const fn speakers(&self) -> Option<u32> {
-        self.wave.speakers
+        self.wave.channel_mask
     }
 
     /// The number of complete frames.
     #[must_use]
     pub const fn frames(&self) -> Frames {
-        Frames((self.end - self.wave.start as u64) / self.wave.frame_bytes() as u64)
+        Frames((self.end - self.wave.data_offset as u64) / self.wave.frame_bytes() as u64)
     }
 
     /// Whether the file is shorter than its header says.
@@ -133,7 +133,7 @@ impl WaveFile {
     /// Seeks to `frame`, or to the end if it is beyond.
     pub fn seek(&mut self, frame: Frames) {
         let frame = frame.0.min(self.frames().0);
-        self.at = self.wave.start as u64 + frame * self.wave.frame_bytes() as u64;
+        self.at = self.wave.data_offset as u64 + frame * self.wave.frame_bytes() as u64;
         (self.from, self.to) = (0, 0);
     }
 
@@ -153,21 +153,21 @@ impl WaveFile {
         let bytes = &self.bytes[self.from..self.from + count * frame];
         self.from += bytes.len();
         let samples = count * channels;
-        Ok(Some(match self.wave.samples {
-            Samples::House(SampleFormat::S32Le) => {
+        Ok(Some(match self.wave.sample_format {
+            WavSampleFormat::Native(SampleFormat::S32Le) => {
                 fill(&mut self.samples_i32, bytes, i32::from_le_bytes);
                 SampleRun::I32(&self.samples_i32)
             }
-            Samples::House(SampleFormat::F32) => {
+            WavSampleFormat::Native(SampleFormat::F32) => {
                 fill(&mut self.samples_f32, bytes, f32::from_le_bytes);
                 SampleRun::F32(&self.samples_f32)
             }
-            Samples::House(format) => {
+            WavSampleFormat::Native(format) => {
                 self.samples_f32.resize(samples, 0.0);
                 convert::decode(format, bytes, &mut self.samples_f32);
                 SampleRun::F32(&self.samples_f32)
             }
-            Samples::F64 => {
+            WavSampleFormat::F64 => {
                 fill(&mut self.samples_f64, bytes, f64::from_le_bytes);
                 SampleRun::F64(&self.samples_f64)
             }
@@ -192,20 +192,20 @@ impl WaveFile {
 
     /// The codec's short name.
     pub(super) const fn codec(&self) -> &'static str {
-        match self.wave.samples {
-            Samples::House(SampleFormat::U8) => "pcm_u8",
-            Samples::House(SampleFormat::S16Le) => "pcm_s16le",
-            Samples::House(SampleFormat::S24Le) => "pcm_s24le",
-            Samples::House(SampleFormat::F32) => "pcm_f32le",
-            Samples::House(_) => "pcm_s32le",
-            Samples::F64 => "pcm_f64le",
+        match self.wave.sample_format {
+            WavSampleFormat::Native(SampleFormat::U8) => "pcm_u8",
+            WavSampleFormat::Native(SampleFormat::S16Le) => "pcm_s16le",
+            WavSampleFormat::Native(SampleFormat::S24Le) => "pcm_s24le",
+            WavSampleFormat::Native(SampleFormat::F32) => "pcm_f32le",
+            WavSampleFormat::Native(_) => "pcm_s32le",
+            WavSampleFormat::F64 => "pcm_f64le",
         }
     }
 
     pub(super) const fn bits(&self) -> u32 {
-        match self.wave.samples {
-            Samples::House(format) => format.bits() as u32,
-            Samples::F64 => 64,
+        match self.wave.sample_format {
+            WavSampleFormat::Native(format) => format.bits() as u32,
+            WavSampleFormat::F64 => 64,
         }
     }
 
@@ -242,10 +242,10 @@ fn fill<const N: usize, T>(out: &mut Vec<T>, bytes: &[u8], convert: impl Fn([u8;
 }
 
 /// Parses the header of the file.
-fn read_wave_header(file: &File) -> io::Result<Option<Wave>> {
+fn read_wave_header(file: &File) -> io::Result<Option<WaveInfo>> {
     let read = read_header(file, |bytes| match wav::parse(bytes) {
-        Ok(Parsed::Wave(wave)) => Some(Ok(wave)),
-        Ok(Parsed::Incomplete { needed }) => Some(Err(needed)),
+        Ok(ParseOutcome::Complete(wave)) => Some(Ok(wave)),
+        Ok(ParseOutcome::Incomplete { needed }) => Some(Err(needed)),
         Err(_) => None,
     });
     Ok(match read? {

@@ -41,7 +41,7 @@ pub struct NormalizeResult {
 
 /// Progress of [`run`].
 #[derive(Debug)]
-#[allow(clippy::exhaustive_enums, reason = "there is nothing else to tell")]
+#[allow(clippy::exhaustive_enums, reason = "there are no other events")]
 pub enum NormalizeEvent {
     /// The completed share of the work, 0 to 1, and the number of completed files.
     Progress(f64, usize),

@@ -4,7 +4,7 @@ use core::fmt;
 use std::io;
 
 use aulos_core::SampleRate;
-use aulos_dsp::normalize::CannotNormalise;
+use aulos_dsp::normalize::NormalizerError;
 use aulos_io::replace::ReplaceError;
 
 use crate::decode::{DecodeError, OpenError};
@@ -23,7 +23,7 @@ pub enum NormalizeError {
     /// Its rate or channel layout changes in the middle: split it there.
     FormatChanges,
     /// The settings are invalid.
-    Settings(CannotNormalise),
+    Settings(NormalizerError),
     /// The extension of the new name is not a supported output format.
     UnsupportedContainer,
     /// The file would be replaced by another format than its extension says.
@@ -71,25 +71,29 @@ impl fmt::Display for NormalizeError {
             Self::Decode(error) => return error.fmt(f),
             Self::Settings(error) => return error.fmt(f),
             Self::UnsupportedRate(rate) => {
-                return write!(f, "Opus cannot be made from {} Hz: write FLAC or WAVE", rate.hz());
+                return write!(
+                    f,
+                    "cannot convert {} Hz to the rate of Opus; write FLAC or WAVE",
+                    rate.hz()
+                );
             }
             Self::Save(error) => return write!(f, "cannot be written: {error}"),
-            Self::FormatChanges => "its rate or its channels change in the middle: cut it there",
+            Self::FormatChanges => "its rate or channels change in the middle; split it there",
             Self::UnsupportedContainer => "the name must end in .wav, .flac or .opus",
             Self::InPlace => {
-                "its format is not written here, so it cannot be replaced: give IN and OUT"
+                "its format cannot be written, so it cannot be replaced; give IN and OUT"
             }
             Self::SameFile => {
-                "it is the file that is read: give it another name, or use --in-place"
+                "input and output are the same file; give another name, or use --in-place"
             }
-            Self::NotAFile => "it is not a regular file: give another name",
-            Self::SameName => "another file gets the same new name: rename one of them",
-            Self::ReadOnly => "it is read-only: check the mode of file and folder",
-            Self::Busy => "another run is writing it",
-            Self::Changed => "it was changed meanwhile: run again",
+            Self::NotAFile => "not a regular file; give another name",
+            Self::SameName => "another file gets the same new name; rename one of them",
+            Self::ReadOnly => "read-only; check the mode of file and folder",
+            Self::Busy => "another process is writing it",
+            Self::Changed => "the file was changed meanwhile; run again",
             Self::Album => "another file of its folder failed, so the album has no gain",
             Self::Stopped => "stopped",
-            Self::Internal => "it failed by a fault of this program",
+            Self::Internal => "internal error; please report it",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Writes WAVE and Ogg Opus with the framers of the recorder, plus a buffer and tags.
+//! Writes WAVE and Ogg Opus with the file encoders of the recorder, plus a buffer and tags.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -7,37 +7,37 @@ use aulos_core::Frames;
 use aulos_proto::wav;
 
 use super::save::{OutputContainer, OutputSpec};
-use crate::record::format::{OpusFramer, WaveFramer};
+use crate::record::format::{OpusFileEncoder, WaveFileEncoder};
 
 /// A file that is being written.
 pub(super) struct FramedFile {
     out: BufWriter<File>,
-    framer: Framer,
+    encoder: WaveOrOpusEncoder,
     bytes: Vec<u8>,
 }
 
-enum Framer {
-    Wave(WaveFramer),
-    Opus(Box<OpusFramer>),
+enum WaveOrOpusEncoder {
+    Wave(WaveFileEncoder),
+    Opus(Box<OpusFileEncoder>),
 }
 
 impl FramedFile {
-    pub(super) fn new(mut out: BufWriter<File>, form: &OutputSpec<'_>) -> io::Result<Self> {
+    pub(super) fn new(mut out: BufWriter<File>, output: &OutputSpec<'_>) -> io::Result<Self> {
         let mut bytes = Vec::new();
-        let framer = match form.container {
-            OutputContainer::Opus => Framer::Opus(Box::new(opus(form, &mut bytes)?)),
-            _ => Framer::Wave(wave(form, &mut bytes)?),
+        let encoder = match output.container {
+            OutputContainer::Opus => WaveOrOpusEncoder::Opus(Box::new(opus(output, &mut bytes)?)),
+            _ => WaveOrOpusEncoder::Wave(wave(output, &mut bytes)?),
         };
         out.write_all(&bytes)?;
-        Ok(Self { out, framer, bytes })
+        Ok(Self { out, encoder, bytes })
     }
 
     pub(super) fn write(&mut self, samples: &[f32]) -> io::Result<()> {
         self.bytes.clear();
-        match &mut self.framer {
-            Framer::Wave(wave) => wave.take(samples, &mut self.bytes),
-            Framer::Opus(opus) => {
-                opus.take(samples, &mut self.bytes).map_err(io::Error::other)?;
+        match &mut self.encoder {
+            WaveOrOpusEncoder::Wave(wave) => wave.encode(samples, &mut self.bytes),
+            WaveOrOpusEncoder::Opus(opus) => {
+                opus.encode_samples(samples, &mut self.bytes).map_err(io::Error::other)?;
             }
         }
         self.out.write_all(&self.bytes)
@@ -46,11 +46,14 @@ impl FramedFile {
     /// Completes the file; WAVE gets an ID3 tag unless `id3` is empty.
     pub(super) fn finish(mut self, id3: &[u8]) -> io::Result<()> {
         let (mut bytes, mut patches) = (Vec::new(), Vec::new());
-        match self.framer {
-            Framer::Wave(wave) => {
-                wave.end(&id3_chunk(id3), &mut bytes, &mut patches).map_err(too_long)?;
+        match self.encoder {
+            WaveOrOpusEncoder::Wave(wave) => {
+                wave.finish_with_chunks(&id3_chunk(id3), &mut bytes, &mut patches)
+                    .map_err(too_long)?;
             }
-            Framer::Opus(opus) => opus.end(&mut bytes).map_err(io::Error::other)?,
+            WaveOrOpusEncoder::Opus(opus) => {
+                opus.finish_file(&mut bytes).map_err(io::Error::other)?
+            }
         }
         self.out.write_all(&bytes)?;
         for patch in patches {
@@ -61,29 +64,38 @@ impl FramedFile {
     }
 }
 
-fn wave(form: &OutputSpec<'_>, bytes: &mut Vec<u8>) -> io::Result<WaveFramer> {
+fn wave(output: &OutputSpec<'_>, bytes: &mut Vec<u8>) -> io::Result<WaveFileEncoder> {
     // With a known length far below the limit, the plain RIFF header is used, which every player
     // supports.
-    let frame = form.spec.frame_bytes() as u64;
-    let expected = form.frames.map(|frames| frames.saturating_mul(frame));
-    let room = expected.is_none_or(|bytes| bytes > MAX_PLAIN_WAVE_BYTES);
-    let form = wav::Form { spec: form.spec, speakers: form.speakers, room, broadcast: None };
-    WaveFramer::begin(&form, bytes).map_err(io::Error::other)
+    let frame = output.spec.frame_bytes() as u64;
+    let expected = output.frames.map(|frames| frames.saturating_mul(frame));
+    let reserve_ds64 = expected.is_none_or(|bytes| bytes > MAX_PLAIN_WAVE_BYTES);
+    let header = wav::WavFileHeader {
+        spec: output.spec,
+        channel_mask: output.speakers,
+        reserve_ds64,
+        broadcast: None,
+    };
+    WaveFileEncoder::new(&header, bytes).map_err(io::Error::other)
 }
 
-fn opus(form: &OutputSpec<'_>, bytes: &mut Vec<u8>) -> io::Result<OpusFramer> {
-    let comments = form.tags.opus();
+fn opus(output: &OutputSpec<'_>, bytes: &mut Vec<u8>) -> io::Result<OpusFileEncoder> {
+    let comments = output.tags.opus();
     let comments = comments.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let page = Frames(u64::MAX);
-    OpusFramer::begin(form.spec, form.from, form.bitrate, comments, page, bytes).map_err(|_| {
-        let channels = form.spec.layout.channels();
-        let what = format!("Opus has one or two channels here, not {channels}: write FLAC or WAVE");
-        io::Error::new(io::ErrorKind::InvalidInput, what)
-    })
+    OpusFileEncoder::new(output.spec, output.from, output.bitrate, comments, page, bytes).map_err(
+        |_| {
+            let channels = output.spec.layout.channels();
+            let what = format!(
+                "Opus output supports one or two channels, not {channels}; write FLAC or WAVE"
+            );
+            io::Error::new(io::ErrorKind::InvalidInput, what)
+        },
+    )
 }
 
-fn too_long(_: wav::TooLong) -> io::Error {
-    let what = "it grew beyond the length that its header says: write FLAC";
+fn too_long(_: wav::FileTooLong) -> io::Error {
+    let what = "the file exceeds the 4 GiB of its WAVE header; write FLAC";
     io::Error::new(io::ErrorKind::FileTooLarge, what)
 }
 
@@ -111,7 +123,7 @@ mod tests {
     fn written(frames: Option<u64>, most: Option<u64>, id3: &[u8]) -> (Vec<u8>, Option<WaveFile>) {
         let tags = Tags::default();
         let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
-        let form = OutputSpec {
+        let output = OutputSpec {
             container: OutputContainer::Wave,
             spec: SampleSpec { rate, layout, format: SampleFormat::S24Le },
             from: rate,
@@ -121,10 +133,10 @@ mod tests {
             tags: &tags,
         };
         let file = tempfile();
-        let mut wave = FramedFile::new(BufWriter::new(file.try_clone().unwrap()), &form).unwrap();
+        let mut wave = FramedFile::new(BufWriter::new(file.try_clone().unwrap()), &output).unwrap();
         if let Some(most) = most {
-            let Framer::Wave(framer) = wave.framer else { panic!() };
-            wave.framer = Framer::Wave(framer.short_up_to(most));
+            let WaveOrOpusEncoder::Wave(encoder) = wave.encoder else { panic!() };
+            wave.encoder = WaveOrOpusEncoder::Wave(encoder.with_max_riff_size(most));
         }
         wave.write(&[0.25; 1_001]).unwrap();
         wave.finish(id3).unwrap();
@@ -144,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_file_has_the_plain_header_and_a_long_one_room_for_sizes() {
+    fn a_short_file_has_the_plain_header_and_a_long_one_space_for_64_bit_sizes() {
         let (bytes, read) = written(Some(1_001), None, b"ID3tag");
         assert_eq!((&bytes[..4], &bytes[12..16]), (&b"RIFF"[..], &b"fmt "[..]));
         assert_eq!(read.unwrap().frames().0, 1_001);
@@ -157,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_32_bits_cannot_count_is_rf64() {
+    fn a_file_beyond_32_bit_sizes_is_rf64() {
         let (bytes, read) = written(None, Some(1_000), b"ID3");
         assert_eq!((&bytes[..8], &bytes[12..16]), (&b"RF64\xff\xff\xff\xff"[..], &b"ds64"[..]));
         let size = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());

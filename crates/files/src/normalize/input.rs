@@ -5,7 +5,7 @@ use std::path::Path;
 use aulos_core::{Block, SampleRate};
 use aulos_dsp::Resampler;
 use aulos_dsp::meter::ChannelPosition;
-use aulos_dsp::normalize::clean;
+use aulos_dsp::normalize::silence_invalid;
 use aulos_engine::source::BLOCK_SAMPLES;
 
 use super::NormalizeError;
@@ -41,7 +41,7 @@ impl InputFile {
         if (self.block.rate(), self.block.layout()) != (info.rate, info.layout) {
             return Err(NormalizeError::FormatChanges);
         }
-        self.rejected += clean(self.block.samples_mut());
+        self.rejected += silence_invalid(self.block.samples_mut());
         self.frames += self.block.frames().0;
         Ok(true)
     }
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a second")]
-    fn at_another_rate_every_frame_is_where_it_was_and_none_is_missing() {
+    fn resampling_keeps_every_frame_in_place() {
         for hz in [8_000, 11_025, 22_050, 32_000, 44_100, 96_000, 192_000] {
             let (from, to) = (SampleRate::new(hz).unwrap(), SampleRate::HZ_48000);
             for frames in [hz, hz + 1, hz + 7, 1, 0] {

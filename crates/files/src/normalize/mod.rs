@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use aulos_core::{Db, Lufs, SampleRate, SampleSpec};
 use aulos_dsp::meter::{self, ChannelPosition, Meter};
-use aulos_dsp::normalize::{Bound, CannotNormalise, Linear, Mode, Settings};
+use aulos_dsp::normalize::{GainLimit, LinearGain, Mode, NormalizerError, Settings};
 
 pub use batch::{NormalizeEvent, NormalizeItem, NormalizeResult, plan_folder, plan_in_place, run};
 pub use error::NormalizeError;
@@ -34,7 +34,7 @@ use tags::Tags;
 
 /// The configuration of a run.
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "who calls says everything")]
+#[allow(clippy::exhaustive_structs, reason = "the caller sets every field")]
 pub struct NormalizeConfig {
     /// Target loudness, true peak ceiling, and others.
     pub settings: Settings,
@@ -63,7 +63,7 @@ pub enum NormalizeMethod {
 
 /// A file and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "who calls says everything")]
+#[allow(clippy::exhaustive_structs, reason = "the caller sets every field")]
 pub struct NormalizeTask {
     /// The input file.
     pub from: PathBuf,
@@ -100,10 +100,10 @@ pub struct NormalizeOutcome {
     /// The loudness of the output; for Opus, as decoded.
     pub after: LoudnessSummary,
     /// The gain, if it was constant.
-    pub linear: Option<Linear>,
+    pub linear: Option<LinearGain>,
     /// The greatest gain reduction of the limiter, zero or negative. `None` without a limiter.
     pub reduction: Option<Db>,
-    /// Samples that were not finite or absurdly large, and became silence.
+    /// Samples that were not finite or above +20 dBFS, and became silence.
     pub rejected: u64,
     /// Damaged packets of the input.
     pub damaged: u64,
@@ -134,8 +134,8 @@ pub fn normalize_file(
 ) -> Result<NormalizeOutcome, NormalizeError> {
     normalize_config
         .settings
-        .check()
-        .map_err(CannotNormalise::from)
+        .validate()
+        .map_err(NormalizerError::from)
         .map_err(NormalizeError::Settings)?;
     let is_same = || {
         let real = std::fs::canonicalize(&task.from).ok();
@@ -194,7 +194,7 @@ fn container_of(task: &NormalizeTask) -> Result<OutputContainer, NormalizeError>
 
 /// Whether a file needs no gain change.
 fn is_on_target(
-    plan: Option<Linear>,
+    plan: Option<LinearGain>,
     before: &LoudnessSummary,
     normalize_config: &NormalizeConfig,
 ) -> bool {
@@ -246,16 +246,16 @@ impl FileJob<'_> {
         }
     }
 
-    fn plan(&self, loudness: &LoudnessSummary) -> Linear {
+    fn plan(&self, loudness: &LoudnessSummary) -> LinearGain {
         let peak = loudness.true_peak.unwrap_or(Db::SILENCE);
         let integrated = loudness.integrated.unwrap_or(Lufs::SILENCE);
-        Linear::plan(integrated, peak, &self.normalize_config.settings)
+        LinearGain::plan(integrated, peak, &self.normalize_config.settings)
     }
 
     fn outcome_without_writing(
         &self,
         it: MeasuredFile,
-        plan: Option<Linear>,
+        plan: Option<LinearGain>,
         state: OutputFileState,
     ) -> NormalizeOutcome {
         let after = if state == OutputFileState::Unchanged {
@@ -283,16 +283,16 @@ impl FileJob<'_> {
     fn write(
         &mut self,
         spot: &OutputTarget,
-        mut plan: Option<Linear>,
+        mut plan: Option<LinearGain>,
         tags: Tags,
     ) -> Result<NormalizeOutcome, NormalizeError> {
         let Settings { ceiling, target, .. } = self.normalize_config.settings;
         let mut settings = self.normalize_config.settings.clone();
         for attempt in 0.. {
             let limits = self.normalize_config.method == NormalizeMethod::Limited
-                && plan.is_some_and(|plan| plan.bound == Some(Bound::Ceiling));
+                && plan.is_some_and(|plan| plan.limit == Some(GainLimit::Ceiling));
             if let Some(plan) = plan.as_mut().filter(|_| limits) {
-                (plan.gain, plan.bound) = (self.gain_through_limiter(plan, &settings)?, None);
+                (plan.gain, plan.limit) = (self.gain_through_limiter(plan, &settings)?, None);
             }
             let (mut outcome, file) = self.write_attempt(spot, plan, limits, &settings, &tags)?;
             if self.container == OutputContainer::Opus {
@@ -327,9 +327,9 @@ impl FileJob<'_> {
             settings.ceiling = settings.ceiling - lower;
             if let Some(plan) = &mut plan {
                 if limits {
-                    plan.bound = Some(Bound::Ceiling);
+                    plan.limit = Some(GainLimit::Ceiling);
                 } else {
-                    (plan.gain, plan.bound) = (plan.gain - lower, Some(Bound::Ceiling));
+                    (plan.gain, plan.limit) = (plan.gain - lower, Some(GainLimit::Ceiling));
                 }
             }
         }
@@ -339,13 +339,13 @@ impl FileJob<'_> {
     /// Finds the gain that reaches the target behind the limiter.
     fn gain_through_limiter(
         &mut self,
-        plan: &Linear,
+        plan: &LinearGain,
         settings: &Settings,
     ) -> Result<Db, NormalizeError> {
         let mut trial = *plan;
         // Starts from the last attempt, if there was one.
-        let first = plan.gain.get().max(plan.wanted.get());
-        let most = settings.max_gain.get().min(plan.wanted.get() + MAX_MAKEUP_LU);
+        let first = plan.gain.get().max(plan.requested.get());
+        let most = settings.max_gain.get().min(plan.requested.get() + MAX_MAKEUP_LU);
         trial.gain = Db::new(first.min(most));
         // The previous trial: its gain, and the resulting loudness.
         let mut before: Option<(f64, Lufs)> = None;
@@ -371,7 +371,7 @@ impl FileJob<'_> {
     /// The loudness with this gain and the limiter.
     fn try_gain(
         &mut self,
-        plan: Linear,
+        plan: LinearGain,
         settings: &Settings,
     ) -> Result<Option<Lufs>, NormalizeError> {
         let mut input = InputFile::open(self.from)?;
@@ -396,7 +396,7 @@ impl FileJob<'_> {
     fn write_attempt(
         &mut self,
         spot: &OutputTarget,
-        plan: Option<Linear>,
+        plan: Option<LinearGain>,
         limits: bool,
         settings: &Settings,
         tags: &Tags,
@@ -492,7 +492,7 @@ impl FileJob<'_> {
 }
 
 fn new_meter(config: meter::MeterConfig) -> Result<Meter, NormalizeError> {
-    let wrong = |error| NormalizeError::Settings(CannotNormalise::Meter(error));
+    let wrong = |error| NormalizeError::Settings(NormalizerError::Meter(error));
     Meter::new(config).map_err(wrong)
 }
 

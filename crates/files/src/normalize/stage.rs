@@ -3,14 +3,14 @@
 use aulos_core::{ChannelLayout, Db, SampleRate};
 use aulos_dsp::Limiter;
 use aulos_dsp::meter::ChannelPosition;
-use aulos_dsp::normalize::{Linear, Mode, Normaliser, Settings};
+use aulos_dsp::normalize::{LinearGain, Mode, Normalizer, Settings};
 use aulos_engine::source::BLOCK_SAMPLES;
 
 use super::NormalizeError;
 
 /// A constant gain, a constant gain with the limiter, or a time-varying gain.
 pub(super) enum GainStage {
-    Gain(Linear),
+    Gain(LinearGain),
     Delayed(Box<DelayedStage>),
 }
 
@@ -26,14 +26,14 @@ pub(super) struct DelayedStage {
 }
 
 enum DelayedProcessor {
-    Limiter(Linear, Box<Limiter>),
-    Live(Box<Normaliser>),
+    Limiter(LinearGain, Box<Limiter>),
+    Live(Box<Normalizer>),
 }
 
 impl GainStage {
     /// A constant gain, with the limiter if it would exceed the ceiling.
     pub(super) fn limited(
-        plan: Linear,
+        plan: LinearGain,
         settings: &Settings,
         rate: SampleRate,
         layout: ChannelLayout,
@@ -54,7 +54,7 @@ impl GainStage {
         positions: Vec<ChannelPosition>,
     ) -> Result<Self, NormalizeError> {
         let channels = positions.len();
-        let live = Normaliser::with_positions(mode, settings.clone(), rate, positions)
+        let live = Normalizer::with_positions(mode, settings.clone(), rate, positions)
             .map_err(NormalizeError::Settings)?;
         let latency = live.latency().as_usize();
         Ok(Self::delayed(DelayedProcessor::Live(Box::new(live)), latency, channels))

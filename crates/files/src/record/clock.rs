@@ -1,5 +1,5 @@
-//! The clock on the wall, read beside the house's own. File names and sidecars need it; no frame
-//! follows it.
+//! The wall clock, read together with the monotonic clock. File names and sidecars need it; no
+//! frame depends on it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,21 +9,21 @@ use aulos_io::SystemClock;
 
 use super::name;
 
-/// What both clocks show.
-pub(super) fn wall() -> WallClock {
+/// Reads both clocks.
+pub(super) fn wall_clock() -> WallClock {
     let local = SystemClock::now();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let utc = UnixTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-    WallClock { local, utc, offset: Span::from_nanos(name::offset(utc)) }
+    WallClock { local, utc, offset: Span::from_nanos(name::utc_offset_nanos(utc)) }
 }
 
-/// When the house's clock shows what the one on the wall calls `utc`, if nobody sets that meanwhile.
+/// The monotonic time at which the wall clock shows `utc`, unless it is set meanwhile.
 #[must_use]
 pub fn local_at(utc: UnixTime) -> Instant {
-    wall().local_at(utc)
+    wall_clock().local_at(utc)
 }
 
-/// A moment as people write it, RFC 3339: `2026-11-22T10:15:00Z`, or with an offset.
+/// Parses an RFC 3339 time: `2026-11-22T10:15:00Z`, or with an offset.
 #[must_use]
 pub fn parse_utc(text: &str) -> Option<UnixTime> {
     let at: jiff::Timestamp = text.parse().ok()?;

@@ -1,5 +1,5 @@
-//! One segment while it is written: sound becomes bytes, and bytes go to the disk in pieces that
-//! wait here when it does not take them.
+//! One segment while it is written: samples become bytes, and bytes go to the disk in batches,
+//! which wait here while the disk does not take them.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -12,244 +12,255 @@ use aulos_engine::recorder::{SegmentStart, UnixTime};
 use aulos_io::disk::AppendFile;
 use aulos_proto::Patch;
 
-use super::format::{self, About, FileFormat, Framer};
-use super::marker::Turn;
-use super::note::Note;
-use super::report::{Doing, Measured, Trouble};
-use super::store::Store;
+use super::format::{self, FileEncoder, FileFormat, FileMetadata};
+use super::marker::SidecarState;
+use super::note::Sidecar;
+use super::report::{FileOperation, RecorderFault, SegmentLoudness};
+use super::store::RecordingStore;
 
-/// A file in the making.
-pub(super) struct Writing {
-    pub(super) note: Note,
-    /// What it will be called, below the folder; `.part` is behind it meanwhile.
+/// The file of a segment that is being written.
+pub(super) struct SegmentFile {
+    pub(super) sidecar: Sidecar,
+    /// Its final name, below the folder; until then with the suffix `.part_name`.
     pub(super) name: String,
-    pub(super) medium: Box<dyn AppendFile>,
-    pub(super) about: About,
-    framer: Option<Box<dyn Framer>>,
+    pub(super) output: Box<dyn AppendFile>,
+    pub(super) metadata: FileMetadata,
+    encoder: Option<Box<dyn FileEncoder>>,
     meter: Option<Meter>,
-    /// What is to be appended, and how much of it has been.
+    /// Bytes to append, and how many of them are written.
     pending: Vec<u8>,
-    sent: usize,
-    /// What comes after that.
+    pending_written: usize,
+    /// Patches that follow these bytes.
     patches: Vec<Patch>,
     /// Bytes in the file.
     written: u64,
     pub(super) frames: Frames,
-    /// Something was taken since the last flush.
-    dirty: bool,
+    /// Samples were encoded since the last flush.
+    has_unflushed: bool,
     pub(super) flush_due: Instant,
-    /// Something was written since it was last made to last.
-    pub(super) unsynced: bool,
-    /// Somebody has removed it.
-    pub(super) gone: bool,
-    /// Who writes its sidecar.
-    pub(super) turn: Arc<Mutex<Turn>>,
-    /// The frame behind the last one that was taken or left out.
-    reached: MediaTime,
-    /// Where the frames of the station that follow each other begin, and where in the file.
-    joints: VecDeque<(MediaTime, Frames)>,
+    /// Bytes were written since the last sync.
+    pub(super) has_unsynced: bool,
+    /// The file was removed by another program.
+    pub(super) is_removed: bool,
+    /// State of its sidecar, shared by the threads that write it.
+    pub(super) sidecar_state: Arc<Mutex<SidecarState>>,
+    /// End of the frames that are written or left out.
+    end_frame: MediaTime,
+    /// Start of each continuous run of frames, in the station and in the file.
+    runs: VecDeque<(MediaTime, Frames)>,
 }
 
-/// A file that is there already for a segment that comes.
-pub(super) struct Ahead {
-    pub(super) opening: SegmentStart,
+/// A file that was created ahead of its segment.
+pub(super) struct PreparedFile {
+    pub(super) start: SegmentStart,
     pub(super) name: String,
-    pub(super) medium: Box<dyn AppendFile>,
+    pub(super) output: Box<dyn AppendFile>,
 }
 
-impl Writing {
-    pub(super) fn begin(
-        ahead: Ahead,
-        opening: SegmentStart,
+impl SegmentFile {
+    pub(super) fn new(
+        prepared: PreparedFile,
+        start: SegmentStart,
         format: FileFormat,
-        about: About,
+        metadata: FileMetadata,
         recorder: &str,
         layout: ChannelLayout,
-    ) -> Result<Self, format::Refused> {
-        let mut pending = Vec::with_capacity(2 * BATCH);
-        let framer = Some(format::open(format, &about, &mut pending)?);
-        let note = Note {
+    ) -> Result<Self, format::UnsupportedFileFormat> {
+        let mut pending = Vec::with_capacity(2 * WRITE_BATCH_BYTES);
+        let encoder = Some(format::make_file_encoder(format, &metadata, &mut pending)?);
+        let sidecar = Sidecar {
             recorder: recorder.to_owned(),
-            opening,
+            start,
             layout,
             gaps: Vec::new(),
             markers: Vec::new(),
             lost: Frames::ZERO,
-            loudness: Measured::default(),
+            loudness: SegmentLoudness::default(),
         };
-        let Ahead { name, medium, .. } = ahead;
+        let PreparedFile { name, output, .. } = prepared;
         let mode =
             MeterMode::INTEGRATED | MeterMode::RANGE | MeterMode::TRUE_PEAK | MeterMode::MAXIMA;
         let config = meter::MeterConfig {
             history: MeterHistory::Histogram,
-            ..meter::MeterConfig::new(opening.rate, layout, mode)
+            ..meter::MeterConfig::new(start.rate, layout, mode)
         };
         Ok(Self {
-            note,
+            sidecar,
             name,
-            medium,
-            about,
-            framer,
+            output,
+            metadata,
+            encoder,
             meter: Meter::new(config).ok(),
             pending,
-            sent: 0,
+            pending_written: 0,
             patches: Vec::new(),
             written: 0,
             frames: Frames::ZERO,
-            dirty: true,
+            has_unflushed: true,
             flush_due: Instant::ZERO,
-            unsynced: false,
-            gone: false,
-            turn: Arc::default(),
-            reached: opening.at,
-            joints: VecDeque::from([(opening.at, Frames::ZERO)]),
+            has_unsynced: false,
+            is_removed: false,
+            sidecar_state: Arc::default(),
+            end_frame: start.at,
+            runs: VecDeque::from([(start.at, Frames::ZERO)]),
         })
     }
 
     /// All frames before `frame` are in the file, or left out.
-    pub(super) const fn reach(&mut self, frame: MediaTime) {
-        self.reached = frame;
+    pub(super) const fn set_end_frame(&mut self, frame: MediaTime) {
+        self.end_frame = frame;
     }
 
-    /// The frames before `frame` are left out.
+    /// Leaves out the frames before `frame`.
     pub(super) fn skip_to(&mut self, frame: MediaTime) {
-        self.reached = frame;
-        if self.joints.len() >= MAX_JOINTS {
-            self.joints.pop_front();
+        self.end_frame = frame;
+        if self.runs.len() >= MAX_RUNS {
+            self.runs.pop_front();
         }
-        self.joints.push_back((frame, self.frames));
+        self.runs.push_back((frame, self.frames));
     }
 
-    /// The frame behind the last one that was taken or left out.
-    pub(super) const fn reached(&self) -> MediaTime {
-        self.reached
+    /// End of the frames that are written or left out.
+    pub(super) const fn end_frame(&self) -> MediaTime {
+        self.end_frame
     }
 
-    /// Where a frame of the station is in the file; one that is left out is where the sound goes on.
-    /// None: it is too long ago.
+    /// Position of a frame of the station in the file; for a frame that was left out, the position
+    /// at which the sound continues. `None` if it is too long ago.
     pub(super) fn position(&self, frame: MediaTime) -> Option<Frames> {
-        let joint = self.joints.iter().rposition(|(from, _)| *from <= frame)?;
-        let (from, position) = *self.joints.get(joint)?;
-        let end = self.joints.get(joint + 1).map_or(self.frames, |(_, next)| *next);
+        let run = self.runs.iter().rposition(|(from, _)| *from <= frame)?;
+        let (from, position) = *self.runs.get(run)?;
+        let end = self.runs.get(run + 1).map_or(self.frames, |(_, next)| *next);
         let last = Frames(self.frames.0.saturating_sub(1));
         Some((position + frame.since(from)).min(end).min(last))
     }
 
-    /// Takes whole frames; false when the codec failed, and they are lost.
-    pub(super) fn take(&mut self, samples: &[f32]) -> bool {
-        self.frames += Frames::from(samples.len() / self.note.layout.channels());
+    /// Encodes whole frames; `false` when the codec failed and they are lost.
+    pub(super) fn write_samples(&mut self, samples: &[f32]) -> bool {
+        self.frames += Frames::from(samples.len() / self.sidecar.layout.channels());
         if let Some(meter) = &mut self.meter {
             meter.add(samples);
         }
-        self.dirty = true;
-        self.framer.as_mut().is_some_and(|framer| framer.write(samples, &mut self.pending).is_ok())
+        self.has_unflushed = true;
+        self.encoder
+            .as_mut()
+            .is_some_and(|encoder| encoder.write(samples, &mut self.pending).is_ok())
     }
 
-    /// Whether there is enough for a write of its own.
-    pub(super) const fn is_full(&self) -> bool {
-        self.pending.len() - self.sent >= BATCH
+    /// Whether enough bytes wait for a write.
+    pub(super) const fn has_full_batch(&self) -> bool {
+        self.pending.len() - self.pending_written >= WRITE_BATCH_BYTES
     }
 
-    /// Bytes of the file, with those that wait.
+    /// Bytes of the file, including those that wait.
     pub(super) const fn bytes(&self) -> u64 {
-        self.written + (self.pending.len() - self.sent) as u64
+        self.written + (self.pending.len() - self.pending_written) as u64
     }
 
-    /// Makes readable what was taken, once it has waited for long enough.
+    /// Makes the encoded sound readable when the flush is due.
     pub(super) fn flush(&mut self, now: Instant, every: Span) -> io::Result<()> {
         if now < self.flush_due {
             return Ok(());
         }
-        if self.dirty
+        if self.has_unflushed
             && self.patches.is_empty()
-            && let Some(framer) = &mut self.framer
+            && let Some(encoder) = &mut self.encoder
         {
-            framer.flush(&mut self.pending, &mut self.patches);
-            self.dirty = false;
+            encoder.flush(&mut self.pending, &mut self.patches);
+            self.has_unflushed = false;
         }
-        self.put()?;
+        self.write_pending()?;
         self.flush_due = now + every;
         Ok(())
     }
 
-    /// Writes what waits; what is not taken stays.
-    pub(super) fn put(&mut self) -> io::Result<()> {
-        while self.sent < self.pending.len() {
-            match self.medium.append(&[IoSlice::new(&self.pending[self.sent..])]) {
+    /// Writes the waiting bytes; the rest stays after an error.
+    pub(super) fn write_pending(&mut self) -> io::Result<()> {
+        while self.pending_written < self.pending.len() {
+            match self.output.append(&[IoSlice::new(&self.pending[self.pending_written..])]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(taken) => {
-                    self.sent += taken;
+                    self.pending_written += taken;
                     self.written += taken as u64;
-                    self.unsynced = true;
+                    self.has_unsynced = true;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         self.pending.clear();
-        self.sent = 0;
+        self.pending_written = 0;
         while let Some(patch) = self.patches.first() {
-            self.medium.patch(patch.at(), patch.bytes())?;
-            self.unsynced = true;
+            self.output.patch(patch.at(), patch.bytes())?;
+            self.has_unsynced = true;
             self.patches.remove(0);
         }
         Ok(())
     }
 
-    /// Ends the file, and writes all of it. Called again after an error, it goes on.
-    pub(super) fn end(&mut self) -> io::Result<()> {
-        if let Some(mut framer) = self.framer.take() {
+    /// Completes the file and writes all of it. After an error, another call continues.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        if let Some(mut encoder) = self.encoder.take() {
             if let Some(meter) = self.meter.take() {
-                self.note.loudness = measured(&meter);
-                framer.set_loudness(&self.note.loudness);
+                self.sidecar.loudness = segment_loudness(&meter);
+                encoder.set_loudness(&self.sidecar.loudness);
             }
-            // What the codec cannot end, a repair does.
-            let _ = framer.finish(&mut self.pending, &mut self.patches);
+            // If the codec fails here, a repair completes the file.
+            let _ = encoder.finish(&mut self.pending, &mut self.patches);
         }
-        self.put()
+        self.write_pending()
     }
 
-    pub(super) fn trouble(&self, doing: Doing, store: &dyn Store, error: io::Error) -> Trouble {
-        Trouble { doing, path: store.path().join(part(&self.name)), error: Arc::new(error) }
+    pub(super) fn fault(
+        &self,
+        operation: FileOperation,
+        store: &dyn RecordingStore,
+        error: io::Error,
+    ) -> RecorderFault {
+        RecorderFault {
+            operation,
+            path: store.path().join(part_name(&self.name)),
+            error: Arc::new(error),
+        }
     }
 }
 
-/// The head of a file that begins with `opening`, exactly behind the last one where that is told.
-pub(super) fn about(
-    opening: &SegmentStart,
+/// Metadata of a file that begins with `start`, which is exact if the previous segment is known.
+pub(super) fn segment_metadata(
+    start: &SegmentStart,
     layout: ChannelLayout,
     recorder: &str,
-    last: Option<&(About, SegmentStart)>,
-) -> About {
+    last: Option<&(FileMetadata, SegmentStart)>,
+) -> FileMetadata {
     match last {
-        Some((about, before)) if before.rate == opening.rate && before.at <= opening.at => {
-            about.after(opening.at.since(before.at))
+        Some((metadata, before)) if before.rate == start.rate && before.at <= start.at => {
+            metadata.after(start.at.since(before.at))
         }
         _ => {
-            let nanos = u64::try_from(opening.utc.as_nanos()).unwrap_or(0);
-            let begun = UNIX_EPOCH + Duration::from_nanos(nanos);
-            About::new(opening.rate, layout, recorder, begun)
+            let nanos = u64::try_from(start.utc.as_nanos()).unwrap_or(0);
+            let start_time = UNIX_EPOCH + Duration::from_nanos(nanos);
+            FileMetadata::new(start.rate, layout, recorder, start_time)
         }
     }
 }
 
-/// The name of a file that is not complete.
-pub(super) fn part(name: &str) -> String {
-    format!("{name}{PART}")
+/// The name of an incomplete file.
+pub(super) fn part_name(name: &str) -> String {
+    format!("{name}{PART_SUFFIX}")
 }
 
-/// When a segment of so many frames ends.
-pub(super) fn end_of(opening: &SegmentStart, frames: Frames) -> UnixTime {
-    let length = opening.rate.span(frames).as_nanos();
-    UnixTime::from_nanos(opening.utc.as_nanos().saturating_add(length))
+/// End of a segment of `frames` frames.
+pub(super) fn segment_end_utc(start: &SegmentStart, frames: Frames) -> UnixTime {
+    let length = start.rate.span(frames).as_nanos();
+    UnixTime::from_nanos(start.utc.as_nanos().saturating_add(length))
 }
 
-fn measured(meter: &Meter) -> Measured {
+fn segment_loudness(meter: &Meter) -> SegmentLoudness {
     let measurement = meter.measurement();
     let finite = |value: f64| value.is_finite().then_some(value);
     let lufs = |value: Lufs| finite(value.get()).map(Lufs::new);
     let peak = measurement.true_peak();
-    Measured {
+    SegmentLoudness {
         integrated: lufs(measurement.integrated()),
         range: finite(measurement.range().get()).map(Db::new),
         true_peak: (peak > 0.0).then(|| Db::from_amplitude(peak)),
@@ -258,11 +269,11 @@ fn measured(meter: &Meter) -> Measured {
     }
 }
 
-/// What stands behind the name of a file that is not complete.
-pub(super) const PART: &str = ".part";
+/// Suffix of incomplete files.
+pub(super) const PART_SUFFIX: &str = ".part";
 
-/// Pauses of one file in which frames were left out; a marker before the oldest of more has no position.
-const MAX_JOINTS: usize = 1_000;
+/// Maximum number of runs in a file; a marker before the oldest one kept has no position.
+const MAX_RUNS: usize = 1_000;
 
-/// What is worth a write of its own.
-const BATCH: usize = 64 << 10;
+/// Minimum size of a write.
+const WRITE_BATCH_BYTES: usize = 64 << 10;

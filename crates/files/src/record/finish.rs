@@ -1,5 +1,5 @@
-//! What takes its time and keeps nobody waiting: a complete file gets its name, its sum and its
-//! sidecar; what need not be kept is deleted; what a crash left behind is repaired.
+//! Slow work in the background: a complete file gets its name, its digest and its sidecar;
+//! retention deletes files; files left behind by a crash are repaired.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
@@ -15,73 +15,82 @@ use aulos_proto::Marker;
 use aulos_rt::channel::{Receiver, TryRecvError};
 
 use super::clock;
-use super::file::{PART, end_of, part};
-use super::format::{RepairError, Repaired, repair, write_markers};
-use super::job::{MAX_SAME, candidate};
-use super::marker::{Turn, put_sidecar};
-use super::note::{Known, MAX_SIDECAR, Note, Sum, sidecar};
-use super::report::{Doing, Trouble, What};
-use super::retain::{Item, doomed};
-use super::shared::Shared;
-use super::store::{Entry, Store, read_all};
+use super::file::{PART_SUFFIX, part_name, segment_end_utc};
+use super::format::{RepairError, RepairReport, repair, write_markers};
+use super::job::{MAX_NAME_NUMBER, numbered_name};
+use super::marker::{SidecarState, put_sidecar};
+use super::note::{FileDigest, MAX_SIDECAR, ParsedSidecar, Sidecar, sidecar_name};
+use super::report::{FileOperation, RecorderEventKind, RecorderFault};
+use super::retain::{RetainedFile, files_to_delete};
+use super::shared::RecorderShared;
+use super::store::{FolderEntry, RecordingStore, read_in_pieces};
 
-/// Work for the thread that finishes.
-pub(super) enum Task {
-    /// The first thing for a recorder: repairs what was left behind, and looks what there is.
-    Mend { store: Arc<dyn Store>, shared: Arc<Shared> },
-    /// The sidecar of a file that has been begun.
-    Begin { store: Arc<dyn Store>, sidecar: String, text: Vec<u8>, turn: Arc<Mutex<Turn>> },
-    /// A file is complete.
-    Finish(Box<Finish>),
-    /// Deletes what need not be kept.
-    Tidy { store: Arc<dyn Store>, shared: Arc<Shared>, free: Option<u64> },
-    /// Nothing more comes of this recorder.
-    Last(Arc<Shared>),
+/// Work for the finisher's thread.
+pub(super) enum FinisherTask {
+    /// First task of a recorder: repairs files left behind, and lists complete ones.
+    Repair { store: Arc<dyn RecordingStore>, shared: Arc<RecorderShared> },
+    /// Writes the sidecar of a new file.
+    WriteSidecar {
+        store: Arc<dyn RecordingStore>,
+        name: String,
+        text: Vec<u8>,
+        state: Arc<Mutex<SidecarState>>,
+    },
+    /// Completes a file.
+    Finish(Box<PendingFile>),
+    /// Deletes files according to the retention rules.
+    ApplyRetention {
+        store: Arc<dyn RecordingStore>,
+        shared: Arc<RecorderShared>,
+        free_bytes: Option<u64>,
+    },
+    /// Last task of a recorder.
+    Close(Arc<RecorderShared>),
 }
 
-/// A complete file, on its way to its name.
-pub(super) struct Finish {
-    pub(super) shared: Arc<Shared>,
-    pub(super) store: Arc<dyn Store>,
-    /// To be made to last; none where that is not wished, or done.
-    pub(super) lasting: Option<Box<dyn SyncHandle>>,
+/// A file whose sound is complete.
+pub(super) struct PendingFile {
+    pub(super) shared: Arc<RecorderShared>,
+    pub(super) store: Arc<dyn RecordingStore>,
+    /// Syncs the file; `None` if no sync is configured, or it is done.
+    pub(super) sync_handle: Option<Box<dyn SyncHandle>>,
     pub(super) name: String,
-    pub(super) note: Note,
-    pub(super) closing: SegmentEnd,
-    /// Who writes its sidecar.
-    pub(super) turn: Arc<Mutex<Turn>>,
-    /// It has been removed by somebody.
-    pub(super) gone: bool,
-    /// Its markers are in it.
-    pub(super) marked: bool,
-    /// Its markers are to survive a loss of power.
+    pub(super) sidecar: Sidecar,
+    pub(super) end: SegmentEnd,
+    /// State of its sidecar.
+    pub(super) sidecar_state: Arc<Mutex<SidecarState>>,
+    /// The file was removed by another program.
+    pub(super) is_removed: bool,
+    /// Its markers are written.
+    pub(super) has_markers: bool,
+    /// Its markers must survive a power failure.
     pub(super) durable: bool,
-    /// It has its name.
-    pub(super) named: bool,
+    /// It has its final name.
+    pub(super) is_published: bool,
 }
 
-/// The thread's own knowledge.
+/// State of the finisher's thread.
 #[derive(Default)]
 pub(super) struct Finisher {
     /// The complete files of each recorder, oldest first.
-    libraries: Vec<(Arc<Shared>, Vec<Item>)>,
-    /// What did not go, and is tried again.
-    again: Vec<Again>,
+    complete_files: Vec<(Arc<RecorderShared>, Vec<RetainedFile>)>,
+    /// Failed tasks, to be repeated.
+    retries: Vec<RetryTask>,
 }
 
-struct Again {
-    task: Task,
+struct RetryTask {
+    task: FinisherTask,
     due: Instant,
     tries: u32,
 }
 
 impl Finisher {
-    /// Runs until nobody can ask for anything and all is done, or `give_up` is set.
-    pub(super) fn run(mut self, mut tasks: Receiver<Task>, give_up: &AtomicBool) {
+    /// Runs until all senders are gone and all tasks are done, or `give_up` is set.
+    pub(super) fn run(mut self, mut tasks: Receiver<FinisherTask>, give_up: &AtomicBool) {
         let mut open = true;
-        while open || (!self.again.is_empty() && !give_up.load(SeqCst)) {
+        while open || (!self.retries.is_empty() && !give_up.load(SeqCst)) {
             match tasks.recv_timeout(TICK) {
-                Ok(task) => self.try_it(task, 0),
+                Ok(task) => self.run_task(task, 0),
                 Err(TryRecvError::Closed) => {
                     if open {
                         open = false;
@@ -95,198 +104,222 @@ impl Finisher {
         }
     }
 
-    /// Tries again what is due.
+    /// Repeats the failed tasks that are due.
     pub(super) fn retry(&mut self, now: Instant) {
         let (due, later) =
-            std::mem::take(&mut self.again).into_iter().partition(|it| it.due <= now);
-        self.again = later;
-        let due: Vec<Again> = due;
-        for Again { task, tries, .. } in due {
-            self.try_it(task, tries);
+            std::mem::take(&mut self.retries).into_iter().partition(|it| it.due <= now);
+        self.retries = later;
+        let due: Vec<RetryTask> = due;
+        for RetryTask { task, tries, .. } in due {
+            self.run_task(task, tries);
         }
     }
 
-    /// Does one thing, for the `tries`th time.
-    pub(super) fn try_it(&mut self, task: Task, tries: u32) {
-        let (task, shared, trouble) = match task {
-            Task::Begin { store, sidecar, text, turn } => {
-                return drop(put_sidecar(&turn, Turn::Begun, &*store, (&sidecar, &text)));
+    /// Runs a task, after `tries` failures.
+    pub(super) fn run_task(&mut self, task: FinisherTask, tries: u32) {
+        let (task, shared, fault) = match task {
+            FinisherTask::WriteSidecar { store, name, text, state } => {
+                return drop(put_sidecar(&state, SidecarState::Recording, &*store, (&name, &text)));
             }
-            Task::Mend { store, shared } => return self.mend(&store, shared),
-            Task::Tidy { store, shared, free } => return self.tidy(&*store, &shared, free),
-            Task::Last(shared) => {
-                if self.has_work_for(&shared) {
-                    return self.later(Task::Last(shared), tries);
+            FinisherTask::Repair { store, shared } => return self.repair_folder(&store, shared),
+            FinisherTask::ApplyRetention { store, shared, free_bytes } => {
+                return self.apply_retention(&*store, &shared, free_bytes);
+            }
+            FinisherTask::Close(shared) => {
+                if self.has_retries_for(&shared) {
+                    return self.schedule_retry(FinisherTask::Close(shared), tries);
                 }
-                self.libraries.retain(|(other, _)| !Arc::ptr_eq(other, &shared));
-                return shared.finish();
+                self.complete_files.retain(|(other, _)| !Arc::ptr_eq(other, &shared));
+                return shared.set_done();
             }
-            Task::Finish(mut finish) => match self.finish(&mut finish) {
+            FinisherTask::Finish(mut finish) => match self.finish(&mut finish) {
                 Ok(()) => return,
-                Err(trouble) => (Task::Finish(finish.clone_handles()), finish.shared, trouble),
+                Err(fault) => (FinisherTask::Finish(finish.take_for_retry()), finish.shared, fault),
             },
         };
-        if tries == 0 || tries == MAX_TRIES {
-            shared.tell(What::Trouble(trouble));
+        if tries == 0 || tries == MAX_RETRIES {
+            shared.emit(RecorderEventKind::Failed(fault));
         }
-        if tries < MAX_TRIES {
-            self.later(task, tries + 1);
+        if tries < MAX_RETRIES {
+            self.schedule_retry(task, tries + 1);
         }
     }
 
-    fn has_work_for(&self, shared: &Arc<Shared>) -> bool {
-        self.again
+    fn has_retries_for(&self, shared: &Arc<RecorderShared>) -> bool {
+        self.retries
             .iter()
-            .any(|again| matches!(&again.task, Task::Finish(it) if Arc::ptr_eq(&it.shared, shared)))
+            .any(|retry| matches!(&retry.task, FinisherTask::Finish(it) if Arc::ptr_eq(&it.shared, shared)))
     }
 
-    fn later(&mut self, task: Task, tries: u32) {
-        let pause = (FIRST_PAUSE * i64::from(1_u32 << tries.min(5))).min(LONGEST_PAUSE);
-        self.again.push(Again { task, due: SystemClock::now() + pause, tries });
+    fn schedule_retry(&mut self, task: FinisherTask, tries: u32) {
+        let delay = (FIRST_DELAY * i64::from(1_u32 << tries.min(5))).min(MAX_DELAY);
+        self.retries.push(RetryTask { task, due: SystemClock::now() + delay, tries });
     }
 
-    fn finish(&mut self, it: &mut Finish) -> Result<(), Trouble> {
+    fn finish(&mut self, it: &mut PendingFile) -> Result<(), RecorderFault> {
         let store = it.store.clone();
-        if it.closing.frames.0 == 0 || it.gone {
-            *it.turn.lock().unwrap_or_else(PoisonError::into_inner) = Turn::Closed;
-            // There is nothing in it, or nothing of it.
-            drop(store.remove(&part(&it.name)));
-            drop(store.remove(&sidecar(&it.name)));
+        if it.end.frames.0 == 0 || it.is_removed {
+            *it.sidecar_state.lock().unwrap_or_else(PoisonError::into_inner) =
+                SidecarState::Completing;
+            // The file is empty, or was removed.
+            drop(store.remove(&part_name(&it.name)));
+            drop(store.remove(&sidecar_name(&it.name)));
             return Ok(());
         }
-        let failed = |doing, name: &str, error: io::Error| {
+        let failed = |operation, name: &str, error: io::Error| {
             let path = store.path().join(name);
-            Trouble { doing, path, error: Arc::new(error) }
+            RecorderFault { operation, path, error: Arc::new(error) }
         };
-        if let Some(lasting) = &it.lasting {
-            lasting.sync().map_err(|error| failed(Doing::Sync, &part(&it.name), error))?;
+        if let Some(sync_handle) = &it.sync_handle {
+            sync_handle
+                .sync()
+                .map_err(|error| failed(FileOperation::Sync, &part_name(&it.name), error))?;
         }
-        if !it.marked {
-            it.mark().map_err(|error| failed(Doing::Write, &part(&it.name), error))?;
-            it.marked = true;
+        if !it.has_markers {
+            it.write_markers()
+                .map_err(|error| failed(FileOperation::Write, &part_name(&it.name), error))?;
+            it.has_markers = true;
         }
-        // Until now nobody else can have it.
-        it.lasting = None;
-        if !it.named {
+        // The handle has the lock of the file; until now no other process could repair it.
+        it.sync_handle = None;
+        if !it.is_published {
             let name = publish(&*store, &it.name)
-                .map_err(|error| failed(Doing::Name, &part(&it.name), error))?;
+                .map_err(|error| failed(FileOperation::Rename, &part_name(&it.name), error))?;
             if name != it.name {
-                drop(store.remove(&sidecar(&it.name)));
+                drop(store.remove(&sidecar_name(&it.name)));
                 it.name = name;
             }
-            it.named = true;
+            it.is_published = true;
         }
-        let noted = |error| failed(Doing::Note, &it.name, error);
-        let (bytes, sum) = sum(&*store, &it.name).map_err(noted)?;
-        let closed = it.note.report(&store.path().join(&it.name), it.closing, bytes, sum);
-        if it.shared.sidecar {
-            let text = it.note.closed(&it.name, &closed);
-            store.put(&sidecar(&it.name), &text).map_err(noted)?;
+        let write_failed = |error| failed(FileOperation::WriteSidecar, &it.name, error);
+        let (bytes, digest) = digest_of(&*store, &it.name).map_err(write_failed)?;
+        let closed = it.sidecar.closed_segment(&store.path().join(&it.name), it.end, bytes, digest);
+        if it.shared.keep_sidecar {
+            let text = it.sidecar.closed_json(&it.name, &closed);
+            store.write_atomic(&sidecar_name(&it.name), &text).map_err(write_failed)?;
         } else {
-            drop(store.remove(&sidecar(&it.name)));
+            drop(store.remove(&sidecar_name(&it.name)));
         }
-        tell_heir(&*store, &it.shared, &it.name);
-        let end = end_of(&it.note.opening, it.closing.frames);
-        self.library(&it.shared).push(Item { name: it.name.clone(), bytes, end });
-        it.shared.tell(What::Closed(Box::new(closed)));
-        self.tidy(&*store, &it.shared, store.free().ok());
+        notify_observer(&*store, &it.shared, &it.name);
+        let end = segment_end_utc(&it.sidecar.start, it.end.frames);
+        self.complete_files_of(&it.shared).push(RetainedFile { name: it.name.clone(), bytes, end });
+        it.shared.emit(RecorderEventKind::SegmentClosed(Box::new(closed)));
+        self.apply_retention(&*store, &it.shared, store.free_bytes().ok());
         Ok(())
     }
 
-    fn library(&mut self, shared: &Arc<Shared>) -> &mut Vec<Item> {
-        let at = self.libraries.iter().position(|(other, _)| Arc::ptr_eq(other, shared));
+    fn complete_files_of(&mut self, shared: &Arc<RecorderShared>) -> &mut Vec<RetainedFile> {
+        let at = self.complete_files.iter().position(|(other, _)| Arc::ptr_eq(other, shared));
         let at = at.unwrap_or_else(|| {
-            self.libraries.push((shared.clone(), Vec::new()));
-            self.libraries.len() - 1
+            self.complete_files.push((shared.clone(), Vec::new()));
+            self.complete_files.len() - 1
         });
-        &mut self.libraries[at].1
+        &mut self.complete_files[at].1
     }
 
-    fn tidy(&mut self, store: &dyn Store, shared: &Arc<Shared>, free: Option<u64>) {
-        let (rules, now) = (shared.retention(), clock::wall().utc);
-        let items = self.library(shared);
-        let mut why = doomed(items, &rules, now, free.unwrap_or(u64::MAX));
-        if let Some(heir) = &shared.heir {
-            let needed = |item: &Item| heir.needs(&store.path().join(&item.name));
-            why.truncate(items.iter().position(needed).unwrap_or(usize::MAX));
+    fn apply_retention(
+        &mut self,
+        store: &dyn RecordingStore,
+        shared: &Arc<RecorderShared>,
+        free_bytes: Option<u64>,
+    ) {
+        let (rules, now) = (shared.retention(), clock::wall_clock().utc);
+        let files = self.complete_files_of(shared);
+        let mut reasons = files_to_delete(files, &rules, now, free_bytes.unwrap_or(u64::MAX));
+        if let Some(observer) = &shared.observer {
+            let needed = |file: &RetainedFile| observer.is_needed(&store.path().join(&file.name));
+            reasons.truncate(files.iter().position(needed).unwrap_or(usize::MAX));
         }
-        for (item, why) in items.drain(..why.len()).zip(why) {
-            let path = store.path().join(&item.name);
-            match store.remove(&item.name) {
+        for (file, reason) in files.drain(..reasons.len()).zip(reasons) {
+            let path = store.path().join(&file.name);
+            match store.remove(&file.name) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    let (doing, error) = (Doing::Delete, Arc::new(error));
-                    shared.tell(What::Trouble(Trouble { doing, path, error }));
+                    let (operation, error) = (FileOperation::Delete, Arc::new(error));
+                    shared.emit(RecorderEventKind::Failed(RecorderFault {
+                        operation,
+                        path,
+                        error,
+                    }));
                     continue;
                 }
-                // Somebody else was faster.
+                // Another process has removed it.
                 Err(_) => {}
-                Ok(()) => shared.tell(What::Deleted { path, why }),
+                Ok(()) => shared.emit(RecorderEventKind::FileDeleted { path, reason }),
             }
-            drop(store.remove(&sidecar(&item.name)));
+            drop(store.remove(&sidecar_name(&file.name)));
         }
     }
 
-    /// Repairs what was left behind, and learns which files are this recorder's.
-    fn mend(&mut self, store: &Arc<dyn Store>, shared: Arc<Shared>) {
+    /// Repairs files left behind, and lists the complete files of the recorder.
+    fn repair_folder(&mut self, store: &Arc<dyn RecordingStore>, shared: Arc<RecorderShared>) {
         let entries = match store.list(MAX_FILES) {
             Ok(entries) => entries,
             Err(error) => {
-                let (doing, path) = (Doing::Look, store.path().to_owned());
+                let (operation, path) = (FileOperation::List, store.path().to_owned());
                 let error = Arc::new(error);
-                return shared.tell(What::Trouble(Trouble { doing, path, error }));
+                return shared.emit(RecorderEventKind::Failed(RecorderFault {
+                    operation,
+                    path,
+                    error,
+                }));
             }
         };
-        let parts = entries.iter().filter(|entry| entry.name.ends_with(PART));
+        let parts = entries.iter().filter(|entry| entry.name.ends_with(PART_SUFFIX));
         for entry in parts {
-            mend_one(&**store, &shared, &entry.name);
+            repair_part(&**store, &shared, &entry.name);
         }
         for name in entries.iter().filter_map(|entry| entry.name.strip_suffix(".json")) {
-            note_again(&**store, &shared, name);
+            complete_sidecar(&**store, &shared, name);
         }
-        let mut items: Vec<_> = entries
+        let mut files: Vec<_> = entries
             .iter()
-            .filter_map(|entry| known_item(&**store, &shared.name, entry, &entries))
+            .filter_map(|entry| retained_file(&**store, &shared.name, entry, &entries))
             .collect();
-        items.append(self.library(&shared));
-        items.sort_by_key(|item| item.end);
-        // Between a file's name and its heir there is a moment in which a kill may fall.
-        for item in items.iter().rev().take(TOLD_AGAIN) {
-            tell_heir(&**store, &shared, &item.name);
+        files.append(self.complete_files_of(&shared));
+        files.sort_by_key(|file| file.end);
+        // The process may have been killed between publishing a file and the notification.
+        for file in files.iter().rev().take(RENOTIFIED_FILES) {
+            notify_observer(&**store, &shared, &file.name);
         }
-        *self.library(&shared) = items;
-        self.tidy(&**store, &shared, store.free().ok());
+        *self.complete_files_of(&shared) = files;
+        self.apply_retention(&**store, &shared, store.free_bytes().ok());
     }
 }
 
-impl Finish {
-    /// Puts the markers into the file, and before that into the sidecar: from now on no other thread
-    /// writes that, so all of them have to be in it.
-    fn mark(&self) -> io::Result<()> {
-        let text = self.note.begun(&self.name);
-        put_sidecar(&self.turn, Turn::Closed, &*self.store, (&sidecar(&self.name), &text))?;
-        let markers = self.note.markers.iter().map(|marker| (marker.position.0, &*marker.label));
-        put_markers(&self.store.open(&part(&self.name))?, markers, self.durable)
+impl PendingFile {
+    /// Writes the markers into the sidecar, then into the file. From now on no other thread writes
+    /// the sidecar, so all of them must be in it.
+    fn write_markers(&self) -> io::Result<()> {
+        let text = self.sidecar.recording_json(&self.name);
+        put_sidecar(
+            &self.sidecar_state,
+            SidecarState::Completing,
+            &*self.store,
+            (&sidecar_name(&self.name), &text),
+        )?;
+        let markers = self.sidecar.markers.iter().map(|marker| (marker.position.0, &*marker.label));
+        write_marker_list(&self.store.open(&part_name(&self.name))?, markers, self.durable)
     }
 
-    /// The same, to be tried again.
-    fn clone_handles(&mut self) -> Box<Self> {
+    /// Moves the contents into a task that is repeated.
+    fn take_for_retry(&mut self) -> Box<Self> {
         Box::new(Self {
             shared: self.shared.clone(),
             store: self.store.clone(),
-            lasting: self.lasting.take(),
+            sync_handle: self.sync_handle.take(),
             name: self.name.clone(),
-            note: self.note.clone(),
-            closing: self.closing,
-            turn: self.turn.clone(),
-            gone: self.gone,
-            marked: self.marked,
+            sidecar: self.sidecar.clone(),
+            end: self.end,
+            sidecar_state: self.sidecar_state.clone(),
+            is_removed: self.is_removed,
+            has_markers: self.has_markers,
             durable: self.durable,
-            named: self.named,
+            is_published: self.is_published,
         })
     }
 }
 
-fn put_markers<'a>(
+fn write_marker_list<'a>(
     file: &File,
     markers: impl Iterator<Item = (u64, &'a str)>,
     durable: bool,
@@ -295,22 +328,22 @@ fn put_markers<'a>(
     write_markers(file, &markers, durable)
 }
 
-/// Lets whoever has a use for it know of a file that is complete.
-fn tell_heir(store: &dyn Store, shared: &Shared, name: &str) {
-    if let Some(heir) = &shared.heir {
-        heir.completes(&store.path().join(name), &store.path().join(sidecar(name)));
+/// Notifies the observer of a complete file.
+fn notify_observer(store: &dyn RecordingStore, shared: &RecorderShared, name: &str) {
+    if let Some(observer) = &shared.observer {
+        observer.notify_complete(&store.path().join(name), &store.path().join(sidecar_name(name)));
     }
 }
 
-/// Gives a complete file its name, or the next one that is free.
-fn publish(store: &dyn Store, name: &str) -> io::Result<String> {
+/// Renames a complete file to its name, or to the next free one.
+fn publish(store: &dyn RecordingStore, name: &str) -> io::Result<String> {
     let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
-    for number in 1..=MAX_SAME {
-        let to = candidate(stem, number, extension);
-        if number > 1 && (store.has(&part(&to)) || store.has(&sidecar(&to))) {
+    for number in 1..=MAX_NAME_NUMBER {
+        let to = numbered_name(stem, number, extension);
+        if number > 1 && (store.exists(&part_name(&to)) || store.exists(&sidecar_name(&to))) {
             continue;
         }
-        match store.publish(&part(name), &to) {
+        match store.publish(&part_name(name), &to) {
             Ok(()) => return Ok(to),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -319,138 +352,165 @@ fn publish(store: &dyn Store, name: &str) -> io::Result<String> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-fn sum(store: &dyn Store, name: &str) -> io::Result<(u64, String)> {
-    let mut sum = Sum::new();
-    let bytes = read_all(&store.open(name)?, |piece| sum.add(piece))?;
-    Ok((bytes, sum.digits()))
+fn digest_of(store: &dyn RecordingStore, name: &str) -> io::Result<(u64, String)> {
+    let mut digest = FileDigest::new();
+    let bytes = read_in_pieces(&store.open(name)?, |piece| digest.update(piece))?;
+    Ok((bytes, digest.hex()))
 }
 
-fn known(store: &dyn Store, name: &str) -> Option<Known> {
+fn read_sidecar(store: &dyn RecordingStore, name: &str) -> Option<ParsedSidecar> {
     let mut text = Vec::new();
     store.open(name).ok()?.take(MAX_SIDECAR).read_to_end(&mut text).ok()?;
-    Known::parse(&text)
+    ParsedSidecar::parse(&text)
 }
 
-/// A sidecar's file, when it is complete, there and this recorder's.
-fn known_item(store: &dyn Store, recorder: &str, it: &Entry, all: &[Entry]) -> Option<Item> {
+/// The file of a sidecar, if it is complete, exists and was written by this recorder.
+fn retained_file(
+    store: &dyn RecordingStore,
+    recorder: &str,
+    it: &FolderEntry,
+    all: &[FolderEntry],
+) -> Option<RetainedFile> {
     let name = it.name.strip_suffix(".json")?;
     let bytes = all.iter().find(|entry| entry.name == name)?.bytes;
-    let known = known(store, &it.name).filter(|known| known.closed)?;
-    (known.recorder == recorder).then(|| Item { name: name.to_owned(), bytes, end: known.end })
+    let parsed = read_sidecar(store, &it.name).filter(|parsed| parsed.is_closed)?;
+    (parsed.recorder == recorder).then(|| RetainedFile {
+        name: name.to_owned(),
+        bytes,
+        end: parsed.end,
+    })
 }
 
-/// Repairs one file, when it is this recorder's or nobody's, and nobody works on it.
-fn mend_one(store: &dyn Store, shared: &Shared, left: &str) {
-    let Some(name) = left.strip_suffix(PART).filter(|name| is_sound(name)) else { return };
-    let known = known(store, &sidecar(name));
-    if known.as_ref().is_some_and(|known| known.recorder != *shared.name) {
+/// Repairs one file, if it was written by this recorder or has no sidecar, and is not locked.
+fn repair_part(store: &dyn RecordingStore, shared: &RecorderShared, part_file: &str) {
+    let Some(name) = part_file.strip_suffix(PART_SUFFIX).filter(|name| has_audio_extension(name))
+    else {
+        return;
+    };
+    let parsed = read_sidecar(store, &sidecar_name(name));
+    if parsed.as_ref().is_some_and(|parsed| parsed.recorder != *shared.name) {
         return;
     }
-    let Ok(file) = store.open(left) else { return };
+    let Ok(file) = store.open(part_file) else { return };
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         return;
     }
-    let path = store.path().join(left);
-    let mended = match repair(&file) {
-        Ok(Repaired { frames, .. }) if frames.0 == 0 => Err(RepairError::Empty),
+    let path = store.path().join(part_file);
+    let result = match repair(&file) {
+        Ok(RepairReport { frames, .. }) if frames.0 == 0 => Err(RepairError::Empty),
         other => other,
     };
-    match mended {
-        Ok(repaired) => match keep(store, shared, name, known, &file, &repaired) {
-            Ok(name) => shared.tell(What::Repaired { path: store.path().join(name) }),
+    match result {
+        Ok(repaired) => match publish_repaired(store, shared, name, parsed, &file, &repaired) {
+            Ok(name) => {
+                shared.emit(RecorderEventKind::FileRepaired { path: store.path().join(name) })
+            }
             Err(error) => {
-                let (doing, error) = (Doing::Name, Arc::new(error));
-                shared.tell(What::Trouble(Trouble { doing, path, error }));
+                let (operation, error) = (FileOperation::Rename, Arc::new(error));
+                shared.emit(RecorderEventKind::Failed(RecorderFault { operation, path, error }));
             }
         },
         Err(RepairError::Empty) => {
-            // While it is locked: whoever has just made it sees that it is gone.
-            drop(store.remove(left));
-            drop(store.remove(&sidecar(name)));
+            // While it is locked: a process that has just created it notices that it was removed.
+            drop(store.remove(part_file));
+            drop(store.remove(&sidecar_name(name)));
         }
-        Err(error) => shared.tell(What::Unrepaired { path, why: error.to_string() }),
+        Err(error) => {
+            shared.emit(RecorderEventKind::RepairFailed { path, reason: error.to_string() })
+        }
     }
 }
 
-/// Ends the sidecar of a file that had its name already when the program was killed.
-fn note_again(store: &dyn Store, shared: &Shared, name: &str) {
-    let unfinished = |known: &Known| !known.closed && known.recorder == *shared.name;
-    if !store.has(name) || store.has(&part(name)) {
+/// Completes the sidecar of a file that had its name when the process was killed.
+fn complete_sidecar(store: &dyn RecordingStore, shared: &RecorderShared, name: &str) {
+    let is_unfinished =
+        |parsed: &ParsedSidecar| !parsed.is_closed && parsed.recorder == *shared.name;
+    if !store.exists(name) || store.exists(&part_name(name)) {
         return;
     }
-    let Some(known) = known(store, &sidecar(name)).filter(unfinished) else { return };
-    let noted = || -> Result<(), RepairError> {
+    let Some(parsed) = read_sidecar(store, &sidecar_name(name)).filter(is_unfinished) else {
+        return;
+    };
+    let write = || -> Result<(), RepairError> {
         let repaired = repair(&store.open(name)?)?;
-        let (bytes, sum) = sum(store, name)?;
-        Ok(store.put(&sidecar(name), &known.repaired(repaired.frames, bytes, &sum))?)
+        let (bytes, digest) = digest_of(store, name)?;
+        Ok(store.write_atomic(
+            &sidecar_name(name),
+            &parsed.repaired_json(repaired.frames, bytes, &digest),
+        )?)
     };
     let path = store.path().join(name);
-    match noted() {
-        Ok(()) => shared.tell(What::Repaired { path }),
-        Err(error) => shared.tell(What::Unrepaired { path, why: error.to_string() }),
+    match write() {
+        Ok(()) => shared.emit(RecorderEventKind::FileRepaired { path }),
+        Err(error) => {
+            shared.emit(RecorderEventKind::RepairFailed { path, reason: error.to_string() })
+        }
     }
 }
 
 /// Gives a repaired file its name and its sidecar.
-fn keep(
-    store: &dyn Store,
-    shared: &Shared,
+fn publish_repaired(
+    store: &dyn RecordingStore,
+    shared: &RecorderShared,
     name: &str,
-    known: Option<Known>,
+    parsed: Option<ParsedSidecar>,
     file: &File,
-    repaired: &Repaired,
+    repaired: &RepairReport,
 ) -> io::Result<String> {
     file.sync_all()?;
     let rate = repaired.rate;
-    if let Some(known) = &known {
-        let markers = known.markers(repaired.frames);
+    if let Some(parsed) = &parsed {
+        let markers = parsed.markers(repaired.frames);
         let markers = markers.iter().map(|(position, label)| (*position, &**label));
-        put_markers(file, markers, true)?;
+        write_marker_list(file, markers, true)?;
     }
-    let known = known.unwrap_or_else(|| {
-        let start = changed(file).saturating_sub(rate.span(repaired.frames).as_nanos());
-        Known::guessed(&shared.name, name, UnixTime::from_nanos(start), rate)
+    let parsed = parsed.unwrap_or_else(|| {
+        let start = modified_nanos(file).saturating_sub(rate.span(repaired.frames).as_nanos());
+        ParsedSidecar::without_sidecar(&shared.name, name, UnixTime::from_nanos(start), rate)
     });
     let to = publish(store, name)?;
     if to != name {
-        drop(store.remove(&sidecar(name)));
+        drop(store.remove(&sidecar_name(name)));
     }
-    if shared.sidecar {
-        let (bytes, sum) = sum(store, &to)?;
-        store.put(&sidecar(&to), &known.repaired(repaired.frames, bytes, &sum))?;
+    if shared.keep_sidecar {
+        let (bytes, digest) = digest_of(store, &to)?;
+        store.write_atomic(
+            &sidecar_name(&to),
+            &parsed.repaired_json(repaired.frames, bytes, &digest),
+        )?;
     } else {
-        drop(store.remove(&sidecar(&to)));
+        drop(store.remove(&sidecar_name(&to)));
     }
-    tell_heir(store, shared, &to);
+    notify_observer(store, shared, &to);
     Ok(to)
 }
 
-fn is_sound(name: &str) -> bool {
+fn has_audio_extension(name: &str) -> bool {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
     matches!(extension, Some("wav" | "flac" | "opus"))
 }
 
-/// When a file was written to last.
-fn changed(file: &File) -> i64 {
+/// Time of the last modification of a file.
+fn modified_nanos(file: &File) -> i64 {
     let modified = file.metadata().and_then(|it| it.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// How often what waits is looked at.
+/// Interval at which failed tasks are checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The first pause after an error; each is twice the one before.
-const FIRST_PAUSE: Span = Span::from_millis(200);
+/// First delay after an error; it doubles with each repetition.
+const FIRST_DELAY: Span = Span::from_millis(200);
 
-/// The longest.
-const LONGEST_PAUSE: Span = Span::from_secs(5);
+/// Maximum delay.
+const MAX_DELAY: Span = Span::from_secs(5);
 
-/// About ten minutes; the file stays with `.part` behind its name, for the next start.
-const MAX_TRIES: u32 = 120;
+/// About ten minutes; then the file keeps the suffix `.part_name` until the next start.
+const MAX_RETRIES: u32 = 120;
 
-/// Of the files that are there at the start, so many of the newest are told to the heir again.
-const TOLD_AGAIN: usize = 4;
+/// Number of the newest files of which the observer is notified again at the start.
+const RENOTIFIED_FILES: usize = 4;
 
-/// Files of a folder that are looked at.
+/// Maximum number of files listed in a folder.
 const MAX_FILES: usize = 100_000;

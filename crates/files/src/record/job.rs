@@ -1,6 +1,6 @@
-//! What a disk's thread does for one recorder: takes sound out of the ring, asks the machine what
-//! becomes of it, and writes. Whatever fails is tried again, and the sound waits where it is: in
-//! the file's own buffer, and behind that in the ring.
+//! The work of a disk's thread for one recorder: reads sound from the ring, passes it to the
+//! recorder machine, and executes the machine's outputs. Failed operations are repeated; meanwhile
+//! the sound waits in the file's buffer and in the ring.
 
 use std::io;
 use std::sync::Arc;
@@ -14,89 +14,92 @@ use aulos_engine::recorder::{
 use aulos_io::disk::Syncer;
 use aulos_rt::channel::Sender;
 
-use super::file::{self, Ahead, Writing, part};
-use super::finish::{Finish, Task};
-use super::format::About;
-use super::kept::Kept;
-use super::marker::Markers;
-use super::note::{Gap, sidecar};
-use super::report::{Doing, Segment, Status, Trouble, What};
-use super::shared::Shared;
-use super::store::Store;
-use super::wish::{MAX_FLUSH, MIN_SYNC, Sync, Wish};
+use super::file::{self, PreparedFile, SegmentFile, part_name};
+use super::finish::{FinisherTask, PendingFile};
+use super::format::FileMetadata;
+use super::kept::SampleBuffer;
+use super::marker::MarkerQueue;
+use super::note::{SegmentGap, sidecar_name};
+use super::report::{
+    FileOperation, RecorderEventKind, RecorderFault, RecorderStatus, SegmentStatus,
+};
+use super::shared::RecorderShared;
+use super::store::RecordingStore;
+use super::wish::{MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, SyncPolicy};
 
 /// One recorder on its thread.
-pub(super) struct Job {
-    pub(super) shared: Arc<Shared>,
-    store: Arc<dyn Store>,
-    wish: Wish,
-    spool: RecordTapReader,
-    kept: Kept,
-    file: Option<Writing>,
-    ahead: Option<Ahead>,
-    /// What the machine wants and is not done yet.
-    todo: Option<RecorderOutput>,
-    hold: Option<Hold>,
-    /// The head of the last file, and where that began.
-    last: Option<(About, SegmentStart)>,
-    finisher: Sender<Task>,
+pub(super) struct RecorderJob {
+    pub(super) shared: Arc<RecorderShared>,
+    store: Arc<dyn RecordingStore>,
+    config: RecordingConfig,
+    tap: RecordTapReader,
+    buffer: SampleBuffer,
+    file: Option<SegmentFile>,
+    prepared: Option<PreparedFile>,
+    /// Output of the machine that is not completed.
+    pending_output: Option<RecorderOutput>,
+    retry: Option<RetryState>,
+    /// Metadata and start of the last file.
+    last_metadata: Option<(FileMetadata, SegmentStart)>,
+    finisher: Sender<FinisherTask>,
     syncer: Arc<Syncer>,
-    sync: Arc<Syncing>,
+    sync: Arc<SyncState>,
     sync_due: Instant,
-    look_due: Instant,
-    free: Option<u64>,
-    status: Status,
+    folder_check_due: Instant,
+    free_bytes: Option<u64>,
+    status: RecorderStatus,
     scratch: Vec<f32>,
-    markers: Markers,
+    markers: MarkerQueue,
 }
 
-/// After an error: until when, and for how long the next time.
+/// Retry after an error.
 #[derive(Clone, Copy)]
-struct Hold {
+struct RetryState {
     until: Instant,
-    pause: Span,
-    doing: Doing,
+    delay: Span,
+    operation: FileOperation,
     kind: io::ErrorKind,
 }
 
-/// Whether a file is being made to last, and whether that went wrong.
+/// State of the current sync.
 #[derive(Default)]
-struct Syncing {
+struct SyncState {
     busy: AtomicBool,
     failed: std::sync::Mutex<Option<io::Error>>,
 }
 
-impl Job {
+impl RecorderJob {
     pub(super) fn new(
-        shared: Arc<Shared>,
-        store: Arc<dyn Store>,
-        mut wish: Wish,
-        spool: RecordTapReader,
-        finisher: Sender<Task>,
+        shared: Arc<RecorderShared>,
+        store: Arc<dyn RecordingStore>,
+        mut config: RecordingConfig,
+        tap: RecordTapReader,
+        finisher: Sender<FinisherTask>,
         syncer: Arc<Syncer>,
     ) -> Self {
-        wish.safety.flush = wish.safety.flush.max(Span::from_millis(10)).min(MAX_FLUSH);
+        config.durability.flush_interval =
+            config.durability.flush_interval.max(Span::from_millis(10)).min(MAX_FLUSH_INTERVAL);
         let status = shared.status();
         Self {
-            kept: Kept::new(spool.layout().channels()),
+            buffer: SampleBuffer::new(tap.layout().channels()),
             shared,
             store,
-            wish,
-            spool,
+            config,
+            tap,
             file: None,
-            ahead: None,
-            todo: None,
-            hold: None,
-            last: None,
+            prepared: None,
+            pending_output: None,
+            retry: None,
+            last_metadata: None,
             finisher,
             syncer,
             sync: Arc::default(),
             sync_due: Instant::ZERO,
-            look_due: Instant::ZERO,
-            free: None,
+            folder_check_due: Instant::ZERO,
+            free_bytes: None,
             status,
             scratch: Vec::new(),
-            markers: Markers::default(),
+            markers: MarkerQueue::default(),
         }
     }
 
@@ -105,281 +108,289 @@ impl Job {
         self.sync.busy.load(SeqCst) || self.markers.is_writing()
     }
 
-    /// Does what can be done now. True: nothing is left to do, ever.
-    pub(super) fn step(&mut self, wall: WallClock) -> bool {
-        let now = wall.local;
-        self.look(now);
-        if self.hold.is_none_or(|hold| hold.until <= now) {
-            let done = self.work(now, wall);
+    /// Does all work that is due. Returns true when the recorder is finished.
+    pub(super) fn step(&mut self, clock: WallClock) -> bool {
+        let now = clock.local;
+        self.check_folder(now);
+        if self.retry.is_none_or(|retry| retry.until <= now) {
+            let done = self.process(now, clock);
             match done {
-                Ok(()) => self.recovered(),
-                Err(trouble) => self.hold(now, trouble),
+                Ok(()) => self.clear_fault(),
+                Err(fault) => self.retry(now, fault),
             }
         }
-        self.report();
+        self.publish_status();
         self.is_finished()
     }
 
-    fn work(&mut self, now: Instant, wall: WallClock) -> Result<(), Trouble> {
-        // Asked first: what is found then is all that will ever be.
+    fn process(&mut self, now: Instant, clock: WallClock) -> Result<(), RecorderFault> {
+        // Read before the ring is drained: after closing, nothing is added to it.
         let closing = self.shared.is_closing();
-        while self.write(now)? || self.hear(wall) {}
+        while self.execute_next(now)? || self.read_tap(clock) {}
         if closing {
             self.shared.machine().finish();
         } else {
-            self.shared.machine().handle_idle(now - PATIENCE);
+            self.shared.machine().handle_idle(now - MAX_FRAME_DELAY);
         }
-        while self.write(now)? {}
-        self.mark(now);
-        self.prepare();
+        while self.execute_next(now)? {}
+        self.place_markers(now);
+        self.prepare_next_file();
         self.flush(now)?;
-        self.make_last(now);
+        self.request_sync(now);
         Ok(())
     }
 
-    /// Takes one run out of the ring.
-    fn hear(&mut self, wall: WallClock) -> bool {
-        let Some(mark) = self.kept.take(&mut self.spool) else {
-            let Some(next) = self.shared.replacement().take() else { return false };
-            self.kept = Kept::new(next.layout().channels());
-            self.spool = next;
+    /// Reads one run from the ring.
+    fn read_tap(&mut self, clock: WallClock) -> bool {
+        let Some(mark) = self.buffer.fill_from(&mut self.tap) else {
+            let Some(next) = self.shared.replacement_tap().take() else { return false };
+            self.buffer = SampleBuffer::new(next.layout().channels());
+            self.tap = next;
             self.shared.machine().restart_timeline();
             return true;
         };
-        self.shared.machine().handle_frames(mark, wall);
+        self.shared.machine().handle_frames(mark, clock);
         true
     }
 
-    /// Does the next thing that the machine wants; false when there is none.
-    fn write(&mut self, now: Instant) -> Result<bool, Trouble> {
-        if self.file.as_ref().is_some_and(Writing::is_full) {
-            self.put()?;
+    /// Executes the next output of the machine; `false` when there is none.
+    fn execute_next(&mut self, now: Instant) -> Result<bool, RecorderFault> {
+        if self.file.as_ref().is_some_and(SegmentFile::has_full_batch) {
+            self.write_pending()?;
         }
-        let begun = self.todo.take();
-        let next = begun.or_else(|| self.shared.machine().poll_output());
+        let unfinished = self.pending_output.take();
+        let next = unfinished.or_else(|| self.shared.machine().poll_output());
         let Some(output) = next else {
             let keep = self.shared.machine().oldest_needed();
-            self.kept.drop_below(keep);
+            self.buffer.drop_before(keep);
             return Ok(false);
         };
         if let (None, RecorderOutput::Silence { from, frames, cause: SilenceReason::Lost }) =
-            (begun, output)
+            (unfinished, output)
         {
             self.status.lost += frames;
-            self.shared.tell(What::Lost { at: from, frames });
+            self.shared.emit(RecorderEventKind::FramesLost { frame: from, frames });
         }
-        // It stays until it is done.
-        self.todo = Some(output);
-        self.todo = match output {
-            RecorderOutput::Open(opening) => {
-                self.open(now, opening)?;
+        // It stays here until it is completed.
+        self.pending_output = Some(output);
+        self.pending_output = match output {
+            RecorderOutput::Open(start) => {
+                self.open_segment(now, start)?;
                 None
             }
             RecorderOutput::Write { from, frames } => {
-                let done = self.kept.read(from, frames.min(PIECE), &mut self.scratch);
-                // What is not there is our own mistake; silence keeps the time.
-                let done = if done > Frames::ZERO { done } else { self.silence(frames) };
-                self.take();
+                let done = self.buffer.read(from, frames.min(PIECE_FRAMES), &mut self.scratch);
+                // The frames should be there; otherwise silence keeps the time.
+                let done = if done > Frames::ZERO { done } else { self.fill_silence(frames) };
+                self.write_scratch();
                 let (from, frames) = (from + done, frames - done);
-                self.reach(from);
+                self.set_end_frame(from);
                 (frames > Frames::ZERO).then_some(RecorderOutput::Write { from, frames })
             }
             RecorderOutput::Silence { from, frames, cause } => {
-                let done = self.silence(frames);
-                self.take();
-                self.gap(Gap { at: from, frames: done, silence: Some(cause) });
+                let done = self.fill_silence(frames);
+                self.write_scratch();
+                self.add_gap(SegmentGap { frame: from, frames: done, silence: Some(cause) });
                 let (from, frames) = (from + done, frames - done);
-                self.reach(from);
+                self.set_end_frame(from);
                 (frames > Frames::ZERO).then_some(RecorderOutput::Silence { from, frames, cause })
             }
             RecorderOutput::Skip { from, frames } => {
-                self.gap(Gap { at: from, frames, silence: None });
+                self.add_gap(SegmentGap { frame: from, frames, silence: None });
                 if let Some(file) = &mut self.file {
                     file.skip_to(from + frames);
                 }
                 None
             }
-            RecorderOutput::Close(closing) => {
-                self.close(closing)?;
+            RecorderOutput::Close(end) => {
+                self.close_segment(end)?;
                 None
             }
         };
         Ok(true)
     }
 
-    fn silence(&mut self, frames: Frames) -> Frames {
-        let frames = frames.min(PIECE);
+    fn fill_silence(&mut self, frames: Frames) -> Frames {
+        let frames = frames.min(PIECE_FRAMES);
         self.scratch.clear();
-        let new = self.spool.layout();
-        let layout = self.file.as_ref().map_or(new, |file| file.note.layout);
+        let new = self.tap.layout();
+        let layout = self.file.as_ref().map_or(new, |file| file.sidecar.layout);
         self.scratch.resize(frames.as_usize() * layout.channels(), 0.0);
         frames
     }
 
-    fn take(&mut self) {
+    fn write_scratch(&mut self) {
         let Some(file) = &mut self.file else { return };
-        let frames = self.scratch.len() / file.note.layout.channels();
+        let frames = self.scratch.len() / file.sidecar.layout.channels();
         self.status.frames += Frames::from(frames);
-        if !file.take(&self.scratch) {
+        if !file.write_samples(&self.scratch) {
             let error = io::Error::other("the codec failed");
-            let trouble = file.trouble(Doing::Encode, &*self.store, error);
-            self.shared.tell(What::Trouble(trouble));
+            let fault = file.fault(FileOperation::Encode, &*self.store, error);
+            self.shared.emit(RecorderEventKind::Failed(fault));
         }
         self.shared.machine().set_segment_bytes(file.bytes());
     }
 
-    const fn reach(&mut self, frame: MediaTime) {
+    const fn set_end_frame(&mut self, frame: MediaTime) {
         if let Some(file) = &mut self.file {
-            file.reach(frame);
+            file.set_end_frame(frame);
         }
     }
 
-    /// Gives markers their places in the file, and has its sidecar name them.
-    fn mark(&mut self, now: Instant) {
+    /// Assigns markers to their positions in the file, and writes the sidecar that lists them.
+    fn place_markers(&mut self, now: Instant) {
         if let Some(file) = &mut self.file {
             let path = self.store.path().join(&file.name);
             self.markers.place(&self.shared, file, &path, now);
         }
-        self.markers.write(&self.shared, self.file.as_ref(), &self.store, &self.syncer);
+        self.markers.write_sidecar(&self.shared, self.file.as_ref(), &self.store, &self.syncer);
     }
 
-    fn gap(&mut self, gap: Gap) {
+    fn add_gap(&mut self, gap: SegmentGap) {
         let Some(file) = &mut self.file else { return };
         if gap.silence == Some(SilenceReason::Lost) {
-            file.note.lost += gap.frames;
+            file.sidecar.lost += gap.frames;
         }
-        file.note.gap(gap);
+        file.sidecar.add_gap(gap);
     }
 
-    fn open(&mut self, now: Instant, opening: SegmentStart) -> Result<(), Trouble> {
-        let fits = |ahead: &mut Ahead| {
-            (ahead.opening.number, ahead.opening.at) == (opening.number, opening.at)
+    fn open_segment(&mut self, now: Instant, start: SegmentStart) -> Result<(), RecorderFault> {
+        let is_for_segment = |prepared: &mut PreparedFile| {
+            (prepared.start.number, prepared.start.at) == (start.number, start.at)
         };
-        let ahead = match self.ahead.take_if(fits) {
-            Some(ahead) => ahead,
+        let prepared = match self.prepared.take_if(is_for_segment) {
+            Some(prepared) => prepared,
             None => {
-                // It was for a cut that came to nothing.
-                self.forget_ahead();
-                self.create(opening)?
+                // It was created for a cut that was cancelled.
+                self.discard_prepared();
+                self.create_file(start)?
             }
         };
-        let layout = self.spool.layout();
-        let goes_on = !matches!(opening.cause, SegmentReason::Start | SegmentReason::Break);
-        let last = self.last.as_ref().filter(|_| goes_on);
-        let about = file::about(&opening, layout, &self.wish.name, last);
-        let name = &self.wish.name;
-        let begun = Writing::begin(ahead, opening, self.wish.format, about, name, layout);
-        let mut file = begun.map_err(|refused| {
+        let layout = self.tap.layout();
+        let continues_sound = !matches!(start.cause, SegmentReason::Start | SegmentReason::Break);
+        let last_metadata = self.last_metadata.as_ref().filter(|_| continues_sound);
+        let metadata = file::segment_metadata(&start, layout, &self.config.name, last_metadata);
+        let name = &self.config.name;
+        let created = SegmentFile::new(prepared, start, self.config.format, metadata, name, layout);
+        let mut file = created.map_err(|refused| {
             let error = Arc::new(io::Error::other(refused));
-            Trouble { doing: Doing::Encode, path: self.store.path().to_owned(), error }
+            RecorderFault {
+                operation: FileOperation::Encode,
+                path: self.store.path().to_owned(),
+                error,
+            }
         })?;
-        file.flush_due = now + self.wish.safety.flush;
-        self.sync_due = now + self.sync_every().unwrap_or(Span::ZERO);
-        self.last = Some((file.about.clone(), opening));
+        file.flush_due = now + self.config.durability.flush_interval;
+        self.sync_due = now + self.sync_interval().unwrap_or(Span::ZERO);
+        self.last_metadata = Some((file.metadata.clone(), start));
         let path = self.store.path().join(&file.name);
-        self.shared.tell(What::Opened { path, at: opening.at, utc: opening.utc });
-        // Without it a repair knows less; so it is not worth waiting for.
-        drop(self.finisher.try_send(Task::Begin {
+        self.shared.emit(RecorderEventKind::SegmentOpened {
+            path,
+            frame: start.at,
+            utc: start.utc,
+        });
+        // A missing sidecar only makes a repair less exact, so a full queue is no reason to wait.
+        drop(self.finisher.try_send(FinisherTask::WriteSidecar {
             store: self.store.clone(),
-            sidecar: sidecar(&file.name),
-            text: file.note.begun(&file.name),
-            turn: file.turn.clone(),
+            name: sidecar_name(&file.name),
+            text: file.sidecar.recording_json(&file.name),
+            state: file.sidecar_state.clone(),
         }));
         self.file = Some(file);
         Ok(())
     }
 
-    /// A file under the first name that is free.
-    fn create(&self, opening: SegmentStart) -> Result<Ahead, Trouble> {
+    /// Creates a file under the first free name.
+    fn create_file(&self, start: SegmentStart) -> Result<PreparedFile, RecorderFault> {
         let failed = |name: &str, error| {
             let path = self.store.path().join(name);
-            Trouble { doing: Doing::Create, path, error: Arc::new(error) }
+            RecorderFault { operation: FileOperation::Create, path, error: Arc::new(error) }
         };
-        let stem = self.wish.pattern.name(&self.wish.name, &opening);
+        let stem = self.config.pattern.file_stem(&self.config.name, &start);
         let stem = stem.map_err(|bad| failed("", io::Error::other(bad)))?;
-        let extension = self.wish.format.extension();
-        for number in 1..=MAX_SAME {
-            let name = candidate(&stem, number, extension);
-            if self.store.has(&name) || self.store.has(&sidecar(&name)) {
+        let extension = self.config.format.extension();
+        for number in 1..=MAX_NAME_NUMBER {
+            let name = numbered_name(&stem, number, extension);
+            if self.store.exists(&name) || self.store.exists(&sidecar_name(&name)) {
                 continue;
             }
-            match self.store.create(&part(&name)) {
-                Ok(medium) => return Ok(Ahead { opening, name, medium }),
+            match self.store.create(&part_name(&name)) {
+                Ok(output) => return Ok(PreparedFile { start, name, output }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(&part(&name), error)),
+                Err(error) => return Err(failed(&part_name(&name), error)),
             }
         }
         Err(failed(&stem, io::ErrorKind::AlreadyExists.into()))
     }
 
-    fn close(&mut self, closing: SegmentEnd) -> Result<(), Trouble> {
+    fn close_segment(&mut self, end: SegmentEnd) -> Result<(), RecorderFault> {
         if let Some(file) = &mut self.file {
             let path = self.store.path().join(&file.name);
-            self.markers.close(&self.shared, file, &path, &closing);
-            // The thread that completes the file may have others to do first.
-            self.markers.write(&self.shared, Some(file), &self.store, &self.syncer);
-            file.end().map_err(|error| file.trouble(Doing::Write, &*self.store, error))?;
+            self.markers.close_file(&self.shared, file, &path, &end);
+            // The thread that completes the file may have other files to complete first.
+            self.markers.write_sidecar(&self.shared, Some(file), &self.store, &self.syncer);
+            file.finish().map_err(|error| file.fault(FileOperation::Write, &*self.store, error))?;
         }
         let Some(file) = self.file.take() else { return Ok(()) };
-        let finish = Finish {
+        let pending = PendingFile {
             shared: self.shared.clone(),
             store: self.store.clone(),
-            lasting: (self.wish.safety.sync != Sync::Never)
-                .then(|| file.medium.sync_handle().ok())
+            sync_handle: (self.config.durability.sync != SyncPolicy::Never)
+                .then(|| file.output.sync_handle().ok())
                 .flatten(),
             name: file.name.clone(),
-            note: file.note.clone(),
-            closing,
-            turn: file.turn.clone(),
-            gone: file.gone,
-            marked: file.note.markers.is_empty(),
-            durable: self.wish.safety.sync != Sync::Never,
-            named: false,
+            sidecar: file.sidecar.clone(),
+            end,
+            sidecar_state: file.sidecar_state.clone(),
+            is_removed: file.is_removed,
+            has_markers: file.sidecar.markers.is_empty(),
+            durable: self.config.durability.sync != SyncPolicy::Never,
+            is_published: false,
         };
-        if let Err(error) = self.finisher.try_send(Task::Finish(Box::new(finish))) {
+        if let Err(error) = self.finisher.try_send(FinisherTask::Finish(Box::new(pending))) {
             drop(error);
             let busy = io::Error::other("too many files wait to be completed");
-            let trouble = file.trouble(Doing::Name, &*self.store, busy);
+            let fault = file.fault(FileOperation::Rename, &*self.store, busy);
             self.file = Some(file);
-            return Err(trouble);
+            return Err(fault);
         }
         self.status.bytes += file.bytes();
         Ok(())
     }
 
-    fn put(&mut self) -> Result<(), Trouble> {
+    fn write_pending(&mut self) -> Result<(), RecorderFault> {
         let keep_free = self.shared.retention().keep_free;
         let Some(file) = &mut self.file else { return Ok(()) };
-        let full = self.free.is_some_and(|free| free < keep_free);
-        let done = if full { Err(io::ErrorKind::StorageFull.into()) } else { file.put() };
-        done.map_err(|error| file.trouble(Doing::Write, &*self.store, error))
+        let full = self.free_bytes.is_some_and(|free_bytes| free_bytes < keep_free);
+        let done = if full { Err(io::ErrorKind::StorageFull.into()) } else { file.write_pending() };
+        done.map_err(|error| file.fault(FileOperation::Write, &*self.store, error))
     }
 
-    fn flush(&mut self, now: Instant) -> Result<(), Trouble> {
+    fn flush(&mut self, now: Instant) -> Result<(), RecorderFault> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        file.flush(now, self.wish.safety.flush)
-            .map_err(|error| file.trouble(Doing::Write, &*self.store, error))
+        file.flush(now, self.config.durability.flush_interval)
+            .map_err(|error| file.fault(FileOperation::Write, &*self.store, error))
     }
 
-    fn sync_every(&self) -> Option<Span> {
-        match self.wish.safety.sync {
-            Sync::Never => None,
-            Sync::Every(span) => Some(span.max(MIN_SYNC)),
+    fn sync_interval(&self) -> Option<Span> {
+        match self.config.durability.sync {
+            SyncPolicy::Never => None,
+            SyncPolicy::Every(span) => Some(span.max(MIN_SYNC_INTERVAL)),
         }
     }
 
-    /// Asks for the file to be made to last, and hears how that went the last time.
-    fn make_last(&mut self, now: Instant) {
-        let (Some(every), Some(file)) = (self.sync_every(), &mut self.file) else { return };
+    /// Requests a sync of the file, and reports the error of the last one.
+    fn request_sync(&mut self, now: Instant) {
+        let (Some(every), Some(file)) = (self.sync_interval(), &mut self.file) else { return };
         let failed = self.sync.failed.lock().ok().and_then(|mut failed| failed.take());
         if let Some(error) = failed {
-            let trouble = file.trouble(Doing::Sync, &*self.store, error);
-            self.shared.tell(What::Trouble(trouble));
+            let fault = file.fault(FileOperation::Sync, &*self.store, error);
+            self.shared.emit(RecorderEventKind::Failed(fault));
         }
-        if now < self.sync_due || !file.unsynced || self.sync.busy.load(SeqCst) {
+        if now < self.sync_due || !file.has_unsynced || self.sync.busy.load(SeqCst) {
             return;
         }
-        let Ok(lasting) = file.medium.sync_handle() else { return };
+        let Ok(sync_handle) = file.output.sync_handle() else { return };
         self.sync.busy.store(true, SeqCst);
         let sync = self.sync.clone();
         let done = Box::new(move |result: io::Result<()>| {
@@ -388,92 +399,99 @@ impl Job {
             }
             sync.busy.store(false, SeqCst);
         });
-        if self.syncer.sync(lasting, done).is_err() {
-            // The disk is far behind: next time.
+        if self.syncer.sync(sync_handle, done).is_err() {
+            // The syncer is behind; the next call tries again.
             self.sync.busy.store(false, SeqCst);
             return;
         }
-        (file.unsynced, self.sync_due) = (false, now + every);
+        (file.has_unsynced, self.sync_due) = (false, now + every);
     }
 
-    /// Makes the next file before it is needed, where it is known when that is. What fails is tried
-    /// again when it is.
-    fn prepare(&mut self) {
+    /// Creates the next file ahead of a scheduled cut. An error is ignored: the file is created
+    /// again when it is needed.
+    fn prepare_next_file(&mut self) {
         let (upcoming, position) = {
             let machine = self.shared.machine();
             (machine.upcoming(), machine.position())
         };
-        let Some(next) = upcoming.filter(|next| next.at.since(position) < next.rate.frames(AHEAD))
+        let Some(next) =
+            upcoming.filter(|next| next.at.since(position) < next.rate.frames(PREPARE_AHEAD))
         else {
             return;
         };
-        match &self.ahead {
-            Some(ahead) if ahead.opening.number == next.number => return,
-            _ => self.forget_ahead(),
+        match &self.prepared {
+            Some(prepared) if prepared.start.number == next.number => return,
+            _ => self.discard_prepared(),
         }
-        self.ahead = self.create(next).ok();
+        self.prepared = self.create_file(next).ok();
     }
 
-    fn forget_ahead(&mut self) {
-        if let Some(ahead) = self.ahead.take() {
-            // An empty file that stays is removed by the next start.
-            drop(self.store.remove(&part(&ahead.name)));
+    fn discard_prepared(&mut self) {
+        if let Some(prepared) = self.prepared.take() {
+            // An empty file that remains is removed at the next start.
+            drop(self.store.remove(&part_name(&prepared.name)));
         }
     }
 
-    /// Looks after the folder now and then: how much room there is, and whether the file is there.
-    fn look(&mut self, now: Instant) {
-        if now < self.look_due {
+    /// Checks the folder at intervals: its free space, and whether the current file still exists.
+    fn check_folder(&mut self, now: Instant) {
+        if now < self.folder_check_due {
             return;
         }
-        self.look_due = now + LOOK;
-        self.free = self.store.free().ok();
-        self.status.free = self.free;
+        self.folder_check_due = now + FOLDER_CHECK_INTERVAL;
+        self.free_bytes = self.store.free_bytes().ok();
+        self.status.free_bytes = self.free_bytes;
         let (store, shared) = (self.store.clone(), self.shared.clone());
-        drop(self.finisher.try_send(Task::Tidy { store, shared, free: self.free }));
+        drop(self.finisher.try_send(FinisherTask::ApplyRetention {
+            store,
+            shared,
+            free_bytes: self.free_bytes,
+        }));
         let Some(file) = &mut self.file else { return };
-        let path = self.store.path().join(part(&file.name));
-        if !file.gone && !self.store.has(&part(&file.name)) {
-            file.gone = true;
-            self.shared.tell(What::Vanished { path });
+        let path = self.store.path().join(part_name(&file.name));
+        if !file.is_removed && !self.store.exists(&part_name(&file.name)) {
+            file.is_removed = true;
+            self.shared.emit(RecorderEventKind::FileRemoved { path });
             let mut machine = self.shared.machine();
             let at = CommandTime::Frame(machine.oldest_needed());
-            // What is paused goes on in the file that nobody can see; the next one is another.
+            // A paused recorder continues in the removed file; the next segment is a new file.
             let _ = machine.handle_command(now, RecorderCommand::Cut, at);
         }
     }
 
-    fn hold(&mut self, now: Instant, trouble: Trouble) {
-        let kind = trouble.error.kind();
-        let same = self.hold.filter(|hold| hold.doing == trouble.doing && hold.kind == kind);
-        let pause = same.map_or(FIRST_PAUSE, |hold| (hold.pause * 2).min(LONGEST_PAUSE));
-        self.hold = Some(Hold { until: now + pause, pause, doing: trouble.doing, kind });
-        if same.is_none() {
-            self.shared.tell(What::Trouble(trouble.clone()));
+    fn retry(&mut self, now: Instant, fault: RecorderFault) {
+        let kind = fault.error.kind();
+        let ongoing =
+            self.retry.filter(|retry| retry.operation == fault.operation && retry.kind == kind);
+        let delay = ongoing.map_or(FIRST_DELAY, |retry| (retry.delay * 2).min(MAX_DELAY));
+        self.retry =
+            Some(RetryState { until: now + delay, delay, operation: fault.operation, kind });
+        if ongoing.is_none() {
+            self.shared.emit(RecorderEventKind::Failed(fault.clone()));
         }
-        self.status.trouble = Some(trouble);
+        self.status.fault = Some(fault);
     }
 
-    fn recovered(&mut self) {
-        if self.hold.take().is_some() {
-            self.status.trouble = None;
-            self.shared.tell(What::Recovered);
+    fn clear_fault(&mut self) {
+        if self.retry.take().is_some() {
+            self.status.fault = None;
+            self.shared.emit(RecorderEventKind::Recovered);
         }
     }
 
-    fn report(&mut self) {
-        self.status.waiting = self.spool.buffered();
-        self.status.segment = self.file.as_ref().map(|file| Segment {
+    fn publish_status(&mut self) {
+        self.status.buffered = self.tap.buffered();
+        self.status.segment = self.file.as_ref().map(|file| SegmentStatus {
             path: self.store.path().join(&file.name),
-            number: file.note.opening.number,
-            start: file.note.opening.at,
-            utc: file.note.opening.utc,
+            number: file.sidecar.start.number,
+            start: file.sidecar.start.at,
+            utc: file.sidecar.start.utc,
             frames: file.frames,
-            rate: file.note.opening.rate,
+            rate: file.sidecar.start.rate,
             bytes: file.bytes(),
         });
         let mut status = self.status.clone();
-        status.bytes += self.file.as_ref().map_or(0, Writing::bytes);
+        status.bytes += self.file.as_ref().map_or(0, SegmentFile::bytes);
         self.shared.set_status(status);
     }
 
@@ -481,48 +499,48 @@ impl Job {
         let idle = self.shared.machine().state() == RecordingState::Idle;
         let finished = self.shared.is_closing()
             && idle
-            && self.todo.is_none()
+            && self.pending_output.is_none()
             && self.file.is_none()
             && !self.markers.is_writing()
-            && self.spool.peek().is_none();
+            && self.tap.peek().is_none();
         if finished {
-            self.forget_ahead();
+            self.discard_prepared();
             let shared = self.shared.clone();
-            // The last thing that is asked of the other thread: after it, all is done.
-            if self.finisher.try_send(Task::Last(shared)).is_err() {
+            // The last task for the finisher: after it, the recorder is done.
+            if self.finisher.try_send(FinisherTask::Close(shared)).is_err() {
                 return false;
             }
-            self.markers.refuse_all(&self.shared);
+            self.markers.reject_all(&self.shared);
         }
         finished
     }
 }
 
-/// The `number`th name for the same moment.
-pub(super) fn candidate(stem: &str, number: u32, extension: &str) -> String {
+/// The `number`th name for the same time.
+pub(super) fn numbered_name(stem: &str, number: u32, extension: &str) -> String {
     match number {
         1 => format!("{stem}.{extension}"),
         _ => format!("{stem}-{number}.{extension}"),
     }
 }
 
-/// Names that are tried for one moment.
-pub(super) const MAX_SAME: u32 = 9_999;
+/// Maximum number of names for the same time.
+pub(super) const MAX_NAME_NUMBER: u32 = 9_999;
 
-/// Frames that are written at once.
-const PIECE: Frames = Frames(4_096);
+/// Frames per write.
+const PIECE_FRAMES: Frames = Frames(4_096);
 
-/// How long a frame may be late until a command does not wait for it.
-const PATIENCE: Span = Span::from_secs(2);
+/// Time after which commands do not wait for a late frame.
+const MAX_FRAME_DELAY: Span = Span::from_secs(2);
 
-/// How long before it is needed a file is made.
-const AHEAD: Span = Span::from_secs(3);
+/// How long before a scheduled cut the next file is created.
+const PREPARE_AHEAD: Span = Span::from_secs(3);
 
-/// How often the folder is looked after.
-const LOOK: Span = Span::from_secs(5);
+/// Interval of checks of the folder.
+const FOLDER_CHECK_INTERVAL: Span = Span::from_secs(5);
 
-/// The first pause after an error; each is twice the one before.
-const FIRST_PAUSE: Span = Span::from_millis(100);
+/// First delay after an error; it doubles with each repetition.
+const FIRST_DELAY: Span = Span::from_millis(100);
 
-/// The longest.
-const LONGEST_PAUSE: Span = Span::from_secs(5);
+/// Maximum delay.
+const MAX_DELAY: Span = Span::from_secs(5);

@@ -1,4 +1,4 @@
-//! The samples that a recorder may still ask for.
+//! The samples that a recorder may still need.
 
 use std::collections::VecDeque;
 
@@ -7,46 +7,47 @@ use aulos_engine::recorder::{FrameRun, RecordTapReader};
 
 /// Runs of frames, oldest first.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SampleBuffer {
     channels: usize,
-    /// Where each run begins and how long it is.
+    /// Start and length of each run.
     runs: VecDeque<(MediaTime, Frames)>,
     samples: VecDeque<f32>,
-    /// The frame behind the last one, and its rate.
+    /// End of the last run, and its rate.
     end: Option<(MediaTime, SampleRate)>,
 }
 
-impl Kept {
+impl SampleBuffer {
     pub(super) const fn new(channels: usize) -> Self {
         Self { channels, runs: VecDeque::new(), samples: VecDeque::new(), end: None }
     }
 
-    /// Takes one run out of the ring, if there is one. What does not go on where the last ended
-    /// takes its place: all of that has been written, or never will be.
-    pub(super) fn take(&mut self, spool: &mut RecordTapReader) -> Option<FrameRun> {
-        let next = spool.peek()?;
+    /// Moves one run from the tap into the buffer, if there is one. A run that does not continue
+    /// the last one at the same rate replaces the content: all of that has been written, or never
+    /// will be.
+    pub(super) fn fill_from(&mut self, tap: &mut RecordTapReader) -> Option<FrameRun> {
+        let next = tap.peek()?;
         let rate = next.timeline.rate();
         if self.end.is_some_and(|(end, last)| next.pts < end || rate != last) {
             self.runs.clear();
             self.samples.clear();
             self.end = None;
         }
-        let mark = spool.read(&mut self.samples)?;
+        let run = tap.read(&mut self.samples)?;
         match self.runs.back_mut() {
-            Some((from, frames)) if *from + *frames == mark.pts => *frames += mark.frames,
-            _ => self.runs.push_back((mark.pts, mark.frames)),
+            Some((from, frames)) if *from + *frames == run.pts => *frames += run.frames,
+            _ => self.runs.push_back((run.pts, run.frames)),
         }
-        self.end = Some((mark.end(), rate));
-        Some(mark)
+        self.end = Some((run.end(), rate));
+        Some(run)
     }
 
-    /// Forgets what is older than `frame`.
-    pub(super) fn drop_below(&mut self, frame: MediaTime) {
+    /// Removes the frames before `frame`.
+    pub(super) fn drop_before(&mut self, frame: MediaTime) {
         while let Some((from, frames)) = self.runs.front_mut() {
-            let gone = frame.since(*from).min(*frames);
-            self.samples.drain(..gone.as_usize() * self.channels);
-            *from += gone;
-            *frames -= gone;
+            let removed = frame.since(*from).min(*frames);
+            self.samples.drain(..removed.as_usize() * self.channels);
+            *from += removed;
+            *frames -= removed;
             if *frames > Frames::ZERO {
                 break;
             }
@@ -54,17 +55,17 @@ impl Kept {
         }
     }
 
-    /// Moves up to `most` frames from `from` on into `out`, and forgets them and what is older.
-    pub(super) fn read(&mut self, from: MediaTime, most: Frames, out: &mut Vec<f32>) -> Frames {
-        self.drop_below(from);
+    /// Moves up to `max` frames starting at `from` into `out`, and removes them and older ones.
+    pub(super) fn read(&mut self, from: MediaTime, max: Frames, out: &mut Vec<f32>) -> Frames {
+        self.drop_before(from);
         out.clear();
         let Some((first, frames)) = self.runs.front().copied() else { return Frames::ZERO };
         if first != from {
             return Frames::ZERO;
         }
-        let taken = frames.min(most);
-        out.extend(self.samples.range(..taken.as_usize() * self.channels));
-        self.drop_below(from + taken);
-        taken
+        let count = frames.min(max);
+        out.extend(self.samples.range(..count.as_usize() * self.channels));
+        self.drop_before(from + count);
+        count
     }
 }

@@ -1,12 +1,12 @@
-//! Markers: frames of a recording that have a name.
+//! Markers: named frames of a recording.
 //!
 //! ```text
-//!  AddMarker -> Deck::mark: its frame, at once -> the recorder's thread: its file and position
-//!            <- MarkerRequest::outcome         <- the thread that makes last: the sidecar
+//!  AddMarker -> RecorderHandle::mark: frame, at once -> recorder's thread: file and position
+//!            <- MarkerRequest::outcome               <- syncer's thread: sidecar
 //! ```
 //!
-//! A marker is accepted when the sidecar that names it is on the disk, so that a killed process loses
-//! none; the file itself gets its markers when its sound is complete, or when it is repaired.
+//! A marker is accepted when the sidecar that lists it is on the disk, so that a killed process
+//! loses none; the file itself gets its markers when its sound is complete, or when it is repaired.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,101 +19,114 @@ use aulos_core::{Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{CommandError, SegmentEnd, SegmentReason, UnixTime};
 use aulos_io::disk::{SyncCallback, SyncHandle, Syncer};
 
-use super::file::Writing;
-use super::note::sidecar;
-use super::report::What;
-use super::shared::Shared;
-use super::store::Store;
+use super::file::SegmentFile;
+use super::note::sidecar_name;
+use super::report::RecorderEventKind;
+use super::shared::RecorderShared;
+use super::store::RecordingStore;
 
 /// A named frame of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Marker {
-    /// Its file, as it will be called.
+    /// Path of its file when that is complete.
     pub path: PathBuf,
-    /// The station's frame.
+    /// Frame of the station.
     pub frame: MediaTime,
-    /// The same in the file: frames before it.
+    /// Position in the file: number of frames before it.
     pub position: Frames,
-    /// When it sounded.
+    /// Time at which it was played.
     pub utc: UnixTime,
-    /// Its name.
+    /// Label.
     pub label: String,
 }
 
-/// Why there is no such marker.
+/// Why a marker was rejected.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum MarkerRefused {
-    /// The label is empty or longer than [`MAX_LABEL`], or has control characters.
-    Label,
-    /// Nothing is recorded at that frame.
+pub enum MarkerError {
+    /// The label is empty, longer than [`MAX_LABEL_BYTES`], or has control characters.
+    InvalidLabel,
+    /// That frame is not recorded.
     Recorder(CommandError),
-    /// The file has [`MAX_MARKERS`] already.
-    Full,
-    /// [`MAX_WAITING`] wait already.
-    Busy,
+    /// The file already has [`MAX_MARKERS`].
+    TooManyMarkers,
+    /// [`MAX_PENDING_MARKERS`] requests are pending.
+    TooManyPending,
     /// The recording ended before the frame.
-    Ended,
-    /// The frame has not come in time.
-    Silent,
-    /// The sidecar could not be written. The marker stands in the file if that can be completed.
-    Unwritten(Arc<io::Error>),
+    RecordingEnded,
+    /// The frame did not arrive in time.
+    FrameMissing,
+    /// The sidecar could not be written. The marker is in the file if that can be completed.
+    SidecarWrite(Arc<io::Error>),
 }
 
-impl fmt::Display for MarkerRefused {
+impl fmt::Display for MarkerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Label => {
-                write!(f, "a label has 1 to {MAX_LABEL} bytes of UTF-8 without control characters")
+            Self::InvalidLabel => {
+                write!(
+                    f,
+                    "invalid label: expected 1 to {MAX_LABEL_BYTES} bytes of UTF-8 without control characters"
+                )
             }
-            Self::Recorder(refused) => refused.fmt(f),
-            Self::Full => write!(
+            Self::Recorder(error) => error.fmt(f),
+            Self::TooManyMarkers => write!(
                 f,
-                "the file has {MAX_MARKERS} markers, which is the limit: cut it, and mark the next one"
+                "the file already has the maximum of {MAX_MARKERS} markers; cut the recording and add the marker again"
             ),
-            Self::Busy => write!(f, "{MAX_WAITING} markers wait for the disk: try again later"),
-            Self::Ended => f.write_str("the recording ended before that frame"),
-            Self::Silent => f.write_str("the source sends nothing: there is no such frame"),
-            Self::Unwritten(error) => write!(f, "the marker is not safe: {error}"),
+            Self::TooManyPending => {
+                write!(f, "{MAX_PENDING_MARKERS} markers are waiting for the disk; try again later")
+            }
+            Self::RecordingEnded => f.write_str("the recording ended before that frame"),
+            Self::FrameMissing => {
+                f.write_str("the frame did not arrive; check that the source is sending")
+            }
+            Self::SidecarWrite(error) => {
+                write!(f, "cannot write the marker to the sidecar: {error}")
+            }
         }
     }
 }
 
-impl std::error::Error for MarkerRefused {}
+impl std::error::Error for MarkerError {}
 
-/// Whether a text can be the label of a marker: every format of a file has such characters.
+/// Whether a text is a valid label. Every file format can store such characters.
 #[must_use]
-pub fn is_label(text: &str) -> bool {
-    let fits = |char: char| !char.is_control() && !matches!(char, '\u{fffe}' | '\u{ffff}');
-    (1..=MAX_LABEL).contains(&text.len()) && text.chars().all(fits)
+pub fn is_valid_label(text: &str) -> bool {
+    let is_allowed = |char: char| !char.is_control() && !matches!(char, '\u{fffe}' | '\u{ffff}');
+    (1..=MAX_LABEL_BYTES).contains(&text.len()) && text.chars().all(is_allowed)
 }
 
-/// A marker that was asked for.
+/// A requested marker.
 #[derive(Debug)]
 pub struct MarkerRequest {
     label: String,
-    at: MediaTime,
-    /// The segment that was written when it was asked for; it moves on with the sound.
+    frame: MediaTime,
+    /// Segment of the frame; the next one if the current one ends before the frame.
     segment: Mutex<u64>,
-    asked: Instant,
-    outcome: Mutex<Option<Result<Marker, MarkerRefused>>>,
+    requested_at: Instant,
+    outcome: Mutex<Option<Result<Marker, MarkerError>>>,
 }
 
 impl MarkerRequest {
-    pub(super) fn new(label: &str, (at, segment): (MediaTime, u64), asked: Instant) -> Self {
+    pub(super) fn new(
+        label: &str,
+        (frame, segment): (MediaTime, u64),
+        requested_at: Instant,
+    ) -> Self {
         let (label, segment) = (label.to_owned(), Mutex::new(segment));
-        Self { label, at, segment, asked, outcome: Mutex::new(None) }
+        Self { label, frame, segment, requested_at, outcome: Mutex::new(None) }
     }
 
-    /// What came of it; none as long as that is not known. Once it is a marker, it survives the end of
-    /// this process; where the recorder syncs, a loss of power as well.
+    /// The outcome; `None` while it is pending. An accepted marker survives the end of the process;
+    /// with sync enabled, also a power failure.
     #[must_use]
-    pub fn outcome(&self) -> Option<Result<Marker, MarkerRefused>> {
+    pub fn outcome(&self) -> Option<Result<Marker, MarkerError>> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn settle(&self, outcome: Result<Marker, MarkerRefused>) {
+    fn complete(&self, outcome: Result<Marker, MarkerError>) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 
@@ -121,117 +134,126 @@ impl MarkerRequest {
         *self.segment.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn move_to(&self, segment: u64) {
+    fn move_to_segment(&self, segment: u64) {
         *self.segment.lock().unwrap_or_else(PoisonError::into_inner) = segment;
     }
 }
 
-/// What a recorder's thread knows of markers.
+/// The markers of a recorder, on its thread.
 #[derive(Default)]
-pub(super) struct Markers {
-    /// Their frames have not been written yet.
-    waiting: VecDeque<Arc<MarkerRequest>>,
-    /// They belong to the present file, whose sidecar does not name them yet.
+pub(super) struct MarkerQueue {
+    /// Requests whose frames are not written yet.
+    pending: VecDeque<Arc<MarkerRequest>>,
+    /// Markers of the current file that its sidecar does not list yet.
     placed: Vec<(Arc<MarkerRequest>, Marker)>,
-    /// Sidecars that the disk's other thread had no room for.
+    /// Sidecars for which the syncer's queue had no room.
     writes: VecDeque<(Box<dyn SyncHandle>, SyncCallback)>,
-    /// Sidecars that are written, or wait for that.
-    under_way: Arc<AtomicUsize>,
+    /// Number of sidecars in the syncer's queue.
+    writes_in_flight: Arc<AtomicUsize>,
 }
 
-impl Markers {
-    /// Gives those whose frames are in `file` their positions there; refuses those whose frames have
-    /// not come at `now`, long after they were asked for.
-    pub(super) fn place(&mut self, shared: &Shared, file: &mut Writing, path: &Path, now: Instant) {
-        self.waiting.extend(shared.take_marks());
-        for request in std::mem::take(&mut self.waiting) {
-            if request.segment() == file.note.opening.number && request.at < file.reached() {
-                self.put(request, file, path);
-            } else if now - request.asked > PATIENCE {
-                request.settle(Err(MarkerRefused::Silent));
-            } else {
-                self.waiting.push_back(request);
-            }
-        }
-    }
-
-    /// `file` ends: what is beyond its end belongs to the next one, where that goes on with the sound.
-    pub(super) fn close(
+impl MarkerQueue {
+    /// Assigns the requests whose frames are in `file` to their positions; rejects those whose
+    /// frames have not arrived at `now`, long after the request.
+    pub(super) fn place(
         &mut self,
-        shared: &Shared,
-        file: &mut Writing,
+        shared: &RecorderShared,
+        file: &mut SegmentFile,
         path: &Path,
-        closing: &SegmentEnd,
+        now: Instant,
     ) {
-        self.waiting.extend(shared.take_marks());
-        let goes_on = !matches!(closing.cause, SegmentReason::Stop | SegmentReason::Break);
-        for request in std::mem::take(&mut self.waiting) {
-            if request.segment() > closing.number {
-                self.waiting.push_back(request);
-            } else if request.at < closing.end {
-                self.put(request, file, path);
-            } else if goes_on {
-                request.move_to(closing.number + 1);
-                self.waiting.push_back(request);
+        self.pending.extend(shared.take_marker_requests());
+        for request in std::mem::take(&mut self.pending) {
+            if request.segment() == file.sidecar.start.number && request.frame < file.end_frame() {
+                self.assign(request, file, path);
+            } else if now - request.requested_at > REQUEST_TIMEOUT {
+                request.complete(Err(MarkerError::FrameMissing));
             } else {
-                request.settle(Err(MarkerRefused::Ended));
+                self.pending.push_back(request);
             }
         }
     }
 
-    fn put(&mut self, request: Arc<MarkerRequest>, file: &mut Writing, path: &Path) {
-        let Some(position) = file.position(request.at) else {
-            return request.settle(Err(MarkerRefused::Recorder(CommandError::Skipped)));
+    /// `file` ends: requests beyond its end move to the next file, if that continues the sound.
+    pub(super) fn close_file(
+        &mut self,
+        shared: &RecorderShared,
+        file: &mut SegmentFile,
+        path: &Path,
+        end: &SegmentEnd,
+    ) {
+        self.pending.extend(shared.take_marker_requests());
+        let continues_sound = !matches!(end.cause, SegmentReason::Stop | SegmentReason::Break);
+        for request in std::mem::take(&mut self.pending) {
+            if request.segment() > end.number {
+                self.pending.push_back(request);
+            } else if request.frame < end.end {
+                self.assign(request, file, path);
+            } else if continues_sound {
+                request.move_to_segment(end.number + 1);
+                self.pending.push_back(request);
+            } else {
+                request.complete(Err(MarkerError::RecordingEnded));
+            }
+        }
+    }
+
+    fn assign(&mut self, request: Arc<MarkerRequest>, file: &mut SegmentFile, path: &Path) {
+        let Some(position) = file.position(request.frame) else {
+            return request.complete(Err(MarkerError::Recorder(CommandError::Skipped)));
         };
         let marker = Marker {
             path: path.to_owned(),
-            frame: request.at,
+            frame: request.frame,
             position,
-            utc: super::file::end_of(&file.note.opening, request.at.since(file.note.opening.at)),
+            utc: super::file::segment_end_utc(
+                &file.sidecar.start,
+                request.frame.since(file.sidecar.start.at),
+            ),
             label: request.label.clone(),
         };
-        if !file.note.mark(&marker) {
-            return request.settle(Err(MarkerRefused::Full));
+        if !file.sidecar.add_marker(&marker) {
+            return request.complete(Err(MarkerError::TooManyMarkers));
         }
         self.placed.push((request, marker));
     }
 
-    /// Has the sidecar of `file` written where it does not name all of its markers.
-    pub(super) fn write(
+    /// Writes the sidecar of `file` if it does not list all of its markers.
+    pub(super) fn write_sidecar(
         &mut self,
-        shared: &Arc<Shared>,
-        file: Option<&Writing>,
-        store: &Arc<dyn Store>,
+        shared: &Arc<RecorderShared>,
+        file: Option<&SegmentFile>,
+        store: &Arc<dyn RecordingStore>,
         syncer: &Syncer,
     ) {
         if let Some(file) = file.filter(|_| !self.placed.is_empty()) {
-            let sidecar = SidecarWrite {
+            let write = SidecarWrite {
                 store: store.clone(),
-                name: sidecar(&file.name),
-                text: file.note.begun(&file.name),
-                turn: file.turn.clone(),
+                name: sidecar_name(&file.name),
+                text: file.sidecar.recording_json(&file.name),
+                state: file.sidecar_state.clone(),
             };
             let (placed, shared) = (std::mem::take(&mut self.placed), shared.clone());
-            let under_way = self.under_way.clone();
-            under_way.fetch_add(1, SeqCst);
+            let writes_in_flight = self.writes_in_flight.clone();
+            writes_in_flight.fetch_add(1, SeqCst);
             let done = Box::new(move |result: io::Result<()>| {
                 let failed = result.err().map(Arc::new);
                 for (request, marker) in placed {
-                    request.settle(match &failed {
+                    request.complete(match &failed {
                         None => Ok(marker.clone()),
-                        Some(error) => Err(MarkerRefused::Unwritten(error.clone())),
+                        Some(error) => Err(MarkerError::SidecarWrite(error.clone())),
                     });
                     if failed.is_none() {
-                        shared.tell(What::Marked(Box::new(marker)));
+                        shared.emit(RecorderEventKind::MarkerAdded(Box::new(marker)));
                     }
                 }
-                under_way.fetch_sub(1, SeqCst);
+                writes_in_flight.fetch_sub(1, SeqCst);
             });
-            self.writes.push_back((Box::new(sidecar), done));
+            self.writes.push_back((Box::new(write), done));
         }
-        while let Some((sidecar, done)) = self.writes.pop_front() {
-            if let Err(again) = syncer.sync(sidecar, done) {
-                self.writes.push_front(again);
+        while let Some((write, done)) = self.writes.pop_front() {
+            if let Err(rejected) = syncer.sync(write, done) {
+                self.writes.push_front(rejected);
                 break;
             }
         }
@@ -239,68 +261,67 @@ impl Markers {
 
     /// Whether a sidecar is still to be written.
     pub(super) fn is_writing(&self) -> bool {
-        !self.placed.is_empty() || self.under_way.load(SeqCst) > 0
+        !self.placed.is_empty() || self.writes_in_flight.load(SeqCst) > 0
     }
 
-    /// The recorder ends.
-    pub(super) fn refuse_all(&mut self, shared: &Shared) {
-        self.waiting.extend(shared.take_marks());
-        for request in self.waiting.drain(..) {
-            request.settle(Err(MarkerRefused::Ended));
+    /// Rejects all pending requests at the end of the recorder.
+    pub(super) fn reject_all(&mut self, shared: &RecorderShared) {
+        self.pending.extend(shared.take_marker_requests());
+        for request in self.pending.drain(..) {
+            request.complete(Err(MarkerError::RecordingEnded));
         }
     }
 }
 
-/// Who writes a sidecar: it is written by several threads, and what is older never takes the place of
-/// what is newer.
+/// State of a sidecar. Several threads write it; an older state never replaces a newer one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Turn {
-    /// The file was begun.
+pub(super) enum SidecarState {
+    /// The file was created.
     #[default]
-    Begun,
-    /// It has markers.
+    Recording,
+    /// The file has markers.
     Marked,
-    /// It is being completed.
-    Closed,
+    /// The file is being completed.
+    Completing,
 }
 
-/// Writes the sidecar `name` unless a later turn has come.
+/// Writes the sidecar `name` unless a later state was written.
 pub(super) fn put_sidecar(
-    now: &Mutex<Turn>,
-    turn: Turn,
-    store: &dyn Store,
+    now: &Mutex<SidecarState>,
+    state: SidecarState,
+    store: &dyn RecordingStore,
     (name, text): (&str, &[u8]),
 ) -> io::Result<()> {
     let mut now = now.lock().unwrap_or_else(PoisonError::into_inner);
-    if *now > turn {
+    if *now > state {
         return Ok(());
     }
-    *now = turn;
-    store.put(name, text)
+    *now = state;
+    store.write_atomic(name, text)
 }
 
-/// A sidecar with all markers so far.
+/// A sidecar that lists all markers so far.
 struct SidecarWrite {
-    store: Arc<dyn Store>,
+    store: Arc<dyn RecordingStore>,
     name: String,
     text: Vec<u8>,
-    turn: Arc<Mutex<Turn>>,
+    state: Arc<Mutex<SidecarState>>,
 }
 
 impl SyncHandle for SidecarWrite {
     fn sync(&self) -> io::Result<()> {
-        put_sidecar(&self.turn, Turn::Marked, &*self.store, (&self.name, &self.text))
+        put_sidecar(&self.state, SidecarState::Marked, &*self.store, (&self.name, &self.text))
     }
 }
 
-/// Bytes of the longest label.
-pub const MAX_LABEL: usize = 128;
+/// Maximum length of a label in bytes.
+pub const MAX_LABEL_BYTES: usize = 128;
 
-/// Markers of a file.
+/// Maximum number of markers in a file.
 pub const MAX_MARKERS: usize = 256;
 
-/// Markers that wait for the recorder's thread.
-pub const MAX_WAITING: usize = 64;
+/// Maximum number of requests in the queue of the recorder's thread.
+pub const MAX_PENDING_MARKERS: usize = 64;
 
-/// How long a marker waits for its frame.
-const PATIENCE: Span = Span::from_secs(2);
+/// How long a request waits for its frame.
+const REQUEST_TIMEOUT: Span = Span::from_secs(2);

@@ -1,16 +1,16 @@
-//! Recordings on disk: the recorder's edge.
+//! Recordings on disk: the I/O of the recorder.
 //!
 //! ```text
-//!  station -ring-> Job: Recorder -> Framer -> Medium   one thread for each disk
-//!                   |                           `-> Syncer: makes last what was written
-//!                   `-> Finisher: names, sums, sidecars, deletes, repairs
-//!  Deck: commands and status, from any thread
+//!  station -ring-> RecorderJob: Recorder -> FileEncoder -> AppendFile   one thread per disk
+//!                     |                          `-> Syncer: syncs written data
+//!                     `-> Finisher: names, digests, sidecars, retention, repairs
+//!  RecorderHandle: commands and status, from any thread
 //! ```
 //!
-//! A file grows under its name with `.part` behind it and can be read at every moment; complete, it
-//! gets the name, which nothing else has, and a sidecar in JSON. What the disk does not take waits:
-//! 64 kB in the file's own buffer, the rest in the ring, and when that is full as well, silence of
-//! the exact length stands in the file for what was lost.
+//! A file grows under its name plus `.part` and can be read at any time; when complete, it gets its
+//! name, which is unique, and a JSON sidecar. Data that the disk does not take waits: 64 kB in the
+//! file's own buffer, the rest in the ring. When that is full as well, the lost frames are replaced
+//! by silence of the same length.
 
 mod clock;
 mod file;
@@ -32,12 +32,16 @@ mod wish;
 
 pub use clock::{local_at, parse_utc};
 pub use marker::{
-    MAX_LABEL, MAX_MARKERS, MAX_WAITING, Marker, MarkerRefused, MarkerRequest, is_label,
+    MAX_LABEL_BYTES, MAX_MARKERS, MAX_PENDING_MARKERS, Marker, MarkerError, MarkerRequest,
+    is_valid_label,
 };
-pub use name::{BadPattern, MAX_NAME, Pattern, rfc3339};
-pub use report::{Closed, Doing, Event, Measured, Rule, Segment, Status, Trouble, What};
-pub use run::{CannotRecord, Deck, Recorders, STOP_LIMIT};
+pub use name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES, rfc3339};
+pub use report::{
+    ClosedSegment, FileOperation, RecorderEvent, RecorderEventKind, RecorderFault, RecorderStatus,
+    RetentionReason, SegmentLoudness, SegmentStatus,
+};
+pub use run::{RecorderError, RecorderHandle, RecorderService, STOP_LIMIT};
 pub use wish::{
-    DEFAULT_FLUSH, DEFAULT_PATTERN, DEFAULT_SYNC, Heir, MAX_FLUSH, MIN_SYNC, Retention, Safety,
-    Sync, Wish,
+    CompletionObserver, DEFAULT_FLUSH_INTERVAL, DEFAULT_PATTERN, DEFAULT_SYNC_INTERVAL, Durability,
+    MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, RetentionRules, SyncPolicy,
 };

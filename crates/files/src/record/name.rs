@@ -1,4 +1,4 @@
-//! What a segment is called: a pattern of the person's, and nothing that leaves their folder.
+//! File names of segments: the user's pattern, which cannot leave the folder.
 
 use std::fmt;
 use std::path::{Component, Path};
@@ -8,9 +8,9 @@ use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-/// How the files of a recorder are called: `strftime`, with `{name}` for the recorder's name and
-/// `{index}` for the number of the segment. A `/` makes folders. The format's extension is put
-/// behind it, and a number in front of that where the name is taken.
+/// Pattern of a recorder's file names: `strftime`, with `{name}` for the recorder's name and
+/// `{index}` for the number of the segment. A `/` creates folders. The extension of the format is
+/// appended, and a number before it if the name exists.
 ///
 /// # Examples
 /// ```
@@ -22,75 +22,83 @@ use jiff::{Timestamp, Zoned};
 /// assert!(error.to_string().contains("`..`"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct FileNamePattern {
     text: String,
     zone: ClockZone,
 }
 
-impl Pattern {
-    /// A pattern whose times are those of `zone`.
+impl FileNamePattern {
+    /// A pattern whose times are in `zone`.
     ///
     /// # Errors
-    /// [`BadPattern`], when it could leave the folder or cannot be a name.
-    pub fn new(text: &str, zone: ClockZone) -> Result<Self, BadPattern> {
+    /// [`InvalidPattern`], when a name could leave the folder or be invalid.
+    pub fn new(text: &str, zone: ClockZone) -> Result<Self, InvalidPattern> {
         let pattern = Self { text: text.to_owned(), zone };
-        // The longest name that anybody is allowed, and a date with two digits in each place.
-        let name = "n".repeat(MAX_NAME);
+        // The longest allowed name, and a date with two digits in each place.
+        let name = "n".repeat(MAX_RECORDER_NAME_BYTES);
         let at = UnixTime::from_nanos(1_797_940_799_999_999_999);
         pattern.expand(&name, u64::from(u32::MAX), at)?;
-        // What stands there before anything is put in must not be a way out either: `{name}` is
-        // cleaned, and so is what a date brings.
-        check(&text.replace(['{', '}', '%'], "_"))?;
+        // The text itself must not leave the folder either: `{name}` and dates are checked after
+        // expansion.
+        validate_path(&text.replace(['{', '}', '%'], "_"))?;
         Ok(pattern)
     }
 
-    /// The name of a segment, without an extension.
+    /// Name of a segment, without an extension.
     ///
     /// # Errors
-    /// [`BadPattern`]; what [`Pattern::new`] has taken fails only for a recorder whose name is
-    /// longer than [`MAX_NAME`].
-    pub fn name(&self, recorder: &str, segment: &SegmentStart) -> Result<String, BadPattern> {
-        // What was cut at a full hour begins a part of a frame away from that, on either side.
-        let utc = segment.utc.as_nanos().saturating_add(ROUNDING);
+    /// [`InvalidPattern`]; a pattern that [`FileNamePattern::new`] has accepted fails only for a
+    /// recorder whose name is longer than [`MAX_RECORDER_NAME_BYTES`].
+    pub fn file_stem(
+        &self,
+        recorder: &str,
+        segment: &SegmentStart,
+    ) -> Result<String, InvalidPattern> {
+        // A segment cut at a full hour begins a fraction of a frame before or after it.
+        let utc = segment.utc.as_nanos().saturating_add(ROUNDING_NANOS);
         self.expand(recorder, segment.number, UnixTime::from_nanos(utc))
     }
 
-    fn expand(&self, recorder: &str, index: u64, at: UnixTime) -> Result<String, BadPattern> {
+    fn expand(&self, recorder: &str, index: u64, at: UnixTime) -> Result<String, InvalidPattern> {
         let zoned = zoned(at, self.zone);
         let mut out = String::new();
-        // The date first: what is put in afterwards may have percent signs.
-        let dated = strtime::format(&self.text, &zoned)
-            .map_err(|error| BadPattern::Date(error.to_string()))?;
-        let mut rest = dated.as_str();
+        // The date is expanded first: the recorder's name may have percent signs.
+        let with_date = strtime::format(&self.text, &zoned)
+            .map_err(|error| InvalidPattern::Date(error.to_string()))?;
+        let mut rest = with_date.as_str();
         while let Some(at) = rest.find(['{', '}']) {
             let (before, brace) = rest.split_at(at);
             out.push_str(before);
-            let (word, behind) = brace.split_once('}').unwrap_or((brace, ""));
-            match word {
-                "{name}" | "{name" => out.push_str(&cleaned(recorder)),
+            let (placeholder, after) = brace.split_once('}').unwrap_or((brace, ""));
+            match placeholder {
+                "{name}" | "{name" => out.push_str(&sanitize(recorder)),
                 "{index" => out.push_str(&format!("{index:06}")),
-                _ => return Err(BadPattern::Word(word.chars().take(20).collect())),
+                _ => {
+                    return Err(InvalidPattern::UnknownPlaceholder(
+                        placeholder.chars().take(20).collect(),
+                    ));
+                }
             }
-            rest = behind;
+            rest = after;
         }
         out.push_str(rest);
-        check(&out)?;
+        validate_path(&out)?;
         Ok(out)
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for FileNamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-/// How far the time of the house's zone is ahead of UTC at a moment, in nanoseconds.
-pub(super) fn offset(at: UnixTime) -> i64 {
+/// Offset of the system's time zone from UTC at a time, in nanoseconds.
+pub(super) fn utc_offset_nanos(at: UnixTime) -> i64 {
     i64::from(zoned(at, ClockZone::Local).offset().seconds()) * 1_000_000_000
 }
 
-/// A moment as RFC 3339 has it, in UTC, to the microsecond.
+/// A time in RFC 3339, UTC, with microseconds.
 #[must_use]
 pub fn rfc3339(at: UnixTime) -> String {
     format!("{:.6}", timestamp(at))
@@ -105,101 +113,111 @@ fn zoned(at: UnixTime, zone: ClockZone) -> Zoned {
 }
 
 fn timestamp(at: UnixTime) -> Timestamp {
-    // Every count of nanoseconds in 64 bits is within its years.
+    // Any 64-bit number of nanoseconds is within the supported years.
     Timestamp::from_nanosecond(i128::from(at.as_nanos())).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// A recorder's name as a part of a file's: no folder, not hidden.
-fn cleaned(name: &str) -> String {
+/// A recorder's name as part of a file name: without folders, not hidden.
+fn sanitize(name: &str) -> String {
     let fits = |c: char| !c.is_control() && c != '/' && c != '\\';
-    let clean: String = name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
-    match clean.strip_prefix('.') {
+    let sanitized: String = name.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+    match sanitized.strip_prefix('.') {
         Some(rest) => format!("_{rest}"),
-        None => clean,
+        None => sanitized,
     }
 }
 
-/// Whether it is a way to a file below the folder that it is for.
-fn check(name: &str) -> Result<(), BadPattern> {
+/// Checks that a name is a relative path to a file below the folder.
+fn validate_path(name: &str) -> Result<(), InvalidPattern> {
     if name.contains('\0') {
-        return Err(BadPattern::Nul);
+        return Err(InvalidPattern::Nul);
     }
-    if name.len() > MAX_PATH {
-        return Err(BadPattern::Long);
+    if name.len() > MAX_PATH_BYTES {
+        return Err(InvalidPattern::TooLong);
     }
     if name.is_empty() || name.ends_with('/') {
-        return Err(BadPattern::Empty);
+        return Err(InvalidPattern::Empty);
     }
     for part in Path::new(name).components() {
         match part {
-            Component::Normal(part) if part.len() > MAX_PART => return Err(BadPattern::Long),
+            Component::Normal(part) if part.len() > MAX_COMPONENT_BYTES => {
+                return Err(InvalidPattern::TooLong);
+            }
             Component::Normal(part) if part.as_encoded_bytes().starts_with(b".") => {
-                return Err(BadPattern::Hidden);
+                return Err(InvalidPattern::Hidden);
             }
             Component::Normal(_) => {}
-            Component::RootDir | Component::Prefix(_) => return Err(BadPattern::Absolute),
-            Component::ParentDir | Component::CurDir => return Err(BadPattern::Parent),
+            Component::RootDir | Component::Prefix(_) => return Err(InvalidPattern::Absolute),
+            Component::ParentDir | Component::CurDir => return Err(InvalidPattern::Parent),
         }
     }
     Ok(())
 }
 
-/// Why a pattern cannot be one.
+/// Why a pattern is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum BadPattern {
-    /// It begins at the root of the file system.
+pub enum InvalidPattern {
+    /// It is an absolute path.
     Absolute,
-    /// It has a part that leads up or nowhere.
+    /// It has a component `.` or `..`.
     Parent,
-    /// A part of it begins with a point.
+    /// A component begins with a dot.
     Hidden,
-    /// A byte in it cannot be in a name.
+    /// It has a NUL byte.
     Nul,
-    /// A name of it could be longer than a file system takes.
-    Long,
-    /// Nothing would be left of it, or it ends with a folder.
+    /// A name could be longer than a file system allows.
+    TooLong,
+    /// It is empty, or ends with a folder.
     Empty,
-    /// A date in it is none; holds what is wrong.
+    /// An invalid date format; holds the error.
     Date(String),
-    /// A word in braces is not known; holds it.
-    Word(String),
+    /// An unknown placeholder; holds it.
+    UnknownPlaceholder(String),
 }
 
-impl fmt::Display for BadPattern {
+impl fmt::Display for InvalidPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Absolute => f.write_str("it begins with `/`: name the folder apart from it"),
-            Self::Parent => f.write_str("it has `.` or `..` in it: it must stay in its folder"),
-            Self::Hidden => f.write_str("a name in it begins with `.`: such files are not seen"),
-            Self::Nul => f.write_str("it has a NUL byte in it"),
-            Self::Long => write!(
-                f,
-                "a name could be too long: {MAX_PART} bytes for each part, {MAX_PATH} for all, with \
-                 {MAX_NAME} for `{{name}}`"
+            Self::Absolute => {
+                f.write_str("the pattern begins with `/`; it must be relative to the folder")
+            }
+            Self::Parent => {
+                f.write_str("the pattern has a component `.` or `..`; it must stay in its folder")
+            }
+            Self::Hidden => f.write_str(
+                "the pattern has a component that begins with `.`; hidden files are not allowed",
             ),
-            Self::Empty => f.write_str("it is empty or ends with `/`: a file needs a name"),
-            Self::Date(what) => write!(f, "{what}: `%%` is a percent sign"),
-            Self::Word(word) => {
-                write!(f, "`{word}` is not known: there are `{{name}}` and `{{index}}`")
+            Self::Nul => f.write_str("the pattern has a NUL byte"),
+            Self::TooLong => write!(
+                f,
+                "file name could exceed {MAX_COMPONENT_BYTES} bytes per component or {MAX_PATH_BYTES} in total, with \
+                 {MAX_RECORDER_NAME_BYTES} for `{{name}}`"
+            ),
+            Self::Empty => f.write_str("the pattern is empty or ends with `/`; add a file name"),
+            Self::Date(error) => {
+                write!(f, "invalid date in the pattern: {error}; write `%%` for a percent sign")
+            }
+            Self::UnknownPlaceholder(placeholder) => {
+                write!(f, "unknown placeholder `{placeholder}`; expected `{{name}}` or `{{index}}`")
             }
         }
     }
 }
 
-impl std::error::Error for BadPattern {}
+impl std::error::Error for InvalidPattern {}
 
-/// The longest name of a recorder, in bytes.
-pub const MAX_NAME: usize = 64;
+/// Maximum length of a recorder's name in bytes.
+pub const MAX_RECORDER_NAME_BYTES: usize = 64;
 
-/// A millisecond.
-const ROUNDING: i64 = 1_000_000;
+/// One millisecond.
+const ROUNDING_NANOS: i64 = 1_000_000;
 
-/// What a file system takes is 255; a number, two extensions and `.part` come behind it.
-const MAX_PART: usize = 200;
+/// File systems allow 255; a number, two extensions and `.part` are appended.
+const MAX_COMPONENT_BYTES: usize = 200;
 
-/// The same for a whole path, of which the folder is a part.
-const MAX_PATH: usize = 1_024;
+/// The same for a whole path below the folder.
+const MAX_PATH_BYTES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
@@ -220,12 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_the_date_the_recorder_and_the_number() {
-        let pattern = Pattern::new("{name}/%Y/%m-%d/%H%M%S-{index}%%", ClockZone::Utc).unwrap();
-        let name = pattern.name("Hall 1", &segment(7, 951_825_599)).unwrap();
+    fn placeholders_expand_to_date_recorder_and_number() {
+        let pattern =
+            FileNamePattern::new("{name}/%Y/%m-%d/%H%M%S-{index}%%", ClockZone::Utc).unwrap();
+        let name = pattern.file_stem("Hall 1", &segment(7, 951_825_599)).unwrap();
         assert_eq!(name, "Hall 1/2000/02-29/115959-000007%");
-        // A name is a part of a name, whatever is in it.
-        let name = pattern.name("../a/b\0{index}%Y", &segment(7, 0)).unwrap();
+        // The recorder's name is sanitized and not expanded.
+        let name = pattern.file_stem("../a/b\0{index}%Y", &segment(7, 0)).unwrap();
         assert_eq!(name, "_._a_b_{index}%Y/1970/01-01/000000-000007%");
         assert_eq!(
             rfc3339(UnixTime::from_nanos(951_825_599_123_456_789)),
@@ -234,26 +253,26 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_of_the_folder_is_refused_with_the_reason() {
-        let long = "a".repeat(MAX_PART + 1);
+    fn each_invalid_pattern_is_rejected_with_its_reason() {
+        let long = "a".repeat(MAX_COMPONENT_BYTES + 1);
         let longer = "aaaaaaaaa/".repeat(110) + "b";
         let cases = [
-            ("/srv/%H", BadPattern::Absolute),
-            ("a/../../b", BadPattern::Parent),
-            ("..", BadPattern::Parent),
-            ("./a", BadPattern::Parent),
-            (".hidden", BadPattern::Hidden),
-            ("a\0b", BadPattern::Nul),
-            (&long, BadPattern::Long),
-            ("{name}{name}{name}{name}", BadPattern::Long),
-            (&longer, BadPattern::Long),
-            ("", BadPattern::Empty),
-            ("a/", BadPattern::Empty),
-            ("{station}", BadPattern::Word("{station".into())),
-            ("a}", BadPattern::Word(String::new())),
+            ("/srv/%H", InvalidPattern::Absolute),
+            ("a/../../b", InvalidPattern::Parent),
+            ("..", InvalidPattern::Parent),
+            ("./a", InvalidPattern::Parent),
+            (".hidden", InvalidPattern::Hidden),
+            ("a\0b", InvalidPattern::Nul),
+            (&long, InvalidPattern::TooLong),
+            ("{name}{name}{name}{name}", InvalidPattern::TooLong),
+            (&longer, InvalidPattern::TooLong),
+            ("", InvalidPattern::Empty),
+            ("a/", InvalidPattern::Empty),
+            ("{station}", InvalidPattern::UnknownPlaceholder("{station".into())),
+            ("a}", InvalidPattern::UnknownPlaceholder(String::new())),
         ];
         for (text, wanted) in cases {
-            let error = Pattern::new(text, ClockZone::Utc).unwrap_err();
+            let error = FileNamePattern::new(text, ClockZone::Utc).unwrap_err();
             assert_eq!(
                 std::mem::discriminant(&error),
                 std::mem::discriminant(&wanted),
@@ -261,18 +280,18 @@ mod tests {
             );
             assert!(error.to_string().len() > 15);
         }
-        assert!(matches!(Pattern::new("%!", ClockZone::Utc), Err(BadPattern::Date(_))));
-        assert!(matches!(Pattern::new("a%", ClockZone::Utc), Err(BadPattern::Date(_))));
+        assert!(matches!(FileNamePattern::new("%!", ClockZone::Utc), Err(InvalidPattern::Date(_))));
+        assert!(matches!(FileNamePattern::new("a%", ClockZone::Utc), Err(InvalidPattern::Date(_))));
     }
 
     proptest! {
         #[test]
-        fn no_pattern_and_no_name_leads_out(
+        fn no_accepted_pattern_leaves_the_folder(
             text in "(\\{name\\}|\\{index\\}|%[A-Za-z%0^_:.-]|[./a\\\\\u{0}é{}]){0,12}",
             name in "\\PC{0,20}|[./\u{0}]{0,6}", seconds in any::<i32>(),
         ) {
-            if let Ok(pattern) = Pattern::new(&text, ClockZone::Utc)
-                && let Ok(name) = pattern.name(&name, &segment(1, i64::from(seconds)))
+            if let Ok(pattern) = FileNamePattern::new(&text, ClockZone::Utc)
+                && let Ok(name) = pattern.file_stem(&name, &segment(1, i64::from(seconds)))
             {
                 let path = Path::new("/srv/rec").join(&name);
                 prop_assert!(path.starts_with("/srv/rec"), "{name}");

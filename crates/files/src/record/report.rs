@@ -1,4 +1,4 @@
-//! What a recorder tells: events as they happen, and how it is now.
+//! Events and status of a recorder.
 
 use std::fmt;
 use std::io;
@@ -10,244 +10,244 @@ use aulos_engine::recorder::{RecordingState, SegmentReason, UnixTime};
 
 use super::marker::Marker;
 
-/// Something that has happened to a recorder.
+/// Event of a recorder.
 #[derive(Clone, Debug)]
-pub struct Event {
-    /// The recorder's name.
+pub struct RecorderEvent {
+    /// Name of the recorder.
     pub recorder: Arc<str>,
-    /// When it happened.
+    /// Time of the event.
     pub utc: UnixTime,
-    /// What it was.
-    pub what: What,
+    /// Kind and details of the event.
+    pub kind: RecorderEventKind,
 }
 
-/// What has happened.
+/// Kinds of events.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum What {
+pub enum RecorderEventKind {
     /// A segment began.
-    Opened {
-        /// The file that it will be; until then `.part` is behind its name.
+    SegmentOpened {
+        /// Its final name; until the file is complete, `.part` is appended.
         path: PathBuf,
-        /// Its first frame.
-        at: MediaTime,
-        /// When that sounded.
+        /// First frame.
+        frame: MediaTime,
+        /// Time of that frame.
         utc: UnixTime,
     },
-    /// A segment is complete, has its name, and its sidecar stands beside it.
-    Closed(Box<Closed>),
-    /// The segment that is written has one more marker, and its sidecar says so.
-    Marked(Box<Marker>),
-    /// Frames were lost because the disk was behind for longer than the ring is; there is silence
-    /// of the same length in the file.
-    Lost {
-        /// The first of them.
-        at: MediaTime,
-        /// How many.
+    /// A segment is complete, with its final name and its sidecar.
+    SegmentClosed(Box<ClosedSegment>),
+    /// The current segment has one more marker, and its sidecar lists it.
+    MarkerAdded(Box<Marker>),
+    /// Frames were lost because the disk was slower than the ring can buffer; the file has silence
+    /// of the same length.
+    FramesLost {
+        /// First lost frame.
+        frame: MediaTime,
+        /// Number of lost frames.
         frames: Frames,
     },
-    /// Something does not go, and is tried again. What sounds meanwhile waits in the ring.
-    Trouble(Trouble),
-    /// It goes again.
+    /// An operation failed and is repeated. Meanwhile the sound waits in the ring.
+    Failed(RecorderFault),
+    /// The failed operation succeeded.
     Recovered,
-    /// The file has disappeared from its folder while it was written; the next one has been begun.
-    Vanished {
-        /// Where it was.
+    /// The file was removed while it was written; the next one has been started.
+    FileRemoved {
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A file that a crash left behind is whole again, and has its name.
-    Repaired {
-        /// The file.
+    /// A file left behind by a crash was repaired and has its name.
+    FileRepaired {
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A file that a crash left behind cannot be repaired and was left as it is.
-    Unrepaired {
-        /// The file.
+    /// A file left behind by a crash cannot be repaired and is unchanged.
+    RepairFailed {
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
-        why: String,
+        /// Reason.
+        reason: String,
     },
-    /// A file was deleted because it need not be kept.
-    Deleted {
-        /// The file.
+    /// A file was deleted by the retention rules.
+    FileDeleted {
+        /// Path of the file.
         path: PathBuf,
-        /// The rule.
-        why: Rule,
+        /// The rule that deleted it.
+        reason: RetentionReason,
     },
 }
 
-/// Why a file was deleted.
+/// Retention rule that deleted a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Rule {
-    /// It was too old.
+pub enum RetentionReason {
+    /// The file was too old.
     Age,
-    /// There were too many.
+    /// There were too many files.
     Count,
-    /// They were too large together.
+    /// The files were too large in total.
     Bytes,
-    /// The disk was too full.
-    Free,
+    /// The disk had too little free space.
+    FreeSpace,
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for RetentionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Age => "too old",
             Self::Count => "too many files",
-            Self::Bytes => "too large together",
-            Self::Free => "the disk is too full",
+            Self::Bytes => "too large in total",
+            Self::FreeSpace => "too little free disk space",
         })
     }
 }
 
 /// A complete segment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Closed {
-    /// Its file.
+pub struct ClosedSegment {
+    /// Path of its file.
     pub path: PathBuf,
-    /// Its number.
+    /// Number of the segment.
     pub number: u64,
-    /// The station's frame with which it begins.
+    /// The station's frame at its start.
     pub start: MediaTime,
-    /// The frame behind its last one.
+    /// The station's frame behind its end.
     pub end: MediaTime,
-    /// When it begins.
+    /// Time of its start.
     pub utc: UnixTime,
-    /// The frames in it.
+    /// Frames in the file.
     pub frames: Frames,
     /// Frames per second.
     pub rate: SampleRate,
-    /// Channels of a frame.
+    /// Channels.
     pub layout: ChannelLayout,
     /// Bytes of the file.
     pub bytes: u64,
-    /// Frames of silence in it that were lost.
+    /// Frames of silence in place of lost frames.
     pub lost: Frames,
     /// Why it ended.
     pub cause: SegmentReason,
-    /// How loud it is; none where there is too little.
-    pub loudness: Measured,
+    /// Loudness; values are `None` if the segment is too short or silent.
+    pub loudness: SegmentLoudness,
     /// SHA-256 of the file, in hexadecimal digits.
     pub sha256: String,
 }
 
-/// How loud a segment is, after EBU R 128.
+/// Loudness of a segment, according to EBU R 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct SegmentLoudness {
     /// Integrated loudness.
     pub integrated: Option<Lufs>,
     /// Loudness range.
     pub range: Option<Db>,
-    /// The greatest true peak of all channels.
+    /// Maximum true peak of all channels.
     pub true_peak: Option<Db>,
-    /// The greatest momentary loudness.
+    /// Maximum momentary loudness.
     pub max_momentary: Option<Lufs>,
-    /// The greatest short-term loudness.
+    /// Maximum short-term loudness.
     pub max_short_term: Option<Lufs>,
 }
 
-/// Something that does not go.
+/// A failed file operation.
 #[derive(Clone, Debug)]
-pub struct Trouble {
-    /// What was tried.
-    pub doing: Doing,
-    /// The file.
+pub struct RecorderFault {
+    /// The operation.
+    pub operation: FileOperation,
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the system says.
+    /// The system's error.
     pub error: Arc<io::Error>,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for RecorderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let doing = match self.doing {
-            Doing::Create => "cannot make",
-            Doing::Write => "cannot write to",
-            Doing::Sync => "cannot make last",
-            Doing::Name => "cannot give its name to",
-            Doing::Note => "cannot write the sidecar of",
-            Doing::Delete => "cannot delete",
-            Doing::Encode => "cannot encode for",
-            Doing::Look => "cannot look into",
+        let action = match self.operation {
+            FileOperation::Create => "cannot create",
+            FileOperation::Write => "cannot write to",
+            FileOperation::Sync => "cannot sync",
+            FileOperation::Rename => "cannot rename",
+            FileOperation::WriteSidecar => "cannot write the sidecar of",
+            FileOperation::Delete => "cannot delete",
+            FileOperation::Encode => "cannot encode sound for",
+            FileOperation::List => "cannot list",
         };
         let remedy = match self.error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "; make room, or let older recordings be deleted"
+                "; free disk space, or configure retention to delete older recordings"
             }
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "; it has to be writable for the server"
+                "; make it writable for the server"
             }
-            io::ErrorKind::NotFound => "; is its disk mounted?",
+            io::ErrorKind::NotFound => "; check that its disk is mounted",
             _ => "",
         };
-        write!(f, "{doing} {}: {}{remedy}", self.path.display(), self.error)
+        write!(f, "{action} {}: {}{remedy}", self.path.display(), self.error)
     }
 }
 
-/// What was tried.
+/// A file operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Doing {
-    /// To make a file.
+pub enum FileOperation {
+    /// Create a file.
     Create,
-    /// To write to it.
+    /// Write to it.
     Write,
-    /// To make it last.
+    /// Sync it.
     Sync,
-    /// To give it its name.
-    Name,
-    /// To write its sidecar.
-    Note,
-    /// To delete one.
+    /// Rename it to its final name.
+    Rename,
+    /// Write its sidecar.
+    WriteSidecar,
+    /// Delete it.
     Delete,
-    /// To encode sound.
+    /// Encode sound.
     Encode,
-    /// To look into the folder.
-    Look,
+    /// List the folder.
+    List,
 }
 
-/// How a recorder is.
+/// Status of a recorder.
 #[derive(Clone, Debug)]
-pub struct Status {
-    /// What it does.
+pub struct RecorderStatus {
+    /// State of the recorder machine.
     pub state: RecordingState,
-    /// The segment that is written.
-    pub segment: Option<Segment>,
-    /// Segments that are complete.
+    /// The segment that is being written.
+    pub segment: Option<SegmentStatus>,
+    /// Number of complete segments.
     pub segments: u64,
-    /// Frames that went into files, silence included.
+    /// Frames written to files, including silence.
     pub frames: Frames,
-    /// Bytes that went into files.
+    /// Bytes written to files.
     pub bytes: u64,
-    /// Frames that were lost.
+    /// Lost frames.
     pub lost: Frames,
-    /// Frames that wait to be written.
-    pub waiting: Frames,
-    /// Files that were deleted because they need not be kept.
+    /// Frames in the ring.
+    pub buffered: Frames,
+    /// Files deleted by the retention rules.
     pub deleted: u64,
-    /// Events that nobody took in time.
+    /// Events dropped because the queue was full.
     pub events_lost: u64,
-    /// What does not go at present.
-    pub trouble: Option<Trouble>,
-    /// Bytes that are free on the disk, where that is known.
-    pub free: Option<u64>,
+    /// The current failure.
+    pub fault: Option<RecorderFault>,
+    /// Free bytes of the disk, if known.
+    pub free_bytes: Option<u64>,
 }
 
-/// The segment that is written.
+/// The segment that is being written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Segment {
-    /// Its file, as it will be called.
+pub struct SegmentStatus {
+    /// Path of its file when that is complete.
     pub path: PathBuf,
-    /// Its number.
+    /// Number of the segment.
     pub number: u64,
-    /// Its first frame.
+    /// First frame.
     pub start: MediaTime,
-    /// When that sounded.
+    /// Time of that frame.
     pub utc: UnixTime,
-    /// Frames in it.
+    /// Frames in the file.
     pub frames: Frames,
     /// Frames per second.
     pub rate: SampleRate,
-    /// Bytes of it.
+    /// Bytes of the file.
     pub bytes: u64,
 }

@@ -1,43 +1,48 @@
-//! Which files need not be kept.
+//! Selects the files that retention deletes.
 
 use aulos_engine::recorder::UnixTime;
 
-use super::report::Rule;
-use super::wish::Retention;
+use super::report::RetentionReason;
+use super::wish::RetentionRules;
 
 /// A complete file of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item {
+pub(super) struct RetainedFile {
     pub(super) name: String,
     pub(super) bytes: u64,
     pub(super) end: UnixTime,
 }
 
-/// How many of `items`, which are sorted from the oldest on, are to be deleted, each with the rule
-/// that wants it. The newest is kept whatever the rules say: it may be all that there is of today.
-pub(super) fn doomed(items: &[Item], rules: &Retention, now: UnixTime, free: u64) -> Vec<Rule> {
-    let total: u64 = items.iter().map(|item| item.bytes).sum();
-    let (mut left, mut bytes, mut free) = (items.len() as u64, total, free);
-    let mut why = Vec::new();
-    for item in items.iter().take(items.len().saturating_sub(1)) {
-        let age = now.as_nanos().saturating_sub(item.end.as_nanos());
-        let rule = if rules.age.is_some_and(|most| age > most.as_nanos()) {
-            Rule::Age
-        } else if rules.count.is_some_and(|most| left > most) {
-            Rule::Count
-        } else if rules.bytes.is_some_and(|most| bytes > most) {
-            Rule::Bytes
+/// The reasons for which the first of `files`, which are sorted from the oldest on, are to be
+/// deleted. The newest is kept in any case: it may be the only one of the day.
+pub(super) fn files_to_delete(
+    files: &[RetainedFile],
+    rules: &RetentionRules,
+    now: UnixTime,
+    free: u64,
+) -> Vec<RetentionReason> {
+    let total: u64 = files.iter().map(|file| file.bytes).sum();
+    let (mut left, mut bytes, mut free) = (files.len() as u64, total, free);
+    let mut reasons = Vec::new();
+    for file in files.iter().take(files.len().saturating_sub(1)) {
+        let age = now.as_nanos().saturating_sub(file.end.as_nanos());
+        let rule = if rules.max_age.is_some_and(|max| age > max.as_nanos()) {
+            RetentionReason::Age
+        } else if rules.max_files.is_some_and(|max| left > max) {
+            RetentionReason::Count
+        } else if rules.max_bytes.is_some_and(|max| bytes > max) {
+            RetentionReason::Bytes
         } else if free < rules.keep_free {
-            Rule::Free
+            RetentionReason::FreeSpace
         } else {
             break;
         };
-        why.push(rule);
+        reasons.push(rule);
         left -= 1;
-        bytes -= item.bytes;
-        free = free.saturating_add(item.bytes);
+        bytes -= file.bytes;
+        free = free.saturating_add(file.bytes);
     }
-    why
+    reasons
 }
 
 #[cfg(test)]
@@ -47,45 +52,67 @@ mod tests {
 
     use super::*;
 
-    fn items(count: u64) -> Vec<Item> {
-        let item = |index| Item {
+    fn files(count: u64) -> Vec<RetainedFile> {
+        let file = |index| RetainedFile {
             name: format!("{index}"),
             bytes: 10,
             end: UnixTime::from_nanos(i64::try_from(index).unwrap() * 1_000_000_000),
         };
-        (0..count).map(item).collect()
+        (0..count).map(file).collect()
     }
 
     #[test]
-    fn each_rule_takes_the_oldest_and_the_newest_stays() {
+    fn each_rule_deletes_the_oldest_files_and_keeps_the_newest() {
         let now = UnixTime::from_nanos(100_000_000_000);
-        let none = Retention::default();
-        let doomed = |rules: Retention, free| doomed(&items(10), &rules, now, free);
-        assert_eq!(doomed(none, 0), []);
-        assert_eq!(doomed(Retention { count: Some(7), ..none }, 0), [Rule::Count; 3]);
-        assert_eq!(doomed(Retention { count: Some(0), ..none }, 0), [Rule::Count; 9]);
-        assert_eq!(doomed(Retention { bytes: Some(55), ..none }, 0), [Rule::Bytes; 5]);
+        let none = RetentionRules::default();
+        let files_to_delete =
+            |rules: RetentionRules, free| files_to_delete(&files(10), &rules, now, free);
+        assert_eq!(files_to_delete(none, 0), []);
+        assert_eq!(
+            files_to_delete(RetentionRules { max_files: Some(7), ..none }, 0),
+            [RetentionReason::Count; 3]
+        );
+        assert_eq!(
+            files_to_delete(RetentionRules { max_files: Some(0), ..none }, 0),
+            [RetentionReason::Count; 9]
+        );
+        assert_eq!(
+            files_to_delete(RetentionRules { max_bytes: Some(55), ..none }, 0),
+            [RetentionReason::Bytes; 5]
+        );
         let age = Some(Span::from_secs(96));
-        assert_eq!(doomed(Retention { age, ..none }, 0), [Rule::Age; 4]);
-        assert_eq!(doomed(Retention { keep_free: 25, ..none }, 5), [Rule::Free; 2]);
-        let all = Retention { age, count: Some(5), bytes: Some(40), keep_free: 70 };
-        let (age, count, bytes, free) = (Rule::Age, Rule::Count, Rule::Bytes, Rule::Free);
-        assert_eq!(doomed(all, 0), [age, age, age, age, count, bytes, free]);
+        assert_eq!(
+            files_to_delete(RetentionRules { max_age: age, ..none }, 0),
+            [RetentionReason::Age; 4]
+        );
+        assert_eq!(
+            files_to_delete(RetentionRules { keep_free: 25, ..none }, 5),
+            [RetentionReason::FreeSpace; 2]
+        );
+        let all =
+            RetentionRules { max_age: age, max_files: Some(5), max_bytes: Some(40), keep_free: 70 };
+        let (age, count, bytes, free) = (
+            RetentionReason::Age,
+            RetentionReason::Count,
+            RetentionReason::Bytes,
+            RetentionReason::FreeSpace,
+        );
+        assert_eq!(files_to_delete(all, 0), [age, age, age, age, count, bytes, free]);
     }
 
     proptest! {
         #[test]
-        fn what_is_left_is_within_every_rule(
-            count in 0..20_u64, most in 1..20_u64, bytes in 10..300_u64, free in 0..100_u64,
+        fn the_remaining_files_satisfy_every_rule(
+            count in 0..20_u64, max in 1..20_u64, bytes in 10..300_u64, free in 0..100_u64,
             keep_free in 0..100_u64,
         ) {
-            let rules = Retention { age: None, count: Some(most), bytes: Some(bytes), keep_free };
-            let items = items(count);
-            let gone = doomed(&items, &rules, UnixTime::default(), free).len();
-            let left = (items.len() - gone) as u64;
-            prop_assert!(left <= 1 || left <= most);
+            let rules = RetentionRules { max_age: None, max_files: Some(max), max_bytes: Some(bytes), keep_free };
+            let files = files(count);
+            let deleted = files_to_delete(&files, &rules, UnixTime::default(), free).len();
+            let left = (files.len() - deleted) as u64;
+            prop_assert!(left <= 1 || left <= max);
             prop_assert!(left <= 1 || left * 10 <= bytes);
-            prop_assert!(left <= 1 || free + 10 * gone as u64 >= keep_free);
+            prop_assert!(left <= 1 || free + 10 * deleted as u64 >= keep_free);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The threads of all recorders: one for each disk that is written to, one that makes last, one that
-//! finishes.
+//! The threads of all recorders: one for each disk that is written to, one that syncs, one that
+//! completes files.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,163 +19,172 @@ use aulos_io::disk::Syncer;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
 
 use super::clock;
-use super::finish::{Finisher, Task};
-use super::format::{self, About};
-use super::job::Job;
-use super::marker::{MarkerRefused, MarkerRequest};
-use super::name::{BadPattern, MAX_NAME};
-use super::report::{Event, Status};
-use super::shared::Shared;
-use super::store::{Folder, Store};
-use super::wish::{Retention, Wish};
+use super::finish::{Finisher, FinisherTask};
+use super::format::{self, FileMetadata};
+use super::job::RecorderJob;
+use super::marker::{MarkerError, MarkerRequest};
+use super::name::{InvalidPattern, MAX_RECORDER_NAME_BYTES};
+use super::report::{RecorderEvent, RecorderStatus};
+use super::shared::RecorderShared;
+use super::store::{RecordingFolder, RecordingStore};
+use super::wish::{RecordingConfig, RetentionRules};
 
-/// All recorders of a house.
-pub struct Recorders {
-    disks: HashMap<u64, Disk>,
-    finisher: Option<Sender<Task>>,
-    finishing: Option<JoinHandle<()>>,
+/// All recorders of a process.
+pub struct RecorderService {
+    disks: HashMap<u64, DiskThread>,
+    finisher: Option<Sender<FinisherTask>>,
+    finisher_thread: Option<JoinHandle<()>>,
     syncer: Arc<Syncer>,
-    give_up: Arc<AtomicBool>,
-    events: Sender<Event>,
-    running: Vec<Arc<Shared>>,
+    abort: Arc<AtomicBool>,
+    events: Sender<RecorderEvent>,
+    running: Vec<Arc<RecorderShared>>,
 }
 
-/// One disk's thread.
-struct Disk {
-    jobs: Sender<Box<Job>>,
+/// The thread of one disk.
+struct DiskThread {
+    jobs: Sender<Box<RecorderJob>>,
     handle: JoinHandle<()>,
 }
 
-impl Recorders {
-    /// Starts the threads that all recorders share. What happens comes out of the other value; an
-    /// event that finds no room there, because nobody looks, is counted in [`Status::events_lost`].
+impl RecorderService {
+    /// Starts the threads that all recorders share. Events are received from the second value; an
+    /// event that does not fit into its queue is counted in [`RecorderStatus::events_lost`].
     ///
     /// # Errors
-    /// When the system gives no more threads.
-    pub fn start() -> io::Result<(Self, Receiver<Event>)> {
+    /// When the system cannot create a thread.
+    pub fn start() -> io::Result<(Self, Receiver<RecorderEvent>)> {
         let (finisher, tasks) = bounded(MAX_TASKS);
-        let (events, told) = bounded(MAX_EVENTS);
-        let give_up = Arc::new(AtomicBool::new(false));
-        let told_to = give_up.clone();
-        let work = move || Finisher::default().run(tasks, &told_to);
-        let finishing = std::thread::Builder::new().name("aulos-finish".to_owned()).spawn(work)?;
+        let (events, received) = bounded(MAX_EVENTS);
+        let abort = Arc::new(AtomicBool::new(false));
+        let finisher_abort = abort.clone();
+        let work = move || Finisher::default().run(tasks, &finisher_abort);
+        let finisher_thread =
+            std::thread::Builder::new().name("aulos-finish".to_owned()).spawn(work)?;
         let new = Self {
             disks: HashMap::new(),
             finisher: Some(finisher),
-            finishing: Some(finishing),
+            finisher_thread: Some(finisher_thread),
             syncer: Arc::new(Syncer::start()?),
-            give_up,
+            abort,
             events,
             running: Vec::new(),
         };
-        Ok((new, told))
+        Ok((new, received))
     }
 
-    /// Adds a recorder of what comes out of `spool`. It keeps its pre-roll and writes nothing until
-    /// it is told to. What a crash left behind in its folder is repaired in the background.
+    /// Adds a recorder of the sound in `tap`. It keeps its pre-roll and writes nothing before it
+    /// gets a command. Files that a crash left in its folder are repaired in the background.
     ///
     /// # Errors
-    /// [`CannotRecord`], when the folder cannot be made or the format cannot hold the sound.
-    pub fn add(&mut self, wish: Wish, spool: RecordTapReader) -> Result<Deck, CannotRecord> {
-        let folder = Folder::new(&wish.folder)
+    /// [`RecorderError`] when the folder cannot be created or the format cannot store the sound.
+    pub fn add(
+        &mut self,
+        config: RecordingConfig,
+        tap: RecordTapReader,
+    ) -> Result<RecorderHandle, RecorderError> {
+        let folder = RecordingFolder::new(&config.folder)
             .and_then(|folder| Ok((folder.device()?, folder)))
-            .map_err(|error| CannotRecord::Folder { path: wish.folder.clone(), error })?;
+            .map_err(|error| RecorderError::Folder { path: config.folder.clone(), error })?;
         let (device, folder) = folder;
-        self.add_to(wish, spool, device, Arc::new(folder))
+        self.add_to(config, tap, device, Arc::new(folder))
     }
 
     pub(super) fn add_to(
         &mut self,
-        wish: Wish,
-        spool: RecordTapReader,
+        config: RecordingConfig,
+        tap: RecordTapReader,
         device: u64,
-        store: Arc<dyn Store>,
-    ) -> Result<Deck, CannotRecord> {
-        if wish.name.len() > MAX_NAME {
-            return Err(CannotRecord::Name(BadPattern::Long));
+        store: Arc<dyn RecordingStore>,
+    ) -> Result<RecorderHandle, RecorderError> {
+        if config.name.len() > MAX_RECORDER_NAME_BYTES {
+            return Err(RecorderError::Name(InvalidPattern::TooLong));
         }
-        let about = About::new(spool.rate(), spool.layout(), &wish.name, UNIX_EPOCH);
-        format::open(wish.format, &about, &mut Vec::new()).map_err(CannotRecord::Format)?;
-        let Some(finisher) = self.finisher.clone() else { return Err(CannotRecord::Stopped) };
-        let shared = Arc::new(Shared::new(&wish, self.events.clone()));
-        let mend = Task::Mend { store: store.clone(), shared: shared.clone() };
-        // It waits only where a thousand files are to be completed.
-        if finisher.send(mend).is_err() {
-            return Err(CannotRecord::Stopped);
+        let metadata = FileMetadata::new(tap.rate(), tap.layout(), &config.name, UNIX_EPOCH);
+        format::make_file_encoder(config.format, &metadata, &mut Vec::new())
+            .map_err(RecorderError::Format)?;
+        let Some(finisher) = self.finisher.clone() else { return Err(RecorderError::Stopped) };
+        let shared = Arc::new(RecorderShared::new(&config, self.events.clone()));
+        let repair = FinisherTask::Repair { store: store.clone(), shared: shared.clone() };
+        // It blocks only while a thousand files wait to be completed.
+        if finisher.send(repair).is_err() {
+            return Err(RecorderError::Stopped);
         }
         let syncer = self.syncer.clone();
-        let job = Box::new(Job::new(shared.clone(), store, wish, spool, finisher, syncer));
-        let disk = self.disk(device).map_err(CannotRecord::Thread)?;
+        let job = Box::new(RecorderJob::new(shared.clone(), store, config, tap, finisher, syncer));
+        let disk = self.disk(device).map_err(RecorderError::Thread)?;
         if disk.jobs.send(job).is_err() {
-            return Err(CannotRecord::Stopped);
+            return Err(RecorderError::Stopped);
         }
         self.running.retain(|shared| !shared.is_done());
         self.running.push(shared.clone());
-        Ok(Deck { shared })
+        Ok(RecorderHandle { shared })
     }
 
-    /// Ends every recorder, and waits until all that was accepted is in files that have their names;
-    /// no longer than `limit`. Gives the names of those that are not done by then: what they have
-    /// not written is lost, and what they have is repaired by the next start.
+    /// Stops every recorder, and waits until all accepted sound is in files that have their names,
+    /// for at most `limit`. Returns the names of the recorders that are not done by then: sound not
+    /// yet written is lost, the incomplete files are repaired at the next start.
     pub fn stop(&mut self, limit: Span) -> Vec<String> {
-        self.running.iter().for_each(|shared| shared.close());
+        self.running.iter().for_each(|shared| shared.request_close());
         let deadline = SystemClock::now() + limit;
-        let all_done = |running: &[Arc<Shared>]| running.iter().all(|shared| shared.is_done());
+        let all_done =
+            |running: &[Arc<RecorderShared>]| running.iter().all(|shared| shared.is_done());
         while !all_done(&self.running) && SystemClock::now() < deadline {
             SystemClock::sleep_until(SystemClock::now() + Span::from_millis(5));
         }
         let done = all_done(&self.running);
-        self.give_up.store(!done, SeqCst);
+        self.abort.store(!done, SeqCst);
         self.finisher = None;
-        for Disk { jobs, handle } in std::mem::take(&mut self.disks).into_values() {
+        for DiskThread { jobs, handle } in std::mem::take(&mut self.disks).into_values() {
             drop(jobs);
-            // A thread that waits for a disk that does not answer is left to it. One that panicked
-            // has already said so on standard error.
+            // A thread that is blocked by its disk is not joined. A panicked one has already
+            // reported on standard error.
             if done {
                 drop(handle.join());
             }
         }
-        if let Some(handle) = self.finishing.take().filter(|_| done) {
+        if let Some(handle) = self.finisher_thread.take().filter(|_| done) {
             drop(handle.join());
         }
         let running = std::mem::take(&mut self.running).into_iter();
         running.filter(|shared| !shared.is_done()).map(|shared| shared.name.to_string()).collect()
     }
 
-    fn disk(&mut self, device: u64) -> io::Result<&Disk> {
+    fn disk(&mut self, device: u64) -> io::Result<&DiskThread> {
         use std::collections::hash_map::Entry;
         Ok(match self.disks.entry(device) {
             Entry::Occupied(disk) => disk.into_mut(),
-            Entry::Vacant(place) => {
-                let (jobs, added) = bounded(MAX_JOBS);
-                let give_up = self.give_up.clone();
-                let name = format!("aulos-tape-{device:x}");
-                let work = move || work(added, &give_up);
+            Entry::Vacant(entry) => {
+                let (jobs, new_jobs) = bounded(MAX_JOBS);
+                let abort = self.abort.clone();
+                let name = format!("aulos-rec-{device:x}");
+                let work = move || run_disk(new_jobs, &abort);
                 let handle = std::thread::Builder::new().name(name).spawn(work)?;
-                place.insert(Disk { jobs, handle })
+                entry.insert(DiskThread { jobs, handle })
             }
         })
     }
 }
 
-impl Drop for Recorders {
-    /// As [`Recorders::stop`], within [`STOP_LIMIT`].
+impl Drop for RecorderService {
+    /// As [`RecorderService::stop`], within [`STOP_LIMIT`].
     fn drop(&mut self) {
         drop(self.stop(STOP_LIMIT));
     }
 }
 
-impl fmt::Debug for Recorders {
+impl fmt::Debug for RecorderService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorders").field("running", &self.running.len()).finish_non_exhaustive()
+        f.debug_struct("RecorderService")
+            .field("running", &self.running.len())
+            .finish_non_exhaustive()
     }
 }
 
-fn work(mut added: Receiver<Box<Job>>, give_up: &AtomicBool) {
-    let mut jobs: Vec<Box<Job>> = Vec::new();
+fn run_disk(mut new_jobs: Receiver<Box<RecorderJob>>, abort: &AtomicBool) {
+    let mut jobs: Vec<Box<RecorderJob>> = Vec::new();
     let mut open = true;
     while open || !jobs.is_empty() {
-        match added.recv_timeout(TICK) {
+        match new_jobs.recv_timeout(TICK) {
             Ok(job) => jobs.push(job),
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Closed) => {
@@ -185,28 +194,29 @@ fn work(mut added: Receiver<Box<Job>>, give_up: &AtomicBool) {
                 open = false;
             }
         }
-        if give_up.load(SeqCst) {
+        if abort.load(SeqCst) {
             return;
         }
-        jobs.retain_mut(|job| !job.step(clock::wall()));
+        jobs.retain_mut(|job| !job.step(clock::wall_clock()));
     }
 }
 
-/// What one recorder is told, and tells. Dropped, it is as [`Deck::close`].
+/// Commands and status of one recorder. Dropping it is the same as [`RecorderHandle::close`].
 ///
-/// All of it answers at once, whatever the disk does.
-pub struct Deck {
-    pub(super) shared: Arc<Shared>,
+/// No function waits for the disk.
+pub struct RecorderHandle {
+    pub(super) shared: Arc<RecorderShared>,
 }
 
-impl Deck {
-    /// Tells it to do something, and gives the exact frame at which that happens.
-    /// [`Recorder::handle_command`](aulos_engine::recorder::Recorder::handle_command) has the rules. Recorders of several
-    /// stations that are told to start at one [`aulos_engine::recorder::CommandTime::Local`] begin at the same moment.
+impl RecorderHandle {
+    /// Sends a command and returns the exact frame at which it takes effect.
+    /// [`Recorder::handle_command`](aulos_engine::recorder::Recorder::handle_command) has the
+    /// rules. Recorders of several stations that get the same
+    /// [`aulos_engine::recorder::CommandTime::Local`] start at the same time.
     ///
     /// # Errors
-    /// [`CommandError`] says why nothing has changed.
-    pub fn tell(
+    /// [`CommandError`] when nothing has changed.
+    pub fn command(
         &self,
         command: RecorderCommand,
         when: CommandTime,
@@ -214,130 +224,133 @@ impl Deck {
         self.shared.machine().handle_command(SystemClock::now(), command, when)
     }
 
-    /// Asks for a marker at the frame of `when`, which sounds now or is in the file that is written.
-    /// What comes of it is known a moment later, when it is on the disk.
+    /// Requests a marker at the frame of `when`, which is playing now or is in the current file.
+    /// The outcome is known when the marker is on the disk.
     ///
     /// # Errors
-    /// [`MarkerRefused`] says why there will be none.
-    pub fn mark(
+    /// [`MarkerError`] when the request is rejected.
+    pub fn add_marker(
         &self,
         label: &str,
         when: CommandTime,
-    ) -> Result<Arc<MarkerRequest>, MarkerRefused> {
-        self.shared.mark(label, SystemClock::now(), when)
+    ) -> Result<Arc<MarkerRequest>, MarkerError> {
+        self.shared.request_marker(label, SystemClock::now(), when)
     }
 
-    /// Forgets every command that waits for its time.
-    pub fn forget_plans(&self) {
+    /// Cancels all scheduled commands.
+    pub fn clear_scheduled_commands(&self) {
         self.shared.machine().clear_plan();
     }
 
-    /// How it is; the file's figures are at most a quarter of a second old, unless the disk stalls.
+    /// Status; the figures of the file are at most a quarter of a second old, unless the disk
+    /// stalls.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RecorderStatus {
         self.shared.status()
     }
 
-    /// Goes on with another ring, when what is in the present one is written: the station has begun
-    /// anew. The next frame is the first one of another segment, [`SegmentReason::Break`].
+    /// Continues with another tap when the content of the current one is written: the station was
+    /// restarted. The next frame is the first one of another segment, [`SegmentReason::Break`].
     ///
     /// [`SegmentReason::Break`]: aulos_engine::recorder::SegmentReason::Break
-    pub fn replace(&self, spool: RecordTapReader) {
-        self.shared.replace(spool);
+    pub fn replace_tap(&self, tap: RecordTapReader) {
+        self.shared.replace_tap(tap);
     }
 
-    /// Other rules for the ends of segments, from the present one on.
+    /// Changes the rotation rules, from the current segment on.
     pub fn set_rotation(&self, rotation: Rotation) {
         self.shared.machine().set_rotation(rotation);
     }
 
-    /// Other rules for what is deleted.
-    pub fn set_retention(&self, rules: Retention) {
+    /// Changes the retention rules.
+    pub fn set_retention(&self, rules: RetentionRules) {
         self.shared.set_retention(rules);
     }
 
-    /// What it is called.
+    /// Name of the recorder.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Records to the last frame that has come, and completes the file in the background. What is
-    /// told afterwards has no effect.
+    /// Records up to the last frame received, and completes the file in the background. Later
+    /// commands have no effect.
     pub fn close(&self) {
-        self.shared.close();
+        self.shared.request_close();
     }
 
-    /// All that was accepted is in files that have their names: so some time after
-    /// [`Deck::close`].
+    /// Whether all accepted sound is in files that have their names; true some time after
+    /// [`RecorderHandle::close`].
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.shared.is_done()
     }
 }
 
-impl Drop for Deck {
+impl Drop for RecorderHandle {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl fmt::Debug for Deck {
+impl fmt::Debug for RecorderHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deck").field("name", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("RecorderHandle").field("name", &self.shared.name).finish_non_exhaustive()
     }
 }
 
-/// Why there can be no such recorder.
+/// Why a recorder cannot be added.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum CannotRecord {
-    /// The folder cannot be made or looked into.
+pub enum RecorderError {
+    /// The folder cannot be created or accessed.
     Folder {
-        /// Which.
+        /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The name is too long.
-    Name(BadPattern),
-    /// The format cannot hold such sound.
-    Format(format::Refused),
-    /// The system gives no more threads.
+    Name(InvalidPattern),
+    /// The format cannot store the sound.
+    Format(format::UnsupportedFileFormat),
+    /// The system cannot create a thread.
     Thread(io::Error),
-    /// [`Recorders::stop`] was called before.
+    /// [`RecorderService::stop`] was called before.
     Stopped,
 }
 
-impl fmt::Display for CannotRecord {
+impl fmt::Display for RecorderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder { path, error } => write!(
                 f,
-                "recordings cannot go to {}: {error}; make the folder, and let the server write to it",
+                "cannot use recording folder {}: {error}; create it and make it writable for the server",
                 path.display()
             ),
-            Self::Name(_) => write!(f, "a recorder's name has at most {MAX_NAME} bytes"),
+            Self::Name(_) => {
+                write!(f, "the recorder's name is longer than {MAX_RECORDER_NAME_BYTES} bytes")
+            }
             Self::Format(refused) => refused.fmt(f),
-            Self::Thread(error) => write!(f, "no thread for a disk: {error}"),
-            Self::Stopped => f.write_str("the recorders are being stopped"),
+            Self::Thread(error) => write!(f, "cannot create a thread for the disk: {error}"),
+            Self::Stopped => f.write_str("the server is stopping"),
         }
     }
 }
 
-impl std::error::Error for CannotRecord {}
+impl std::error::Error for RecorderError {}
 
-/// How often a recorder looks for sound.
+/// Interval at which the taps are polled.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long dropping [`Recorders`] waits for its disks.
+/// Maximum time that dropping [`RecorderService`] waits for disks.
 pub const STOP_LIMIT: Span = Span::from_secs(10);
 
-/// Recorders that wait for their thread.
+/// Recorders in the queue of a disk's thread.
 const MAX_JOBS: usize = 64;
 
-/// Files that wait to be completed.
+/// Files in the queue of the finisher.
 const MAX_TASKS: usize = 1_024;
 
-/// Events that wait for somebody to take them.
+/// Events in the queue.
 const MAX_EVENTS: usize = 1_024;

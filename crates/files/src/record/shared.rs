@@ -1,5 +1,5 @@
-//! What a recorder's deck and its thread have in common. Neither holds a lock while it waits for a
-//! disk, so a command is answered at once, to the frame, however slow that is.
+//! State that a recorder's handle and its thread share. Neither holds a lock while it waits for a
+//! disk, so a command gets its exact frame at once, however slow the disk is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,56 +9,56 @@ use aulos_engine::recorder::{CommandTime, RecordTapReader, Recorder, RecordingSt
 use aulos_rt::channel::Sender;
 
 use super::clock;
-use super::marker::{MAX_WAITING, MarkerRefused, MarkerRequest, is_label};
-use super::report::{Event, Status, What};
-use super::wish::{Heir, Retention, Wish};
+use super::marker::{MAX_PENDING_MARKERS, MarkerError, MarkerRequest, is_valid_label};
+use super::report::{RecorderEvent, RecorderEventKind, RecorderStatus};
+use super::wish::{CompletionObserver, RecordingConfig, RetentionRules};
 
-/// The common part.
-pub(super) struct Shared {
+/// The shared state.
+pub(super) struct RecorderShared {
     pub(super) name: Arc<str>,
-    pub(super) sidecar: bool,
-    pub(super) heir: Option<Arc<dyn Heir>>,
+    pub(super) keep_sidecar: bool,
+    pub(super) observer: Option<Arc<dyn CompletionObserver>>,
     machine: Mutex<Recorder>,
-    status: Mutex<Status>,
-    /// The ring of the station that has begun anew.
-    next: Mutex<Option<RecordTapReader>>,
-    /// Markers that were asked for.
-    marks: Mutex<Vec<Arc<MarkerRequest>>>,
-    retention: Mutex<Retention>,
-    closing: AtomicBool,
-    done: AtomicBool,
-    events: Sender<Event>,
+    status: Mutex<RecorderStatus>,
+    /// Tap of the restarted station.
+    replacement_tap: Mutex<Option<RecordTapReader>>,
+    /// Requested markers.
+    marker_requests: Mutex<Vec<Arc<MarkerRequest>>>,
+    retention: Mutex<RetentionRules>,
+    is_closing: AtomicBool,
+    is_done: AtomicBool,
+    events: Sender<RecorderEvent>,
     events_lost: AtomicU64,
     segments: AtomicU64,
     deleted: AtomicU64,
 }
 
-impl Shared {
-    pub(super) fn new(wish: &Wish, events: Sender<Event>) -> Self {
-        let status = Status {
+impl RecorderShared {
+    pub(super) fn new(config: &RecordingConfig, events: Sender<RecorderEvent>) -> Self {
+        let status = RecorderStatus {
             state: RecordingState::Idle,
             segment: None,
             segments: 0,
             frames: Frames::ZERO,
             bytes: 0,
             lost: Frames::ZERO,
-            waiting: Frames::ZERO,
+            buffered: Frames::ZERO,
             deleted: 0,
             events_lost: 0,
-            trouble: None,
-            free: None,
+            fault: None,
+            free_bytes: None,
         };
         Self {
-            name: Arc::from(&*wish.name),
-            sidecar: wish.sidecar,
-            heir: wish.heir.clone(),
-            machine: Mutex::new(Recorder::new(wish.config)),
+            name: Arc::from(&*config.name),
+            keep_sidecar: config.keep_sidecar,
+            observer: config.observer.clone(),
+            machine: Mutex::new(Recorder::new(config.recorder)),
             status: Mutex::new(status),
-            next: Mutex::new(None),
-            marks: Mutex::new(Vec::new()),
-            retention: Mutex::new(wish.retention),
-            closing: AtomicBool::new(false),
-            done: AtomicBool::new(false),
+            replacement_tap: Mutex::new(None),
+            marker_requests: Mutex::new(Vec::new()),
+            retention: Mutex::new(config.retention),
+            is_closing: AtomicBool::new(false),
+            is_done: AtomicBool::new(false),
             events,
             events_lost: AtomicU64::new(0),
             segments: AtomicU64::new(0),
@@ -67,11 +67,11 @@ impl Shared {
     }
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Recorder> {
-        held(&self.machine)
+        lock(&self.machine)
     }
 
-    pub(super) fn status(&self) -> Status {
-        let mut status = held(&self.status).clone();
+    pub(super) fn status(&self) -> RecorderStatus {
+        let mut status = lock(&self.status).clone();
         status.state = self.machine().state();
         status.segments = self.segments.load(Relaxed);
         status.deleted = self.deleted.load(Relaxed);
@@ -79,84 +79,85 @@ impl Shared {
         status
     }
 
-    pub(super) fn set_status(&self, status: Status) {
-        *held(&self.status) = status;
+    pub(super) fn set_status(&self, status: RecorderStatus) {
+        *lock(&self.status) = status;
     }
 
-    pub(super) fn replace(&self, spool: RecordTapReader) {
-        *held(&self.next) = Some(spool);
+    pub(super) fn replace_tap(&self, tap: RecordTapReader) {
+        *lock(&self.replacement_tap) = Some(tap);
     }
 
-    pub(super) fn replacement(&self) -> MutexGuard<'_, Option<RecordTapReader>> {
-        held(&self.next)
+    pub(super) fn replacement_tap(&self) -> MutexGuard<'_, Option<RecordTapReader>> {
+        lock(&self.replacement_tap)
     }
 
-    /// Asks for a marker at the frame of `when`. The machine stays locked, so that the recorder's
-    /// thread finds it before the segment ends that it is for.
-    pub(super) fn mark(
+    /// Requests a marker at the frame of `when`. The machine stays locked, so that the recorder's
+    /// thread gets the request before it ends the segment of that frame.
+    pub(super) fn request_marker(
         &self,
         label: &str,
         now: Instant,
         when: CommandTime,
-    ) -> Result<Arc<MarkerRequest>, MarkerRefused> {
-        if !is_label(label) {
-            return Err(MarkerRefused::Label);
+    ) -> Result<Arc<MarkerRequest>, MarkerError> {
+        if !is_valid_label(label) {
+            return Err(MarkerError::InvalidLabel);
         }
         let machine = self.machine();
-        let at = machine.marker(now, when).map_err(MarkerRefused::Recorder)?;
-        let mut marks = held(&self.marks);
-        if marks.len() >= MAX_WAITING {
-            return Err(MarkerRefused::Busy);
+        let at = machine.marker(now, when).map_err(MarkerError::Recorder)?;
+        let mut marker_requests = lock(&self.marker_requests);
+        if marker_requests.len() >= MAX_PENDING_MARKERS {
+            return Err(MarkerError::TooManyPending);
         }
         let request = Arc::new(MarkerRequest::new(label, at, now));
-        marks.push(request.clone());
+        marker_requests.push(request.clone());
         Ok(request)
     }
 
-    pub(super) fn take_marks(&self) -> Vec<Arc<MarkerRequest>> {
-        std::mem::take(&mut *held(&self.marks))
+    pub(super) fn take_marker_requests(&self) -> Vec<Arc<MarkerRequest>> {
+        std::mem::take(&mut *lock(&self.marker_requests))
     }
 
-    pub(super) fn retention(&self) -> Retention {
-        *held(&self.retention)
+    pub(super) fn retention(&self) -> RetentionRules {
+        *lock(&self.retention)
     }
 
-    pub(super) fn set_retention(&self, rules: Retention) {
-        *held(&self.retention) = rules;
+    pub(super) fn set_retention(&self, rules: RetentionRules) {
+        *lock(&self.retention) = rules;
     }
 
-    pub(super) fn close(&self) {
-        self.closing.store(true, SeqCst);
+    pub(super) fn request_close(&self) {
+        self.is_closing.store(true, SeqCst);
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(SeqCst)
+        self.is_closing.load(SeqCst)
     }
 
-    /// All that was accepted is in files that have their names.
-    pub(super) fn finish(&self) {
-        self.done.store(true, SeqCst);
+    /// Marks that all accepted frames are in files that have their names.
+    pub(super) fn set_done(&self) {
+        self.is_done.store(true, SeqCst);
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.done.load(SeqCst)
+        self.is_done.load(SeqCst)
     }
 
-    /// Tells an event; one that finds no room is counted.
-    pub(super) fn tell(&self, what: What) {
-        match &what {
-            What::Closed(_) => self.segments.fetch_add(1, Relaxed),
-            What::Deleted { .. } => self.deleted.fetch_add(1, Relaxed),
+    /// Emits an event; an event that does not fit into the queue is counted.
+    pub(super) fn emit(&self, kind: RecorderEventKind) {
+        match &kind {
+            RecorderEventKind::SegmentClosed(_) => self.segments.fetch_add(1, Relaxed),
+            RecorderEventKind::FileDeleted { .. } => self.deleted.fetch_add(1, Relaxed),
             _ => 0,
         };
-        let event = Event { recorder: self.name.clone(), utc: clock::wall().utc, what };
+        let event =
+            RecorderEvent { recorder: self.name.clone(), utc: clock::wall_clock().utc, kind };
         if self.events.try_send(event).is_err() {
             self.events_lost.fetch_add(1, Relaxed);
         }
     }
 }
 
-/// A thread that panicked has said so, and left plain values.
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+/// A panicked thread leaves valid values, so a poisoned lock is used.
+fn lock<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The folder of a recorder, as a trait, so that a test can put one in its place that is full, slow,
-//! gone, or that loses power.
+//! The folder of a recorder as a trait, so that a test can replace it by one that is full, slow,
+//! missing or loses power.
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -10,144 +10,144 @@ use std::path::{Path, PathBuf};
 use aulos_io::disk::{AppendFile, create_new};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// Where files are made, get their names and go. Names are below the folder, as
-/// [`Pattern`](super::Pattern) makes them.
-pub(super) trait Store: Send + Sync {
-    /// A new file that nobody else works on, and is not there yet.
+/// Creates, names and removes files. Names are relative to the folder, as made by
+/// [`FileNamePattern`](super::FileNamePattern).
+pub(super) trait RecordingStore: Send + Sync {
+    /// Creates a file that does not exist yet, and locks it.
     fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>>;
 
-    /// Whether something has that name.
-    fn has(&self, name: &str) -> bool;
+    /// Whether the name exists.
+    fn exists(&self, name: &str) -> bool;
 
-    /// Gives a file another name, which nothing has, and makes that last.
+    /// Renames a file to a name that does not exist, and syncs the folder.
     fn publish(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// A small file, all at once and lasting.
-    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Writes a small file atomically and synced.
+    fn write_atomic(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
 
-    /// A file to be read, and repaired where nobody else works on it.
+    /// Opens a file for reading, and for a repair if no process has locked it.
     fn open(&self, name: &str) -> io::Result<File>;
 
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// All files, at most so many.
-    fn list(&self, most: usize) -> io::Result<Vec<Entry>>;
+    /// All files, at most `max`.
+    fn list(&self, max: usize) -> io::Result<Vec<FolderEntry>>;
 
-    /// Bytes that are left for us.
-    fn free(&self) -> io::Result<u64>;
+    /// Bytes available to this process.
+    fn free_bytes(&self) -> io::Result<u64>;
 
-    /// The folder, for people.
+    /// The folder, for messages.
     fn path(&self) -> &Path;
 }
 
 /// A file of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct FolderEntry {
     pub(super) name: String,
     pub(super) bytes: u64,
 }
 
-/// A folder of this machine.
+/// A folder of the local file system.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct RecordingFolder {
     path: PathBuf,
 }
 
-impl Folder {
-    /// Makes the folder where it is missing.
+impl RecordingFolder {
+    /// Creates the folder if it is missing.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         fs::create_dir_all(path)?;
         Ok(Self { path: path.canonicalize()? })
     }
 
-    /// What tells the disks of a machine apart.
+    /// Number of the device, which identifies a disk.
     pub(super) fn device(&self) -> io::Result<u64> {
         Ok(fs::metadata(&self.path)?.dev())
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Makes the folders of a name, but not the one of all: where that is gone, a disk is gone, and
-    /// what stands in its place is another one.
-    fn folders_of(&self, name: &str) -> io::Result<()> {
+    /// Creates the parent folders of a name, but not the recorder's folder: if that is missing, a
+    /// disk was unmounted, and a new folder would be on another one.
+    fn create_parents(&self, name: &str) -> io::Result<()> {
         fs::metadata(&self.path)?;
-        match self.at(name).parent() {
+        match self.path_of(name).parent() {
             Some(parent) => fs::create_dir_all(parent),
             None => Ok(()),
         }
     }
 
-    fn last(&self, name: &str) -> io::Result<()> {
-        let at = self.at(name);
+    fn sync_parent(&self, name: &str) -> io::Result<()> {
+        let at = self.path_of(name);
         File::open(at.parent().unwrap_or(&self.path))?.sync_all()
     }
 }
 
-impl Store for Folder {
+impl RecordingStore for RecordingFolder {
     fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
-        self.folders_of(name)?;
-        let file = create_new(&self.at(name))?;
-        // Who looks for what was left behind leaves it alone; or was here between these two lines,
-        // and has taken it for empty. A file system without locks has one such program at a time.
-        let taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-        if taken || file.metadata()?.nlink() == 0 {
+        self.create_parents(name)?;
+        let file = create_new(&self.path_of(name))?;
+        // A repair may have locked the new file, or removed it as empty between these two calls. On
+        // a file system without locks only one such program may run.
+        let is_locked = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+        if is_locked || file.metadata()?.nlink() == 0 {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         Ok(Box::new(file))
     }
 
-    fn has(&self, name: &str) -> bool {
-        fs::symlink_metadata(self.at(name)).is_ok()
+    fn exists(&self, name: &str) -> bool {
+        fs::symlink_metadata(self.path_of(name)).is_ok()
     }
 
     fn publish(&self, from: &str, to: &str) -> io::Result<()> {
-        let (old, new) = (self.at(from), self.at(to));
+        let (old, new) = (self.path_of(from), self.path_of(to));
         match renameat_with(CWD, &old, CWD, &new, RenameFlags::NOREPLACE) {
-            // Not every file system can do it in one step.
+            // Not every file system supports it in one step.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                 fs::hard_link(&old, &new)?;
                 fs::remove_file(&old)?;
             }
-            done => done?,
+            result => result?,
         }
-        self.last(to)
+        self.sync_parent(to)
     }
 
-    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let (path, new) = (self.at(name), self.at(&format!("{name}.new")));
-        // What was left behind, or a link that leads elsewhere, is taken away and not written through.
-        let made = match create_new(&new) {
+    fn write_atomic(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let (path, new) = (self.path_of(name), self.path_of(&format!("{name}.new")));
+        // A file left behind, or a link to another place, is removed and not written through.
+        let created = match create_new(&new) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(&new)?;
                 create_new(&new)
             }
-            made => made,
+            created => created,
         };
-        let mut file = made?;
+        let mut file = created?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
-        self.last(name)
+        self.sync_parent(name)
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
-        // It was a file when the folder was listed; a link in its place is not followed, and a FIFO
-        // not waited for.
+        // It was a regular file when the folder was listed; a link in its place is not followed,
+        // and a FIFO does not block.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let file =
-            File::options().read(true).write(true).custom_flags(flags).open(self.at(name))?;
+            File::options().read(true).write(true).custom_flags(flags).open(self.path_of(name))?;
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.at(name))
+        fs::remove_file(self.path_of(name))
     }
 
-    fn list(&self, most: usize) -> io::Result<Vec<Entry>> {
-        let (mut folders, mut found) = (vec![(self.path.clone(), 0)], Vec::new());
+    fn list(&self, max: usize) -> io::Result<Vec<FolderEntry>> {
+        let (mut folders, mut entries) = (vec![(self.path.clone(), 0)], Vec::new());
         while let Some((folder, depth)) = folders.pop() {
             for entry in fs::read_dir(&folder)? {
                 let entry = entry?;
@@ -159,17 +159,17 @@ impl Store for Folder {
                     && let Some(name) = name.to_str()
                 {
                     let bytes = entry.metadata().map_or(0, |metadata| metadata.len());
-                    found.push(Entry { name: name.to_owned(), bytes });
+                    entries.push(FolderEntry { name: name.to_owned(), bytes });
                 }
-                if found.len() >= most {
-                    return Ok(found);
+                if entries.len() >= max {
+                    return Ok(entries);
                 }
             }
         }
-        Ok(found)
+        Ok(entries)
     }
 
-    fn free(&self) -> io::Result<u64> {
+    fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
@@ -179,15 +179,15 @@ impl Store for Folder {
     }
 }
 
-/// Reads all of a file from its beginning, in pieces.
-pub(super) fn read_all(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+/// Reads a file from its start to its end, in pieces.
+pub(super) fn read_in_pieces(mut file: &File, mut for_piece: impl FnMut(&[u8])) -> io::Result<u64> {
     file.seek(SeekFrom::Start(0))?;
-    let (mut piece, mut total) = (vec![0; PIECE], 0);
+    let (mut piece, mut total) = (vec![0; PIECE_BYTES], 0);
     loop {
         match file.read(&mut piece) {
             Ok(0) => return Ok(total),
             Ok(read) => {
-                each(&piece[..read]);
+                for_piece(&piece[..read]);
                 total += read as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -196,13 +196,13 @@ pub(super) fn read_all(mut file: &File, mut each: impl FnMut(&[u8])) -> io::Resu
     }
 }
 
-impl fmt::Debug for dyn Store {
+impl fmt::Debug for dyn RecordingStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Store").field(&self.path()).finish()
+        f.debug_tuple("RecordingStore").field(&self.path()).finish()
     }
 }
 
-/// Folders in folders that are looked through; patterns have fewer.
+/// Maximum depth of folders that are listed; patterns have fewer.
 const MAX_DEPTH: usize = 16;
 
-const PIECE: usize = 256 << 10;
+const PIECE_BYTES: usize = 256 << 10;

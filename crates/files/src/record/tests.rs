@@ -1,4 +1,4 @@
-//! Whole recordings, on real folders and in virtual time.
+//! Complete recordings in real folders and virtual time.
 
 mod crash;
 mod disk;
@@ -14,60 +14,60 @@ use aulos_engine::recorder::{
 };
 
 use super::*;
-use world::{Rig, check_run, json, sound};
+use world::{TestRecorder, check_frames, decode, json};
 
 #[test]
-fn segments_joined_are_the_stream_and_each_has_a_sidecar() {
-    let mut rig = Rig::new("segments", |wish| {
-        wish.config.rotation.duration = Some(Span::from_secs(1));
+fn joined_segments_are_the_whole_stream_and_each_has_a_sidecar() {
+    let mut recorder = TestRecorder::new("segments", |config| {
+        config.recorder.rotation.duration = Some(Span::from_secs(1));
     });
-    rig.run(3_000);
-    let start = rig
-        .tell(RecorderCommand::Start, CommandTime::Ago(Span::from_millis(1_234)))
+    recorder.run(3_000);
+    let start = recorder
+        .command(RecorderCommand::Start, CommandTime::Ago(Span::from_millis(1_234)))
         .unwrap()
         .unwrap();
-    rig.run(2_500);
-    rig.tell(RecorderCommand::Cut, CommandTime::Now).unwrap();
-    rig.run(1_500);
-    let stop = rig.tell(RecorderCommand::Stop, CommandTime::Now).unwrap().unwrap();
-    rig.run(500);
-    let closed = rig.finish();
+    recorder.run(2_500);
+    recorder.command(RecorderCommand::Cut, CommandTime::Now).unwrap();
+    recorder.run(1_500);
+    let stop = recorder.command(RecorderCommand::Stop, CommandTime::Now).unwrap().unwrap();
+    recorder.run(500);
+    let closed = recorder.finish();
     let mut at = start;
     for segment in &closed {
         assert_eq!(segment.start, at);
         at = segment.end;
-        let samples = sound(&segment.path);
+        let samples = decode(&segment.path);
         assert_eq!(Frames::from(samples.len()), segment.frames);
-        check_run(&samples, segment.start.0);
-        let note = json(&segment.path);
-        assert_eq!(note["start_frame"], segment.start.0);
-        assert_eq!(note["frames"], segment.frames.0);
-        assert_eq!(note["bytes"], std::fs::metadata(&segment.path).unwrap().len());
-        assert_eq!(note["sha256"], world::sha256sum(&segment.path));
-        assert!(note["loudness"]["true_peak_dbtp"].is_number(), "{note}");
-        assert_eq!(note["state"], "closed");
+        check_frames(&samples, segment.start.0);
+        let sidecar = json(&segment.path);
+        assert_eq!(sidecar["start_frame"], segment.start.0);
+        assert_eq!(sidecar["frames"], segment.frames.0);
+        assert_eq!(sidecar["bytes"], std::fs::metadata(&segment.path).unwrap().len());
+        assert_eq!(sidecar["sha256"], world::sha256sum(&segment.path));
+        assert!(sidecar["loudness"]["true_peak_dbtp"].is_number(), "{sidecar}");
+        assert_eq!(sidecar["state"], "closed");
     }
     assert_eq!(at, stop);
     let causes: Vec<_> = closed.iter().map(|segment| segment.cause).collect();
     let cut = causes.iter().position(|cause| *cause == SegmentReason::Command).unwrap();
     assert!(causes[..cut].iter().all(|cause| *cause == SegmentReason::Duration));
     assert_eq!(causes.last(), Some(&SegmentReason::Stop));
-    assert_eq!(rig.files(), 2 * closed.len());
+    assert_eq!(recorder.files(), 2 * closed.len());
 }
 
 #[test]
-fn a_wave_file_says_how_loud_it_is_as_its_sidecar_does() {
-    let mut rig = Rig::new("loud", |wish| wish.config.rotation.duration = None);
-    rig.run(100);
-    rig.tell(RecorderCommand::Start, CommandTime::Now).unwrap();
-    rig.run(6_000);
-    rig.tell(RecorderCommand::Stop, CommandTime::Now).unwrap();
-    rig.run(500);
-    let closed = rig.finish();
+fn a_wave_file_states_the_same_loudness_as_its_sidecar() {
+    let mut recorder = TestRecorder::new("loud", |config| config.recorder.rotation.duration = None);
+    recorder.run(100);
+    recorder.command(RecorderCommand::Start, CommandTime::Now).unwrap();
+    recorder.run(6_000);
+    recorder.command(RecorderCommand::Stop, CommandTime::Now).unwrap();
+    recorder.run(500);
+    let closed = recorder.finish();
     let [segment] = &closed[..] else { panic!("{closed:?}") };
     let bytes = std::fs::read(&segment.path).unwrap();
-    let note = json(&segment.path);
-    // `RIFF`, the placeholder of long sizes, `bext`.
+    let sidecar = json(&segment.path);
+    // `RIFF`, the placeholder of 64-bit sizes, `bext`.
     assert_eq!(&bytes[48..52], b"bext");
     for (index, key) in [
         "integrated_lufs",
@@ -80,38 +80,44 @@ fn a_wave_file_says_how_loud_it_is_as_its_sidecar_does() {
     .enumerate()
     {
         let at = 48 + 8 + 412 + 2 * index;
-        let told = i16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        // The sound of this test is below the gate, so that it has no integrated loudness.
-        match note["loudness"][key].as_f64() {
-            Some(wanted) => {
-                assert!((f64::from(told) - wanted * 100.0).abs() < 0.51, "{key}: {told}, {note}");
+        let stored = i16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        // The sound of this test is below the gate, so it has no integrated loudness.
+        match sidecar["loudness"][key].as_f64() {
+            Some(expected) => {
+                assert!(
+                    (f64::from(stored) - expected * 100.0).abs() < 0.51,
+                    "{key}: {stored}, {sidecar}"
+                );
             }
-            None => assert_eq!((told, key), (0x7fff, "integrated_lufs"), "{note}"),
+            None => assert_eq!((stored, key), (0x7fff, "integrated_lufs"), "{sidecar}"),
         }
     }
 }
 
 #[test]
-fn a_pause_is_noted_whether_it_is_silent_or_left_out() {
+fn a_pause_is_listed_whether_it_is_silent_or_left_out() {
     for gap in [PauseMode::Silence, PauseMode::Closed] {
-        let mut rig = Rig::new("pause", |wish| wish.config.pre_roll = Span::from_millis(100));
-        rig.run(100);
-        rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
-        rig.tell(RecorderCommand::Pause(gap), CommandTime::Frame(MediaTime(48_000))).unwrap();
-        rig.run(3_000);
-        let at = rig.tell(RecorderCommand::Resume, CommandTime::Now).unwrap().unwrap();
-        rig.tell(RecorderCommand::Stop, CommandTime::Frame(at + Frames(9_600))).unwrap();
-        rig.run(1_000);
-        let closed = rig.finish();
+        let mut recorder =
+            TestRecorder::new("pause", |config| config.recorder.pre_roll = Span::from_millis(100));
+        recorder.run(100);
+        recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+        recorder
+            .command(RecorderCommand::Pause(gap), CommandTime::Frame(MediaTime(48_000)))
+            .unwrap();
+        recorder.run(3_000);
+        let at = recorder.command(RecorderCommand::Resume, CommandTime::Now).unwrap().unwrap();
+        recorder.command(RecorderCommand::Stop, CommandTime::Frame(at + Frames(9_600))).unwrap();
+        recorder.run(1_000);
+        let closed = recorder.finish();
         assert_eq!(closed.len(), 1);
-        let samples = sound(&closed[0].path);
+        let samples = decode(&closed[0].path);
         let silent = if gap == PauseMode::Silence { at.0 - 48_000 } else { 0 };
         assert_eq!(samples.len() as u64, 48_000 + silent + 9_600);
         let (before, rest) = samples.split_at(48_000);
         let (between, after) = rest.split_at(usize::try_from(silent).unwrap());
-        check_run(before, 0);
+        check_frames(before, 0);
         assert!(between.iter().all(|sample| sample.abs() == 0.0));
-        check_run(after, at.0);
+        check_frames(after, at.0);
         let gaps = &json(&closed[0].path)["gaps"];
         let kind = if gap == PauseMode::Silence { "paused" } else { "left out" };
         assert_eq!(gaps.as_array().unwrap().len(), 1, "{gaps}");
@@ -124,18 +130,18 @@ fn a_pause_is_noted_whether_it_is_silent_or_left_out() {
 }
 
 #[test]
-fn the_clock_cuts_at_full_minutes_and_may_be_set_back() {
-    let mut rig = Rig::new("clock", |wish| {
+fn segments_are_cut_at_full_minutes_even_if_the_clock_is_set_back() {
+    let mut recorder = TestRecorder::new("clock", |config| {
         let clock = ClockAlignment::new(Span::from_secs(60), ClockZone::Utc);
-        wish.config.rotation = Rotation { clock, ..Rotation::default() };
+        config.recorder.rotation = Rotation { clock, ..Rotation::default() };
     });
     // It is 12:00:50.
-    rig.run(100);
-    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
-    rig.run(20_000);
-    rig.shift = Span::from_secs(-3_600);
-    rig.run(100_000);
-    let closed = rig.finish();
+    recorder.run(100);
+    recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+    recorder.run(20_000);
+    recorder.clock_shift = Span::from_secs(-3_600);
+    recorder.run(100_000);
+    let closed = recorder.finish();
     let names: Vec<_> = closed.iter().map(|segment| world::file_name(&segment.path)).collect();
     assert_eq!(
         names,
@@ -145,101 +151,106 @@ fn the_clock_cuts_at_full_minutes_and_may_be_set_back() {
             "hall-2026-11-22T110202Z.wav",
         ],
     );
-    let all: Vec<f32> = closed.iter().flat_map(|segment| sound(&segment.path)).collect();
-    check_run(&all, 0);
+    let all: Vec<f32> = closed.iter().flat_map(|segment| decode(&segment.path)).collect();
+    check_frames(&all, 0);
 }
 
 #[test]
-fn a_size_is_kept_within_what_one_step_brings() {
-    let mut rig = Rig::new("size", |wish| wish.config.rotation.bytes = Some(400_000));
-    rig.run(100);
-    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
-    rig.run(9_000);
-    let closed = rig.finish();
+fn the_maximum_size_is_exceeded_by_at_most_one_step() {
+    let mut recorder =
+        TestRecorder::new("size", |config| config.recorder.rotation.bytes = Some(400_000));
+    recorder.run(100);
+    recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+    recorder.run(9_000);
+    let closed = recorder.finish();
     assert!(closed.len() >= 4);
     for segment in &closed[..closed.len() - 1] {
         assert!((400_000..430_000).contains(&segment.bytes), "{}", segment.bytes);
         assert_eq!(segment.cause, SegmentReason::Size);
     }
-    let all: Vec<f32> = closed.iter().flat_map(|segment| sound(&segment.path)).collect();
-    check_run(&all, 0);
+    let all: Vec<f32> = closed.iter().flat_map(|segment| decode(&segment.path)).collect();
+    check_frames(&all, 0);
 }
 
 #[test]
-fn a_station_that_begins_anew_begins_another_segment_even_if_its_time_would_fit() {
-    let mut rig = Rig::new("anew", |_| {});
-    rig.run(100);
-    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime(2_400))).unwrap();
-    rig.run(2_900);
-    rig.begin_anew();
-    rig.run(1_000);
-    rig.begin_anew();
-    // It runs for longer than the last one has, while nobody looks.
-    rig.stand_still(3_000);
-    rig.run(1_000);
-    let closed = rig.finish();
+fn a_restarted_station_begins_another_segment_even_if_its_time_would_continue() {
+    let mut recorder = TestRecorder::new("anew", |_| {});
+    recorder.run(100);
+    recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime(2_400))).unwrap();
+    recorder.run(2_900);
+    recorder.restart_station();
+    recorder.run(1_000);
+    recorder.restart_station();
+    // It runs for longer than the last one has, while the recorder does not poll.
+    recorder.run_without_polling(3_000);
+    recorder.run(1_000);
+    let closed = recorder.finish();
     let found: Vec<_> = closed.iter().map(|it| (it.start.0, it.frames.0, it.cause)).collect();
-    let (brk, stop) = (SegmentReason::Break, SegmentReason::Stop);
-    assert_eq!(found, [(2_400, 141_600, brk), (0, 48_000, brk), (0, 192_000, stop)]);
+    let (break_reason, stop) = (SegmentReason::Break, SegmentReason::Stop);
+    assert_eq!(
+        found,
+        [(2_400, 141_600, break_reason), (0, 48_000, break_reason), (0, 192_000, stop)]
+    );
     for segment in closed {
-        check_run(&sound(&segment.path), segment.start.0);
+        check_frames(&decode(&segment.path), segment.start.0);
     }
-    assert_eq!(rig.lost(), Frames::ZERO);
+    assert_eq!(recorder.lost(), Frames::ZERO);
 }
 
 #[test]
-fn the_status_tells_what_is_written() {
-    let mut rig = Rig::new("status", |_| {});
-    rig.run(1_000);
-    assert_eq!(rig.deck.status().state, RecordingState::Idle);
-    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
-    rig.run(1_000);
-    let status = rig.deck.status();
+fn the_status_describes_the_current_segment() {
+    let mut recorder = TestRecorder::new("status", |_| {});
+    recorder.run(1_000);
+    assert_eq!(recorder.handle.status().state, RecordingState::Idle);
+    recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+    recorder.run(1_000);
+    let status = recorder.handle.status();
     assert_eq!(status.state, RecordingState::Recording { since: MediaTime::ZERO });
     let segment = status.segment.unwrap();
     assert_eq!(world::file_name(&segment.path), "hall-2026-11-22T120050Z.wav");
     assert_eq!(segment.frames, Frames(96_000));
     assert!(segment.bytes > 4 * 96_000 && status.bytes == segment.bytes);
-    assert!(status.free.is_some_and(|free| free > 0));
-    assert!(status.trouble.is_none());
+    assert!(status.free_bytes.is_some_and(|free| free > 0));
+    assert!(status.fault.is_none());
 }
 
-/// The threads, the clocks and the disk of this machine.
+/// Uses the real threads, clocks and disk.
 #[test]
-fn what_was_accepted_is_written_before_the_recorders_stop() {
+fn all_accepted_sound_is_written_before_the_service_stops() {
     let folder = aulos_blackbox::scratch::ScratchDir::new("recorders").unwrap();
-    let (mut recorders, mut events) = Recorders::start().unwrap();
-    let mut studio = world::Studio::new();
+    let (mut service, mut events) = RecorderService::start().unwrap();
+    let mut station = world::TestStation::new();
     let formats = ["wav:f32", "flac:24", "opus"];
-    let decks: Vec<_> = formats
+    let handles: Vec<_> = formats
         .iter()
         .map(|format| {
             let name = format.replace(':', " ");
-            let wish = Wish::new(&name, folder.path().into(), format.parse().unwrap()).unwrap();
-            recorders.add(wish, studio.listen()).unwrap()
+            let config =
+                RecordingConfig::new(&name, folder.path().into(), format.parse().unwrap()).unwrap();
+            service.add(config, station.record_tap_reader()).unwrap()
         })
         .collect();
-    studio.run(2_000);
-    for deck in &decks {
-        deck.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+    station.run(2_000);
+    for handle in &handles {
+        handle.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     }
-    studio.run(3_000);
-    assert_eq!(recorders.stop(Span::from_secs(60)), Vec::<String>::new());
+    station.run(3_000);
+    assert_eq!(service.stop(Span::from_secs(60)), Vec::<String>::new());
     let mut closed = Vec::new();
     while let Ok(event) = events.try_recv() {
-        if let What::Closed(it) = event.what {
+        if let RecorderEventKind::SegmentClosed(it) = event.kind {
             closed.push(it);
         }
     }
     assert_eq!(closed.len(), 3);
     for segment in closed {
         assert_eq!((segment.start, segment.frames), (MediaTime::ZERO, Frames(240_000)));
-        let samples = sound(&segment.path);
+        let samples = decode(&segment.path);
         assert_eq!(samples.len(), 240_000);
         if world::file_name(&segment.path).ends_with("opus") {
             continue;
         }
-        check_run(&samples, 0);
+        check_frames(&samples, 0);
     }
-    assert!(decks.iter().all(Deck::is_done));
+    assert!(handles.iter().all(RecorderHandle::is_done));
 }

@@ -1,4 +1,4 @@
-//! What somebody wants recorded, how and for how long.
+//! Configuration of a recorder.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,117 +8,120 @@ use aulos_core::Span;
 use aulos_engine::recorder::{ClockZone, RecorderConfig};
 
 use super::format::FileFormat;
-use super::name::{BadPattern, MAX_NAME, Pattern};
+use super::name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES};
 
-/// The wishes of one recorder.
+/// Configuration of one recorder.
 #[derive(Clone, Debug)]
-pub struct Wish {
-    /// What it is called, in events, sidecars and file names; at most [`MAX_NAME`] bytes. Two
-    /// recorders of one folder have two names, or one deletes what the other has kept.
+pub struct RecordingConfig {
+    /// Name in events, sidecars and file names; at most [`MAX_RECORDER_NAME_BYTES`] bytes. Two
+    /// recorders of one folder need different names, or one deletes the files of the other.
     pub name: String,
-    /// Where its files go. It is made when it is missing.
+    /// Folder of its files. It is created if it is missing.
     pub folder: PathBuf,
-    /// What they are called.
-    pub pattern: Pattern,
-    /// What they are.
+    /// Names of its files.
+    pub pattern: FileNamePattern,
+    /// Format of its files.
     pub format: FileFormat,
     /// Pre-roll and rotation.
-    pub config: RecorderConfig,
-    /// What is deleted.
-    pub retention: Retention,
-    /// What a crash costs.
-    pub safety: Safety,
-    /// Whether the sidecar stays when its file is complete. Without it nothing is ever deleted.
-    pub sidecar: bool,
-    /// Who else has a use for complete files.
-    pub heir: Option<Arc<dyn Heir>>,
+    pub recorder: RecorderConfig,
+    /// Which files are deleted.
+    pub retention: RetentionRules,
+    /// How much a crash may lose.
+    pub durability: Durability,
+    /// Whether the sidecar is kept when its file is complete. Without it nothing is ever deleted.
+    pub keep_sidecar: bool,
+    /// Is notified of complete files.
+    pub observer: Option<Arc<dyn CompletionObserver>>,
 }
 
-/// Who has a use for the complete files of a recorder: it carries them to another place, say. Called
-/// by the thread that completes files, which may wait.
-pub trait Heir: Send + core::marker::Sync + fmt::Debug {
-    /// A file is complete, and has its name and its sidecar. Each start tells the newest ones again, in
-    /// case a kill came between.
-    fn completes(&self, file: &Path, sidecar: &Path);
+/// Is notified of the complete files of a recorder, to upload them for example. Called by the
+/// thread that completes files; calls may block.
+pub trait CompletionObserver: Send + Sync + fmt::Debug {
+    /// A file is complete and has its name and its sidecar. At each start this is called again for
+    /// the newest files, in case the process was killed before.
+    fn notify_complete(&self, file: &Path, sidecar: &Path);
 
-    /// Whether the file is still needed: then it is not deleted, nor is any that is newer.
-    fn needs(&self, file: &Path) -> bool;
+    /// Whether the file is still needed: then neither it nor any newer file is deleted.
+    fn is_needed(&self, file: &Path) -> bool;
 }
 
-impl Wish {
-    /// The defaults for a recorder.
+impl RecordingConfig {
+    /// The default configuration.
     ///
     /// # Errors
-    /// [`BadPattern::Long`] when the name is too long.
-    pub fn new(name: &str, folder: PathBuf, format: FileFormat) -> Result<Self, BadPattern> {
-        if name.len() > MAX_NAME {
-            return Err(BadPattern::Long);
+    /// [`InvalidPattern::TooLong`] when the name is too long.
+    pub fn new(name: &str, folder: PathBuf, format: FileFormat) -> Result<Self, InvalidPattern> {
+        if name.len() > MAX_RECORDER_NAME_BYTES {
+            return Err(InvalidPattern::TooLong);
         }
         Ok(Self {
             name: name.to_owned(),
             folder,
-            pattern: Pattern::new(DEFAULT_PATTERN, ClockZone::Utc)?,
+            pattern: FileNamePattern::new(DEFAULT_PATTERN, ClockZone::Utc)?,
             format,
-            config: RecorderConfig::default(),
-            retention: Retention::default(),
-            safety: Safety::default(),
-            sidecar: true,
-            heir: None,
+            recorder: RecorderConfig::default(),
+            retention: RetentionRules::default(),
+            durability: Durability::default(),
+            keep_sidecar: true,
+            observer: None,
         })
     }
 }
 
-/// What is deleted, the oldest first: only complete files whose sidecar says that this recorder has
-/// written them. None is for ever.
+/// Which files are deleted, oldest first: only complete files whose sidecar names this recorder.
+/// With `None` the rule does not apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retention {
-    /// What ended longer ago than this.
-    pub age: Option<Span>,
-    /// More files than this; one at least is kept.
-    pub count: Option<u64>,
-    /// What goes beyond so many bytes in all; the newest file is kept.
-    pub bytes: Option<u64>,
-    /// As much as is needed to leave so many bytes of the disk to others. When nothing is left to
-    /// delete, the disk counts as full.
+pub struct RetentionRules {
+    /// Files that ended longer ago are deleted.
+    pub max_age: Option<Span>,
+    /// Maximum number of files; at least one is kept.
+    pub max_files: Option<u64>,
+    /// Maximum size of all files in bytes; the newest file is kept.
+    pub max_bytes: Option<u64>,
+    /// Bytes of the disk that must stay free: files are deleted until they are. When none is left
+    /// to delete, the disk counts as full.
     pub keep_free: u64,
 }
 
-/// What a crash costs.
+/// How much a crash may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Safety {
-    /// How long sound may wait before it is written to the file, at most [`MAX_FLUSH`]: what a
-    /// killed program loses.
-    pub flush: Span,
-    /// When the file is made to last: what a loss of power costs, and a second more.
-    pub sync: Sync,
+pub struct Durability {
+    /// Maximum time before sound is written to the file, at most [`MAX_FLUSH_INTERVAL`]: what a
+    /// killed process loses.
+    pub flush_interval: Span,
+    /// When the file is synced: what a power failure loses, plus one second.
+    pub sync: SyncPolicy,
 }
 
-impl Default for Safety {
+impl Default for Durability {
     fn default() -> Self {
-        Self { flush: DEFAULT_FLUSH, sync: Sync::Every(DEFAULT_SYNC) }
+        Self {
+            flush_interval: DEFAULT_FLUSH_INTERVAL,
+            sync: SyncPolicy::Every(DEFAULT_SYNC_INTERVAL),
+        }
     }
 }
 
-/// When a file is made to survive a loss of power.
+/// When a file is synced to survive a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// When the system likes to.
+pub enum SyncPolicy {
+    /// Whenever the system writes it back.
     Never,
-    /// So often, [`MIN_SYNC`] at least, and when it is complete.
+    /// At this interval, at least [`MIN_SYNC_INTERVAL`], and when it is complete.
     Every(Span),
 }
 
-/// The pattern of [`Wish::new`]: `hall-2026-11-22T101500Z`.
+/// The pattern of [`RecordingConfig::new`]: `hall-2026-11-22T101500Z`.
 pub const DEFAULT_PATTERN: &str = "{name}-%Y-%m-%dT%H%M%SZ";
 
-/// The default of [`Safety::flush`].
-pub const DEFAULT_FLUSH: Span = Span::from_millis(200);
+/// Default of [`Durability::flush_interval`].
+pub const DEFAULT_FLUSH_INTERVAL: Span = Span::from_millis(200);
 
-/// The longest [`Safety::flush`].
-pub const MAX_FLUSH: Span = Span::from_millis(500);
+/// Maximum of [`Durability::flush_interval`].
+pub const MAX_FLUSH_INTERVAL: Span = Span::from_millis(500);
 
-/// The default of [`Safety::sync`].
-pub const DEFAULT_SYNC: Span = Span::from_secs(5);
+/// Default interval of [`Durability::sync`].
+pub const DEFAULT_SYNC_INTERVAL: Span = Span::from_secs(5);
 
-/// The shortest of [`Sync::Every`].
-pub const MIN_SYNC: Span = Span::from_millis(200);
+/// Minimum of [`SyncPolicy::Every`].
+pub const MIN_SYNC_INTERVAL: Span = Span::from_millis(200);

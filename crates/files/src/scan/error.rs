@@ -50,15 +50,15 @@ impl fmt::Display for ScanError {
             Self::Open(error) => error.fmt(f),
             Self::Decode(error) => error.fmt(f),
             Self::Damaged(1) => {
-                f.write_str("the file is damaged or cut off: what can be read has been measured")
+                f.write_str("the file is damaged or truncated; only its readable part was measured")
             }
             Self::Damaged(n) => {
-                write!(f, "the file is damaged in {n} places: what can be read has been measured")
+                write!(f, "the file is damaged in {n} places; only its readable part was measured")
             }
             Self::Short => f.write_str("the file is shorter than 400 ms, so it has no loudness"),
-            Self::Folder(kind) => write!(f, "the folder cannot be read: {kind}"),
-            Self::NothingInFolder => f.write_str("there is no sound file in the folder"),
-            Self::Internal => f.write_str("decoding failed by a fault of this program"),
+            Self::Folder(kind) => write!(f, "cannot read the folder: {kind}"),
+            Self::NothingInFolder => f.write_str("no audio file in the folder"),
+            Self::Internal => f.write_str("internal error in the decoder; please report it"),
         }
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_says_which_channels_count_and_how_much() {
+    fn a_channel_mask_sets_positions_and_weights() {
         let surround = vec![1.0, 1.0, 1.0, 0.0, 1.41, 1.41];
         assert_eq!(weights(0x3f), surround, "5.1 with back");
         assert_eq!(weights(0x60f), surround, "5.1 with side");
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_mask_for_all_channels_it_is_as_by_custom() {
+    fn an_incomplete_mask_means_the_default_positions() {
         let six = ChannelLayout::SURROUND_5_1;
         for mask in [None, Some(0), Some(0x3)] {
             assert_eq!(positions(six, mask), ChannelPosition::default_for(six));

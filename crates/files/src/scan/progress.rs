@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_moves_the_sum_while_it_is_heard_and_counts_once() {
+    fn progress_grows_while_a_file_is_measured_and_counts_it_once() {
         let path = std::env::temp_dir().join(format!("aulos-progress-{}", std::process::id()));
         std::fs::write(&path, [0; 1000]).unwrap();
         let (all, rate) = (ProgressCounter::default(), SampleRate::HZ_48000);

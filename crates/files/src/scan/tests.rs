@@ -57,7 +57,7 @@ fn names(found: &[ScanFile], root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_folder_is_its_sound_files_by_name_and_a_file_is_itself() {
+fn a_folder_expands_to_its_audio_files_by_name() {
     let folder = Folder::new("find");
     for name in ["b.wav", "a.FLAC", "cover.jpg", ".hidden.wav", "sub/c.ogg", "sub/.git/d.wav"] {
         folder.write(name, b"");
@@ -74,7 +74,7 @@ fn a_folder_is_its_sound_files_by_name_and_a_file_is_itself() {
 }
 
 #[test]
-fn a_folder_without_sound_says_so() {
+fn a_folder_without_audio_files_is_an_error() {
     let folder = Folder::new("empty");
     folder.write("notes.txt", b"");
     let found = find_files(std::slice::from_ref(&folder.0));
@@ -83,7 +83,7 @@ fn a_folder_without_sound_says_so() {
 }
 
 #[test]
-fn reports_come_in_the_order_of_the_files_whoever_is_done_first() {
+fn reports_have_the_order_of_the_files() {
     let folder = Folder::new("order");
     let mut files = Vec::new();
     for n in 0..40u32 {
@@ -116,7 +116,7 @@ fn reports_come_in_the_order_of_the_files_whoever_is_done_first() {
 }
 
 #[test]
-fn a_break_ends_the_run() {
+fn a_break_stops_the_scan() {
     let folder = Folder::new("break");
     let path = folder.write("a.wav", &wave(5, 3_000));
     for jobs in [1, 3] {
@@ -132,7 +132,7 @@ fn a_break_ends_the_run() {
 }
 
 #[test]
-fn tracks_merge_to_what_the_whole_would_be() {
+fn merged_tracks_have_the_loudness_of_the_whole() {
     let folder = Folder::new("album");
     let options = ScanOptions { keep_measurement: true, ..ScanOptions::default() };
     let report = |name: &str, bytes: &[u8]| -> ScanReport {

@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::UNIX_EPOCH;
 
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_files::record::format::{About, open};
+use aulos_files::record::format::{FileMetadata, make_file_encoder};
 
 use crate::counting::{ALLOCATED, COUNTING, FREED};
 
 /// Allocations and frees of ten seconds, after ten seconds of warm-up.
 fn counted(format: &str, channels: usize) -> (u64, u64) {
     let layout = ChannelLayout::new(channels).unwrap();
-    let about = About::new(SampleRate::HZ_48000, layout, "Hall", UNIX_EPOCH);
+    let metadata = FileMetadata::new(SampleRate::HZ_48000, layout, "Hall", UNIX_EPOCH);
     let (mut out, mut patches) = (Vec::with_capacity(1 << 20), Vec::with_capacity(16));
-    let mut framer = open(format.parse().unwrap(), &about, &mut out).unwrap();
+    let mut encoder = make_file_encoder(format.parse().unwrap(), &metadata, &mut out).unwrap();
     let samples: Vec<f32> = (0..960 * channels).map(|n| (n as f32 * 0.013).sin() * 0.5).collect();
     for round in 0..1_000 {
         if round == 500 {
@@ -24,9 +24,9 @@ fn counted(format: &str, channels: usize) -> (u64, u64) {
             FREED.store(0, SeqCst);
             COUNTING.store(true, SeqCst);
         }
-        framer.write(&samples, &mut out).unwrap();
+        encoder.write(&samples, &mut out).unwrap();
         if round % 10 == 9 {
-            framer.flush(&mut out, &mut patches);
+            encoder.flush(&mut out, &mut patches);
             out.clear();
             patches.clear();
         }

@@ -350,7 +350,7 @@ fn queue_with_titles(
 
 fn wave_header(spec: SampleSpec) -> Vec<u8> {
     // A format that WAVE cannot represent has no content type and does not get here.
-    wav::header(spec, wav::Length::Endless).map(Vec::from).unwrap_or_default()
+    wav::header(spec, wav::DataLength::Endless).map(Vec::from).unwrap_or_default()
 }
 
 const RESPONSE_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nCache-Control: no-store\r\n\

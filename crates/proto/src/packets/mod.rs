@@ -32,7 +32,7 @@ use core::fmt;
 use aulos_core::{ChannelLayout, SampleRate};
 
 use crate::titles::TrackMetadata;
-use crate::wav::Samples;
+use crate::wav::WavSampleFormat;
 use input_buffer::InputBuffer;
 
 /// Splits one byte stream into packets.
@@ -155,7 +155,7 @@ pub enum PacketFormat {
     /// PCM samples.
     Pcm {
         /// Sample format.
-        samples: Samples,
+        samples: WavSampleFormat,
         /// Sample rate.
         rate: SampleRate,
         /// Channels.

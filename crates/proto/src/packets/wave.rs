@@ -5,7 +5,7 @@ use super::{
     MAX_BUFFER, PacketFormat, PacketPlacement, ReaderStep, SplitterEvent, StreamFormatError,
     StreamStart,
 };
-use crate::wav::{self, Parsed};
+use crate::wav::{self, ParseOutcome};
 
 /// State of the reader.
 #[derive(Debug, Default)]
@@ -48,20 +48,20 @@ impl Reader {
 
     fn header(&mut self, input: &mut InputBuffer) -> ReaderStep {
         match wav::parse(input.bytes()) {
-            Ok(Parsed::Incomplete { needed }) if needed > MAX_BUFFER => {
+            Ok(ParseOutcome::Incomplete { needed }) if needed > MAX_BUFFER => {
                 ReaderStep::Refused(StreamFormatError::Wave)
             }
-            Ok(Parsed::Incomplete { .. }) if input.is_ended() => {
+            Ok(ParseOutcome::Incomplete { .. }) if input.is_ended() => {
                 ReaderStep::Refused(StreamFormatError::Wave)
             }
-            Ok(Parsed::Incomplete { .. }) => ReaderStep::NeedMore,
-            Ok(Parsed::Wave(wave)) => {
-                input.skip(wave.start as u64);
+            Ok(ParseOutcome::Incomplete { .. }) => ReaderStep::NeedMore,
+            Ok(ParseOutcome::Complete(wave)) => {
+                input.skip(wave.data_offset as u64);
                 // Live encoders write a length of gigabytes as a placeholder.
-                let left = wave.length.filter(|length| *length < ENDLESS);
+                let left = wave.data_bytes.filter(|length| *length < ENDLESS);
                 *self = Self::Samples { frame: wave.frame_bytes(), left };
-                let wav::Wave { samples, rate, layout, .. } = wave;
-                let format = PacketFormat::Pcm { samples, rate, layout };
+                let wav::WaveInfo { sample_format, rate, layout, .. } = wave;
+                let format = PacketFormat::Pcm { samples: sample_format, rate, layout };
                 ReaderStep::Found(SplitterEvent::Begin(Box::new(StreamStart {
                     format,
                     skip: 0,

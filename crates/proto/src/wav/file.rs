@@ -1,71 +1,74 @@
-//! A file that grows: its head, and the sizes in it, which are told again and again.
+//! The header of a WAVE file that grows, and its size fields, which are patched repeatedly.
 //!
-//! It begins as RIFF with a placeholder, so that everybody can read it, and becomes RF64 in place
-//! when it is longer than 32 bits can count (EBU Tech 3306, section 3.5).
+//! The file begins as RIFF with a placeholder chunk, so that every reader can read it, and becomes
+//! RF64 in place when 32 bits cannot hold its length (EBU Tech 3306, section 3.5).
 
 use core::fmt;
 
 use aulos_core::{SampleFormat, SampleSpec};
 
-use super::write::{NotInWave, tag};
-use super::{Broadcast, SUB_FORMAT_TAIL, TAG_EXTENSIBLE, Wave};
+use super::write::{UnsupportedWavFormat, format_tag};
+use super::{BroadcastExtension, SUB_FORMAT_TAIL, TAG_EXTENSIBLE, WaveInfo};
 use crate::Patch;
 
-/// What the head of a file says.
+/// Contents of a file's header.
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "all of it has to be given")]
-pub struct Form<'a> {
-    /// Rate, channels and how a sample is written.
+#[allow(clippy::exhaustive_structs, reason = "every field is needed")]
+pub struct WavFileHeader<'a> {
+    /// Rate, channels and sample format.
     pub spec: SampleSpec,
-    /// The loudspeaker of each channel, a bit for each in the order of WAVE; not told when they are
-    /// not as many as the channels.
-    pub speakers: Option<u32>,
-    /// Whether there is room for long sizes. Without it a file ends at 4 GiB.
-    pub room: bool,
-    /// Where and when the sound was recorded.
-    pub broadcast: Option<Broadcast<'a>>,
+    /// Loudspeaker of each channel, one bit each in the order of WAVE. Not written if the number of
+    /// bits differs from the number of channels.
+    pub channel_mask: Option<u32>,
+    /// Whether space for 64-bit sizes is reserved. Without it a file ends at 4 GiB.
+    pub reserve_ds64: bool,
+    /// Origin of the recording.
+    pub broadcast: Option<BroadcastExtension<'a>>,
 }
 
-impl Form<'_> {
-    /// Where the `bext` chunk begins, in bytes from the start of the file.
+impl WavFileHeader<'_> {
+    /// Offset of the `bext` chunk from the start of the file, in bytes.
     #[must_use]
-    pub fn broadcast_at(&self) -> Option<u64> {
-        let room = if self.room { u64::from(8 + LONG_SIZES) } else { 0 };
-        self.broadcast.as_ref().map(|_| RIFF_HEAD + room)
+    pub fn broadcast_offset(&self) -> Option<u64> {
+        let reserved = if self.reserve_ds64 { u64::from(8 + DS64_BYTES) } else { 0 };
+        self.broadcast.as_ref().map(|_| RIFF_HEADER_BYTES + reserved)
     }
 }
 
-/// The sizes in the head of a file, and how they become larger.
+/// The size fields in the header of a file, and the patches that enlarge them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    start: u64,
-    frame: u64,
-    room: bool,
-    most: u64,
+pub struct SizeFields {
+    data_offset: u64,
+    frame_bytes: u64,
+    has_ds64_space: bool,
+    max_riff_size: u64,
 }
 
-impl Sizes {
-    /// Begins a file: appends its head to `out`. Both sizes say "read until the end".
+impl SizeFields {
+    /// Appends the header of a new file to `out`. Both sizes mean "read until the end".
     ///
     /// More than two channels or 16 bits need the extensible form (Microsoft, "Multiple channel
-    /// audio data and WAVE files"). All fields that change lie in sectors of their own.
+    /// audio data and WAVE files"). No patch of a size field crosses the boundary of a sector.
     ///
     /// # Errors
-    /// [`NotInWave`] for [`SampleFormat::S8`] and [`SampleFormat::S24In32Le`].
-    pub fn begin(form: &Form<'_>, out: &mut Vec<u8>) -> Result<Self, NotInWave> {
-        let SampleSpec { rate, layout, format } = form.spec;
-        let tag = tag(format)?;
+    /// [`UnsupportedWavFormat`] for [`SampleFormat::S8`] and [`SampleFormat::S24In32Le`].
+    pub fn emit_header(
+        header: &WavFileHeader<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, UnsupportedWavFormat> {
+        let SampleSpec { rate, layout, format } = header.spec;
+        let tag = format_tag(format)?;
         let channels = u16::try_from(layout.channels()).unwrap_or(u16::MAX);
-        let frame = u16::try_from(form.spec.frame_bytes()).unwrap_or(u16::MAX);
+        let frame_bytes = u16::try_from(header.spec.frame_bytes()).unwrap_or(u16::MAX);
         let extensible = channels > 2 || !matches!(format, SampleFormat::S16Le | SampleFormat::U8);
-        let begin = out.len();
+        let file_start = out.len();
         out.extend_from_slice(b"RIFF\xff\xff\xff\xffWAVE");
-        if form.room {
+        if header.reserve_ds64 {
             out.extend_from_slice(b"JUNK");
-            out.extend_from_slice(&LONG_SIZES.to_le_bytes());
-            out.extend_from_slice(&[0; LONG_SIZES as usize]);
+            out.extend_from_slice(&DS64_BYTES.to_le_bytes());
+            out.extend_from_slice(&[0; DS64_BYTES as usize]);
         }
-        if let Some(broadcast) = &form.broadcast {
+        if let Some(broadcast) = &header.broadcast {
             broadcast.emit(out);
         }
         out.extend_from_slice(b"fmt ");
@@ -73,11 +76,11 @@ impl Sizes {
         out.extend_from_slice(&if extensible { TAG_EXTENSIBLE } else { tag }.to_le_bytes());
         out.extend_from_slice(&channels.to_le_bytes());
         out.extend_from_slice(&rate.hz().to_le_bytes());
-        out.extend_from_slice(&rate.hz().saturating_mul(u32::from(frame)).to_le_bytes());
-        out.extend_from_slice(&frame.to_le_bytes());
+        out.extend_from_slice(&rate.hz().saturating_mul(u32::from(frame_bytes)).to_le_bytes());
+        out.extend_from_slice(&frame_bytes.to_le_bytes());
         out.extend_from_slice(&format.bits().to_le_bytes());
         if extensible {
-            let mask = form.speakers.filter(|mask| mask.count_ones() == u32::from(channels));
+            let mask = header.channel_mask.filter(|mask| mask.count_ones() == u32::from(channels));
             out.extend_from_slice(&22_u16.to_le_bytes());
             out.extend_from_slice(&format.bits().to_le_bytes());
             out.extend_from_slice(&mask.unwrap_or(0).to_le_bytes());
@@ -85,195 +88,210 @@ impl Sizes {
             out.extend_from_slice(&SUB_FORMAT_TAIL);
         }
         out.extend_from_slice(b"data\xff\xff\xff\xff");
-        let start = (out.len() - begin) as u64;
-        Ok(Self { start, frame: u64::from(frame), room: form.room, most: SHORT })
+        let data_offset = (out.len() - file_start) as u64;
+        Ok(Self {
+            data_offset,
+            frame_bytes: u64::from(frame_bytes),
+            has_ds64_space: header.reserve_ds64,
+            max_riff_size: MAX_RIFF_SIZE,
+        })
     }
 
-    /// The sizes in a file that begins with `front` and holds `wave`.
+    /// The size fields of a file that begins with `header`, which was parsed as `wave`.
     #[must_use]
-    pub fn of(front: &[u8], wave: &Wave) -> Self {
-        let room = front.get(12..20).is_some_and(|chunk| {
+    pub fn from_header(header: &[u8], wave: &WaveInfo) -> Self {
+        let has_ds64_space = header.get(12..20).is_some_and(|chunk| {
             let (name, size) = chunk.split_at_checked(4).unwrap_or_default();
-            [&b"JUNK"[..], b"ds64"].contains(&name) && size == LONG_SIZES.to_le_bytes()
+            [&b"JUNK"[..], b"ds64"].contains(&name) && size == DS64_BYTES.to_le_bytes()
         });
-        let (start, frame) = (wave.start as u64, wave.frame_bytes() as u64);
-        Self { start, frame, room, most: SHORT }
+        let (data_offset, frame_bytes) = (wave.data_offset as u64, wave.frame_bytes() as u64);
+        Self { data_offset, frame_bytes, has_ds64_space, max_riff_size: MAX_RIFF_SIZE }
     }
 
-    /// Where the sound begins, in bytes from the start of the file.
+    /// Offset of the samples from the start of the file, in bytes.
     #[must_use]
-    pub const fn start(&self) -> u64 {
-        self.start
+    pub const fn data_offset(&self) -> u64 {
+        self.data_offset
     }
 
-    /// Where `data` bytes of sound end, with the byte that makes an odd number of them even; in bytes
-    /// from the start of the file.
+    /// Offset of the end of `data` bytes of samples from the start of the file, with the byte that
+    /// pads an odd length.
     #[must_use]
-    pub const fn end_of(&self, data: u64) -> u64 {
-        self.start.saturating_add(data).saturating_add(data % 2)
+    pub const fn data_end(&self, data: u64) -> u64 {
+        self.data_offset.saturating_add(data).saturating_add(data % 2)
     }
 
     /// Bytes of a frame.
     #[must_use]
-    pub const fn frame(&self) -> u64 {
-        self.frame
+    pub const fn frame_bytes(&self) -> u64 {
+        self.frame_bytes
     }
 
-    /// Whether there is room for long sizes.
+    /// Whether space for 64-bit sizes is reserved.
     #[must_use]
-    pub const fn has_room(&self) -> bool {
-        self.room
+    pub const fn has_ds64_space(&self) -> bool {
+        self.has_ds64_space
     }
 
-    /// The same, but long sizes are needed beyond `most` bytes already: to see them come without
-    /// writing 4 GiB.
+    /// The same, but 64-bit sizes are used from `max_riff_size` bytes on: a test need not write
+    /// 4 GiB to reach them.
     #[must_use]
     #[doc(hidden)]
-    pub const fn short_up_to(self, most: u64) -> Self {
-        Self { most, ..self }
+    pub const fn with_max_riff_size(self, max_riff_size: u64) -> Self {
+        Self { max_riff_size, ..self }
     }
 
-    /// What the head has to say of a file with `data` bytes of sound and `behind` bytes after them,
-    /// chunks that have their own heads and what makes an odd length even. In this order, and while
-    /// only one of the two is written, a reader finds at least what it found before, and
-    /// [`Sizes::declared`] no chunks that there are not.
+    /// Patches of the size fields for `data` bytes of samples followed by `trailing` bytes: chunks
+    /// with their headers, and the byte that pads an odd length. Written in this order, a reader
+    /// between the two finds at least what it found before, and
+    /// [`SizeFields::declared_data_bytes`] finds no trailing chunks that do not exist.
     ///
     /// # Errors
-    /// [`TooLong`] when 32 bits cannot count it and there is no room for more.
-    pub fn patches(&self, data: u64, behind: u64) -> Result<[Patch; 2], TooLong> {
-        let riff = self.start - 8 + data + behind;
-        let data_at = self.start - 4;
-        if riff < self.most {
+    /// [`FileTooLong`] when 32 bits cannot hold the length and no space for 64 bits is reserved.
+    pub fn patches(&self, data: u64, trailing: u64) -> Result<[Patch; 2], FileTooLong> {
+        let riff = self.data_offset - 8 + data + trailing;
+        let data_size_offset = self.data_offset - 4;
+        if riff < self.max_riff_size {
             let [riff, data] = [riff, data].map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-            // A head that counts more than its sound is one whose sound is complete.
+            // If the RIFF size exceeds the size of the samples, the samples are complete.
             return Ok([
-                Patch::new(data_at, &data.to_le_bytes()),
+                Patch::new(data_size_offset, &data.to_le_bytes()),
                 Patch::new(4, &riff.to_le_bytes()),
             ]);
         }
-        if !self.room {
-            return Err(TooLong);
+        if !self.has_ds64_space {
+            return Err(FileTooLong);
         }
         let mut front = [0; 48];
-        let sizes = [riff, data, data / self.frame].map(u64::to_le_bytes);
+        let sizes = [riff, data, data / self.frame_bytes].map(u64::to_le_bytes);
         let fields: [&[u8]; 4] = [
             b"RF64\xff\xff\xff\xffWAVEds64",
-            &LONG_SIZES.to_le_bytes(),
+            &DS64_BYTES.to_le_bytes(),
             sizes.as_flattened(),
-            // No table.
+            // The table is empty.
             &[0; 4],
         ];
         for (to, from) in front.iter_mut().zip(fields.into_iter().flatten()) {
             *to = *from;
         }
-        Ok([Patch::new(0, &front), Patch::new(data_at, &[0xff; 4])])
+        Ok([Patch::new(0, &front), Patch::new(data_size_offset, &[0xff; 4])])
     }
 
-    /// The bytes of sound that a file which begins with `front` and holds `wave` tells, if it counts
-    /// more behind them than the byte that makes them even.
+    /// Bytes of samples that the header of a file declares, if its RIFF size counts more behind
+    /// them than the padding byte. The file begins with `header`, which was parsed as `wave`.
     #[must_use]
-    pub fn declared(&self, front: &[u8], wave: &Wave) -> Option<u64> {
-        // A head that becomes RF64 has its long sizes before the short one makes way for them.
-        let long = || Some(u64::from_le_bytes(*front.get(28..)?.first_chunk()?));
-        let is_long = front.starts_with(b"RF64") && front.get(12..16) == Some(b"ds64");
-        let data = if is_long { long() } else { wave.length }?;
-        Self::said(front).filter(|said| *said > self.end_of(data)).map(|_| data)
+    pub fn declared_data_bytes(&self, header: &[u8], wave: &WaveInfo) -> Option<u64> {
+        // While a header becomes RF64, its 64-bit sizes are written before the short one is
+        // invalidated.
+        let ds64_bytes = || Some(u64::from_le_bytes(*header.get(28..)?.first_chunk()?));
+        let is_rf64 = header.starts_with(b"RF64") && header.get(12..16) == Some(b"ds64");
+        let data = if is_rf64 { ds64_bytes() } else { wave.data_bytes }?;
+        Self::declared_file_bytes(header).filter(|length| *length > self.data_end(data))?;
+        Some(data)
     }
 
-    /// How long a file that begins with `front` says that it is, in bytes.
+    /// Length of a file that begins with `header` as the header declares it, in bytes.
     #[must_use]
-    pub fn said(front: &[u8]) -> Option<u64> {
-        let short = u32::from_le_bytes(*front.get(4..)?.first_chunk()?);
-        let long = front.get(12..16) == Some(b"ds64");
-        let riff = match (short, long) {
-            (u32::MAX, true) => u64::from_le_bytes(*front.get(20..)?.first_chunk()?),
+    pub fn declared_file_bytes(header: &[u8]) -> Option<u64> {
+        let riff_size = u32::from_le_bytes(*header.get(4..)?.first_chunk()?);
+        let has_ds64 = header.get(12..16) == Some(b"ds64");
+        let riff = match (riff_size, has_ds64) {
+            (u32::MAX, true) => u64::from_le_bytes(*header.get(20..)?.first_chunk()?),
             (u32::MAX, false) => return None,
-            (short, _) => u64::from(short),
+            (size, _) => u64::from(size),
         };
         riff.checked_add(8)
     }
 }
 
-/// A file that has no room in its head for a length beyond 4 GiB.
+/// A file beyond 4 GiB whose header has no space for its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "there is no more to say")]
-pub struct TooLong;
+#[allow(clippy::exhaustive_structs, reason = "it has no detail")]
+pub struct FileTooLong;
 
-impl fmt::Display for TooLong {
+impl fmt::Display for FileTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a WAVE file beyond 4 GiB whose head has no room for its length")
+        f.write_str("WAVE file beyond 4 GiB, but its header has no space for 64-bit sizes")
     }
 }
 
-impl core::error::Error for TooLong {}
+impl core::error::Error for FileTooLong {}
 
 /// `RIFF`, the size and `WAVE`.
-const RIFF_HEAD: u64 = 12;
-/// Bytes of `ds64` with three sizes of 64 bits and an empty table, and of what keeps the place.
-const LONG_SIZES: u32 = 28;
-/// What 32 bits can count, without the value that says "look elsewhere".
-const SHORT: u64 = u32::MAX as u64;
+const RIFF_HEADER_BYTES: u64 = 12;
+/// Bytes of a `ds64` chunk with three 64-bit sizes and an empty table, and of its placeholder.
+const DS64_BYTES: u32 = 28;
+/// Limit of 32-bit sizes; the greatest value means "see `ds64`".
+const MAX_RIFF_SIZE: u64 = u32::MAX as u64;
 
 #[cfg(test)]
 mod tests {
     use aulos_core::Utc;
 
-    use super::super::{Parsed, parse};
+    use super::super::{ParseOutcome, parse};
     use super::*;
 
-    fn begun(spec: &str, room: bool) -> (Vec<u8>, Sizes) {
-        let broadcast = Broadcast {
+    fn new_header(spec: &str, reserve_ds64: bool) -> (Vec<u8>, SizeFields) {
+        let broadcast = BroadcastExtension {
             description: "Hall",
             originator: "aulos",
-            reference: "",
-            begun: Utc::from_unix(0),
+            originator_reference: "",
+            origination: Utc::from_unix(0),
             time_reference: 0,
-            history: "A=PCM",
+            coding_history: "A=PCM",
         };
         let mut bytes = Vec::new();
         let spec: SampleSpec = spec.parse().unwrap();
-        let speakers = Some((1 << spec.layout.channels()) - 1);
-        let form = Form { spec, speakers, room, broadcast: room.then_some(broadcast) };
-        let sizes = Sizes::begin(&form, &mut bytes).unwrap();
+        let channel_mask = Some((1 << spec.layout.channels()) - 1);
+        let header = WavFileHeader {
+            spec,
+            channel_mask,
+            reserve_ds64,
+            broadcast: reserve_ds64.then_some(broadcast),
+        };
+        let sizes = SizeFields::emit_header(&header, &mut bytes).unwrap();
         (bytes, sizes)
     }
 
-    fn read(bytes: &[u8]) -> Wave {
-        let Ok(Parsed::Wave(wave)) = parse(bytes) else { panic!("{:?}", parse(bytes)) };
+    fn read(bytes: &[u8]) -> WaveInfo {
+        let Ok(ParseOutcome::Complete(wave)) = parse(bytes) else { panic!("{:?}", parse(bytes)) };
         wave
     }
 
     fn put(bytes: &mut [u8], patch: &Patch) {
         let at = usize::try_from(patch.at()).unwrap();
         bytes[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
-        // A sector at a time.
+        // A patch must not cross the boundary of a sector.
         assert_eq!(at / 512, (at + patch.bytes().len() - 1) / 512);
     }
 
     #[test]
-    fn a_file_that_has_just_begun_is_read_to_its_end() {
+    fn a_header_without_sizes_is_read_to_the_end_of_the_file() {
         for spec in ["48000:16:2", "44100:s24:1", "96000:f32:6", "8000:16:3"] {
-            for room in [false, true] {
-                let (bytes, sizes) = begun(spec, room);
+            for reserve_ds64 in [false, true] {
+                let (bytes, sizes) = new_header(spec, reserve_ds64);
                 let wave = read(&bytes);
                 let wanted: SampleSpec = spec.parse().unwrap();
                 assert_eq!(
-                    (wave.length, wave.rate, wave.layout),
+                    (wave.data_bytes, wave.rate, wave.layout),
                     (None, wanted.rate, wanted.layout)
                 );
                 assert_eq!(wave.frame_bytes(), wanted.frame_bytes());
-                assert_eq!((wave.start, bytes.len() % 4), (bytes.len(), 0));
-                assert_eq!((sizes, Sizes::said(&bytes)), (Sizes::of(&bytes, &wave), None));
-                let told = wanted.layout.channels() > 2 || !spec.contains(":16:");
-                assert_eq!(wave.speakers.is_some(), told, "{spec}");
+                assert_eq!((wave.data_offset, bytes.len() % 4), (bytes.len(), 0));
+                assert_eq!(
+                    (sizes, SizeFields::declared_file_bytes(&bytes)),
+                    (SizeFields::from_header(&bytes, &wave), None)
+                );
+                let is_extensible = wanted.layout.channels() > 2 || !spec.contains(":16:");
+                assert_eq!(wave.channel_mask.is_some(), is_extensible, "{spec}");
             }
         }
     }
 
     #[test]
-    fn sizes_are_short_as_long_as_they_can_be_and_long_after() {
-        let (mut bytes, sizes) = begun("48000:16:2", true);
-        let start = sizes.start();
+    fn sizes_have_32_bits_while_they_fit_and_64_bits_after() {
+        let (mut bytes, sizes) = new_header("48000:16:2", true);
+        let start = sizes.data_offset();
         let last_short = u64::from(u32::MAX) - start + 8 - 4;
         for (data, long) in
             [(0, false), (4_000, false), (last_short, false), (last_short + 4, true)]
@@ -282,32 +300,35 @@ mod tests {
             let before = read(&bytes);
             for patch in &patches {
                 put(&mut bytes, patch);
-                // A reader between the two finds no less than before.
+                // A reader between the two patches finds no less than before.
                 let wave = read(&bytes);
-                let length = wave.length;
-                assert!(length.is_none_or(|length| Some(length) >= before.length), "{length:?}");
-                assert_eq!(sizes.declared(&bytes, &wave), None);
+                let length = wave.data_bytes;
+                assert!(
+                    length.is_none_or(|length| Some(length) >= before.data_bytes),
+                    "{length:?}"
+                );
+                assert_eq!(sizes.declared_data_bytes(&bytes, &wave), None);
             }
             assert!(patches.iter().all(|patch| patch.is_applied_to(&bytes)));
-            // Empty sound says nothing of itself.
-            let length = read(&bytes).length.unwrap_or(0);
+            // An empty data chunk has no length of its own.
+            let length = read(&bytes).data_bytes.unwrap_or(0);
             assert_eq!((bytes.starts_with(b"RF64"), length), (long, data));
-            assert_eq!(Sizes::said(&bytes), Some(start + data));
+            assert_eq!(SizeFields::declared_file_bytes(&bytes), Some(start + data));
             let mut marked = bytes.clone();
             for patch in sizes.patches(data, 40).unwrap() {
                 put(&mut marked, &patch);
             }
-            let declared = sizes.declared(&marked, &read(&marked));
-            assert_eq!(declared, Some(data));
+            let declared_data_bytes = sizes.declared_data_bytes(&marked, &read(&marked));
+            assert_eq!(declared_data_bytes, Some(data));
         }
-        let (_, sizes) = begun("48000:16:2", false);
-        assert_eq!(sizes.patches(u64::from(u32::MAX), 0), Err(TooLong));
-        let (mut bytes, sizes) = begun("8000:s24:1", true);
-        for patch in sizes.short_up_to(1_000).patches(999, 1).unwrap() {
+        let (_, sizes) = new_header("48000:16:2", false);
+        assert_eq!(sizes.patches(u64::from(u32::MAX), 0), Err(FileTooLong));
+        let (mut bytes, sizes) = new_header("8000:s24:1", true);
+        for patch in sizes.with_max_riff_size(1_000).patches(999, 1).unwrap() {
             put(&mut bytes, &patch);
         }
         assert_eq!(&bytes[..20], b"RF64\xff\xff\xff\xffWAVEds64\x1c\0\0\0");
         let field = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-        assert_eq!([field(20), field(28), field(36)], [sizes.start() - 8 + 1_000, 999, 333]);
+        assert_eq!([field(20), field(28), field(36)], [sizes.data_offset() - 8 + 1_000, 999, 333]);
     }
 }

@@ -1,16 +1,16 @@
-//! Markers behind the sound of a WAVE file: `cue ` with the labels of a `LIST`, which editors and
-//! players read, and iXML, which counts in 64 bits.
+//! Markers behind the samples of a WAVE file: `cue ` with the labels of a `LIST`, which editors and
+//! players read, and iXML, whose positions have 64 bits.
 
 use core::fmt::Write as _;
 
 use crate::Marker;
 
-/// Appends the chunks that say where `markers` are, each of an even length; nothing for no markers.
+/// Appends the chunks that list `markers`, each of an even length; nothing for an empty list.
 ///
-/// A `cue ` chunk counts frames in 32 bits, so that what lies beyond stands in iXML only.
+/// A `cue ` chunk has 32-bit positions; a marker beyond that is in iXML only.
 ///
 /// # Panics
-/// Never: a list that is longer than 32 bits can count is cut.
+/// Never: a list that is longer than 32 bits can count is truncated.
 pub fn marker_chunks(markers: &[Marker<'_>], out: &mut Vec<u8>) {
     if markers.is_empty() {
         return;
@@ -26,8 +26,8 @@ pub fn marker_chunks(markers: &[Marker<'_>], out: &mut Vec<u8>) {
     chunk(b"iXML", out, |out| out.extend_from_slice(ixml(markers).as_bytes()));
 }
 
-/// One entry for each point: its identifier, its frame in the order of play, the chunk that it is in,
-/// where that chunk and its block begin, and its frame in the block (RIFF 1.0, cue-points chunk).
+/// One entry for each point: identifier, frame in play order, chunk that contains it, start of that
+/// chunk and of its block, frame in the block (RIFF 1.0, cue-points chunk).
 fn cue_points(points: &[(u32, u32, &str)], out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(points.len()).unwrap_or(u32::MAX).to_le_bytes());
     for (id, position, _) in points {
@@ -39,7 +39,7 @@ fn cue_points(points: &[(u32, u32, &str)], out: &mut Vec<u8>) {
     }
 }
 
-/// The associated data list: for each point a label that ends with a zero.
+/// The associated data list: for each point a label that is terminated by a zero.
 fn labels(points: &[(u32, u32, &str)], out: &mut Vec<u8>) {
     out.extend_from_slice(b"adtl");
     for (id, _, label) in points {
@@ -51,7 +51,7 @@ fn labels(points: &[(u32, u32, &str)], out: &mut Vec<u8>) {
     }
 }
 
-/// iXML 2.10, `SYNC_POINT_LIST`: positions relative to the beginning of the file, in two halves.
+/// iXML 2.10, `SYNC_POINT_LIST`: positions relative to the start of the file, in two halves.
 fn ixml(markers: &[Marker<'_>]) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<BWFXML>\n");
     text.push_str("<IXML_VERSION>2.10</IXML_VERSION>\n<SYNC_POINT_LIST>\n");
@@ -72,7 +72,7 @@ fn ixml(markers: &[Marker<'_>]) -> String {
     text
 }
 
-/// XML 1.0 has no control characters but these three, and no way to write the others.
+/// Escapes a label. XML 1.0 cannot represent control characters except these three.
 fn escape(label: &str, text: &mut String) {
     for char in label.chars() {
         match char {
@@ -86,7 +86,7 @@ fn escape(label: &str, text: &mut String) {
     }
 }
 
-/// Appends a chunk with its size, and a byte that makes it even, which the size does not count.
+/// Appends a chunk with its size, and a padding byte if it is odd, which the size does not count.
 fn chunk(name: &[u8; 4], out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(name);
     let size_at = out.len();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_chunk_is_even_and_what_32_bits_cannot_count_is_in_ixml_only() {
+    fn chunks_are_even_and_positions_beyond_32_bits_are_in_ixml_only() {
         for label in ["", "a", "ab", "J\u{fc}rg & <Eva>"] {
             let far = (7 << 32) + 5;
             let markers =
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_markers_are_no_chunks() {
+    fn an_empty_list_appends_no_chunks() {
         let mut out = Vec::new();
         marker_chunks(&[], &mut out);
         assert!(out.is_empty());

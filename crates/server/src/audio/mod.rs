@@ -46,7 +46,8 @@ use crate::access::Credentials;
 use crate::backend::{
     self, Announcement, AnnouncementEvent, AudioBackend, AudioEvent, CommandQueueFull, DjInfo,
     DjMountPermit, Greeting, Hello, KickReason, ListenPolicy, ListenSink, MediaSocket,
-    PlaybackSettings, Recorded, SessionCommand, SessionId, StationPosition, StationStatus,
+    PlaybackSettings, SessionCommand, SessionId, StationPosition, StationRecorderEvent,
+    StationStatus,
 };
 use crate::push::PushClient;
 use crate::radio::{BackgroundTask, RadioClient};
@@ -324,7 +325,7 @@ impl AudioBackend for Audio {
         self.with(|inner| recordings::mark(inner, (station, recorder), label, when))
     }
 
-    fn recorder_events(&self) -> Vec<Recorded> {
+    fn recorder_events(&self) -> Vec<StationRecorderEvent> {
         self.with(recordings::take_events)
     }
 

@@ -17,19 +17,22 @@ use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
     record_tap,
 };
-use aulos_files::record::{Deck, Event, Heir, MarkerRequest, Recorders, Wish};
+use aulos_files::record::{
+    CompletionObserver, MarkerRequest, RecorderEvent, RecorderHandle, RecorderService,
+    RecordingConfig,
+};
 use aulos_io::SystemClock;
 use aulos_rt::channel::Receiver;
 
 use super::{AudioState, take_matching};
-use crate::recording::{Happened, Recorded, RecorderState};
+use crate::recording::{RecorderState, RecordingEventKind, StationRecorderEvent};
 use crate::upload::{UploadWorker, Uploader};
 
 /// State that all recorders of the server share.
 #[derive(Debug, Default)]
 pub(super) struct RecorderManager {
     /// None before the first recorder, so that a server without recordings has no recorder threads.
-    recorders: Option<(Recorders, Receiver<Event>)>,
+    recorders: Option<(RecorderService, Receiver<RecorderEvent>)>,
     /// Station and upload target of every recorder so far, by the recorder's name.
     known: HashMap<String, KnownRecorder>,
     /// The thread that uploads.
@@ -53,7 +56,7 @@ pub(super) struct StationRecorder {
 #[derive(Debug)]
 enum RecorderSlot {
     /// Open.
-    Open(Deck),
+    Open(RecorderHandle),
     /// Waits to be opened again.
     Unavailable { trouble: String, retry_at: Instant },
 }
@@ -102,7 +105,7 @@ pub(super) fn reattach(inner: &mut AudioState, number: usize, old: Vec<StationRe
             && let Some(tap_reader) =
                 open_tap(&mut running.output_bus, &config, recording.config.source)
         {
-            handle.replace(tap_reader);
+            handle.replace_tap(tap_reader);
         }
     }
     running.recordings = old;
@@ -139,7 +142,7 @@ pub(super) fn send_command(
         None => Err("the recorder is gone".to_owned()),
         Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
         Some(RecorderSlot::Open(handle)) => {
-            handle.tell(command, when).map_err(|why: CommandError| why.to_string())
+            handle.command(command, when).map_err(|why: CommandError| why.to_string())
         }
     }
 }
@@ -155,24 +158,34 @@ pub(super) fn mark(
     match running.recordings.get(recorder).map(|recording| &recording.slot) {
         None => Err("the recorder is gone".to_owned()),
         Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
-        Some(RecorderSlot::Open(handle)) => handle.mark(label, when).map_err(|why| why.to_string()),
+        Some(RecorderSlot::Open(handle)) => {
+            handle.add_marker(label, when).map_err(|why| why.to_string())
+        }
     }
 }
 
 /// Takes the events of all recorders since the last call.
-pub(super) fn take_events(inner: &mut AudioState) -> Vec<Recorded> {
+pub(super) fn take_events(inner: &mut AudioState) -> Vec<StationRecorderEvent> {
     let mut all = Vec::new();
     let manager = &mut inner.recorder_manager;
     let Some((_, events)) = &mut manager.recorders else { return all };
     while let Ok(event) = events.try_recv() {
         let Some(known) = manager.known.get(&*event.recorder) else { continue };
         let (station, recorder) = (known.station.clone(), event.recorder.to_string());
-        all.push(Recorded { station, recorder, what: Happened::Recorder(event.what) });
+        all.push(StationRecorderEvent {
+            station,
+            recorder,
+            kind: RecordingEventKind::Recorder(event.kind),
+        });
     }
     for (recorder, known) in &manager.known {
         for event in known.uploader.iter().flat_map(Uploader::take_events) {
             let (station, recorder) = (known.station.clone(), recorder.clone());
-            all.push(Recorded { station, recorder, what: Happened::Upload(event) });
+            all.push(StationRecorderEvent {
+                station,
+                recorder,
+                kind: RecordingEventKind::Upload(event),
+            });
         }
     }
     all
@@ -209,7 +222,7 @@ fn open_slot(record: &RecorderSettings, number: usize, inner: &mut AudioState) -
         Ok(handle) => {
             if record.start {
                 // A new recorder is idle, so the command cannot be refused.
-                let _ = handle.tell(RecorderCommand::Start, CommandTime::Now);
+                let _ = handle.command(RecorderCommand::Start, CommandTime::Now);
             }
             RecorderSlot::Open(handle)
         }
@@ -225,9 +238,9 @@ fn open_recorder(
     record: &RecorderSettings,
     number: usize,
     inner: &mut AudioState,
-) -> Result<Deck, String> {
+) -> Result<RecorderHandle, String> {
     if inner.recorder_manager.recorders.is_none() {
-        inner.recorder_manager.recorders = Some(Recorders::start().map_err(error_text)?);
+        inner.recorder_manager.recorders = Some(RecorderService::start().map_err(error_text)?);
     }
     let uploader = match &record.upload {
         None => None,
@@ -243,16 +256,18 @@ fn open_recorder(
     let station = running.config.name.clone();
     let spool = open_tap(&mut running.output_bus, &running.config, record.source);
     let spool = spool.ok_or("the station is busy")?;
-    let config = Wish {
+    let config = RecordingConfig {
         name: record.name.clone(),
         folder: record.dir.clone(),
         pattern: record.pattern.clone(),
         format: record.format,
-        config: record.keeping,
+        recorder: record.keeping,
         retention: record.retention,
-        safety: record.safety,
-        sidecar: true,
-        heir: uploader.clone().map(|uploader| Arc::new(UploadObserver(uploader)) as Arc<dyn Heir>),
+        durability: record.durability,
+        keep_sidecar: true,
+        observer: uploader
+            .clone()
+            .map(|uploader| Arc::new(UploadObserver(uploader)) as Arc<dyn CompletionObserver>),
     };
     let known = KnownRecorder { station, uploader };
     let manager = &mut inner.recorder_manager;
@@ -270,14 +285,14 @@ fn error_text(error: io::Error) -> String {
 #[derive(Debug)]
 struct UploadObserver(Uploader);
 
-impl Heir for UploadObserver {
-    fn completes(&self, file: &Path, sidecar: &Path) {
+impl CompletionObserver for UploadObserver {
+    fn notify_complete(&self, file: &Path, sidecar: &Path) {
         if let Err(error) = self.0.add(file, Some(sidecar)) {
             tracing::error!(file = %file.display(), %error, "a recording will not be uploaded");
         }
     }
 
-    fn needs(&self, file: &Path) -> bool {
+    fn is_needed(&self, file: &Path) -> bool {
         self.0.is_waiting(file)
     }
 }

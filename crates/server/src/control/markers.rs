@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_core::MediaTime;
-use aulos_files::record::{self, MAX_LABEL, Marker, MarkerRequest};
+use aulos_files::record::{self, MAX_LABEL_BYTES, Marker, MarkerRequest};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -17,8 +17,8 @@ use super::rpc::internal_error;
 /// it is on disk; [`PendingMarkers`] waits without a lock.
 pub(super) fn add(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
     let label = text_param(params, "label")?;
-    if !record::is_label(label) {
-        let kind = format!("a text of 1 to {MAX_LABEL} bytes without control characters");
+    if !record::is_valid_label(label) {
+        let kind = format!("a text of 1 to {MAX_LABEL_BYTES} bytes without control characters");
         return Err(invalid_param("label", &kind));
     }
     let meant = meant(state.inner, params)?;

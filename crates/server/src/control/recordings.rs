@@ -9,7 +9,7 @@ use aulos_core::{Frames, Lufs, MediaTime, Span};
 use aulos_engine::recorder::{
     CommandTime, MAX_PRE_ROLL, PauseMode, RecorderCommand, RecordingState as Doing,
 };
-use aulos_files::record::{self, Closed, What};
+use aulos_files::record::{self, ClosedSegment, RecorderEventKind};
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use super::rpc::internal_error;
 use super::status_json::round_to_hundredths;
 use super::{CallContext, Control, ControlState};
 use crate::hooks::HookEvent;
-use crate::recording::{Happened, Recorded, RecorderState};
+use crate::recording::{RecorderState, RecordingEventKind, StationRecorderEvent};
 use crate::registry::NotFound;
 use crate::upload::{UploadEvent, UploadState};
 
@@ -292,7 +292,7 @@ impl Control {
     pub(super) fn tell_recordings(&self, inner: &mut ControlState) {
         for event in self.backend.recorder_events() {
             log(&event);
-            let Recorded { station, recorder, what } = event;
+            let StationRecorderEvent { station, recorder, kind: what } = event;
             let (kind, figures) = told(&what);
             let mut params = json!({ "station": station, "recorder": recorder, "event": kind });
             if let (Value::Object(params), Value::Object(figures)) = (&mut params, &figures) {
@@ -308,32 +308,40 @@ impl Control {
 }
 
 /// The hook event of a recorder event, if there is one.
-fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Option<HookEvent> {
+fn news(
+    recorder: &str,
+    what: &RecordingEventKind,
+    word: &str,
+    mut figures: Value,
+) -> Option<HookEvent> {
     let (kind, text) = match what {
-        Happened::Recorder(What::Closed(closed)) => {
+        RecordingEventKind::Recorder(RecorderEventKind::SegmentClosed(closed)) => {
             let seconds = closed.rate.span(closed.frames).as_secs_f64();
             let text = format!("{recorder} has recorded {seconds:.1} s: {}", path(&closed.path));
             (HookEventKind::Recorded, text)
         }
-        Happened::Recorder(What::Trouble(trouble)) => {
+        RecordingEventKind::Recorder(RecorderEventKind::Failed(trouble)) => {
             (HookEventKind::RecorderTrouble, format!("{recorder} {trouble}"))
         }
-        Happened::Recorder(What::Lost { frames, .. }) => {
+        RecordingEventKind::Recorder(RecorderEventKind::FramesLost { frames, .. }) => {
             let text = format!("{recorder} has lost {} frames: the disk is too slow", frames.0);
             (HookEventKind::RecorderTrouble, text)
         }
-        Happened::Recorder(What::Vanished { path: file }) => (
+        RecordingEventKind::Recorder(RecorderEventKind::FileRemoved { path: file }) => (
             HookEventKind::RecorderTrouble,
             format!("{recorder} has lost its file: {}", path(file)),
         ),
-        Happened::Recorder(What::Unrepaired { path: file, why }) => (
+        RecordingEventKind::Recorder(RecorderEventKind::RepairFailed {
+            path: file,
+            reason: why,
+        }) => (
             HookEventKind::RecorderTrouble,
             format!("{recorder} cannot repair {}: {why}", path(file)),
         ),
-        Happened::Upload(UploadEvent::Failed { text, .. }) => {
+        RecordingEventKind::Upload(UploadEvent::Failed { text, .. }) => {
             (HookEventKind::RecorderTrouble, format!("{recorder} cannot upload: {text}"))
         }
-        Happened::Recorder(What::Recovered) => {
+        RecordingEventKind::Recorder(RecorderEventKind::Recovered) => {
             (HookEventKind::RecorderRecovered, format!("{recorder} records again"))
         }
         _ => return None,
@@ -344,15 +352,15 @@ fn news(recorder: &str, what: &Happened, word: &str, mut figures: Value) -> Opti
 }
 
 /// The name of an event and its data.
-fn told(what: &Happened) -> (&'static str, Value) {
+fn told(what: &RecordingEventKind) -> (&'static str, Value) {
     match what {
-        Happened::Recorder(what) => match what {
-            What::Opened { path: file, at, utc } => (
+        RecordingEventKind::Recorder(what) => match what {
+            RecorderEventKind::SegmentOpened { path: file, frame, utc } => (
                 "opened",
-                json!({ "path": path(file), "start_frame": at.0, "start": record::rfc3339(*utc) }),
+                json!({ "path": path(file), "start_frame": frame.0, "start": record::rfc3339(*utc) }),
             ),
-            What::Closed(closed) => ("closed", closed_figures(closed)),
-            What::Marked(marker) => (
+            RecorderEventKind::SegmentClosed(closed) => ("closed", closed_figures(closed)),
+            RecorderEventKind::MarkerAdded(marker) => (
                 "marked",
                 json!({
                     "path": path(&marker.path),
@@ -362,20 +370,28 @@ fn told(what: &Happened) -> (&'static str, Value) {
                     "label": marker.label,
                 }),
             ),
-            What::Lost { at, frames } => ("lost", json!({ "frame": at.0, "frames": frames.0 })),
-            What::Trouble(trouble) => ("trouble", json!({ "reason": trouble.to_string() })),
-            What::Recovered => ("recovered", json!({})),
-            What::Vanished { path: file } => ("vanished", json!({ "path": path(file) })),
-            What::Repaired { path: file } => ("repaired", json!({ "path": path(file) })),
-            What::Unrepaired { path: file, why } => {
+            RecorderEventKind::FramesLost { frame, frames } => {
+                ("lost", json!({ "frame": frame.0, "frames": frames.0 }))
+            }
+            RecorderEventKind::Failed(trouble) => {
+                ("trouble", json!({ "reason": trouble.to_string() }))
+            }
+            RecorderEventKind::Recovered => ("recovered", json!({})),
+            RecorderEventKind::FileRemoved { path: file } => {
+                ("vanished", json!({ "path": path(file) }))
+            }
+            RecorderEventKind::FileRepaired { path: file } => {
+                ("repaired", json!({ "path": path(file) }))
+            }
+            RecorderEventKind::RepairFailed { path: file, reason: why } => {
                 ("unrepaired", json!({ "path": path(file), "reason": why }))
             }
-            What::Deleted { path: file, why } => {
+            RecorderEventKind::FileDeleted { path: file, reason: why } => {
                 ("deleted", json!({ "path": path(file), "reason": why.to_string() }))
             }
             _ => ("other", json!({})),
         },
-        Happened::Upload(event) => match event {
+        RecordingEventKind::Upload(event) => match event {
             UploadEvent::Uploaded { file, url, bytes, tries } => (
                 "uploaded",
                 json!({ "path": path(file), "url": url, "bytes": bytes, "failures": tries }),
@@ -390,7 +406,7 @@ fn told(what: &Happened) -> (&'static str, Value) {
 
 /// The figures of a complete file, for events and `aulos record --json`.
 #[must_use]
-pub fn closed_figures(closed: &Closed) -> Value {
+pub fn closed_figures(closed: &ClosedSegment) -> Value {
     let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));
     let seconds = closed.rate.span(closed.frames).as_secs_f64();
     json!({
@@ -409,8 +425,8 @@ pub fn closed_figures(closed: &Closed) -> Value {
     })
 }
 
-fn log(event: &Recorded) {
-    let Recorded { station, recorder, what } = event;
+fn log(event: &StationRecorderEvent) {
+    let StationRecorderEvent { station, recorder, kind: what } = event;
     let (kind, figures) = told(what);
     match kind {
         "trouble" | "lost" | "vanished" | "unrepaired" | "upload-failed" | "upload-gone" => {

@@ -5,7 +5,7 @@
 
 use aulos_config::{SoundSettings, Station};
 use aulos_core::{Db, Lufs, SampleRate};
-use aulos_dsp::normalize::Figures;
+use aulos_dsp::normalize::LoudnessStats;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
@@ -212,7 +212,7 @@ pub(super) fn normalizer_json(steadiness: Option<&NormalizerStatus>, rate: Sampl
     })
 }
 
-fn figures(figures: &Figures) -> Value {
+fn figures(figures: &LoudnessStats) -> Value {
     json!({
         "momentary_lufs": lufs(figures.momentary),
         "short_term_lufs": lufs(figures.short_term),

@@ -1,40 +1,40 @@
-//! Recorders of stations as everybody else in the house sees them.
+//! State and events of the stations' recorders, for the control plane.
 
 use aulos_core::Frames;
 use aulos_engine::recorder::RecordingState;
-use aulos_files::record::{Segment, Status, What};
+use aulos_files::record::{RecorderEventKind, RecorderStatus, SegmentStatus};
 
 use crate::upload::{UploadEvent, UploadState};
 
-/// How a recorder does.
+/// State of a recorder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecorderState {
-    /// What it does; none while its folder cannot be had.
+    /// State of the recorder machine; `None` while its folder is unavailable.
     pub state: Option<RecordingState>,
-    /// The file that is written.
-    pub segment: Option<Segment>,
-    /// Files that are complete.
+    /// The segment that is being written.
+    pub segment: Option<SegmentStatus>,
+    /// Number of complete files.
     pub segments: u64,
-    /// Frames that went into files, silence included.
+    /// Frames written to files, including silence.
     pub frames: Frames,
-    /// Bytes that went into files.
+    /// Bytes written to files.
     pub bytes: u64,
-    /// Frames that were lost: the disk was behind for too long.
+    /// Frames lost because the disk was too slow.
     pub lost: Frames,
-    /// Frames that wait to be written.
+    /// Frames in the ring.
     pub waiting: Frames,
-    /// Files that were deleted because they need not be kept.
+    /// Files deleted by the retention rules.
     pub deleted: u64,
-    /// What does not go at present, and what may help.
+    /// The current failure, with a remedy.
     pub trouble: Option<String>,
-    /// Bytes that are free on the disk, where that is known.
+    /// Free bytes of the disk, if known.
     pub free: Option<u64>,
-    /// How its complete files get away, where they do.
+    /// State of its uploads, if configured.
     pub upload: Option<UploadState>,
 }
 
-impl From<Status> for RecorderState {
-    fn from(status: Status) -> Self {
+impl From<RecorderStatus> for RecorderState {
+    fn from(status: RecorderStatus) -> Self {
         Self {
             state: Some(status.state),
             segment: status.segment,
@@ -42,43 +42,43 @@ impl From<Status> for RecorderState {
             frames: status.frames,
             bytes: status.bytes,
             lost: status.lost,
-            waiting: status.waiting,
+            waiting: status.buffered,
             deleted: status.deleted,
-            trouble: status.trouble.map(|trouble| trouble.to_string()),
-            free: status.free,
+            trouble: status.fault.map(|fault| fault.to_string()),
+            free: status.free_bytes,
             upload: None,
         }
     }
 }
 
 impl RecorderState {
-    /// Without what changes all the time.
+    /// The state without figures that change continuously.
     #[must_use]
     pub fn at_rest(self) -> Self {
         let segment =
-            self.segment.map(|segment| Segment { frames: Frames::ZERO, bytes: 0, ..segment });
+            self.segment.map(|segment| SegmentStatus { frames: Frames::ZERO, bytes: 0, ..segment });
         let upload = self.upload.map(UploadState::without_live_figures);
         let (frames, waiting) = (Frames::ZERO, Frames::ZERO);
         Self { segment, upload, frames, waiting, bytes: 0, free: None, ..self }
     }
 }
 
-/// Something that has happened to a recorder.
+/// Event of a station's recorder.
 #[derive(Clone, Debug)]
-pub struct Recorded {
-    /// Whose it is. It may be gone by now.
+pub struct StationRecorderEvent {
+    /// Name of its station, which may be removed by now.
     pub station: String,
-    /// What it is called.
+    /// Name of the recorder.
     pub recorder: String,
-    /// What it was.
-    pub what: Happened,
+    /// Kind and details of the event.
+    pub kind: RecordingEventKind,
 }
 
-/// What has happened.
+/// Events of a recorder and of its uploads.
 #[derive(Clone, Debug)]
-pub enum Happened {
-    /// On the disk.
-    Recorder(What),
-    /// On the way to another place.
+pub enum RecordingEventKind {
+    /// Event of the recorder.
+    Recorder(RecorderEventKind),
+    /// Event of an upload.
     Upload(UploadEvent),
 }

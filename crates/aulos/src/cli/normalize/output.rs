@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use aulos_core::{Db, Lufs};
-use aulos_dsp::normalize::{Bound, Linear};
+use aulos_dsp::normalize::{GainLimit, LinearGain};
 use aulos_files::normalize::{NormalizeOutcome, NormalizeResult, OutputContainer, OutputFileState};
 use aulos_files::scan::LoudnessSummary;
 use clap::ValueEnum;
@@ -21,9 +21,9 @@ pub(super) fn write(text: &str) -> io::Result<()> {
 pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<String> {
     let target = args.target.lufs();
     let mut lines = Vec::new();
-    if let Some(Linear { wanted, gain, bound: Some(bound), .. }) = outcome.linear {
-        lines.push(match bound {
-            Bound::Silence => {
+    if let Some(LinearGain { requested, gain, limit: Some(limit), .. }) = outcome.linear {
+        lines.push(match limit {
+            GainLimit::Silence => {
                 let what = if outcome.seconds < SHORTEST_S {
                     "it is shorter than 400 ms, so it has no loudness"
                 } else {
@@ -33,12 +33,12 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
                     if outcome.state == OutputFileState::Written { "; it is a copy" } else { "" };
                 format!("{what}{copy}")
             }
-            Bound::Ceiling => format!(
-                "the peaks allow a gain of {gain}, not {wanted}: it is {} below the target \
+            GainLimit::Ceiling => format!(
+                "the peaks allow a gain of {gain}, not {requested}: it is {} below the target \
                  (--limit takes the peaks down instead)",
-                wanted - gain
+                requested - gain
             ),
-            _ => format!("the gain is {gain}, not {wanted}"),
+            _ => format!("the gain is {gain}, not {requested}"),
         });
     } else if let (Some(lufs), false) =
         (missed_loudness(outcome.after.integrated, target), args.album)
@@ -142,9 +142,9 @@ pub(super) fn json(row: &NormalizeResult, args: &NormalizeArgs, remarks: &[Strin
     let done = row.result.as_ref().ok();
     let error = row.result.as_ref().err().map(ToString::to_string);
     let linear = done.and_then(|it| it.linear);
-    let bound = linear.and_then(|plan| plan.bound).map(|bound| match bound {
-        Bound::Ceiling => "ceiling",
-        Bound::Silence => "silence",
+    let limit = linear.and_then(|plan| plan.limit).map(|limit| match limit {
+        GainLimit::Ceiling => "ceiling",
+        GainLimit::Silence => "silence",
         _ => "gain",
     });
     let state = done.map_or("failed", |it| match it.state {
@@ -168,9 +168,9 @@ pub(super) fn json(row: &NormalizeResult, args: &NormalizeArgs, remarks: &[Strin
         "target_lufs": args.target.lufs().get(),
         "seconds": done.map(|it| it.seconds),
         "sample_rate": done.map(|it| it.rates[1].hz()),
-        "wanted_db": linear.map(|plan| plan.wanted.get()),
+        "wanted_db": linear.map(|plan| plan.requested.get()),
         "gain_db": linear.map(|plan| plan.gain.get()),
-        "bound": bound,
+        "bound": limit,
         "limited_db": done.and_then(|it| it.reduction).map(|taken| -taken.get()),
         "before": side(&done.map_or_else(LoudnessSummary::default, |it| it.before)),
         "after": side(&done.map_or_else(LoudnessSummary::default, |it| it.after)),

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use aulos_core::Span;
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::RecordingState;
-use aulos_files::record::What;
+use aulos_files::record::RecorderEventKind;
 use aulos_server::control::closed_figures;
 use aulos_server::exit::Failure;
 
@@ -65,14 +65,14 @@ impl RecordOutput {
             lufs(loudness.integrated),
             db(loudness.true_peak),
         );
-        if let Some(free) = status.free {
+        if let Some(free) = status.free_bytes {
             text += &format!("  {} free", size(free));
         }
         if !file.is_empty() {
             text += &format!("  {file}");
         }
-        if let Some(trouble) = status.trouble {
-            text += &format!("  ({trouble})");
+        if let Some(fault) = status.fault {
+            text += &format!("  ({fault})");
         }
         eprint!("\r\x1b[K{text}");
         // The status line is not essential.
@@ -80,9 +80,9 @@ impl RecordOutput {
     }
 
     /// Reports an event of the recorder.
-    pub(super) fn event(&self, what: &What) -> Result<(), Failure> {
+    pub(super) fn event(&self, what: &RecorderEventKind) -> Result<(), Failure> {
         match what {
-            What::Closed(closed) => {
+            RecorderEventKind::SegmentClosed(closed) => {
                 self.clear();
                 let line = if self.json {
                     format!("{}\n", closed_figures(closed))
@@ -91,23 +91,25 @@ impl RecordOutput {
                 };
                 print(line.as_bytes()).map(|_| ())?;
             }
-            What::Lost { frames, .. } => {
+            RecorderEventKind::FramesLost { frames, .. } => {
                 self.print_message(&format!("the disk is too slow: {} frames were lost", frames.0));
             }
-            What::Trouble(trouble) => self.print_message(&format!("{trouble}; trying again")),
-            What::Recovered => self.print_message("the disk is there again"),
-            What::Vanished { path } => {
+            RecorderEventKind::Failed(fault) => {
+                self.print_message(&format!("{fault}; trying again"))
+            }
+            RecorderEventKind::Recovered => self.print_message("the disk is there again"),
+            RecorderEventKind::FileRemoved { path } => {
                 self.print_message(&format!("{} has disappeared", path.display()));
             }
-            What::Repaired { path } => {
+            RecorderEventKind::FileRepaired { path } => {
                 self.print_message(&format!(
                     "{} was left behind, and is whole again",
                     path.display()
                 ));
             }
-            What::Unrepaired { path, why } => {
+            RecorderEventKind::RepairFailed { path, reason } => {
                 self.print_message(&format!(
-                    "{} was left behind, and cannot be mended: {why}",
+                    "{} was left behind, and cannot be repaired: {reason}",
                     path.display()
                 ));
             }

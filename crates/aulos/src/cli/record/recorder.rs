@@ -12,7 +12,10 @@ use aulos_engine::recorder::{
     RecordingState, Rotation, TapPoint, record_tap,
 };
 use aulos_files::record::format::FileFormat;
-use aulos_files::record::{Deck, Event, Pattern, Recorders, Status, Trouble, What, Wish};
+use aulos_files::record::{
+    FileNamePattern, RecorderEvent, RecorderEventKind, RecorderFault, RecorderHandle,
+    RecorderService, RecorderStatus, RecordingConfig,
+};
 use aulos_io::SystemClock;
 use aulos_rt::channel::Receiver;
 use aulos_server::exit::{Exit, Failure};
@@ -24,14 +27,14 @@ use crate::cli::reader::BlockSink;
 /// A recorder for one source.
 pub(super) struct FileRecorder {
     shared: Arc<SharedRecorder>,
-    recorders: Recorders,
-    events: std::cell::RefCell<Receiver<Event>>,
+    service: RecorderService,
+    events: std::cell::RefCell<Receiver<RecorderEvent>>,
     pre_roll: Span,
 }
 
 /// State shared with the reader thread.
 struct SharedRecorder {
-    recorder: Deck,
+    recorder: RecorderHandle,
     /// The requested length has been recorded.
     length_reached: AtomicBool,
     /// The reader no longer waits for room.
@@ -39,7 +42,7 @@ struct SharedRecorder {
 }
 
 /// The recorder's configuration from the arguments.
-pub(super) fn recorder_config(args: &RecordArgs) -> Result<Wish, Failure> {
+pub(super) fn recorder_config(args: &RecordArgs) -> Result<RecordingConfig, Failure> {
     let usage = |message: String| Failure::new(Exit::Usage, message);
     let (folder, file) = split(&args.out);
     let named = Path::new(&file).extension().and_then(|ending| ending.to_str());
@@ -59,12 +62,13 @@ pub(super) fn recorder_config(args: &RecordArgs) -> Result<Wish, Failure> {
         stem += "-{index}";
     }
     let zone = if args.local_time { ClockZone::Local } else { ClockZone::Utc };
-    let mut settings = Wish::new("record", folder, format).map_err(|why| usage(why.to_string()))?;
-    settings.pattern =
-        Pattern::new(&stem, zone).map_err(|why| usage(format!("{}: {why}", args.out.display())))?;
-    settings.config.rotation = rotation(args, zone)?;
-    settings.config.pre_roll = args.pre_roll.unwrap_or(DEFAULT_PRE_ROLL);
-    settings.sidecar = args.sidecar;
+    let mut settings =
+        RecordingConfig::new("record", folder, format).map_err(|why| usage(why.to_string()))?;
+    settings.pattern = FileNamePattern::new(&stem, zone)
+        .map_err(|why| usage(format!("{}: {why}", args.out.display())))?;
+    settings.recorder.rotation = rotation(args, zone)?;
+    settings.recorder.pre_roll = args.pre_roll.unwrap_or(DEFAULT_PRE_ROLL);
+    settings.keep_sidecar = args.sidecar;
     Ok(settings)
 }
 
@@ -110,16 +114,16 @@ fn rotation(args: &RecordArgs, zone: ClockZone) -> Result<Rotation, Failure> {
 impl FileRecorder {
     /// Makes the recorder, and the sink for blocks. With `patient` the reader waits for the disk.
     pub(super) fn new(
-        settings: Wish,
+        settings: RecordingConfig,
         length: Option<Span>,
         patient: bool,
     ) -> Result<(Self, BlockSink), Failure> {
         let cannot = |error: std::io::Error| Failure::new(Exit::Internal, error.to_string());
-        let (mut recorders, events) = Recorders::start().map_err(cannot)?;
-        let pre_roll = settings.config.pre_roll;
+        let (mut service, events) = RecorderService::start().map_err(cannot)?;
+        let pre_roll = settings.recorder.pre_roll;
         let (shape, room) = ((SampleRate::HZ_48000, ChannelLayout::STEREO), DEFAULT_CAPACITY);
         let (mut tap, tap_reader) = record_tap(TapPoint::Input(0), shape.0, shape.1, room);
-        let handle = recorders
+        let handle = service
             .add(settings, tap_reader)
             .map_err(|error| Failure::new(Exit::CannotCreate, error.to_string()))?;
         let (length_reached, stopping) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -134,7 +138,7 @@ impl FileRecorder {
             feed.push_block(&mut tap, block);
             Ok(())
         });
-        Ok((Self { shared, recorders, events: events.into(), pre_roll }, sink))
+        Ok((Self { shared, service, events: events.into(), pre_roll }, sink))
     }
 
     pub(super) fn send_command(
@@ -144,15 +148,15 @@ impl FileRecorder {
     ) -> Result<Option<MediaTime>, Failure> {
         let refused =
             |why: aulos_engine::recorder::CommandError| Failure::new(Exit::Usage, why.to_string());
-        self.shared.recorder.tell(command, when).map_err(refused)
+        self.shared.recorder.command(command, when).map_err(refused)
     }
 
-    pub(super) fn events(&self) -> Vec<What> {
+    pub(super) fn events(&self) -> Vec<RecorderEventKind> {
         let mut events = self.events.borrow_mut();
-        std::iter::from_fn(|| events.try_recv().ok()).map(|event| event.what).collect()
+        std::iter::from_fn(|| events.try_recv().ok()).map(|event| event.kind).collect()
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> RecorderStatus {
         self.shared.recorder.status()
     }
 
@@ -170,7 +174,7 @@ impl FileRecorder {
     }
 
     /// Whether nothing has ever been written: the path may be wrong, and retrying would hide that.
-    pub(super) fn has_written_nothing(&self, _trouble: &Trouble) -> bool {
+    pub(super) fn has_written_nothing(&self, _trouble: &RecorderFault) -> bool {
         let status = self.status();
         status.segments == 0 && status.bytes == 0
     }
@@ -178,12 +182,12 @@ impl FileRecorder {
     /// Writes everything, and reports every file.
     pub(super) fn finish(self, output: &RecordOutput) -> Result<(), Failure> {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        let Self { shared, mut recorders, events, .. } = self;
+        let Self { shared, mut service, events, .. } = self;
         shared.recorder.close();
-        let unwritten = recorders.stop(FINISH_TIMEOUT);
+        let unwritten = service.stop(FINISH_TIMEOUT);
         let mut events = events.into_inner();
         while let Ok(event) = events.try_recv() {
-            output.event(&event.what)?;
+            output.event(&event.kind)?;
         }
         output.end();
         if unwritten.is_empty() {
@@ -208,7 +212,7 @@ impl RecordSink {
         if std::mem::replace(&mut self.shape, shape) != shape {
             let (new, tap_reader) =
                 record_tap(TapPoint::Input(0), shape.0, shape.1, DEFAULT_CAPACITY);
-            self.shared.recorder.replace(tap_reader);
+            self.shared.recorder.replace_tap(tap_reader);
             *tap = new;
         }
         let frames = match self.remaining {

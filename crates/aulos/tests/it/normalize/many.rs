@@ -191,7 +191,7 @@ fn in_place_keeps_the_mode_follows_links_and_touches_nothing_twice() {
     let other = folder.join("b.mp3");
     short(&other, -10);
     let (code, _, said) = in_place(&[], &[&other]);
-    assert!(code == 2 && said.contains("its format is not written here"), "{said}");
+    assert!(code == 2 && said.contains("its format cannot be written"), "{said}");
     // A link as the target leads to the file that is written.
     let target = folder.join("target.wav");
     fs::write(&target, "old").unwrap();

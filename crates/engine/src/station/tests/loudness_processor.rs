@@ -287,11 +287,11 @@ fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() 
     for mode in [Mode::Full, Mode::Low] {
         let (mut world, mut knobs) = station(noise(pieces), Some(&normalizer_config(mode, -18.0)));
         world.run(48_000);
-        let (normalised, _) = loudness_and_peak(&world.run(48_000));
+        let (normalized, _) = loudness_and_peak(&world.run(48_000));
         knobs.set_bypass(true);
         let plain = world.run(48_000);
         let (compared, _) = loudness_and_peak(&plain);
-        assert!((normalised - compared).abs() <= 1.0, "{mode:?}: {normalised} {compared}");
+        assert!((normalized - compared).abs() <= 1.0, "{mode:?}: {normalized} {compared}");
         let steady = world.status.read().normalizer.unwrap();
         assert!(steady.bypassed && steady.matching_gain > Db::ZERO, "{steady:?}");
         // One gain: quiet and loud are 14 dB apart, as in the source.
@@ -328,7 +328,7 @@ fn tap(world: &mut World) -> (OutputBusHandle, Consumer<SourceItem>) {
 }
 
 #[test]
-fn another_station_gets_the_normalised_programme_its_end_and_no_announcement() {
+fn another_station_gets_the_normalized_programme_its_end_and_no_announcement() {
     let wish = normalizer_config(Mode::Full, -30.0);
     let mut noise = white();
     let programme = FunctionSource { frame: 0, until: 5 * 48_000, of: move |_| 0.3 * noise() };
@@ -361,7 +361,7 @@ fn another_station_gets_the_normalised_programme_its_end_and_no_announcement() {
 }
 
 #[test]
-fn bands_are_heard_before_the_normaliser_and_come_without_a_click() {
+fn bands_are_heard_before_the_normalizer_and_come_without_a_click() {
     let (mut world, mut knobs) = station(sine(0.1), None);
     world.run(1_000);
     let band =
@@ -402,7 +402,7 @@ fn a_quiet_fallback_is_as_loud_as_what_it_stands_in_for() {
 }
 
 #[test]
-fn a_normalised_source_is_played_whole_from_its_first_frame_to_its_last() {
+fn a_normalized_source_is_played_whole_from_its_first_frame_to_its_last() {
     for mode in MODES {
         let wish = transparent(mode);
         // A file, and a fast sender that closes; the second one is shorter than any look-ahead.
@@ -428,7 +428,7 @@ fn a_normalised_source_is_played_whole_from_its_first_frame_to_its_last() {
 }
 
 #[test]
-fn a_normalised_sender_that_stops_is_heard_to_its_end_and_comes_back_in_order() {
+fn a_normalized_sender_that_stops_is_heard_to_its_end_and_comes_back_in_order() {
     let (mut feed, source) = live_source();
     feed.next = 200_000;
     let mut world = with_normalizer(vec![source], &transparent(Mode::Mid));
@@ -454,7 +454,7 @@ fn a_normalised_sender_that_stops_is_heard_to_its_end_and_comes_back_in_order() 
 }
 
 #[test]
-fn a_normalised_sender_that_pauses_is_silent_at_once() {
+fn a_normalized_sender_that_pauses_is_silent_at_once() {
     let (mut feed, source) = live_source();
     feed.next = 200_000;
     let mut world = with_normalizer(vec![source], &transparent(Mode::Full));

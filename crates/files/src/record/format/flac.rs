@@ -1,37 +1,37 @@
-//! FLAC: blocks of a fixed length, and a shorter one at the end.
+//! FLAC files: blocks of a fixed length, and a shorter one at the end.
 
 use aulos_core::{Block, Frames, SampleFormat, SampleRate};
 use aulos_engine::encode::{EncodeError, Encoder, FlacEncoder, UnsupportedFormat};
 use aulos_proto::Patch;
 use aulos_proto::flac::{Chapters, FlacFileHeader, Md5, StreamInfo};
 
-use super::super::marker::{MAX_LABEL, MAX_MARKERS};
-use super::{About, Framer};
+use super::super::marker::{MAX_LABEL_BYTES, MAX_MARKERS};
+use super::{FileEncoder, FileMetadata};
 
-/// A FLAC file in the making.
+/// Encodes a FLAC file.
 #[derive(Debug)]
-pub(super) struct FlacFramer {
+pub(super) struct FlacFileEncoder {
     encoder: FlacEncoder,
-    head: FlacFileHeader,
+    header: FlacFileHeader,
     block: Block,
-    /// Samples of the block that are filled.
+    /// Samples in the block.
     filled: usize,
-    /// In FLAC frames, and told in the head.
-    encoded: Frames,
-    readable: Frames,
-    smallest: u32,
-    largest: u32,
-    /// Of the samples as they are encoded.
-    sum: Md5,
+    /// Frames in complete blocks.
+    encoded_frames: Frames,
+    readable_frames: Frames,
+    min_frame_bytes: u32,
+    max_frame_bytes: u32,
+    /// MD5 of the samples as they are encoded.
+    md5: Md5,
     /// Bytes of a sample.
-    width: usize,
+    sample_bytes: usize,
     bytes: Vec<u8>,
 }
 
-impl FlacFramer {
-    pub(super) fn open(
+impl FlacFileEncoder {
+    pub(super) fn new(
         bits: u16,
-        about: &About,
+        metadata: &FileMetadata,
         out: &mut Vec<u8>,
     ) -> Result<Self, UnsupportedFormat> {
         let format = match bits {
@@ -39,36 +39,36 @@ impl FlacFramer {
             24 => SampleFormat::S24Le,
             _ => return Err(UnsupportedFormat::Format(aulos_core::Codec::Flac)),
         };
-        let (rate, layout, length) = (about.rate, about.layout, block(about.rate));
-        let encoder = FlacEncoder::for_file(about.spec(format), length, LEVEL)?;
-        // The encoder's own header is the magic and STREAMINFO.
+        let (rate, layout, length) = (metadata.rate, metadata.layout, block_frames(metadata.rate));
+        let encoder = FlacEncoder::for_file(metadata.spec(format), length, COMPRESSION_LEVEL)?;
+        // The encoder's header is the magic and STREAMINFO.
         let info = encoder.header().get(8..).and_then(StreamInfo::parse);
         let info = info.ok_or(UnsupportedFormat::Rate(aulos_core::Codec::Flac))?;
-        let comments = about.comments();
+        let comments = metadata.comments();
         let comments = comments.iter().map(|(name, text)| (*name, &**text));
-        let head = FlacFileHeader::begin(info, comments, CHAPTERS, out);
+        let header = FlacFileHeader::begin(info, comments, CHAPTER_SPACE_BYTES, out);
         let mut block = Block::with_capacity(rate, layout, length.as_usize() * layout.channels());
         block.resize(length);
-        let (filled, encoded, readable) = (0, Frames(0), Frames(0));
-        let (smallest, largest) = (u32::MAX, 0);
-        let (sum, bytes) = (Md5::default(), Vec::new());
+        let (filled, encoded_frames, readable_frames) = (0, Frames(0), Frames(0));
+        let (min_frame_bytes, max_frame_bytes) = (u32::MAX, 0);
+        let (md5, bytes) = (Md5::default(), Vec::new());
         Ok(Self {
             encoder,
-            head,
+            header,
             block,
             filled,
-            encoded,
-            readable,
-            smallest,
-            largest,
-            sum,
-            width: format.bytes(),
+            encoded_frames,
+            readable_frames,
+            min_frame_bytes,
+            max_frame_bytes,
+            md5,
+            sample_bytes: format.bytes(),
             bytes,
         })
     }
 
-    /// Encodes the block, which is the last one if it is shorter than it should be.
-    fn encode(&mut self, out: &mut Vec<u8>, last: bool) -> Result<(), EncodeError> {
+    /// Encodes the block; a shorter block is the last one.
+    fn encode_block(&mut self, out: &mut Vec<u8>, last: bool) -> Result<(), EncodeError> {
         let start = out.len();
         self.filled = 0;
         if last {
@@ -77,45 +77,50 @@ impl FlacFramer {
             self.encoder.encode(&self.block, out)?;
         }
         let bytes = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
-        (self.smallest, self.largest) = (self.smallest.min(bytes), self.largest.max(bytes));
-        self.encoded += self.block.frames();
-        // Little endian, in as many bytes as they need (RFC 9639, section 8.2).
+        (self.min_frame_bytes, self.max_frame_bytes) =
+            (self.min_frame_bytes.min(bytes), self.max_frame_bytes.max(bytes));
+        self.encoded_frames += self.block.frames();
+        // Little endian, in the minimum number of bytes (RFC 9639, section 8.2).
         let integers = &self.encoder.integers()[..self.block.samples().len()];
         self.bytes.clear();
         for integer in integers {
-            self.bytes.extend(&integer.to_le_bytes()[..self.width]);
+            self.bytes.extend(&integer.to_le_bytes()[..self.sample_bytes]);
         }
-        self.sum.add(&self.bytes);
+        self.md5.add(&self.bytes);
         Ok(())
     }
 
-    fn tell(&mut self, patches: &mut Vec<Patch>) {
-        self.readable = self.encoded;
-        if self.encoded > Frames(0) {
-            self.head.info.set_totals(self.encoded.0, self.smallest, self.largest);
-            patches.push(self.head.stream_info_patch());
+    fn patch_stream_info(&mut self, patches: &mut Vec<Patch>) {
+        self.readable_frames = self.encoded_frames;
+        if self.encoded_frames > Frames(0) {
+            self.header.info.set_totals(
+                self.encoded_frames.0,
+                self.min_frame_bytes,
+                self.max_frame_bytes,
+            );
+            patches.push(self.header.stream_info_patch());
         }
     }
 }
 
-impl Framer for FlacFramer {
+impl FileEncoder for FlacFileEncoder {
     fn write(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let mut rest = samples;
         while !rest.is_empty() {
-            let room = &mut self.block.samples_mut()[self.filled..];
-            let (now, later) = rest.split_at(rest.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            self.filled += now.len();
+            let space = &mut self.block.samples_mut()[self.filled..];
+            let (head_part, later) = rest.split_at(rest.len().min(space.len()));
+            space[..head_part.len()].copy_from_slice(head_part);
+            self.filled += head_part.len();
             rest = later;
             if self.filled == self.block.samples().len() {
-                self.encode(out, false)?;
+                self.encode_block(out, false)?;
             }
         }
         Ok(())
     }
 
     fn flush(&mut self, _: &mut Vec<u8>, patches: &mut Vec<Patch>) {
-        self.tell(patches);
+        self.patch_stream_info(patches);
     }
 
     fn finish(
@@ -126,39 +131,39 @@ impl Framer for FlacFramer {
         let frames = Frames::from(self.filled / self.block.layout().channels());
         if frames > Frames(0) {
             self.block.resize(frames);
-            self.encode(out, true)?;
+            self.encode_block(out, true)?;
         }
-        self.head.info.set_md5(self.sum.clone().finish());
-        self.tell(patches);
+        self.header.info.set_md5(self.md5.clone().finish());
+        self.patch_stream_info(patches);
         Ok(())
     }
 
     fn frames(&self) -> Frames {
-        self.encoded + Frames::from(self.filled / self.block.layout().channels())
+        self.encoded_frames + Frames::from(self.filled / self.block.layout().channels())
     }
 
-    fn readable(&self) -> Frames {
-        self.readable
+    fn readable_frames(&self) -> Frames {
+        self.readable_frames
     }
 
-    fn clipped(&self) -> u64 {
+    fn clipped_samples(&self) -> u64 {
         self.encoder.clipped()
     }
 }
 
-/// The reference encoder's 4,096 at the rates of music; at low ones less, since a block that has
-/// begun is lost when its writer is killed: 100 ms at most.
-const fn block(rate: SampleRate) -> Frames {
-    let most = rate.hz() as u64 / 10;
+/// Block size: 4,096 at common rates, as the reference encoder uses; less at low rates, because a
+/// kill loses the current block: 100 ms at most.
+const fn block_frames(rate: SampleRate) -> Frames {
+    let max = rate.hz() as u64 / 10;
     let mut frames = 4_096;
-    while frames > most && frames > 16 {
+    while frames > max && frames > 16 {
         frames /= 2;
     }
     Frames(frames)
 }
 
-/// Room in the head for as many markers as a file can have.
-const CHAPTERS: usize = MAX_MARKERS * (Chapters::FIXED + MAX_LABEL);
+/// Space reserved in the header for the maximum number of markers.
+const CHAPTER_SPACE_BYTES: usize = MAX_MARKERS * (Chapters::FIXED + MAX_LABEL_BYTES);
 
-/// What the reference encoder does when it is not told: a file is kept longer than a chunk.
-const LEVEL: u8 = 5;
+/// The reference encoder's default: a file is stored for longer than a chunk.
+const COMPRESSION_LEVEL: u8 = 5;

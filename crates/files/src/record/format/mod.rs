@@ -1,23 +1,23 @@
-//! Files of sound that can be read at every moment of their making.
+//! File formats of recordings, which are readable at any time while they grow.
 //!
 //! ```text
-//!  samples -> Framer -> bytes to append, patches for the front    the caller writes them
-//!  a file that was left behind -> repair -> a whole one
-//!  a whole one and its markers -> write_markers
+//!  samples -> FileEncoder -> bytes to append, patches for the header; the caller writes them
+//!  incomplete file -> repair -> complete file
+//!  complete file and its markers -> write_markers
 //! ```
 //!
-//! A [`Framer`] says which bytes go where and touches no file, so that the recorder's thread has its
-//! own way with disks, and a test can break off after any byte. Whoever is killed loses what was not
-//! flushed yet: at most one block of the codec more than the time since the last
-//! [`flush`](Framer::flush).
+//! A [`FileEncoder`] computes the bytes and touches no file, so that the recorder's thread handles
+//! disk errors in its own way, and a test can stop after any byte. A killed process loses what was
+//! not yet flushed: at most one block of the codec more than the time since the last
+//! [`flush`](FileEncoder::flush).
 //!
-//! * WAVE begins as RIFF with sizes that say "to the end", which every reader takes; they are told
-//!   exactly at each flush, and the file becomes RF64 in place before 4 GiB. Begun as RF64, ffmpeg
-//!   would hear nothing of a file that was not closed.
-//! * FLAC frames stand alone; each flush tells in STREAMINFO how many there are. The MD5 sum comes with
-//!   the end, of a file that is killed it stays "not known".
-//! * Opus is in Ogg pages of 200 ms at most; each flush ends a page. Positions count frames, so that
-//!   a file is as long as the sound was, to the frame.
+//! * WAVE begins as RIFF with sizes that mean "to the end", which every reader accepts; each flush
+//!   writes the exact sizes, and the file becomes RF64 in place before 4 GiB. If it began as RF64,
+//!   ffmpeg would find no sound in a file that was not closed.
+//! * FLAC frames are independent; each flush writes their number into STREAMINFO. The MD5 sum is
+//!   written at the end; in the file of a killed process it stays "unknown".
+//! * Opus is in Ogg pages of at most 200 ms; each flush ends a page. Granule positions count
+//!   frames, so that a file has the exact length of the sound.
 //!
 //! `docs/decisions/recording-formats.md` has the formats that were rejected.
 
@@ -37,46 +37,46 @@ use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate, SampleSpec, Ut
 use aulos_engine::encode::{EncodeError, UnsupportedFormat};
 use aulos_proto::Patch;
 
-use super::report::Measured;
+use super::report::SegmentLoudness;
 
 pub use markers::write_markers;
-pub(crate) use opus::OpusFramer;
-pub use repair::{RepairError, Repaired, repair};
+pub(crate) use opus::OpusFileEncoder;
+pub use repair::{RepairError, RepairReport, repair};
 pub use text::UnknownFileFormat;
-pub(crate) use wave::WaveFramer;
+pub(crate) use wave::WaveFileEncoder;
 
-/// What a recording is written as. Reads and prints as `wav:16`, `wav:24`, `wav:f32`, `flac:16`,
-/// `flac:24`, `opus:128k`; `wav` and `flac` alone have 16 bits, `opus` has 192 kb/s.
+/// Format of a recording. Parses and prints as `wav:16`, `wav:24`, `wav:f32`, `flac:16`, `flac:24`,
+/// `opus:128k`; `wav` and `flac` alone mean 16 bits, `opus` 192 kb/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFormat {
-    /// WAVE with the origin of the sound (Broadcast Wave); RF64 beyond 4 GiB.
-    Wav(WavSamples),
-    /// FLAC; lossless to its bits.
+    /// Broadcast Wave; RF64 beyond 4 GiB.
+    Wav(WavEncoding),
+    /// FLAC; lossless at its bit depth.
     Flac {
         /// 16 or 24.
         bits: u16,
     },
     /// Opus in Ogg.
     Opus {
-        /// About so many, 6,000 to 510,000.
+        /// Approximate bit rate, 6,000 to 510,000.
         bits_per_second: u32,
     },
 }
 
-/// How WAVE has a sample.
+/// Sample format of a WAVE recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum WavSamples {
-    /// Integers of 16 bits.
+pub enum WavEncoding {
+    /// 16-bit integers.
     S16,
-    /// Integers of 24 bits, packed.
+    /// Packed 24-bit integers.
     S24,
-    /// Floats: what is above full scale is kept.
+    /// 32-bit floats: samples above full scale are kept.
     F32,
 }
 
-impl WavSamples {
+impl WavEncoding {
     const fn format(self) -> SampleFormat {
         match self {
             Self::S16 => SampleFormat::S16Le,
@@ -87,7 +87,7 @@ impl WavSamples {
 }
 
 impl FileFormat {
-    /// The ending of a name, without the dot.
+    /// Extension of file names, without the dot.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -98,62 +98,68 @@ impl FileFormat {
     }
 }
 
-/// What goes into the head of a file.
+/// Metadata in the header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct About {
+pub struct FileMetadata {
     /// Frames per second.
     pub rate: SampleRate,
     /// The channels, in the order of WAVE.
     pub layout: ChannelLayout,
-    /// What is recorded: the name of a station.
-    pub name: String,
-    /// The recorder's own number for the file; may be empty.
+    /// Name of the recorded station.
+    pub title: String,
+    /// The recorder's reference for the file; may be empty.
     pub reference: String,
-    /// When the first frame of the file was heard.
-    pub begun: SystemTime,
-    /// The same as a sound editor counts it: frames since midnight, UTC.
+    /// Time of the first frame.
+    pub start_time: SystemTime,
+    /// The same in frames since midnight, UTC, as in sound editors.
     pub time_reference: Frames,
 }
 
-impl About {
-    /// A file that begins with the frame that was heard at `begun`.
+impl FileMetadata {
+    /// Metadata of a file whose first frame was played at `start_time`.
     #[must_use]
-    pub fn new(rate: SampleRate, layout: ChannelLayout, name: &str, begun: SystemTime) -> Self {
-        let since = begun.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let today = Duration::new(since.as_secs() % DAY, since.subsec_nanos());
-        let frames = today.as_nanos() * u128::from(rate.hz()) / NANOS;
+    pub fn new(
+        rate: SampleRate,
+        layout: ChannelLayout,
+        name: &str,
+        start_time: SystemTime,
+    ) -> Self {
+        let since = start_time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time_of_day = Duration::new(since.as_secs() % SECONDS_PER_DAY, since.subsec_nanos());
+        let frames = time_of_day.as_nanos() * u128::from(rate.hz()) / NANOS_PER_SECOND;
         let time_reference = Frames(u64::try_from(frames).unwrap_or(0));
-        let (name, reference) = (name.to_owned(), String::new());
-        Self { rate, layout, name, reference, begun, time_reference }
+        let (title, reference) = (name.to_owned(), String::new());
+        Self { rate, layout, title, reference, start_time, time_reference }
     }
 
-    /// The file that begins `frames` after this one: its time reference is exact, however often a
-    /// recording is cut.
+    /// Metadata of the file that begins `frames` after this one. Its time reference is exact,
+    /// however often a recording is cut.
     #[must_use]
     pub fn after(&self, frames: Frames) -> Self {
         let hz = u64::from(self.rate.hz());
-        let nanos = u128::from(frames.0) * NANOS / u128::from(hz);
+        let nanos = u128::from(frames.0) * NANOS_PER_SECOND / u128::from(hz);
         let later = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         Self {
-            begun: self.begun.checked_add(later).unwrap_or(self.begun),
-            time_reference: Frames((self.time_reference + frames).0 % (DAY * hz)),
+            start_time: self.start_time.checked_add(later).unwrap_or(self.start_time),
+            time_reference: Frames((self.time_reference + frames).0 % (SECONDS_PER_DAY * hz)),
             ..self.clone()
         }
     }
 
-    /// The date of the time reference. `begun` may be a hair before midnight where that is behind it.
+    /// The date of the time reference. `start_time` may be slightly before midnight and the
+    /// reference after it.
     fn date(&self) -> Utc {
-        let since = self.begun.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let since = self.start_time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let second = self.time_reference.0 / u64::from(self.rate.hz());
-        let day = (since + DAY / 2).saturating_sub(second) / DAY;
-        Utc::from_unix(day * DAY + second)
+        let day = (since + SECONDS_PER_DAY / 2).saturating_sub(second) / SECONDS_PER_DAY;
+        Utc::from_unix(day * SECONDS_PER_DAY + second)
     }
 
-    /// The same for formats with comments.
+    /// The metadata as comments.
     fn comments(&self) -> [(&'static str, String); 3] {
         [
-            ("TITLE", self.name.clone()),
+            ("TITLE", self.title.clone()),
             ("DATE", self.date().to_string()),
             ("TIME_REFERENCE", self.time_reference.0.to_string()),
         ]
@@ -164,57 +170,57 @@ impl About {
     }
 }
 
-/// One file of sound in the making: says which bytes go where, and writes nothing itself.
+/// Encodes one file: computes the bytes and writes nothing itself.
 ///
-/// What a call appends to `out` goes to the end of the file, and the patches to their places after
-/// that, in their order. The file can be read after any prefix of this.
-pub trait Framer: fmt::Debug + Send {
-    /// Takes whole frames, interleaved, as many as there are.
+/// The bytes that a call appends to `out` go to the end of the file, then the patches to their
+/// offsets, in their order. The file is readable after any prefix of these writes.
+pub trait FileEncoder: fmt::Debug + Send {
+    /// Encodes interleaved whole frames, any number of them.
     ///
     /// # Real-time
     /// Not for a real-time thread: FLAC's library allocates until it has seen the sound that is
     /// hardest to compress, and for each block of more than two channels. WAVE and Opus do not
-    /// allocate once `out` has room.
+    /// allocate once `out` has capacity.
     ///
     /// # Errors
-    /// [`EncodeError`] when the codec's library fails. The sound is then lost; what was taken before
-    /// is not.
+    /// [`EncodeError`] when the codec's library fails. These samples are then lost; earlier ones
+    /// are not.
     fn write(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError>;
 
-    /// Makes readable what was taken so far, but for the block or packet that has begun. To be
-    /// called every 200 ms or so.
+    /// Makes the samples so far readable, except the current block or packet. To be called about
+    /// every 200 ms.
     ///
     /// # Real-time
-    /// Does not allocate once both have room.
+    /// Does not allocate once both have capacity.
     fn flush(&mut self, out: &mut Vec<u8>, patches: &mut Vec<Patch>);
 
-    /// Says how loud all of it is, for formats that tell it; called before the file ends.
-    fn set_loudness(&mut self, _: &Measured) {}
+    /// Sets the loudness of the file, for formats that store it; called before the file ends.
+    fn set_loudness(&mut self, _: &SegmentLoudness) {}
 
-    /// Ends the file: all that was taken is in it, no frame more, and it says so.
+    /// Completes the file: it has exactly the encoded frames, and states their number.
     ///
     /// # Errors
-    /// [`EncodeError`] when the codec's library fails. [`repair`] then ends the file.
+    /// [`EncodeError`] when the codec's library fails. [`repair`] can then complete the file.
     fn finish(
         self: Box<Self>,
         out: &mut Vec<u8>,
         patches: &mut Vec<Patch>,
     ) -> Result<(), EncodeError>;
 
-    /// Frames taken.
+    /// Encoded frames.
     fn frames(&self) -> Frames;
 
-    /// Frames that a reader finds since the last flush was written.
-    fn readable(&self) -> Frames;
+    /// Frames that a reader finds after the output of the last flush was written.
+    fn readable_frames(&self) -> Frames;
 
-    /// Samples that did not fit into the format, and were clipped.
-    fn clipped(&self) -> u64;
+    /// Samples that exceeded the format's range and were clipped.
+    fn clipped_samples(&self) -> u64;
 }
 
-/// Begins a file: appends its head to `out`.
+/// Begins a file: appends its header to `out`.
 ///
 /// # Errors
-/// [`Refused`] when the format cannot hold such sound.
+/// [`UnsupportedFileFormat`] when the format cannot store the sound.
 ///
 /// # Examples
 /// ```
@@ -242,48 +248,48 @@ pub trait Framer: fmt::Debug + Send {
 /// assert_eq!(next.time_reference, Frames(48_000));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn open(
+pub fn make_file_encoder(
     format: FileFormat,
-    about: &About,
+    metadata: &FileMetadata,
     out: &mut Vec<u8>,
-) -> Result<Box<dyn Framer>, Refused> {
-    let refused = |why| Refused { format, why };
+) -> Result<Box<dyn FileEncoder>, UnsupportedFileFormat> {
+    let unsupported = |reason| UnsupportedFileFormat { format, reason };
     Ok(match format {
-        FileFormat::Wav(samples) => Box::new(wave::open(samples, about, out)),
+        FileFormat::Wav(samples) => Box::new(wave::make_encoder(samples, metadata, out)),
         FileFormat::Flac { bits } => {
-            Box::new(flac::FlacFramer::open(bits, about, out).map_err(refused)?)
+            Box::new(flac::FlacFileEncoder::new(bits, metadata, out).map_err(unsupported)?)
         }
         FileFormat::Opus { bits_per_second } => {
-            Box::new(opus::open(bits_per_second, about, out).map_err(refused)?)
+            Box::new(opus::make_encoder(bits_per_second, metadata, out).map_err(unsupported)?)
         }
     })
 }
 
-/// A format that cannot hold the sound of a station.
+/// A format that cannot store the sound of a station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refused {
-    /// Which.
+pub struct UnsupportedFileFormat {
+    /// The format.
     pub format: FileFormat,
-    /// Why.
-    pub why: UnsupportedFormat,
+    /// Reason.
+    pub reason: UnsupportedFormat,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for UnsupportedFileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let instead = match (self.format, self.why) {
+        let instead = match (self.format, self.reason) {
             (FileFormat::Opus { .. }, UnsupportedFormat::Rate(_)) => {
                 "record flac or wav, or run the station at 48000 Hz"
             }
             (FileFormat::Opus { .. }, _) => "record flac or wav",
             _ => "record wav",
         };
-        write!(f, "{}: {instead}", self.why)
+        write!(f, "{}: {instead}", self.reason)
     }
 }
 
-impl core::error::Error for Refused {}
+impl core::error::Error for UnsupportedFileFormat {}
 
-/// Seconds.
-const DAY: u64 = 86_400;
-const NANOS: u128 = 1_000_000_000;
+/// Seconds of a day.
+const SECONDS_PER_DAY: u64 = 86_400;
+const NANOS_PER_SECOND: u128 = 1_000_000_000;

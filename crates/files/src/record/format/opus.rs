@@ -1,73 +1,79 @@
-//! Opus in Ogg, as long as the sound was, to the frame.
+//! Ogg Opus files with the exact length of the sound.
 //!
-//! A decoder's output is late by the encoder's delay. So much is skipped at the beginning, and at
-//! the end the sound is followed by silence until all of it is in packets.
+//! A decoder's output is delayed by the encoder's delay. That many frames are skipped at the start,
+//! and at the end silence is appended until all sound is in packets.
 
 use aulos_core::{Block, Codec, Frames, SampleFormat, SampleRate, SampleSpec};
 use aulos_engine::encode::{EncodeError, Encoder, OpusPacketEncoder, UnsupportedFormat};
 use aulos_proto::Patch;
 use aulos_proto::ogg::OpusFile;
 
-use super::{About, Framer};
+use super::{FileEncoder, FileMetadata};
 
-/// An Ogg Opus file in the making.
+/// Encodes an Ogg Opus file.
 #[derive(Debug)]
-pub(crate) struct OpusFramer {
+pub(crate) struct OpusFileEncoder {
     encoder: OpusPacketEncoder,
     file: OpusFile,
-    /// How long a page becomes.
-    page: Frames,
+    /// Length of a page.
+    page_frames: Frames,
     block: Block,
-    /// Samples of the block that are filled.
+    /// Samples in the block.
     filled: usize,
     frames: Frames,
     packet: Vec<u8>,
 }
 
-pub(super) fn open(
+pub(super) fn make_encoder(
     bits_per_second: u32,
-    about: &About,
+    metadata: &FileMetadata,
     out: &mut Vec<u8>,
-) -> Result<OpusFramer, UnsupportedFormat> {
-    let comments = about.comments();
+) -> Result<OpusFileEncoder, UnsupportedFormat> {
+    let comments = metadata.comments();
     let comments = comments.iter().map(|(name, text)| (*name, &**text));
-    let spec = about.spec(SampleFormat::F32);
-    OpusFramer::begin(spec, about.rate, bits_per_second, comments, PAGE, out)
+    let spec = metadata.spec(SampleFormat::F32);
+    OpusFileEncoder::new(spec, metadata.rate, bits_per_second, comments, PAGE_FRAMES, out)
 }
 
-impl OpusFramer {
-    /// Begins a file: appends its head to `out`. `from` is what the sound had before; it is told.
-    pub(crate) fn begin<'a>(
+impl OpusFileEncoder {
+    /// Begins a file: appends its header to `out`. `input_rate` is the rate of the original sound,
+    /// which the header states.
+    pub(crate) fn new<'a>(
         spec: SampleSpec,
-        from: SampleRate,
+        input_rate: SampleRate,
         bits_per_second: u32,
         comments: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
-        page: Frames,
+        page_frames: Frames,
         out: &mut Vec<u8>,
     ) -> Result<Self, UnsupportedFormat> {
         let SampleSpec { rate, layout, .. } = spec;
-        let encoder = OpusPacketEncoder::new(spec, PACKET, bits_per_second)?;
+        let encoder = OpusPacketEncoder::new(spec, PACKET_FRAMES, bits_per_second)?;
         let skip = u16::try_from(OpusPacketEncoder::DELAY.0).unwrap_or(u16::MAX);
-        let file = OpusFile::begin(SERIAL, layout, from, skip, comments, out)
+        let file = OpusFile::begin(SERIAL, layout, input_rate, skip, comments, out)
             .map_err(|_| UnsupportedFormat::Channels(Codec::Opus))?;
-        let mut block = Block::with_capacity(rate, layout, PACKET.as_usize() * layout.channels());
-        block.resize(PACKET);
-        let (filled, frames, packet) = (0, Frames(0), Vec::with_capacity(MAX_PACKET));
-        Ok(Self { encoder, file, page, block, filled, frames, packet })
+        let mut block =
+            Block::with_capacity(rate, layout, PACKET_FRAMES.as_usize() * layout.channels());
+        block.resize(PACKET_FRAMES);
+        let (filled, frames, packet) = (0, Frames(0), Vec::with_capacity(MAX_PACKET_BYTES));
+        Ok(Self { encoder, file, page_frames, block, filled, frames, packet })
     }
 
-    pub(crate) fn take(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    pub(crate) fn encode_samples(
+        &mut self,
+        samples: &[f32],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
         self.frames += Frames::from(samples.len() / self.block.layout().channels());
-        let mut rest = samples;
-        while !rest.is_empty() {
-            let room = &mut self.block.samples_mut()[self.filled..];
-            let (now, later) = rest.split_at(rest.len().min(room.len()));
-            room[..now.len()].copy_from_slice(now);
-            self.filled += now.len();
-            rest = later;
+        let mut tail = samples;
+        while !tail.is_empty() {
+            let space = &mut self.block.samples_mut()[self.filled..];
+            let (head, later) = tail.split_at(tail.len().min(space.len()));
+            space[..head.len()].copy_from_slice(head);
+            self.filled += head.len();
+            tail = later;
             if self.filled == self.block.samples().len() {
-                self.encode(out)?;
-                if self.file.pending_frames() >= self.page {
+                self.encode_block(out)?;
+                if self.file.pending_frames() >= self.page_frames {
                     self.file.page(out);
                 }
             }
@@ -75,33 +81,33 @@ impl OpusFramer {
         Ok(())
     }
 
-    pub(crate) fn end(mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        // What is behind by the delay has to come out as well. That is a packet at least, so that
-        // the last page is never empty.
+    pub(crate) fn finish_file(mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        // The delayed sound must be output as well. That is at least one packet, so that the last
+        // page is never empty.
         let channels = self.block.layout().channels();
-        let missing = self.filled / channels + OpusPacketEncoder::DELAY.as_usize();
-        for _ in 0..missing.div_ceil(PACKET.as_usize()) {
-            // `encode` leaves nothing filled.
+        let remaining = self.filled / channels + OpusPacketEncoder::DELAY.as_usize();
+        for _ in 0..remaining.div_ceil(PACKET_FRAMES.as_usize()) {
+            // `encode` resets `filled`.
             let filled = self.filled;
             self.block.samples_mut()[filled..].fill(0.0);
-            self.encode(out)?;
+            self.encode_block(out)?;
         }
         self.file.finish(self.frames, out);
         Ok(())
     }
 
-    fn encode(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode_block(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.packet.clear();
         self.filled = 0;
         self.encoder.encode(&self.block, &mut self.packet)?;
-        self.file.write(&self.packet, PACKET, out);
+        self.file.write(&self.packet, PACKET_FRAMES, out);
         Ok(())
     }
 }
 
-impl Framer for OpusFramer {
+impl FileEncoder for OpusFileEncoder {
     fn write(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.take(samples, out)
+        self.encode_samples(samples, out)
     }
 
     fn flush(&mut self, out: &mut Vec<u8>, _: &mut Vec<Patch>) {
@@ -109,27 +115,27 @@ impl Framer for OpusFramer {
     }
 
     fn finish(self: Box<Self>, out: &mut Vec<u8>, _: &mut Vec<Patch>) -> Result<(), EncodeError> {
-        self.end(out)
+        self.finish_file(out)
     }
 
     fn frames(&self) -> Frames {
         self.frames
     }
 
-    fn readable(&self) -> Frames {
+    fn readable_frames(&self) -> Frames {
         self.file.paged_frames()
     }
 
-    fn clipped(&self) -> u64 {
+    fn clipped_samples(&self) -> u64 {
         0
     }
 }
 
 /// 20 ms.
-const PACKET: Frames = Frames(960);
-/// 200 ms: what a kill can take besides what was never written.
-const PAGE: Frames = Frames(9_600);
-/// Of one frame of 20 ms (RFC 6716, section 3.4).
-const MAX_PACKET: usize = 1_275 + 7;
-/// There is one stream in the file; any number will do.
+const PACKET_FRAMES: Frames = Frames(960);
+/// 200 ms: what a kill may lose beside what was never written.
+const PAGE_FRAMES: Frames = Frames(9_600);
+/// One packet of 20 ms (RFC 6716, section 3.4).
+const MAX_PACKET_BYTES: usize = 1_275 + 7;
+/// The file has one stream, so any number is unique.
 const SERIAL: u32 = 1;

@@ -1,9 +1,9 @@
-//! Makes a file that was left behind whole again.
+//! Repairs files that were left behind by a crash.
 //!
-//! A process that is killed leaves a file that ends somewhere and says too little of itself; a
-//! machine that loses power may leave one that says too much, or that ends in zeros. What can be
-//! heard is kept, what is torn at the end is cut off, and the sizes are told anew. Nothing in the
-//! middle is taken away. A file that agrees with itself is not touched.
+//! A killed process leaves a file that is truncated and whose header states too little; a power
+//! failure may leave one that states too much, or that ends in zeros. Decodable sound is kept, a
+//! damaged end is removed, and the sizes are rewritten. Nothing in the middle is removed. A
+//! consistent file is not changed.
 
 use core::fmt;
 use std::fs::File;
@@ -11,38 +11,38 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use aulos_core::{Frames, SampleRate};
-use aulos_proto::wav::{self, Sizes, TooLong, Wave};
+use aulos_proto::wav::{self, FileTooLong, SizeFields, WaveInfo};
 use aulos_proto::{Patch, flac, ogg};
 
 use crate::decode::{HeaderParse, read_header};
 
-/// What a file is after its repair.
+/// Result of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Repaired {
-    /// How long it is.
+pub struct RepairReport {
+    /// Length of the file.
     pub frames: Frames,
     /// Frames per second.
     pub rate: SampleRate,
-    /// How many channels.
+    /// Number of channels.
     pub channels: usize,
-    /// Bytes that were cut off at its end.
-    pub cut: u64,
-    /// Bytes in the middle that are damaged; they are still there.
-    pub damaged: u64,
-    /// Whether anything had to be done.
+    /// Bytes removed from its end.
+    pub truncated_bytes: u64,
+    /// Damaged bytes in the middle, which are still in the file.
+    pub damaged_bytes: u64,
+    /// Whether the file was changed.
     pub changed: bool,
 }
 
-/// Makes the recording in `file` whole again: WAVE, FLAC or Ogg Opus, by its first bytes. The file
-/// has to be open for reading and writing.
+/// Repairs the recording in `file`: WAVE, FLAC or Ogg Opus, identified by its first bytes. The file
+/// must be open for reading and writing.
 ///
-/// Reads FLAC and Opus from end to end, in pieces; of WAVE only the head. Killed meanwhile, it can be
-/// called again. Syncs nothing.
+/// Reads FLAC and Opus completely, in pieces; of WAVE only the header. If the process is killed
+/// meanwhile, it can be called again. Does not sync.
 ///
 /// # Errors
-/// [`RepairError`]; the file is as it was, unless the disk failed in the middle.
-pub fn repair(file: &File) -> Result<Repaired, RepairError> {
+/// [`RepairError`]; the file is unchanged, unless the disk failed during the repair.
+pub fn repair(file: &File) -> Result<RepairReport, RepairError> {
     let mut magic = [0; 4];
     match file.read_exact_at(&mut magic, 0) {
         Ok(()) => {}
@@ -55,66 +55,73 @@ pub fn repair(file: &File) -> Result<Repaired, RepairError> {
         b"RIFF" | b"RF64" | b"BW64" => repair_wave(file),
         b"fLaC" => repair_flac(file),
         b"OggS" => repair_opus(file),
-        _ => Err(RepairError::Unknown),
+        _ => Err(RepairError::UnknownFormat),
     }
 }
 
-fn repair_wave(file: &File) -> Result<Repaired, RepairError> {
+fn repair_wave(file: &File) -> Result<RepairReport, RepairError> {
     let read = read_header(file, |bytes| match wav::parse(bytes) {
-        Ok(wav::Parsed::Wave(wave)) => Some(Ok(wave)),
-        Ok(wav::Parsed::Incomplete { needed }) => Some(Err(needed)),
+        Ok(wav::ParseOutcome::Complete(wave)) => Some(Ok(wave)),
+        Ok(wav::ParseOutcome::Incomplete { needed }) => Some(Err(needed)),
         Err(_) => None,
     })?;
-    let (head, wave) = match read {
-        HeaderParse::Parsed(head, wave) => (head, wave),
+    let (header, wave) = match read {
+        HeaderParse::Parsed(header, wave) => (header, wave),
         HeaderParse::Truncated => return Err(RepairError::Empty),
-        HeaderParse::Unrecognized => return Err(RepairError::Unknown),
+        HeaderParse::Unrecognized => return Err(RepairError::UnknownFormat),
     };
-    let sizes = Sizes::of(&head, &wave);
+    let sizes = SizeFields::from_header(&header, &wave);
     let length = file.metadata()?.len();
-    let there = length.saturating_sub(sizes.start());
-    let agrees = Sizes::said(&head) == Some(length) && length.is_multiple_of(2);
-    let complete = torn_markers(file, &head, &sizes, &wave)?;
-    let (data, whole) = match (wave.length, complete) {
-        (Some(said), _) if agrees && chunks_to_the_end(file, sizes.end_of(said), length)? => {
-            (said.min(there), true)
+    let available_bytes = length.saturating_sub(sizes.data_offset());
+    let sizes_agree =
+        SizeFields::declared_file_bytes(&header) == Some(length) && length.is_multiple_of(2);
+    let complete = data_bytes_before_torn_markers(file, &header, &sizes, &wave)?;
+    let (data, is_consistent) = match (wave.data_bytes, complete) {
+        (Some(declared), _)
+            if sizes_agree && has_only_chunks(file, sizes.data_end(declared), length)? =>
+        {
+            (declared.min(available_bytes), true)
         }
-        // The sizes count chunks behind the sound, which is what they are told when it is complete,
-        // and before the chunks are written: what is there of these is torn.
-        (Some(_), Some(data)) => (data.min(there), false),
-        // While it is written, ours has nothing behind its sound, and room for sizes; others may have
-        // more chunks.
-        (Some(said), None) if said < there && !sizes.has_room() => (said, true),
-        (Some(_), None) => (there, false),
-        (None, _) => (there, agrees),
+        // The sizes count chunks behind the samples: they are written when the samples are complete
+        // and before the chunks, so the existing part of the chunks may be damaged.
+        (Some(_), Some(data)) => (data.min(available_bytes), false),
+        // While it is written, a file of ours has nothing behind its samples, and space for 64-bit
+        // sizes; files of other programs may have more chunks.
+        (Some(declared), None) if declared < available_bytes && !sizes.has_ds64_space() => {
+            (declared, true)
+        }
+        (Some(_), None) => (available_bytes, false),
+        (None, _) => (available_bytes, sizes_agree),
     };
-    let data = data / sizes.frame() * sizes.frame();
-    let done = |cut, changed| repaired(&wave, data / sizes.frame(), cut, changed);
-    if whole {
+    let data = data / sizes.frame_bytes() * sizes.frame_bytes();
+    let done = |truncated_bytes, changed| {
+        wave_report(&wave, data / sizes.frame_bytes(), truncated_bytes, changed)
+    };
+    if is_consistent {
         return Ok(done(0, false));
     }
     let odd = data % 2;
     let patches = sizes.patches(data, odd)?;
-    if data + odd != there || odd == 1 {
-        file.set_len(sizes.start() + data)?;
-        file.set_len(sizes.start() + data + odd)?;
+    if data + odd != available_bytes || odd == 1 {
+        file.set_len(sizes.data_offset() + data)?;
+        file.set_len(sizes.data_offset() + data + odd)?;
     }
-    put(file, &patches)?;
-    Ok(done(there.saturating_sub(data), true))
+    apply_patches(file, &patches)?;
+    Ok(done(available_bytes.saturating_sub(data), true))
 }
 
-/// Whether `file` has whole chunks and nothing else from `at` on, where its sound ends, to its `end`.
-fn chunks_to_the_end(file: &File, mut at: u64, end: u64) -> io::Result<bool> {
+/// Whether `file` has only whole chunks from `at` on, the end of the samples, to `end`.
+fn has_only_chunks(file: &File, mut at: u64, end: u64) -> io::Result<bool> {
     for _ in 0..MAX_CHUNKS {
         if at >= end {
             break;
         }
-        let mut head = [0; 8];
+        let mut header = [0; 8];
         if end - at < 8 {
             return Ok(false);
         }
-        file.read_exact_at(&mut head, at)?;
-        let [name @ .., a, b, c, d] = head;
+        file.read_exact_at(&mut header, at)?;
+        let [name @ .., a, b, c, d] = header;
         if !name.iter().all(|byte| matches!(byte, b' '..=b'~')) {
             return Ok(false);
         }
@@ -124,93 +131,115 @@ fn chunks_to_the_end(file: &File, mut at: u64, end: u64) -> io::Result<bool> {
     Ok(at == end)
 }
 
-/// The bytes of sound of a file of ours whose head counts markers behind them, if what stands there is
-/// a beginning of such, or zeros, which a loss of power leaves.
-fn torn_markers(file: &File, head: &[u8], sizes: &Sizes, wave: &Wave) -> io::Result<Option<u64>> {
-    let Some(data) = sizes.declared(head, wave).filter(|_| sizes.has_room()) else {
+/// Bytes of samples in a file of ours whose header counts markers behind them, if the bytes there
+/// are the start of such chunks, or zeros, which a power failure leaves.
+fn data_bytes_before_torn_markers(
+    file: &File,
+    header: &[u8],
+    sizes: &SizeFields,
+    wave: &WaveInfo,
+) -> io::Result<Option<u64>> {
+    let Some(data) = sizes.declared_data_bytes(header, wave).filter(|_| sizes.has_ds64_space())
+    else {
         return Ok(None);
     };
-    let (end, length) = (sizes.end_of(data), file.metadata()?.len());
+    let (end, length) = (sizes.data_end(data), file.metadata()?.len());
     let mut name = [0; 4];
-    let there = usize::try_from(length.saturating_sub(end)).unwrap_or(4).min(4);
-    file.read_exact_at(&mut name[..there], end)?;
-    let begins =
+    let available_bytes = usize::try_from(length.saturating_sub(end)).unwrap_or(4).min(4);
+    file.read_exact_at(&mut name[..available_bytes], end)?;
+    let begins_with =
         |chunk: &[u8; 4]| chunk.iter().zip(name).all(|(wanted, byte)| byte == *wanted || byte == 0);
-    Ok(MARKER_CHUNKS.iter().any(|chunk| begins(chunk)).then_some(data))
+    Ok(MARKER_CHUNKS.iter().any(|chunk| begins_with(chunk)).then_some(data))
 }
 
-const fn repaired(wave: &Wave, frames: u64, cut: u64, changed: bool) -> Repaired {
+const fn wave_report(
+    wave: &WaveInfo,
+    frames: u64,
+    truncated_bytes: u64,
+    changed: bool,
+) -> RepairReport {
     let (rate, channels) = (wave.rate, wave.layout.channels());
-    Repaired { frames: Frames(frames), rate, channels, cut, damaged: 0, changed }
+    RepairReport {
+        frames: Frames(frames),
+        rate,
+        channels,
+        truncated_bytes,
+        damaged_bytes: 0,
+        changed,
+    }
 }
 
-fn repair_flac(file: &File) -> Result<Repaired, RepairError> {
-    let (mut head, old) = match read_header(file, flac::FlacFileHeader::parse)? {
-        HeaderParse::Parsed(bytes, head) => (head, bytes),
+fn repair_flac(file: &File) -> Result<RepairReport, RepairError> {
+    let (mut header, old) = match read_header(file, flac::FlacFileHeader::parse)? {
+        HeaderParse::Parsed(bytes, header) => (header, bytes),
         HeaderParse::Truncated => return Err(RepairError::Empty),
-        HeaderParse::Unrecognized => return Err(RepairError::Unknown),
+        HeaderParse::Unrecognized => return Err(RepairError::UnknownFormat),
     };
     let length = file.metadata()?.len();
-    if length < head.audio_offset {
+    if length < header.audio_offset {
         return Err(RepairError::Empty);
     }
-    let mut walk = flac::FlacScanner::new(head.info.clone());
-    pieces(file, head.audio_offset, |bytes| walk.push(bytes))?;
-    let whole = walk.finish();
-    if whole.aborted {
+    let mut scanner = flac::FlacScanner::new(header.info.clone());
+    for_each_piece(file, header.audio_offset, |bytes| scanner.push(bytes))?;
+    let scan = scanner.finish();
+    if scan.aborted {
         return Err(RepairError::Damaged);
     }
-    let rate = SampleRate::new(head.info.hz()).map_err(|_| RepairError::Unknown)?;
-    let cut = length - head.audio_offset - whole.end;
-    if cut > 0 || whole.damaged > 0 || head.info.frames() != whole.frames.0 {
-        // The sum was of something else.
-        head.info.set_md5([0; 16]);
+    let rate = SampleRate::new(header.info.hz()).map_err(|_| RepairError::UnknownFormat)?;
+    let truncated_bytes = length - header.audio_offset - scan.end;
+    if truncated_bytes > 0 || scan.damaged > 0 || header.info.frames() != scan.frames.0 {
+        // The MD5 sum is that of other samples.
+        header.info.set_md5([0; 16]);
     }
-    head.info.set_totals(whole.frames.0, whole.smallest, whole.largest);
-    let patch = head.stream_info_patch();
-    let changed = cut > 0 || !patch.is_applied_to(&old);
+    header.info.set_totals(scan.frames.0, scan.smallest, scan.largest);
+    let patch = header.stream_info_patch();
+    let changed = truncated_bytes > 0 || !patch.is_applied_to(&old);
     if changed {
-        file.set_len(head.audio_offset + whole.end)?;
-        put(file, &[patch])?;
+        file.set_len(header.audio_offset + scan.end)?;
+        apply_patches(file, &[patch])?;
     }
-    let (frames, channels, damaged) = (whole.frames, head.info.channels(), whole.damaged);
-    Ok(Repaired { frames, rate, channels, cut, damaged, changed })
+    let (frames, channels, damaged_bytes) = (scan.frames, header.info.channels(), scan.damaged);
+    Ok(RepairReport { frames, rate, channels, truncated_bytes, damaged_bytes, changed })
 }
 
-fn repair_opus(file: &File) -> Result<Repaired, RepairError> {
-    let mut walk = ogg::OggScanner::default();
-    pieces(file, 0, |bytes| walk.push(bytes))?;
-    let whole = walk.finish();
-    if whole.channels == 0 {
-        return Err(if whole.last.is_none() { RepairError::Empty } else { RepairError::Unknown });
+fn repair_opus(file: &File) -> Result<RepairReport, RepairError> {
+    let mut scanner = ogg::OggScanner::default();
+    for_each_piece(file, 0, |bytes| scanner.push(bytes))?;
+    let scan = scanner.finish();
+    if scan.channels == 0 {
+        return Err(if scan.last.is_none() {
+            RepairError::Empty
+        } else {
+            RepairError::UnknownFormat
+        });
     }
-    if whole.aborted || whole.has_other_streams {
+    if scan.aborted || scan.has_other_streams {
         return Err(RepairError::Damaged);
     }
-    let last = whole.last.ok_or(RepairError::Empty)?;
+    let last = scan.last.ok_or(RepairError::Empty)?;
     let end = last.at + last.length as u64;
-    let cut = file.metadata()?.len().saturating_sub(end);
-    let changed = cut > 0 || !last.ends;
+    let truncated_bytes = file.metadata()?.len().saturating_sub(end);
+    let changed = truncated_bytes > 0 || !last.ends;
     if changed {
         let mut page = vec![0; last.length];
         file.read_exact_at(&mut page, last.at)?;
         let patch = ogg::mark_last_page(&page, last.at).ok_or(RepairError::Damaged)?;
         file.set_len(end)?;
-        put(file, &[patch])?;
+        apply_patches(file, &[patch])?;
     }
-    let (frames, channels) = (whole.frames(), usize::from(whole.channels));
-    let (rate, damaged) = (SampleRate::HZ_48000, whole.damaged);
-    Ok(Repaired { frames, rate, channels, cut, damaged, changed })
+    let (frames, channels) = (scan.frames(), usize::from(scan.channels));
+    let (rate, damaged_bytes) = (SampleRate::HZ_48000, scan.damaged);
+    Ok(RepairReport { frames, rate, channels, truncated_bytes, damaged_bytes, changed })
 }
 
-pub(super) fn put(file: &File, patches: &[Patch]) -> io::Result<()> {
+pub(super) fn apply_patches(file: &File, patches: &[Patch]) -> io::Result<()> {
     patches.iter().try_for_each(|patch| file.write_all_at(patch.bytes(), patch.at()))
 }
 
-/// Hands over all bytes from `at` on.
-fn pieces(file: &File, mut at: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+/// Passes all bytes from `offset` on to `take`.
+fn for_each_piece(file: &File, mut at: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     rustix::fs::fadvise(file, at, None, rustix::fs::Advice::Sequential).ok();
-    let mut bytes = vec![0; PIECE];
+    let mut bytes = vec![0; PIECE_BYTES];
     loop {
         match file.read_at(&mut bytes, at) {
             Ok(0) => return Ok(()),
@@ -224,17 +253,17 @@ fn pieces(file: &File, mut at: u64, mut take: impl FnMut(&[u8])) -> io::Result<(
     }
 }
 
-/// Why a file could not be made whole.
+/// Why a file cannot be repaired.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RepairError {
-    /// It ends before its sound begins: nothing was recorded.
+    /// It ends before its samples: nothing was recorded.
     Empty,
-    /// It is no WAVE, FLAC or Ogg Opus file.
-    Unknown,
-    /// It was begun as one, but most of it is something else, or a second stream is in it.
+    /// It is not a WAVE, FLAC or Ogg Opus file.
+    UnknownFormat,
+    /// It begins as one, but most of it is damaged, or it has a second stream.
     Damaged,
-    /// A WAVE file of others beyond 4 GiB, without room for its length.
+    /// A WAVE file of another program beyond 4 GiB, without space for its length.
     TooLong,
     /// It could not be read or written.
     Io(io::Error),
@@ -246,8 +275,8 @@ impl From<io::Error> for RepairError {
     }
 }
 
-impl From<TooLong> for RepairError {
-    fn from(TooLong: TooLong) -> Self {
+impl From<FileTooLong> for RepairError {
+    fn from(FileTooLong: FileTooLong) -> Self {
         Self::TooLong
     }
 }
@@ -255,26 +284,26 @@ impl From<TooLong> for RepairError {
 impl fmt::Display for RepairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Empty => "nothing was recorded: it ends before its sound begins",
-            Self::Unknown => "it is no WAVE, FLAC or Ogg Opus file",
+            Self::Empty => "nothing was recorded: the file ends before its sound",
+            Self::UnknownFormat => "not a WAVE, FLAC or Ogg Opus file",
             Self::Damaged => {
-                "too little of it is a recording: it is left as it is, try ffmpeg to save its sound"
+                "too damaged to repair, left unchanged; try ffmpeg to recover its sound"
             }
             Self::TooLong => {
-                "it is longer than the 4 GiB that its head can tell: make it anew with ffmpeg -rf64 auto"
+                "longer than the 4 GiB that its header can state; rewrite it with `ffmpeg -rf64 auto`"
             }
-            Self::Io(error) => return write!(f, "it cannot be repaired: {error}"),
+            Self::Io(error) => return write!(f, "cannot repair the file: {error}"),
         })
     }
 }
 
 impl core::error::Error for RepairError {}
 
-/// The chunks of which one comes first behind the sound of ours.
+/// The first chunk behind the samples of a file of ours is one of these.
 const MARKER_CHUNKS: [&[u8; 4]; 2] = [b"cue ", b"iXML"];
 
-/// Chunks behind the sound that are looked at.
+/// Maximum number of chunks behind the samples that are checked.
 const MAX_CHUNKS: usize = 1_000;
 
-/// Read at a time.
-const PIECE: usize = 256 * 1024;
+/// Bytes per read.
+const PIECE_BYTES: usize = 256 * 1024;

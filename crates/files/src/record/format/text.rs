@@ -1,18 +1,18 @@
-//! How a format is written in a configuration.
+//! Text form of a format in configurations.
 
 use core::fmt;
 use core::str::FromStr;
 
 use aulos_engine::encode::OpusPacketEncoder;
 
-use super::{FileFormat, WavSamples};
+use super::{FileFormat, WavEncoding};
 
 impl fmt::Display for FileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wav(WavSamples::S16) => f.write_str("wav:16"),
-            Self::Wav(WavSamples::S24) => f.write_str("wav:24"),
-            Self::Wav(WavSamples::F32) => f.write_str("wav:f32"),
+            Self::Wav(WavEncoding::S16) => f.write_str("wav:16"),
+            Self::Wav(WavEncoding::S24) => f.write_str("wav:24"),
+            Self::Wav(WavEncoding::F32) => f.write_str("wav:f32"),
             Self::Flac { bits } => write!(f, "flac:{bits}"),
             Self::Opus { bits_per_second } if bits_per_second.is_multiple_of(1_000) => {
                 write!(f, "opus:{}k", bits_per_second / 1_000)
@@ -29,9 +29,9 @@ impl FromStr for FileFormat {
         let (kind, detail) =
             text.split_once(':').map_or((text, None), |(kind, detail)| (kind, Some(detail)));
         Ok(match (kind, detail) {
-            ("wav", None | Some("16")) => Self::Wav(WavSamples::S16),
-            ("wav", Some("24")) => Self::Wav(WavSamples::S24),
-            ("wav", Some("f32")) => Self::Wav(WavSamples::F32),
+            ("wav", None | Some("16")) => Self::Wav(WavEncoding::S16),
+            ("wav", Some("24")) => Self::Wav(WavEncoding::S24),
+            ("wav", Some("f32")) => Self::Wav(WavEncoding::F32),
             ("flac", None | Some("16")) => Self::Flac { bits: 16 },
             ("flac", Some("24")) => Self::Flac { bits: 24 },
             ("opus", None) => Self::Opus { bits_per_second: OpusPacketEncoder::DEFAULT_BITRATE },
@@ -49,10 +49,10 @@ fn bits_per_second(text: &str) -> Option<u32> {
     BITRATES.contains(&rate).then_some(rate)
 }
 
-/// What Opus has (RFC 6716, section 2.1.1).
+/// Range of Opus (RFC 6716, section 2.1.1).
 const BITRATES: core::ops::RangeInclusive<u32> = 6_000..=510_000;
 
-/// A text that is no format of a file.
+/// The text is not a file format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownFileFormat;
@@ -60,8 +60,8 @@ pub struct UnknownFileFormat;
 impl fmt::Display for UnknownFileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "the format of a file is wav:16, wav:24, wav:f32, flac:16, flac:24 or opus with bits \
-             per second, as in opus:128k (6k to 510k)",
+            "unknown file format; expected wav:16, wav:24, wav:f32, flac:16, flac:24 or opus with \
+             bits per second, as in opus:128k (6k to 510k)",
         )
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_format_reads_back_what_it_prints() {
+    fn a_printed_format_parses_to_itself() {
         let texts = ["wav:16", "wav:24", "wav:f32", "flac:16", "flac:24", "opus:6k", "opus:64500"];
         for text in texts {
             let format: FileFormat = text.parse().unwrap();

@@ -1,105 +1,117 @@
-//! WAVE: the samples as they are, behind a head that tells their number.
+//! WAVE files: samples behind a header that states their number.
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat};
 use aulos_dsp::Dither;
 use aulos_engine::encode::EncodeError;
 use aulos_proto::Patch;
-use aulos_proto::wav::{Broadcast, BroadcastLoudness, Form, NotInWave, Sizes, TooLong};
+use aulos_proto::wav::{
+    BroadcastExtension, BroadcastLoudness, FileTooLong, SizeFields, UnsupportedWavFormat,
+    WavFileHeader,
+};
 
-use super::{About, Framer, Measured, WavSamples};
+use super::{FileEncoder, FileMetadata, SegmentLoudness, WavEncoding};
 
-/// A WAVE file in the making. Samples that are not integers of its format are dithered ([`Dither`]).
+/// Encodes a WAVE file. Samples that are no integers of its format are dithered ([`Dither`]).
 #[derive(Debug)]
-pub(crate) struct WaveFramer {
-    sizes: Sizes,
+pub(crate) struct WaveFileEncoder {
+    size_fields: SizeFields,
     format: SampleFormat,
     channels: u64,
-    samples: u64,
-    readable: Frames,
+    sample_count: u64,
+    readable_frames: Frames,
     dither: Dither,
-    clipped: u64,
-    /// Where the origin of the sound stands in the file, with its loudness.
-    broadcast_at: Option<u64>,
+    clipped_samples: u64,
+    /// Offset of the `bext` chunk, whose loudness is patched at the end.
+    broadcast_offset: Option<u64>,
     loudness: Option<BroadcastLoudness>,
 }
 
-pub(super) fn open(samples: WavSamples, about: &About, out: &mut Vec<u8>) -> WaveFramer {
-    let spec = about.spec(samples.format());
-    let history = history(about, samples);
-    let broadcast = Broadcast {
-        description: &about.name,
+pub(super) fn make_encoder(
+    encoding: WavEncoding,
+    metadata: &FileMetadata,
+    out: &mut Vec<u8>,
+) -> WaveFileEncoder {
+    let spec = metadata.spec(encoding.format());
+    let coding_history = coding_history(metadata, encoding);
+    let broadcast = BroadcastExtension {
+        description: &metadata.title,
         originator: "aulos",
-        reference: &about.reference,
-        begun: about.date(),
-        time_reference: about.time_reference.0,
-        history: &history,
+        originator_reference: &metadata.reference,
+        origination: metadata.date(),
+        time_reference: metadata.time_reference.0,
+        coding_history: &coding_history,
     };
-    let speakers = speakers(about.layout);
-    let form = Form { spec, speakers, room: true, broadcast: Some(broadcast) };
-    let begun = WaveFramer::begin(&form, out);
-    begun.unwrap_or_else(|NotInWave(format)| unreachable!("WAVE has {format}"))
+    let channel_mask = channel_mask(metadata.layout);
+    let header =
+        WavFileHeader { spec, channel_mask, reserve_ds64: true, broadcast: Some(broadcast) };
+    let encoder = WaveFileEncoder::new(&header, out);
+    encoder.unwrap_or_else(|UnsupportedWavFormat(format)| unreachable!("WAVE has {format}"))
 }
 
-impl WaveFramer {
-    /// Begins a file: appends its head to `out`.
-    pub(crate) fn begin(form: &Form<'_>, out: &mut Vec<u8>) -> Result<Self, NotInWave> {
+impl WaveFileEncoder {
+    /// Begins a file: appends its header to `out`.
+    pub(crate) fn new(
+        header: &WavFileHeader<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Self, UnsupportedWavFormat> {
         Ok(Self {
-            sizes: Sizes::begin(form, out)?,
-            format: form.spec.format,
-            channels: form.spec.layout.channels() as u64,
-            samples: 0,
-            readable: Frames(0),
+            size_fields: SizeFields::emit_header(header, out)?,
+            format: header.spec.format,
+            channels: header.spec.layout.channels() as u64,
+            sample_count: 0,
+            readable_frames: Frames(0),
             dither: Dither::default(),
-            clipped: 0,
-            broadcast_at: form.broadcast_at(),
+            clipped_samples: 0,
+            broadcast_offset: header.broadcast_offset(),
             loudness: None,
         })
     }
 
-    /// Becomes RF64 beyond `most` bytes already.
+    /// Makes the file RF64 from `max` bytes on.
     #[cfg(test)]
-    pub(crate) fn short_up_to(self, most: u64) -> Self {
-        Self { sizes: self.sizes.short_up_to(most), ..self }
+    pub(crate) fn with_max_riff_size(self, max_riff_size: u64) -> Self {
+        Self { size_fields: self.size_fields.with_max_riff_size(max_riff_size), ..self }
     }
 
-    pub(crate) fn take(&mut self, samples: &[f32], out: &mut Vec<u8>) {
+    pub(crate) fn encode(&mut self, encoding: &[f32], out: &mut Vec<u8>) {
         let start = out.len();
-        out.resize(start + samples.len() * self.format.bytes(), 0);
-        self.clipped += self.dither.encode(self.format, samples, &mut out[start..]) as u64;
-        self.samples += samples.len() as u64;
+        out.resize(start + encoding.len() * self.format.bytes(), 0);
+        self.clipped_samples += self.dither.encode(self.format, encoding, &mut out[start..]) as u64;
+        self.sample_count += encoding.len() as u64;
     }
 
-    /// Ends the file with further chunks behind the sound, each of an even length.
-    pub(crate) fn end(
+    /// Completes the file with further chunks behind the samples, each of an even length.
+    pub(crate) fn finish_with_chunks(
         &self,
         chunks: &[u8],
         out: &mut Vec<u8>,
         patches: &mut Vec<Patch>,
-    ) -> Result<(), TooLong> {
-        let data = self.samples * self.format.bytes() as u64;
-        // Chunks begin at even places; the byte that sees to it is not counted in its chunk.
+    ) -> Result<(), FileTooLong> {
+        let data = self.sample_count * self.format.bytes() as u64;
+        // Chunks have even offsets; the padding byte is not counted in the size of its chunk.
         let odd = data % 2;
         out.extend_from_slice(&[0][..usize::from(odd == 1)]);
         out.extend_from_slice(chunks);
-        patches.extend(self.sizes.patches(data, odd + chunks.len() as u64)?);
+        patches.extend(self.size_fields.patches(data, odd + chunks.len() as u64)?);
         Ok(())
     }
 }
 
-impl Framer for WaveFramer {
-    fn write(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.take(samples, out);
+impl FileEncoder for WaveFileEncoder {
+    fn write(&mut self, encoding: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode(encoding, out);
         Ok(())
     }
 
     fn flush(&mut self, _: &mut Vec<u8>, patches: &mut Vec<Patch>) {
-        self.readable = self.frames();
-        let data = self.readable.0 * self.sizes.frame();
-        patches.extend(self.sizes.patches(data, 0).into_iter().flatten());
+        self.readable_frames = self.frames();
+        let data = self.readable_frames.0 * self.size_fields.frame_bytes();
+        patches.extend(self.size_fields.patches(data, 0).into_iter().flatten());
     }
 
-    fn set_loudness(&mut self, measured: &Measured) {
-        let Measured { integrated, range, true_peak, max_momentary, max_short_term } = *measured;
+    fn set_loudness(&mut self, measured: &SegmentLoudness) {
+        let SegmentLoudness { integrated, range, true_peak, max_momentary, max_short_term } =
+            *measured;
         let loudness =
             BroadcastLoudness { integrated, range, true_peak, max_momentary, max_short_term };
         self.loudness = Some(loudness);
@@ -110,39 +122,39 @@ impl Framer for WaveFramer {
         out: &mut Vec<u8>,
         patches: &mut Vec<Patch>,
     ) -> Result<(), EncodeError> {
-        if let (Some(at), Some(loudness)) = (self.broadcast_at, &self.loudness) {
+        if let (Some(at), Some(loudness)) = (self.broadcast_offset, &self.loudness) {
             patches.push(loudness.patch(at));
         }
-        // There is room for any length.
-        self.end(&[], out, patches).map_err(|TooLong| EncodeError::Codec)
+        // Space for 64-bit sizes is reserved, so that any length fits.
+        self.finish_with_chunks(&[], out, patches).map_err(|FileTooLong| EncodeError::Codec)
     }
 
     fn frames(&self) -> Frames {
-        Frames(self.samples / self.channels)
+        Frames(self.sample_count / self.channels)
     }
 
-    fn readable(&self) -> Frames {
-        self.readable
+    fn readable_frames(&self) -> Frames {
+        self.readable_frames
     }
 
-    fn clipped(&self) -> u64 {
-        self.clipped
+    fn clipped_samples(&self) -> u64 {
+        self.clipped_samples
     }
 }
 
-/// EBU R 98: a line of what was done.
-fn history(about: &About, samples: WavSamples) -> String {
-    let bits = samples.format().bits();
-    let mode = match about.layout.channels() {
+/// Coding history, EBU R 98: one line.
+fn coding_history(metadata: &FileMetadata, encoding: WavEncoding) -> String {
+    let bits = encoding.format().bits();
+    let mode = match metadata.layout.channels() {
         1 => "mono",
         2 => "stereo",
         _ => "multichannel",
     };
-    format!("A=PCM,F={},W={bits},M={mode},T=aulos", about.rate.hz())
+    format!("A=PCM,F={},W={bits},M={mode},T=aulos", metadata.rate.hz())
 }
 
-/// The loudspeakers of a layout, as the meter takes them too; beyond eight channels nobody knows.
-const fn speakers(layout: ChannelLayout) -> Option<u32> {
+/// The loudspeakers of a layout, as the meter assumes them; unknown beyond eight channels.
+const fn channel_mask(layout: ChannelLayout) -> Option<u32> {
     match layout.channels() {
         1 => Some(0x4),
         2 => Some(0x3),

@@ -1,4 +1,4 @@
-//! Somebody kills the program while it records.
+//! The process is killed while it records.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -9,30 +9,30 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{MediaTime, Rng, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
-use super::world::{Rig, check_run, hear, json, sound};
-use crate::record::What;
+use super::world::{TestRecorder, check_frames, decode, decode_damaged, json};
+use crate::record::RecorderEventKind;
 
-/// What the other program is told by: format and folder.
-const TOLD: &str = "AULOS_RECORD_UNTIL_KILLED";
+/// Environment variable with format and folder for the child process.
+const CHILD_ENV: &str = "AULOS_RECORD_UNTIL_KILLED";
 
-/// The program that is killed. Nobody having told it where to record, it does so for a moment, and
-/// looks itself whether each flush is readable.
+/// The child process that is killed. Without the variable it records for a moment, and checks by
+/// itself that each flush is readable.
 #[test]
-fn records_and_says_how_far_it_is() {
-    let told = std::env::var(TOLD).ok();
-    let (format, folder) = told.as_deref().and_then(|told| told.split_once(' ')).unzip();
+fn records_and_reports_its_position() {
+    let child_config = std::env::var(CHILD_ENV).ok();
+    let (format, folder) = child_config.as_deref().and_then(|text| text.split_once(' ')).unzip();
     let scratch = Arc::new(ScratchDir::new("killed-child").unwrap());
     let place = folder.map_or_else(|| scratch.path().to_owned(), Into::into);
-    let mut rig = Rig::at(&place, scratch, |wish| {
-        wish.format = format.unwrap_or("wav:f32").parse().unwrap();
-        wish.config.rotation.duration = Some(Span::from_secs(3));
+    let mut recorder = TestRecorder::at(&place, scratch, |config| {
+        config.format = format.unwrap_or("wav:f32").parse().unwrap();
+        config.recorder.rotation.duration = Some(Span::from_secs(3));
     });
-    rig.run(100);
-    rig.tell(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+    recorder.run(100);
+    recorder.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
     let most = if folder.is_some() { 100_000 } else { 50 };
     for _ in 0..most {
-        rig.run(20);
-        println!("at {}", rig.position().0);
+        recorder.run(20);
+        println!("at {}", recorder.position().0);
         if folder.is_some() {
             std::thread::sleep(std::time::Duration::from_micros(500));
         }
@@ -41,47 +41,49 @@ fn records_and_says_how_far_it_is() {
 
 fn child(format: &str, folder: &ScratchDir) -> Child {
     Program::new(std::env::current_exe().unwrap())
-        .args(["--exact", "record::tests::killed::records_and_says_how_far_it_is", "--nocapture"])
-        .env(TOLD, format!("{format} {}", folder.path().display()))
+        .args(["--exact", "record::tests::killed::records_and_reports_its_position", "--nocapture"])
+        .env(CHILD_ENV, format!("{format} {}", folder.path().display()))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
-/// Kills one, looks at what it has left as ffmpeg does, and starts the next.
+/// Kills one process, checks the files that it left with ffmpeg, and starts the next one.
 fn kill_one(format: &str, after: u64) {
     let folder = Arc::new(ScratchDir::new("killed").unwrap());
     let mut child = child(format, &folder);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut far = 0;
-    let said =
+    let mut position_reached = 0;
+    let positions =
         lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("at ")?.parse().ok());
-    for frame in said {
-        far = frame;
-        if far >= after {
+    for frame in positions {
+        position_reached = frame;
+        if position_reached >= after {
             break;
         }
     }
     // SIGKILL.
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(far >= after, "it ended by itself at {far}");
-    // As it is, before anybody has repaired it.
+    assert!(position_reached >= after, "it ended by itself at {position_reached}");
+    // Before any repair.
     for path in names(&folder) {
         let bytes = std::fs::metadata(&path).unwrap().len();
         if path.extension().is_some_and(|ending| ending == "part") && bytes > 50_000 {
-            assert!(hear(&path).len() > 4_800, "{}", path.display());
+            assert!(decode_damaged(&path).len() > 4_800, "{}", path.display());
         }
     }
-    let mut next = Rig::in_folder(folder.clone(), |wish| wish.format = format.parse().unwrap());
+    let mut next =
+        TestRecorder::in_folder(folder.clone(), |config| config.format = format.parse().unwrap());
     for path in names(&folder) {
         if path.extension().is_some_and(|ending| ending == "part") {
             panic!("{} is not repaired", path.display());
         }
     }
-    next.look();
-    let fine = |what: &What| matches!(what, What::Repaired { .. });
-    assert!(next.told.iter().all(fine), "{:?}", next.told);
+    next.poll_recorder();
+    let is_repaired =
+        |kind: &RecorderEventKind| matches!(kind, RecorderEventKind::FileRepaired { .. });
+    assert!(next.events_seen.iter().all(is_repaired), "{:?}", next.events_seen);
     let mut files: Vec<_> = names(&folder)
         .into_iter()
         .filter(|path| path.extension().is_some_and(|ending| ending != "json"))
@@ -92,13 +94,13 @@ fn kill_one(format: &str, after: u64) {
     for (start, path) in files {
         assert_eq!(start, end, "{}", path.display());
         assert_ne!(json(&path)["state"], "recording", "{}", path.display());
-        let samples = sound(&path);
+        let samples = decode(&path);
         end += samples.len() as u64;
         if !format.starts_with("opus") {
-            check_run(&samples, start);
+            check_frames(&samples, start);
         }
     }
-    assert!(end + 24_000 >= far, "{format}: {end} of {far} frames");
+    assert!(end + 24_000 >= position_reached, "{format}: {end} of {position_reached} frames");
 }
 
 fn names(folder: &ScratchDir) -> Vec<PathBuf> {
@@ -106,12 +108,12 @@ fn names(folder: &ScratchDir) -> Vec<PathBuf> {
 }
 
 #[test]
-fn all_but_half_a_second_is_there_and_the_next_start_repairs_it() {
+fn a_kill_loses_at_most_half_a_second_and_the_next_start_repairs_the_file() {
     let kills = if std::env::var_os("AULOS_SOAK").is_some() { 200 } else { 7 };
-    let mut chance = Rng::new(0xa01);
+    let mut rng = Rng::new(0xa01);
     for format in ["wav:24", "flac:24", "opus:96k"] {
         for _ in 0..kills {
-            kill_one(format, 48 * (200 + chance.next_u64() % 8_000));
+            kill_one(format, 48 * (200 + rng.next_u64() % 8_000));
         }
     }
 }

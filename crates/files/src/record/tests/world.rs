@@ -1,4 +1,4 @@
-//! A station that counts, a recorder on it, and a disk that can be broken.
+//! A station whose output counts frames, a recorder of it, and a store with faults.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -25,13 +25,15 @@ use aulos_engine::switch;
 use aulos_io::disk::{AppendFile, SyncHandle, Syncer};
 use aulos_rt::channel::{Receiver, bounded};
 
-use crate::record::finish::{Finisher, Task};
-use crate::record::job::Job;
-use crate::record::shared::Shared;
-use crate::record::store::{Entry, Folder, Store};
-use crate::record::{Closed, Deck, Event, What, Wish};
+use crate::record::finish::{Finisher, FinisherTask};
+use crate::record::job::RecorderJob;
+use crate::record::shared::RecorderShared;
+use crate::record::store::{FolderEntry, RecordingFolder, RecordingStore};
+use crate::record::{
+    ClosedSegment, RecorderEvent, RecorderEventKind, RecorderHandle, RecordingConfig,
+};
 
-/// Each frame is its own number over a million.
+/// Each frame is its own number divided by 2^20.
 struct Counter(u64);
 
 impl Source for Counter {
@@ -50,32 +52,32 @@ impl Source for Counter {
     }
 }
 
-/// Never 0, which is silence; 20 bits, so that 24 hold it.
+/// Never 0, which is silence; 20 bits, so that 24-bit formats store it exactly.
 #[allow(clippy::cast_precision_loss, reason = "20 bits")]
 fn counted(frame: u64) -> f32 {
     (frame % 1_000_000 + 1) as f32 / 1_048_576.0
 }
 
-/// What goes out at a frame: a source comes late by its resampler, and before it there is silence.
+/// Output at a frame: the source is delayed by its resampler, and silence precedes it.
 pub(super) fn number(frame: u64) -> f32 {
-    frame.checked_sub(LATE).map_or(0.0, counted)
+    frame.checked_sub(SOURCE_DELAY).map_or(0.0, counted)
 }
 
-/// How late that is.
-pub(super) const LATE: u64 = 40;
+/// That delay in frames.
+pub(super) const SOURCE_DELAY: u64 = 40;
 
-/// A station whose output is the count of its frames.
-pub(super) struct Studio {
+/// A station whose output counts its frames.
+pub(super) struct TestStation {
     pub(super) station: Station,
-    outlets: OutputBusHandle,
+    output_bus: OutputBusHandle,
 }
 
-impl Studio {
+impl TestStation {
     pub(super) fn new() -> Self {
-        Self::beginning(start())
+        Self::starting_at(start())
     }
 
-    fn beginning(now: Instant) -> Self {
+    fn starting_at(now: Instant) -> Self {
         let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
         let spec = SampleSpec { rate, format: SampleFormat::S16Le, layout };
         let input = Input::new(Box::new(Counter(0)), rate, layout, input::Config::default());
@@ -91,22 +93,22 @@ impl Studio {
         let pool = aulos_rt::Pool::new(2, || Vec::with_capacity(8_192));
         let mut station =
             Station::new(config, now, [input].into(), encoder, pool, vec![], published);
-        let outlets = station.output_bus();
-        Self { station, outlets }
+        let output_bus = station.output_bus();
+        Self { station, output_bus }
     }
 
-    pub(super) fn listen(&mut self) -> RecordTapReader {
-        let (pickup, spool) = record_tap(
+    pub(super) fn record_tap_reader(&mut self) -> RecordTapReader {
+        let (tap, tap_reader) = record_tap(
             TapPoint::Output,
             SampleRate::HZ_48000,
             ChannelLayout::MONO,
             DEFAULT_CAPACITY,
         );
-        self.outlets.add(pickup).unwrap();
-        spool
+        self.output_bus.add(tap).unwrap();
+        tap_reader
     }
 
-    /// One quantum; when it is over.
+    /// Runs one quantum and returns its end.
     pub(super) fn step(&mut self) -> Instant {
         let now = self.station.poll_timeout();
         self.station.handle_timeout(now);
@@ -124,68 +126,94 @@ fn start() -> Instant {
     Instant::ZERO + Span::from_secs(1_000)
 }
 
-/// 2026-11-22T12:00:50Z, when the station begins.
+/// 2026-11-22T12:00:50Z, the start of the station.
 const NOON: i64 = 1_795_348_850;
 
-/// A studio with one recorder on it, everything on one thread and in virtual time.
-pub(super) struct Rig {
-    pub(super) studio: Studio,
+/// A station with one recorder, all on one thread and in virtual time.
+pub(super) struct TestRecorder {
+    pub(super) station: TestStation,
     pub(super) now: Instant,
-    /// What the clock on the wall was set by.
-    pub(super) shift: Span,
-    pub(super) deck: Deck,
-    pub(super) disk: Arc<TestDisk>,
-    job: Option<Job>,
-    tasks: Receiver<Task>,
+    /// By how much the wall clock was set.
+    pub(super) clock_shift: Span,
+    pub(super) handle: RecorderHandle,
+    pub(super) store: Arc<TestDisk>,
+    job: Option<RecorderJob>,
+    tasks: Receiver<FinisherTask>,
     finisher: Finisher,
-    events: Receiver<Event>,
-    pub(super) told: Vec<What>,
-    /// It goes last.
+    events: Receiver<RecorderEvent>,
+    pub(super) events_seen: Vec<RecorderEventKind>,
+    /// Must be dropped last.
     pub(super) folder: Arc<ScratchDir>,
 }
 
-impl Rig {
-    pub(super) fn new(name: &str, change: impl FnOnce(&mut Wish)) -> Self {
+impl TestRecorder {
+    pub(super) fn new(name: &str, change: impl FnOnce(&mut RecordingConfig)) -> Self {
         Self::in_folder(Arc::new(ScratchDir::new(name).unwrap()), change)
     }
 
-    pub(super) fn in_folder(folder: Arc<ScratchDir>, change: impl FnOnce(&mut Wish)) -> Self {
+    pub(super) fn in_folder(
+        folder: Arc<ScratchDir>,
+        change: impl FnOnce(&mut RecordingConfig),
+    ) -> Self {
         let path = folder.path().to_owned();
         Self::at(&path, folder, change)
     }
 
-    /// Records to `path`, and keeps `folder` as long as it is there.
-    pub(super) fn at(path: &Path, folder: Arc<ScratchDir>, change: impl FnOnce(&mut Wish)) -> Self {
-        let mut studio = Studio::new();
+    /// Records to `path`, and keeps `folder` until the end.
+    pub(super) fn at(
+        path: &Path,
+        folder: Arc<ScratchDir>,
+        change: impl FnOnce(&mut RecordingConfig),
+    ) -> Self {
+        let mut station = TestStation::new();
         let format = "wav:f32".parse().unwrap();
-        let mut wish = Wish::new("hall", path.into(), format).unwrap();
-        change(&mut wish);
+        let mut config = RecordingConfig::new("hall", path.into(), format).unwrap();
+        change(&mut config);
         let disk = Arc::new(TestDisk::new(path));
         let (sender, tasks) = bounded(64);
-        let (told, events) = bounded(4_096);
-        let shared = Arc::new(Shared::new(&wish, told));
-        let deck = Deck { shared: shared.clone() };
-        let store: Arc<dyn Store> = disk.clone();
+        let (event_sender, events) = bounded(4_096);
+        let shared = Arc::new(RecorderShared::new(&config, event_sender));
+        let handle = RecorderHandle { shared: shared.clone() };
+        let store: Arc<dyn RecordingStore> = disk.clone();
         let mut finisher = Finisher::default();
-        finisher.try_it(Task::Mend { store: store.clone(), shared: shared.clone() }, 0);
+        finisher.run_task(FinisherTask::Repair { store: store.clone(), shared: shared.clone() }, 0);
         let syncer = Arc::new(Syncer::start().unwrap());
-        let job = Some(Job::new(shared, store, wish, studio.listen(), sender, syncer));
-        let (now, shift, told) = (start(), Span::ZERO, Vec::new());
-        Self { studio, now, shift, deck, disk, job, tasks, finisher, events, told, folder }
+        let job = Some(RecorderJob::new(
+            shared,
+            store,
+            config,
+            station.record_tap_reader(),
+            sender,
+            syncer,
+        ));
+        let (now, clock_shift, events_seen) = (start(), Span::ZERO, Vec::new());
+        Self {
+            station,
+            now,
+            clock_shift,
+            handle,
+            store: disk,
+            job,
+            tasks,
+            finisher,
+            events,
+            events_seen,
+            folder,
+        }
     }
 
-    /// As the deck does, in the rig's own time.
-    pub(super) fn tell(
+    /// Sends a command at the virtual time.
+    pub(super) fn command(
         &self,
         command: RecorderCommand,
         when: CommandTime,
     ) -> Result<Option<MediaTime>, CommandError> {
-        self.deck.shared.machine().handle_command(self.now, command, when)
+        self.handle.shared.machine().handle_command(self.now, command, when)
     }
 
-    /// The recorder's thread looks.
-    pub(super) fn look(&mut self) {
-        let utc = NOON * 1_000_000_000 + (self.now - start() + self.shift).as_nanos();
+    /// Runs the recorder's threads once.
+    pub(super) fn poll_recorder(&mut self) {
+        let utc = NOON * 1_000_000_000 + (self.now - start() + self.clock_shift).as_nanos();
         let wall =
             WallClock { local: self.now, utc: UnixTime::from_nanos(utc), offset: Span::ZERO };
         if let Some(job) = &mut self.job {
@@ -198,70 +226,70 @@ impl Rig {
             }
         }
         while let Ok(task) = self.tasks.try_recv() {
-            self.finisher.try_it(task, 0);
+            self.finisher.run_task(task, 0);
         }
         while let Ok(event) = self.events.try_recv() {
-            self.told.push(event.what);
+            self.events_seen.push(event.kind);
         }
     }
 
-    /// The station goes on, and nobody takes anything from it.
-    pub(super) fn stand_still(&mut self, millis: u64) {
+    /// Runs the station while the recorder does not poll.
+    pub(super) fn run_without_polling(&mut self, millis: u64) {
         for _ in 0..millis / 20 {
-            self.now = self.studio.step();
-            *self.disk.position.lock().unwrap() = self.position();
+            self.now = self.station.step();
+            *self.store.position.lock().unwrap() = self.position();
         }
     }
 
     pub(super) fn run(&mut self, millis: u64) {
         for _ in 0..millis / 20 {
-            self.stand_still(20);
-            self.look();
+            self.run_without_polling(20);
+            self.poll_recorder();
         }
     }
 
-    /// Ends the recording, and gives the files of it.
-    pub(super) fn finish(&mut self) -> Vec<Closed> {
-        self.deck.close();
+    /// Ends the recording and returns its segments.
+    pub(super) fn finish(&mut self) -> Vec<ClosedSegment> {
+        self.handle.close();
         for _ in 0..1_000 {
             self.now += Span::from_millis(100);
-            self.look();
+            self.poll_recorder();
             self.finisher.retry(Instant::from_nanos(u64::MAX));
         }
-        self.look();
-        assert!(self.deck.is_done(), "{:?}", self.deck.status());
-        let closed = self.told.iter().filter_map(|what| match what {
-            What::Closed(closed) => Some((**closed).clone()),
+        self.poll_recorder();
+        assert!(self.handle.is_done(), "{:?}", self.handle.status());
+        let closed = self.events_seen.iter().filter_map(|kind| match kind {
+            RecorderEventKind::SegmentClosed(closed) => Some((**closed).clone()),
             _ => None,
         });
         closed.collect()
     }
 
-    /// The station begins anew.
-    pub(super) fn begin_anew(&mut self) {
-        self.studio = Studio::beginning(self.now);
-        self.deck.replace(self.studio.listen());
+    /// Restarts the station.
+    pub(super) fn restart_station(&mut self) {
+        self.station = TestStation::starting_at(self.now);
+        self.handle.replace_tap(self.station.record_tap_reader());
     }
 
-    /// Frames that the station has given out.
+    /// Frames of the station's output so far.
     pub(super) fn position(&self) -> MediaTime {
-        self.studio.station.timeline().media_at(self.now)
+        self.station.station.timeline().media_at(self.now)
     }
 
     pub(super) fn files(&self) -> usize {
-        self.disk.real.list(1_000).unwrap().len()
+        self.store.real.list(1_000).unwrap().len()
     }
 
     pub(super) fn lost(&self) -> Frames {
-        self.deck.status().lost
+        self.handle.status().lost
     }
 }
 
-/// A folder that does as it is told.
+/// A folder with configurable faults.
 pub(super) struct TestDisk {
-    pub(super) real: Folder,
+    pub(super) real: RecordingFolder,
     pub(super) faults: Arc<Mutex<Faults>>,
-    /// Where the station is.
+    /// Position of the station.
     pub(super) position: Arc<Mutex<MediaTime>>,
 }
 
@@ -270,14 +298,14 @@ pub(super) struct Faults {
     pub(super) append: Option<io::ErrorKind>,
     pub(super) create: Option<io::ErrorKind>,
     pub(super) publish: Option<io::ErrorKind>,
-    /// It takes no more than this at a time.
-    pub(super) short: Option<usize>,
-    pub(super) log: Option<Vec<(MediaTime, Op)>>,
+    /// Maximum bytes of one append.
+    pub(super) max_append: Option<usize>,
+    pub(super) log: Option<Vec<(MediaTime, FileOperationLog)>>,
 }
 
-/// What was done to the file.
+/// An operation on the file.
 #[derive(Clone, Debug)]
-pub(super) enum Op {
+pub(super) enum FileOperationLog {
     Append(Vec<u8>),
     Patch(u64, Vec<u8>),
     Sync,
@@ -285,7 +313,11 @@ pub(super) enum Op {
 
 impl TestDisk {
     fn new(path: &Path) -> Self {
-        Self { real: Folder::new(path).unwrap(), faults: Arc::default(), position: Arc::default() }
+        Self {
+            real: RecordingFolder::new(path).unwrap(),
+            faults: Arc::default(),
+            position: Arc::default(),
+        }
     }
 
     pub(super) fn set(&self, change: impl FnOnce(&mut Faults)) {
@@ -293,7 +325,7 @@ impl TestDisk {
     }
 }
 
-impl Store for TestDisk {
+impl RecordingStore for TestDisk {
     fn create(&self, name: &str) -> io::Result<Box<dyn AppendFile>> {
         if let Some(kind) = self.faults.lock().unwrap().create {
             return Err(kind.into());
@@ -303,8 +335,8 @@ impl Store for TestDisk {
         Ok(Box::new(TestFile { inner, faults, position }))
     }
 
-    fn has(&self, name: &str) -> bool {
-        self.real.has(name)
+    fn exists(&self, name: &str) -> bool {
+        self.real.exists(name)
     }
 
     fn publish(&self, from: &str, to: &str) -> io::Result<()> {
@@ -314,8 +346,8 @@ impl Store for TestDisk {
         }
     }
 
-    fn put(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.real.put(name, bytes)
+    fn write_atomic(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.real.write_atomic(name, bytes)
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
@@ -326,12 +358,12 @@ impl Store for TestDisk {
         self.real.remove(name)
     }
 
-    fn list(&self, most: usize) -> io::Result<Vec<Entry>> {
+    fn list(&self, most: usize) -> io::Result<Vec<FolderEntry>> {
         self.real.list(most)
     }
 
-    fn free(&self) -> io::Result<u64> {
-        self.real.free()
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.real.free_bytes()
     }
 
     fn path(&self) -> &Path {
@@ -346,7 +378,7 @@ struct TestFile {
 }
 
 impl TestFile {
-    fn log(&self, faults: &mut Faults, op: Op) {
+    fn log(&self, faults: &mut Faults, op: FileOperationLog) {
         let position = *self.position.lock().unwrap();
         faults.log.iter_mut().for_each(|log| log.push((position, op.clone())));
     }
@@ -360,9 +392,9 @@ impl AppendFile for TestFile {
             return Err(kind.into());
         }
         let all: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let taken = all.len().min(faults.short.unwrap_or(usize::MAX));
+        let taken = all.len().min(faults.max_append.unwrap_or(usize::MAX));
         let taken = self.inner.append(&[IoSlice::new(&all[..taken])])?;
-        self.log(&mut faults, Op::Append(all[..taken].to_vec()));
+        self.log(&mut faults, FileOperationLog::Append(all[..taken].to_vec()));
         Ok(taken)
     }
 
@@ -373,40 +405,40 @@ impl AppendFile for TestFile {
             return Err(kind.into());
         }
         self.inner.patch(at, bytes)?;
-        self.log(&mut faults, Op::Patch(at, bytes.to_vec()));
+        self.log(&mut faults, FileOperationLog::Patch(at, bytes.to_vec()));
         Ok(())
     }
 
     fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>> {
         let (faults, position) = (self.faults.clone(), self.position.clone());
-        Ok(Box::new(TestLasting { faults, position }))
+        Ok(Box::new(TestSyncHandle { faults, position }))
     }
 }
 
-struct TestLasting {
+struct TestSyncHandle {
     faults: Arc<Mutex<Faults>>,
     position: Arc<Mutex<MediaTime>>,
 }
 
-impl SyncHandle for TestLasting {
+impl SyncHandle for TestSyncHandle {
     fn sync(&self) -> io::Result<()> {
         let position = *self.position.lock().unwrap();
         let mut faults = self.faults.lock().unwrap();
-        faults.log.iter_mut().for_each(|log| log.push((position, Op::Sync)));
+        faults.log.iter_mut().for_each(|log| log.push((position, FileOperationLog::Sync)));
         Ok(())
     }
 }
 
-/// The sound of a file, as ffmpeg hears it, which finds nothing wrong with it.
-pub(super) fn sound(path: &Path) -> Vec<f32> {
+/// The samples of a file that ffmpeg decodes without a warning.
+pub(super) fn decode(path: &Path) -> Vec<f32> {
     let output = ffmpeg(path);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{}", path.display());
     samples(&output.stdout)
 }
 
-/// What it hears of a file that may be torn.
-pub(super) fn hear(path: &Path) -> Vec<f32> {
+/// The samples that ffmpeg decodes from a file that may be truncated.
+pub(super) fn decode_damaged(path: &Path) -> Vec<f32> {
     samples(&ffmpeg(path).stdout)
 }
 
@@ -416,8 +448,8 @@ fn ffmpeg(path: &Path) -> Output {
     program.output().expect("ffmpeg runs")
 }
 
-/// What ffmpeg hears of these inputs.
-pub(super) fn samples_of(inputs: &[&str]) -> Vec<f32> {
+/// The samples that ffmpeg decodes from these inputs.
+pub(super) fn decode_inputs(inputs: &[&str]) -> Vec<f32> {
     let mut program = Program::new("ffmpeg");
     program.args(["-nostdin", "-v", "error"]).args(inputs).args(["-f", "f32le", "-"]);
     let output = program.output().expect("ffmpeg runs");
@@ -429,8 +461,8 @@ fn samples(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// Every frame is the one that follows the one before.
-pub(super) fn check_run(samples: &[f32], first: u64) {
+/// Checks that the samples are consecutive frames from `first` on.
+pub(super) fn check_frames(samples: &[f32], first: u64) {
     for (offset, sample) in samples.iter().enumerate() {
         let expected = number(first + offset as u64);
         assert!((sample - expected).abs() == 0.0, "frame {first} + {offset}: {sample}");

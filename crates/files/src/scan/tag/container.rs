@@ -193,7 +193,7 @@ impl TagContainer {
                 Self::Vorbis(_) | Self::Opus(_) => {}
             }
         }
-        self.tag_mut().unwrap_or_else(|| unreachable!("it was made above"))
+        self.tag_mut().unwrap_or_else(|| unreachable!("it was inserted above"))
     }
 
     fn tag_mut(&mut self) -> Option<TagMut<'_>> {

@@ -69,14 +69,12 @@ impl TagError {
 impl fmt::Display for TagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unsupported => f.write_str("no tags can be written in this format"),
+            Self::Unsupported => f.write_str("tags cannot be written in this format"),
             Self::Damaged => f.write_str("its tags are damaged or cannot be changed in place"),
             Self::ReadOnly => f.write_str("it is read-only: check the mode of file and folder"),
-            Self::Busy => f.write_str("another run is writing its tags"),
+            Self::Busy => f.write_str("another process is writing its tags"),
             Self::Changed => f.write_str("it was changed meanwhile: run again"),
-            Self::VerifyFailed => {
-                f.write_str("the new file did not read back right and was dropped")
-            }
+            Self::VerifyFailed => f.write_str("the new file failed verification and was discarded"),
             Self::Io(kind) => write!(f, "tags cannot be written: {kind}"),
         }
     }

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn no_gain_lifts_a_peak_above_the_ceiling_and_none_is_raised_to_it() {
+    fn gains_keep_peaks_below_the_ceiling_and_are_never_raised_to_it() {
         let near =
             |[a, b]: [f64; 2], [c, d]: [f64; 2]| (a - c).abs() < 1e-9 && (b - d).abs() < 1e-9;
         assert!(near(gains(-28.0, Some(-4.0), None), [10.0, 5.0]));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_written_as_the_standards_say() {
+    fn values_are_formatted_as_the_standards_require() {
         assert_eq!(decibels(Db::new(-0.001)), "0.00 dB");
         assert_eq!(decibels(Db::new(-7.126)), "-7.13 dB");
         assert_eq!(

@@ -2,11 +2,11 @@
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
-use aulos_files::record::format::{RepairError, Repaired, repair};
+use aulos_files::record::format::{RepairError, RepairReport, repair};
 
 use super::{
-    FramerStep, Random, about, decode_format, decoded_by_ffmpeg, format, music, steps, write_file,
-    written,
+    EncoderStep, Random, decode_format, decoded_by_ffmpeg, format, metadata, music, steps,
+    write_file, written,
 };
 
 /// Each format with another rate and channel count.
@@ -28,9 +28,9 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
     let scratch = ScratchDir::new("recording").unwrap();
     let mut random = Random(0x5eed);
     for (number, (name, hz, channels)) in CASES.into_iter().enumerate() {
-        let (kind, about) = (format(name), about(hz, channels));
+        let (kind, metadata) = (format(name), metadata(hz, channels));
         let sound = music(hz, channels, hz as usize * 2 + 77);
-        let steps = steps(kind, &about, &sound, hz as usize / 5);
+        let steps = steps(kind, &metadata, &sound, hz as usize / 5);
         let (all, length) = written(&steps, usize::MAX, usize::MAX);
         let place = |what: &str| scratch.join(&format!("{number}-{what}.{}", kind.extension()));
         // Before the first flush nothing is guaranteed, and ffmpeg rejects a file without audio.
@@ -48,7 +48,7 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
         }
         let frame = decode_format(kind).bytes() * channels;
         let (heard_torn, _) = decoded_by_ffmpeg(&torn, decode_format(kind));
-        let repaired: Vec<Repaired> = torn
+        let repaired: Vec<RepairReport> = torn
             .iter()
             .map(|path| {
                 repair(&std::fs::File::options().read(true).write(true).open(path).unwrap())
@@ -67,29 +67,33 @@ fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
             assert!(all.starts_with(&before[..promised]), "{at}: other sound before its repair");
             assert!(after.len() >= promised, "{at}: {} of {promised}", after.len());
             assert!(all.starts_with(after), "{at}: other sound after its repair");
-            let told = repaired[index];
-            assert_eq!(told.frames.0 as usize * frame, after.len(), "{at}");
-            assert_eq!((told.rate.hz(), told.channels, told.damaged), (hz, channels, 0), "{at}");
+            let report = repaired[index];
+            assert_eq!(report.frames.0 as usize * frame, after.len(), "{at}");
+            assert_eq!(
+                (report.rate.hz(), report.channels, report.damaged_bytes),
+                (hz, channels, 0),
+                "{at}"
+            );
         }
     }
 }
 
 /// The file size at the first flush.
-fn first_flush(steps: &[FramerStep]) -> usize {
-    let bytes = steps.iter().take_while(|step| !matches!(step, FramerStep::Flushed(_)));
-    bytes.map(|step| if let FramerStep::Append(bytes) = step { bytes.len() } else { 0 }).sum()
+fn first_flush(steps: &[EncoderStep]) -> usize {
+    let bytes = steps.iter().take_while(|step| !matches!(step, EncoderStep::Flushed(_)));
+    bytes.map(|step| if let EncoderStep::Append(bytes) = step { bytes.len() } else { 0 }).sum()
 }
 
 /// The steps at which an append ends and patches follow.
-fn appends(steps: &[FramerStep]) -> Vec<usize> {
+fn appends(steps: &[EncoderStep]) -> Vec<usize> {
     let mut end = 0;
     steps
         .windows(2)
         .filter_map(|pair| {
-            if let FramerStep::Append(bytes) = &pair[0] {
+            if let EncoderStep::Append(bytes) = &pair[0] {
                 end += bytes.len();
             }
-            matches!(pair[1], FramerStep::Patch(_)).then_some(end)
+            matches!(pair[1], EncoderStep::Patch(_)).then_some(end)
         })
         .collect()
 }
@@ -105,8 +109,8 @@ fn every_byte_may_be_the_last() {
         ("flac:24", 8_000, 2, 1_101),
         ("opus:24k", 48_000, 1, 16_001),
     ] {
-        let (kind, about) = (format(name), about(hz, channels));
-        let steps = steps(kind, &about, &music(hz, channels, frames), frames / 3);
+        let (kind, metadata) = (format(name), metadata(hz, channels));
+        let steps = steps(kind, &metadata, &music(hz, channels, frames), frames / 3);
         let (all, length) = written(&steps, usize::MAX, usize::MAX);
         let path = scratch.join(&format!("torn.{}", kind.extension()));
         let mut kept = Frames(0);
@@ -127,7 +131,7 @@ fn every_byte_may_be_the_last() {
                 kept = kept.max(whole.frames);
                 let again = repair(&file).unwrap();
                 assert_eq!(
-                    (again.frames, again.changed, again.cut),
+                    (again.frames, again.changed, again.truncated_bytes),
                     (whole.frames, false, 0),
                     "{at}"
                 );

@@ -5,7 +5,8 @@ use aulos_core::Frames;
 use aulos_dsp::convert;
 
 use super::{
-    Random, about, decode_format, decoded_by_ffmpeg, file, floats, format, music, snr, write_file,
+    Random, decode_format, decoded_by_ffmpeg, file, floats, format, metadata, music, snr,
+    write_file,
 };
 
 /// Random positions, including files of one frame and of a few frames.
@@ -42,11 +43,11 @@ fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
         let paths: Vec<_> = places
             .windows(2)
             .map(|pair| {
-                let about = about(hz, channels).after(Frames(pair[0] as u64));
+                let metadata = metadata(hz, channels).after(Frames(pair[0] as u64));
                 let part = &sound[pair[0] * channels..pair[1] * channels];
                 let path =
                     scratch.join(&format!("{name}-{channels}-{}.{}", pair[0], kind.extension()));
-                write_file(&path, &file(kind, &about, part));
+                write_file(&path, &file(kind, &metadata, part));
                 path
             })
             .collect();
@@ -64,7 +65,7 @@ fn processed_sound_is_dithered_where_it_is_recorded_with_16_bits() {
     for name in ["wav:16", "flac:16"] {
         let sound = vec![5.3 / 32_768.0; 48_000];
         let path = scratch.join(&name.replace(':', "."));
-        write_file(&path, &file(format(name), &about(48_000, 1), &sound));
+        write_file(&path, &file(format(name), &metadata(48_000, 1), &sound));
         let (parts, complaints) = decoded_by_ffmpeg(&[path], decode_format(format(name)));
         assert_eq!(complaints, "", "{name}");
         let bytes = parts.concat();
@@ -88,7 +89,7 @@ fn opus_joined_has_exactly_the_frames() {
         .map(|pair| {
             let path = scratch.join(&format!("{}.opus", pair[0]));
             let part = &sound[pair[0] * 2..pair[1] * 2];
-            write_file(&path, &file(format("opus:128k"), &about(48_000, 2), part));
+            write_file(&path, &file(format("opus:128k"), &metadata(48_000, 2), part));
             path
         })
         .collect();

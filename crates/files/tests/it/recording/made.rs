@@ -8,9 +8,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{ChannelLayout, Frames, SampleRate};
-use aulos_files::record::format::{About, FileFormat, open, repair};
+use aulos_files::record::format::{FileFormat, FileMetadata, make_file_encoder, repair};
 
-use super::{about, decoded_by_ffmpeg, file, format, music, write_file};
+use super::{decoded_by_ffmpeg, file, format, metadata, music, write_file};
 
 fn probed(path: &Path) -> String {
     let output = Command::new("ffprobe")
@@ -55,11 +55,11 @@ fn files_say_where_they_come_from_and_where_their_channels_stand() {
     ] {
         let kind = format(name);
         let path = scratch.join(&format!("{name}.{}", kind.extension()));
-        let about = about(48_000, channels).after(Frames(36_000));
-        write_file(&path, &file(kind, &about, &music(48_000, channels, 1_000)));
-        let told = probed(&path);
+        let metadata = metadata(48_000, channels).after(Frames(36_000));
+        write_file(&path, &file(kind, &metadata, &music(48_000, channels, 1_000)));
+        let report = probed(&path);
         for line in lines {
-            assert!(told.contains(line), "{name}: no {line} in\n{told}");
+            assert!(report.contains(line), "{name}: no {line} in\n{report}");
         }
     }
 }
@@ -78,9 +78,9 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
         let path = scratch.join(&format!("{channels}-{frames}.flac"));
         let sound: Vec<f32> =
             music(48_000, channels, frames).iter().map(|sample| sample * gain).collect();
-        write_file(&path, &file(format(name), &about(48_000, channels), &sound));
+        write_file(&path, &file(format(name), &metadata(48_000, channels), &sound));
         let bytes = std::fs::read(&path).unwrap();
-        let told: String = bytes[26..42].iter().map(|byte| format!("{byte:02x}")).collect();
+        let report: String = bytes[26..42].iter().map(|byte| format!("{byte:02x}")).collect();
         let codec = if name == "flac:16" { "pcm_s16le" } else { "pcm_s24le" };
         let output = Command::new("ffmpeg")
             .args(["-hide_banner", "-nostdin", "-v", "error", "-i"])
@@ -90,7 +90,7 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
             .expect("ffmpeg must be installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let decoded = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(decoded.trim(), format!("MD5={told}"), "{name}, {channels} channels");
+        assert_eq!(decoded.trim(), format!("MD5={report}"), "{name}, {channels} channels");
         // A truncated file has another sum, which is unknown.
         let torn = File::options().read(true).write(true).open(&path).unwrap();
         torn.set_len(bytes.len() as u64 - 10).unwrap();
@@ -107,20 +107,20 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
 fn time_references_are_exact() {
     let (rate, day) = (SampleRate::HZ_44100, 86_400 * 44_100);
     let begun = UNIX_EPOCH + Duration::new(1_795_391_999, 999_999_999);
-    let first = About::new(rate, ChannelLayout::MONO, "Hall", begun);
+    let first = FileMetadata::new(rate, ChannelLayout::MONO, "Hall", begun);
     assert_eq!(first.time_reference, Frames(day - 1));
-    let (mut about, mut frames) = (first.clone(), 0);
+    let (mut metadata, mut frames) = (first.clone(), 0);
     for length in (1..2_000).map(|number| number * 37 % 50_000) {
-        about = about.after(Frames(length));
+        metadata = metadata.after(Frames(length));
         frames += length;
-        assert_eq!(about.time_reference, Frames((day - 1 + frames) % day));
-        assert_eq!(first.after(Frames(frames)).time_reference, about.time_reference);
+        assert_eq!(metadata.time_reference, Frames((day - 1 + frames) % day));
+        assert_eq!(first.after(Frames(frames)).time_reference, metadata.time_reference);
     }
 }
 
 #[test]
 fn what_a_format_cannot_hold_is_said_with_a_remedy() {
-    for (name, hz, channels, told) in [
+    for (name, hz, channels, report) in [
         (
             "opus:64k",
             44_100,
@@ -131,14 +131,18 @@ fn what_a_format_cannot_hold_is_said_with_a_remedy() {
         ("flac:16", 48_000, 9, "flac has at most eight channels: record wav"),
         ("flac:16", 705_607, 2, "a flac stream cannot have this rate: record wav"),
     ] {
-        let refused = open(format(name), &about(hz, channels), &mut Vec::new());
+        let refused = make_file_encoder(format(name), &metadata(hz, channels), &mut Vec::new());
         let refused = refused.err().map(|refused| refused.to_string()).unwrap_or_default();
-        assert!(refused.starts_with(told), "{refused}");
+        assert!(refused.starts_with(report), "{refused}");
     }
-    let odd = open(FileFormat::Flac { bits: 20 }, &about(48_000, 2), &mut Vec::new());
+    let odd =
+        make_file_encoder(FileFormat::Flac { bits: 20 }, &metadata(48_000, 2), &mut Vec::new());
     assert!(odd.is_err());
     for channels in 1..=64 {
-        assert!(open(format("wav:f32"), &about(384_000, channels), &mut Vec::new()).is_ok());
+        assert!(
+            make_file_encoder(format("wav:f32"), &metadata(384_000, channels), &mut Vec::new())
+                .is_ok()
+        );
     }
 }
 
@@ -149,7 +153,7 @@ fn a_torn_file_beyond_4_gib_becomes_rf64() {
     let scratch = ScratchDir::new("made").unwrap();
     let path = scratch.join("long.wav");
     let sound = music(48_000, 2, 9_600);
-    let file = write_file(&path, &file(format("wav:16"), &about(48_000, 2), &[]));
+    let file = write_file(&path, &file(format("wav:16"), &metadata(48_000, 2), &[]));
     let head = file.metadata().unwrap().len();
     let before = 1_100_000_000_u64;
     let mut bytes = vec![0; sound.len() * 2];
@@ -157,13 +161,16 @@ fn a_torn_file_beyond_4_gib_becomes_rf64() {
     file.write_all_at(&bytes, head + before * 4).unwrap();
     file.write_all_at(&[1, 2, 3], head + (before + 9_600) * 4).unwrap();
     let whole = repair(&file).unwrap();
-    assert_eq!((whole.frames, whole.cut, whole.changed), (Frames(before + 9_600), 3, true));
+    assert_eq!(
+        (whole.frames, whole.truncated_bytes, whole.changed),
+        (Frames(before + 9_600), 3, true)
+    );
     assert!(!repair(&file).unwrap().changed);
     let mut name = [0; 4];
     file.read_exact_at(&mut name, 0).unwrap();
     assert_eq!(&name, b"RF64");
-    let told = probed(&path);
-    assert!(told.contains(&format!("duration_ts={}", before + 9_600)), "{told}");
+    let report = probed(&path);
+    assert!(report.contains(&format!("duration_ts={}", before + 9_600)), "{report}");
     let tail = scratch.join("tail.wav");
     let from = format!("{:.6}", (before as f64) / 48_000.0);
     let status = Command::new("ffmpeg")

@@ -10,10 +10,10 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::Frames;
 use aulos_files::record::format::{repair, write_markers};
 use aulos_proto::Marker;
-use aulos_proto::wav::{self, Parsed, Wave};
+use aulos_proto::wav::{self, ParseOutcome, WaveInfo};
 
 use super::{
-    about, decode_format, decoded_by_ffmpeg, file, format, music, steps, write_file, written,
+    decode_format, decoded_by_ffmpeg, file, format, metadata, music, steps, write_file, written,
 };
 
 /// The chapters that ffprobe finds: where they begin, in seconds, and their titles.
@@ -25,8 +25,8 @@ fn chapters(path: &Path) -> Vec<(String, String)> {
         .expect("ffprobe must be installed: it comes with ffmpeg");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{}", path.display());
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let all = told["chapters"].as_array().unwrap().iter();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let all = report["chapters"].as_array().unwrap().iter();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     all.map(|it| (text(&it["start_time"]), text(&it["tags"]["title"]))).collect()
 }
@@ -35,8 +35,10 @@ fn open(path: &Path) -> File {
     File::options().read(true).write(true).open(path).unwrap()
 }
 
-fn head(bytes: &[u8]) -> Wave {
-    let Ok(Parsed::Wave(wave)) = wav::parse(bytes) else { panic!("{:?}", wav::parse(bytes)) };
+fn head(bytes: &[u8]) -> WaveInfo {
+    let Ok(ParseOutcome::Complete(wave)) = wav::parse(bytes) else {
+        panic!("{:?}", wav::parse(bytes))
+    };
     wave
 }
 
@@ -52,9 +54,9 @@ fn ffprobe_reads_markers_as_chapters_and_hears_the_same_sound() {
     for name in ["wav:16", "wav:24", "wav:f32", "flac:16", "flac:24"] {
         for channels in [1, 2] {
             let kind = format(name);
-            let about = about(48_000, channels);
+            let metadata = metadata(48_000, channels);
             // With 24 bits and one channel an odd number of bytes.
-            let sound = file(kind, &about, &music(48_000, channels, 48_001));
+            let sound = file(kind, &metadata, &music(48_000, channels, 48_001));
             let paths = [scratch.join("plain.x"), scratch.join("marked.x")];
             write_file(&paths[0], &sound);
             let marked = write_file(&paths[1], &sound);
@@ -72,8 +74,8 @@ fn ffprobe_reads_markers_as_chapters_and_hears_the_same_sound() {
             let (all, complaints) = decoded_by_ffmpeg(&paths, decode_format(kind));
             assert_eq!((all[0] == all[1], &*complaints), (true, ""), "{name}");
             assert_eq!(all[0].len(), 48_001 * channels * decode_format(kind).bytes());
-            let told = repair(&marked).unwrap();
-            assert_eq!((told.frames, told.changed), (Frames(48_001), false), "{name}");
+            let report = repair(&marked).unwrap();
+            assert_eq!((report.frames, report.changed), (Frames(48_001), false), "{name}");
         }
     }
 }
@@ -81,7 +83,7 @@ fn ffprobe_reads_markers_as_chapters_and_hears_the_same_sound() {
 #[test]
 fn opus_stays_as_it_is() {
     let scratch = ScratchDir::new("marked").unwrap();
-    let sound = file(format("opus:32k"), &about(48_000, 1), &music(48_000, 1, 4_800));
+    let sound = file(format("opus:32k"), &metadata(48_000, 1), &music(48_000, 1, 4_800));
     let path = scratch.join("a.opus");
     write_markers(&write_file(&path, &sound), &MARKERS, true).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), sound);
@@ -94,16 +96,16 @@ fn a_wave_file_keeps_every_frame_that_is_there() {
     let scratch = ScratchDir::new("marked").unwrap();
     for (name, channels) in [("wav:24", 1), ("wav:16", 1), ("wav:f32", 2)] {
         let kind = format(name);
-        let steps = steps(kind, &about(8_000, channels), &music(8_000, channels, 501), 167);
+        let steps = steps(kind, &metadata(8_000, channels), &music(8_000, channels, 501), 167);
         let (all, length) = written(&steps, usize::MAX, usize::MAX);
-        let (start, frame) = (head(&all).start, head(&all).frame_bytes());
+        let (start, frame) = (head(&all).data_offset, head(&all).frame_bytes());
         let path = scratch.join("torn.wav");
         for end in start + frame..=all.len() {
             for patched in 0..=2 {
                 let (bytes, _) = written(&steps, end, patched);
                 let frames = ((bytes.len() - start) / frame) as u64;
-                let told = repair(&write_file(&path, &bytes)).unwrap();
-                assert_eq!(told.frames, Frames(frames).min(length), "{name}: {end}, {patched}");
+                let report = repair(&write_file(&path, &bytes)).unwrap();
+                assert_eq!(report.frames, Frames(frames).min(length), "{name}: {end}, {patched}");
             }
         }
     }
@@ -114,12 +116,12 @@ fn a_kill_at_any_byte_of_the_markers_leaves_the_sound_and_they_can_be_written_ag
     let scratch = ScratchDir::new("marked").unwrap();
     for (name, frames) in [("wav:24", 501), ("wav:24", 500), ("wav:16", 333), ("wav:f32", 77)] {
         let kind = format(name);
-        let sound = file(kind, &about(8_000, 1), &music(8_000, 1, frames));
+        let sound = file(kind, &metadata(8_000, 1), &music(8_000, 1, frames));
         let path = scratch.join("torn.wav");
         let markers = [Marker { position: 3, label: "one" }, Marker { position: 70, label: "two" }];
         write_markers(&write_file(&path, &sound), &markers, false).unwrap();
         let whole = std::fs::read(&path).unwrap();
-        let start = head(&whole).start;
+        let start = head(&whole).data_offset;
         assert!(whole.len() > sound.len() + 100 && whole.len().is_multiple_of(2));
         assert_eq!(whole[start..sound.len()], sound[start..]);
         for end in sound.len()..=whole.len() {
@@ -128,8 +130,8 @@ fn a_kill_at_any_byte_of_the_markers_leaves_the_sound_and_they_can_be_written_ag
                 // What a disk that has lost power may have there.
                 torn.resize(if grown { whole.len() } else { end }, 0);
                 let file = write_file(&path, &torn);
-                let told = repair(&file).unwrap();
-                assert_eq!(told.frames, Frames(frames as u64), "{name}: {end}");
+                let report = repair(&file).unwrap();
+                assert_eq!(report.frames, Frames(frames as u64), "{name}: {end}");
                 let bytes = std::fs::read(&path).unwrap();
                 let behind = bytes.len() > sound.len();
                 assert!(!behind || bytes.len() == whole.len(), "{name}: {end}");
@@ -145,7 +147,7 @@ fn a_kill_at_any_byte_of_the_markers_leaves_the_sound_and_they_can_be_written_ag
 #[test]
 fn a_kill_while_chapters_are_written_leaves_a_flac_file_that_is_whole() {
     let scratch = ScratchDir::new("marked").unwrap();
-    let sound = file(format("flac:16"), &about(8_000, 1), &music(8_000, 1, 1_301));
+    let sound = file(format("flac:16"), &metadata(8_000, 1), &music(8_000, 1, 1_301));
     let path = scratch.join("torn.flac");
     write_markers(&write_file(&path, &sound), &MARKERS, true).unwrap();
     let whole = std::fs::read(&path).unwrap();
@@ -157,8 +159,11 @@ fn a_kill_while_chapters_are_written_leaves_a_flac_file_that_is_whole() {
         let mut torn = sound.clone();
         differs[page..step].iter().for_each(|at| torn[*at] = whole[*at]);
         let file = write_file(&path, &torn);
-        let told = repair(&file).unwrap();
-        assert_eq!((told.frames, told.cut, told.damaged), (Frames(1_301), 0, 0));
+        let report = repair(&file).unwrap();
+        assert_eq!(
+            (report.frames, report.truncated_bytes, report.damaged_bytes),
+            (Frames(1_301), 0, 0)
+        );
         write_markers(&file, &MARKERS, false).unwrap();
         assert!(std::fs::read(&path).unwrap() == whole, "{step}");
     }
@@ -169,8 +174,8 @@ fn a_kill_while_chapters_are_written_leaves_a_flac_file_that_is_whole() {
 fn a_marker_beyond_32_bits_is_in_ixml_and_the_sizes_of_rf64_are_right() {
     let scratch = ScratchDir::new("marked").unwrap();
     let path = scratch.join("long.wav");
-    let begun = file(format("wav:16"), &about(48_000, 1), &music(48_000, 1, 480));
-    let start = head(&begun).start as u64;
+    let begun = file(format("wav:16"), &metadata(48_000, 1), &music(48_000, 1, 480));
+    let start = head(&begun).data_offset as u64;
     let file = write_file(&path, &begun);
     let frames = (1_u64 << 32) + 48_000;
     file.set_len(start + 2 * frames).unwrap();
@@ -191,11 +196,11 @@ fn a_marker_beyond_32_bits_is_in_ixml_and_the_sizes_of_rf64_are_right() {
         text.contains("<SYNC_POINT_LOW>7</SYNC_POINT_LOW>\n<SYNC_POINT_HIGH>1</SYNC_POINT_HIGH>")
     );
     assert_eq!(chapters(&path), [("10.000000".to_owned(), "near".to_owned())]);
-    let told = repair(&open(&path)).unwrap();
-    assert_eq!((told.frames, told.changed), (Frames(frames), false));
+    let report = repair(&open(&path)).unwrap();
+    assert_eq!((report.frames, report.changed), (Frames(frames), false));
     // A kill takes the end of the chunks.
     file.set_len(length - 5).unwrap();
-    let told = repair(&file).unwrap();
-    assert_eq!((told.frames, told.changed), (Frames(frames), true));
+    let report = repair(&file).unwrap();
+    assert_eq!((report.frames, report.changed), (Frames(frames), true));
     assert_eq!(file.metadata().unwrap().len(), start + 2 * frames);
 }

@@ -23,7 +23,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate};
-use aulos_files::record::format::{About, FileFormat, open};
+use aulos_files::record::format::{FileFormat, FileMetadata, make_file_encoder};
 use aulos_proto::Patch;
 
 /// A small reproducible generator.
@@ -59,10 +59,10 @@ fn music(hz: u32, channels: usize, frames: usize) -> Vec<f32> {
 }
 
 /// A quarter past ten in the morning.
-fn about(hz: u32, channels: usize) -> About {
+fn metadata(hz: u32, channels: usize) -> FileMetadata {
     let begun = UNIX_EPOCH + Duration::from_millis(1_795_342_500_250);
     let rate = SampleRate::new(hz).unwrap();
-    About::new(rate, ChannelLayout::new(channels).unwrap(), "Hall", begun)
+    FileMetadata::new(rate, ChannelLayout::new(channels).unwrap(), "Hall", begun)
 }
 
 /// The sample format that ffmpeg decodes to without loss.
@@ -75,7 +75,7 @@ fn decode_format(format: FileFormat) -> SampleFormat {
 }
 
 /// A recorded step of a framer's caller, which can be replayed up to any point.
-enum FramerStep {
+enum EncoderStep {
     Append(Vec<u8>),
     Patch(Patch),
     /// This many frames are readable from here on.
@@ -85,49 +85,49 @@ enum FramerStep {
 /// The steps of a recording: pieces of any length, and a flush after every `flush_every` frames.
 fn steps(
     format: FileFormat,
-    about: &About,
+    metadata: &FileMetadata,
     samples: &[f32],
     flush_every: usize,
-) -> Vec<FramerStep> {
+) -> Vec<EncoderStep> {
     let (mut out, mut patches, mut steps) = (Vec::new(), Vec::new(), Vec::new());
-    let mut framer = open(format, about, &mut out).unwrap();
-    let channels = about.layout.channels();
+    let mut encoder = make_file_encoder(format, metadata, &mut out).unwrap();
+    let channels = metadata.layout.channels();
     let mut random = Random(99);
     let (mut rest, mut since) = (samples, 0);
     while !rest.is_empty() {
         let frames = (1 + random.below(2_000)).min(flush_every - since);
         let (now, later) = rest.split_at((frames * channels).min(rest.len()));
-        framer.write(now, &mut out).unwrap();
+        encoder.write(now, &mut out).unwrap();
         rest = later;
         since += frames;
         if since == flush_every {
             since = 0;
-            framer.flush(&mut out, &mut patches);
-            steps.push(FramerStep::Append(std::mem::take(&mut out)));
-            steps.extend(patches.drain(..).map(FramerStep::Patch));
-            steps.push(FramerStep::Flushed(framer.readable()));
+            encoder.flush(&mut out, &mut patches);
+            steps.push(EncoderStep::Append(std::mem::take(&mut out)));
+            steps.extend(patches.drain(..).map(EncoderStep::Patch));
+            steps.push(EncoderStep::Flushed(encoder.readable_frames()));
         } else if random.below(2) == 0 {
-            steps.push(FramerStep::Append(std::mem::take(&mut out)));
+            steps.push(EncoderStep::Append(std::mem::take(&mut out)));
         }
     }
     let all = Frames::from(samples.len() / channels);
-    assert_eq!(framer.frames(), all);
-    framer.finish(&mut out, &mut patches).unwrap();
-    steps.push(FramerStep::Append(out));
-    steps.extend(patches.into_iter().map(FramerStep::Patch));
-    steps.push(FramerStep::Flushed(all));
+    assert_eq!(encoder.frames(), all);
+    encoder.finish(&mut out, &mut patches).unwrap();
+    steps.push(EncoderStep::Append(out));
+    steps.extend(patches.into_iter().map(EncoderStep::Patch));
+    steps.push(EncoderStep::Flushed(all));
     steps
 }
 
 /// The bytes of a file whose writer stopped after `bytes` appended bytes and `patched` of the
 /// following patches. A patch is written completely or not at all. Also the frames that are
 /// guaranteed to be readable.
-fn written(steps: &[FramerStep], bytes: usize, patched: usize) -> (Vec<u8>, Frames) {
+fn written(steps: &[EncoderStep], bytes: usize, patched: usize) -> (Vec<u8>, Frames) {
     let (mut file, mut promised, mut late) = (Vec::new(), Frames(0), None);
     for step in steps {
         match step {
-            FramerStep::Append(_) if late.is_some() => break,
-            FramerStep::Append(more) => {
+            EncoderStep::Append(_) if late.is_some() => break,
+            EncoderStep::Append(more) => {
                 let room = bytes - file.len();
                 file.extend_from_slice(&more[..more.len().min(room)]);
                 if more.len() > room {
@@ -137,25 +137,25 @@ fn written(steps: &[FramerStep], bytes: usize, patched: usize) -> (Vec<u8>, Fram
                     late = Some(patched);
                 }
             }
-            FramerStep::Patch(_) if late == Some(0) => break,
-            FramerStep::Patch(patch) => {
+            EncoderStep::Patch(_) if late == Some(0) => break,
+            EncoderStep::Patch(patch) => {
                 let at = patch.at() as usize;
                 file[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
                 late = late.map(|late| late - 1);
             }
-            FramerStep::Flushed(frames) => promised = *frames,
+            EncoderStep::Flushed(frames) => promised = *frames,
         }
     }
     (file, promised)
 }
 
-fn whole(steps: &[FramerStep]) -> Vec<u8> {
+fn whole(steps: &[EncoderStep]) -> Vec<u8> {
     written(steps, usize::MAX, usize::MAX).0
 }
 
 /// The complete file.
-fn file(format: FileFormat, about: &About, samples: &[f32]) -> Vec<u8> {
-    whole(&steps(format, about, samples, about.rate.hz() as usize / 5))
+fn file(format: FileFormat, metadata: &FileMetadata, samples: &[f32]) -> Vec<u8> {
+    whole(&steps(format, metadata, samples, metadata.rate.hz() as usize / 5))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> File {

@@ -5,7 +5,7 @@ use aulos_core::Frames;
 use aulos_files::record::format::{RepairError, repair};
 use proptest::prelude::*;
 
-use super::{about, file, format, music, write_file};
+use super::{file, format, metadata, music, write_file};
 
 #[test]
 fn what_is_no_recording_is_left_alone() {
@@ -17,10 +17,10 @@ fn what_is_no_recording_is_left_alone() {
         (b"", |it| matches!(it, RepairError::Empty)),
         (b"RIF", |it| matches!(it, RepairError::Empty)),
         (b"RIFF\xff\xff\xff\xffWAVE", |it| matches!(it, RepairError::Empty)),
-        (b"RIFF\xff\xff\xff\xffAVI LIST", |it| matches!(it, RepairError::Unknown)),
+        (b"RIFF\xff\xff\xff\xffAVI LIST", |it| matches!(it, RepairError::UnknownFormat)),
         (b"fLaC\x80\0\0\x22", |it| matches!(it, RepairError::Empty)),
-        (b"fLaC\x84\0\0\x22", |it| matches!(it, RepairError::Unknown)),
-        (b"\x7fELF, a program", |it| matches!(it, RepairError::Unknown)),
+        (b"fLaC\x84\0\0\x22", |it| matches!(it, RepairError::UnknownFormat)),
+        (b"\x7fELF, a program", |it| matches!(it, RepairError::UnknownFormat)),
         (page, |it| matches!(it, RepairError::Empty)),
     ];
     for (bytes, expected) in cases {
@@ -29,7 +29,7 @@ fn what_is_no_recording_is_left_alone() {
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
     // Two concatenated streams: the end is ambiguous.
-    let opus = file(format("opus:64k"), &about(48_000, 1), &music(48_000, 1, 9_000));
+    let opus = file(format("opus:64k"), &metadata(48_000, 1), &music(48_000, 1, 9_000));
     let twice = [&opus[..], &opus].concat();
     assert!(matches!(repair(&write_file(&path, &twice)), Err(RepairError::Damaged)));
     assert!(repair(&std::fs::File::open(scratch.path()).unwrap()).is_err());
@@ -40,13 +40,13 @@ fn damage_in_the_middle_takes_nothing_else_away() {
     let scratch = ScratchDir::new("nonsense").unwrap();
     for name in ["flac:16", "opus:64k"] {
         let path = scratch.join("file");
-        let mut bytes = file(format(name), &about(48_000, 1), &music(48_000, 1, 50_000));
+        let mut bytes = file(format(name), &metadata(48_000, 1), &music(48_000, 1, 50_000));
         // Behind the padding that a FLAC file begins with.
         let middle = bytes.len() / 4 * 3;
         bytes[middle..middle + 20].fill(0x55);
         let whole = repair(&write_file(&path, &bytes)).unwrap();
-        assert_eq!((whole.frames, whole.cut), (Frames(50_000), 0), "{name}");
-        assert!(whole.damaged > 20, "{name}: {}", whole.damaged);
+        assert_eq!((whole.frames, whole.truncated_bytes), (Frames(50_000), 0), "{name}");
+        assert!(whole.damaged_bytes > 20, "{name}: {}", whole.damaged_bytes);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes.len() as u64);
     }
 }
@@ -56,12 +56,12 @@ fn damage_in_the_middle_takes_nothing_else_away() {
 fn zeros_at_the_end_are_no_sound() {
     let scratch = ScratchDir::new("nonsense").unwrap();
     for name in ["flac:24", "opus:64k"] {
-        let mut bytes = file(format(name), &about(48_000, 2), &music(48_000, 2, 20_000));
+        let mut bytes = file(format(name), &metadata(48_000, 2), &music(48_000, 2, 20_000));
         let length = bytes.len() as u64;
         bytes.resize(bytes.len() + 100_000, 0);
         let path = scratch.join("file");
         let whole = repair(&write_file(&path, &bytes)).unwrap();
-        assert_eq!((whole.frames, whole.cut), (Frames(20_000), 100_000), "{name}");
+        assert_eq!((whole.frames, whole.truncated_bytes), (Frames(20_000), 100_000), "{name}");
         assert_eq!(std::fs::metadata(&path).unwrap().len(), length);
     }
 }
@@ -96,7 +96,7 @@ proptest! {
     ) {
         let scratch = ScratchDir::new("nonsense").unwrap();
         let name = ["wav:16", "wav:24", "flac:16", "opus:24k"][which];
-        let mut bytes = file(format(name), &about(48_000, 1), &music(48_000, 1, 3_000));
+        let mut bytes = file(format(name), &metadata(48_000, 1), &music(48_000, 1, 3_000));
         let length = bytes.len();
         for (at, byte) in changes {
             // Damage to headers has the greatest effect.

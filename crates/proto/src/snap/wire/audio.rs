@@ -96,7 +96,7 @@ impl core::error::Error for UnsupportedSampleFormat {}
 fn pcm_header(spec: SampleSpec) -> Result<[u8; wav::HEADER_LEN], UnsupportedSampleFormat> {
     match spec.format {
         SampleFormat::S8 | SampleFormat::S16Le | SampleFormat::S24In32Le | SampleFormat::S32Le => {
-            Ok(wav::RawHeader::new(wav::TAG_PCM, spec, wav::RIFF_WITHOUT_DATA, 0).emit())
+            Ok(wav::RawHeader::new(wav::TAG_PCM, spec, wav::RIFF_SIZE_WITHOUT_DATA, 0).emit())
         }
         SampleFormat::U8 | SampleFormat::S24Le | SampleFormat::F32 => {
             Err(UnsupportedSampleFormat(spec.format))

@@ -243,7 +243,7 @@ fn peaks_are_told_once_a_minute_with_the_worst_of_them() {
 }
 
 #[test]
-fn what_a_normaliser_keeps_to_is_the_ceiling() {
+fn what_a_normalizer_keeps_to_is_the_ceiling() {
     let mut world = World::with("normalize = { true_peak = -3.0 }");
     assert_eq!(world.repeat_status(600, &peak(-2.9, -2.9)), [], "nobody measures finer");
     let [HookEvent::OverCeiling { ceiling, .. }] = world.repeat_status(1, &peak(-2.8, -2.8))[..]
