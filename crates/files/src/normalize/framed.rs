@@ -52,7 +52,7 @@ impl FramedFile {
                     .map_err(too_long)?;
             }
             WaveOrOpusEncoder::Opus(opus) => {
-                opus.finish_file(&mut bytes).map_err(io::Error::other)?
+                opus.finish_file(&mut bytes).map_err(io::Error::other)?;
             }
         }
         self.out.write_all(&bytes)?;

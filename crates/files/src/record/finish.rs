@@ -403,7 +403,7 @@ fn repair_part(store: &dyn RecordingStore, shared: &RecorderShared, part_file: &
     match result {
         Ok(repaired) => match publish_repaired(store, shared, name, parsed, &file, &repaired) {
             Ok(name) => {
-                shared.emit(RecorderEventKind::FileRepaired { path: store.path().join(name) })
+                shared.emit(RecorderEventKind::FileRepaired { path: store.path().join(name) });
             }
             Err(error) => {
                 let (operation, error) = (FileOperation::Rename, Arc::new(error));
@@ -416,7 +416,7 @@ fn repair_part(store: &dyn RecordingStore, shared: &RecorderShared, part_file: &
             drop(store.remove(&sidecar_name(name)));
         }
         Err(error) => {
-            shared.emit(RecorderEventKind::RepairFailed { path, reason: error.to_string() })
+            shared.emit(RecorderEventKind::RepairFailed { path, reason: error.to_string() });
         }
     }
 }
@@ -443,7 +443,7 @@ fn complete_sidecar(store: &dyn RecordingStore, shared: &RecorderShared, name: &
     match write() {
         Ok(()) => shared.emit(RecorderEventKind::FileRepaired { path }),
         Err(error) => {
-            shared.emit(RecorderEventKind::RepairFailed { path, reason: error.to_string() })
+            shared.emit(RecorderEventKind::RepairFailed { path, reason: error.to_string() });
         }
     }
 }

@@ -74,7 +74,7 @@ impl Sidecar {
         json["end_frame"] = json!(closed.end.0);
         json["frames"] = json!(closed.frames.0);
         json["lost_frames"] = json!(closed.lost.0);
-        json["gaps"] = self.gaps.iter().map(SegmentGap::to_json).collect();
+        json["gaps"] = self.gaps.iter().map(SegmentGap::json_value).collect();
         json["ended_by"] = json!(format!("{:?}", closed.cause).to_lowercase());
         let SegmentLoudness { integrated, range, true_peak, max_momentary, max_short_term } =
             self.loudness;
@@ -133,7 +133,7 @@ impl Sidecar {
 }
 
 impl SegmentGap {
-    fn to_json(&self) -> Value {
+    fn json_value(&self) -> Value {
         let kind = match self.silence {
             None => "left out",
             Some(SilenceReason::Lost) => "lost",
