@@ -95,7 +95,7 @@ impl RecordOutput {
                 self.print_message(&format!("the disk is too slow: {} frames were lost", frames.0));
             }
             RecorderEventKind::Failed(fault) => {
-                self.print_message(&format!("{fault}; trying again"))
+                self.print_message(&format!("{fault}; trying again"));
             }
             RecorderEventKind::Recovered => self.print_message("the disk is there again"),
             RecorderEventKind::FileRemoved { path } => {
