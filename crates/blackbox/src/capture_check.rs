@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_is_told_from_music() {
+    fn a_tone_is_distinguished_from_music() {
         let tone: Vec<Frame> = (0..4_800)
             .map(|n| {
                 let x = (std::f64::consts::TAU * 1000.0 * f64::from(n) / 48_000.0).sin();

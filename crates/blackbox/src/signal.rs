@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_stretch_comes_twice_and_nothing_clips() {
+    fn the_signal_never_repeats_and_never_clips() {
         let sound = programme(3 * RATE, SampleWidth::B16, 1);
         let stretches: HashSet<_> = sound.windows(16).collect();
         assert_eq!(stretches.len(), sound.len() - 15);

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spec_reads_back_what_it_prints() {
+    fn a_printed_spec_parses_to_itself() {
         for text in ["48000:16:2", "44100:24:1", "192000:f32:6", "8000:u8:1", "96000:s24:2"] {
             assert_eq!(text.parse::<SampleSpec>().unwrap().to_string(), text);
         }

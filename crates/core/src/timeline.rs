@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_frame_comes_back(
+        fn frame_to_time_conversion_is_reversible(
             media in 0..u64::MAX >> 16, origin in 0..1u64 << 50, local in 0..1u64 << 62,
             hz in SampleRate::MIN..=SampleRate::MAX, ppm in -1_000i32..=1_000,
         ) {

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_spent_and_comes_back_one_by_one() {
+    fn a_burst_is_consumed_and_refilled_token_by_token() {
         let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
         let mut budget = TokenBucket::new(3, Span::from_millis(10), at(0));
         assert!(budget.is_full(at(5)));

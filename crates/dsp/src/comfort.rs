@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_loud_as_it_is_told_whatever_its_colour() {
+    fn the_level_is_as_configured_for_any_spectrum() {
         for told in [20_u8, 40, 60] {
             for colours in
                 [&[][..], &[127, 127], &[190], &[60, 200, 127, 90], &[100; 10], &[150; 30]]
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_heard_before_it_is_told_and_nonsense_stays_within_bounds() {
+    fn there_is_silence_before_the_first_parameters_and_invalid_ones_are_bounded() {
         assert!(of(&[]).iter().all(|sample| *sample == 0.0));
         for payload in [&[0x80; 40][..], &[0; 40], &[255; 40], &[0, 254], &[0, 0, 254, 0]] {
             assert!(of(payload).iter().all(|sample| sample.abs() <= 1.0));

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_float_keeps_its_headroom_and_loses_what_is_not_a_number() {
+    fn floats_keep_headroom_and_nan_becomes_silence() {
         let samples = [2.5, -0.1, f32::NAN, f32::NEG_INFINITY];
         let bytes: Vec<u8> = samples.iter().flat_map(|s| s.to_le_bytes()).collect();
         let mut decoded = [9.0; 4];
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn mismatched_lengths_convert_what_both_sides_have() {
+    fn mismatched_lengths_convert_the_shorter_length() {
         let mut out = [9.0; 3];
         assert_eq!(decode(SampleFormat::S16Le, &[0; 5], &mut out), 2);
         assert_eq!(out, [0.0, 0.0, 9.0]);

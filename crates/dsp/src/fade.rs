@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fade_in_a_hurry_goes_on_from_where_it_is() {
+    fn a_shortened_fade_continues_from_its_current_gain() {
         let mut fade = Crossfade::equal_power(Frames(480_000));
         fade.mix(&[], &mut vec![1.0; 96_000], 1);
         let (before, mut fast) = (fade.current_gains(), fade.shortened(Frames(960)));

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_become_the_codes_between_whose_decision_values_they_are() {
+    fn samples_map_to_the_code_of_their_decision_interval() {
         for law in LAWS {
             let decisions = decisions(law);
             for sample in i16::MIN..=i16::MAX {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_come_back() {
+    fn codes_round_trip() {
         for law in LAWS {
             for code in 0..=255 {
                 let again = law.encode(law.decode(code));

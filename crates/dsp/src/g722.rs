@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tone_comes_back_22_samples_later() {
+    fn a_tone_is_decoded_with_a_delay_of_22_samples() {
         let tone = |at: f32| 0.5 * (at * 0.3).sin();
         let samples: Vec<f32> = (0_u16..16_000).map(|at| tone(f32::from(at))).collect();
         let (mut bytes, mut back) = (vec![0; 8_000], vec![0.0; 16_000]);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_in_pieces_is_said_as_a_whole() {
+    fn encoding_in_pieces_equals_encoding_at_once() {
         let samples: Vec<f32> = (0_u16..640).map(|at| (f32::from(at) * 0.11).sin()).collect();
         let mut whole = [0; 320];
         Encoder::new().encode(&samples, &mut whole);

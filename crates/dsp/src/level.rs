@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peak_falls_20_db_in_1_7_s_and_the_rms_is_gone_in_300_ms() {
+    fn the_peak_falls_20_db_in_1_7_s_and_the_rms_decays_in_300_ms() {
         let mut level = LevelMeter::new(SampleRate::HZ_44100, 1);
         level.update(&[0.5; 44_100]);
         level.update(&[0.0; 13_230]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_heard() {
+    fn nan_samples_are_ignored() {
         let mut level = LevelMeter::new(SampleRate::HZ_48000, 1);
         level.update(&[0.5; 24_000]);
         level.update(&[f32::NAN, 0.5, f32::INFINITY, -0.5]);

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn one_channel_that_sounds_is_enough_and_a_click_is_not() {
+    fn one_active_channel_ends_silence_but_a_click_does_not() {
         let mut detector = detector();
         listen(&mut detector, [0.002, 0.0], 0.0, 20_000);
         assert!(!detector.is_silent());

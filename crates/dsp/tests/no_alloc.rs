@@ -75,7 +75,7 @@ fn nothing_allocates_after_construction() {
 
 #[test]
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test signal")]
-fn a_meter_does_not_allocate_while_it_hears() {
+fn a_running_meter_does_not_allocate() {
     use meter::{Meter, MeterConfig, MeterHistory, MeterKernel, MeterMode};
     let layout = ChannelLayout::SURROUND_5_1;
     let mut meters = Vec::new();

@@ -48,7 +48,7 @@ fn bytes(samples: &[i16]) -> Vec<u8> {
 const LAWS: [(G711Law, &str); 2] = [(G711Law::Mu, "mulaw"), (G711Law::A, "alaw")];
 
 #[test]
-fn all_256_codes_are_what_ffmpeg_hears() {
+fn all_256_codes_decode_as_in_ffmpeg() {
     let codes: Vec<u8> = (0..=255).collect();
     for (law, name) in LAWS {
         let from = format!("-f {name} -ar 8000");
@@ -61,7 +61,7 @@ fn all_256_codes_are_what_ffmpeg_hears() {
 /// ffmpeg takes the nearest value distinguished by the upper 14 bits, this crate the
 /// Recommendation's decision values; so codes differ at the edges of segments only, and by one.
 #[test]
-fn all_65536_samples_become_what_ffmpeg_makes_of_them() {
+fn all_65536_samples_encode_as_in_ffmpeg() {
     let samples: Vec<i16> = (i16::MIN..=i16::MAX).collect();
     for (law, name) in LAWS {
         let to = format!("-f {name}");

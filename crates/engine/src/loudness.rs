@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_pause_the_momentary_goes_on_and_the_integrated_stays() {
+    fn in_a_pause_momentary_loudness_falls_and_integrated_loudness_stays() {
         let mut meter = meter();
         push_tone(&mut meter, -30.0, 200);
         let before = meter.loudness();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_an_interruption_windows_are_young_and_the_whole_goes_on() {
+    fn after_an_interruption_windows_restart_and_integration_continues() {
         let mut meter = meter();
         push_tone(&mut meter, -20.0, 200);
         meter.interrupt();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn another_rate_goes_on_with_the_same_figures() {
+    fn loudness_figures_continue_at_another_rate() {
         let mut meter = meter();
         push_tone(&mut meter, -20.0, 200);
         meter.set_format(SampleRate::HZ_44100, ChannelLayout::MONO);

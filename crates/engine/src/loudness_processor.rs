@@ -569,7 +569,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_comes_out_as_late_as_the_sound_before_it() {
+    fn an_end_is_delayed_like_the_sound_before_it() {
         let mut trail = RealFrameHistory::new(SampleRate::HZ_48000, Frames(960));
         // Two whole quanta, one that ends in its middle, silence.
         let mut real_frames = |latency: usize| {
@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_station_that_does_not_look_stays_small() {
+    fn commands_for_a_stalled_station_stay_bounded() {
         let (mut control, mut processor) =
             loudness_processor(SampleRate::HZ_48000, ChannelLayout::MONO, Frames(960));
         let config = |mode| NormalizerConfig { mode, settings: Settings::default() };

@@ -114,7 +114,7 @@ fn every_level_and_block_length_arrives_exactly() {
 }
 
 #[test]
-fn a_listener_can_come_at_any_frame() {
+fn a_decoder_can_start_at_any_frame() {
     let mut flac = flac("48000:16:2", 960, FlacEncoder::DEFAULT_LEVEL);
     let samples = integers(flac.spec(), &sine(2));
     let packets = encode(&mut flac, 960, &samples);

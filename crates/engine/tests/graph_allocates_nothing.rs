@@ -117,7 +117,7 @@ fn graphs_carry_on_the_clock_and_freely() {
 }
 
 #[test]
-fn readers_of_a_proxy_come_lag_and_leave() {
+fn readers_of_a_proxy_join_lag_and_leave() {
     let (mut sink, mut proxy) = proxy(RATE, STEREO);
     let lane = LaneConfig::new(RATE, STEREO).capacity(Span::from_millis(50));
     let (mut tone, mut into, mut out) = (tone(), block(), [0.0; 1_000]);

@@ -38,7 +38,7 @@ fn heard_by_libopus(
 }
 
 #[test]
-fn libopus_hears_our_packets_as_we_meant_them() {
+fn libopus_decodes_our_packets_as_intended() {
     let input = music(10.0);
     for (frames, bitrate, least) in [
         (960, 192_000, 25.0),
@@ -126,7 +126,7 @@ fn a_variable_bit_rate_varies_and_a_constant_one_does_not() {
 }
 
 #[test]
-fn every_setting_is_heard_by_libopus() {
+fn libopus_decodes_every_setting() {
     let input = music(5.0);
     for (bitrate, rate_control, complexity, least) in [
         (192_000, RateControl::Cbr, 10, 25.0),

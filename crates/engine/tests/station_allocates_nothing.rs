@@ -352,7 +352,7 @@ fn announcements_of_any_rate() {
 }
 
 #[test]
-fn a_station_that_plays_another_and_renditions_that_come_and_go() {
+fn a_station_that_plays_another_and_changing_renditions() {
     let (mut patch, source) = swappable_source();
     let mut world = World::new(Codec::Flac);
     let mut other = World::before(Codec::Pcm, Some(Box::new(source)));
@@ -392,7 +392,7 @@ fn a_station_that_plays_another_and_renditions_that_come_and_go() {
 }
 
 #[test]
-fn recorders_that_come_and_go_and_one_that_is_behind() {
+fn changing_recorders_and_one_that_lags() {
     let (spec, room) = (SampleSpec::DEFAULT, Span::from_secs(2));
     let mut world = World::new(Codec::Pcm);
     let mut outlets = world.station.output_bus();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_name_is_what_stands_before_the_type() {
+    fn a_servers_name_is_the_label_before_the_service_type() {
         assert_eq!(
             instance_name("House of._sound (2)._snapcast._tcp.local."),
             "House of._sound (2)"

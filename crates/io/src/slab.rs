@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_of_one_that_has_gone_finds_nobody() {
+    fn a_token_of_a_removed_entry_finds_nothing() {
         let mut slab = Slab::new();
         let first = slab.insert_with(|_| "first");
         assert_eq!(slab.remove(first), Some("first"));

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_is_freed_by_whoever_tidies_even_if_late() {
+    fn removed_values_are_freed_at_the_next_cleanup() {
         let drops = DropCounter { here: Arc::default(), elsewhere: Arc::default() };
         let mut workers = Workers::start(1).unwrap();
         let many = MAX_REMOVED + 3;

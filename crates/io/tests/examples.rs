@@ -12,7 +12,7 @@ mod queue;
 mod tone;
 
 #[test]
-fn a_tone_comes_out_of_a_graph() {
+fn a_graph_outputs_a_tone() {
     tone::main().unwrap();
 }
 

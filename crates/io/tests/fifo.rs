@@ -73,7 +73,7 @@ impl Drop for FifoFixture {
 }
 
 #[test]
-fn writers_come_and_go_and_each_is_heard_to_its_end() {
+fn each_of_several_writers_is_read_to_its_end() {
     let mut fixture = FifoFixture::new("writers");
     assert_eq!(fixture.tick(), (0, 0));
     let mode = std::fs::metadata(&fixture.path).unwrap().permissions().mode();
@@ -93,7 +93,7 @@ fn writers_come_and_go_and_each_is_heard_to_its_end() {
 }
 
 #[test]
-fn a_file_in_the_way_is_a_failure_that_says_so_and_leaves_the_file_alone() {
+fn an_existing_file_is_reported_and_left_unchanged() {
     let mut fixture = FifoFixture::new("in-the-way");
     std::fs::write(&fixture.path, b"precious").unwrap();
     fixture.tick();
@@ -124,7 +124,7 @@ fn writer(path: &Path) -> std::fs::File {
 }
 
 #[test]
-fn a_fifo_that_is_deleted_is_made_again_and_the_next_writer_is_heard() {
+fn a_deleted_fifo_is_created_again_and_the_next_writer_is_read() {
     let mut fixture = FifoFixture::new("deleted");
     fixture.tick();
     for round in 1..=3 {
@@ -146,7 +146,7 @@ fn a_fifo_that_is_deleted_is_made_again_and_the_next_writer_is_heard() {
 }
 
 #[test]
-fn who_writes_to_a_deleted_fifo_is_heard_to_the_end_and_then_the_next_one() {
+fn the_writer_of_a_deleted_fifo_is_read_to_its_end_then_the_next() {
     let mut fixture = FifoFixture::new("unlinked");
     fixture.tick();
     let mut old = writer(&fixture.path);
@@ -190,7 +190,7 @@ fn another_fifo_with_its_name_is_opened_even_if_the_old_writer_stays_and_is_sile
 }
 
 #[test]
-fn a_file_in_the_place_of_a_fifo_is_said_and_left_alone_until_it_is_gone() {
+fn a_file_in_place_of_a_fifo_is_reported_and_left_until_it_is_removed() {
     let mut fixture = FifoFixture::new("blocked");
     fixture.tick();
     std::fs::remove_file(&fixture.path).unwrap();
@@ -216,7 +216,7 @@ fn a_file_in_the_place_of_a_fifo_is_said_and_left_alone_until_it_is_gone() {
 }
 
 #[test]
-fn its_directory_may_go_and_come_back() {
+fn the_directory_of_a_fifo_can_be_removed_and_recreated() {
     let folder = std::env::temp_dir().join(format!("aulos-test-{}-folder", std::process::id()));
     drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir(&folder).unwrap();

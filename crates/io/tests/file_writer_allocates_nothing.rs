@@ -21,7 +21,7 @@ fn wait_until_written(writer: &FileWriter) {
 }
 
 #[test]
-fn a_record_makes_nobody_touch_the_allocator() {
+fn writing_a_record_does_not_allocate() {
     let folder = ScratchDir::new("file-writer-counting").unwrap();
     let writer =
         DiskWriters::default().create(&folder.join("file"), &FileWriterConfig::default()).unwrap();

@@ -232,7 +232,7 @@ fn a_hole_in_the_stations_sound_is_one_in_the_timestamps_and_none_in_the_numbers
 }
 
 #[test]
-fn what_is_far_too_late_is_left_out_and_does_not_come_as_a_flood() {
+fn very_late_packets_are_skipped_instead_of_sent_in_a_burst() {
     let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     fixture.run(START + Span::from_secs(1), Span::ZERO);
     let before = fixture.packets.len();
@@ -244,7 +244,7 @@ fn what_is_far_too_late_is_left_out_and_does_not_come_as_a_flood() {
 }
 
 #[test]
-fn reports_say_the_time_that_the_packets_have() {
+fn sender_reports_have_the_time_of_the_packets() {
     let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     fixture.run(START + Span::from_secs(60), Span::ZERO);
     let reports: Vec<_> = fixture.others.iter().filter(|(_, bytes)| is_rtcp(bytes)).collect();
@@ -268,7 +268,7 @@ fn reports_say_the_time_that_the_packets_have() {
 }
 
 #[test]
-fn it_is_announced_and_taken_back_and_says_bye() {
+fn an_output_is_announced_withdrawn_and_sends_bye() {
     let mut fixture = OutputFixture::new(rtp::RtpCodec::L24, 48_000, 2, 48);
     fixture.run(START + Span::from_secs(100), Span::ZERO);
     let announced = |fixture: &OutputFixture| -> Vec<bool> {

@@ -336,7 +336,7 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
 }
 
 #[test]
-fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() {
+fn peers_that_violate_the_protocol_are_disconnected_with_a_cause() {
     let server = TestServer::start();
     let mut honest = TestClient::connect(server.address, "honest");
     let mut liar = TestClient::connect(server.address, "liar");
@@ -371,7 +371,7 @@ fn peers_that_break_the_protocol_are_cut_with_a_cause_and_nobody_else_notices() 
 }
 
 #[test]
-fn a_client_that_stops_reading_is_cut_and_the_others_lose_nothing() {
+fn a_client_that_stops_reading_is_disconnected_without_loss_for_others() {
     let server = TestServer::start();
     let mut stuck = TestClient::connect(server.address, "stuck");
     stuck.run(Span::from_millis(300));

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_as_long_as_it_says() {
+    fn a_body_has_its_declared_length() {
         let framing = |fields: &str| {
             push(&format!("PUT /a HTTP/1.1\r\n{fields}\r\n\r\n")).map(|push| push.framing)
         };
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_hold_no_sound_is_hopeless() {
+    fn only_content_types_without_audio_are_rejected() {
         for good in ["", "audio/mpeg", "audio/aacp", "application/ogg", "video/ogg", "what/ever"] {
             assert!(!is_unsupported_type(good), "{good}");
         }

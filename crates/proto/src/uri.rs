@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_address_says_why() {
+    fn an_invalid_uri_has_its_reason() {
         for text in ["", "/tmp/fifo", "no scheme://x", "://", "4953:tcp"] {
             assert_eq!(text.parse::<Uri>(), Err(UriError::NoScheme), "{text}");
         }
@@ -308,13 +308,13 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_here_comes_back(value in "\\PC{0,30}") {
+        fn our_encoding_round_trips(value in "\\PC{0,30}") {
             let uri = uri(&format!("x://h/?v={}", percent_encode(&value)));
             prop_assert_eq!(uri.get("v"), Some(value.as_str()));
         }
 
         #[test]
-        fn encoded_values_come_back(value in "\\PC{0,30}") {
+        fn encoded_values_round_trip(value in "\\PC{0,30}") {
             let encoded: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
             let uri = uri(&format!("x://h/?v={encoded}"));
             prop_assert_eq!(uri.get("v"), Some(value.as_str()));

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_the_same_however_they_are_cut_and_control_goes_between() {
+    fn messages_are_assembled_from_any_segmentation_with_control_frames_between() {
         let bytes = [
             frame(BINARY, b"one "),
             frame(FIN | PING, b"?"),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_breaks_the_rules_is_told_which() {
+    fn each_protocol_violation_has_its_close_code() {
         let cases = [
             (vec![FIN | BINARY, 1], WsError::Unmasked),
             (vec![FIN | 3, MASKED], WsError::Unknown),

@@ -127,7 +127,7 @@ proptest! {
     /// A sender that restarts at arbitrary numbers, on a network that duplicates and reorders
     /// packets: each packet is sent once, and the numbers increase across restarts.
     #[test]
-    fn one_packet_out_for_each_that_comes_in(
+    fn each_input_packet_gives_one_output_packet(
         starts in proptest::collection::vec(any::<u16>(), 1..6),
         fates in proptest::collection::vec(0_u8..10, 20..200),
     ) {

@@ -119,7 +119,7 @@ fn our_codec_headers_are_snapservers() {
 }
 
 #[test]
-fn our_chunk_header_is_snapservers_but_for_a_stamp_that_nobody_reads() {
+fn our_chunk_header_equals_snapservers_except_an_unused_timestamp() {
     let bytes = vector!("wire_chunk");
     let timestamp = time(3_473, 580_122);
     let payload = &[0xfc, 0xff, 0xfe][..];

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_dropped_by_the_collector_and_by_nobody_else() {
+    fn values_are_dropped_only_by_the_collector() {
         let value = Arc::new(());
         let (mut bin, mut collector) = drop_queue(2);
         assert!(bin.discard(Arc::clone(&value)).is_ok());

@@ -121,7 +121,7 @@ fn under_epoll() {
 }
 
 #[test]
-fn a_descriptor_is_quiet_while_nothing_comes() {
+fn a_descriptor_is_not_readable_without_values() {
     let (sender, receiver) = bounded(2);
     let mut receiver = receiver.into_fd().unwrap();
     assert!(poll(&receiver, -1), "the first look arms it");

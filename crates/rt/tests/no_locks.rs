@@ -65,7 +65,7 @@ fn no_source_but_sys_names_a_lock() {
 }
 
 #[test]
-fn the_look_sees_a_lock_that_is_put_in() {
+fn the_scan_detects_an_inserted_lock() {
     let source = "//! A Mutex was rejected.\nfn f() {} // no RwLock\n";
     assert!(locks(source).is_empty());
     assert_eq!(locks(&format!("{source}use std::sync::Mutex;\n")), ["Mutex"]);

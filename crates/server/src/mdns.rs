@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_announced_to_those_who_are_served_there() {
+    fn a_port_is_announced_on_the_networks_that_it_serves() {
         let ports = |plain, secure| AnnouncedPorts { plain, secure, ..ports(["0.0.0.0:1704"; 3]) };
         assert_eq!(kinds_of(&ALL(), ports(true, true)).len(), 4);
         assert_eq!(kinds_of(&ALL(), ports(false, true)), ["_snapcast-https._tcp"]);

@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn the_help_is_what_a_newcomer_reads() {
+    fn the_help_matches_its_expected_text() {
         let mut command = Cli::command().color(ColorChoice::Never).term_width(100);
         command.build();
         let mut text = command.render_long_help().to_string();

@@ -21,7 +21,7 @@ fn config(roots: &str) -> String {
 }
 
 #[test]
-fn a_bell_is_heard_over_the_programme_and_everybody_is_told() {
+fn an_announcement_plays_over_the_programme_and_is_notified() {
     let folder = scratch();
     std::fs::write(folder.join("bell.wav"), wave(&[16_384; 14_400])).unwrap();
     let server = Playing::start(resolve(&config(folder.to_str().unwrap())));
@@ -59,7 +59,7 @@ fn a_bell_is_heard_over_the_programme_and_everybody_is_told() {
 }
 
 #[test]
-fn one_that_cannot_be_heard_says_why_and_one_that_is_cancelled_is_gone() {
+fn an_unplayable_announcement_has_a_reason_and_a_cancelled_one_ends() {
     let folder = scratch();
     std::fs::write(folder.join("noise.wav"), [7; 5_000]).unwrap();
     std::fs::write(folder.join("long.wav"), wave(&vec![1_000; 48_000 * 60])).unwrap();

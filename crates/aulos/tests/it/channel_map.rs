@@ -68,7 +68,7 @@ fn maps(status: &Value) -> u64 {
 }
 
 #[test]
-fn a_client_plays_one_side_and_no_moment_is_missing_when_it_goes_over() {
+fn a_client_switches_to_one_channel_without_a_gap() {
     let server = server("pcm");
     let mut caller = server.controller();
     let mut room = Room::enter(server.stream, "shelf");
@@ -101,7 +101,7 @@ fn a_client_plays_one_side_and_no_moment_is_missing_when_it_goes_over() {
 }
 
 #[test]
-fn it_is_kept_and_what_nobody_plays_is_not_made() {
+fn a_channel_map_is_stored_and_unused_renditions_are_not_encoded() {
     for codec in ["pcm", "flac", "opus"] {
         let server = server(codec);
         let mut caller = server.controller();
@@ -136,7 +136,7 @@ fn a_map_that_is_none_and_a_client_that_is_none() {
 }
 
 #[test]
-fn a_station_that_begins_anew_keeps_its_maps() {
+fn a_restarted_station_keeps_its_channel_maps() {
     let server = server("pcm");
     let mut caller = server.controller();
     let mut room = Room::enter(server.stream, "shelf");

@@ -67,7 +67,7 @@ impl Running {
 }
 
 #[test]
-fn a_server_says_where_it_is_and_ends_cleanly_on_both_signals() {
+fn a_server_logs_its_addresses_and_ends_on_both_signals() {
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
         let server = Running::start(&[]);
         assert!(server.value("page").starts_with("http://127.0.0.1:"));
@@ -115,7 +115,7 @@ fn a_port_in_use_is_named_and_another_is_offered() {
 }
 
 #[test]
-fn check_tells_every_problem_on_standard_output() {
+fn check_prints_every_problem_on_standard_output() {
     let file = format!("{}/../config/tests/golden/broken.toml", env!("CARGO_MANIFEST_DIR"));
     let (code, out, error) = run(&["check", "--config", &file]);
     assert_eq!((code, error.as_str()), (78, ""));
@@ -161,7 +161,7 @@ fn a_state_directory_that_cannot_be_made_is_73() {
 }
 
 #[test]
-fn a_converted_configuration_can_be_checked_and_says_what_it_lost() {
+fn a_converted_configuration_is_valid_and_lists_what_was_lost() {
     let dir = scratch();
     let (theirs, ours) = (dir.join("snapserver.conf"), dir.join("aulos.toml"));
     std::fs::write(

@@ -23,7 +23,7 @@ fn counter(server: &Server, name: &str) -> u64 {
 }
 
 #[test]
-fn others_hear_of_a_change_and_the_one_who_made_it_does_not() {
+fn a_change_notifies_all_controllers_except_its_origin() {
     let server = Server::start();
     server.hello(1, "a");
     let (mut one, mut two) = (server.controller(), server.controller());
@@ -40,7 +40,7 @@ fn others_hear_of_a_change_and_the_one_who_made_it_does_not() {
 }
 
 #[test]
-fn lines_may_come_in_any_pieces() {
+fn lines_are_assembled_from_any_segmentation() {
     let server = Server::start();
     let mut controller = server.controller();
     let call = br#"{"jsonrpc":"2.0","id":1,"method":"Server.GetRPCVersion"}"#;
@@ -155,7 +155,7 @@ fn a_line_without_an_end_is_cut_and_counted() {
 }
 
 #[test]
-fn who_does_not_read_is_cut_and_counted_and_nobody_else_waits() {
+fn a_controller_that_does_not_read_is_disconnected_and_counted() {
     let server = Server::start();
     for session in 0..200 {
         server.hello(session, &format!("client-{session}"));
@@ -178,7 +178,7 @@ fn who_does_not_read_is_cut_and_counted_and_nobody_else_waits() {
 }
 
 #[test]
-fn who_asks_and_does_not_read_holds_up_nobody_else() {
+fn a_controller_that_does_not_read_blocks_no_other() {
     let server = Server::start();
     for session in 0..200 {
         server.hello(session, &format!("client-{session}"));

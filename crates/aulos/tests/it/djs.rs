@@ -127,7 +127,7 @@ fn is_on_air(caller: &mut Controller, station: usize, wanted: bool) {
 }
 
 #[test]
-fn a_dj_goes_on_air_tells_titles_ends_and_comes_back() {
+fn a_live_source_goes_on_air_sends_titles_ends_and_returns() {
     let (server, mut caller, port) = start();
     let playing = |caller: &mut Controller| {
         let status = caller.call("Aulos.GetStatus", json!({}));
@@ -182,7 +182,7 @@ fn mounts_share_a_port_and_each_has_its_own_dj() {
 }
 
 #[test]
-fn who_may_not_is_told_why_and_counted() {
+fn a_rejected_live_source_gets_the_reason_and_is_counted() {
     let (_server, mut caller, port) = start();
     let refused = |fields: &str| ask(port, &put(fields));
     let wrong = refused(WRONG);
@@ -289,7 +289,7 @@ fn heads_without_end_and_garbage_do_no_harm() {
 }
 
 #[test]
-fn a_reload_opens_and_closes_ports_and_a_port_that_is_taken_is_said() {
+fn a_reload_opens_and_closes_ports_and_reports_a_used_one() {
     let (server, mut caller, port) = start();
     let dj_on_air = Dj::push(port, &put(RIGHT), "HTTP/1.0 200 ");
     is_on_air(&mut caller, 0, true);
@@ -330,7 +330,7 @@ fn a_call_adds_a_mount_on_this_machine_only() {
 }
 
 #[test]
-fn what_cannot_be_a_mount_is_said_before_the_server_starts() {
+fn an_invalid_mount_is_reported_before_the_server_starts() {
     let text = r#"[listen]
 http = 8000
 [[station]]

@@ -17,7 +17,7 @@ fn config(station: &str) -> String {
 }
 
 #[test]
-fn a_wish_goes_by_name_or_number_for_a_time_or_until_it_is_taken_back() {
+fn a_preference_names_a_source_for_a_time_or_until_it_is_cancelled() {
     let server = Server::start();
     let mut caller = server.controller();
     let mut set = |params: Value| caller.call("Aulos.SetSource", params);
@@ -47,7 +47,7 @@ fn a_wish_goes_by_name_or_number_for_a_time_or_until_it_is_taken_back() {
 }
 
 #[test]
-fn everybody_hears_of_each_change_by_its_name() {
+fn each_change_of_source_is_notified_by_name() {
     let server = Server::start();
     let (mut one, mut other) = (server.controller(), server.controller());
     for controller in [&mut one, &mut other] {
@@ -70,7 +70,7 @@ fn everybody_hears_of_each_change_by_its_name() {
 }
 
 #[test]
-fn a_station_that_plays_obeys_and_says_so() {
+fn a_playing_station_follows_commands_and_reports_them() {
     let server = Playing::start(resolve(&config(
         "sources = [\"tone://?hz=400\", \"tone://?hz=900&name=second\"]",
     )));
@@ -97,7 +97,7 @@ fn a_station_that_plays_obeys_and_says_so() {
 }
 
 #[test]
-fn what_is_left_when_nothing_is_comes_from_memory_without_a_gap() {
+fn the_last_resort_plays_from_memory_without_a_gap() {
     let folder = scratch();
     let file = folder.join("resort.wav");
     // A third of a second, over and over: a constant, so that a seam would be heard.

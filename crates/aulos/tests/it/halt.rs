@@ -79,7 +79,7 @@ const PLAYER: &str = "*GetProperties*) tell playing ;;
     *) tell playing ;;";
 
 #[test]
-fn a_pause_is_heard_at_once_and_not_when_the_buffer_has_passed() {
+fn a_pause_takes_effect_at_once_and_not_after_the_buffer() {
     let dir = scratch();
     let path = dir.join("player.sh");
     script(&path, &player(PLAYER));

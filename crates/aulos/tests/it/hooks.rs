@@ -40,7 +40,7 @@ fn next(server: &Server, text: &str) -> ResolvedConfig {
 }
 
 #[test]
-fn a_hook_can_be_tried_and_says_how_it_did() {
+fn a_hook_test_reports_its_result() {
     let folder = scratch();
     let hook =
         format!("{TWO_STATIONS}\n[[hook]]\nname = \"mail\"\nrun = \"{}\"", recorder(&folder));
@@ -104,7 +104,7 @@ fn a_reload_adds_changes_and_removes_hooks_and_touches_no_station() {
 }
 
 #[test]
-fn a_source_that_stops_and_comes_back_is_told_by_a_station_that_plays() {
+fn failure_and_return_of_a_source_are_notified() {
     let folder = scratch();
     let fifo = folder.join("studio.fifo");
     let server = Playing::start(resolve(&format!(
@@ -153,7 +153,7 @@ fn a_source_that_stops_and_comes_back_is_told_by_a_station_that_plays() {
 }
 
 #[test]
-fn what_goes_out_too_quietly_or_too_loudly_is_told_with_its_figures() {
+fn output_that_is_too_quiet_or_too_loud_is_notified_with_figures() {
     let folder = scratch();
     let server = Playing::start(resolve(&format!(
         "[listen]\nstream = 0\ncontrol = 0\nhttp = 0\n\

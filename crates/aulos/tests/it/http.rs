@@ -208,7 +208,7 @@ fn events_bring_the_status_and_then_levels_and_changes() {
 }
 
 #[test]
-fn a_listener_goes_to_the_sink_with_every_byte_that_was_read() {
+fn a_listener_is_handed_over_with_all_bytes_read() {
     let server = Server::start();
     let mut socket = connect(&server);
     for part in ["GET /lis", "ten/kitchen%20radio?x=1 HT", "TP/1.1\r\nHost: x\r\n", "\r\n"] {
@@ -233,7 +233,7 @@ fn a_listener_goes_to_the_sink_with_every_byte_that_was_read() {
 }
 
 #[test]
-fn a_listener_that_came_by_a_strangers_name_gets_nothing() {
+fn a_request_for_a_foreign_host_is_rejected() {
     let server = Server::start();
     for host in ["evil.example", "127.0.0.1.evil.example:1780", "a.b", ""] {
         let mut socket = connect(&server);

@@ -75,7 +75,7 @@ fn codecs(caller: &mut Controller) -> u64 {
 }
 
 #[test]
-fn every_container_is_what_it_says_and_is_made_once() {
+fn every_container_is_correct_and_encoded_once() {
     let server = start();
     let mut caller = server.controller();
     for (path, media, magic) in [
@@ -165,7 +165,7 @@ fn a_listener_gets_the_settings_of_the_station() {
 }
 
 #[test]
-fn what_is_not_to_be_had_is_said_and_so_is_what_is() {
+fn an_unavailable_format_is_reported_with_the_available_ones() {
     let server = start();
     let mp3 = ask(&server, "GET /listen/default.mp3 HTTP/1.1");
     assert!(mp3.starts_with("HTTP/1.1 404 ") && mp3.contains("There is .flac, .wav"), "{mp3}");
@@ -185,7 +185,7 @@ fn what_is_not_to_be_had_is_said_and_so_is_what_is() {
 }
 
 #[test]
-fn titles_come_to_those_who_ask_for_them() {
+fn titles_are_sent_to_clients_that_request_them() {
     let dir = scratch();
     let teller = dir.join("teller");
     script(&teller, &player("*GetProperties*) tell playing ;;").replace(

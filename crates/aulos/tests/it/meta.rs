@@ -15,7 +15,7 @@ fn active(status: &Value, station: &str) -> Option<String> {
 }
 
 #[test]
-fn the_first_that_plays_is_heard_and_a_station_that_begins_anew_is_found_again() {
+fn a_meta_stream_plays_the_first_active_station_and_finds_a_restarted_one() {
     let folder = scratch();
     let bell = folder.join("bell.wav");
     std::fs::write(&bell, wave(&[16_384; 96_000])).unwrap();
@@ -50,7 +50,7 @@ fn the_first_that_plays_is_heard_and_a_station_that_begins_anew_is_found_again()
 }
 
 #[test]
-fn streams_that_play_others_can_be_added_but_no_rings() {
+fn meta_streams_can_be_added_but_no_cycles() {
     let text = ANY_PORTS.to_owned() + &station("one", "\"tone://?dbfs=-40\"");
     let server = Playing::start(resolve(&text));
     let mut caller = server.controller();

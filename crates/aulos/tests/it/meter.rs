@@ -184,7 +184,7 @@ fn an_interrupt_ends_it_with_a_summary() {
 
 /// A web server has a second of a square wave of -20 dBFS, as a file that ends.
 #[test]
-fn web_radio_is_measured_as_it_comes() {
+fn web_radio_is_measured_while_it_plays() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
@@ -238,7 +238,7 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
 /// On a terminal there is a screen, and afterwards the terminal is as it was.
 #[test]
 #[cfg(feature = "tui")]
-fn on_a_terminal_there_is_a_screen_until_a_key() {
+fn on_a_terminal_the_screen_stays_until_a_key_is_pressed() {
     let program = env!("CARGO_BIN_EXE_aulos");
     let command = format!("stty cols 80 rows 24 && '{program}' meter demo:// && stty -a");
     let mut child = Command::new("script")

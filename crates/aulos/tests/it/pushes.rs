@@ -99,7 +99,7 @@ fn is_loud(sound: &[u8]) -> bool {
 }
 
 #[test]
-fn a_stream_goes_out_breaks_off_and_comes_again() {
+fn a_push_is_reconnected_after_a_break() {
     let ice = Icecast::open();
     let words = ", format = \"wav\", name = \"Evening\", genre = \"Tones\", public = true";
     let (_server, mut caller) = start(&push(&ice, words));
@@ -136,7 +136,7 @@ fn a_stream_goes_out_breaks_off_and_comes_again() {
 }
 
 #[test]
-fn a_server_that_says_no_is_told_with_what_helps() {
+fn a_rejection_by_the_server_is_reported_with_a_remedy() {
     let ice = Icecast::open();
     let (server, mut caller) = start(&push(&ice, ""));
     ice.caller().say("HTTP/1.0 401 Unauthorized\r\n\r\n");
@@ -176,7 +176,7 @@ fn a_no_in_the_middle_of_the_stream_is_understood() {
 }
 
 #[test]
-fn ogg_has_titles_in_it_and_others_are_told_them() {
+fn titles_are_in_ogg_streams_and_sent_separately_for_others() {
     let (ogg, wav) = (Icecast::open(), Icecast::open());
     let plugin = scratch().join("titles");
     crate::common::script(
@@ -233,7 +233,7 @@ sleep 60
 }
 
 #[test]
-fn a_server_that_never_reads_harms_nobody() {
+fn a_server_that_never_reads_does_not_affect_others() {
     let ice = Icecast::open();
     // What it has not read fills its buffers in a few seconds.
     sockopt::set_socket_recv_buffer_size(&ice.0, 4_096).unwrap();
@@ -255,7 +255,7 @@ fn a_server_that_never_reads_harms_nobody() {
 }
 
 #[test]
-fn what_cannot_be_pushed_is_said_before_the_server_starts() {
+fn an_invalid_push_is_reported_before_the_server_starts() {
     let text = r#"[[station]]
 name = "a"
 sources = ["demo://"]

@@ -144,7 +144,7 @@ fn meanwhile<T>(line: &mut Line, change: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn one_goes_and_one_comes_while_another_goes_on() {
+fn a_relay_is_removed_and_another_added_while_a_third_continues() {
     let [mut desk, mut hall, mut attic] = [(); 3].map(|()| Line::new());
     let server = Server::of(of(&[table("desk", &desk, ""), table("hall", &hall, "")]));
     desk.call(&server, "desk");
@@ -207,7 +207,7 @@ fn what_a_relay_still_holds_is_sent_when_it_is_removed() {
 }
 
 #[test]
-fn a_wrong_relay_hears_everything_that_is_wrong_with_it() {
+fn all_problems_of_an_invalid_relay_are_reported() {
     let line = Line::new();
     let server = Server::of(of(&[table("desk", &line, "")]));
     let error = |params: Value| {
@@ -252,7 +252,7 @@ fn a_wrong_relay_hears_everything_that_is_wrong_with_it() {
 }
 
 #[test]
-fn a_reload_touches_only_what_differs() {
+fn a_reload_changes_only_what_differs() {
     let [mut desk, mut hall, mut attic] = [(); 3].map(|()| Line::new());
     let tables = [table("desk", &desk, ""), table("hall", &hall, "")];
     let server = Server::of(of(&tables));

@@ -56,7 +56,7 @@ fn the_same_configuration_touches_nothing() {
 }
 
 #[test]
-fn a_station_is_added_and_removed_and_whoever_played_it_goes_to_the_default_one() {
+fn clients_of_a_removed_station_move_to_the_default_station() {
     let server = Server::start();
     server.hello(1, "a");
     let mut other = server.controller();
@@ -86,7 +86,7 @@ fn a_station_is_added_and_removed_and_whoever_played_it_goes_to_the_default_one(
 }
 
 #[test]
-fn a_changed_station_keeps_its_number_and_its_listeners_hear_of_the_buffer_first() {
+fn a_changed_station_keeps_its_id_and_its_clients_get_the_buffer_first() {
     let server = Server::start();
     server.hello(1, "a");
     server.house.commands.lock().unwrap().clear();
@@ -124,7 +124,7 @@ fn what_is_wrong_changes_nothing_and_is_answered() {
 }
 
 #[test]
-fn what_needs_a_restart_is_named_every_time_until_there_is_one() {
+fn changes_that_need_a_restart_are_reported_until_it_happens() {
     let server = Server::start();
     let text = format!("state_dir = \"/elsewhere\"\n{TWO_STATIONS}").replacen(
         "control = 0",
@@ -171,7 +171,7 @@ fn what_a_call_added_stays_and_the_file_takes_a_name_over() {
 }
 
 #[test]
-fn control_scripts_come_and_go_with_their_stations() {
+fn control_scripts_start_and_end_with_their_stations() {
     let folder = scratch();
     let script = folder.join("script.sh");
     // It notes its arguments and its number, and stays.

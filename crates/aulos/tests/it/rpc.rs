@@ -35,7 +35,7 @@ fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
 
 /// Between two calls of a list whatever else waits has its turn, and the lock of the state is free.
 #[test]
-fn a_list_of_calls_lets_others_have_their_turn() {
+fn a_batch_of_calls_does_not_block_other_controllers() {
     let (_, control) = control();
     control.handle_event(hello(1, "a"));
     let one = json!({ "jsonrpc": "2.0", "id": 1, "method": "Client.SetVolume",
@@ -58,7 +58,7 @@ fn a_list_of_calls_lets_others_have_their_turn() {
 
 /// Calls whose work grows with the house wait for each other; a short one waits for none of them.
 #[test]
-fn a_short_call_is_answered_while_long_ones_wait_for_their_turn() {
+fn a_short_call_is_answered_while_long_ones_wait() {
     let (_, control) = control();
     let list = |method: &str, count| {
         let one = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
@@ -290,7 +290,7 @@ async fn every_method_word_for_word() {
 }
 
 #[test]
-fn the_audio_hears_of_every_change_and_of_nothing_else() {
+fn the_audio_backend_gets_every_change_and_nothing_else() {
     let (house, control) = control();
     control.handle_event(hello(1, "a"));
     let group = group_of(&control, "a");

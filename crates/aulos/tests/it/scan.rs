@@ -166,7 +166,7 @@ fn figures_of_music_and_speech_are_those_of_ffmpeg_in_all_formats() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_a_row_and_the_run_goes_on() {
+fn an_unmeasurable_file_is_a_row_and_the_run_continues() {
     let folder = scratch();
     let write = |name: &str, bytes: &[u8]| {
         fs::write(folder.join(name), bytes).unwrap();
@@ -256,7 +256,7 @@ fn csv_has_the_keys_as_its_header() {
 }
 
 #[test]
-fn options_change_what_they_say() {
+fn each_option_changes_its_own_result() {
     let folder = scratch();
     let path = folder.join("mono.wav");
     programme(&path, 1, 48_000, "-c:a pcm_s16le");
@@ -323,7 +323,7 @@ fn one_job_is_one_thread_and_the_rows_are_the_same_with_many() {
 }
 
 #[test]
-fn whoever_closes_the_pipe_has_seen_enough() {
+fn a_closed_output_pipe_ends_the_run() {
     let folder = scratch();
     let path = folder.join("a.wav");
     programme(&path, 1, 48_000, "-t 1 -c:a pcm_s16le");
@@ -413,7 +413,7 @@ fn waves_that_are_odd_are_read_as_far_as_they_go() {
 }
 
 #[test]
-fn a_second_run_measures_only_what_is_new() {
+fn a_second_run_measures_only_new_files() {
     let folder = scratch();
     let (music, journal) = (folder.join("music"), folder.join("journal"));
     fs::create_dir(&music).unwrap();

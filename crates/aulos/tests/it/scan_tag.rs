@@ -164,7 +164,7 @@ fn an_album_has_one_gain_and_a_stale_or_doubled_one_is_put_right() {
 }
 
 #[test]
-fn opus_gains_come_on_top_of_the_header_and_replay_gain_goes() {
+fn opus_gains_add_to_the_header_and_replaygain_is_removed() {
     let folder = scratch();
     let path = folder.join("a.opus");
     sound(&path, 0.3, "-c:a libopus -metadata REPLAYGAIN_TRACK_GAIN=-9.00");
@@ -196,7 +196,7 @@ fn ogg_checksum(page: &[u8]) -> u32 {
 }
 
 #[test]
-fn a_gain_is_lowered_for_the_peak_and_says_so() {
+fn a_gain_limited_by_the_peak_is_reported() {
     let folder = scratch();
     let path = folder.join("a.flac");
     sound(&path, 0.02, "");
@@ -214,7 +214,7 @@ fn a_gain_is_lowered_for_the_peak_and_says_so() {
 }
 
 #[test]
-fn what_cannot_be_tagged_says_why_and_stays_as_it_is() {
+fn a_file_that_cannot_be_tagged_is_unchanged_with_a_reason() {
     let folder = scratch();
     let path = folder.join("a.flac");
     sound(&path, 0.3, "-sample_fmt s16");

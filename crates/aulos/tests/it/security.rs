@@ -164,7 +164,7 @@ fn one_port_speaks_both_and_the_certificate_can_be_pinned() {
 }
 
 #[test]
-fn a_watcher_that_never_says_a_word_is_told_what_happens() {
+fn a_silent_controller_gets_notifications() {
     let server = Server::start();
     let mut watcher = Line::new(plain(server.control));
     server.hello(1, "a");
@@ -224,7 +224,7 @@ fn what_begins_as_tls_and_is_none_is_cut_and_counted() {
 }
 
 #[test]
-fn a_login_opens_as_much_as_its_role_and_notifications_come_only_then() {
+fn a_login_grants_the_rights_of_its_role_and_notifications() {
     let server = closed("");
     server.event(hello_from(1, "a", Some(("Plain", "kitchen:a kitchen password")), false));
     let mut line = Line::new(plain(server.control));
@@ -260,7 +260,7 @@ fn a_login_opens_as_much_as_its_role_and_notifications_come_only_then() {
 
 /// Before a login there is little to ask, and no way to ask it a thousand times.
 #[test]
-fn what_may_be_asked_before_a_login_is_bounded() {
+fn calls_before_a_login_are_limited() {
     let server = closed("");
     let login = json!({ "scheme": "Plain", "param": "anna:anna's password" });
     let version = json!({ "jsonrpc": "2.0", "id": 1, "method": "Server.GetRPCVersion" });
@@ -303,7 +303,7 @@ fn a_line_is_short_before_a_login_and_long_behind_it() {
 }
 
 #[test]
-fn http_asks_for_a_name_and_gives_what_the_role_allows() {
+fn http_requires_a_login_and_applies_its_role() {
     let server = closed("");
     let ask = |path: &str, headers: &str| http(plain(server.http), &get(path, headers));
     for path in ["/", "/aulos", "/api/v1/status", "/api/v1/events", "/listen/default", "/nothing"] {
@@ -390,7 +390,7 @@ fn hello_from(session: u64, id: &str, auth: Option<(&str, &str)>, vouched: bool)
 }
 
 #[test]
-fn a_player_says_who_it_is_or_hears_nothing() {
+fn a_player_must_authenticate() {
     let server = closed("[limits]\nfailed_logins_per_minute = 2");
     let right = Some(("Plain", "kitchen:a kitchen password"));
     let wrong = Some(("Plain", "kitchen:guess"));
@@ -457,7 +457,7 @@ fn a_certificate_gives_the_role_of_the_user_that_it_names() {
 }
 
 #[test]
-fn a_connection_that_began_when_the_house_was_open_has_no_right_that_has_gone() {
+fn an_old_connection_loses_rights_when_users_are_configured() {
     let server = Server::start();
     let mut browser = plain(server.http);
     let mut ask = || {

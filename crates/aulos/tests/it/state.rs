@@ -29,7 +29,7 @@ fn counter(server: &Server, name: &str) -> u64 {
 }
 
 #[test]
-fn presets_of_a_full_house_are_bounded_and_their_answers_are_short() {
+fn presets_with_many_groups_are_bounded_and_responses_short() {
     let server = Server::start();
     for number in 0..MAX_CLIENTS as u64 {
         let peer = Ipv4Addr::from_bits(0xc633_0000 + u32::try_from(number).unwrap());
@@ -155,7 +155,7 @@ fn a_folder_of_pages_has_regular_files_and_no_way_out() {
 }
 
 #[test]
-fn a_file_comes_whole_in_part_or_not_again() {
+fn a_file_is_served_whole_in_ranges_or_not_modified() {
     let server = with_pages();
     let (code, head, whole) = get(&server, "/long.bin", "");
     assert!(code == 200 && whole.len() == 200_000, "{head}");

@@ -49,7 +49,7 @@ fn greatest_step(samples: &[f32]) -> f32 {
 }
 
 #[test]
-fn what_a_file_asks_for_is_heard_and_changes_while_it_plays() {
+fn configured_normalization_applies_and_changes_while_playing() {
     let text = tone("normalize = { target = -24.0, mode = \"low\" }");
     let resolved = resolve(&text);
     let server = Playing::start(resolved.clone());
@@ -145,7 +145,7 @@ fn an_announcement_over_a_loud_programme_keeps_the_ceiling() {
 }
 
 #[test]
-fn who_sets_something_wrong_is_told_and_who_listens_hears_of_what_is_right() {
+fn invalid_settings_are_reported_and_valid_ones_notified() {
     let server = Server::of(resolve(&format!(
         "{TWO_STATIONS}normalize = {{ target = -20 }}\nequalizer = [{{ type = \"notch\", hz = 50 }}]\n"
     )));
@@ -201,7 +201,7 @@ fn who_sets_something_wrong_is_told_and_who_listens_hears_of_what_is_right() {
 }
 
 #[test]
-fn what_a_call_has_set_is_kept_until_the_file_says_something_else() {
+fn settings_of_a_call_last_until_the_configuration_changes_them() {
     let file = |target: f64| format!("{TWO_STATIONS}normalize = {{ target = {target:?} }}\n");
     let target = |server: &Server| {
         let params = json!({ "station": "kitchen radio" });

@@ -64,7 +64,7 @@ fn music_assistant_adds_plays_and_removes_a_stream() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_at_once() {
+fn a_used_port_is_reported_at_once() {
     let server = Server::start();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -170,7 +170,7 @@ done
 "#;
 
 #[test]
-fn a_control_script_tells_and_is_told() {
+fn a_control_script_sends_properties_and_gets_commands() {
     let dir = scratch();
     let server = with_script(&dir, PLAYER);
     let id = "kitchen radio";
@@ -258,7 +258,7 @@ fn a_control_script_that_ends_is_started_again_and_leaves_with_the_server() {
 }
 
 #[test]
-fn a_control_script_that_says_nonsense_is_survived() {
+fn invalid_output_of_a_control_script_is_ignored() {
     let dir = scratch();
     let body = "head -c 100000 /dev/urandom\necho\nhead -c 20000000 /dev/zero\n";
     let server = with_script(&dir, &format!("echo x >> lives\n{body}"));
@@ -309,7 +309,7 @@ const PAUSED: &str = "*'\"play\"'*) tell playing ;;
     *) tell paused ;;";
 
 #[test]
-fn only_a_player_that_played_halts_what_is_heard() {
+fn only_an_active_player_pauses_the_stream() {
     let dir = scratch();
     let server = with_script(&dir, &player(PAUSED));
     let id = "kitchen radio";

@@ -35,7 +35,7 @@ fn properties(server: &Playing, right: impl Fn(&Value) -> bool) -> Value {
 }
 
 #[test]
-fn librespot_tells_in_its_log_and_goes_on_without_a_reader() {
+fn titles_of_librespot_are_read_from_its_log() {
     let dir = scratch();
     // More than a FIFO holds first: a program that waited for its log to be read would never play.
     // What finds no room there is lost, so the title is told again and again.
@@ -53,7 +53,7 @@ fn librespot_tells_in_its_log_and_goes_on_without_a_reader() {
 }
 
 #[test]
-fn shairport_sync_tells_through_its_pipe_with_a_picture() {
+fn title_and_picture_of_shairport_sync_are_read_from_its_pipe() {
     let dir = scratch();
     // "Title", "Artist" and the first bytes of a PNG, between the beginning and the end of a set.
     let body = r#"

@@ -47,7 +47,7 @@ fn call(socket: &mut WebSocket<TcpStream>, method: &str, params: &Value) -> Valu
 }
 
 #[test]
-fn a_controller_calls_and_is_told_what_others_change() {
+fn a_websocket_controller_calls_and_gets_notifications() {
     let server = Server::start();
     server.hello(1, "a");
     let mut socket = connect(&server, "/jsonrpc", "").unwrap();
@@ -78,7 +78,7 @@ fn an_endless_call_ends_the_connection() {
 }
 
 #[test]
-fn a_player_goes_to_the_sink_with_what_it_said_behind_its_request() {
+fn a_websocket_player_is_handed_over_with_all_bytes_read() {
     let server = Server::start();
     let mut socket = TcpStream::connect(server.http).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -112,7 +112,7 @@ fn a_player_goes_to_the_sink_with_what_it_said_behind_its_request() {
 }
 
 #[test]
-fn pages_of_others_are_refused_on_either_socket() {
+fn foreign_pages_are_rejected_on_both_websockets() {
     let server = Server::start();
     for path in ["/jsonrpc", "/stream"] {
         let refused = connect(&server, path, "Origin: http://evil.example").unwrap_err();
@@ -128,7 +128,7 @@ fn pages_of_others_are_refused_on_either_socket() {
 }
 
 #[test]
-fn what_is_no_handshake_is_told_so() {
+fn an_invalid_handshake_gets_an_error() {
     let server = Server::start();
     for (path, wanted) in [("/stream", "426"), ("/jsonrpc", "405")] {
         let mut socket = TcpStream::connect(server.http).unwrap();

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
 
 #[test]
-fn who_comes_before_the_server_is_served_once_it_is_there() {
+fn clients_before_the_start_are_served_after_activation() {
     let Some(python) = find_or_skip("python3") else { return };
     let _turn = shared_turn();
     // By the names that the unit gives them, and by their ports as in one unit with three of them;

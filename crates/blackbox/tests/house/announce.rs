@@ -12,7 +12,7 @@ use crate::rpc::Rpc;
 use crate::{text, turn, wait_for};
 
 #[test]
-fn speech_is_heard_over_the_programme_which_comes_back_as_it_was() {
+fn speech_ducks_the_programme_and_restores_it() {
     let Some(client) = find_or_skip("snapclient") else { return };
     let Some(speaker) = find_or_skip("espeak-ng") else { return };
     let _turn = turn();

@@ -22,7 +22,7 @@ struct Heard {
 }
 
 #[test]
-fn every_packet_of_many_calls_comes_out_once_in_its_turn_and_is_counted() {
+fn every_packet_of_many_calls_is_relayed_once_in_order_and_counted() {
     let _turn = turn();
     let scratch = ScratchDir::new("calls").unwrap();
     let (count, packets) = if soak() { (200, 600) } else { (40, 120) };

@@ -14,7 +14,7 @@ use crate::rpc::Rpc;
 use crate::{long_or_short, turn, wait_for};
 
 #[test]
-fn two_hundred_clients_hear_everything() {
+fn two_hundred_clients_receive_everything() {
     let _turn = turn();
     for codec in ["pcm", "flac", "opus"] {
         hear(codec);
@@ -22,7 +22,7 @@ fn two_hundred_clients_hear_everything() {
 }
 
 #[test]
-fn the_status_says_how_each_client_does_and_who_was_too_slow() {
+fn the_status_shows_each_clients_health_and_slow_clients() {
     let _turn = turn();
     let scratch = ScratchDir::new("health").unwrap();
     let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";

@@ -80,7 +80,7 @@ pub(crate) fn share_of_the_tone(samples: &[i16]) -> f64 {
 }
 
 #[test]
-fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
+fn ffmpeg_sends_every_format_and_receives_every_container() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("dj").unwrap();
@@ -126,7 +126,7 @@ fn ffmpeg_is_a_dj_in_every_format_and_hears_itself_in_every_container() {
 }
 
 #[test]
-fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
+fn a_title_of_a_live_source_reaches_ffmpeg_as_a_listener() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(curl) = find_or_skip("curl") else { return };
     let _turn = shared_turn();
@@ -171,7 +171,7 @@ fn a_title_that_a_dj_tells_comes_to_ffmpeg_as_a_listener() {
 
 /// The library with which ices, liquidsoap, mpd and others push.
 #[test]
-fn libshout_is_understood_and_its_titles_are_heard() {
+fn libshout_streams_with_titles() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let Some(ezstream) = find_or_skip("ezstream") else { return };
     let _turn = shared_turn();

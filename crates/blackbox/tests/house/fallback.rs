@@ -189,7 +189,7 @@ fn programs_that_are_killed_and_stopped_leave_no_hole() {
 }
 
 #[test]
-fn a_program_that_plays_digital_silence_gives_way_and_comes_back() {
+fn a_source_of_digital_silence_falls_back_and_returns() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("silence").unwrap();

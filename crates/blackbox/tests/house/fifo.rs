@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BYTES: usize = 4 * RATE;
 
 #[test]
-fn a_writer_who_is_late_moves_nobodys_time() {
+fn a_late_writer_does_not_shift_the_time_of_clients() {
     let Some(program) = find_or_skip("snapclient") else { return };
     let _turn = turn();
     retry("a late writer", || client_of_a_late_writer(&program));

@@ -22,7 +22,7 @@ const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources 
 const CUT_WITHIN: Duration = Duration::from_secs(12);
 
 #[test]
-fn hostile_peers_are_cut_and_counted_and_the_others_lose_nothing() {
+fn hostile_peers_are_disconnected_and_counted_without_loss_for_others() {
     let _turn = turn();
     let scratch = ScratchDir::new("hostile").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
@@ -55,7 +55,7 @@ fn hostile_peers_are_cut_and_counted_and_the_others_lose_nothing() {
 }
 
 #[test]
-fn who_says_hello_slowly_but_in_time_is_served() {
+fn a_slow_hello_within_the_time_limit_is_served() {
     let _turn = turn();
     let scratch = ScratchDir::new("slow").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
@@ -75,7 +75,7 @@ fn who_says_hello_slowly_but_in_time_is_served() {
 }
 
 #[test]
-fn who_stops_reading_harms_nobody() {
+fn a_peer_that_stops_reading_does_not_affect_others() {
     let _turn = turn();
     let scratch = ScratchDir::new("deaf").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();

@@ -21,7 +21,7 @@ const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
+fn reachable_services_are_announced_and_withdrawn() {
     let _turn = turn();
     let Some(judge) = judge() else { return skip("python-packages") };
     let Some(net) = network() else { return skip("network namespaces") };
@@ -79,7 +79,7 @@ fn the_network_finds_what_it_reaches_and_is_told_when_that_ends() {
 }
 
 #[test]
-fn servers_find_each_other_and_notice_when_one_goes() {
+fn servers_discover_each_other_and_notice_an_end() {
     let _turn = turn();
     let Some(net) = network() else { return skip("network namespaces") };
     let [one, two] = [ScratchDir::new("mdns-one").unwrap(), ScratchDir::new("mdns-two").unwrap()];
@@ -113,7 +113,7 @@ fn servers_find_each_other_and_notice_when_one_goes() {
 }
 
 #[test]
-fn without_the_port_it_serves_and_says_so_once_and_on_loopback_it_does_not_try() {
+fn without_the_mdns_port_the_server_logs_it_once() {
     let _turn = turn();
     let Some(net) = network() else { return skip("network namespaces") };
     let scratch = ScratchDir::new("mdns-port").unwrap();

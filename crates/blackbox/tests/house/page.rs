@@ -32,7 +32,7 @@ const PLAY: &str = r"(async src => {
 /// Control experiment with a file that is known to play: if this fails, the browser cannot play
 /// audio.
 #[test]
-fn the_judge_hears_a_file() {
+fn the_reference_meter_reads_a_file() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
     let scratch = ScratchDir::new("judge").unwrap();
@@ -50,7 +50,7 @@ fn the_judge_hears_a_file() {
 }
 
 #[test]
-fn the_page_shows_what_the_normalizer_does_and_lets_people_compare() {
+fn the_page_shows_the_normalizer_and_its_comparison() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
     let scratch = ScratchDir::new("steady").unwrap();

@@ -204,7 +204,7 @@ fn a_second_aulos_takes_the_stream_over_tls() {
 }
 
 #[test]
-fn a_real_icecast_that_says_no_is_understood() {
+fn a_rejection_by_a_real_icecast_is_understood() {
     let Some(icecast_program) = find_or_skip("icecast2") else { return };
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();

@@ -101,7 +101,7 @@ fn update_title(port: u16) -> String {
 }
 
 #[test]
-fn a_real_icecast_is_heard_with_its_titles_and_its_end_is_told() {
+fn a_real_icecast_plays_with_titles_and_its_end_is_reported() {
     let Some(icecast_program) = find_or_skip("icecast2") else { return };
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();

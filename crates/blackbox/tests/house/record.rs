@@ -100,7 +100,7 @@ fn the_files_of_a_recording_joined_are_the_stream() {
 }
 
 #[test]
-fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_time() {
+fn a_killed_server_leaves_playable_files_and_repairs_them_at_the_next_start() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     for format in ["wav", "flac", "opus"] {
@@ -131,7 +131,7 @@ fn a_killed_server_leaves_files_that_can_be_heard_and_makes_them_whole_the_next_
 }
 
 #[test]
-fn a_recorder_is_told_what_to_do_to_the_frame() {
+fn recorder_commands_take_effect_on_their_exact_frame() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("toggle").unwrap();
@@ -171,7 +171,7 @@ fn a_recorder_is_told_what_to_do_to_the_frame() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_had_is_trouble_that_is_told_and_ends() {
+fn an_unavailable_folder_is_reported_and_so_is_its_return() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("unfolder").unwrap();
     // The path is blocked by a file: root may write anywhere, but not below a file.

@@ -79,7 +79,7 @@ fn middle(file: &Path) -> Vec<i16> {
 }
 
 #[test]
-fn ffmpeg_hears_what_ffmpeg_says_in_another_encoding() {
+fn ffmpeg_receives_a_transcoded_stream_of_ffmpeg() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("relay-ffmpeg").unwrap();
@@ -132,14 +132,14 @@ fn ffmpeg_hears_what_ffmpeg_says_in_another_encoding() {
 }
 
 #[test]
-fn gstreamer_hears_through_its_jitter_buffer_what_ffmpeg_says() {
+fn gstreamer_receives_a_stream_of_ffmpeg_through_its_jitter_buffer() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let codec = "-ar 8000 -ac 1 -c:a pcm_mulaw";
     gstreamer_hears("relay-gst", |port, scratch| say(&ffmpeg, codec, 12, port, scratch));
 }
 
 #[test]
-fn gstreamer_hears_what_gstreamer_says() {
+fn gstreamer_receives_a_stream_of_gstreamer() {
     let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
     gstreamer_hears("relay-gst-gst", |port, scratch| {
         let arguments = format!(

@@ -110,7 +110,7 @@ impl Listeners {
 }
 
 #[test]
-fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes() {
+fn changes_of_one_station_do_not_affect_listeners_of_another() {
     let _turn = shared_turn();
     let (clients, rounds) = if soak() { (100, 100) } else { (20, 20) };
     let mut house = House::start(ScratchDir::new("reload").unwrap());
@@ -156,7 +156,7 @@ fn listeners_of_one_station_notice_nothing_while_another_comes_changes_and_goes(
 }
 
 #[test]
-fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
+fn an_invalid_configuration_changes_nothing_and_is_reported_with_its_position() {
     let _turn = shared_turn();
     let mut house = House::start(ScratchDir::new("broken").unwrap());
     let crowd = Listeners::start(&house.server, 0..2);
@@ -192,7 +192,7 @@ fn a_broken_file_changes_nothing_and_is_told_with_its_place() {
 }
 
 #[test]
-fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
+fn systemd_is_notified_of_start_and_end_of_a_reload() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("notify").unwrap();
     let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
@@ -225,7 +225,7 @@ fn systemd_hears_of_the_start_of_a_reload_and_of_the_end() {
 }
 
 #[test]
-fn systemd_hears_signs_of_life_until_the_server_ends() {
+fn systemd_gets_watchdog_notifications_until_the_server_ends() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("watchdog").unwrap();
     let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();

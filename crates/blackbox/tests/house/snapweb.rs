@@ -253,7 +253,7 @@ fn a_cap_holds_for_the_clients_own_knob_and_after_a_restart() {
 const CLIENT_INFO: u16 = 7;
 
 #[test]
-fn whoever_breaks_a_websocket_is_cut_and_others_play_on() {
+fn a_websocket_violation_closes_only_that_connection() {
     use std::io::{Read as _, Write as _};
     let _turn = shared_turn();
     let scratch = ScratchDir::new("broken-ws").unwrap();

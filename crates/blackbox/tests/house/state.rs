@@ -130,7 +130,7 @@ fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
 }
 
 #[test]
-fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it() {
+fn a_second_server_with_the_same_state_is_rejected_until_the_first_ends() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("lock").unwrap();
     let first = AulosServer::start(&scratch, CONFIG).unwrap();
@@ -163,7 +163,7 @@ fn a_second_server_with_the_same_state_is_told_of_the_first_and_a_kill_frees_it(
 }
 
 #[test]
-fn of_two_clients_with_one_id_the_newer_one_plays_and_there_is_one_client() {
+fn of_two_clients_with_one_id_only_the_newer_one_plays() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("twins").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();

@@ -101,7 +101,7 @@ fn a_station_plays_what_ffmpeg_sends_in_every_codec() {
 }
 
 #[test]
-fn a_station_finds_in_ffmpegs_description_what_comes() {
+fn a_station_reads_the_sdp_of_ffmpeg() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("station-sdp-in").unwrap();
@@ -260,7 +260,7 @@ fn is_the_tone(heard: &[u8]) -> bool {
 }
 
 #[test]
-fn a_card_that_is_not_there_is_said_and_a_reload_changes_outputs_while_the_station_plays() {
+fn a_missing_interface_is_reported_and_a_reload_changes_outputs_while_playing() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("station-rtp-reload").unwrap();
     let (port, listener) = (free_port(), UdpSocket::bind("127.0.0.1:0").unwrap());

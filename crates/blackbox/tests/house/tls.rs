@@ -142,7 +142,7 @@ fn a_player_with_tls_plays_beside_a_real_one_without() {
 }
 
 #[test]
-fn who_has_to_say_his_name_is_let_in_with_it_and_told_without() {
+fn a_required_client_certificate_is_checked() {
     let (Some(python), Some(curl_program)) = (find_or_skip("python3"), find_or_skip("curl")) else {
         return;
     };
@@ -267,7 +267,7 @@ fn limits_per_address_hold_for_other_machines_on_every_port_and_not_for_this_one
 const CUT_WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
-fn handshakes_that_mean_harm_are_cut_and_counted_and_the_others_lose_nothing() {
+fn hostile_handshakes_are_closed_and_counted_without_loss_for_others() {
     let _turn = turn();
     let house = House::start("tls-hostile", "");
     let stream = house.server.stream;
@@ -316,7 +316,7 @@ fn handshakes_that_mean_harm_are_cut_and_counted_and_the_others_lose_nothing() {
 }
 
 #[test]
-fn a_peer_that_wants_to_renegotiate_does_not_get_far() {
+fn tls_renegotiation_is_rejected() {
     let Some(openssl) = find_or_skip("openssl") else { return };
     let _turn = shared_turn();
     let house = House::start("tls-again", "");

@@ -18,7 +18,7 @@ const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nspec = \
     sources = [\"demo://\"]\n";
 
 #[test]
-fn what_is_sent_without_a_copy_is_what_others_hear_and_one_address_has_so_many_places() {
+fn zero_copy_sends_are_correct_and_connections_per_address_are_limited() {
     let _turn = turn();
     let Some(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")).ok() else {
         return skip("network namespaces");

@@ -66,7 +66,7 @@ fn integers_stay_as_they_are_and_so_does_silence() {
 }
 
 #[test]
-fn one_sample_between_two_integers_is_enough_for_noise_on_all() {
+fn one_sample_between_two_integers_enables_dither_for_all() {
     for place in [0, 1, 300, 999] {
         let mut samples = [0.0; 1_000];
         samples[place] = 0.3 * STEP as f32;
@@ -124,7 +124,7 @@ fn the_error_is_the_same_at_every_level() {
 }
 
 #[test]
-fn channels_and_neighbours_have_noise_of_their_own() {
+fn noise_is_independent_between_channels_and_samples() {
     let integers = rounded(&mut Dither::default(), &vec![0.5 * STEP as f32; 200_000]);
     let noise: Vec<f64> = integers.iter().map(|x| x - 0.5).collect();
     for lag in 1..=64 {
@@ -135,7 +135,7 @@ fn channels_and_neighbours_have_noise_of_their_own() {
 }
 
 #[test]
-fn a_fade_goes_on_below_the_last_step_until_it_is_silence() {
+fn a_dithered_fade_continues_below_the_last_quantization_step() {
     // A tone that fades from two steps to nothing in ten seconds, and a second of silence.
     let samples: Vec<f32> = (0..11)
         .flat_map(|second| {
@@ -158,7 +158,7 @@ fn a_fade_goes_on_below_the_last_step_until_it_is_silence() {
 }
 
 #[test]
-fn noise_clips_nothing_and_what_is_above_full_scale_is_counted_once() {
+fn noise_never_clips_and_samples_above_full_scale_are_counted_once() {
     let top = 32_767.0 * STEP as f32;
     let mut samples = vec![top; 1_000];
     samples[0] = 0.3 * STEP as f32;

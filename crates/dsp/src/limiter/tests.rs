@@ -17,7 +17,7 @@ fn limiter(hz: u32, channels: usize, ceiling: f64) -> Limiter {
 }
 
 #[test]
-fn what_is_quiet_comes_out_as_it_went_in_and_late_by_what_is_said() {
+fn a_signal_below_the_ceiling_is_only_delayed_by_the_stated_latency() {
     for hz in [8_000, 44_100, 48_000, 96_000, 192_000] {
         let mut limiter = limiter(hz, 2, -1.0);
         let input = noise(1, 2 * 5_000, 0.3);

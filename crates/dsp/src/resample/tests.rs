@@ -66,7 +66,7 @@ fn rms_db(samples: &[f32]) -> f64 {
 }
 
 #[test]
-fn sines_come_out_as_they_are() {
+fn sines_are_preserved() {
     for (from, to) in [(44_100, 48_000), (48_000, 44_100), (48_000, 96_000), (96_000, 44_100)] {
         for hz in [20.0, 997.0, 15_000.0, 19_900.0] {
             let snr = snr(from, to, hz);
@@ -235,7 +235,7 @@ fn the_position_stays_exact() {
 }
 
 #[test]
-fn the_latency_is_where_an_impulse_comes_out() {
+fn the_latency_equals_the_position_of_an_impulse() {
     for (from, to) in [(48_000, 48_000), (44_100, 48_000), (48_000, 44_100), (8_000, 48_000)] {
         let mut resampler = Resampler::new(1, rate(from), rate(to));
         let mut input = vec![0.0; 4_000];

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_apart_go_where_the_cascade_goes() {
+    fn separate_sections_equal_the_cascade() {
         for hz in [16.0, 700.0, 8_000.0, 48_000.0, 192_000.0, 2_822_400.0] {
             let coefficients = Coefficients::new(hz);
             let modes = FilterModes::new(&coefficients, 1000);

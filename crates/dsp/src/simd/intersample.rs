@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_finds_what_the_definition_finds() {
+    fn every_simd_level_agrees_with_the_definition() {
         let mut seed = 1_u64;
         let mut draw = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888);

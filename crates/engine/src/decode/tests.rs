@@ -163,7 +163,7 @@ fn mu_packets(sound: &[f32]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn lost_packets_of_a_call_are_nearer_to_what_was_said_than_nothing_and_than_the_last_again() {
+fn concealment_is_closer_to_the_original_than_silence_and_repetition() {
     let sound = speech(8_000, 120);
     let packets = mu_packets(&sound);
     let clean = decode_with_losses(
@@ -212,7 +212,7 @@ fn without_loss_nothing_is_changed_but_3_75_ms() {
 }
 
 #[test]
-fn a_voice_goes_on_fades_and_is_silent_after_60_ms() {
+fn concealment_continues_a_voice_fades_and_is_silent_after_60_ms() {
     let mut concealer = Concealer::new(8_000, 1);
     let tone = |at: usize| (TAU * 160.0 * at as f64 / 8_000.0).sin() as f32 * 0.5;
     let mut sound: Vec<f32> = (0..800).map(tone).collect();
@@ -345,7 +345,7 @@ fn opus_packets(sound: &[f32]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn opus_recovers_from_the_next_packet_what_it_would_have_to_guess() {
+fn opus_recovers_a_lost_packet_from_the_next_one() {
     let sound = speech(16_000, 60);
     let packets = opus_packets(&sound);
     let lost = losses(packets.len(), 0.1);

@@ -66,7 +66,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn what_goes_in_comes_out_and_no_more_than_fits() {
+    fn written_bytes_are_read_and_limited_to_the_capacity() {
         let (mut writer, reader) = shared_buffer(4);
         let mut out = vec![9];
         writer.write_all(&[1, 2, 3]).unwrap();

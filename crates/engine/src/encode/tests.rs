@@ -67,7 +67,7 @@ fn between_two_integers_samples_are_dithered_and_integers_are_not() {
 }
 
 #[test]
-fn the_flac_header_says_what_comes() {
+fn the_flac_header_describes_the_stream() {
     let flac = FlacEncoder::new(spec("44100:24:2"), Frames(882), 2).unwrap();
     let header = flac.header();
     assert_eq!(header.len(), 42);
@@ -136,7 +136,7 @@ fn a_block_of_another_shape_is_refused() {
 }
 
 #[test]
-fn what_a_codec_cannot_do_is_said_at_once() {
+fn unsupported_formats_are_reported_at_creation() {
     let refused = |codec, text: &str, frames| make_encoder(codec, spec(text), Frames(frames)).err();
     let (flac, opus) = (Codec::Flac, Codec::Opus);
     assert_eq!(refused(flac, "48000:32:2", 960), Some(UnsupportedFormat::Format(flac)));

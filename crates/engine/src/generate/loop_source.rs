@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_round_without_a_gap_and_begins_again_when_told() {
+    fn a_loop_repeats_without_a_gap_and_restarts_on_command() {
         let samples: Vec<f32> = (0..10_001u16).map(f32::from).collect();
         let layout = ChannelLayout::MONO;
         let mut recording = LoopSource::new(samples.clone(), SampleRate::HZ_44100, layout).unwrap();

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn level_rate_and_layout_are_as_asked() {
+    fn level_rate_and_layout_are_as_configured() {
         let layout = ChannelLayout::SURROUND_5_1;
         let mut tone = Tone::new(1_000.0, Db::new(-6.0), SampleRate::HZ_44100, layout, Frames(882));
         let mut into = block();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_wishes_are_held_within_bounds() {
+    fn invalid_parameters_are_clamped() {
         for hz in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -5.0, 1e300] {
             let mut tone = Tone::new(
                 hz,

@@ -45,7 +45,7 @@ fn play(graph: &mut Graph, until: Instant) {
 }
 
 #[test]
-fn what_a_program_pushes_on_its_thread_comes_out_whole_and_in_order() {
+fn pushed_blocks_are_output_complete_and_in_order() {
     const FRAMES: u64 = 100_000;
     let (mut writer, mut source) = app_source(&lane().capacity(Span::from_millis(7))).unwrap();
     std::thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn half_a_frame_and_too_much_stay_with_the_program() {
 }
 
 #[test]
-fn an_end_comes_behind_the_sound_and_says_how_it_was() {
+fn an_end_is_reported_after_the_sound_with_its_cause() {
     for finished in [true, false] {
         let (mut writer, mut source) = app_source(&lane()).unwrap();
         assert_eq!(writer.push(&numbered(0, 500)), Ok(Frames(500)));
@@ -150,7 +150,7 @@ fn overfill(rule: LaneOverflow) -> (u64, Vec<(u64, u64)>, Frames, LaneMonitor) {
 }
 
 #[test]
-fn a_full_queue_holds_or_loses_as_it_is_told_and_counts() {
+fn a_full_queue_blocks_or_drops_as_configured_and_counts() {
     let (taken, runs, lost, monitor) = overfill(LaneOverflow::Block);
     assert_eq!((taken, runs, lost), (1_000, vec![(0, 480), (480, 480), (960, 40)], Frames::ZERO));
     assert_eq!(
@@ -169,7 +169,7 @@ fn a_full_queue_holds_or_loses_as_it_is_told_and_counts() {
 }
 
 #[test]
-fn a_loss_is_told_once_whatever_two_threads_do() {
+fn a_loss_is_reported_once_to_concurrent_threads() {
     const FRAMES: u64 = 200_000;
     for rule in [LaneOverflow::DropOldest, LaneOverflow::DropNewest] {
         let config = lane().capacity(Span::from_millis(3)).overflow(rule);
@@ -210,7 +210,7 @@ fn a_loss_is_told_once_whatever_two_threads_do() {
 }
 
 #[test]
-fn readers_of_a_proxy_go_at_their_own_pace_and_the_slow_one_learns_what_it_lost() {
+fn readers_of_a_proxy_are_independent_and_a_slow_one_gets_its_loss_count() {
     let (mut sink, mut proxy) = proxy(RATE, STEREO);
     let push = |sink: &mut ProxySink, first: u64| {
         let pushed = sink.push(at(0), &numbered_block(first, 480), Frames::ZERO);
@@ -297,7 +297,7 @@ fn a_graph_on_the_clock_carries_as_many_frames_as_time_has_passed() {
 }
 
 #[test]
-fn after_a_long_stop_a_graph_does_not_make_good_what_nobody_heard() {
+fn after_a_long_stop_a_graph_does_not_catch_up() {
     let (sink, _reader) = app_sink(&lane().overflow(LaneOverflow::DropOldest)).unwrap();
     let mut graph = Graph::new(tone(), sink, GraphPace::Clock, at(0));
     play(&mut graph, at(1_000));
@@ -310,7 +310,7 @@ fn after_a_long_stop_a_graph_does_not_make_good_what_nobody_heard() {
 }
 
 #[test]
-fn a_free_graph_goes_as_fast_as_its_sink_and_never_for_too_long() {
+fn an_unpaced_graph_runs_at_the_speed_of_its_sink_in_bounded_steps() {
     let (sink, mut reader) = app_sink(&lane().capacity(Span::from_secs(100))).unwrap();
     let mut graph = Graph::new(tone(), sink, GraphPace::Free, at(0));
     graph.handle_timeout(at(0));

@@ -157,7 +157,7 @@ fn a_recording_begins_in_the_past_as_far_back_as_the_pre_roll_reaches() {
 }
 
 #[test]
-fn what_is_to_come_is_waited_for_and_begins_and_ends_on_its_frame() {
+fn scheduled_commands_take_effect_on_their_exact_frame() {
     let mut world = World::new(RecorderConfig::default());
     world.receive(70);
     let start = CommandTime::Local(start_of_line() + Span::from_millis(255));
@@ -357,7 +357,7 @@ fn what_begins_just_before_an_hour_belongs_to_it() {
 }
 
 #[test]
-fn a_station_that_begins_anew_or_another_rate_is_another_segment() {
+fn a_restarted_station_or_another_rate_begins_a_segment() {
     let mut world = World::new(RecorderConfig::default());
     world.receive(500);
     world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();

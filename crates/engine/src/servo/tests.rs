@@ -386,7 +386,7 @@ fn a_clock_that_changes_is_followed() {
 }
 
 #[test]
-fn a_drift_is_remembered_over_switches_and_connections() {
+fn the_drift_estimate_survives_switches_and_reconnections() {
     for ppm in [700.0, -150.0] {
         let mut world = World::new(ppm);
         world.run(MINUTE * 20);

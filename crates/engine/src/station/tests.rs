@@ -178,7 +178,7 @@ fn expect_run(samples: &[f32], first: u64) {
 }
 
 #[test]
-fn a_source_goes_through_bit_by_bit_from_its_first_frame() {
+fn a_source_passes_bit_exact_from_its_first_frame() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     let samples = world.run(2_000);
     assert_eq!(samples.len(), 96_000);
@@ -204,7 +204,7 @@ fn timestamps_advance_by_exactly_the_frames_sent_however_late_the_worker_is() {
 }
 
 #[test]
-fn a_process_that_stood_still_moves_its_timeline_once_and_says_so() {
+fn a_stalled_process_shifts_its_timeline_once_and_reports_it() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     world.run(100);
     world.now += Span::from_secs(60);
@@ -216,7 +216,7 @@ fn a_process_that_stood_still_moves_its_timeline_once_and_says_so() {
 
 /// The audio starts at once, with gaps.
 #[test]
-fn a_live_source_with_no_buffer_or_a_short_one_is_heard() {
+fn a_live_source_with_a_short_buffer_or_none_is_played() {
     for buffer in [0, 1, 5] {
         let (mut feed, source) = live_source();
         let buffer = Span::from_millis(buffer);
@@ -232,7 +232,7 @@ fn a_live_source_with_no_buffer_or_a_short_one_is_heard() {
 }
 
 #[test]
-fn with_no_source_there_is_silence_on_time() {
+fn without_a_source_silence_is_output_on_time() {
     let mut world = World::new(vec![]);
     let samples = world.run(1_000);
     assert_eq!(samples.len(), 48_000);
@@ -351,7 +351,7 @@ fn tone() -> Box<dyn Source> {
 }
 
 #[test]
-fn loudness_is_measured_before_the_gain_and_where_it_goes_out() {
+fn loudness_is_measured_before_the_gain_and_at_the_output() {
     let wishes = input::Config { gain: Db::new(-6.0), ..input::Config::default() };
     let mut world = World::of(vec![tone(), tone()], wishes);
     world.run(5_000);
@@ -368,7 +368,7 @@ fn loudness_is_measured_before_the_gain_and_where_it_goes_out() {
 }
 
 #[test]
-fn a_sender_that_stops_has_no_momentary_loudness_and_a_reset_forgets_the_whole() {
+fn a_stopped_sender_has_no_momentary_loudness_and_a_reset_clears_integration() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
     let mut resets = world.station.loudness_resets();

@@ -131,7 +131,7 @@ fn until_someone_plays_the_fallback_is_on_air() {
 }
 
 #[test]
-fn a_first_one_that_is_there_is_not_waited_for_and_one_that_is_wanted_alone_is() {
+fn startup_waits_only_for_an_absent_or_exclusively_preferred_source() {
     let mut world = World::new(&[Sender::FILE, Sender::FILE]);
     world.run(40);
     assert_eq!(world.last(), (0, Some(0), SwitchCause::First));
@@ -148,7 +148,7 @@ fn a_first_one_that_is_there_is_not_waited_for_and_one_that_is_wanted_alone_is()
 }
 
 #[test]
-fn a_sender_that_comes_is_on_air_as_soon_as_its_buffer_is_filled() {
+fn a_new_sender_is_on_air_as_soon_as_its_buffer_is_filled() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.run(2_000);
     world.senders[0].sending = true;
@@ -239,7 +239,7 @@ fn a_sound_shorter_than_the_buffer_is_played() {
 }
 
 #[test]
-fn alone_a_late_sender_stays_on_air_to_its_last_frame_and_comes_back_when_it_is_primed() {
+fn a_lone_late_sender_plays_to_its_last_frame_and_returns_when_primed() {
     let mut world = World::new(&[Sender::LIVE]);
     world.senders[0].sending = true;
     world.run(2_000);
@@ -268,7 +268,7 @@ fn a_pause_shorter_than_the_time_out_changes_nothing() {
 }
 
 #[test]
-fn a_sender_of_silence_gives_way_and_comes_back_with_its_sound() {
+fn a_silent_sender_falls_back_and_returns_with_its_sound() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
@@ -378,7 +378,7 @@ fn whoever_breaks_off_is_left_at_once_and_has_to_prove_himself() {
 }
 
 #[test]
-fn a_bell_is_heard_each_time_and_a_sender_that_comes_and_goes_is_not_trusted_for_ever() {
+fn a_short_sound_is_played_each_time_and_a_flapping_sender_loses_trust() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.run(2_000);
     let ring = |world: &mut World, pause: i64| {
@@ -397,7 +397,7 @@ fn a_bell_is_heard_each_time_and_a_sender_that_comes_and_goes_is_not_trusted_for
 }
 
 #[test]
-fn every_fault_that_can_be_heard_has_its_name_and_its_count() {
+fn every_audible_fault_has_a_name_and_a_counter() {
     for (verdict, cause) in [
         (SilenceVerdict::Silent, SwitchCause::Silent),
         (SilenceVerdict::Dc, SwitchCause::Dc),
@@ -421,7 +421,7 @@ fn every_fault_that_can_be_heard_has_its_name_and_its_count() {
 }
 
 #[test]
-fn a_sender_whose_silence_flaps_is_not_followed() {
+fn a_sender_with_flapping_silence_causes_no_switching() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(10_000);
@@ -436,7 +436,7 @@ fn a_sender_whose_silence_flaps_is_not_followed() {
 }
 
 #[test]
-fn what_does_not_come_back_by_itself_waits_for_a_word_or_for_need() {
+fn without_automatic_failback_an_input_waits_for_a_command_or_a_failure() {
     for comeback in [FailbackMode::Manual, FailbackMode::Never] {
         let config = Config { failback: comeback, ..Config::default() };
         let mut world = World::of(config, &[Sender::LIVE, Sender::LIVE, Sender::FILE]);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn six_channels_come_in_the_order_of_wave_and_lies_are_refused() {
+    fn six_channels_have_the_order_of_wave_and_invalid_heads_are_rejected() {
         let head = |tail: &[u8]| {
             let fixed = b"OpusHead\x01\x06\x38\x01\x80\xbb\0\0\0\0\x01";
             OpusHead::parse(&[&fixed[..], tail].concat())

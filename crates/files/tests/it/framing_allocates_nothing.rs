@@ -36,7 +36,7 @@ fn counted(format: &str, channels: usize) -> (u64, u64) {
 }
 
 #[test]
-fn a_recording_goes_on_without_allocating() {
+fn a_running_recording_does_not_allocate() {
     // Only threads with these names are counted.
     let work = || {
         for (format, channels) in [

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_is_done_before_the_thread_ends() {
+    fn pending_requests_complete_before_the_thread_ends() {
         let folder = aulos_blackbox::scratch::ScratchDir::new("disk").unwrap();
         let mut file = create_new(&folder.path().join("a")).unwrap();
         assert_eq!(file.append(&[IoSlice::new(b"abc"), IoSlice::new(b"def")]).unwrap(), 6);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_whole_whatever_the_grain_of_the_bytes() {
+    fn frames_are_complete_for_any_segmentation_of_the_bytes() {
         let bytes: Vec<u8> = (0..3_000u16).flat_map(|n| (n as i16).to_le_bytes()).collect();
         let expected: Vec<f32> = (0..3_000u16).map(|n| f32::from(n) / 32_768.0).collect();
         for grain in [1, 2, 3, 5, 7, 64, 1_000, 6_000] {

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dj_who_is_not_needed_stays_is_not_decoded_and_is_heard_when_he_is() {
+    fn a_standby_live_source_stays_connected_undecoded_and_plays_when_needed() {
         let mut fixture = DjFixture::new();
         let (mut gate, standby) = standby_channel(Standby::Cold);
         fixture.feeder = fixture.feeder.with_standby(standby);
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_end_where_they_say_and_a_torn_one_is_no_end() {
+    fn chunks_end_at_their_size_and_a_truncated_one_is_no_end() {
         let mut fixture = DjFixture::new();
         let wave = wave(1_000);
         let chunk =
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_no_sound_is_dropped_and_may_come_back_at_once() {
+    fn a_live_source_without_audio_is_dropped_and_can_reconnect_at_once() {
         let mut fixture = DjFixture::new();
         let _quiet = fixture.welcome(BodyFraming::UntilClosed, b"");
         fixture.now += DJ_STALL_TIMEOUT;

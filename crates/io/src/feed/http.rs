@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stands_by_cold_hangs_up_and_says_when_it_is_needed() {
+    fn a_cold_standby_feed_disconnects_and_reports_when_it_is_needed() {
         let mut fixture = http_fixture();
         let (mut gate, standby) = standby_channel(Standby::Cold);
         let (teller, mut needs) = bounded(2);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_station_that_is_gone_ends_it() {
+    fn a_removed_station_ends_the_feed() {
         let mut fixture = http_fixture();
         fixture.play(BodyFraming::UntilClosed, false);
         assert_eq!(fixture.feed.tick(Instant::ZERO), NextPoll::Soon);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_whose_server_dies_come_back_spread_over_the_pause() {
+    fn a_hundred_feeds_reconnect_spread_over_the_delay() {
         let mut all: Vec<_> = (0..100).map(Backoff::new).collect();
         let now = Instant::from_nanos(1_000_000_000);
         for most in [500, 1_000, 2_000] {

@@ -115,7 +115,7 @@ fn every_record_is_there_once_whole_and_in_order_on_a_hundred_bad_disks() {
 }
 
 #[test]
-fn the_first_error_reaches_everybody_and_the_file_ends_with_what_was_written() {
+fn the_first_error_reaches_all_writers_and_the_file_keeps_its_records() {
     for seed in 0..100 {
         let (writer, faults) = writer(FaultPlan::breaks(seed));
         let mut waiting = writer.producer(SMALL).unwrap();
@@ -148,7 +148,7 @@ fn the_first_error_reaches_everybody_and_the_file_ends_with_what_was_written() {
 }
 
 #[test]
-fn a_disk_that_was_full_goes_on_where_it_was() {
+fn writing_continues_after_a_full_disk_where_it_stopped() {
     let (writer, faults) = writer(FaultPlan::default());
     let mut producer = writer.producer(SMALL).unwrap();
     faults.fill_up(io::ErrorKind::StorageFull);
@@ -175,7 +175,7 @@ fn a_disk_that_was_full_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_real_time_producer_in_front_of_a_disk_that_hangs_goes_on_until_its_memory_is_full() {
+fn a_real_time_producer_continues_at_a_hung_disk_until_its_memory_is_full() {
     let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     let mut producer = writer.realtime_producer(100_000).unwrap();
@@ -200,7 +200,7 @@ fn a_real_time_producer_in_front_of_a_disk_that_hangs_goes_on_until_its_memory_i
 }
 
 #[test]
-fn cancel_sends_away_who_waits_at_once_and_loses_nothing_accepted() {
+fn cancel_ends_all_waits_at_once_and_loses_no_accepted_record() {
     let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     std::thread::scope(|scope| {
@@ -266,7 +266,7 @@ fn closing_under_load_keeps_every_record_that_was_accepted() {
 }
 
 #[test]
-fn a_drop_in_front_of_a_disk_that_hangs_comes_back_and_the_thread_finishes() {
+fn dropping_the_writer_does_not_wait_for_a_hung_disk() {
     let (medium, faults) = FaultyDisk::new(FaultPlan::default());
     let settings =
         FileWriterConfig { drop_limit: Duration::from_millis(1), ..FileWriterConfig::default() };
@@ -283,7 +283,7 @@ fn a_drop_in_front_of_a_disk_that_hangs_comes_back_and_the_thread_finishes() {
 }
 
 #[test]
-fn empty_records_are_accepted_and_too_long_ones_are_an_error_that_says_why() {
+fn empty_records_are_accepted_and_too_long_ones_are_an_error() {
     let (writer, faults) = writer(FaultPlan::default());
     let (mut ring, shared) = (writer.producer(SMALL).unwrap(), writer.shared_producer());
     ring.add(b"").unwrap();
@@ -390,7 +390,7 @@ fn several_files_share_a_thread_and_a_full_one_does_not_stop_the_other() {
 }
 
 #[test]
-fn a_medium_that_panics_is_an_error_for_everybody() {
+fn a_panic_of_the_medium_is_an_error_for_all_writers() {
     let (writer, _faults) = writer(FaultPlan::panics());
     let mut producer = writer.producer(SMALL).unwrap();
     producer.add(&record(0, 0)).unwrap();
@@ -471,7 +471,7 @@ fn a_task_that_waits_for_room_is_sent_away_by_a_cancel() {
 }
 
 #[test]
-fn a_real_file_on_its_device_gets_what_was_added_and_is_not_made_twice() {
+fn a_real_file_is_created_once_and_gets_all_records() {
     let folder = aulos_blackbox::scratch::ScratchDir::new("file-writer").unwrap();
     let (disks, path) = (DiskWriters::default(), folder.join("file"));
     let writer = disks.create(&path, &FileWriterConfig::default()).unwrap();

@@ -139,7 +139,7 @@ mod tests {
     const LATER: Instant = Instant::from_nanos(10_000_000_000);
 
     #[test]
-    fn an_address_has_so_many_guests_and_a_place_again_when_one_goes() {
+    fn connections_per_address_are_limited_and_freed_when_one_closes() {
         let mut limiter = limiter_of(3);
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let mapped = IpAddr::V6(Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_house_may_come_all_at_once_and_then_only_so_fast() {
+    fn one_address_may_connect_in_a_burst_and_then_at_a_limited_rate() {
         let mut limiter = ConnectionLimiter::new(AddressLimits::default());
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         // The connections end at once.
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn new_limits_hold_at_once_and_nobody_is_forgotten_who_is_here() {
+    fn new_limits_apply_at_once_and_keep_current_connections() {
         let mut limiter = limiter_of(2);
         let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         let _both = [limiter.admit(address, NOW).unwrap(), limiter.admit(address, NOW).unwrap()];
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_without_guests_are_forgotten() {
+    fn addresses_without_connections_are_removed() {
         let mut limiter = limiter_of(1);
         let _stays = limiter.admit(Ipv4Addr::from_bits(1).into(), NOW).unwrap();
         for number in 2..10_000_u32 {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_greeted_before_the_registry_has_said_how() {
+    fn no_client_gets_settings_before_the_registry_provides_them() {
         let greeting = |station| Some(Greeting { settings: ServerSettings::default(), station });
         let mut greetings = GreetingTable::default();
         greetings.set(Some("kitchen".into()), greeting(3));

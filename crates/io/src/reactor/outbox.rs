@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_socket_takes_the_bytes_arrive_in_order_and_control_goes_between_chunks() {
+    fn partial_writes_keep_the_order_with_control_between_chunks() {
         let log = log_of(&["alpha", "beta", "gamma", "delta"]);
         for grain in 1..30 {
             let mut socket = LimitedSocket { taken: Vec::new(), remaining: grain };
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn control_goes_out_in_the_same_call_as_the_chunks_behind_it() {
+    fn control_and_the_following_chunks_are_sent_in_one_call() {
         let log = log_of(&["one", "two"]);
         for grain in 1..20 {
             let mut socket = LimitedSocket { taken: Vec::new(), remaining: grain };

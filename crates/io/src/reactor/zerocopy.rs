@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_queue_says_is_read_for_both_kinds_of_addresses_and_nothing_else_is_believed() {
+    fn zerocopy_completions_are_parsed_for_ipv4_and_ipv6_only() {
         for (level, kind) in [(SOL_IP, IP_RECVERR), (SOL_IPV6, IPV6_RECVERR)] {
             let read = Completion::parse(&error(level, kind, 0, 7, 9));
             assert_eq!(read, Some(done(7, 9)));

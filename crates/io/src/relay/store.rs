@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_of_any_length_are_kept_and_places_come_back() {
+    fn payloads_of_any_length_are_stored_and_slots_are_reused() {
         let mut store = PayloadStore::new(3);
         let one = store.put(b"one").unwrap();
         let long: Vec<u8> = (0..200).collect();

@@ -130,7 +130,7 @@ const FIRST: u16 = 65_500;
 const STEP: Span = Span::from_millis(20);
 
 #[test]
-fn one_packet_goes_out_for_each_that_comes_in_with_its_number_and_its_time() {
+fn each_input_packet_is_relayed_with_its_number_and_time() {
     let mut fixture = RelayFixture::new(PCMU, PCMA);
     for number in 0..100 {
         fixture.send(1, number, 160, &[0x55; 160]);
@@ -151,7 +151,7 @@ fn one_packet_goes_out_for_each_that_comes_in_with_its_number_and_its_time() {
 }
 
 #[test]
-fn packets_that_are_late_are_put_in_order_and_what_is_lost_stays_lost() {
+fn late_packets_are_reordered_and_lost_ones_stay_lost() {
     let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in [0, 1, 3, 2, 4, 6, 7, 8, 9, 10, 11, 12] {
         fixture.send(1, number, 160, &[7; 160]);
@@ -167,7 +167,7 @@ fn packets_that_are_late_are_put_in_order_and_what_is_lost_stays_lost() {
 }
 
 #[test]
-fn a_packet_that_is_far_too_late_goes_out_all_the_same_unless_it_would_spoil_others() {
+fn a_very_late_packet_is_relayed_unless_it_would_disturb_others() {
     for (to, sent) in [(PCMA, 40), (G722, 39)] {
         let mut fixture = RelayFixture::new(PCMU, to);
         for number in (0..10).chain(11..40) {
@@ -183,7 +183,7 @@ fn a_packet_that_is_far_too_late_goes_out_all_the_same_unless_it_would_spoil_oth
 }
 
 #[test]
-fn one_packet_of_somebody_else_is_nothing_and_two_are_a_sender_who_began_anew() {
+fn one_foreign_packet_is_ignored_and_two_mean_a_restarted_sender() {
     let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in 0..10 {
         fixture.send(1, number, 160, &[1; 160]);
@@ -205,7 +205,7 @@ fn one_packet_of_somebody_else_is_nothing_and_two_are_a_sender_who_began_anew() 
 }
 
 #[test]
-fn somebody_else_is_not_heard_while_the_sender_sends() {
+fn other_senders_are_ignored_while_the_sender_is_active() {
     let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in 0..500 {
         fixture.send(1, number, 160, &[1; 160]);
@@ -259,7 +259,7 @@ fn a_stream_is_taken_over_after_a_silence_and_not_before() {
 }
 
 #[test]
-fn a_stream_that_has_ended_is_for_whoever_comes_next() {
+fn an_ended_stream_accepts_a_new_sender() {
     let mut fixture = RelayFixture::new(PCMU, PCMU);
     for number in 0..500 {
         fixture.send(1, number, 160, &[1; 160]);
@@ -302,7 +302,7 @@ fn a_scanner_does_not_keep_a_sender_out_and_is_not_sent_on() {
 }
 
 #[test]
-fn what_is_in_probation_is_held_and_goes_out_in_the_end() {
+fn packets_in_probation_are_held_and_then_relayed() {
     let mut fixture = RelayFixture::new(PCMU, PCMU);
     fixture.send(1, 0, 160, &[1; 160]);
     fixture.wait(Span::from_secs(1));
@@ -312,7 +312,7 @@ fn what_is_in_probation_is_held_and_goes_out_in_the_end() {
 }
 
 #[test]
-fn a_stream_that_falls_silent_ends_and_says_so_and_begins_again() {
+fn a_silent_stream_ends_with_an_event_and_starts_again() {
     let mut fixture = RelayFixture::new(PCMU, PCMU);
     for round in 0..2 {
         for number in 0..400 {
@@ -336,7 +336,7 @@ fn a_stream_that_falls_silent_ends_and_says_so_and_begins_again() {
 }
 
 #[test]
-fn both_sides_are_told_how_it_goes() {
+fn both_sides_get_reception_reports() {
     let mut fixture = RelayFixture::new(PCMU, PCMA);
     for number in 0..1_500 {
         if number % 10 != 3 {
@@ -370,7 +370,7 @@ fn both_sides_are_told_how_it_goes() {
 }
 
 #[test]
-fn a_bye_that_somebody_made_up_ends_nothing_and_a_real_one_ends_the_stream() {
+fn a_forged_bye_is_ignored_and_a_genuine_one_ends_the_stream() {
     let mut fixture = RelayFixture::new(PCMU, PCMU);
     let bye = |ssrc: u32| {
         let mut room = [0; 200];

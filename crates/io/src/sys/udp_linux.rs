@@ -337,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_come_back_as_they_went() {
+    fn addresses_round_trip() {
         for text in ["127.0.0.1:7000", "[::1]:7000", "[fe80::1%3]:65535", "239.1.2.3:1"] {
             let there: SocketAddr = text.parse().unwrap();
             let mut bytes = [0xFF; SOCKET_ADDRESS_BYTES];

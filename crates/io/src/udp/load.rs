@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_at_once_is_spread_though_nothing_is_known_yet() {
+    fn streams_added_at_once_are_spread_before_loads_are_known() {
         let mut loads = ThreadLoads::new(4, Instant::ZERO);
         let mut counts = [0; 4];
         (0..1_000).for_each(|_| counts[loads.assign_stream()] += 1);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_go_to_whoever_has_least_to_do_until_it_has_as_much() {
+    fn new_streams_go_to_the_least_loaded_thread_until_it_is_balanced() {
         let mut loads = ThreadLoads::new(2, Instant::ZERO);
         let now = Instant::ZERO + MEASURE_INTERVAL;
         assert!(loads.is_due(now));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_difference_moves_nobody() {
+    fn a_small_difference_of_load_moves_no_stream() {
         let mut loads = ThreadLoads::new(2, Instant::ZERO);
         loads.measure(Instant::ZERO + MEASURE_INTERVAL, [stats(30, 100), stats(2, 0)].iter());
         assert_eq!(loads.imbalance(), None);

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_is_never_of_the_future_nor_from_before_the_last_look() {
+    fn a_timestamp_is_between_the_last_poll_and_now() {
         let at = Instant::from_nanos;
         let clock = ArrivalClock { ahead: 1_000_000, earliest_unread: at(500), now: at(900) };
         assert_eq!(clock.received(Some(1_000_700)), at(700));

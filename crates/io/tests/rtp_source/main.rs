@@ -81,7 +81,7 @@ fn follow(hours: u32, ppm: i32, link: Link) -> Report {
 
 /// The latency varies by one packet of 20 ms.
 #[test]
-fn hours_on_a_bad_way_move_no_latency_and_what_is_lost_is_made_up() {
+fn hours_on_a_lossy_path_keep_the_latency_and_losses_are_concealed() {
     for (ppm, loss) in [(100, 0.01), (-100, 0.1)] {
         let report = follow(2, ppm, Link { loss, ..BAD });
         let sent = 2.0 * 3_600.0 * 50.0;
@@ -95,7 +95,7 @@ fn hours_on_a_bad_way_move_no_latency_and_what_is_lost_is_made_up() {
 }
 
 #[test]
-fn what_is_late_doubled_and_out_of_order_is_heard_as_it_was_sent() {
+fn late_duplicate_and_reordered_packets_play_in_order() {
     let mut studio = StationFixture::new(BAD, 0, false);
     studio.run(Span::from_secs(60));
     let counts = studio.intake.state().counts;
@@ -107,7 +107,7 @@ fn what_is_late_doubled_and_out_of_order_is_heard_as_it_was_sent() {
 }
 
 #[test]
-fn strangers_are_counted_and_not_heard() {
+fn packets_of_other_senders_are_counted_and_dropped() {
     let mut studio = StationFixture::new(GOOD, 0, false);
     studio.run(Span::from_secs(2));
     let stranger = "192.0.2.66:5004".parse().unwrap();
@@ -136,7 +136,7 @@ fn strangers_are_counted_and_not_heard() {
 }
 
 #[test]
-fn who_begins_anew_with_another_number_is_followed() {
+fn a_sender_that_restarts_with_another_ssrc_is_followed() {
     let mut studio = StationFixture::new(GOOD, 0, false);
     studio.run(Span::from_secs(5));
     studio.sender.silent_for(Span::from_millis(280));
@@ -151,7 +151,7 @@ fn who_begins_anew_with_another_number_is_followed() {
 }
 
 #[test]
-fn a_sender_who_dies_is_covered_and_taken_back() {
+fn a_failed_sender_is_replaced_and_accepted_again() {
     for says_bye in [false, true] {
         let mut studio = StationFixture::new(GOOD, 0, true);
         studio.run(Span::from_secs(10));
@@ -175,7 +175,7 @@ fn a_sender_who_dies_is_covered_and_taken_back() {
 }
 
 #[test]
-fn a_bye_of_somebody_who_goes_on_ends_nothing() {
+fn a_bye_followed_by_packets_is_ignored() {
     let mut studio = StationFixture::new(GOOD, 0, true);
     studio.run(Span::from_secs(10));
     let from = fixture::SENDER.parse().unwrap();

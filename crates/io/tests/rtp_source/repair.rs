@@ -218,7 +218,7 @@ fn a_lost_opus_packet_is_decoded_from_the_next_one() {
 
 /// Of two consecutive losses the second packet is repeated in the next one, and the first is not.
 #[test]
-fn of_a_burst_the_last_opus_packet_is_restored_and_the_others_are_concealed() {
+fn of_a_burst_loss_the_last_opus_packet_is_restored_and_the_others_concealed() {
     let payloads = opus_voice(500);
     let is_lost = |number: usize| (50..475).contains(&number) && matches!(number % 25, 3..=5);
     let repaired = opus_over(&payloads, is_lost);
@@ -258,7 +258,7 @@ fn red_with_two_generations_restores_bursts_of_two_bit_by_bit() {
 }
 
 #[test]
-fn of_a_longer_burst_what_red_does_not_have_is_concealed() {
+fn in_a_longer_burst_packets_missing_in_red_are_concealed() {
     let is_lost = |number: usize| (50..475).contains(&number) && matches!(number % 25, 3..=5);
     let bursts = (50..475).filter(|at| at % 25 == 3).count() as u64;
     let counts = red_over(500, 2, is_lost).counts();
@@ -267,7 +267,7 @@ fn of_a_longer_burst_what_red_does_not_have_is_concealed() {
 }
 
 #[test]
-fn opus_in_red_is_restored_from_the_copy_and_not_from_what_opus_repeats() {
+fn opus_in_red_is_restored_from_the_copy_and_not_from_fec() {
     let payloads = opus_voice(300);
     let mut receiver = InputFixture::new(OPUS, OPUS_TYPE);
     for number in 0..300 {
@@ -283,7 +283,7 @@ fn opus_in_red_is_restored_from_the_copy_and_not_from_what_opus_repeats() {
 
 /// A packet that arrives after its copy is neither lost nor recovered, and is not played twice.
 #[test]
-fn a_packet_that_comes_behind_its_copy_is_not_lost() {
+fn a_packet_that_arrives_after_its_copy_is_not_lost() {
     let payloads = pcmu_voice(200);
     let mut receiver = InputFixture::new(PCMU, 0);
     for pair in 0..100 {

@@ -111,7 +111,7 @@ impl TestServer {
 }
 
 #[test]
-fn a_client_with_tls_hears_what_one_without_hears_and_its_clock_agrees() {
+fn a_tls_client_gets_the_same_stream_and_time() {
     let test_server = server_with_policy(&tls_listen_policy());
     std::thread::sleep(Duration::from_millis(1_200));
     let mut safe = TestClient::on(secure(test_server.address, None), "safe");
@@ -164,7 +164,7 @@ fn where_tls_is_wanted_nothing_else_is_served() {
 }
 
 #[test]
-fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
+fn an_invalid_tls_handshake_is_closed_and_counted() {
     let test_server = server_with_policy(&tls_listen_policy());
     let mut honest = TestClient::on(secure(test_server.address, None), "honest");
     honest.run(Span::from_millis(100));
@@ -197,7 +197,7 @@ fn what_begins_as_tls_and_is_none_is_cut_and_counted_and_nobody_else_notices() {
 }
 
 #[test]
-fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
+fn only_a_known_client_certificate_is_accepted() {
     let known = Identity::new("kitchen");
     let door =
         ListenPolicy { tls: Some(server_config(Some(&known)).into()), ..ListenPolicy::default() };
@@ -219,7 +219,7 @@ fn a_certificate_that_is_known_vouches_and_another_does_not_come_in() {
 }
 
 #[test]
-fn a_client_that_is_refused_is_told_so_and_cut() {
+fn a_rejected_client_is_notified_and_disconnected() {
     let test_server = server_with_policy(&tls_listen_policy());
     test_server.control.refuse.store(true, SeqCst);
     let mut client = TestClient::on(secure(test_server.address, None), "stranger");
@@ -230,7 +230,7 @@ fn a_client_that_is_refused_is_told_so_and_cut() {
 }
 
 #[test]
-fn what_tls_held_when_a_websocket_was_handed_over_is_heard() {
+fn bytes_buffered_by_tls_survive_the_websocket_handover() {
     let test_server = server_with_policy(&tls_listen_policy());
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn empty_and_overlong_datagrams_are_counted_and_the_others_come() {
+fn empty_and_overlong_datagrams_are_counted_and_others_received() {
     let mut context = UdpContext::start(&config(1)).unwrap();
     let (own, to) = socket();
     let stream = context.add(Some(own), Probe::default()).unwrap();
@@ -52,7 +52,7 @@ fn what_is_no_rtp_is_of_no_stream_on_a_shared_port() {
 }
 
 #[test]
-fn a_full_socket_loses_packets_and_says_how_many() {
+fn a_full_socket_drops_and_counts_packets() {
     let mut config = config(1);
     config.wait = Span::from_millis(20);
     let mut context = UdpContext::start(&config).unwrap();
@@ -83,7 +83,7 @@ fn a_full_socket_loses_packets_and_says_how_many() {
 }
 
 #[test]
-fn a_destination_that_refuses_or_cannot_be_reached_stalls_nobody() {
+fn an_unreachable_destination_does_not_stall_others() {
     let mut context = UdpContext::start(&config(1)).unwrap();
     let (sink, good) = listener();
     // The port is closed.

@@ -113,7 +113,7 @@ fn a_machine_can_end_its_stream() {
 }
 
 #[test]
-fn a_stop_sends_what_is_still_to_be_sent() {
+fn a_stop_sends_pending_datagrams() {
     const STREAMS: usize = 20;
     let mut context = UdpContext::start(&config(2)).unwrap();
     let (sink, to) = listener();
@@ -151,7 +151,7 @@ fn what_is_paced_does_not_go_before_its_moment_nor_out_of_turn() {
 }
 
 #[test]
-fn three_thousand_silent_streams_wake_nobody() {
+fn three_thousand_silent_streams_cause_no_wakeups() {
     let mut context = UdpContext::start(&config(2)).unwrap();
     let (_source, _) = socket();
     let mut opened = 0;
@@ -185,7 +185,7 @@ fn three_thousand_silent_streams_wake_nobody() {
 }
 
 #[test]
-fn reports_that_come_to_the_contexts_socket_find_the_stream_that_they_are_about() {
+fn reports_to_the_shared_socket_are_dispatched_to_their_stream() {
     let mut context = UdpContext::start(&config(2)).unwrap();
     let (peer, to) = listener();
     let streams: Vec<StreamId> = (1..=10)

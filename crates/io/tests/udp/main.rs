@@ -185,7 +185,7 @@ fn wait_for_stamps(context: &mut UdpContext<Probe>) {
 }
 
 #[test]
-fn every_packet_of_many_streams_goes_where_it_should_in_order_and_with_its_time() {
+fn packets_of_many_streams_arrive_in_order_with_their_times() {
     const STREAMS: u32 = 200;
     const PACKETS: u16 = 20;
     let mut context = UdpContext::start(&config(2)).unwrap();
@@ -235,7 +235,7 @@ fn every_packet_of_many_streams_goes_where_it_should_in_order_and_with_its_time(
 }
 
 #[test]
-fn who_answers_from_its_own_socket_is_heard_from_there() {
+fn a_peer_that_replies_from_its_own_socket_is_received() {
     let mut context = UdpContext::start(&config(1)).unwrap();
     let (peer, to) = listener();
     let (socket, own) = socket();
@@ -268,7 +268,7 @@ fn a_socket_of_ipv6_speaks_both() {
 }
 
 #[test]
-fn a_group_is_heard_by_those_who_joined_it_with_its_mark() {
+fn multicast_is_received_by_members_with_its_dscp() {
     // Loopback is the first interface everywhere.
     let card = SocketOptions { multicast_interface: 1, ..SocketOptions::default() };
     let group = [239, 255, 77, 77].into();

@@ -29,7 +29,7 @@ pub(super) fn numbers(ended: &[EndedStream<Probe>]) -> HashMap<StreamKey, Vec<u1
 }
 
 #[test]
-fn streams_of_one_port_are_told_apart_by_ssrc_and_spread() {
+fn streams_of_one_port_are_distinguished_by_ssrc_and_distributed() {
     const STREAMS: u32 = 1_000;
     const PACKETS: u16 = 20;
     let mut context = UdpContext::start(&config(3)).unwrap();
@@ -65,7 +65,7 @@ fn thread_of(stream: StreamId) -> u64 {
 }
 
 #[test]
-fn streams_of_one_port_are_told_apart_by_address_and_answered() {
+fn streams_of_one_port_are_distinguished_by_address_and_answered() {
     const STREAMS: usize = 50;
     let mut context = UdpContext::start(&config(2)).unwrap();
     let mut port = port();
@@ -184,7 +184,7 @@ fn all_places_of_a_full_table_change_hands_at_once() {
 }
 
 #[test]
-fn who_had_to_go_and_comes_back_at_once_keeps_the_new_place() {
+fn an_evicted_sender_that_returns_keeps_its_new_slot() {
     let (mut context, to) = port_for_bursts(3);
     for ssrc in 1..=3 {
         burst(to, [(ssrc, 0)].into_iter());

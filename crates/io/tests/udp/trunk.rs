@@ -16,7 +16,7 @@ fn a_trunk_carries_many_streams_in_few_pieces() {
 
 /// The sender's kernel cannot join datagrams, or the sender is not a context.
 #[test]
-fn a_trunk_takes_what_comes_one_by_one() {
+fn a_trunk_accepts_packets_one_by_one() {
     let mut sending = config(1);
     sending.join_sends = false;
     carry(&sending, Ipv4Addr::LOCALHOST, false, |context| context(), |context| context());

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_damage_are_told_from_sound() {
+    fn zeros_and_damage_are_distinguished_from_frames() {
         let frames = [frame(0, &[1; 100]), frame(1, &[2; 50]), frame(2, &[3; 70])].concat();
         let padded = [&frames[..], &[0; 5_000]].concat();
         assert_eq!(scan(&padded, 512), scan(&frames, 512));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn every_address_that_the_standard_library_knows_not_to_be_public_is_not() {
+    fn every_non_public_address_of_the_standard_library_is_non_public() {
         let mut chance = aulos_core::Rng::new(3);
         for _ in 0..100_000 {
             let [a, b, c, d] = u32::try_from(chance.next_u64() >> 32).unwrap().to_be_bytes();

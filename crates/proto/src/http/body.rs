@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_and_titles_come_out_whatever_the_pieces() {
+    fn chunks_and_titles_are_decoded_for_any_segmentation() {
         // Ten bytes of audio, a title in Latin-1, ten more, an empty block, and the rest.
         let mut inner = b"0123456789\x02StreamTitle='B\xf6rk - It's';\0\0\0".to_vec();
         inner.resize(11 + 32, 0);

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_told_once_and_where_it_belongs() {
+    fn a_title_is_reported_once_at_its_position() {
         let (mut titled, mut out) = (IcyWriter::new(), Vec::new());
         let sound: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
         let (first, second) = sound.split_at(50_000);

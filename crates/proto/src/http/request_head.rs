@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_what_was_asked_for() {
+    fn a_request_head_parses_to_its_fields() {
         let head = RequestHead::new("GET", "/a?b", "1.0")
             .field("Host", "h:81")
             .optional("Authorization", None)

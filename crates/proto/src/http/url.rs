@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_as_people_write_them() {
+    fn common_spellings_of_urls_are_parsed() {
         let plain = url("http://radio.example/live?x=1#name=Two");
         assert_eq!((plain.port, &plain.target[..], plain.user), (80, "/live?x=1", None));
         let full = url("HTTPS://dj:s%40cret@[::1]:8443/a b\u{fc}?q");

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_where_to() {
+    fn a_url_parses_to_host_port_and_mount() {
         let plain = target("icecast://radio.example/live.ogg");
         assert_eq!((plain.secure, plain.port, plain.user.as_str()), (false, 8000, "source"));
         let all = target("ICECASTS://me%40home@[::1]:8443/two%20words/ä");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_what_our_own_port_for_djs_understands() {
+    fn a_request_is_accepted_by_our_own_source_client_parser() {
         let about = StreamMetadata {
             content_type: "audio/ogg".to_owned(),
             name: Some("Evening\nX-Evil: 1".to_owned()),
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart() {
+    fn responses_are_distinguished() {
         let answer = |text: &str| SourceResponse::parse(text.as_bytes(), SourceMethod::Put);
         assert_eq!(answer("HTTP/1.1 100 Continue\r\n"), Ok(None));
         assert_eq!(answer("HTTP/1.1 100 Continue\r\n\r\n"), Ok(Some(SourceResponse::Accepted)));

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_to_the_frame_how_long_it_is() {
+    fn a_file_states_its_exact_length_in_frames() {
         let mut out = Vec::new();
         let (mono, rate) = (ChannelLayout::MONO, SampleRate::HZ_48000);
         let comments = [("TITLE", "Hall"), ("ARTIST", "Echo")].into_iter();

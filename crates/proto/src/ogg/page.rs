@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_awkward_lengths_come_back() {
+    fn packets_of_boundary_lengths_round_trip() {
         let (mut writer, mut out) = (PageWriter::new(7), Vec::new());
         let lengths = [0, 1, 254, 255, 256, 510, 65_024, 65_025, 65_026, 130_050, 200_000];
         for (length, granule) in lengths.into_iter().zip(1..) {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_takes_what_a_page_can_hold_and_no_more() {
+    fn a_page_takes_as_many_packets_as_it_can_hold() {
         let (mut writer, mut out, mut bundle) =
             (PageWriter::new(7), Vec::new(), PageBuilder::default());
         let lengths = [0, 1, 255, 510, 254, 60_000];
@@ -408,7 +408,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_packet_comes_back(all in prop::collection::vec(
+        fn any_packet_round_trips(all in prop::collection::vec(
             prop::collection::vec(any::<u8>(), 0..700), 1..6,
         )) {
             let (mut writer, mut out) = (PageWriter::new(7), Vec::new());

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_and_strangers_are_told_from_sound() {
+    fn damage_and_other_streams_are_distinguished_from_audio() {
         let (bytes, file) = file(3);
         let first = scan(&bytes[..bytes.len() - 1], 64);
         let mut hurt = bytes.clone();

@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_small_as_it_says() {
+    fn its_size_is_as_documented() {
         assert!(size_of::<DualPathMerger>() < 1_000);
     }
 
     #[test]
-    fn a_way_that_dies_is_not_heard() {
+    fn a_failed_path_is_ignored() {
         let mut merger = DualPathMerger::new();
         for sequence in 65_000..67_000_u64 {
             if !(65_500..66_500).contains(&sequence) {

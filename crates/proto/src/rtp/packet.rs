@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn rtcp_is_told_from_rtp_by_its_second_byte() {
+    fn rtcp_is_distinguished_from_rtp_by_its_second_byte() {
         let with = |byte| is_rtcp(&[0x80, byte]);
         assert!((200..=207).all(with) && with(192) && with(223));
         assert!(!(0..=127).any(with) && !(128..192).any(with) && !(224..=255).any(with));

@@ -354,7 +354,7 @@ mod tests {
 
     /// By hand, after RFC 6716, 4.2.3: a VAD bit per frame, and then the LBRR flag.
     #[test]
-    fn an_opus_packet_says_whether_it_repeats_the_one_before() {
+    fn the_fec_flag_of_an_opus_packet_is_read() {
         // SILK of 20 ms, mono and stereo.
         assert_eq!(opus_fec_ticks(&[1 << 3, 0b1100_0000, 0]), Some(960));
         assert_eq!(opus_fec_ticks(&[1 << 3, 0b1011_1111, 0]), None);

@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_wrapped_comes_back(
+        fn a_wrapped_number_is_extended_to_its_original(
             start in FIRST_TIMESTAMP..u64::MAX / 2,
             steps in proptest::collection::vec(-30_000_i64..30_000, 1..50),
         ) {
@@ -123,7 +123,7 @@ mod tests {
         }
 
         #[test]
-        fn one_of_two_comes_first(a: u16, b: u16, c: u32, d: u32) {
+        fn sequence_numbers_are_ordered(a: u16, b: u16, c: u32, d: u32) {
             prop_assert_eq!(b.wrapping_add_signed(sequence_diff(a, b)), a);
             prop_assert_eq!(d.wrapping_add_signed(timestamp_diff(c, d)), c);
             let opposite = a.wrapping_sub(b) == 1 << 15;

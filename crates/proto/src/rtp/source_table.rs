@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_puts_out_nobody_who_plays() {
+    fn a_flood_does_not_evict_active_sources() {
         let mut table = table(100);
         for ssrc in 0..90 {
             let SourceLookup::Inserted(id, None) =
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proven_source_goes_when_it_is_quiet() {
+    fn a_validated_source_times_out_when_silent() {
         let mut table = table(2);
         for ssrc in [1, 2] {
             let SourceLookup::Inserted(id, _) = table.find_or_insert(at(0), ssrc, from(1), || ssrc)
@@ -412,7 +412,7 @@ mod tests {
 
     /// RFC 3550, 8.2: the first packet is a collision, further ones from that address are a loop.
     #[test]
-    fn our_own_number_comes_back() {
+    fn our_own_ssrc_in_a_packet_is_a_collision() {
         let mut identity = LocalSsrc::new(7, Span::from_secs(50));
         assert_eq!(identity.check(at(0), 8, from(1)), SsrcCheck::Foreign);
         assert_eq!(identity.check(at(0), 7, from(1)), SsrcCheck::Collision);

@@ -81,7 +81,7 @@ fn a_header_by_hand() {
 }
 
 #[test]
-fn sessions_come_change_and_go() {
+fn sessions_are_added_changed_and_deleted() {
     let mut listener = Listener::new(ListenerConfig::default());
     let first = packet(false, &sdp(1, 1));
     assert_eq!(receive(&mut listener, at(0), 1, &first), ("+1.1".into(), Ok(())));
@@ -103,7 +103,7 @@ fn sessions_come_change_and_go() {
 }
 
 #[test]
-fn nobody_takes_back_or_changes_what_another_announced() {
+fn only_the_origin_can_change_or_delete_an_announcement() {
     let mut listener = Listener::new(ListenerConfig::default());
     receive(&mut listener, at(0), 1, &packet(false, &sdp(1, 1))).1.unwrap();
     for forged in [packet(true, &sdp(1, 1)), packet(false, &sdp(1, 1)), packet(false, &sdp(1, 9))] {
@@ -117,7 +117,7 @@ fn nobody_takes_back_or_changes_what_another_announced() {
 
 /// RFC 2974, 4: ten intervals or an hour, whichever is longer.
 #[test]
-fn what_is_not_announced_any_more_is_gone() {
+fn a_session_without_announcements_times_out() {
     let mut listener = Listener::new(ListenerConfig::default());
     let (often, seldom) = (packet(false, &sdp(1, 1)), packet(false, &sdp(2, 1)));
     for now in [0, 600] {
@@ -160,7 +160,7 @@ fn a_flood_has_its_limits() {
 }
 
 #[test]
-fn an_announcer_says_it_at_once_again_and_at_the_end() {
+fn an_announcer_sends_at_once_periodically_and_a_deletion() {
     let mut announcer = Announcer::new(AnnouncerConfig::default(), ip(1), at(0));
     let mut listener = Listener::new(ListenerConfig::default());
     let (mut out, mut times) = ([0; 2_000], Vec::new());
@@ -191,7 +191,7 @@ fn an_announcer_says_it_at_once_again_and_at_the_end() {
 
 /// A thousand sessions of 170 bytes share 4 kbit/s: each is announced about every 340 s.
 #[test]
-fn with_many_others_everybody_is_slower() {
+fn the_interval_grows_with_the_number_of_announcers() {
     let mut announcer = Announcer::new(AnnouncerConfig::default(), ip(1), at(0));
     announcer.set_other_announcements(999);
     let text = sdp(1, 1);

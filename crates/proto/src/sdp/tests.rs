@@ -99,7 +99,7 @@ fn a_telephones_offer() {
 
 /// Another library parses the written descriptions and finds the same values.
 #[test]
-fn another_reads_what_we_write() {
+fn an_independent_parser_reads_our_output() {
     let mut session = SessionDescription::parse(AES67.as_bytes()).unwrap();
     session.media[0].formats[0].parameters = "channel-order=SMPTE2110.(ST)".into();
     session.media[0].rtcp = Some((5_005, None));
@@ -120,7 +120,7 @@ fn another_reads_what_we_write() {
 }
 
 #[test]
-fn an_error_names_the_line_and_what_to_write() {
+fn an_error_names_the_line_and_the_expected_syntax() {
     let with = |line: &str, instead: &str| {
         let text = AES67.replace(line, instead);
         SessionDescription::parse(text.as_bytes()).map(drop).unwrap_err()

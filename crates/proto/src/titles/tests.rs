@@ -29,7 +29,7 @@ fn read_log(bytes: &[u8], grain: usize) -> Vec<PlaybackEvent> {
 }
 
 #[test]
-fn librespot_tells_titles_in_its_log() {
+fn titles_are_read_from_the_log_of_librespot() {
     for grain in [1, 7, 1_000] {
         let news = read_log(LOG.as_bytes(), grain);
         let [first, second] = titles(&news)[..] else { panic!("{news:?}") };
@@ -100,7 +100,7 @@ fn read_pipe(bytes: &[u8], grain: usize) -> Vec<PlaybackEvent> {
 }
 
 #[test]
-fn shairport_sync_tells_through_its_pipe() {
+fn titles_are_read_from_the_pipe_of_shairport_sync() {
     let own = |text: &str| Some(text.to_owned());
     let first = TrackMetadata {
         title: own("I. Grave"),
@@ -129,7 +129,7 @@ fn shairport_sync_tells_through_its_pipe() {
 }
 
 #[test]
-fn a_picture_that_is_too_large_is_left_out_and_the_next_title_is_heard() {
+fn an_oversized_picture_is_dropped_and_the_next_title_is_read() {
     let large = item(*b"ssnc", *b"PICT", &vec![7; 8 << 20]);
     let news = read_pipe((large + &pipe()).as_bytes(), 65_536);
     assert_eq!(titles(&news).len(), 2);
@@ -139,7 +139,7 @@ fn a_picture_that_is_too_large_is_left_out_and_the_next_title_is_heard() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_taken(bytes in prop::collection::vec(any::<u8>(), 0..400), cut in 0usize..900) {
+    fn any_input_is_accepted_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), cut in 0usize..900) {
         let pipe = pipe();
         let mut torn = pipe.as_bytes()[..cut.min(pipe.len())].to_vec();
         torn.extend_from_slice(&bytes);

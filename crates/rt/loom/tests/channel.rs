@@ -213,7 +213,7 @@ fn a_close_cuts_cleanly() {
 
 /// The receiver is dropped during a send: the item is dropped exactly once.
 #[test]
-fn a_dropped_receiver_drops_what_was_accepted() {
+fn a_dropped_receiver_drops_accepted_values() {
     model(|| {
         let (sender, receiver) = bounded(1);
         let thread = thread::spawn(move || sender.try_send(Arc::new(1)).is_ok());
@@ -233,7 +233,7 @@ fn a_dropped_receiver_drops_what_was_accepted() {
 /// A sender that does not wake the receiver, and a receiver that polls at any time: the last item
 /// and the end are found by polling too.
 #[test]
-fn what_wakes_nobody_is_found() {
+fn a_value_sent_without_a_wake_is_found_by_polling() {
     model(|| {
         let (sender, mut receiver) = bounded(1);
         let realtime = sender.realtime();

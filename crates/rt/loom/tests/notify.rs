@@ -77,7 +77,7 @@ fn nothing_is_lost_when_the_line_is_full() {
 /// `cancel` and `handle_now` while another thread notifies: a notification is handled once or
 /// cancelled, and one that comes later is handled.
 #[test]
-fn a_cancel_or_a_call_takes_what_was_announced_before_it_and_no_more() {
+fn a_cancel_or_a_call_takes_only_earlier_notifications() {
     for handle in [false, true] {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);

@@ -33,7 +33,7 @@ fn a_clear_is_heeded_once_and_in_order() {
 }
 
 #[test]
-fn nobody_writes_where_the_reader_looks() {
+fn the_writer_never_writes_where_the_reader_reads() {
     loom::model(models::drop_the_oldest);
 }
 

@@ -26,7 +26,7 @@ fn one_owner_at_a_time() {
 /// The ABA case, which a stack without change counter gets wrong: one thread is about to take A
 /// while the other takes A and B and returns A.
 #[test]
-fn a_top_that_left_and_came_back_is_noticed() {
+fn a_reused_top_of_the_stack_is_detected() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {

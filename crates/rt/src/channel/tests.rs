@@ -379,7 +379,7 @@ fn a_channel_in_itself_is_freed() {
 }
 
 #[test]
-fn capacity_is_what_was_asked_for() {
+fn the_capacity_is_as_requested() {
     for (asked, there) in [(0, 1), (1, 1), (3, 3), (4, 4), (1000, 1000)] {
         let (sender, _receiver) = bounded(asked);
         assert_eq!(sender.free(), there);

@@ -4,7 +4,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn reads_what_was_published_last(ops in prop::collection::vec(any::<bool>(), 0..60)) {
+    fn the_latest_published_value_is_read(ops in prop::collection::vec(any::<bool>(), 0..60)) {
         let (mut publisher, mut reader) = latest(0);
         let (mut newest, mut seen) = (0, 0);
         for publish in ops {

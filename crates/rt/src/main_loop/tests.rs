@@ -115,7 +115,7 @@ fn a_sleep_is_counted_from_its_first_poll_and_can_be_awaited_anywhere() {
 }
 
 #[test]
-fn time_that_goes_back_stands_still() {
+fn time_that_goes_backwards_is_clamped() {
     let mut main_loop = MainLoop::new();
     main_loop.poll(100);
     main_loop.poll(50);
@@ -123,7 +123,7 @@ fn time_that_goes_back_stands_still() {
 }
 
 #[test]
-fn time_outs_that_nobody_waits_for_do_not_pile_up() {
+fn cancelled_timeouts_do_not_accumulate() {
     let mut main_loop = MainLoop::new();
     let handle = main_loop.handle();
     let kept: Vec<_> = (0..10)
@@ -143,7 +143,7 @@ fn time_outs_that_nobody_waits_for_do_not_pile_up() {
 
 /// Two channels, one of which is never empty: the other one is served too, and so are timers.
 #[test]
-fn a_busy_channel_starves_nobody() {
+fn a_busy_channel_does_not_starve_other_tasks() {
     let mut main_loop = MainLoop::new();
     let (busy, receiver) = unbounded();
     let again = busy.clone();
@@ -180,7 +180,7 @@ fn a_busy_channel_starves_nobody() {
 }
 
 #[test]
-fn what_wakes_nobody_is_seen_at_the_next_look() {
+fn a_value_sent_without_a_wake_is_seen_at_the_next_poll() {
     let mut main_loop = MainLoop::new();
     let (sender, receiver) = bounded(10);
     let diary = EventLog::default();
@@ -203,7 +203,7 @@ fn what_wakes_nobody_is_seen_at_the_next_look() {
 }
 
 #[test]
-fn a_dispatcher_on_the_loop_makes_a_receiver_look() {
+fn a_dispatcher_on_the_loop_wakes_a_receiver() {
     let mut main_loop = MainLoop::new();
     let (sender, receiver) = bounded(10);
     let (realtime, look) = (sender.realtime(), receiver.waker());
@@ -256,7 +256,7 @@ fn a_task_that_is_dropped_is_cancelled_and_one_that_is_detached_is_not() {
 }
 
 #[test]
-fn a_panic_comes_out_and_the_loop_goes_on() {
+fn a_panic_is_propagated_and_the_loop_stays_usable() {
     let mut main_loop = MainLoop::new();
     let (sender, receiver) = unbounded();
     let task = main_loop.local().attach(receiver, |item: i32| assert_ne!(item, 2, "two"));
@@ -276,7 +276,7 @@ fn polled<T>(task: Task<T>) -> Poll<Option<T>> {
 }
 
 #[test]
-fn when_the_loop_goes_its_futures_are_dropped_here_and_nobody_waits_in_vain() {
+fn a_dropped_loop_drops_its_futures_and_ends_all_waits() {
     struct Here(#[allow(dead_code, reason = "its drop counts")] Rc<()>, thread::ThreadId);
     impl Drop for Here {
         fn drop(&mut self) {
@@ -316,7 +316,7 @@ fn when_the_loop_goes_its_futures_are_dropped_here_and_nobody_waits_in_vain() {
 
 /// Wakers on other threads are called continuously while loops are created and dropped.
 #[test]
-fn a_loop_may_go_while_others_wake_its_tasks() {
+fn a_loop_can_be_dropped_while_its_tasks_are_woken() {
     for round in 0..200 {
         let mut main_loop = MainLoop::new();
         let (tell, wakers) = std::sync::mpsc::channel::<Waker>();
@@ -340,7 +340,7 @@ fn a_loop_may_go_while_others_wake_its_tasks() {
 }
 
 #[test]
-fn quit_is_heard_whenever_it_is_said() {
+fn quit_takes_effect_at_any_time() {
     let mut main_loop = MainLoop::new();
     main_loop.handle().quit();
     assert!(main_loop.handle().is_quitting());
@@ -372,7 +372,7 @@ fn run_keeps_the_time() {
 
 /// Many threads that spawn, call and send at once.
 #[test]
-fn all_that_was_asked_for_is_done_once() {
+fn each_request_is_executed_once() {
     const EACH: usize = 500;
     let mut main_loop = MainLoop::new();
     let done = Arc::new(AtomicUsize::new(0));

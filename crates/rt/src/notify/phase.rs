@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_comes_back_is_found() {
+    fn a_device_that_returns_is_tracked_again() {
         let mut ends = device(100, 0.0, 0);
         let pause = 3_000_000_000;
         ends.extend(device(100, 0.0, 0).iter().map(|end| end + pause));

@@ -61,7 +61,7 @@ fn op() -> impl Generator<Value = Op> {
 proptest! {
     /// The model is a list of pending callbacks, in the order of their first notification.
     #[test]
-    fn callbacks_come_once_and_in_the_order_of_announcement(
+    fn callbacks_run_once_in_the_order_of_notification(
         ops in prop::collection::vec(op(), 0..80),
     ) {
         let mut desk = TestDispatcher::new(5, 3);
@@ -202,7 +202,7 @@ fn the_number_of_targets_is_bounded() {
 }
 
 #[test]
-fn each_strategy_says_when_to_come_back() {
+fn each_strategy_returns_its_next_poll_time() {
     let next = |strategy, period| {
         let mut dispatcher: Dispatcher = Dispatcher::new(strategy);
         let mut line = dispatcher.notifier(period).unwrap();
@@ -325,7 +325,7 @@ fn the_order_holds_across_threads() {
 
 /// A callback sees what was written before its notification, even if it was one of many.
 #[test]
-fn a_callback_sees_what_was_done_before_the_announcement() {
+fn a_callback_sees_writes_before_the_notification() {
     const COUNT: u64 = 100_000;
     let done = Arc::new(AtomicU64::new(0));
     let seen = Arc::new(AtomicU64::new(0));

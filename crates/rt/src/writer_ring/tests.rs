@@ -74,7 +74,7 @@ fn a_producer_resumes_at_half_or_where_its_record_fits() {
 }
 
 #[test]
-fn a_ring_calls_when_it_holds_enough_for_its_size() {
+fn a_ring_wakes_its_consumer_at_its_fill_level() {
     let (mut producer, consumer) = ring(10);
     assert!(!consumer.is_wake_due(1));
     producer.push(b"abcd").unwrap();
@@ -118,7 +118,7 @@ fn sleepers_on_both_sides() {
 proptest! {
     /// Compared with a plain vector: the bytes taken are those accepted, in whole records.
     #[test]
-    fn bytes_come_out_as_they_went_in(steps in prop::collection::vec((0_usize..40, 0_usize..40), 1..200)) {
+    fn bytes_are_read_as_written(steps in prop::collection::vec((0_usize..40, 0_usize..40), 1..200)) {
         let (mut producer, mut consumer) = ring(37);
         let (mut expected, mut got) = (Vec::new(), Vec::new());
         for (i, (add, remove)) in steps.into_iter().enumerate() {

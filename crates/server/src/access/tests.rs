@@ -71,7 +71,7 @@ fn headers_are_read_as_browsers_send_them() {
 }
 
 #[test]
-fn a_house_without_users_lets_everybody_in_whatever_he_says() {
+fn without_configured_users_every_login_is_accepted() {
     let access = AccessControl::new(Rules::default());
     let anything = Credentials::parse("Plain", "x:y");
     assert!((0..100).all(|_| access.login(THERE, &anything, NOW) == Ok(Role::Admin)));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn endings_say_what_it_is_to_be() {
+    fn the_extension_selects_the_container() {
         assert_eq!(format_of_extension("ogg"), ListenFormat::Codec(Codec::Opus));
         assert_eq!(format_of_extension("mp3"), ListenFormat::Unsupported);
         assert!(AVAILABLE_FORMATS.contains(".flac"));

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_ours_may_call_and_a_page_of_others_may_not() {
+    fn only_pages_of_this_server_may_call() {
         let names = ["radio.example.org".to_owned()];
         let cross = |pairs: &[_]| is_cross_site(&headers(pairs), &names);
         assert!(!cross(&[("host", "x:1")]));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_as_long_as_they_say() {
+    fn responses_have_their_declared_length() {
         for answer in [UNAUTHORIZED, TOO_MANY] {
             let text = std::str::from_utf8(answer).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();

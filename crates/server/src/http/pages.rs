@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_what_the_standard_says() {
+    fn ranges_follow_the_standard() {
         for (text, size, range) in [
             ("bytes=0-", 10, Some((0, 10))),
             ("bytes=2-4", 10, Some((2, 5))),
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_become_bytes_and_what_is_none_stays() {
+    fn escapes_are_decoded_and_invalid_ones_stay() {
         for (text, bytes) in [
             ("a%20b", &b"a b"[..]),
             ("%2e%2E/", b"../"),

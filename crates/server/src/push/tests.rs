@@ -153,7 +153,7 @@ impl PushHarness {
 }
 
 #[test]
-fn who_may_not_is_told_what_to_do_and_asks_seldom() {
+fn a_rejected_login_is_reported_with_a_remedy_and_retried_rarely() {
     let script = ScriptedServer::new(&["HTTP/1.0 401 Unauthorized\r\n\r\n"]);
     let mut rig = PushHarness::plain(&script, Some("secret"));
     let state = rig.fails();
@@ -173,7 +173,7 @@ fn who_may_not_is_told_what_to_do_and_asks_seldom() {
 }
 
 #[test]
-fn a_mount_that_is_taken_and_one_that_is_refused_are_told_apart() {
+fn an_occupied_mount_and_a_rejected_one_are_distinguished() {
     let script =
         ScriptedServer::new(&["HTTP/1.0 403 Forbidden\r\n\r\n<b>403 - Mountpoint in use</b>"]);
     let mut rig = PushHarness::plain(&script, Some("secret"));
@@ -187,7 +187,7 @@ fn a_mount_that_is_taken_and_one_that_is_refused_are_told_apart() {
 }
 
 #[test]
-fn an_old_server_is_asked_the_old_way() {
+fn an_old_server_gets_the_source_method() {
     let script = ScriptedServer::new(&["HTTP/1.0 405 No\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\n"]);
     let mut rig = PushHarness::plain(&script, Some("secret"));
     let _opened = rig.opened();
@@ -198,7 +198,7 @@ fn an_old_server_is_asked_the_old_way() {
 }
 
 #[test]
-fn nobody_a_stranger_and_one_who_says_nothing() {
+fn no_server_a_foreign_one_and_a_silent_one_are_reported() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("icecast://127.0.0.1:{port}/live");
     let state = PushHarness::new(&PushClient::default(), &url, None, Codec::Opus).fails();
@@ -217,7 +217,7 @@ fn nobody_a_stranger_and_one_who_says_nothing() {
 }
 
 #[test]
-fn titles_are_told_beside_a_stream_that_has_no_place_for_them() {
+fn titles_are_sent_separately_for_streams_without_metadata() {
     const YES: &str = "HTTP/1.0 200 OK\r\n\r\n";
     let script = ScriptedServer::keeping_open(&[YES, "HTTP/1.0 400 Bad\r\n\r\nno such title", YES]);
     let mut rig = PushHarness::plain(&script, Some("secret"));
@@ -255,7 +255,7 @@ fn over_tls_the_stream_goes_through_the_same_session() {
 }
 
 #[test]
-fn when_nobody_wants_it_any_more_it_ends() {
+fn a_push_ends_when_it_is_removed() {
     let script = ScriptedServer::new(&["HTTP/1.1 100 Continue\r\n\r\n"]);
     let mut rig = PushHarness::plain(&script, None);
     let opened = rig.opened();

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn from_a_public_address_only_public_ones_are_reached() {
+    fn redirects_from_public_addresses_reach_only_public_ones() {
         let all = ["127.0.0.1", "1.1.1.1", "10.0.0.1"];
         assert_eq!(admitted(AddressScope::Any, &all).unwrap(), all);
         assert_eq!(admitted(AddressScope::Public, &all).unwrap(), ["1.1.1.1"]);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn once_public_always_public() {
+    fn after_a_public_address_all_redirects_must_be_public() {
         let class = |text: &str| AddressClass::of(text.parse().unwrap());
         let scope = AddressScope::default().after(class("10.0.0.1")).after(class("127.0.0.1"));
         assert_eq!(scope, AddressScope::Any);

@@ -155,7 +155,7 @@ fn sound(out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 #[test]
-fn an_old_shoutcast_server_with_titles_and_again_when_it_hangs_up() {
+fn an_old_shoutcast_server_plays_with_titles_and_is_reconnected() {
     let port = serve(|asked, out| {
         assert!(asked.head.contains("Icy-MetaData: 1\r\n"), "{}", asked.head);
         assert!(asked.head.contains("User-Agent: aulos/"), "{}", asked.head);
@@ -204,7 +204,7 @@ fn a_file_plays_once_and_ends() {
 }
 
 #[test]
-fn what_the_bytes_are_counts_and_not_what_the_server_says() {
+fn the_format_is_detected_from_the_bytes_and_not_from_the_header() {
     let port = serve(|asked, out| {
         let (kind, body) = match &asked.target[..] {
             "/liar" => ("audio/aac", mp3()),
@@ -229,7 +229,7 @@ fn what_the_bytes_are_counts_and_not_what_the_server_says() {
 }
 
 #[test]
-fn redirects_are_followed_and_counted_but_not_for_ever() {
+fn redirects_are_followed_up_to_a_limit() {
     let port = serve(|asked, out| {
         let to = match asked.target.rsplit_once('/').unwrap() {
             ("/good", "6") => return sound(out),
@@ -255,7 +255,7 @@ fn redirects_are_followed_and_counted_but_not_for_ever() {
 }
 
 #[test]
-fn a_server_that_leads_somewhere_else_each_time_is_not_run_after() {
+fn endless_redirects_are_given_up() {
     let port = serve(|asked, out| {
         static TURN: AtomicU64 = AtomicU64::new(0);
         match &asked.target[..] {
@@ -301,7 +301,7 @@ fn private_server() -> (u16, Arc<AtomicU64>) {
 }
 
 #[test]
-fn a_public_server_does_not_lead_to_a_private_address() {
+fn a_redirect_from_a_public_to_a_private_address_is_rejected() {
     let (private, asked) = private_server();
     let public = serve_on("127.0.0.2", None, move |asked, out| {
         let to = match &asked.target[..] {
@@ -357,7 +357,7 @@ fn a_public_server_does_not_lead_to_a_private_address() {
 }
 
 #[test]
-fn an_address_of_the_operator_may_be_private_and_lead_where_it_likes() {
+fn a_configured_private_address_may_redirect_anywhere() {
     let (private, asked) = private_server();
     let public = serve_on("127.0.0.2", None, |_, out| sound(out));
     let local = serve(move |asked, out| {
@@ -379,7 +379,7 @@ fn an_address_of_the_operator_may_be_private_and_lead_where_it_likes() {
 }
 
 #[test]
-fn playlists_are_tried_in_order_and_read_no_further_than_they_may_be_long() {
+fn playlist_entries_are_tried_in_order_and_playlists_are_limited() {
     let port = serve(|asked, out| {
         let list = |out: &mut dyn Write, body: &str| {
             write!(out, "HTTP/1.0 200 OK\r\nContent-Type: audio/x-mpegurl\r\n\r\n{body}")
@@ -421,7 +421,7 @@ fn playlists_are_tried_in_order_and_read_no_further_than_they_may_be_long() {
 }
 
 #[test]
-fn a_server_that_says_no_and_one_that_wants_a_password() {
+fn a_refusing_server_and_one_that_needs_a_password() {
     let port = serve(|asked, out| match &asked.target[..] {
         // printf 'dj:secret' | base64
         "/safe" if asked.head.contains("Authorization: Basic ZGo6c2VjcmV0\r\n") => sound(out),
@@ -452,7 +452,7 @@ fn a_server_that_says_no_and_one_that_wants_a_password() {
 }
 
 #[test]
-fn chunks_are_taken_out_and_nonsense_for_chunks_is_said() {
+fn chunked_encoding_is_decoded_and_errors_are_reported() {
     let port = serve(|asked, out| {
         out.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
         if asked.target == "/nonsense" {
@@ -476,7 +476,7 @@ fn chunks_are_taken_out_and_nonsense_for_chunks_is_said() {
 }
 
 #[test]
-fn titles_that_never_come_cost_some_packets_and_nothing_else() {
+fn missing_titles_lose_only_some_packets() {
     // It announces titles, and sends none: an audio byte is taken for a length.
     let port = serve(|_, out| {
         out.write_all(b"HTTP/1.0 200 OK\r\nicy-metaint: 5000\r\n\r\n")?;
@@ -488,7 +488,7 @@ fn titles_that_never_come_cost_some_packets_and_nothing_else() {
 }
 
 #[test]
-fn a_server_that_closes_at_random_is_asked_again_and_again() {
+fn a_server_that_closes_at_random_is_retried() {
     let port = serve(|_, out| {
         static TURN: AtomicU64 = AtomicU64::new(0);
         let turn = TURN.fetch_add(1, Ordering::Relaxed);
@@ -503,7 +503,7 @@ fn a_server_that_closes_at_random_is_asked_again_and_again() {
 }
 
 #[test]
-fn a_server_that_takes_its_time_with_the_head_is_given_up() {
+fn a_server_that_is_slow_with_its_head_times_out() {
     let port = serve(|asked, out| {
         let slowly: &[u8] = match &asked.target[..] {
             "/head" => b"HTTP/1.0 200 OK\r\nicy-name: ",
@@ -525,7 +525,7 @@ fn a_server_that_takes_its_time_with_the_head_is_given_up() {
 }
 
 #[test]
-fn over_tls_with_a_certificate_that_is_trusted_and_with_one_that_is_not() {
+fn tls_accepts_a_trusted_certificate_and_rejects_others() {
     let (server, client) = own_authority();
     let port = serve_with(Some(server), |_, out| {
         let length = mp3().len();
@@ -546,7 +546,7 @@ fn over_tls_with_a_certificate_that_is_trusted_and_with_one_that_is_not() {
 }
 
 #[test]
-fn one_that_stands_by_cold_is_connected_while_it_is_needed_and_not_before() {
+fn a_cold_standby_source_is_connected_only_while_needed() {
     let (tell, asked) = std::sync::mpsc::channel();
     let port = serve(move |_, out| {
         tell.send(()).ok();
@@ -572,7 +572,7 @@ fn one_that_stands_by_cold_is_connected_while_it_is_needed_and_not_before() {
 }
 
 #[test]
-fn one_that_stands_by_warm_stays_connected_and_is_not_decoded() {
+fn a_warm_standby_source_stays_connected_undecoded() {
     let sent = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&sent);
     let port = serve(move |_, out| {
@@ -596,7 +596,7 @@ fn one_that_stands_by_warm_stays_connected_and_is_not_decoded() {
 }
 
 #[test]
-fn a_station_that_is_gone_leaves_nothing_behind() {
+fn a_removed_station_leaves_no_resources() {
     let port = serve(|_, out| {
         out.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
         loop {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_two_digits_for_programs_and_one_for_people() {
+    fn figures_have_two_decimals_in_json_and_one_in_text() {
         let read = Loudness {
             measured: Span::from_millis(2_000),
             momentary: Some(Lufs::new(-23.456)),

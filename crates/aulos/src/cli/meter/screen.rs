@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn the_screen_is_what_people_read() {
+    fn the_screen_matches_its_expected_text() {
         let mut screen = screen();
         let mut text = drawn(&screen, 80, 24);
         screen.next_scale();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_a_dash_and_no_bar() {
+    fn a_missing_value_is_a_dash_without_a_bar() {
         let mut screen = screen();
         screen.add_reading(Loudness::NONE);
         let text = drawn(&screen, 80, 24);

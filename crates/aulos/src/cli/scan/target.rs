@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart_and_lie_where_targets_may() {
+    fn target_names_are_unique_and_within_the_range() {
         for (n, (name, lufs)) in PRESETS.iter().enumerate() {
             assert!(PRESETS[..n].iter().all(|(other, _)| other != name), "{name}");
             assert!((LOWEST..=HIGHEST).contains(lufs) && name.parse::<f64>().is_err(), "{name}");

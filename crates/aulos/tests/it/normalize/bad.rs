@@ -72,7 +72,7 @@ fn a_constant_is_silence_and_one_beneath_sound_takes_head_room_only() {
 }
 
 #[test]
-fn empty_files_are_refused_and_short_ones_copied() {
+fn empty_files_are_rejected_and_short_ones_copied() {
     let folder = scratch();
     let (from, to) = (folder.join("in.wav"), folder.join("out.flac"));
     fs::write(&from, "").unwrap();
@@ -132,7 +132,7 @@ fn what_is_read_only_or_no_file_is_left_alone() {
 
 /// A disk of a megabyte, in a world of its own.
 #[test]
-fn a_full_disk_is_named_and_keeps_what_was_there() {
+fn a_full_disk_is_reported_and_existing_files_stay() {
     let folder = scratch();
     let (from, disk) = (folder.join("in.wav"), folder.join("disk"));
     noise(&from, "-ac 2");

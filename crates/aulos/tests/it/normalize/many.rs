@@ -60,7 +60,7 @@ fn music(folder: &Path) {
 }
 
 #[test]
-fn a_folder_becomes_a_folder_and_what_fails_does_not_stop_the_rest() {
+fn a_folder_is_normalized_to_a_folder_despite_failed_files() {
     let folder = scratch();
     let (from, to) = (folder.join("music"), folder.join("music/louder"));
     music(&from);
@@ -99,7 +99,7 @@ fn a_folder_becomes_a_folder_and_what_fails_does_not_stop_the_rest() {
 }
 
 #[test]
-fn a_dry_run_says_it_all_and_writes_nothing() {
+fn a_dry_run_prints_everything_and_writes_nothing() {
     let folder = scratch();
     let (from, to) = (folder.join("music"), folder.join("louder"));
     music(&from);
@@ -249,7 +249,7 @@ fn whoever_kills_a_run_finds_each_file_old_or_new() {
 }
 
 #[test]
-fn ctrl_c_takes_back_what_is_under_way() {
+fn ctrl_c_removes_incomplete_files() {
     let folder = scratch();
     let from = folder.join("in");
     fs::create_dir(&from).unwrap();

@@ -30,7 +30,7 @@ fn one_gain_leads_to_the_target_in_every_format() {
 }
 
 #[test]
-fn where_the_peaks_forbid_the_target_that_is_said_and_nothing_turns_dynamic() {
+fn a_target_limited_by_peaks_is_reported_and_the_gain_stays_constant() {
     let folder = scratch();
     let (from, to) = (folder.join("in.wav"), folder.join("out.wav"));
     noise(&from, "-ac 2");
@@ -118,7 +118,7 @@ fn what_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn silence_is_copied_and_said() {
+fn silence_is_copied_and_reported() {
     let folder = scratch();
     let (from, to) = (folder.join("in.wav"), folder.join("out.wav"));
     ffmpeg(&["-f", "lavfi", "-i", "anullsrc=r=48000:d=2", "FILE"], &[&from]);

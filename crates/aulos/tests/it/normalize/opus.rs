@@ -74,7 +74,7 @@ fn loudness_and_peaks_are_right_behind_the_codec() {
 }
 
 #[test]
-fn a_codec_that_lifts_the_peaks_gets_less_and_that_is_said() {
+fn a_codec_that_raises_the_peaks_gets_less_gain_with_a_remark() {
     let folder = scratch();
     let (from, to) = (folder.join("in.wav"), folder.join("out.opus"));
     // Square waves lose their harmonics, and what is left overshoots.
@@ -99,7 +99,7 @@ fn six_channels_are_refused_and_nothing_is_left() {
 }
 
 #[test]
-fn the_bit_rate_is_what_was_asked_for() {
+fn the_bit_rate_is_as_requested() {
     let folder = scratch();
     let (from, to) = (folder.join("in.wav"), folder.join("out.opus"));
     noise(&from, "-ac 2");

@@ -52,7 +52,7 @@ fn check_all(name: &str, from: &Path) {
 }
 
 #[test]
-fn every_programme_comes_out_at_the_target_and_keeps_its_range() {
+fn every_programme_reaches_the_target_and_keeps_its_range() {
     let folder = scratch();
     let from = folder.join("in.wav");
     for (name, sound) in PROGRAMMES {
@@ -62,7 +62,7 @@ fn every_programme_comes_out_at_the_target_and_keeps_its_range() {
 }
 
 #[test]
-fn music_and_speech_of_every_rate_come_out_at_the_target_and_keep_their_range() {
+fn music_and_speech_of_every_rate_reach_the_target_and_keep_their_range() {
     let folder = scratch();
     let from = folder.join("in.wav");
     let music = Path::new("/usr/share/games/frozen-bubble/snd/frozen-mainzik-2p.ogg");

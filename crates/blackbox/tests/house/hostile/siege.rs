@@ -125,7 +125,7 @@ fn ask(control: SocketAddr, http: SocketAddr) -> JoinHandle<Vec<Duration>> {
 }
 
 #[test]
-fn when_descriptors_run_out_nobody_loses_sound_and_newcomers_come_in_as_soon_as_some_are_free() {
+fn exhausted_descriptors_lose_no_sound_and_new_clients_connect_when_some_are_free() {
     let _turn = turn();
     let scratch = ScratchDir::new("descriptors").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();

@@ -234,7 +234,7 @@ fn what_is_not_finite_is_counted_in_channels_that_do_not_count() {
 }
 
 #[test]
-fn a_value_that_is_not_finite_can_spoil_what_follows_as_in_libebur128() {
+fn a_non_finite_value_affects_later_values_as_in_libebur128() {
     for kernel in KERNELS {
         let mut config = config(48_000, 2, MeterMode::ALL);
         (config.kernel, config.non_finite) = (kernel, NonFinitePolicy::Propagate);
@@ -269,7 +269,7 @@ fn last_true_peak_is_that_of_the_last_call() {
 }
 
 #[test]
-fn what_is_not_asked_for_is_not_answered() {
+fn modes_that_are_not_enabled_return_none() {
     let mut peaks = meter(48_000, 2, MeterMode::SAMPLE_PEAK);
     peaks.add(&[0.25f32, -0.5]);
     assert_eq!((peaks.sample_peak(0), peaks.sample_peak(1)), (Some(0.25), Some(0.5)));

@@ -168,7 +168,7 @@ fn after_a_reset_nothing_is_left() {
 }
 
 #[test]
-fn a_programme_goes_on_at_another_rate() {
+fn a_programme_continues_at_another_rate() {
     let mut meter = meter(48_000, 2, MeterMode::ALL);
     meter.add(&programme(1, 48_000, 2, 480_000));
     let (before, peak) = (meter.integrated(), meter.true_peak(0));
@@ -181,7 +181,7 @@ fn a_programme_goes_on_at_another_rate() {
 }
 
 #[test]
-fn a_bounded_history_forgets_the_oldest() {
+fn a_bounded_history_drops_the_oldest_blocks() {
     let mut bounded = config(8_000, 1, MeterMode::ALL);
     bounded.history = MeterHistory::Bounded { ms: 4_000 };
     let loud = programme(1, 8_000, 1, 80_000);
@@ -194,7 +194,7 @@ fn a_bounded_history_forgets_the_oldest() {
 }
 
 #[test]
-fn a_long_window_reads_what_a_short_one_would_not() {
+fn a_longer_window_can_be_enabled() {
     let mut long = config(48_000, 2, MeterMode::MOMENTARY);
     long.max_window_ms = 10_000;
     let mut meter = Meter::new(long).unwrap();

@@ -87,7 +87,7 @@ fn two_programmes_are_the_same_whatever_the_block_length() {
 }
 
 #[test]
-fn it_repeats_after_three_minutes_and_the_seam_cannot_be_heard() {
+fn the_demo_repeats_after_three_minutes_without_a_step() {
     let rate = SampleRate::HZ_48000;
     let length = length(rate);
     assert!((150 * 48_000..300 * 48_000).contains(&length), "{length}");

@@ -90,7 +90,7 @@ fn envelope(from: f64, to: f64, frame: usize) -> f64 {
 }
 
 #[test]
-fn the_programme_goes_down_the_voice_is_heard_and_the_programme_comes_back() {
+fn an_announcement_ducks_the_programme_and_restores_it() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
     room.desk.announce(7, announcement_source(0.8, 500), DEFAULT_DUCK).unwrap();
     let out = room.run(2_000);
@@ -113,7 +113,7 @@ fn the_programme_goes_down_the_voice_is_heard_and_the_programme_comes_back() {
 }
 
 #[test]
-fn before_and_after_the_programme_is_what_it_would_have_been_bit_by_bit() {
+fn the_programme_outside_an_announcement_is_bit_exact() {
     let counter = || Box::new(Counter { next: 0, base: 0 });
     let (mut room, mut twin) =
         (AnnouncementHarness::new(counter()), AnnouncementHarness::new(counter()));
@@ -192,7 +192,7 @@ fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
 }
 
 #[test]
-fn what_gives_no_sound_ducks_nothing_and_what_stops_lets_go() {
+fn a_silent_announcement_does_not_duck_and_a_stalled_one_ends() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
     let dumb = |frames| Box::new(ConstantSource { value: 0.4, frames, rate: 48_000, ends: false });
     room.desk.announce(1, dumb(0), DEFAULT_DUCK).unwrap();

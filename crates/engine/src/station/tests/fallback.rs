@@ -172,7 +172,7 @@ impl Source for StandbySource {
 }
 
 #[test]
-fn who_stands_by_is_told_when_he_is_needed_and_nothing_old_is_played() {
+fn a_standby_source_is_notified_when_needed_and_plays_nothing_old() {
     let (mut feed, first) = live_source();
     let (mut other, second) = live_source();
     let (gate, mut keeper): (_, StandbyHandle) = standby::standby_channel(Standby::Warm);
@@ -273,7 +273,7 @@ fn heard_again(pause: u64, closes: bool, alone: bool) -> f64 {
 }
 
 #[test]
-fn a_player_that_pauses_is_heard_again_within_half_a_second_and_from_its_first_frame() {
+fn a_paused_player_is_back_within_half_a_second_from_its_first_frame() {
     for alone in [true, false] {
         for closes in [true, false] {
             for pause in [5_500, 60_000] {

@@ -114,7 +114,7 @@ fn longest_silence(samples: &[f32]) -> usize {
 const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
 
 #[test]
-fn sound_comes_out_whole_and_as_late_as_is_said() {
+fn sound_is_complete_and_delayed_by_the_stated_latency() {
     for (mode, usual) in MODES.into_iter().zip([144_240, 19_440, 480, 0]) {
         let counter = Box::new(Counter { next: 0, base: 0 });
         let (mut world, _knobs) = station(counter, Some(&transparent(mode)));
@@ -129,7 +129,7 @@ fn sound_comes_out_whole_and_as_late_as_is_said() {
 }
 
 #[test]
-fn what_goes_out_has_the_loudness_that_was_asked_for() {
+fn the_output_has_the_target_loudness() {
     // A level that differs by 20 LU from one section to the next.
     let pieces = |time: f64| match time % 45.0 {
         ..15.0 => -34.0,
@@ -208,7 +208,7 @@ fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
 }
 
 #[test]
-fn a_pause_is_heard_at_once_whatever_waits_in_the_look_ahead() {
+fn a_pause_takes_effect_at_once_despite_the_look_ahead() {
     let (mut feed, source) = live_source();
     feed.next = 300_000;
     let (mut world, _knobs) = station(source, Some(&transparent(Mode::Full)));
@@ -259,7 +259,7 @@ fn another_mode_takes_over_without_a_hole_or_a_click() {
 }
 
 #[test]
-fn settings_change_while_it_plays_and_the_gain_goes_there() {
+fn settings_change_while_playing_and_the_gain_follows() {
     let (mut world, mut knobs) = station(sine(0.05), Some(&normalizer_config(Mode::Low, -30.0)));
     world.run(20_000);
     knobs.set_normalizer(Some(&normalizer_config(Mode::Low, -24.0))).unwrap();
@@ -361,7 +361,7 @@ fn another_station_gets_the_normalized_programme_its_end_and_no_announcement() {
 }
 
 #[test]
-fn bands_are_heard_before_the_normalizer_and_come_without_a_click() {
+fn equalizer_bands_act_before_the_normalizer_without_a_step() {
     let (mut world, mut knobs) = station(sine(0.1), None);
     world.run(1_000);
     let band =
@@ -380,7 +380,7 @@ fn bands_are_heard_before_the_normalizer_and_come_without_a_click() {
 }
 
 #[test]
-fn a_quiet_fallback_is_as_loud_as_what_it_stands_in_for() {
+fn a_quiet_fallback_is_normalized_to_the_same_loudness() {
     let (mut feed, source) = live_source();
     // The live one is 15 LU louder than the file, which has lower priority.
     let mut world =
@@ -402,7 +402,7 @@ fn a_quiet_fallback_is_as_loud_as_what_it_stands_in_for() {
 }
 
 #[test]
-fn a_normalized_source_is_played_whole_from_its_first_frame_to_its_last() {
+fn a_normalized_source_is_played_completely_from_first_to_last_frame() {
     for mode in MODES {
         let wish = transparent(mode);
         // A file, and a fast sender that closes; the second one is shorter than any look-ahead.
@@ -428,7 +428,7 @@ fn a_normalized_source_is_played_whole_from_its_first_frame_to_its_last() {
 }
 
 #[test]
-fn a_normalized_sender_that_stops_is_heard_to_its_end_and_comes_back_in_order() {
+fn a_normalized_sender_plays_to_its_end_and_returns_in_order() {
     let (mut feed, source) = live_source();
     feed.next = 200_000;
     let mut world = with_normalizer(vec![source], &transparent(Mode::Mid));

@@ -59,7 +59,7 @@ fn another_station_is_played_bit_by_bit_and_keeps_its_distance() {
 }
 
 #[test]
-fn a_station_on_which_nobody_plays_gives_way_and_comes_back() {
+fn a_station_without_active_sources_falls_back_and_returns() {
     let (mut feed, source) = live_source();
     let mut pair = StationPair::new(vec![source]);
     let mut play = |pair: &mut StationPair| {
@@ -86,7 +86,7 @@ fn a_station_on_which_nobody_plays_gives_way_and_comes_back() {
 }
 
 #[test]
-fn a_station_that_begins_anew_is_played_again() {
+fn a_restarted_station_is_played_again() {
     let mut pair = StationPair::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     pair.run(1_000);
     let now = pair.first.now;
@@ -105,7 +105,7 @@ fn a_station_that_begins_anew_is_played_again() {
 }
 
 #[test]
-fn a_rendition_has_the_times_of_its_station_and_goes_when_it_is_told() {
+fn a_rendition_has_the_times_of_its_station_and_ends_on_command() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     let mut outlets = world.station.output_bus();
     world.run(200);
@@ -136,7 +136,7 @@ fn a_rendition_has_the_times_of_its_station_and_goes_when_it_is_told() {
 }
 
 #[test]
-fn a_flush_throws_away_what_was_sent_and_goes_on_with_what_comes() {
+fn a_flush_discards_sent_audio_and_continues() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
     let mut outlets = world.station.output_bus();

@@ -20,7 +20,7 @@ fn take_all(spool: &mut RecordTapReader) -> (Vec<FrameRun>, Vec<f32>) {
 }
 
 #[test]
-fn what_goes_out_is_heard_bit_by_bit_with_the_stations_own_times() {
+fn the_output_tap_is_bit_exact_with_the_stations_times() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     world.run(100);
     let mut spool = attach_record_tap(&mut world, TapPoint::Output);
@@ -54,7 +54,7 @@ fn what_finds_no_room_is_missing_between_two_marks() {
 }
 
 #[test]
-fn an_input_is_heard_as_it_comes_before_its_gain_and_while_it_is_not_on_air() {
+fn an_input_tap_records_before_the_gain_even_when_off_air() {
     let (mut feed, source) = live_source();
     let gain = Db::new(-20.0);
     let wishes = input::Config { gain, ..input::Config::default() };

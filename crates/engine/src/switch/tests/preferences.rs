@@ -38,7 +38,7 @@ fn a_wish_without_an_end_holds_until_it_is_taken_back() {
 }
 
 #[test]
-fn a_wish_ends_with_the_failure_of_its_input_and_does_not_come_back() {
+fn a_preference_ends_when_its_input_fails_and_stays_ended() {
     let mut world = three();
     wish(&mut world, 1, None);
     world.run(1_000);
@@ -77,7 +77,7 @@ fn a_wish_for_an_input_that_is_not_there_waits_for_it_and_no_hold_in_keeps_it_aw
 }
 
 #[test]
-fn an_input_that_has_not_spoken_yet_can_be_wished() {
+fn an_input_that_never_had_sound_can_be_preferred() {
     let mut world = three();
     world.senders[1].verdict = SilenceVerdict::Silent;
     world.run(100);

@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn whoever_has_sound_is_on_air_and_each_change_is_told(
+    fn an_input_with_sound_is_on_air_and_each_change_is_reported(
         senders in inputs(),
         acts in acts(),
         failback in prop_oneof![Just(FailbackMode::Auto), Just(FailbackMode::Manual), Just(FailbackMode::Never)],

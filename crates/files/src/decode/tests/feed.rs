@@ -46,7 +46,7 @@ fn every_frame_arrives_in_order_and_then_the_end() {
 }
 
 #[test]
-fn a_feed_whose_listener_left_says_so() {
+fn a_feed_without_a_reader_reports_it() {
     let folder = Folder::new();
     let (producer, consumer) = ring::ring(4);
     let mut feed = FileFeed::new(decoder(&folder, true), Pool::new(4, block), producer);

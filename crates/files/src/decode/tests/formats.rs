@@ -67,7 +67,7 @@ fn same_bits(a: &[f32], b: &[f32]) -> bool {
 }
 
 #[test]
-fn lossless_files_come_out_bit_for_bit() {
+fn lossless_files_decode_bit_exact() {
     let folder = Folder::new();
     for case in &LOSSLESS {
         let mut decoder = open(&folder, case, false);

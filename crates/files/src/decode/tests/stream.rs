@@ -197,7 +197,7 @@ fn snr(sound: &[f32], wanted: &[f32]) -> f64 {
 }
 
 #[test]
-fn every_format_sounds_as_ffmpeg_hears_it_whatever_the_pieces() {
+fn every_format_decodes_as_in_ffmpeg_for_any_segmentation() {
     for (kind, bytes) in encoded() {
         let wanted = decoded_by_ffmpeg(kind, bytes);
         assert!(wanted.len() > 4 * kind.rate as usize * kind.channels, "{}", kind.name);
@@ -236,7 +236,7 @@ fn one_byte_at_a_time_is_the_same_as_all_at_once() {
 }
 
 #[test]
-fn titles_of_ogg_and_flac_are_told() {
+fn titles_of_ogg_and_flac_are_reported() {
     for name in ["vorbis", "opus", "ogg-flac", "flac"] {
         let told = decode_in_pieces(&of(name).1, random_pieces(3));
         let wanted = (Some("Penguin".to_owned()), Some("Frozen".to_owned()));
@@ -276,7 +276,7 @@ fn a_stream_that_is_joined_in_the_middle_plays_from_the_next_packet() {
 }
 
 #[test]
-fn what_is_skimmed_costs_no_decoding_and_is_heard_again_as_it_should() {
+fn skipped_packets_are_not_decoded_and_decoding_resumes_correctly() {
     for (kind, bytes) in encoded() {
         let wanted = decoded_by_ffmpeg(kind, bytes);
         let (mut decoder, mut into) = (StreamDecoder::new(FormatHint::None), block());

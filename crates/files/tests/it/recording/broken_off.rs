@@ -24,7 +24,7 @@ const CASES: [(&str, u32, usize); 7] = [
 const PATCHES: usize = 2;
 
 #[test]
-fn ffmpeg_plays_what_was_flushed_and_a_repair_makes_it_whole() {
+fn ffmpeg_decodes_all_flushed_frames_and_a_repair_completes_the_file() {
     let scratch = ScratchDir::new("recording").unwrap();
     let mut random = Random(0x5eed);
     for (number, (name, hz, channels)) in CASES.into_iter().enumerate() {
@@ -101,7 +101,7 @@ fn appends(steps: &[EncoderStep]) -> Vec<usize> {
 /// Without ffmpeg, but at every byte: a repaired file keeps exactly the flushed frames, and a
 /// second repair changes nothing.
 #[test]
-fn every_byte_may_be_the_last() {
+fn a_file_truncated_at_any_byte_is_repaired() {
     let scratch = ScratchDir::new("recording").unwrap();
     for (name, hz, channels, frames) in [
         ("wav:24", 8_000, 1, 501),

@@ -23,7 +23,7 @@ fn probed(path: &Path) -> String {
 }
 
 #[test]
-fn files_say_where_they_come_from_and_where_their_channels_stand() {
+fn files_state_their_origin_and_channel_layout() {
     let scratch = ScratchDir::new("made").unwrap();
     for (name, channels, lines) in [
         (
@@ -119,7 +119,7 @@ fn time_references_are_exact() {
 }
 
 #[test]
-fn what_a_format_cannot_hold_is_said_with_a_remedy() {
+fn unsupported_sound_is_reported_with_a_remedy() {
     for (name, hz, channels, report) in [
         (
             "opus:64k",

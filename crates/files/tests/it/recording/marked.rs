@@ -49,7 +49,7 @@ const MARKERS: [Marker<'static>; 3] = [
 ];
 
 #[test]
-fn ffprobe_reads_markers_as_chapters_and_hears_the_same_sound() {
+fn ffprobe_reads_markers_as_chapters_and_the_audio_is_unchanged() {
     let scratch = ScratchDir::new("marked").unwrap();
     for name in ["wav:16", "wav:24", "wav:f32", "flac:16", "flac:24"] {
         for channels in [1, 2] {
@@ -81,7 +81,7 @@ fn ffprobe_reads_markers_as_chapters_and_hears_the_same_sound() {
 }
 
 #[test]
-fn opus_stays_as_it_is() {
+fn markers_do_not_change_an_opus_file() {
     let scratch = ScratchDir::new("marked").unwrap();
     let sound = file(format("opus:32k"), &metadata(48_000, 1), &music(48_000, 1, 4_800));
     let path = scratch.join("a.opus");

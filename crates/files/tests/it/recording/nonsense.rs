@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{file, format, metadata, music, write_file};
 
 #[test]
-fn what_is_no_recording_is_left_alone() {
+fn files_that_are_no_recordings_are_not_changed() {
     let scratch = ScratchDir::new("nonsense").unwrap();
     let path = scratch.join("file");
     let page = b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
@@ -36,7 +36,7 @@ fn what_is_no_recording_is_left_alone() {
 }
 
 #[test]
-fn damage_in_the_middle_takes_nothing_else_away() {
+fn damage_in_the_middle_loses_no_other_frames() {
     let scratch = ScratchDir::new("nonsense").unwrap();
     for name in ["flac:16", "opus:64k"] {
         let path = scratch.join("file");
@@ -53,7 +53,7 @@ fn damage_in_the_middle_takes_nothing_else_away() {
 
 /// As a file may end after a power failure.
 #[test]
-fn zeros_at_the_end_are_no_sound() {
+fn zeros_at_the_end_are_truncated() {
     let scratch = ScratchDir::new("nonsense").unwrap();
     for name in ["flac:24", "opus:64k"] {
         let mut bytes = file(format(name), &metadata(48_000, 2), &music(48_000, 2, 20_000));
@@ -68,7 +68,7 @@ fn zeros_at_the_end_are_no_sound() {
 
 /// A file of another program: chunks after its audio are not audio.
 #[test]
-fn a_whole_file_of_others_is_not_touched() {
+fn a_complete_file_of_another_program_is_not_changed() {
     let scratch = ScratchDir::new("nonsense").unwrap();
     let path = scratch.join("file");
     let chunk = |name: &[u8; 4], body: &[u8]| {
@@ -89,7 +89,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn no_bytes_make_a_repair_fail_twice(
+    fn a_repaired_file_needs_no_second_repair(
         which in 0..4_usize,
         changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..6),
         end in any::<usize>(),

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_accepted_has_what_every_media_socket_gets() {
+    fn accepted_sockets_have_the_options_of_media_sockets() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         configure_socket(listener.as_fd()).unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

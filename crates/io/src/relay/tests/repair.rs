@@ -93,7 +93,7 @@ fn red_makes_nearly_all_good_that_was_lost() {
 }
 
 #[test]
-fn what_red_brings_does_not_wait_and_comes_only_once() {
+fn packets_restored_from_red_are_emitted_at_once_and_only_once() {
     let mut fixture = RelayFixture::with_config(red_in());
     for number in [0, 1, 2, 4, 5, 3, 6, 8, 8] {
         let before = fixture.out.len();
@@ -212,7 +212,7 @@ fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
 }
 
 #[test]
-fn a_way_that_dies_is_not_missed_and_comes_back() {
+fn a_failed_path_loses_nothing_and_recovers() {
     let mut fixture = two_ways();
     for number in 0..1_000 {
         let datagram = packet(1, number, 160, 0, &payload(number));
@@ -231,7 +231,7 @@ fn a_way_that_dies_is_not_missed_and_comes_back() {
 }
 
 #[test]
-fn a_sender_who_begins_anew_does_so_on_both_ways_and_nobody_else_does() {
+fn a_sender_restarts_only_when_both_paths_show_it() {
     let mut fixture = two_ways();
     for number in 0..600 {
         let ssrc = if number < 300 { 1 } else { 2 };
@@ -286,7 +286,7 @@ fn opus_of(packets: &[Vec<u8>], fec: bool) -> Vec<(RtpHeader, Vec<u8>)> {
 }
 
 #[test]
-fn what_opus_repeats_of_a_lost_packet_is_heard() {
+fn a_lost_packet_is_restored_from_opus_fec() {
     let voice = voice(1_000);
     let lost = |at: usize| at > 20 && at % 10 == 3;
     let mut errors = Vec::new();

@@ -45,7 +45,7 @@ fn call(to: Encoding, events: Option<DtmfPayloadTypes>) -> RelayFixture {
 }
 
 #[test]
-fn a_key_goes_through_as_it_came() {
+fn dtmf_events_are_relayed_unchanged() {
     let (from, to) = (EVENTS, 97);
     let fixture = call(PCMA, Some(DtmfPayloadTypes { from, to }));
     assert_eq!(fixture.out.len(), 30);
@@ -77,7 +77,7 @@ fn a_key_has_the_time_of_the_listeners_clock() {
 }
 
 #[test]
-fn a_payload_type_that_nobody_spoke_of_is_counted_and_not_heard() {
+fn an_unknown_payload_type_is_counted_and_dropped() {
     let fixture = call(PCMA, None);
     assert_eq!(fixture.out.len(), 23);
     assert_eq!(
@@ -129,7 +129,7 @@ fn silence(to: Encoding, described: &[u8]) -> RelayFixture {
 }
 
 #[test]
-fn comfort_noise_goes_through_where_the_listener_knows_it() {
+fn comfort_noise_is_relayed_where_the_receiver_supports_it() {
     for to in [PCMU, PCMA, G722] {
         let fixture = silence(to, &[50, 130, 120]);
         for (header, payload) in &fixture.out[20..] {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quantile_is_that_of_the_packets_and_the_past_is_forgotten() {
+    fn the_quantile_follows_recent_packets() {
         let mut histogram = DelayHistogram::new(200_000_000, 0);
         for packet in 0..10_000_i64 {
             histogram.record(packet % 100 * 1_000_000, 0.02);

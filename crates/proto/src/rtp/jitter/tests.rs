@@ -86,7 +86,7 @@ fn play(
 }
 
 #[test]
-fn a_packet_is_played_when_its_time_has_come() {
+fn a_packet_is_played_at_its_time() {
     let mut buffer = playout(DelayPolicy::Fixed(ms(40)));
     assert_eq!(buffer.poll(START), JitterOutput::Wait(None));
     assert_eq!(buffer.insert(packet(0, ms(0)), 7), InsertOutcome::Held);
@@ -98,7 +98,7 @@ fn a_packet_is_played_when_its_time_has_come() {
 }
 
 #[test]
-fn what_is_lost_is_said_once_and_moves_nothing() {
+fn a_loss_is_reported_once_and_does_not_shift_time() {
     let arrivals: Vec<_> = [0, 1, 3, 4, 7, 8].map(|number| packet(number, ms(0))).into();
     for mut buffer in [playout(DelayPolicy::Fixed(ms(60))), relay()] {
         let mut out = play(&mut buffer, &arrivals, ms(400));
@@ -118,7 +118,7 @@ fn what_is_lost_is_said_once_and_moves_nothing() {
 }
 
 #[test]
-fn a_relay_gives_what_is_next_at_once_and_waits_for_what_is_missing() {
+fn a_relay_emits_the_next_packet_at_once_and_waits_for_missing_ones() {
     let mut buffer = relay();
     for number in [0, 2] {
         assert_eq!(buffer.insert(packet(number, ms(0)), number), InsertOutcome::Held);
@@ -183,7 +183,7 @@ fn a_silence_of_the_sender_is_not_loss() {
 }
 
 #[test]
-fn a_sender_who_begins_anew_goes_on_where_he_was() {
+fn a_restarted_sender_continues_the_timeline() {
     let mut arrivals: Vec<_> = (0..40).map(|number| packet(number, ms(0))).collect();
     for arrival in &mut arrivals[20..] {
         arrival.timestamp = arrival.timestamp.wrapping_mul(977);
@@ -199,7 +199,7 @@ fn a_sender_who_begins_anew_goes_on_where_he_was() {
 }
 
 #[test]
-fn of_other_sequence_numbers_the_second_packet_is_believed() {
+fn a_new_sequence_is_accepted_with_its_second_packet() {
     let mut buffer = relay();
     assert_eq!(buffer.insert(packet(0, ms(0)), 0), InsertOutcome::Held);
     assert_eq!(buffer.insert(packet(50_000, ms(0)), 1), InsertOutcome::Stray(1));
@@ -233,7 +233,7 @@ fn a_full_buffer_gives_back_and_then_has_room() {
 }
 
 #[test]
-fn a_sender_who_paused_its_timestamps_is_played_again_after_half_a_second() {
+fn a_sender_that_paused_its_timestamps_is_played_after_half_a_second() {
     let late = |number| if number < 50 { ms(0) } else { ms(3_000) };
     let arrivals: Vec<_> = (0..150).map(|number| packet(number, late(number))).collect();
     let mut buffer = playout(DelayPolicy::ADAPTIVE);
@@ -411,7 +411,7 @@ fn who_stretches_time_is_obeyed_within_bounds() {
 }
 
 #[test]
-fn of_a_sender_who_begins_with_all_that_he_has_the_newest_is_played() {
+fn of_an_initial_burst_the_newest_packets_are_played() {
     let mut buffer = playout(DelayPolicy::Fixed(ms(60)));
     let (mut skipped, mut played) = (0, Vec::new());
     for number in 0..200 {

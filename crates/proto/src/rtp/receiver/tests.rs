@@ -59,7 +59,7 @@ fn what_is_held_in_probation_keeps_its_numbers_through_loss_and_disorder() {
 }
 
 #[test]
-fn noise_in_probation_is_forgotten() {
+fn packets_of_a_failed_probation_are_dropped() {
     let mut world = Harness::default();
     world.run([10]);
     assert!(matches!(world.get(40_000), ReceiveOutcome::Probation { fresh: true, .. }));
@@ -81,7 +81,7 @@ fn numbers_go_on_through_the_wrap() {
 }
 
 #[test]
-fn what_came_before_the_first_packet_counts() {
+fn packets_before_the_first_one_count_as_received() {
     let mut world = Harness::default();
     world.run([0, 1]);
     assert_eq!(world.number(65_534), TURN - 2);
@@ -102,7 +102,7 @@ fn the_limits_of_a_run() {
 }
 
 #[test]
-fn a_jump_is_believed_when_it_goes_on() {
+fn a_jump_is_accepted_when_it_continues() {
     let mut world = Harness::default();
     world.run(100..200);
     assert_eq!(world.get(50_000), ReceiveOutcome::Stray);
@@ -223,7 +223,7 @@ fn neither_a_jump_of_time_nor_another_clock_is_jitter() {
 }
 
 #[test]
-fn it_is_as_small_as_it_says() {
+fn its_size_is_as_documented() {
     assert!(size_of::<Receiver>() <= 176);
 }
 

@@ -136,7 +136,7 @@ fn block() -> impl Strategy<Value = ReportBlock> {
 proptest! {
     /// `rtcp-types` parses what this crate writes and finds the same values.
     #[test]
-    fn another_reads_what_we_write(
+    fn an_independent_parser_reads_our_output(
         ssrc: u32,
         sender in proptest::option::of(any::<(u64, u32, u32, u32)>()),
         blocks in proptest::collection::vec(block(), 0..32),

@@ -233,7 +233,7 @@ fn a_receiver_measures_its_distance() {
 }
 
 #[test]
-fn a_report_about_what_was_never_sent() {
+fn a_report_about_unsent_packets_is_ignored() {
     let mut rtcp = new_session(1, 4);
     let mut out = [0; 100];
     let mut answer = |last_report, delay| {
@@ -263,7 +263,7 @@ fn bye(ssrc: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_bye_is_believed_when_it_is_quiet_afterwards() {
+fn a_bye_is_accepted_when_no_packets_follow() {
     let mut rtcp = new_session(1, 4);
     rtcp.record_received(at(0), 2);
     rtcp.handle_input(at(1_000), &bye(2), |_| ()).unwrap();
@@ -296,7 +296,7 @@ fn a_forged_bye_is_not() {
 }
 
 #[test]
-fn who_is_silent_for_five_intervals_is_gone() {
+fn a_member_silent_for_five_intervals_times_out() {
     let mut rtcp = new_session(1, 4);
     rtcp.record_received(at(0), 2);
     let mut left = None;
@@ -312,7 +312,7 @@ fn who_is_silent_for_five_intervals_is_gone() {
 }
 
 #[test]
-fn who_was_never_heard_leaves_without_a_word() {
+fn a_member_that_never_sent_sends_no_bye() {
     let mut rtcp = new_session(1, 4);
     rtcp.leave(at(10));
     assert_eq!(
@@ -347,7 +347,7 @@ fn a_flood_of_members_has_its_limit() {
 }
 
 #[test]
-fn it_is_as_small_as_it_says() {
+fn its_size_is_as_documented() {
     assert!(size_of::<RtcpSession>() <= 400, "{}", size_of::<RtcpSession>());
     assert!(SsrcMap::<Member>::bytes_each() <= 136, "{}", SsrcMap::<Member>::bytes_each());
 }

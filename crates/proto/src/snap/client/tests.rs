@@ -110,7 +110,7 @@ fn what_would_crash_snapclient_is_not_accepted() {
 }
 
 #[test]
-fn a_refusal_says_why() {
+fn a_refusal_has_its_reason() {
     let mut bytes = Vec::new();
     let refusal = session::Refusal::Unauthorized;
     session::ServerOutgoing::Error { refers_to: HELLO_ID, refusal }.write(at(0), &mut bytes);
@@ -136,7 +136,7 @@ fn its_own_volume_reaches_the_server() {
 
 proptest! {
     #[test]
-    fn chunks_come_whole_however_they_are_cut(
+    fn chunks_are_assembled_from_any_segmentation(
         sounds in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
         cuts in prop::collection::vec(1..300_usize, 1..10),
     ) {

@@ -42,7 +42,7 @@ fn what_python_snapcast_sends() {
 }
 
 #[test]
-fn ids_come_back_as_they_were_written() {
+fn ids_are_echoed_unchanged() {
     for id in ["0", "-7", "1.5", "18446744073709551615", r#""a""#, r#""""#, "null"] {
         let request = one(&format!(r#"{{"id":{id},"method":"m"}}"#)).unwrap();
         let json = request.reply(Ok(Value::Null)).unwrap().to_json();
@@ -117,7 +117,7 @@ fn a_notification_has_no_id_and_a_line_has_an_end() {
 }
 
 #[test]
-fn a_line_is_ascii_and_says_the_same() {
+fn a_line_is_ascii_with_the_same_meaning() {
     let text =
         json!({ "Küche": ["ä", "\u{1f3b5} a\u{7f}b \\ \"", "", "\u{0}\u{2028}"] }).to_string();
     let line = to_line(text.clone());
@@ -129,7 +129,7 @@ fn a_line_is_ascii_and_says_the_same() {
 }
 
 #[test]
-fn lines_end_either_way_and_empty_ones_are_nothing() {
+fn lines_end_with_lf_or_crlf_and_empty_lines_are_skipped() {
     assert_eq!(lines(&[b"a\r\nb\n\r\n\n c \r", b"\nd"]).unwrap(), ["a", "b", "c"]);
     let long = vec![b'x'; MAX_LINE];
     assert_eq!(lines(&[&long, b"\n"]).unwrap().len(), 1);

@@ -59,7 +59,7 @@ fn time_ids(outputs: &[SessionOutput]) -> Vec<u16> {
 }
 
 #[test]
-fn settings_answer_the_greeting_then_comes_the_codec_then_the_time() {
+fn the_hello_is_answered_with_settings_codec_header_and_time() {
     let mut session = Session::new(at(0));
     let both = [hello(2), message(MessageKind::Time, 3, &[0; 8])].concat();
     let outputs = receive(&mut session, 1, &both);
@@ -172,7 +172,7 @@ fn every_lie_has_its_cause() {
 
 /// A web page of any origin can make a browser send such a request with any body.
 #[test]
-fn a_greeting_in_the_body_of_an_http_request_is_not_heard() {
+fn a_hello_in_the_body_of_an_http_request_is_ignored() {
     for method in ["GET", "POST", "HEAD", "PUT", "OPTIONS", "DELETE", "PATCH", "CONNECT"] {
         let head = format!("{method} / HTTP/1.1\r\nHost: 127.0.0.1:1704\r\n\r\n");
         let request =
@@ -253,7 +253,7 @@ fn a_volume_that_is_dragged_is_one_event() {
 }
 
 #[test]
-fn a_refused_client_is_told_and_cut() {
+fn a_rejected_client_gets_the_reason_and_is_disconnected() {
     let mut session = Session::new(at(0));
     receive(&mut session, 1, &hello(9));
     session.handle_input(at(2), SessionInput::Refuse(Refusal::Unauthorized));
@@ -265,7 +265,7 @@ fn a_refused_client_is_told_and_cut() {
 }
 
 #[test]
-fn a_websocket_message_is_a_message_whatever_its_header_says() {
+fn a_websocket_message_has_the_size_of_its_frame() {
     let mut session = Session::new(at(0));
     let mut bytes = hello(2);
     bytes[22..26].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -347,7 +347,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_comes_after_the_end(ops in prop::collection::vec((0..5_u8, any_messages()), 0..12)) {
+    fn there_is_no_output_after_the_end(ops in prop::collection::vec((0..5_u8, any_messages()), 0..12)) {
         let mut session = Session::new(at(0));
         let mut ended = false;
         for (millis, (op, bytes)) in (0_i64..).step_by(900).zip(ops) {

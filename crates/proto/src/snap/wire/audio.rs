@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn pcm_says_what_snapclient_looks_for() {
+    fn the_pcm_header_has_the_fields_that_snapclient_reads() {
         let payload = codec_header(Codec::Pcm, "48000:24:2".parse().unwrap(), &[]).unwrap();
         assert_eq!(&payload[..7], b"\x03\0\0\0pcm");
         assert_eq!(payload[7..11], [44, 0, 0, 0]);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_cannot_be_said() {
+    fn float_samples_have_no_pcm_header() {
         let spec = SampleSpec { format: SampleFormat::F32, ..SampleSpec::DEFAULT };
         assert_eq!(
             codec_header(Codec::Pcm, spec, &[]),

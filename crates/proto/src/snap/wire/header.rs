@@ -320,7 +320,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_come_back(
+        fn headers_round_trip(
             number in 0..9_u16, id: u16, refers_to: u16,
             times: [i32; 4], size in 0..=1_000_000_u32,
         ) {

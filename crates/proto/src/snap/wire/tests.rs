@@ -93,7 +93,7 @@ fn server_roundtrip(message: &ServerMessage<'_>, stamp: MessageStamp) {
 
 proptest! {
     #[test]
-    fn greetings_come_back(
+    fn hello_messages_round_trip(
         texts in prop::array::uniform7("[^\\p{Cc}]{0,40}"), id in "[^\\p{Cc}]{1,30}",
         instance: u32, protocol_version: u32, auth: bool,
     ) {
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn client_messages_come_back(volume in prop::option::of(0..=100_u8), muted: Option<bool>) {
+    fn client_messages_round_trip(volume in prop::option::of(0..=100_u8), muted: Option<bool>) {
         let info = ClientMessage::ClientInfo(ClientInfo { volume, muted });
         for sent in [info, ClientMessage::Time, ClientMessage::Ignored(MessageKind::StreamTags)] {
             prop_assert_eq!(roundtrip(&sent, Transport::Stream), sent);
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn server_messages_come_back(
+    fn server_messages_round_trip(
         a in prop::collection::vec(any::<u8>(), 0..300), b: Vec<u8>, code: u32,
         times: [i32; 6], id: u16, refers_to: u16, volume in 0..=100_u8, muted: bool,
         buffer in 0..i64::from(i32::MAX), latency in -10_000..10_000_i64,

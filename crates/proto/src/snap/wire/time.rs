@@ -96,14 +96,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn moments_come_back_to_the_microsecond(nanos in 0..2_000_000_000_000_000_000_u64) {
+        fn times_round_trip_to_the_microsecond(nanos in 0..2_000_000_000_000_000_000_u64) {
             let wire = WireTime::from_instant(Instant::from_nanos(nanos));
             prop_assert!((0..1_000_000).contains(&wire.usec));
             prop_assert_eq!(wire.to_instant(), Instant::from_nanos(nanos / 1_000 * 1_000));
         }
 
         #[test]
-        fn whatever_comes_in_is_one_number(sec: i32, usec: i32) {
+        fn any_two_words_are_one_time(sec: i32, usec: i32) {
             let micros = i64::from(sec) * 1_000_000 + i64::from(usec);
             prop_assert_eq!(WireTime { sec, usec }.as_micros(), micros);
             let bytes = WireTime { sec, usec }.to_le_bytes();

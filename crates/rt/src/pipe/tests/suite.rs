@@ -240,7 +240,7 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn invalid_configurations_are_reported() {
     let make = |config: PipeConfig| pipe(&config).map(|_| ()).unwrap_err();
     let bytes = PipeConfig::bytes;
     assert_eq!(make(bytes(0)), PipeConfigError::Empty);
@@ -302,7 +302,7 @@ fn amounts_are_bytes_and_frames_and_time() {
 }
 
 #[test]
-fn the_end_comes_after_the_data() {
+fn the_end_is_reported_after_the_data() {
     let ends: [(fn(PipeWriter), EndReason); 3] = [
         (PipeWriter::finish, EndReason::Finished),
         (|writer| writer.fail(7), EndReason::Failed(7)),
@@ -323,7 +323,7 @@ fn the_end_comes_after_the_data() {
 }
 
 #[test]
-fn a_writer_learns_that_nobody_reads() {
+fn a_writer_detects_a_dropped_reader() {
     let (mut writer, reader) = pipe(&PipeConfig::bytes(8)).unwrap();
     drop(reader);
     assert!(writer.is_abandoned());
@@ -332,7 +332,7 @@ fn a_writer_learns_that_nobody_reads() {
 }
 
 #[test]
-fn while_the_reader_looks_the_newest_are_dropped() {
+fn while_the_reader_has_a_view_the_newest_frames_are_dropped() {
     let config = PipeConfig { overflow: OverflowPolicy::DropOldest, ..PipeConfig::bytes(4) };
     let (mut writer, mut reader) = pipe(&config).unwrap();
     assert_eq!(writer.write(b"abcd").unwrap().dropped, 0);
@@ -348,7 +348,7 @@ fn while_the_reader_looks_the_newest_are_dropped() {
 }
 
 #[test]
-fn repeats_and_fades_what_was_heard_last() {
+fn an_underrun_repeats_and_fades_the_last_audio() {
     let config = PipeConfig {
         underrun: UnderrunPolicy::Repeat,
         ..PipeConfig::audio(400, 1, SampleEncoding::U8, 16) // 10 ms are 4 frames

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_says_what_comes_where() {
+    fn an_sdp_selects_codec_and_address() {
         let source = read(
             "v=0\no=- 1 1 IN IP4 192.0.2.1\ns=Hall\nc=IN IP4 239.1.2.3/32\nt=0 0\n\
              m=audio 5006 RTP/AVP 98\na=rtpmap:98 L24/48000/2\na=ptime:1\n\

@@ -473,7 +473,7 @@ async fn hooks_come_go_and_change_while_others_go_on() {
 }
 
 #[test]
-fn a_program_is_looked_for_where_it_was_said() {
+fn a_hook_program_is_found_relative_to_the_configuration() {
     assert!(Path::new("/bin/sh").exists());
     let action =
         resolve("[[hook]]\nrun = \"/bin/sh -c 'echo \\\"a  b\\\"'\"").hooks.remove(0).action;

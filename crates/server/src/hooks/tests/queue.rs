@@ -131,7 +131,7 @@ fn what_would_be_the_same_every_time_is_tried_once() {
 }
 
 #[test]
-fn a_flood_is_cut_and_the_next_one_says_how_much_is_missing() {
+fn a_flood_of_events_is_dropped_and_the_next_one_has_the_count() {
     let mut world = World::new(1);
     let mut told = 0;
     for _ in 0..200 {
@@ -183,7 +183,7 @@ fn a_hook_that_hangs_keeps_the_newest() {
 }
 
 #[test]
-fn another_hook_of_the_same_name_goes_on_where_the_old_one_was() {
+fn a_changed_hook_of_the_same_name_keeps_its_state() {
     let mut world = World::new(9);
     world.happen(2);
     world.wait().unwrap();

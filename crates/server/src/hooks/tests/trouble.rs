@@ -76,7 +76,7 @@ fn kinds(news: &[HookEvent]) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_source_that_fails_and_comes_back_is_told_once_each() {
+fn failure_and_return_of_a_source_are_reported_once_each() {
     let mut world = World::new();
     assert_eq!(world.switch(None, Some(0), "first"), []);
     let lost = HookEvent::Fallback {
@@ -96,7 +96,7 @@ fn a_source_that_fails_and_comes_back_is_told_once_each() {
 }
 
 #[test]
-fn the_way_down_and_up_is_told_step_by_step() {
+fn each_step_of_fallback_and_failback_is_reported() {
     let mut world = World::new();
     let mut steps = Vec::new();
     for (from, to, cause) in [
@@ -126,7 +126,7 @@ fn the_way_down_and_up_is_told_step_by_step() {
 }
 
 #[test]
-fn what_somebody_wants_or_what_ends_in_order_is_no_alarm() {
+fn requested_changes_and_regular_ends_raise_no_alarm() {
     let mut world = World::new();
     for (from, to, cause) in [
         (None, Some(1), "first"),
@@ -147,7 +147,7 @@ fn what_somebody_wants_or_what_ends_in_order_is_no_alarm() {
 }
 
 #[test]
-fn silence_is_told_once_and_so_is_its_end() {
+fn silence_and_its_end_are_reported_once() {
     let mut world = World::new();
     assert_eq!(world.repeat_status(60 * SECOND, &at(-20.0)), []);
     // The switch would have played another source by now.
@@ -195,7 +195,7 @@ fn where_nothing_is_on_air_the_last_resort_has_to_sound() {
 }
 
 #[test]
-fn what_the_engine_has_found_to_be_no_sound_is_told_soon() {
+fn silence_detected_by_the_engine_is_reported_soon() {
     let mut world = World::new();
     let dc = StationStatus { state: StationState::Silent, ..at(-3.0) };
     // Another source takes over in the next moment.
@@ -219,7 +219,7 @@ fn peak(now: f64, whole: f64) -> StationStatus {
 }
 
 #[test]
-fn peaks_are_told_once_a_minute_with_the_worst_of_them() {
+fn peaks_are_reported_once_a_minute_with_the_highest() {
     let mut world = World::new();
     assert_eq!(
         world.repeat_status(600, &peak(0.0, 0.0)),
@@ -243,7 +243,7 @@ fn peaks_are_told_once_a_minute_with_the_worst_of_them() {
 }
 
 #[test]
-fn what_a_normalizer_keeps_to_is_the_ceiling() {
+fn the_peak_alarm_uses_the_ceiling_of_the_normalizer() {
     let mut world = World::with("normalize = { true_peak = -3.0 }");
     assert_eq!(world.repeat_status(600, &peak(-2.9, -2.9)), [], "nobody measures finer");
     let [HookEvent::OverCeiling { ceiling, .. }] = world.repeat_status(1, &peak(-2.8, -2.8))[..]
@@ -259,7 +259,7 @@ proptest! {
     /// For any output: silence and sound alternate, silence only after its time, and at most one of
     /// them in ten seconds.
     #[test]
-    fn silence_and_sound_come_in_turns(
+    fn silence_and_its_end_alternate(
         pieces in proptest::collection::vec((-120.0..0.0f64, 1..200i64), 1..60)
     ) {
         let mut world = World::new();
