@@ -203,7 +203,7 @@ fn check_parameters(channels: c_uint, samplerate: c_ulong) -> EburResult<(Sample
 fn check_window_size(samplerate: c_ulong, window: c_ulong) -> EburResult<()> {
     let frames = samplerate.checked_mul(window).ok_or(ErrorCode::NoMemory)? / 1000;
     let frames = usize::try_from(frames).map_err(|_| ErrorCode::NoMemory)?;
-    if frames > MOST_WINDOW_FRAMES {
+    if frames > MAX_WINDOW_FRAMES {
         return Err(ErrorCode::NoMemory);
     }
     Vec::<f64>::new().try_reserve_exact(frames).map_err(|_| ErrorCode::NoMemory)
@@ -223,7 +223,7 @@ pub(crate) const TRUE_PEAK: c_int = 32 | SAMPLE_PEAK;
 pub(crate) const HISTOGRAM: c_int = 64;
 
 /// 2 GiB of energies: an hour at 48 kHz takes 1.4 GB.
-const MOST_WINDOW_FRAMES: usize = (2 << 30) / size_of::<f64>();
+const MAX_WINDOW_FRAMES: usize = (2 << 30) / size_of::<f64>();
 
 const BLOCK_MS: c_ulong = 100;
 const MOMENTARY_MS: c_ulong = 400;

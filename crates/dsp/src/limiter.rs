@@ -15,7 +15,7 @@ mod envelope;
 use aulos_core::{ChannelLayout, Db, Frames, SampleRate};
 
 use crate::simd::{self, IntersampleInterpolator, SimdLevel};
-use envelope::Envelope;
+use envelope::GainEnvelope;
 
 /// A true-peak limiter with a look-ahead of 5 ms; all channels get the same gain.
 ///
@@ -45,7 +45,7 @@ pub struct Limiter {
     channels: usize,
     level: SimdLevel,
     interpolator: IntersampleInterpolator,
-    envelope: Envelope,
+    envelope: GainEnvelope,
     /// Target of the reduction, and the clip level of the final clamp.
     target: f32,
     clamp: f32,
@@ -81,7 +81,7 @@ impl Limiter {
             channels,
             level,
             interpolator: IntersampleInterpolator::new(points(rate)),
-            envelope: Envelope::new(rate, attack, reach),
+            envelope: GainEnvelope::new(rate, attack, reach),
             margin_db: if rate.hz() < 32_000 { LOW_RATE_MARGIN_DB } else { MARGIN_DB },
             target: 1.0,
             clamp: 1.0,

@@ -473,7 +473,7 @@ impl Meter {
             }
             let mut view = in_place.unwrap_or_else(|| staging.view::<S>(run * channels));
             let sane = S::ALWAYS_FINITE || self.contaminated || self.filter.detects_overflow(view);
-            if (!sane && !view.is_sane(level)) || !self.weigh(view, run) {
+            if (!sane && !view.is_squarable(level)) || !self.weigh(view, run) {
                 if self.config.non_finite == NonFinitePolicy::Silence {
                     staging.copy(source, start, run, channels);
                     let rejected = staging.clean::<S>(run * channels);

@@ -65,9 +65,9 @@ fn spread(out: &mut [f32], sample: f32) {
 }
 
 /// 5.1 to stereo.
-const fn fold([left, right, centre, _lfe, left_s, right_s]: [f32; 6]) -> [f32; 2] {
-    let centre = HALF_POWER * centre;
-    [left + centre + HALF_POWER * left_s, right + centre + HALF_POWER * right_s]
+const fn fold([left, right, center, _lfe, left_s, right_s]: [f32; 6]) -> [f32; 2] {
+    let center = HALF_POWER * center;
+    [left + center + HALF_POWER * left_s, right + center + HALF_POWER * right_s]
 }
 
 /// -3 dB: half the power.

@@ -88,7 +88,7 @@ impl Resampler {
         let unit = u64::from(to.hz() / divisor) << DRIFT_BITS;
         let table = Arc::new(FilterTable::new(ratio, (to.hz() / divisor) as usize, unit));
         let nominal = u64::from(from.hz() / divisor) << DRIFT_BITS;
-        let capacity = table.taps() + AHEAD;
+        let capacity = table.taps() + HISTORY_SLACK_FRAMES;
         let mut resampler = Self {
             table,
             channels,
@@ -235,10 +235,10 @@ impl Resampler {
     fn copy(&mut self, output: &mut [f32]) -> usize {
         let ready = (self.len + 1).saturating_sub(self.start + self.table.taps());
         let frames = ready.min(output.len() / self.channels);
-        let centre = self.start + self.table.center();
+        let center = self.start + self.table.center();
         let output = &mut output[..frames * self.channels];
         for (channel, run) in self.history.chunks_exact(self.capacity).enumerate() {
-            interleave(&run[centre..centre + frames], channel, self.channels, output);
+            interleave(&run[center..center + frames], channel, self.channels, output);
         }
         self.start += frames;
         frames
@@ -361,7 +361,7 @@ const ALIGN_BITS: u32 = 14;
 const GLIDE_BITS: u32 = 10;
 
 /// Frames of history beyond the filter: determines how often its contents are moved to the front.
-const AHEAD: usize = 1_024;
+const HISTORY_SLACK_FRAMES: usize = 1_024;
 
 #[cfg(test)]
 mod tests;

@@ -63,7 +63,7 @@ pub struct SilenceDetector {
     at: usize,
     /// Hops until the window is full for the first time.
     missing: u32,
-    sums: [Sums; MAX_CHANNELS],
+    sums: [HopSums; MAX_CHANNELS],
     /// Number of successive hops that contradict the verdict.
     run: u32,
     activity: [ChannelActivity; MAX_CHANNELS],
@@ -72,7 +72,7 @@ pub struct SilenceDetector {
 
 /// Sums and sums of squares of one channel per hop.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct HopSums {
     values: [f64; HOPS],
     squares: [f64; HOPS],
 }
@@ -86,7 +86,7 @@ struct ChannelActivity {
 
 /// Power of a channel: of the alternating part, and of the constant part.
 #[derive(Clone, Copy, Debug, Default)]
-struct Power {
+struct ChannelPower {
     moving: f64,
     constant: f64,
 }
@@ -110,7 +110,7 @@ impl SilenceDetector {
             filled: 0,
             at: 0,
             missing: WINDOW_HOPS,
-            sums: [Sums::default(); MAX_CHANNELS],
+            sums: [HopSums::default(); MAX_CHANNELS],
             run: 0,
             activity: [ChannelActivity::default(); MAX_CHANNELS],
             verdict: SilenceVerdict::Sound,
@@ -148,7 +148,7 @@ impl SilenceDetector {
     }
 
     fn update_verdict(&mut self) {
-        let mut powers = [Power::default(); MAX_CHANNELS];
+        let mut powers = [ChannelPower::default(); MAX_CHANNELS];
         for (power, sums) in powers.iter_mut().zip(&self.sums).take(self.channels) {
             *power = sums.power(self.hop);
         }
@@ -184,7 +184,7 @@ impl SilenceDetector {
     }
 
     /// A channel is evaluated only while another one has sound.
-    fn update_channels(&mut self, powers: &[Power], loudest: f64, hops_to_die: u32) {
+    fn update_channels(&mut self, powers: &[ChannelPower], loudest: f64, hops_to_die: u32) {
         if loudest > self.leave {
             let (enter, leave) = (self.enter, self.leave);
             for (life, power) in self.activity.iter_mut().zip(powers) {
@@ -199,13 +199,13 @@ impl SilenceDetector {
     }
 }
 
-impl Sums {
+impl HopSums {
     #[allow(clippy::cast_precision_loss, reason = "a window has some thousand frames")]
-    fn power(&self, hop: usize) -> Power {
+    fn power(&self, hop: usize) -> ChannelPower {
         let frames = (hop * HOPS) as f64;
         let mean = self.values.iter().sum::<f64>() / frames;
         let square = self.squares.iter().sum::<f64>() / frames;
-        Power { moving: (square - mean * mean).max(0.0), constant: mean * mean }
+        ChannelPower { moving: (square - mean * mean).max(0.0), constant: mean * mean }
     }
 }
 

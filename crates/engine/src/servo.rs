@@ -179,7 +179,7 @@ impl Servo {
     }
 
     fn correction(&self, error: f64) -> f64 {
-        let time = (self.target * TIME_CONSTANT).clamp(LEAST_TIME_S, MOST_TIME_S);
+        let time = (self.target * TIME_CONSTANT).clamp(MIN_TIME_S, MAX_TIME_S);
         let most = f64::from(Self::CORRECTION.as_ppb()) * 1e-9;
         (error / time).clamp(-most, most)
     }
@@ -215,8 +215,8 @@ const SETTLED_S: f64 = 0.002;
 /// A small error decays to a third within this many times the target (80 s for 400 ms), which
 /// limits the pitch jitter to a few hundredths of a cent.
 const TIME_CONSTANT: f64 = 200.0;
-const LEAST_TIME_S: f64 = 40.0;
-const MOST_TIME_S: f64 = 400.0;
+const MIN_TIME_S: f64 = 40.0;
+const MAX_TIME_S: f64 = 400.0;
 
 /// A sender whose buffer is full for this long without a pause, and that owes no audio, is paced by
 /// us.

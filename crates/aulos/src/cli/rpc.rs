@@ -19,11 +19,11 @@ const PORT: u16 = 1705;
 /// Time limit for connecting, and for the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest line from the server, in bytes; the status of a large server has two million.
-const MAX_ANSWER: u64 = 64 << 20;
+const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
 pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
     let params: Value = if args.params == "-" {
-        serde_json::from_reader(io::stdin().lock().take(MAX_ANSWER))
+        serde_json::from_reader(io::stdin().lock().take(MAX_RESPONSE_BYTES))
     } else {
         serde_json::from_str(&args.params)
     }
@@ -102,10 +102,11 @@ fn call_server(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Resul
         }
         timer.set_read_timeout(Some(left))?;
         let mut line = String::new();
-        let count = (&mut lines).take(MAX_ANSWER).read_line(&mut line).map_err(|error| {
-            let late = error.kind() == io::ErrorKind::WouldBlock;
-            if late { io::Error::new(io::ErrorKind::TimedOut, "no answer") } else { error }
-        })?;
+        let count =
+            (&mut lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(|error| {
+                let late = error.kind() == io::ErrorKind::WouldBlock;
+                if late { io::Error::new(io::ErrorKind::TimedOut, "no answer") } else { error }
+            })?;
         if count == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up"));
         }

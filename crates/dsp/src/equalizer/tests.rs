@@ -9,7 +9,7 @@ fn band(shape: FilterType, hz: f64, gain: f64, q: f64) -> EqualizerBand {
     EqualizerBand { filter_type: shape, hz, gain: Db::new(gain), q }
 }
 
-fn equaliser(hz: u32, bands: &[EqualizerBand]) -> Equalizer {
+fn equalizer(hz: u32, bands: &[EqualizerBand]) -> Equalizer {
     let mut new = Equalizer::new(SampleRate::new(hz).unwrap(), ChannelLayout::MONO);
     new.set(bands).unwrap();
     // The fade is over before the measurement.
@@ -19,13 +19,13 @@ fn equaliser(hz: u32, bands: &[EqualizerBand]) -> Equalizer {
 
 /// The gain in dB of a sine of this frequency, in f32, after the transient response.
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a test signal")]
-fn measured(equaliser: &mut Equalizer, hz: f64) -> f64 {
-    let rate = f64::from(equaliser.rate.hz());
+fn measured(equalizer: &mut Equalizer, hz: f64) -> f64 {
+    let rate = f64::from(equalizer.rate.hz());
     let sine = |frame: usize| (2.0 * PI * hz / rate * frame as f64).sin_cos();
-    let frames = 2 * equaliser.rate.hz() as usize;
+    let frames = 2 * equalizer.rate.hz() as usize;
     let mut sound: Vec<f32> = (0..frames).map(|frame| 0.5 * sine(frame).0 as f32).collect();
-    equaliser.reset();
-    equaliser.process(&mut sound);
+    equalizer.reset();
+    equalizer.process(&mut sound);
     let (mut re, mut im) = (0.0, 0.0);
     // Whole seconds have whole periods of whole frequencies.
     for (frame, sample) in sound.iter().enumerate().skip(frames / 2) {
@@ -65,13 +65,13 @@ fn every_shape_has_the_response_of_the_formula_at_every_rate() {
         for shape in FilterType::ALL {
             for (at, gain, q) in [(20.0, 12.0, 0.71), (1_000.0, -9.5, 2.0), (3_000.0, 24.0, 0.3)] {
                 let band = band(shape, at, gain, q);
-                let mut equaliser = equaliser(hz, &[band]);
+                let mut equalizer = equalizer(hz, &[band]);
                 for probe in [10.0, 20.0, 100.0, 999.0, 1_000.0, 2_500.0, 3_600.0] {
                     let expected = prototype(&band, probe, rate);
                     if expected < -60.0 {
                         continue;
                     }
-                    let found = measured(&mut equaliser, probe);
+                    let found = measured(&mut equalizer, probe);
                     assert!(
                         (found - expected).abs() < 0.02,
                         "{band:?} {hz}: {probe} Hz {found}, {expected}"
@@ -84,14 +84,14 @@ fn every_shape_has_the_response_of_the_formula_at_every_rate() {
 
 #[test]
 fn passes_and_notches_take_away_and_bands_add_up() {
-    let mut notch = equaliser(48_000, &[band(FilterType::Notch, 1_000.0, 0.0, 5.0)]);
+    let mut notch = equalizer(48_000, &[band(FilterType::Notch, 1_000.0, 0.0, 5.0)]);
     assert!(measured(&mut notch, 1_000.0) < -100.0);
     let three = [
         band(FilterType::Peaking, 500.0, 6.0, 1.0),
         band(FilterType::HighShelf, 2_000.0, -4.0, 0.7),
         band(FilterType::HighPass, 100.0, 0.0, 0.71),
     ];
-    let mut all = equaliser(44_100, &three);
+    let mut all = equalizer(44_100, &three);
     for probe in [50.0, 480.0, 5_000.0] {
         let sum: f64 = three.iter().map(|band| prototype(band, probe, 44_100.0)).sum();
         assert!((measured(&mut all, probe) - sum).abs() < 0.02, "{probe}");
@@ -100,11 +100,11 @@ fn passes_and_notches_take_away_and_bands_add_up() {
 
 #[test]
 fn a_low_band_at_a_high_rate_adds_no_noise() {
-    let mut equaliser = equaliser(192_000, &[band(FilterType::Peaking, 20.0, 12.0, 10.0)]);
+    let mut equalizer = equalizer(192_000, &[band(FilterType::Peaking, 20.0, 12.0, 10.0)]);
     let tone = |frame: u32| 0.1 * f64::sin(2.0 * PI * 1_000.0 / 192_000.0 * f64::from(frame));
     #[allow(clippy::cast_possible_truncation, reason = "a test signal")]
     let mut sound: Vec<f32> = (0..576_000).map(|frame| tone(frame) as f32).collect();
-    equaliser.process(&mut sound);
+    equalizer.process(&mut sound);
     let found = residual(&sound[384_000..], 1_000.0, 192_000.0);
     assert!(found < -110.0, "{found} dB beside the tone");
 }
@@ -166,7 +166,7 @@ fn solve(rows: &[([f64; 4], f64)]) -> [f64; 4] {
 fn a_change_of_bands_is_no_click() {
     let tone = |frame: usize| (0.25 * (2.0 * PI * 1_000.0 / 48_000.0 * frame as f64).sin()) as f32;
     let mut sound: Vec<f32> = (0..96_000).map(tone).collect();
-    let mut equaliser = Equalizer::new(SampleRate::HZ_48000, ChannelLayout::MONO);
+    let mut equalizer = Equalizer::new(SampleRate::HZ_48000, ChannelLayout::MONO);
     let settings = [
         vec![band(FilterType::Peaking, 1_000.0, -12.0, 1.0)],
         vec![
@@ -178,9 +178,9 @@ fn a_change_of_bands_is_no_click() {
     ];
     for (step, block) in sound.chunks_mut(960).enumerate() {
         if step % 20 == 10 {
-            equaliser.set(&settings[step / 20 % 4]).unwrap();
+            equalizer.set(&settings[step / 20 % 4]).unwrap();
         }
-        equaliser.process(block);
+        equalizer.process(block);
     }
     let found = residual(&sound, 1_000.0, 48_000.0);
     assert!(found < -60.0, "{found} dB beside the tone");
@@ -191,45 +191,45 @@ fn a_change_of_bands_is_no_click() {
 
 #[test]
 fn without_bands_sound_passes_bit_by_bit_and_changes_in_a_row_end_in_the_last() {
-    let mut equaliser = Equalizer::new(SampleRate::HZ_48000, ChannelLayout::STEREO);
+    let mut equalizer = Equalizer::new(SampleRate::HZ_48000, ChannelLayout::STEREO);
     let mut sound = [0.1, f32::MIN_POSITIVE / 2.0, -0.0];
     let before = sound.map(f32::to_bits);
-    equaliser.process(&mut sound);
+    equalizer.process(&mut sound);
     assert_eq!(sound.map(f32::to_bits), before);
     for gain in [3.0, -3.0, 6.0] {
-        equaliser.set(&[band(FilterType::Peaking, 1_000.0, gain, 1.0)]).unwrap();
-        equaliser.process(&mut [0.0; 200]);
+        equalizer.set(&[band(FilterType::Peaking, 1_000.0, gain, 1.0)]).unwrap();
+        equalizer.process(&mut [0.0; 200]);
     }
-    equaliser.set(&[]).unwrap();
-    equaliser.process(&mut [0.0; 2 * 9_600]);
-    assert!(equaliser.is_idle());
+    equalizer.set(&[]).unwrap();
+    equalizer.process(&mut [0.0; 2 * 9_600]);
+    assert!(equalizer.is_idle());
     let mut bad = [f32::NAN, f32::INFINITY, 0.5, 0.5];
-    equaliser.set(&[band(FilterType::LowPass, 1_000.0, 0.0, 1.0)]).unwrap();
-    equaliser.process(&mut bad);
+    equalizer.set(&[band(FilterType::LowPass, 1_000.0, 0.0, 1.0)]).unwrap();
+    equalizer.process(&mut bad);
     assert!(bad.iter().all(|x| x.is_finite()));
 }
 
 #[test]
 fn silence_becomes_silence_and_no_denormal_number() {
-    let mut equaliser = equaliser(8_000, &[band(FilterType::Peaking, 20.0, 24.0, 20.0)]);
-    equaliser.process(&mut [1.0; 960]);
+    let mut equalizer = equalizer(8_000, &[band(FilterType::Peaking, 20.0, 24.0, 20.0)]);
+    equalizer.process(&mut [1.0; 960]);
     // The filter rings with a time constant of more than a second.
     for _ in 0..120 {
-        equaliser.process(&mut [0.0; 8_000]);
+        equalizer.process(&mut [0.0; 8_000]);
     }
-    assert!(equaliser.current.state.iter().flatten().all(|value| value.to_bits() << 1 == 0));
+    assert!(equalizer.current.state.iter().flatten().all(|value| value.to_bits() << 1 == 0));
 }
 
 #[test]
 fn what_cannot_be_is_refused_and_changes_nothing() {
-    let mut equaliser = Equalizer::new(SampleRate::new(8_000).unwrap(), ChannelLayout::MONO);
+    let mut equalizer = Equalizer::new(SampleRate::new(8_000).unwrap(), ChannelLayout::MONO);
     for (wrong, why) in [
         (band(FilterType::Peaking, 3_700.0, 0.0, 1.0), "hz: 3700 Hz is not between 10 and 3600"),
         (band(FilterType::Peaking, 100.0, 25.0, 1.0), "gain_db: 25 dB is not between -24 and 24"),
         (band(FilterType::Notch, 100.0, 0.0, 0.0), "q: 0 is not between 0.1 and 20"),
         (band(FilterType::Notch, f64::NAN, 0.0, 1.0), "hz: NaN Hz is not between 10 and 3600"),
     ] {
-        assert_eq!(equaliser.set(&[wrong]).unwrap_err().to_string(), why);
-        assert!(equaliser.is_idle());
+        assert_eq!(equalizer.set(&[wrong]).unwrap_err().to_string(), why);
+        assert!(equalizer.is_idle());
     }
 }

@@ -13,9 +13,9 @@ use aulos_core::{SampleRate, Span};
 
 /// Smoothed gains from required gains, `delay` frames later.
 #[derive(Clone, Debug)]
-pub(super) struct Envelope {
+pub(super) struct GainEnvelope {
     minimum: SlidingMinimum,
-    release: Release,
+    release: GainRelease,
     means: [MovingSum; 3],
     /// Converts the last sum to a gain.
     scale: f64,
@@ -25,7 +25,7 @@ pub(super) struct Envelope {
     length: usize,
 }
 
-impl Envelope {
+impl GainEnvelope {
     /// An envelope whose gain reaches a frame's required gain within `attack` frames and holds it
     /// for `reach` frames before and after.
     pub(super) fn new(rate: SampleRate, attack: usize, reach: usize) -> Self {
@@ -42,7 +42,7 @@ impl Envelope {
         let scale = 1.0 / value as f64;
         Self {
             minimum: SlidingMinimum::new(length + 2 * reach, longest_hold(rate)),
-            release: Release::new(rate),
+            release: GainRelease::new(rate),
             means,
             scale,
             whole: length,
@@ -146,7 +146,7 @@ impl SlidingMinimum {
 
 /// Returns to one exponentially, and measures the density of limiting.
 #[derive(Clone, Debug)]
-struct Release {
+struct GainRelease {
     /// In f64, because a step next to one would be lost in f32.
     gain: f64,
     /// The fraction of the recent past that was limited, from 0 to 1.
@@ -162,7 +162,7 @@ struct Release {
     steepest: f64,
 }
 
-impl Release {
+impl GainRelease {
     fn new(rate: SampleRate) -> Self {
         let hz = f64::from(rate.hz());
         let per_frame = |seconds: f64| 1.0 - (-1.0 / (seconds * hz)).exp();
@@ -287,7 +287,7 @@ mod tests {
         let (reach, rate) = (16, SampleRate::HZ_48000);
         let mut seed = 9_u32;
         for attack in [1, 2, 9, 100, 209] {
-            let mut envelope = Envelope::new(rate, attack, reach);
+            let mut envelope = GainEnvelope::new(rate, attack, reach);
             let delay = reach + envelope.attack() - 1;
             let mut required = Vec::new();
             let mut gains = Vec::new();
@@ -315,7 +315,7 @@ mod tests {
             let rate = SampleRate::new(rate).unwrap();
             let attack = rate.hz() as usize / 250;
             for peaks in [1, 4_000] {
-                let mut envelope = Envelope::new(rate, attack, 16);
+                let mut envelope = GainEnvelope::new(rate, attack, 16);
                 for _ in 0..peaks {
                     envelope.next(depth);
                     for _ in 0..attack / 4 {

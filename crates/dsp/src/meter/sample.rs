@@ -193,7 +193,7 @@ impl StagingBuffers {
 
 impl SampleView<'_> {
     /// Whether every sample can be squared.
-    pub(super) fn is_sane(&self, level: SimdLevel) -> bool {
+    pub(super) fn is_squarable(&self, level: SimdLevel) -> bool {
         match self {
             Self::Narrow(samples) => simd::all_finite(level, samples),
             Self::Wide(samples) => !samples.iter().any(|&x| is_absurd(x)),

@@ -263,7 +263,7 @@ impl PitchRepeat {
         for place in [&mut self.now, &mut self.before] {
             place.offset = (place.offset + 1) % (place.periods * self.period);
         }
-        if self.age.is_multiple_of(spans.ten_ms) && self.now.periods < MOST_PERIODS {
+        if self.age.is_multiple_of(spans.ten_ms) && self.now.periods < MAX_PERIODS {
             self.before = self.now;
             // In phase, and in the oldest period.
             self.now.offset %= self.period;
@@ -292,7 +292,7 @@ impl FrameLengths {
             delay,
             window: of(20_000),
             ten_ms: of(10_000),
-            history: MOST_PERIODS * most + delay,
+            history: MAX_PERIODS * most + delay,
             stride: (hz / COARSE_HZ).max(1),
         }
     }
@@ -319,7 +319,7 @@ fn short(sample: f32) -> i16 {
 }
 
 /// The repeated section grows up to this many periods.
-const MOST_PERIODS: usize = 3;
+const MAX_PERIODS: usize = 3;
 
 /// Sample rate of the coarse search.
 const COARSE_HZ: usize = 4_000;

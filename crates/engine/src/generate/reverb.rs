@@ -77,8 +77,8 @@ impl EchoReverb {
         for i in 0..PAGE {
             left[i] += a[i] + c[i];
             right[i] += b[i] + d[i];
-            let to_left = input[0][i] + ECHO_TO_REVERB * near[i] + QUIET;
-            let to_right = input[1][i] + ECHO_TO_REVERB * far[i] + QUIET;
+            let to_left = input[0][i] + ECHO_TO_REVERB * near[i] + SILENCE_THRESHOLD;
+            let to_right = input[1][i] + ECHO_TO_REVERB * far[i] + SILENCE_THRESHOLD;
             let (ab, ab_, cd, cd_) = (a[i] + b[i], a[i] - b[i], c[i] + d[i], c[i] - d[i]);
             a[i] = REVERB_FEEDBACK * (ab + cd) + to_left;
             b[i] = REVERB_FEEDBACK * (ab_ + cd_) + to_right;
@@ -130,4 +130,4 @@ const DAMPING: f32 = 0.32;
 
 /// Far below the resolution of 24 bits, and far above denormal numbers, which slow a processor
 /// down.
-const QUIET: f32 = 1e-15;
+const SILENCE_THRESHOLD: f32 = 1e-15;

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 
-use plan::{Mode, Plan};
+use plan::{CommandPlan, Mode};
 pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
@@ -75,7 +75,7 @@ pub struct Recorder {
     /// The frame after the last one received.
     position: MediaTime,
     stage: Stage,
-    plan: Plan,
+    plan: CommandPlan,
     /// Frames that do not continue the previous ones; pending until those are all output.
     discontinuity: Option<FrameRun>,
     /// The next frames belong to another timeline, whatever their media time.
@@ -142,7 +142,7 @@ impl Recorder {
             runs: VecDeque::new(),
             position: MediaTime::ZERO,
             stage: Stage::Idle { oldest: MediaTime::ZERO },
-            plan: Plan::default(),
+            plan: CommandPlan::default(),
             discontinuity: None,
             timeline_restarted: false,
             number: 0,

@@ -77,11 +77,11 @@ impl Mode {
 
 /// Commands in the order of their frames.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct CommandPlan {
     list: Vec<(RecorderCommand, CommandPosition)>,
 }
 
-impl Plan {
+impl CommandPlan {
     /// Adds a command after those for the same frame.
     pub(super) fn add(
         &mut self,

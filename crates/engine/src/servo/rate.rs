@@ -21,23 +21,23 @@ pub(super) struct RateEstimator {
     frames: u64,
     hz: f64,
     /// The last arrival, accepted or not.
-    last: Point,
+    last: ArrivalPoint,
     /// Start and most punctual arrival of the current second.
-    slot: Option<(f64, Point)>,
+    slot: Option<(f64, ArrivalPoint)>,
     /// Arrivals before this time were paced by our buffer, not by the sender.
     held_until: f64,
     /// Last known position on the line.
-    anchor: Option<Point>,
+    anchor: Option<ArrivalPoint>,
     /// Typical distance of a second from the line.
     deviation: f64,
     /// Consecutive seconds that were ignored.
     outliers: u32,
     /// Seconds that were accepted.
     accepted: u32,
-    points: [Point; POINTS],
+    points: [ArrivalPoint; POINTS],
     len: usize,
     /// The next point, the seconds it represents so far, and how many it will represent.
-    open: Option<Point>,
+    open: Option<ArrivalPoint>,
     seconds: u32,
     seconds_per_point: u32,
     /// The assumed rate until the points refute it; `None` while the rate follows them.
@@ -47,7 +47,7 @@ pub(super) struct RateEstimator {
 
 /// An arrival: seconds since the origin, and the sender's lead over our clock in seconds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Point {
+struct ArrivalPoint {
     at: f64,
     ahead: f64,
 }
@@ -68,14 +68,14 @@ impl RateEstimator {
             origin: None,
             frames: 0,
             hz: 1.0,
-            last: Point { at: 0.0, ahead: 0.0 },
+            last: ArrivalPoint { at: 0.0, ahead: 0.0 },
             slot: None,
             held_until: 0.0,
             anchor: None,
             deviation: USUAL_DEVIATION_S,
             outliers: 0,
             accepted: 0,
-            points: [Point { at: 0.0, ahead: 0.0 }; POINTS],
+            points: [ArrivalPoint { at: 0.0, ahead: 0.0 }; POINTS],
             len: 0,
             open: None,
             seconds: 0,
@@ -117,7 +117,7 @@ impl RateEstimator {
         let at = at.max(self.last.at);
         #[allow(clippy::cast_precision_loss, reason = "exact for thousands of years")]
         let ahead = self.frames as f64 / self.hz - at;
-        let point = Point { at, ahead };
+        let point = ArrivalPoint { at, ahead };
         self.last = point;
         if let Some((start, best)) = self.slot
             && at >= start + SLOT_S
@@ -151,20 +151,20 @@ impl RateEstimator {
         Some(span(expected - self.last.ahead))
     }
 
-    fn take_slot(&mut self, point: Point) {
+    fn take_slot(&mut self, point: ArrivalPoint) {
         let Some(anchor) = self.anchor else {
             self.anchor = Some(point);
             return self.accept(point);
         };
         let expected = anchor.ahead + self.rate * (point.at - anchor.at);
         let residual = point.ahead - expected;
-        let threshold = (DEVIATIONS * self.deviation).max(LEAST_STEP_S);
+        let threshold = (DEVIATIONS * self.deviation).max(MIN_STEP_S);
         let distance = residual.abs().min(threshold);
         self.deviation += (distance - self.deviation) / DEVIATION_SLOTS;
-        self.deviation = self.deviation.min(MOST_DEVIATION_S);
+        self.deviation = self.deviation.min(MAX_DEVIATION_S);
         if residual.abs() <= threshold {
             self.outliers = 0;
-            self.anchor = Some(Point { at: point.at, ahead: expected + 0.5 * residual });
+            self.anchor = Some(ArrivalPoint { at: point.at, ahead: expected + 0.5 * residual });
             return self.accept(point);
         }
         self.outliers += 1;
@@ -175,7 +175,7 @@ impl RateEstimator {
 
     /// The sender has moved to another position for good. Earlier points no longer give its
     /// position, but its rate is unchanged.
-    fn restart_line(&mut self, point: Point) {
+    fn restart_line(&mut self, point: ArrivalPoint) {
         *self = Self {
             origin: self.origin,
             frames: self.frames,
@@ -192,9 +192,9 @@ impl RateEstimator {
         self.accept(point);
     }
 
-    fn accept(&mut self, point: Point) {
+    fn accept(&mut self, point: ArrivalPoint) {
         self.accepted = self.accepted.saturating_add(1);
-        let better = |open: &Point| open.height(self.rate) > point.height(self.rate);
+        let better = |open: &ArrivalPoint| open.height(self.rate) > point.height(self.rate);
         self.open = Some(self.open.filter(better).unwrap_or(point));
         self.seconds += 1;
         if self.seconds < self.seconds_per_point {
@@ -212,7 +212,7 @@ impl RateEstimator {
 
     /// Doubles the seconds per point, up to a limit beyond which the oldest point is dropped.
     fn compact_points(&mut self) {
-        if self.seconds_per_point >= MOST_SECONDS_PER_POINT {
+        if self.seconds_per_point >= MAX_SECONDS_PER_POINT {
             self.points.copy_within(1.., 0);
             self.len -= 1;
             return;
@@ -228,9 +228,9 @@ impl RateEstimator {
 
     fn estimate(&mut self) {
         // A slope steeper than any clock means a sender that stutters.
-        let is_clock = |fit: &LineFit| fit.slope.abs() <= 1.1 * MOST_RATE;
+        let is_clock = |fit: &LineFit| fit.slope.abs() <= 1.1 * MAX_RATE;
         let Some(fit) = self.fit().filter(is_clock) else { return };
-        let doubt = LEAST_SHIFT_S.max(NOISES * fit.noise);
+        let doubt = MIN_SHIFT_S.max(NOISES * fit.noise);
         let is_slope_of = |rate: f64| (fit.slope - rate).abs() * fit.span < doubt;
         let rests = fit.span >= REST_SPAN_S && fit.slope.abs() * fit.span < REST_SHIFT_S;
         self.prior = match self.prior {
@@ -248,17 +248,17 @@ impl RateEstimator {
             }
             None => fit.slope,
         };
-        self.rate = self.rate.clamp(-MOST_RATE, MOST_RATE);
+        self.rate = self.rate.clamp(-MAX_RATE, MAX_RATE);
     }
 
     fn fit(&self) -> Option<LineFit> {
         let points = &self.points[..self.len];
         let (first, last) = (points.first()?, points.last()?);
-        if points.len() < LEAST_POINTS {
+        if points.len() < MIN_POINTS {
             return None;
         }
         let count = f64::from(u32::try_from(points.len()).ok()?);
-        let mean = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let mean = |of: &dyn Fn(&ArrivalPoint) -> f64| points.iter().map(of).sum::<f64>() / count;
         let (at, ahead) = (mean(&|point| point.at), mean(&|point| point.ahead));
         let spread = mean(&|point| (point.at - at) * (point.at - at));
         let slope = mean(&|point| (point.at - at) * (point.ahead - ahead)) / spread;
@@ -267,7 +267,7 @@ impl RateEstimator {
     }
 }
 
-impl Point {
+impl ArrivalPoint {
     /// Its height above a line through the origin.
     fn height(self, slope: f64) -> f64 {
         self.ahead - slope * self.at
@@ -285,16 +285,16 @@ const SLOT_S: f64 = 1.0;
 
 /// At most a quarter of an hour, with one point per second at first.
 const POINTS: usize = 32;
-const MOST_SECONDS_PER_POINT: u32 = 32;
-const LEAST_POINTS: usize = 6;
+const MAX_SECONDS_PER_POINT: u32 = 32;
+const MIN_POINTS: usize = 6;
 
 /// A second is ignored when it is farther from the line than any sender's period, and than a few
 /// times the typical distance, which is a mean over this many seconds.
-const LEAST_STEP_S: f64 = 0.015;
+const MIN_STEP_S: f64 = 0.015;
 const DEVIATIONS: f64 = 4.0;
 const DEVIATION_SLOTS: f64 = 16.0;
 const USUAL_DEVIATION_S: f64 = 0.005;
-const MOST_DEVIATION_S: f64 = 0.015;
+const MAX_DEVIATION_S: f64 = 0.015;
 
 /// This many such seconds in a row are more than a pause.
 const STEP_SLOTS: u32 = 5;
@@ -304,7 +304,7 @@ const ESTABLISHED_SLOTS: u32 = 10;
 
 /// A slope is significant when the line has risen by more than a sender's period, by which polling
 /// can shift arrivals, and by this many times the noise: a single step makes 7.9.
-const LEAST_SHIFT_S: f64 = 0.012;
+const MIN_SHIFT_S: f64 = 0.012;
 const NOISES: f64 = 8.0;
 
 /// A sender counts as exact again when it has moved by less than this in this time.
@@ -315,4 +315,4 @@ const REST_SHIFT_S: f64 = 0.003;
 const PRIOR_SPAN_S: f64 = 100.0;
 
 /// Ten times the worst error of crystals; resamplers of sound cards can reach it.
-const MOST_RATE: f64 = 2_000e-6;
+const MAX_RATE: f64 = 2_000e-6;

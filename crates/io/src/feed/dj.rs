@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_recognised_and_cut() {
+    fn invalid_data_is_recognized_and_disconnected() {
         let mut fixture = DjFixture::new();
         let mut dj = fixture.welcome(BodyFraming::UntilClosed, b"<!DOCTYPE html><html>");
         let page = b"<p>this is no sound</p>".repeat(10_000);

@@ -80,13 +80,13 @@ pub(super) struct TicketReply {
 
 impl TicketReply {
     pub(super) fn done(self) {
-        self.slot.answer(Ok(()));
+        self.slot.complete(Ok(()));
     }
 }
 
 impl Drop for TicketReply {
     fn drop(&mut self) {
-        self.slot.answer(self.shared.result());
+        self.slot.complete(self.shared.result());
     }
 }
 
@@ -109,12 +109,12 @@ impl TicketSlot {
     }
 
     /// The first answer counts.
-    fn answer(&self, answer: Result<(), FileWriteError>) {
+    fn complete(&self, result: Result<(), FileWriteError>) {
         let mut state = self.lock();
         if std::mem::replace(&mut state.is_answered, true) {
             return;
         }
-        state.answer = Some(answer);
+        state.answer = Some(result);
         let waker = state.waker.take();
         drop(state);
         self.done.notify_all();

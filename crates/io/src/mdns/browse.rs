@@ -63,7 +63,7 @@ impl Browser {
             // The daemon dropped the subscription because too many events came at once.
             self.events = events;
         }
-        let all = || self.servers.iter().map(|(_, neighbour)| neighbour.clone()).collect();
+        let all = || self.servers.iter().map(|(_, server)| server.clone()).collect();
         (self.servers != before).then(all)
     }
 
@@ -71,15 +71,15 @@ impl Browser {
         match event {
             ServiceEvent::ServiceResolved(service) if service.is_valid() => {
                 let key = service.fullname.clone();
-                let neighbour = discovered_server(*service);
-                if self.own_ports.contains(&neighbour.port)
-                    && neighbour.addresses.iter().any(is_local_address)
+                let server = discovered_server(*service);
+                if self.own_ports.contains(&server.port)
+                    && server.addresses.iter().any(is_local_address)
                 {
                     return;
                 }
                 match self.servers.iter().position(|(known, _)| *known == key) {
-                    Some(at) => self.servers[at].1 = neighbour,
-                    None if self.servers.len() < MAX_SERVERS => self.servers.push((key, neighbour)),
+                    Some(at) => self.servers[at].1 = server,
+                    None if self.servers.len() < MAX_SERVERS => self.servers.push((key, server)),
                     None => {}
                 }
             }

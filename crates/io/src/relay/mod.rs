@@ -180,7 +180,7 @@ impl RelayStreamConfig {
             RtpCodec::L16 | RtpCodec::L24 => Span::from_millis(1),
             _ => Span::from_millis(10),
         };
-        let span = self.reorder_delay.max(LEAST_HELD);
+        let span = self.reorder_delay.max(MIN_HELD);
         usize::try_from(span.as_nanos() / shortest.as_nanos()).unwrap_or(MAX_SLOTS).min(MAX_SLOTS)
     }
 }
@@ -193,6 +193,6 @@ pub const MAX_REORDER_DELAY: Span = Span::from_secs(1);
 /// machine.
 pub const TAKEOVER: Span = Span::from_secs(2);
 
-const LEAST_HELD: Span = Span::from_millis(160);
+const MIN_HELD: Span = Span::from_millis(160);
 
 const MAX_SLOTS: usize = 1_024;

@@ -97,10 +97,10 @@ pub(crate) fn take_inherited(first: i32, count: i32) -> io::Result<Vec<Option<Ow
 
     let is_first = !TAKEN.swap(true, Ordering::Relaxed);
     let take = |number: i32| {
-        if !is_first || number <= libc::STDERR_FILENO || !came_through_exec(number)? {
+        if !is_first || number <= libc::STDERR_FILENO || !is_inherited_socket(number)? {
             return Ok(None);
         }
-        // SAFETY: it is open, as `came_through_exec` says. Code here opens descriptors so that they
+        // SAFETY: it is open, as `is_inherited_socket` says. Code here opens descriptors so that they
         // are closed on `exec`, and this one is not, so it has no owner yet; and it gets no second
         // one, because this function takes descriptors only once.
         let descriptor = unsafe { take_descriptor(number) }?;
@@ -110,7 +110,7 @@ pub(crate) fn take_inherited(first: i32, count: i32) -> io::Result<Vec<Option<Ow
 }
 
 /// Whether this number is an open socket without close-on-exec, as an inherited one is.
-fn came_through_exec(number: i32) -> io::Result<bool> {
+fn is_inherited_socket(number: i32) -> io::Result<bool> {
     // SAFETY: this reads the flags of whatever has this number, and fails where nothing has.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags < 0 {

@@ -26,7 +26,8 @@ pub(crate) use imp::{
     set_notsent_lowat, take_inherited, tcp_account,
 };
 pub(crate) use udp::{
-    Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals, stamps_ahead,
+    Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals,
+    timestamp_clock_offset_nanos,
 };
 
 /// One or more datagrams to one destination.

@@ -16,7 +16,7 @@ pub(crate) fn stamp_arrivals(_socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// There are no time stamps.
-pub(crate) fn stamps_ahead() -> i64 {
+pub(crate) fn timestamp_clock_offset_nanos() -> i64 {
     0
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
 
 /// How far the clock of these stamps is ahead of the monotonic clock, in nanoseconds. The stamps
 /// use the wall clock, which may jump, so only a stamp from a moment ago can be converted.
-pub(crate) fn stamps_ahead() -> i64 {
+pub(crate) fn timestamp_clock_offset_nanos() -> i64 {
     let mut best = (Span::MAX, 0);
     // A preemption between two reads spoils the result, so the closest of several tries counts.
     for _ in 0..CLOCK_READS {

@@ -56,7 +56,7 @@ pub(super) struct UdpThread<M: Machine> {
     /// Everything that arrived before this has been read.
     earliest_unread: Instant,
     poll_began: Instant,
-    stamps_ahead: i64,
+    timestamp_clock_offset_nanos: i64,
     /// Whether this poll may have left packets unread.
     unread: bool,
     /// Consecutive polls without a packet.
@@ -109,7 +109,7 @@ impl<M: Machine> UdpThread<M> {
             due: Vec::new(),
             earliest_unread: now,
             poll_began: now,
-            stamps_ahead: sys::stamps_ahead(),
+            timestamp_clock_offset_nanos: sys::timestamp_clock_offset_nanos(),
             unread: false,
             idle_polls: 0,
             next_maintenance: now,
@@ -181,7 +181,7 @@ impl<M: Machine> UdpThread<M> {
 
     /// Reads all sockets, fires timers, and sends.
     fn poll(&mut self) {
-        self.stamps_ahead = sys::stamps_ahead();
+        self.timestamp_clock_offset_nanos = sys::timestamp_clock_offset_nanos();
         self.unread = false;
         let events = core::mem::take(&mut self.events);
         self.idle_polls = if events.is_empty() { self.idle_polls.saturating_add(1) } else { 0 };

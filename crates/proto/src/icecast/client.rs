@@ -247,7 +247,7 @@ impl SourceResponse {
     /// [`InvalidResponse`] when the bytes are not an HTTP or ICY response.
     pub fn parse(read: &[u8], asked: SourceMethod) -> Result<Option<Self>, InvalidResponse> {
         let Some(length) = head_length(read) else {
-            return if read.len() > MAX_ANSWER { Err(InvalidResponse) } else { Ok(None) };
+            return if read.len() > MAX_RESPONSE_BYTES { Err(InvalidResponse) } else { Ok(None) };
         };
         let (head, body) = read.split_at(length);
         let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -332,7 +332,7 @@ fn query_escape(text: &str) -> String {
 }
 
 /// Maximum size of a response head in bytes, and maximum length of the reason text in characters.
-const MAX_ANSWER: usize = 8 << 10;
+const MAX_RESPONSE_BYTES: usize = 8 << 10;
 const MAX_REASON_CHARS: usize = 160;
 
 /// Default user name of Icecast sources.
@@ -484,7 +484,7 @@ mod tests {
             assert_eq!(answer(bad), Err(InvalidResponse), "{bad:?}");
         }
         assert_eq!(
-            SourceResponse::parse(&vec![b'x'; MAX_ANSWER + 1], SourceMethod::Put),
+            SourceResponse::parse(&vec![b'x'; MAX_RESPONSE_BYTES + 1], SourceMethod::Put),
             Err(InvalidResponse)
         );
     }

@@ -344,7 +344,7 @@ impl PacketSplitter {
         let look = sniff::Sniffer { ended: self.input.is_ended(), is_flac };
         let fresh = sniffing.previous.is_none() && sniffing.garbage == 0;
         let bytes = self.input.bytes();
-        if fresh && let Some(why) = sniff::known_unsupported(bytes) {
+        if fresh && let Some(why) = sniff::detect_unsupported_format(bytes) {
             self.state = State::Refused(why);
             return true;
         }

@@ -235,7 +235,7 @@ impl LogicalStream {
                     ReaderStep::Found(SplitterEvent::Title(title))
                 })
             }
-            _ if self.headers.len() < MOST_HEADERS => {
+            _ if self.headers.len() < MAX_HEADERS => {
                 self.headers.push(packet.to_vec());
                 let title = packet
                     .strip_prefix(b"\x03vorbis")
@@ -277,7 +277,7 @@ impl OpenPage {
 const HEADER_LEN: usize = 27;
 
 /// Maximum number of headers before the audio: Vorbis has three.
-const MOST_HEADERS: usize = 3;
+const MAX_HEADERS: usize = 3;
 
 /// Maximum number of bytes in pages of unknown streams before the stream is rejected.
 const MAX_FOREIGN: u64 = 1024 * 1024;

@@ -160,7 +160,7 @@ impl Sniffer {
 }
 
 /// Recognizes unsupported formats by their first bytes.
-pub(super) fn known_unsupported(bytes: &[u8]) -> Option<StreamFormatError> {
+pub(super) fn detect_unsupported_format(bytes: &[u8]) -> Option<StreamFormatError> {
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     let begins =
         |with: &[u8]| text.get(..with.len()).is_some_and(|front| front.eq_ignore_ascii_case(with));

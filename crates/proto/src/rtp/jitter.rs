@@ -356,7 +356,7 @@ impl<P> JitterBuffer<P> {
     }
 
     fn period_of(&self, arrival: &Arrival) -> u32 {
-        if arrival.units == 0 { self.period } else { self.units.sane(arrival.units) }
+        if arrival.units == 0 { self.period } else { self.units.clamp_packet_length(arrival.units) }
     }
 }
 

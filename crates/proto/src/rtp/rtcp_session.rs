@@ -163,7 +163,7 @@ pub struct RtcpStats {
 pub struct RtcpSession {
     config: RtcpConfig,
     state: State,
-    members: SsrcMap<Member>,
+    members: SsrcMap<SessionMember>,
     rng: Rng,
     /// A wall-clock time and its local instant, for reports.
     clock: (Instant, NtpTime),
@@ -213,7 +213,7 @@ struct SentCounters {
 
 /// Another member of the session.
 #[derive(Clone, Copy, Debug, Default)]
-struct Member {
+struct SessionMember {
     last_received: Instant,
     /// Time of the last RTP packet.
     rtp: Option<Instant>,

@@ -19,7 +19,7 @@ use super::wire::{
 };
 
 /// Time within which the server must answer the Hello.
-pub const ANSWER_TIMEOUT: Span = Span::from_secs(2);
+pub const RESPONSE_TIMEOUT: Span = Span::from_secs(2);
 
 /// Configuration of a [`Client`].
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Client {
     #[must_use]
     pub fn new(config: ClientConfig, now: Instant) -> Self {
         Self {
-            state: State::ExpectSettings { deadline: now + ANSWER_TIMEOUT },
+            state: State::ExpectSettings { deadline: now + RESPONSE_TIMEOUT },
             buffer: Vec::new(),
             read: 0,
             outgoing: VecDeque::from([ClientOutgoing::Hello {

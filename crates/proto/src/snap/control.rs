@@ -24,7 +24,7 @@ pub const MAX_LINE: usize = 256 * 1024;
 /// body is preceded by a request line, which begins with a letter: a connection that begins with a
 /// letter is not a control client, and none of its content may be executed.
 #[must_use]
-pub fn begins_json(bytes: &[u8]) -> Option<bool> {
+pub fn starts_with_json(bytes: &[u8]) -> Option<bool> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
     Some(matches!(first, b'{' | b'['))
 }

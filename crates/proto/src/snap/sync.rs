@@ -61,7 +61,7 @@ pub struct TimeSync {
     timer: SyncTimer,
     quick_left: u32,
     next_id: u16,
-    exchanges: VecDeque<Exchange>,
+    exchanges: VecDeque<TimeExchange>,
     scratch: Vec<i64>,
     model: Option<ClockModel>,
 }
@@ -116,7 +116,7 @@ impl TimeSync {
         let there = latency.as_micros();
         let back = WireTime::from_instant(now).as_micros() - stamp.sent.as_micros();
         let offset = Span::from_micros((there - back) / 2);
-        self.record(Exchange { at: now, offset, round_trip: there + back });
+        self.record(TimeExchange { at: now, offset, round_trip: there + back });
         true
     }
 
@@ -172,7 +172,7 @@ impl TimeSync {
         id
     }
 
-    fn record(&mut self, exchange: Exchange) {
+    fn record(&mut self, exchange: TimeExchange) {
         if self.exchanges.back().is_some_and(|last| exchange.at - last.at >= STALE_AFTER) {
             self.exchanges.clear();
         }
@@ -196,13 +196,13 @@ impl TimeSync {
     /// line, the median offset belongs to the median time, whatever the spacing.
     fn measure_drift(&mut self) -> i64 {
         let half = self.exchanges.len() / 2;
-        let old_at = self.median(..half, Exchange::nanos);
-        let new_at = self.median(half.., Exchange::nanos);
+        let old_at = self.median(..half, TimeExchange::nanos);
+        let new_at = self.median(half.., TimeExchange::nanos);
         let apart = Span::from_nanos(new_at.saturating_sub(old_at));
         if apart < DRIFT_AFTER {
             return 0;
         }
-        let offset = |exchange: &Exchange| exchange.offset.as_nanos();
+        let offset = |exchange: &TimeExchange| exchange.offset.as_nanos();
         let old = self.median(..half, offset);
         let new = self.median(half.., offset);
         let ppb =
@@ -210,7 +210,11 @@ impl TimeSync {
         i64::try_from(ppb).unwrap_or(0).clamp(-MAX_DRIFT, MAX_DRIFT)
     }
 
-    fn median(&mut self, range: impl RangeBounds<usize>, value: impl Fn(&Exchange) -> i64) -> i64 {
+    fn median(
+        &mut self,
+        range: impl RangeBounds<usize>,
+        value: impl Fn(&TimeExchange) -> i64,
+    ) -> i64 {
         let chosen = self.exchanges.range(range);
         let slowest = match self.filter {
             OffsetFilter::Median => i64::MAX,
@@ -243,7 +247,7 @@ enum SyncTimer {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Exchange {
+struct TimeExchange {
     at: Instant,
     offset: Span,
     /// Microseconds; the error of the offset is at most half of the excess over the shortest
@@ -251,7 +255,7 @@ struct Exchange {
     round_trip: i64,
 }
 
-impl Exchange {
+impl TimeExchange {
     fn nanos(&self) -> i64 {
         (self.at - Instant::ZERO).as_nanos()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::attach::{AttachedReceiver, dispatch};
 use super::task::{self, Task};
 use super::timer::{Interval, Sleep, TimerExpiry};
-use super::{Command, NotSend};
+use super::{Command, NotSendMarker};
 use crate::channel::{Receiver, UnboundedSender};
 use crate::notify::Dispatcher;
 
@@ -16,7 +16,7 @@ use crate::notify::Dispatcher;
 #[derive(Clone, Debug)]
 pub struct LocalHandle {
     pub(super) handle: LoopHandle,
-    pub(super) not_send: NotSend,
+    pub(super) not_send: NotSendMarker,
 }
 
 impl LocalHandle {

@@ -262,4 +262,4 @@ impl LoopFd {
 }
 
 /// Marker that keeps a value on its thread.
-type NotSend = PhantomData<Rc<()>>;
+type NotSendMarker = PhantomData<Rc<()>>;

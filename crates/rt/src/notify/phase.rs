@@ -56,14 +56,14 @@ impl PhaseTracker {
         let gap = to_float(beat.saturating_sub(self.last_end));
         let error = gap - self.period;
         if self.last_end != 0 && error.abs() < self.period * PLAUSIBLE {
-            let limit = to_float(self.nominal) * MOST_DRIFT;
+            let limit = to_float(self.nominal) * MAX_DRIFT;
             let (low, high) = (to_float(self.nominal) - limit, to_float(self.nominal) + limit);
             self.period = (self.period + error * SLOW).clamp(low, high);
         }
         self.last_end = beat;
         self.last_seen = now;
         self.step = FIRST_STEP;
-        self.guard += (LEAST_GUARD - self.guard) * GUARD_PULL;
+        self.guard += (MIN_GUARD - self.guard) * GUARD_PULL;
         // If this poll is whole periods late, the next end after now counts.
         let after = to_float(now.saturating_sub(beat));
         let periods = ((after - self.guard) / self.period).floor().max(0.0) + 1.0;
@@ -74,7 +74,7 @@ impl PhaseTracker {
     fn poll_missed(&mut self, now: u64) {
         if self.step == FIRST_STEP {
             // Once per callback: a longer delay carries no information about its jitter.
-            self.guard = (self.guard + GUARD_STEP).min(MOST_GUARD);
+            self.guard = (self.guard + GUARD_STEP).min(MAX_GUARD);
         }
         if now.saturating_sub(self.last_seen) > STOPPED {
             self.due = now + STOPPED_STEP;
@@ -94,12 +94,12 @@ const PLAUSIBLE: f64 = 0.25;
 /// Weight of one measurement; with 5 ms periods the time constant is half a second.
 const SLOW: f64 = 0.01;
 /// Sound cards deviate from their nominal rate by at most 100 ppm, the host clock by less.
-const MOST_DRIFT: f64 = 0.001;
+const MAX_DRIFT: f64 = 0.001;
 
 const START_GUARD: f64 = 5_000.0;
 /// As early as a typical wake is late.
-const LEAST_GUARD: f64 = -60_000.0;
-const MOST_GUARD: f64 = 60_000.0;
+const MIN_GUARD: f64 = -60_000.0;
+const MAX_GUARD: f64 = 60_000.0;
 const GUARD_STEP: f64 = 3_000.0;
 /// Together with `GUARD_STEP` this limits too early polls to one in ten.
 const GUARD_PULL: f64 = 0.005;

@@ -35,7 +35,7 @@ impl MirroredMapping {
         for half in 0..2 {
             let at = base.as_ptr().wrapping_add(half * size);
             let rights = libc::PROT_READ | libc::PROT_WRITE;
-            map(at, size, rights, SHARED_HERE, file.as_raw_fd())?;
+            map(at, size, rights, MIRROR_FLAGS, file.as_raw_fd())?;
         }
         Some(mirror)
     }
@@ -58,7 +58,7 @@ impl Drop for MirroredMapping {
 
 const ANONYMOUS: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 /// Pages are populated at once, so that the audio thread takes no page fault.
-const SHARED_HERE: i32 = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
+const MIRROR_FLAGS: i32 = libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE;
 
 fn map(at: *mut u8, size: usize, rights: i32, flags: i32, file: i32) -> Option<NonNull<u8>> {
     // SAFETY: a fixed address comes only from `MirroredMapping::new`, which has reserved that range

@@ -27,12 +27,12 @@ impl MirroredMapping {
 
 /// Poll interval of a sleeping thread. Long enough not to load a core, short compared with a
 /// period.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const SLEEP_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Sleeps briefly if `word` is `expected`; the caller checks its condition again in any case.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     if word.load(Ordering::Acquire) == expected {
-        std::thread::park_timeout(timeout.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+        std::thread::park_timeout(timeout.unwrap_or(SLEEP_POLL_INTERVAL).min(SLEEP_POLL_INTERVAL));
     }
 }
 

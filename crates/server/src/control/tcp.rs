@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use aulos_io::SystemClock;
 use aulos_io::reactor::{AddressPermit, AdmitError, ConnectionLimiter, ListenPolicy};
-use aulos_proto::snap::control::{LineError, LineSplitter, MAX_LINE, begins_json, to_line};
+use aulos_proto::snap::control::{LineError, LineSplitter, MAX_LINE, starts_with_json, to_line};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -265,7 +265,7 @@ pub(crate) fn max_line_length(caller: &Caller) -> usize {
 
 /// Checks that a connection begins with JSON; white space may come first.
 fn check_first_bytes(bytes: &[u8], control: &Control) -> io::Result<bool> {
-    match begins_json(bytes) {
+    match starts_with_json(bytes) {
         Some(true) => Ok(true),
         None => Ok(false),
         // A browser sent here by a web page, or another client that is not a controller.

@@ -13,14 +13,14 @@ const LOCAL: [&str; 8] =
     [".localhost", ".local", ".lan", ".home", ".home.arpa", ".internal", ".localdomain", ".test"];
 
 /// Whether a request's `Host` header is one of our names.
-pub(super) fn is_ours(headers: &HeaderMap, names: &[String]) -> bool {
+pub(super) fn has_server_host(headers: &HeaderMap, names: &[String]) -> bool {
     is_our_host(text(headers, &HOST), names)
 }
 
 /// Whether this value of `Host` is one of our names.
 pub(crate) fn is_our_host(host: Option<&str>, names: &[String]) -> bool {
     // HTTP/1.0 has no `Host`, and no browser uses it.
-    host.is_none_or(|host| is_name_of_ours(host_of(host), names))
+    host.is_none_or(|host| is_server_name(host_of(host), names))
 }
 
 /// Whether a call comes from another site's page. Programs send no `Origin` and may call.
@@ -37,7 +37,7 @@ pub(super) fn is_cross_site(headers: &HeaderMap, names: &[String]) -> bool {
         .is_some_and(|authority| authority.is_empty() || text(headers, &HOST) != Some(authority))
 }
 
-fn is_name_of_ours(name: String, names: &[String]) -> bool {
+fn is_server_name(name: String, names: &[String]) -> bool {
     let name = name.strip_suffix('.').unwrap_or(&name);
     let address = name.parse::<std::net::Ipv4Addr>().is_ok() || name.starts_with('[');
     address
@@ -85,13 +85,13 @@ mod tests {
             "Radio.Example.org:443",
             "nas.home.arpa.",
         ] {
-            assert!(is_ours(&headers(&[("host", host)]), &names), "{host}");
+            assert!(has_server_host(&headers(&[("host", host)]), &names), "{host}");
         }
         for host in ["evil.example:1780", "127.0.0.1.evil.example", "", "local.evil.com", "a.b:80"]
         {
-            assert!(!is_ours(&headers(&[("host", host)]), &names), "{host}");
+            assert!(!has_server_host(&headers(&[("host", host)]), &names), "{host}");
         }
-        assert!(is_ours(&headers(&[]), &names));
+        assert!(has_server_host(&headers(&[]), &names));
     }
 
     #[test]

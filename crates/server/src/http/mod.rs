@@ -170,7 +170,7 @@ async fn read_first_request(
         Ok(Ok(None)) => {
             count(&control.counters.http_cut_long_request);
             // Best effort: the connection is closed even if the peer does not read this.
-            stream.try_answer(TOO_LONG);
+            stream.try_send_response(TOO_LONG);
             Err(io::ErrorKind::InvalidData.into())
         }
         Ok(Err(error)) => Err(error),
@@ -209,10 +209,10 @@ fn hand_over_listener(
 ) {
     if !is_our_host(header(&read, "host"), &control.config().http.names) {
         count(&control.counters.http_wrong_host);
-        return stream.try_answer(MISDIRECTED);
+        return stream.try_send_response(MISDIRECTED);
     }
     if let Err(refusal) = identity.authorize_listener(&read, control) {
-        return stream.try_answer(refusal);
+        return stream.try_send_response(refusal);
     }
     match stream.into_media() {
         Ok(socket) => sink.accept_listener(socket, read),

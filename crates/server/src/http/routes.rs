@@ -251,7 +251,7 @@ async fn redirect_listener(request: Request) -> Response {
 
 /// Checks host, credentials and slot of a request, and sets default headers of the response.
 async fn check_request(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
-    let ours = host::is_ours(request.headers(), &app.control.config().http.names);
+    let ours = host::has_server_host(request.headers(), &app.control.config().http.names);
     let mut response = if ours {
         match app.identify(&request) {
             Ok(caller) => match app.refuse_slot(&request, &caller) {

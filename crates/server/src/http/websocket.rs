@@ -53,11 +53,11 @@ async fn run_session(
         tokio::select! {
             message = socket.recv() => match message {
                 Some(Ok(Message::Text(call))) => {
-                    answer(socket, control, caller, inbox, call.as_bytes()).await?;
+                    send_reply(socket, control, caller, inbox, call.as_bytes()).await?;
                     establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
                 }
                 Some(Ok(Message::Binary(call))) => {
-                    answer(socket, control, caller, inbox, &call).await?;
+                    send_reply(socket, control, caller, inbox, &call).await?;
                     establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -80,7 +80,7 @@ async fn run_session(
 
 struct ConnectionClosed;
 
-async fn answer(
+async fn send_reply(
     socket: &mut WebSocket,
     control: &Control,
     caller: &mut Caller,

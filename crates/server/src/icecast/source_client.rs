@@ -37,7 +37,7 @@ pub(super) async fn serve(
         Ok(Some(Some(head))) => head,
         Ok(Some(None)) => {
             count(&control.counters.djs_cut_long_request);
-            return stream.try_answer(Response::HeadTooLong.text().as_bytes());
+            return stream.try_send_response(Response::HeadTooLong.text().as_bytes());
         }
         // The client has closed.
         Ok(None) => return,
@@ -82,7 +82,7 @@ pub(super) async fn serve(
             Response::BadRequest
         }
     };
-    stream.try_answer(answer.text().as_bytes());
+    stream.try_send_response(answer.text().as_bytes());
 }
 
 /// Reads to the end of the head and returns its length; `Some(None)` for one that is too long,
@@ -156,7 +156,7 @@ async fn start_stream(
     };
     let Some(seat) = sink.acquire_mount(&station, &mount, about) else {
         count(&control.counters.djs_refused_taken);
-        return stream.try_answer(Response::MountInUse.text().as_bytes());
+        return stream.try_send_response(Response::MountInUse.text().as_bytes());
     };
     // A client that does not expect `100 Continue` would take it for the final answer.
     let answer = if push.expects_continue { CONTINUE } else { OK };

@@ -99,7 +99,7 @@ impl PushError {
 
     /// Whether an early retry is pointless. A mount in use may be ours, from before a network
     /// failure: the server releases it after about ten seconds.
-    pub(super) const fn is_lasting(&self) -> bool {
+    pub(super) const fn is_permanent(&self) -> bool {
         matches!(
             self,
             Self::Tls(_)

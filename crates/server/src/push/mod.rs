@@ -264,9 +264,9 @@ impl PushTask {
         let mut wire = reached.map_err(|error| PushError::from_dial(error, target))?;
         let answer = async {
             wire.write_all(text.as_bytes()).await.map_err(|error| PushError::Io(error.kind()))?;
-            read_answer(&mut wire, asked).await
+            read_response(&mut wire, asked).await
         };
-        let answer = timeout(ANSWER_TIMEOUT, answer).await.map_err(|_| PushError::TimedOut)??;
+        let answer = timeout(RESPONSE_TIMEOUT, answer).await.map_err(|_| PushError::TimedOut)??;
         Ok((wire, answer))
     }
 
@@ -371,7 +371,7 @@ impl PushTask {
     /// Waits until the next attempt.
     async fn wait_for_retry(&mut self, failure: &PushError) {
         let now = SystemClock::now();
-        let (lasting, before) = (failure.is_lasting(), self.watch.state().error);
+        let (lasting, before) = (failure.is_permanent(), self.watch.state().error);
         if lasting {
             self.backoff.refused(now);
         } else {
@@ -400,7 +400,7 @@ impl PushTask {
 }
 
 /// Reads an answer, including the body of a refusal, if there is one.
-async fn read_answer(
+async fn read_response(
     wire: &mut DialedStream,
     asked: SourceMethod,
 ) -> Result<SourceResponse, PushError> {
@@ -440,7 +440,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time-outs of the connection, TLS included, and of the answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// Pause before a failed title update is repeated.
 const TITLE_RETRY: Span = Span::from_secs(30);

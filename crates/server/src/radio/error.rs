@@ -87,7 +87,7 @@ impl RadioError {
     }
 
     /// Whether an early retry is pointless.
-    pub(super) const fn is_lasting(&self) -> bool {
+    pub(super) const fn is_permanent(&self) -> bool {
         match self {
             Self::Status(status) => matches!(*status, 401 | 403 | 404 | 410),
             Self::TooManyRedirects

@@ -406,7 +406,7 @@ impl RadioTask {
         if others {
             // Another entry of the playlist is tried at once; if there is none, that is reported
             // next.
-        } else if failure.is_lasting() {
+        } else if failure.is_permanent() {
             self.backoff.refused(now);
         } else {
             self.backoff.failed(now);

@@ -66,7 +66,7 @@ impl Registry {
 
     /// The newest client without settings. Invented ids are usually newer than real clients.
     fn newest_unconfigured(&self) -> Option<String> {
-        let mut alone = self.table.alone_newest_first();
+        let mut alone = self.table.single_clients_newest_first();
         let found = alone.find(|(group, client)| self.is_unconfigured(group, client));
         found.map(|(_, client)| client.id.clone())
     }

@@ -178,7 +178,7 @@ impl ClientTable {
     }
 
     /// Clients that are alone in their group, the newest group first.
-    pub(super) fn alone_newest_first(&self) -> impl Iterator<Item = (&Group, &Client)> {
+    pub(super) fn single_clients_newest_first(&self) -> impl Iterator<Item = (&Group, &Client)> {
         self.groups.iter().rev().filter_map(|(key, group)| {
             let mut members = self.clients.range(positions_of(*key));
             let (_, client) = members.next()?;

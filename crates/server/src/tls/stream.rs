@@ -117,7 +117,7 @@ impl ClientStream {
     }
 
     /// Sends as much as possible without waiting, for a peer that is about to be disconnected.
-    pub(crate) fn try_answer(self, bytes: &[u8]) {
+    pub(crate) fn try_send_response(self, bytes: &[u8]) {
         if let Ok(socket) = self.into_media() {
             socket.respond_and_close(bytes);
         }

@@ -85,7 +85,7 @@ impl UploadError {
     }
 
     /// Converts an error response, by its status and body.
-    pub(super) fn from_answer(status: u16, body: &[u8]) -> Self {
+    pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         let body = String::from_utf8_lossy(body);
         let find = |tag: &str| {
             let (_, rest) = body.split_once(&format!("<{tag}>"))?;
@@ -118,7 +118,7 @@ impl UploadError {
     }
 
     /// Whether an early retry is pointless, because a user has to fix it.
-    pub(super) fn is_lasting(&self) -> bool {
+    pub(super) fn is_permanent(&self) -> bool {
         match self {
             Self::Refused { status, code, .. } => {
                 let busy = matches!(status, 408 | 409 | 425 | 429 | 500..);
@@ -218,12 +218,12 @@ mod tests {
     fn what_has_to_be_mended_is_told_apart_from_what_passes() {
         let answer = |status, code: &str| {
             let body = format!("<Error><Code>{code}</Code><Message>m\u{7}m</Message></Error>");
-            UploadError::from_answer(status, body.as_bytes())
+            UploadError::from_response(status, body.as_bytes())
         };
         for (status, code) in
             [(403, "AccessDenied"), (404, "NoSuchBucket"), (400, "InvalidArgument"), (301, "x")]
         {
-            assert!(answer(status, code).is_lasting(), "{status} {code}");
+            assert!(answer(status, code).is_permanent(), "{status} {code}");
         }
         for (status, code) in [
             (503, "SlowDown"),
@@ -233,7 +233,7 @@ mod tests {
             (404, "NoSuchUpload"),
             (429, ""),
         ] {
-            assert!(!answer(status, code).is_lasting(), "{status} {code}");
+            assert!(!answer(status, code).is_permanent(), "{status} {code}");
         }
         assert_eq!(
             answer(403, "SignatureDoesNotMatch").to_string(),
@@ -243,9 +243,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_xml_is_bounded_and_harmless() {
-        let failure = UploadError::from_answer(502, &[0xFF; 100_000]);
+        let failure = UploadError::from_response(502, &[0xFF; 100_000]);
         assert_eq!(failure.to_string(), "the server says no (502)");
         let long = format!("<Code>{}</Code>", "x".repeat(100_000));
-        assert!(UploadError::from_answer(400, long.as_bytes()).to_string().len() < 400);
+        assert!(UploadError::from_response(400, long.as_bytes()).to_string().len() < 400);
     }
 }

@@ -383,7 +383,7 @@ fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: Fini
             }
             let fault = match failure.is_file_specific() {
                 true => FailureScope::File,
-                false => FailureScope::Server { lasting: failure.is_lasting() },
+                false => FailureScope::Server { lasting: failure.is_permanent() },
             };
             queue.failed(SystemClock::now(), &name, fault);
             entry.tries += 1;
@@ -397,7 +397,7 @@ fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: Fini
 
 /// Records and logs an error, once.
 fn record_failure(shared: &UploaderShared, entry: &JournalEntry, failure: &UploadError) {
-    let (text, lasting) = (failure.to_string(), failure.is_lasting());
+    let (text, lasting) = (failure.to_string(), failure.is_permanent());
     let mut progress = shared.progress();
     progress.state.failures += 1;
     progress.wrong_since.get_or_insert_with(SystemClock::now);

@@ -227,7 +227,7 @@ async fn send_parts(
             }
         };
         if let Err(failure) = &done
-            && (failure.is_multipart_error() || resumed && failure.is_lasting())
+            && (failure.is_multipart_error() || resumed && failure.is_permanent())
         {
             // The server has dropped the upload, possibly with another error than Amazon's: start
             // again.

@@ -125,7 +125,7 @@ impl S3Transport {
         let body = self.with_stall_timeout(&connection.moved, collect(body)).await??;
         if !head.status.is_success() {
             // The response may be incomplete: the connection is not reused.
-            return Err(UploadError::from_answer(head.status.as_u16(), &body));
+            return Err(UploadError::from_response(head.status.as_u16(), &body));
         }
         if let Some(checksum) = header_text(&head.headers, "x-amz-checksum-sha256") {
             head.extensions.insert(Checksum(checksum));
@@ -172,7 +172,7 @@ async fn collect(mut body: Incoming) -> Result<Bytes, UploadError> {
     while let Some(frame) = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await
     {
         let Ok(data) = frame.map_err(broken_connection)?.into_data() else { continue };
-        if all.len() + data.len() > MAX_ANSWER {
+        if all.len() + data.len() > MAX_RESPONSE_BYTES {
             return Err(UploadError::Answer("it does not end".to_owned()));
         }
         all.extend_from_slice(&data);
@@ -238,4 +238,4 @@ impl AsyncWrite for CountingStream {
 }
 
 /// Maximum length of a response: the acknowledgement of 10,000 parts has a few hundred bytes.
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;

@@ -74,16 +74,18 @@ impl<M: Machine> UdpThread<M> {
     pub(super) fn receive(&mut self, token: u64) {
         let Some(socket) = self.sockets.get_mut(token) else { return };
         let (turns, stream) = match &mut socket.kind {
-            SocketRole::Own(stream) | SocketRole::Second(stream) => (MAX_OWN_CALLS, Some(*stream)),
+            SocketRole::Own(stream) | SocketRole::Second(stream) => {
+                (MAX_STREAM_CALLS, Some(*stream))
+            }
             SocketRole::Shared(table) => {
                 table.begin_poll();
                 (MAX_SHARED_CALLS, None)
             }
-            SocketRole::Sending => (MAX_OWN_CALLS, None),
+            SocketRole::Sending => (MAX_STREAM_CALLS, None),
         };
         for _ in 0..turns {
             let read = match stream {
-                Some(stream) => self.receive_own(token, stream),
+                Some(stream) => self.receive_stream_socket(token, stream),
                 None => self.receive_shared(token),
             };
             if self.queue.ready.len() >= FLUSH_AT {
@@ -111,17 +113,18 @@ impl<M: Machine> UdpThread<M> {
     }
 
     /// One call for the socket of one stream.
-    fn receive_own(&mut self, token: u64, stream: u64) -> ReadStatus {
+    fn receive_stream_socket(&mut self, token: u64, stream: u64) -> ReadStatus {
         let Some(socket) = self.sockets.get_mut(token) else { return ReadStatus::Drained };
         let is_second = matches!(socket.kind, SocketRole::Second(_));
         let ReceiveBuffers { slots, receiver } = &mut self.normal_buffers;
         self.stats.receives += 1;
-        let count = match receiver.receive(socket.socket.as_fd(), slots, DATAGRAMS_PER_OWN_CALL) {
+        let count = match receiver.receive(socket.socket.as_fd(), slots, DATAGRAMS_PER_STREAM_CALL)
+        {
             Ok(count) => count,
             Err(error) => return handle_read_error(error.kind(), &mut self.stats),
         };
         let clock = ArrivalClock {
-            ahead: self.stamps_ahead,
+            ahead: self.timestamp_clock_offset_nanos,
             earliest_unread: self.earliest_unread,
             now: SystemClock::now(),
         };
@@ -139,7 +142,7 @@ impl<M: Machine> UdpThread<M> {
             let queue = &mut self.queue;
             self.streams.deliver(stream, queue, clock.now, packets, (tally.packets, tally.bytes));
         }
-        if count < DATAGRAMS_PER_OWN_CALL { ReadStatus::Drained } else { ReadStatus::More }
+        if count < DATAGRAMS_PER_STREAM_CALL { ReadStatus::Drained } else { ReadStatus::More }
     }
 
     /// One call for a shared port, or for the context's own socket.
@@ -157,7 +160,7 @@ impl<M: Machine> UdpThread<M> {
             Err(error) => return handle_read_error(error.kind(), &mut self.stats),
         };
         let clock = ArrivalClock {
-            ahead: self.stamps_ahead,
+            ahead: self.timestamp_clock_offset_nanos,
             earliest_unread: self.earliest_unread,
             now: SystemClock::now(),
         };
@@ -217,11 +220,11 @@ fn handle_read_error(kind: ErrorKind, stats: &mut UdpStats) -> ReadStatus {
 
 /// Datagrams per call for a single stream. Usually there is one, and a short result means that
 /// there are no more.
-const DATAGRAMS_PER_OWN_CALL: usize = 8;
+const DATAGRAMS_PER_STREAM_CALL: usize = 8;
 
 /// Calls per poll for one socket: a flood delays the other sockets by no more than a few hundred
 /// microseconds.
-const MAX_OWN_CALLS: usize = 16;
+const MAX_STREAM_CALLS: usize = 16;
 
 /// The same for shared sockets: 16,384 datagrams, half a second of 600 streams.
 const MAX_SHARED_CALLS: usize = 256;

@@ -30,7 +30,7 @@ impl ClockUnits {
     }
 
     /// Length of a packet, at most [`LONGEST_PACKET`].
-    pub(super) fn sane(self, units: u32) -> u32 {
+    pub(super) fn clamp_packet_length(self, units: u32) -> u32 {
         units.clamp(1, self.units_in_span(LONGEST_PACKET))
     }
 }

@@ -59,7 +59,7 @@ impl<P> JitterBuffer<P> {
         }
         let excess = self.offset.saturating_sub(self.target_offset());
         let shorter = self.units.units_in(excess).min(gap);
-        if excess >= LEAST_STEP && shorter > 0 {
+        if excess >= MIN_STEP && shorter > 0 {
             self.offset -= self.units.nanos_of(shorter);
             return self.silence(shorter, GapCause::Shortened);
         }
@@ -91,7 +91,7 @@ impl<P> JitterBuffer<P> {
     /// Increases the delay if necessary, because the output has a gap anyway.
     fn grow_delay(&mut self) -> Option<Instant> {
         let wanted = self.target_offset();
-        if wanted.saturating_sub(self.offset) < LEAST_STEP {
+        if wanted.saturating_sub(self.offset) < MIN_STEP {
             return None;
         }
         self.added_delay = self.added_delay.saturating_add(wanted - self.offset);
@@ -177,7 +177,7 @@ impl<P> JitterBuffer<P> {
 pub const MAX_SLEW: Ppm = Ppm::from_ppm(100);
 
 /// Smaller differences from the target are ignored, in nanoseconds.
-const LEAST_STEP: i64 = 2_000_000;
+const MIN_STEP: i64 = 2_000_000;
 
 /// Packets in excess of twice the longest delay before packets are dropped.
 const EXCESS_PACKETS: u64 = 3;

@@ -102,9 +102,9 @@ impl RunTracker {
         let step = before.map(|(_, at)| place.at.saturating_sub(at));
         let step = step.and_then(|step| u32::try_from(step).ok()).filter(|&step| step > 0);
         let period = match (arrival.units, step) {
-            (0, Some(step)) if units.sane(step) == step => step,
+            (0, Some(step)) if units.clamp_packet_length(step) == step => step,
             (0, _) => period,
-            (told, _) => units.sane(told),
+            (stated, _) => units.clamp_packet_length(stated),
         };
         self.last = Some((place.seq, place.at));
         self.end = self.end.max(place.at.saturating_add(i64::from(period)));

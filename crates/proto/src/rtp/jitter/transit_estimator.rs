@@ -236,9 +236,9 @@ impl DriftLine {
         self.newest = Some(low);
         let across = self.tt - self.t * self.t / self.points;
         let along = self.ty - self.t * self.y / self.points;
-        let doubt = (self.spread.max(LEAST_SPREAD_NS) / USUAL_DRIFT).powi(2);
+        let doubt = (self.spread.max(MIN_SPREAD_NS) / USUAL_DRIFT).powi(2);
         let learnt = (along - self.prior_slope * across) / (across + doubt);
-        self.slope = (self.prior_slope + learnt).clamp(-MOST_DRIFT, MOST_DRIFT);
+        self.slope = (self.prior_slope + learnt).clamp(-MAX_DRIFT, MAX_DRIFT);
     }
 
     /// Value of the line at the newest point, relative to that point.
@@ -313,10 +313,10 @@ const OUTLIERS_TO_RESTART: u8 = 3;
 
 /// Usual and maximum drift of crystal clocks, 50 and 500 ppm, in nanoseconds per second.
 const USUAL_DRIFT: f64 = 50_000.0;
-const MOST_DRIFT: f64 = 500_000.0;
+const MAX_DRIFT: f64 = 500_000.0;
 
 /// Lower bound of the uncertainty of the minima: the polling interval of the reader.
-const LEAST_SPREAD_NS: f64 = 50_000.0;
+const MIN_SPREAD_NS: f64 = 50_000.0;
 
 /// Minimum height of a spike above the delay of nine tenths of the packets, and its minimum number
 /// of packets.

@@ -3,9 +3,9 @@
 use aulos_core::{Instant, Span};
 
 use super::{
-    BYE_GRACE, DlrrBlock, ExtendedBlock, IP_UDP_OVERHEAD, MEMBER_INTERVALS, MIN_INTERVAL, Member,
-    NtpTime, ReceptionReport, ReportBlock, ReportBlocks, RtcpEvent, RtcpSession, RtcpWriter,
-    SenderInfo, SentCounters, State, from_ntp_short, to_ntp_short,
+    BYE_GRACE, DlrrBlock, ExtendedBlock, IP_UDP_OVERHEAD, MEMBER_INTERVALS, MIN_INTERVAL, NtpTime,
+    ReceptionReport, ReportBlock, ReportBlocks, RtcpEvent, RtcpSession, RtcpWriter, SenderInfo,
+    SentCounters, SessionMember, State, from_ntp_short, to_ntp_short,
 };
 
 impl RtcpSession {
@@ -25,7 +25,7 @@ impl RtcpSession {
             self.members.remove(oldest);
             self.stats.evicted += 1;
         }
-        self.members.insert(ssrc, Member { last_received: now, ..Member::default() })
+        self.members.insert(ssrc, SessionMember { last_received: now, ..SessionMember::default() })
     }
 
     pub(super) fn handle_report_blocks(
@@ -97,7 +97,8 @@ impl RtcpSession {
 
     /// Removes members whose BYE was not followed by packets.
     pub(super) fn expire_byes(&mut self, now: Instant, emit: &mut impl FnMut(RtcpEvent<'_>)) {
-        let gone = |member: &Member| member.bye.is_some_and(|bye| now.since(bye) >= BYE_GRACE);
+        let gone =
+            |member: &SessionMember| member.bye.is_some_and(|bye| now.since(bye) >= BYE_GRACE);
         self.drop_members(emit, gone);
         let byes = self.members.iter().filter_map(|(_, member)| member.bye);
         self.next_bye_expiry = byes.min().map(|bye| bye + BYE_GRACE);
@@ -107,7 +108,7 @@ impl RtcpSession {
     /// Removes members that have timed out (6.3.5).
     pub(super) fn expire_members(&mut self, now: Instant, emit: &mut impl FnMut(RtcpEvent<'_>)) {
         let limit = self.expected_interval(now) * MEMBER_INTERVALS;
-        let silent = |member: &Member| now.since(member.last_received) > limit;
+        let silent = |member: &SessionMember| now.since(member.last_received) > limit;
         let gone = self.drop_members(emit, silent);
         self.stats.timed_out += gone;
         if gone > 0 {
@@ -118,7 +119,7 @@ impl RtcpSession {
     fn drop_members(
         &mut self,
         emit: &mut impl FnMut(RtcpEvent<'_>),
-        gone: impl Fn(&Member) -> bool,
+        gone: impl Fn(&SessionMember) -> bool,
     ) -> u64 {
         let mut count = 0;
         for number in self.members.numbers() {
@@ -171,7 +172,7 @@ impl RtcpSession {
         let members = self.member_count();
         let leaving = matches!(self.state, State::Leaving { .. });
         let we_send = !leaving && self.own.last.is_some_and(|(at, ..)| self.is_recent(now, at));
-        let sends = |member: &Member| member.rtp.is_some_and(|at| self.is_recent(now, at));
+        let sends = |member: &SessionMember| member.rtp.is_some_and(|at| self.is_recent(now, at));
         let others = self.members.iter().filter(|(_, member)| sends(member)).count();
         let senders = if leaving { 0 } else { others + usize::from(we_send) };
         let (count, part) = match (senders * 4 <= members, we_send) {

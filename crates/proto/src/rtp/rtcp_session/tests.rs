@@ -349,5 +349,9 @@ fn a_flood_of_members_has_its_limit() {
 #[test]
 fn its_size_is_as_documented() {
     assert!(size_of::<RtcpSession>() <= 400, "{}", size_of::<RtcpSession>());
-    assert!(SsrcMap::<Member>::bytes_each() <= 136, "{}", SsrcMap::<Member>::bytes_each());
+    assert!(
+        SsrcMap::<SessionMember>::bytes_each() <= 136,
+        "{}",
+        SsrcMap::<SessionMember>::bytes_each()
+    );
 }

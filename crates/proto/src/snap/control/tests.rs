@@ -165,13 +165,13 @@ proptest! {
 #[test]
 fn a_connection_begins_with_json_or_is_no_controller() {
     for json in ["{", "[", " \r\n\t{\"id\":1}", "[[["] {
-        assert_eq!(begins_json(json.as_bytes()), Some(true), "{json:?}");
+        assert_eq!(starts_with_json(json.as_bytes()), Some(true), "{json:?}");
     }
     for other in ["POST / HTTP/1.1\r\n\r\n{}", "\0{", "\"", "\u{feff}{", "}", "1", "\r\nGET /"] {
-        assert_eq!(begins_json(other.as_bytes()), Some(false), "{other:?}");
+        assert_eq!(starts_with_json(other.as_bytes()), Some(false), "{other:?}");
     }
     for nothing in ["", " ", "\r\n\r\n"] {
-        assert_eq!(begins_json(nothing.as_bytes()), None);
+        assert_eq!(starts_with_json(nothing.as_bytes()), None);
     }
 }
 
