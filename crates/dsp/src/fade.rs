@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn opposite_phase_is_not_made_up_for() {
+    fn opposite_phase_is_not_compensated() {
         let sound = sine(1_000.0);
         let inverse: Vec<f32> = sound.iter().map(|x| -x).collect();
         let (heard, gains) = faded(9_600, &sound, &inverse);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fade_that_is_entered_on_its_way_begins_with_the_gain_that_it_was_given() {
+    fn a_fade_entered_midway_starts_with_its_given_gain() {
         for gain in [0.2_f32, 0.5, 0.8] {
             let mut fade = Crossfade::constant_power(Frames(48_000)).from_gain(gain);
             assert!((fade.current_gains().1 - gain).abs() < 1e-4);

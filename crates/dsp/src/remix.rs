@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn mono_stands_in_front() {
+    fn mono_maps_to_the_front_channels() {
         assert_eq!(converted(&[0.5, -0.25], 1, 2), [0.5, 0.5, -0.25, -0.25]);
         assert_eq!(converted(&[0.5], 1, 6), [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]);
     }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_laggard_learns_how_much_it_missed_and_finds_the_first_playable_chunk() {
+    fn a_lagging_cursor_gets_its_loss_count_and_the_first_playable_chunk() {
         let pool = Pool::new(8, Vec::new);
         let mut log = ChunkLog::new(4);
         let cursor = log.cursor_at_end();

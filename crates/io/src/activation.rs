@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_for_another_process_or_was_opened_here_is_not_taken() {
+    fn descriptors_of_another_process_or_opened_here_are_not_used() {
         let handover = |pid: u32, count: &str| ActivationEnvironment {
             pid: pid.to_string(),
             count: count.to_owned(),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_streams_and_files_are_never_taken() {
+    fn standard_streams_and_files_are_never_inherited_sockets() {
         assert!(sys::take_inherited(0, 3).unwrap().iter().all(Option::is_none));
     }
 }

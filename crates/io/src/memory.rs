@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_allocation_is_given_back_though_a_small_one_behind_it_stays() {
+    fn a_large_allocation_is_released_despite_a_small_one_behind_it() {
         assert!(map_large_allocations());
         // Freeing a block is what raises the size by itself.
         drop(std::hint::black_box(vec![1_u8; 31 << 20]));

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_is_made_below_a_root_and_nowhere_else() {
+    fn a_fifo_is_created_only_below_a_root() {
         let folder = tree("fifo");
         let root = folder.join("root");
         symlink(&folder, root.join("up")).unwrap();

@@ -171,7 +171,7 @@ mod tests {
     const TICK: Span = Span::from_millis(5);
 
     #[test]
-    fn the_grid_stays_where_it_is_however_late_it_is_looked_at() {
+    fn late_polls_do_not_shift_the_grid() {
         let mut wheel = Wheel::new(Instant::ZERO, TICK, 8);
         let mut due = Vec::new();
         for late_us in [0, 1, 4_999, 5_000, 123_456, 10_000_000] {
@@ -185,7 +185,7 @@ mod tests {
         /// Compares with a plain list: no timer expires before its time or later than the first
         /// poll after it, and a cancelled timer never expires.
         #[test]
-        fn everybody_is_due_once_at_the_first_tick_behind_his_time(
+        fn every_entry_is_due_once_at_the_first_tick_after_its_time(
             steps in prop::collection::vec((0u8..4, 0i64..200_000), 1..200)
         ) {
             let mut wheel = Wheel::new(Instant::ZERO, TICK, 16);

@@ -27,6 +27,6 @@ fn a_queue_loses_the_oldest_and_counts() {
 }
 
 #[test]
-fn a_proxy_gives_one_sound_to_many() {
+fn a_proxy_distributes_one_source_to_many_readers() {
     proxy::main().unwrap();
 }

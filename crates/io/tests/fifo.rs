@@ -169,7 +169,7 @@ fn the_writer_of_a_deleted_fifo_is_read_to_its_end_then_the_next() {
 }
 
 #[test]
-fn another_fifo_with_its_name_is_opened_even_if_the_old_writer_stays_and_is_silent() {
+fn a_replaced_fifo_is_opened_even_if_its_old_writer_stays_silent() {
     let mut fixture = FifoFixture::new("replaced");
     fixture.tick();
     let mut old = writer(&fixture.path);
@@ -237,7 +237,7 @@ fn the_directory_of_a_fifo_can_be_removed_and_recreated() {
 }
 
 #[test]
-fn one_that_is_only_read_is_waited_for_and_not_made() {
+fn a_missing_read_only_fifo_is_awaited_and_not_created() {
     let mut fixture = FifoFixture::new("read");
     fixture.set_mode(FifoMode::Read);
     make(&fixture.path);

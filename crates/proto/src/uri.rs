@@ -296,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_gives_an_answer_and_the_authority_reads_back(text in "[a-z]{1,3}:.{0,80}") {
+        fn any_text_is_parsed_or_rejected_and_the_authority_round_trips(text in "[a-z]{1,3}:.{0,80}") {
             if let Ok(first) = text.parse::<Uri>() {
                 prop_assert_eq!(&first.raw, text.trim());
                 if first.host.chars().all(|char| char.is_ascii_alphanumeric() || char == '.') {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_server_has_the_directory_and_the_next_one_is_told_which() {
+    fn the_state_lock_admits_one_server_and_names_it_to_the_next() {
         let dir = aulos_blackbox::golden::scratch("lock");
         let first = lock(&dir).unwrap();
         let refused = lock(&dir).unwrap_err();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_lock_can_be_had_the_server_starts_without() {
+    fn without_lock_support_the_server_starts_unlocked() {
         let dir = aulos_blackbox::golden::scratch("no-lock");
         fs::create_dir(dir.join(LOCK_FILE)).unwrap();
         drop(lock(&dir).unwrap());

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn it_hears_by_a_path_and_by_a_name_without_a_file() {
+    fn notifications_reach_path_and_abstract_sockets() {
         let path = aulos_blackbox::golden::scratch("notify").join("socket");
         let name = format!("aulos-notify-{}", std::process::id());
         let hidden = SocketAddr::from_abstract_name(&name).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_station_that_stands_still_is_no_sign_of_life() {
+    fn a_stalled_station_sends_no_watchdog_notification() {
         let at = |run, position| StationPosition {
             instance: run,
             name: format!("s{run}"),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_gone_is_no_harm() {
+    fn a_removed_station_does_not_stop_the_watchdog() {
         let path = aulos_blackbox::golden::scratch("notify-gone").join("socket");
         Supervisor::connect(path.as_os_str()).unwrap().notify_ready("fine");
         Supervisor::default().notify_ready("fine");

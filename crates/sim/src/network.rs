@@ -177,7 +177,7 @@ mod tests {
     const END: Instant = Instant::from_nanos(u64::MAX);
 
     #[test]
-    fn a_stream_keeps_its_order_whatever_is_lost() {
+    fn a_stream_keeps_its_order_despite_losses() {
         let link = Link { loss: 0.2, segment: 7, ..Link::WIFI };
         let mut stream = StreamLink::new(link, 3);
         let bytes: Vec<u8> = (0..=255).cycle().take(5_000).collect();

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_programme_is_as_long_as_it_says_and_fits() {
+    fn every_programme_has_its_stated_length_and_range() {
         for programme in Programme::ALL {
             let samples = programme.samples(SampleRate::new(8_000).unwrap());
             assert_eq!(samples.len(), 8_000 * programme.seconds() as usize);

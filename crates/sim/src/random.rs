@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distributions_have_the_mean_that_they_say() {
+    fn the_distributions_have_their_stated_mean() {
         let mut random = SimRng::new(1);
         let mean = |next: &mut dyn FnMut() -> f64| (0..100_000).map(|_| next()).sum::<f64>() / 1e5;
         assert!((mean(&mut || random.next_f64()) - 0.5).abs() < 0.01);

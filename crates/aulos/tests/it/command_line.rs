@@ -153,7 +153,7 @@ fn manual_and_completions_are_printed() {
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_made_is_73() {
+fn a_state_directory_that_cannot_be_created_exits_with_73() {
     let arguments: Vec<&str> = [&["serve"][..], &FREE, &["--state-dir", "/dev/null/x"]].concat();
     let (code, _, error) = run(&arguments);
     assert_eq!(code, 73, "{error}");

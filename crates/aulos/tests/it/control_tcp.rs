@@ -194,7 +194,7 @@ fn a_controller_that_does_not_read_blocks_no_other() {
 }
 
 #[test]
-fn half_open_connections_and_port_scans_are_nobodys_business() {
+fn half_open_connections_and_port_scans_are_not_logged() {
     let server = Server::start();
     let silent: Vec<Controller> = (0..100).map(|_| server.controller()).collect();
     for _ in 0..200 {

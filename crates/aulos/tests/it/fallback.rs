@@ -121,7 +121,7 @@ fn the_last_resort_plays_from_memory_without_a_gap() {
 }
 
 #[test]
-fn a_program_that_stands_by_cold_runs_only_while_it_is_needed() {
+fn a_cold_standby_process_runs_only_while_needed() {
     let folder = scratch();
     let (mark, fifo) = (folder.join("ran"), folder.join("in.fifo"));
     let program = folder.join("program");
@@ -158,7 +158,7 @@ fn a_program_that_stands_by_cold_runs_only_while_it_is_needed() {
 }
 
 #[test]
-fn web_radio_that_stands_by_cold_is_connected_only_while_it_is_needed() {
+fn cold_standby_web_radio_is_connected_only_while_needed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let open = Arc::new(AtomicUsize::new(0));

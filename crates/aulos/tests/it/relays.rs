@@ -302,7 +302,7 @@ fn a_reload_changes_only_what_differs() {
 }
 
 #[test]
-fn a_port_that_is_taken_ends_the_start() {
+fn a_used_port_fails_the_start() {
     let line = Line::new();
     let taken = line.sender.local_addr().unwrap();
     let text = table("desk", &line, "").replace("127.0.0.1:0", &taken.to_string());

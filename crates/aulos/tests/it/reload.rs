@@ -159,7 +159,7 @@ fn settings_hold_at_once() {
 }
 
 #[test]
-fn what_a_call_added_stays_and_the_file_takes_a_name_over() {
+fn stations_added_by_calls_stay_unless_the_file_uses_their_name() {
     let server = Server::start();
     let uri = "tcp://127.0.0.1:0?name=attic";
     server.controller().call("Stream.AddStream", json!({ "streamUri": uri }));

@@ -322,7 +322,7 @@ fn the_audio_backend_gets_every_change_and_nothing_else() {
 }
 
 #[test]
-fn while_the_audio_takes_nothing_only_the_newest_is_kept() {
+fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
     let (house, control) = control();
     *house.full.lock().unwrap() = true;
     control.handle_event(hello(1, "a"));
@@ -346,7 +346,7 @@ fn while_the_audio_takes_nothing_only_the_newest_is_kept() {
 }
 
 #[tokio::test]
-async fn a_station_that_begins_to_play_is_told_once() {
+async fn a_station_that_starts_to_play_is_notified_once() {
     let (house, control) = control();
     let (_, mut inbox) = control.join(Role::Admin);
     let playing = StationStatus { state: StationState::Playing, ..StationStatus::default() };

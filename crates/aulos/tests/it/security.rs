@@ -210,7 +210,7 @@ fn where_tls_is_wanted_nothing_else_is_answered() {
 }
 
 #[test]
-fn what_begins_as_tls_and_is_none_is_cut_and_counted() {
+fn invalid_tls_is_closed_and_counted() {
     let server = Server::start();
     for address in [server.control, server.http] {
         let mut socket = plain(address);
@@ -421,7 +421,7 @@ fn a_player_must_authenticate() {
 }
 
 #[test]
-fn a_certificate_gives_the_role_of_the_user_that_it_names() {
+fn a_client_certificate_grants_the_role_of_its_user() {
     let dir = scratch();
     let make = |name: &str| {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -494,7 +494,7 @@ fn an_old_connection_loses_rights_when_users_are_configured() {
 }
 
 #[test]
-fn a_reload_takes_over_users_and_certificates() {
+fn a_reload_applies_users_and_certificates() {
     let server = closed("");
     let pinned = server.state_dir.join("tls/cert.pem");
     let mut line = Line::new(secure_to(&server, server.control));

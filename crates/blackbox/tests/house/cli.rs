@@ -50,7 +50,7 @@ fn a_port_in_use_is_named_with_the_remedy() {
 }
 
 #[test]
-fn check_reports_every_problem_with_its_place() {
+fn check_reports_every_problem_with_its_position() {
     let scratch = ScratchDir::new("check").unwrap();
     let file = scratch.join("bad.toml");
     std::fs::write(
@@ -81,7 +81,7 @@ fn check_is_silent_about_a_good_file() {
 }
 
 #[test]
-fn serving_a_bad_file_ends_as_check_does() {
+fn serving_an_invalid_file_fails_as_check_does() {
     let scratch = ScratchDir::new("bad").unwrap();
     let file = scratch.join("bad.toml");
     std::fs::write(&file, "[[station]]\nname = \"a\"\n").unwrap();

@@ -137,7 +137,7 @@ fn other_site() -> (SocketAddr, mpsc::Receiver<String>) {
 }
 
 #[test]
-fn a_page_of_another_site_gives_no_command() {
+fn a_page_of_another_site_cannot_send_commands() {
     let Some(program) = find_or_skip("chromium") else { return };
     let _turn = turn();
     let scratch = ScratchDir::new("other-site").unwrap();

@@ -162,7 +162,7 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
 
 /// Two instances of this server, over TLS: one plays the other's output.
 #[test]
-fn a_second_aulos_takes_the_stream_over_tls() {
+fn a_second_server_receives_the_stream_over_tls() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let (near, far) = (ScratchDir::new("push-near").unwrap(), ScratchDir::new("push-far").unwrap());

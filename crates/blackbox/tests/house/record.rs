@@ -243,7 +243,7 @@ fn the_command_records_a_source_to_its_end() {
 }
 
 #[test]
-fn the_command_begins_in_the_past_and_ends_by_a_signal() {
+fn the_record_command_includes_the_pre_roll_and_ends_on_a_signal() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("signals").unwrap();

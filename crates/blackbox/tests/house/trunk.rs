@@ -23,7 +23,7 @@ const PACKETS: u16 = 30;
 type At<'a> = &'a dyn Fn(usize, &mut (dyn FnMut() + Send));
 
 #[test]
-fn two_hundred_streams_go_through_a_trunk_and_keep_their_places() {
+fn two_hundred_streams_pass_a_trunk_and_keep_their_ports() {
     let _turn = turn();
     carry("trunk", Ipv4Addr::LOCALHOST, &|_, act| act());
 }

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bin_holds_what_lies_between_its_edges() {
+    fn a_bin_has_the_values_between_its_edges() {
         for bin in 0..BINS {
             assert_eq!(bin_of(bin_energy(bin)), bin);
             #[allow(clippy::cast_precision_loss, reason = "a thousand bins")]

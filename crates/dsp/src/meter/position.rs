@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_layout_has_a_place_for_each_channel() {
+    fn every_layout_has_a_position_for_each_channel() {
         for channels in 1..=aulos_core::MAX_CHANNELS {
             let layout = ChannelLayout::new(channels).unwrap();
             assert_eq!(ChannelPosition::default_for(layout).len(), channels);

@@ -191,7 +191,7 @@ fn before_the_first_block_a_command_waits_for_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_commands_are_rejected_and_change_nothing() {
     let mut world = World::new(RecorderConfig::default());
     world.receive(100);
     for command in [
@@ -342,7 +342,7 @@ fn the_clock_cuts_at_full_minutes_of_its_zone_and_survives_being_set() {
 }
 
 #[test]
-fn what_begins_just_before_an_hour_belongs_to_it() {
+fn a_segment_that_starts_just_before_an_hour_belongs_to_it() {
     let clock = ClockAlignment::new(Span::from_secs(3_600), ClockZone::Utc);
     let rotation = Rotation { clock, ..Rotation::default() };
     let mut world = World::new(RecorderConfig { rotation, ..RecorderConfig::default() });

@@ -216,7 +216,7 @@ fn span(seconds: f64) -> Span {
 }
 
 #[test]
-fn an_exact_sender_is_left_alone_for_hours_whatever_its_jitter() {
+fn an_exact_sender_is_not_corrected_despite_jitter() {
     for jitter in [0, 1, 10, 50] {
         let mut world = World::new(0.0);
         world.jitter = Span::from_millis(jitter);

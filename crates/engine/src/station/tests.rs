@@ -241,7 +241,7 @@ fn without_a_source_silence_is_output_on_time() {
 }
 
 #[test]
-fn a_live_sender_takes_over_and_nothing_that_it_sent_is_lost() {
+fn a_switch_to_a_live_sender_loses_nothing() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
     world.run(200);
@@ -320,7 +320,7 @@ fn a_fast_sender_is_held_back_and_played_whole() {
 }
 
 #[test]
-fn a_sender_of_another_rate_takes_over_as_well_and_so_does_the_next_one() {
+fn senders_of_different_rates_replace_each_other() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source, Box::new(Counter { next: 0, base: 500_000 })]);
     world.run(200);

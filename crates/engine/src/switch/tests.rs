@@ -194,7 +194,7 @@ fn after_a_failure_a_sender_has_to_run_for_five_seconds() {
 }
 
 #[test]
-fn a_sender_that_flaps_once_a_second_makes_the_output_change_once() {
+fn a_sender_that_flaps_once_a_second_causes_one_switch() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
@@ -282,7 +282,7 @@ fn a_silent_sender_falls_back_and_returns_with_its_sound() {
 }
 
 #[test]
-fn when_all_are_silent_the_one_on_air_stays() {
+fn when_all_inputs_are_silent_the_current_one_stays_on_air() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.senders[0].sending = true;
     world.run(2_000);
@@ -459,7 +459,7 @@ fn without_automatic_failback_an_input_waits_for_a_command_or_a_failure() {
 }
 
 #[test]
-fn who_stands_by_cold_is_woken_when_nothing_better_is_well() {
+fn a_cold_standby_source_is_activated_when_all_better_ones_fail() {
     let cold = Sender { standby: Standby::Cold, ..Sender::FILE };
     let mut world = World::new(&[Sender::LIVE, cold]);
     world.senders[0].sending = true;

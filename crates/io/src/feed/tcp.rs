@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_sends_is_not_played_and_leaves_the_place_to_a_sender() {
+    fn a_browsers_request_is_rejected_and_frees_the_slot_for_a_sender() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (publisher, _state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, mut items) = ByteFeed::new(SampleSpec::DEFAULT, publisher, 1);

@@ -90,7 +90,7 @@ fn add_from_all_producers(writer: &FileWriter, count: u32) {
 }
 
 #[test]
-fn every_record_is_there_once_whole_and_in_order_on_a_hundred_bad_disks() {
+fn on_a_hundred_faulty_disks_every_record_is_written_once_in_order() {
     for seed in 0..100 {
         let (writer, faults) = writer(FaultPlan::bad(seed));
         add_from_all_producers(&writer, 200);
@@ -455,7 +455,7 @@ fn tasks_add_flush_sync_and_close_without_a_runtime_of_ours() {
 }
 
 #[test]
-fn a_task_that_waits_for_room_is_sent_away_by_a_cancel() {
+fn a_cancel_ends_the_wait_of_a_task_for_room() {
     let (writer, faults) = writer(FaultPlan::default());
     faults.hang();
     let mut ring = writer.producer(SMALL).unwrap();

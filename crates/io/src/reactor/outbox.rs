@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_was_begun_can_go_back_to_its_pool() {
+    fn a_partially_sent_chunk_can_return_to_its_pool() {
         let pool = Pool::new(1, || vec![b'x'; HEADROOM + 10]);
         let mut log = ChunkLog::new(1);
         let chunk = Chunk {

@@ -229,7 +229,7 @@ fn other_senders_are_ignored_while_the_sender_is_active() {
 }
 
 #[test]
-fn a_stream_is_taken_over_after_a_silence_and_not_before() {
+fn a_new_sender_takes_over_only_after_silence() {
     for (silence, taken) in [(TAKEOVER - STEP, false), (TAKEOVER + STEP, true)] {
         for ssrc in [1, 2] {
             let mut fixture = RelayFixture::new(PCMU, PCMU);

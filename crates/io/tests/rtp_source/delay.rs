@@ -101,7 +101,7 @@ fn the_delay_grows_and_shrinks_with_the_network_and_the_stream_is_unbroken() {
 }
 
 #[test]
-fn a_fixed_delay_stays_where_it_is() {
+fn a_fixed_delay_is_constant() {
     let delay = Span::from_millis(80);
     let mut talk = TalkFixture::new(PlayoutDelay { min: delay, max: delay }, GOOD);
     for link in [GOOD, BAD, GOOD] {

@@ -190,7 +190,7 @@ fn a_bye_followed_by_packets_is_ignored() {
 
 /// A network outage of seconds is not concealed: the station has switched away meanwhile.
 #[test]
-fn behind_a_long_gap_nothing_is_made_up() {
+fn a_long_gap_is_not_concealed() {
     let mut studio = StationFixture::new(GOOD, 0, true);
     studio.run(Span::from_secs(10));
     studio.cut(true);

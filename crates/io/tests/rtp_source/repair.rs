@@ -346,7 +346,7 @@ fn a_copy_that_is_none_fills_no_hole() {
 /// A sender that restarts with another SSRC: the counters continue, and no copy of one source is
 /// played for the other.
 #[test]
-fn another_sender_begins_without_the_copies_of_the_one_before() {
+fn a_new_sender_starts_without_copies_of_the_old_one() {
     let payloads = pcmu_voice(400);
     let mut receiver = InputFixture::new(PCMU, 0);
     for number in 0..400 {

@@ -130,7 +130,7 @@ fn a_stop_sends_pending_datagrams() {
 }
 
 #[test]
-fn what_is_paced_does_not_go_before_its_moment_nor_out_of_turn() {
+fn paced_datagrams_are_sent_in_order_and_not_early() {
     let mut context = UdpContext::start(&config(1)).unwrap();
     // A stream of another context receives, because it knows the arrival times.
     let (own, to) = socket();

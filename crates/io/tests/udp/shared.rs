@@ -166,7 +166,7 @@ fn thousands_of_streams_that_begin_at_once_lose_no_packet() {
 }
 
 #[test]
-fn all_places_of_a_full_table_change_hands_at_once() {
+fn all_slots_of_a_full_table_can_be_reassigned_at_once() {
     const PLACES: u32 = 200;
     let (mut context, to) = port_for_bursts(PLACES as usize);
     burst(to, (0..PLACES).map(|ssrc| (ssrc, 0)));

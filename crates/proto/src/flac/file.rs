@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_beginnings_is_given_up() {
+    fn a_file_of_repeated_frame_starts_is_aborted() {
         let beginning = &frame(0, &[])[..6];
         let found = scan(&beginning.repeat(3_000), 4_096);
         assert!(found.aborted, "{found:?}");

@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_has_as_many_lines_as_it_was_given(target: String, value: String) {
+        fn a_request_head_has_exactly_the_given_lines(target: String, value: String) {
             let head = RequestHead::new("GET", &target, "1.1").field("Host", &value).finish();
             if let Ok(head) = head {
                 prop_assert_eq!(head.matches(['\r', '\n']).count(), 6);

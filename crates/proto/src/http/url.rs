@@ -251,7 +251,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_encoded_host_user_or_path_makes_another_line(
+        fn encoded_urls_cannot_inject_header_lines(
             user in encoded(), host in encoded(), path in encoded(), reference in encoded()
         ) {
             let base: HttpUrl = "http://h/a".parse().unwrap();

@@ -433,7 +433,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_address_with_anything_encoded_makes_one_head(
+        fn an_encoded_url_gives_exactly_one_request_head(
             parts in prop::collection::vec((any::<u8>(), 0..3usize), 0..24),
             place in 0..3usize
         ) {

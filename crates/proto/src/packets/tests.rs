@@ -78,7 +78,7 @@ fn lengths_of_mpeg_frames_are_those_of_the_standard() {
 }
 
 #[test]
-fn tags_are_passed_over_wherever_they_stand() {
+fn tags_are_skipped_at_any_position() {
     let tag = [&b"ID3\x04\0\0\0\0\x02\x10"[..], &[0xff; 272]].concat();
     let stream = [tag.clone(), mp3(1), mp3(2), tag, mp3(3), mp3(4), mp3(5)].concat();
     for grain in [1, 100, 10_000] {

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_answer_is_dead_and_strangers_answers_are_not_taken() {
+    fn a_silent_server_times_out_and_foreign_responses_are_ignored() {
         let start = Instant::ZERO;
         let mut sync = TimeSync::new(OffsetFilter::DriftCorrected, start);
         assert_eq!(sync.handle_timeout(start), Some(SyncAction::Request(2)));

@@ -155,7 +155,7 @@ fn items_arrive_whole_and_in_each_senders_order() {
 
 /// An item that was sent before another thread was signalled arrives before that thread's items.
 #[test]
-fn what_was_before_stays_before() {
+fn values_keep_their_order() {
     model(|| {
         let (sender, mut receiver) = unbounded();
         let (other, told) = (sender.clone(), Arc::new(AtomicBool::new(false)));

@@ -38,6 +38,6 @@ fn the_writer_never_writes_where_the_reader_reads() {
 }
 
 #[test]
-fn a_pipe_that_was_emptied_begins_at_the_front_again() {
+fn an_emptied_pipe_restarts_at_the_front() {
     loom::model(models::begin_at_the_front_again);
 }

@@ -91,7 +91,7 @@ fn room_wakes_the_producer() {
 /// The ring holds less than the writer's wake threshold, but the next record does not fit: the
 /// producer's wait wakes the writer, and the space that it frees wakes the producer.
 #[test]
-fn who_waits_for_room_wakes_the_writer() {
+fn a_producer_that_waits_for_room_wakes_the_writer() {
     loom::model(|| {
         let door = ConsumerWaker::default();
         let (mut producer, mut consumer) = writer_ring(4, &door).unwrap();

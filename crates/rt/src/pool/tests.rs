@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn lends_each_object_to_one_and_takes_it_back_as_it_was_left() {
+fn each_object_has_one_user_and_returns_unchanged() {
     let pool = Pool::new(2, Vec::<u8>::new);
     let mut one = pool.take().unwrap();
     let two = pool.take().unwrap();

@@ -39,7 +39,7 @@ fn a_record_may_be_as_long_as_the_ring() {
 }
 
 #[test]
-fn what_was_accepted_can_be_taken_after_the_end() {
+fn accepted_records_can_be_read_after_the_end() {
     let (mut producer, mut consumer) = ring(100);
     producer.push(b"before").unwrap();
     producer.watch().close();

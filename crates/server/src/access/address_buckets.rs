@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_addresses_guess_the_list_stays_short() {
+    fn the_table_stays_bounded_for_any_number_of_addresses() {
         let mut guesses = AddressBuckets::per_minute(2);
         let at = |number: u32| Instant::from_nanos(u64::from(number));
         for number in 1..10_000 {

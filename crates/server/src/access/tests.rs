@@ -28,7 +28,7 @@ const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
 #[test]
-fn a_login_gives_the_users_role_and_nothing_else_does() {
+fn only_a_login_grants_the_role_of_a_user() {
     let access = AccessControl::new(rules());
     let role = |scheme: &str, param: &str| {
         access.login(HERE, &Credentials::parse(scheme, param), NOW).map_err(|_| ())
@@ -108,7 +108,7 @@ fn secrets_are_not_printed() {
 }
 
 #[test]
-fn one_address_makes_so_many_calls_before_a_login_and_loopback_as_many_as_it_likes() {
+fn calls_before_a_login_are_limited_per_address_except_loopback() {
     let access = AccessControl::new(Rules::default());
     let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
     let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));

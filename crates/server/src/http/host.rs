@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_name_does_not_open_the_door() {
+    fn a_foreign_host_name_is_rejected() {
         let names = ["radio.example.org".to_owned()];
         for host in [
             "127.0.0.1:1780",

@@ -460,7 +460,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_disk_that_hangs_costs_its_threads_and_nothing_else_and_they_come_back() {
+    async fn a_hung_disk_blocks_only_its_threads_which_recover() {
         let short = Duration::from_millis(1);
         let mut disk = DiskReads {
             free: Arc::new(Semaphore::new(PAGE_READS)),

@@ -58,7 +58,7 @@ fn a_new_client_is_an_update_and_a_known_one_a_connect() {
 }
 
 #[test]
-fn what_the_audio_has_said_already_is_not_said_again_and_what_was_late_is_set_right() {
+fn repeated_audio_reports_are_dropped_and_late_ones_corrected() {
     let mut registry = registry();
     let told = |answered| AudioEvent::Hello {
         session: SessionId(1),
@@ -80,7 +80,7 @@ fn what_the_audio_has_said_already_is_not_said_again_and_what_was_late_is_set_ri
 }
 
 #[test]
-fn a_client_that_comes_back_ends_its_dead_session_and_stays_connected() {
+fn a_returning_client_replaces_its_dead_session() {
     let mut registry = registry();
     drop(hello(&mut registry, 1, "a"));
     let again = hello(&mut registry, 2, "a");
@@ -161,7 +161,7 @@ fn whoever_is_left_out_gets_a_group_of_the_same_station() {
 }
 
 #[test]
-fn the_client_longest_away_makes_room_and_a_full_house_says_so() {
+fn the_client_absent_longest_is_evicted_and_a_full_registry_is_reported() {
     let mut registry = registry();
     for number in 0..MAX_CLIENTS as u64 {
         drop(hello(&mut registry, number, &format!("c{number}")));
@@ -224,7 +224,7 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
 }
 
 #[test]
-fn where_no_client_can_be_forgotten_a_new_one_plays_and_is_not_remembered() {
+fn with_a_full_registry_a_new_client_plays_without_being_stored() {
     let mut registry = registry();
     for number in 0..MAX_CLIENTS as u64 {
         let id = format!("c{number}");
@@ -387,7 +387,7 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
 }
 
 #[test]
-fn the_longest_sound_fits_the_room_that_the_state_has_for_it() {
+fn the_longest_sound_settings_fit_the_state_file() {
     let spec = aulos_core::SampleSpec::DEFAULT;
     let band = serde_json::json!({
         "type": "peaking", "hz": 1_234.567_890_123_456_7, "gain_db": -11.123_456_789_012_345,
@@ -459,7 +459,7 @@ fn long_texts_are_cut_at_a_character() {
 }
 
 #[test]
-fn what_is_saved_comes_back() {
+fn saved_state_round_trips() {
     let dir = aulos_blackbox::golden::scratch("store");
     let (mut registry, mut back) = (registry(), registry());
     drop(hello(&mut registry, 1, "a"));
@@ -498,7 +498,7 @@ fn snapservers_own_file_is_read() {
 }
 
 #[test]
-fn what_was_saved_before_a_broken_file_is_taken() {
+fn the_backup_of_a_corrupt_state_file_is_loaded() {
     let (dir, mut registry) = (aulos_blackbox::golden::scratch("previous"), registry());
     drop(hello(&mut registry, 1, "a"));
     save(&dir, &render(&registry)).unwrap();
@@ -684,7 +684,7 @@ proptest! {
     /// After any sequence: no empty group, every client once, unique ids, and the audio backend has
     /// the station that the registry shows.
     #[test]
-    fn the_house_is_in_order_after_every_step(steps in prop::collection::vec(step(), 0..60)) {
+    fn the_registry_is_consistent_after_every_step(steps in prop::collection::vec(step(), 0..60)) {
         let mut registry = registry();
         let mut plays = HashMap::new();
         for (number, step) in steps.into_iter().enumerate() {

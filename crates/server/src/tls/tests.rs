@@ -35,7 +35,7 @@ impl Drop for ScratchDir {
 }
 
 #[test]
-fn the_first_start_makes_a_certificate_and_the_next_ones_use_it() {
+fn the_first_start_creates_a_certificate_that_later_starts_use() {
     let scratch = ScratchDir::new("own");
     let tls = TlsSettings::default();
     assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));

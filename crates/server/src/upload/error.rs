@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_to_be_mended_is_told_apart_from_what_passes() {
+    fn permanent_errors_are_distinguished_from_temporary_ones() {
         let answer = |status, code: &str| {
             let body = format!("<Error><Code>{code}</Code><Message>m\u{7}m</Message></Error>");
             UploadError::from_response(status, body.as_bytes())

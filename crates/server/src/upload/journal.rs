@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again_and_what_is_broken_is_put_aside() {
+    fn entries_round_trip_and_corrupt_ones_are_set_aside() {
         let dir = scratch("upload-journal");
         let journal = Journal::open(&dir).unwrap();
         let name = Journal::entry_name(Path::new("/r/a.wav"));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_come_first_and_only_so_many() {
+    fn the_oldest_entries_come_first_up_to_a_limit() {
         let dir = scratch("upload-oldest");
         let journal = Journal::open(&dir).unwrap();
         for number in 0..10 {

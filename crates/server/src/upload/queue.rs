@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_order_in_which_they_came_and_so_many_at_once() {
+    fn uploads_run_in_order_up_to_the_concurrency_limit() {
         let (mut queue, now) = (listed_queue(2), Instant::ZERO);
         for name in ["a", "b", "c"] {
             queue.push(name);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_remembered_is_looked_up() {
+    fn entries_not_in_memory_are_read_from_the_journal() {
         let (mut queue, now) = (listed_queue(1), Instant::ZERO);
         for number in 0..10_000 {
             queue.push(&number.to_string());
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_fails_is_asked_by_one_and_ever_more_seldom() {
+    fn a_failing_server_is_probed_by_one_upload_with_back_off() {
         let (mut queue, mut now) = (listed_queue(2), Instant::ZERO + Span::from_secs(1));
         queue.push("a");
         queue.push("b");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_does_not_hold_up_the_others() {
+    fn a_failing_file_does_not_block_others() {
         let (mut queue, now) = (listed_queue(1), Instant::ZERO + Span::from_secs(1));
         queue.push("bad");
         queue.push("good");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_bad_files_take_no_more_memory() {
+    fn thousands_of_failing_files_use_bounded_memory() {
         let (mut queue, now) = (listed_queue(1), Instant::ZERO + Span::from_secs(1));
         for number in 0..5_000 {
             queue.extend(vec![number.to_string()], false);

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_compared_in_all_that_the_server_says() {
+    fn an_existing_object_is_compared_by_all_its_attributes() {
         let expected = ExpectedObject::new(10, &[7; 32]);
         let object = RemoteObject {
             bytes: 10,

@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_stands_in_front_of_the_ending() {
+    fn the_tag_is_inserted_before_the_extension() {
         for (key, wanted) in [
             ("a/b.c/d.wav", "a/b.c/d-x.wav"),
             ("d.wav.json", "d-x.wav.json"),

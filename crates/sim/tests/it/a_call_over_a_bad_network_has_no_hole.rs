@@ -74,7 +74,7 @@ fn listen(link: Link) -> Vec<f32> {
 }
 
 #[test]
-fn a_hum_hums_on() {
+fn a_hum_continues_without_a_gap() {
     let jitter = Span::from_millis(10);
     let bad = Link { loss: 0.03, detours: 0.02, jitter, max_jitter: Span::from_millis(40), ..GOOD };
     let sound = listen(bad);

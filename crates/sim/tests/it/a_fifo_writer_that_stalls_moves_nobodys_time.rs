@@ -29,7 +29,7 @@ fn minutes(count: u64, longest: Span, loops: bool, seed: u64) -> StationSim {
 }
 
 #[test]
-fn held_up_for_less_than_its_time_out_it_is_played_to_the_last_frame() {
+fn a_stall_shorter_than_the_timeout_plays_to_the_last_frame() {
     for (loops, seed) in [(true, 1), (false, 2)] {
         let mut sim = minutes(3, Span::from_millis(280), loops, seed);
         let status = sim.status();
@@ -42,7 +42,7 @@ fn held_up_for_less_than_its_time_out_it_is_played_to_the_last_frame() {
 }
 
 #[test]
-fn held_up_for_longer_it_is_covered() {
+fn a_longer_stall_is_covered_by_a_fallback() {
     for (millis, seed) in [(300, 3), (500, 4), (500, 5)] {
         let mut sim = minutes(3, Span::from_millis(millis), true, seed);
         assert!(sim.status().switches > 2, "a time-out");

@@ -74,7 +74,7 @@ fn listen(lies: &[(CloseReason, Vec<u8>)]) -> (Vec<PlayedChunk>, Vec<Option<Clos
 }
 
 #[test]
-fn every_liar_is_cut_with_its_cause_and_the_others_hear_what_they_would_have_heard() {
+fn every_invalid_client_is_disconnected_with_its_cause_without_effect_on_others() {
     let lies = lies();
     let (among_liars, ends) = listen(&lies);
     let wanted: Vec<_> = lies.iter().map(|(cause, _)| Some(*cause)).collect();

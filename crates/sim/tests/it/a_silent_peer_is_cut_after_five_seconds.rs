@@ -29,7 +29,7 @@ fn greeting() -> Vec<u8> {
 }
 
 #[test]
-fn who_says_nothing() {
+fn a_client_without_a_hello_is_disconnected() {
     assert_eq!(cut_at(Vec::new()), Some((at(8_000), CloseReason::NoHello)));
 }
 
@@ -49,6 +49,6 @@ fn who_asks_for_the_time_and_never_greets() {
 }
 
 #[test]
-fn who_greets_in_time_stays() {
+fn a_client_with_a_timely_hello_stays() {
     assert_eq!(cut_at(vec![(at(7_900), greeting())]), None);
 }

@@ -56,7 +56,7 @@ fn pages_of_half_a_second_that_are_late_by_up_to_a_second() {
 }
 
 #[test]
-fn it_is_gone_for_less_than_its_buffer_and_nobody_knows() {
+fn a_pause_shorter_than_the_buffer_has_no_effect() {
     let mut sim = sim(HALF, 0, 4);
     let before = sim.status();
     for _ in 0..20 {
@@ -68,7 +68,7 @@ fn it_is_gone_for_less_than_its_buffer_and_nobody_knows() {
 }
 
 #[test]
-fn it_is_gone_for_good_and_the_next_one_follows_without_a_hole() {
+fn a_source_that_ends_is_replaced_without_a_gap() {
     for seed in 5..25 {
         let mut sim = sim(SECOND, 0, seed);
         let mut random = SimRng::new(seed);
@@ -83,7 +83,7 @@ fn it_is_gone_for_good_and_the_next_one_follows_without_a_hole() {
 }
 
 #[test]
-fn it_comes_more_slowly_than_it_is_played_and_the_next_one_follows_without_a_hole() {
+fn a_source_slower_than_real_time_is_replaced_without_a_gap() {
     for seed in 40..60 {
         let mut sim = sim(Span::from_millis(20), 0, seed);
         let mut random = SimRng::new(seed);
@@ -99,7 +99,7 @@ fn it_comes_more_slowly_than_it_is_played_and_the_next_one_follows_without_a_hol
 }
 
 #[test]
-fn who_is_not_on_air_and_sends_nothing_is_not_chosen_for_what_is_left_of_him() {
+fn a_silent_input_off_air_is_not_chosen_for_its_remaining_buffer() {
     let input = input::Config { buffer: Span::from_secs(2), ..input::Config::default() };
     let wishes = (switch::Config::default(), input, Pacing::Streamed);
     let mut sim = StationSim::with_config(SampleRate::HZ_48000, &[0, 0], true, 30, wishes);

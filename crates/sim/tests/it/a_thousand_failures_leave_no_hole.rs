@@ -182,12 +182,12 @@ fn of_two_senders() {
 }
 
 #[test]
-fn of_two_senders_that_come_back_at_once() {
+fn two_senders_that_return_at_once() {
     failures(250, 2, 0, 3);
 }
 
 #[test]
-fn of_three_senders_that_come_back_at_once() {
+fn three_senders_that_return_at_once() {
     failures(200, 3, 0, 4);
 }
 

@@ -10,7 +10,7 @@ fn stalls(every: Span, length: Span) -> SimulatedCall {
 }
 
 #[test]
-fn rare_ones_as_well_as_frequent_ones() {
+fn rare_and_frequent_stalls_are_expected() {
     for seconds in [2, 8, 20] {
         let call = stalls(Span::from_secs(seconds), Span::from_millis(120));
         let result = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
@@ -36,7 +36,7 @@ fn what_is_too_rare_to_be_expected_costs_no_latency() {
 /// Three seconds exceed the maximum delay: what was sent during the stall is lost, and what follows
 /// is unaffected.
 #[test]
-fn a_long_one_costs_what_was_sent_in_it() {
+fn a_long_stall_loses_what_was_sent_during_it() {
     let call = stalls(Span::from_secs(120), Span::from_secs(3));
     let result = simulate(call, &mut JitterBufferPlayout::new(DelayPolicy::ADAPTIVE));
     println!(

@@ -97,7 +97,7 @@ fn tags_and_cover_are_kept_between_all_formats_and_gains_are_not() {
 }
 
 #[test]
-fn what_no_other_format_has_a_place_for_is_named() {
+fn tags_without_an_equivalent_are_listed() {
     let folder = scratch();
     let (from, to) = (folder.join("in.mp3"), folder.join("out.flac"));
     generated(&from, "anoisesrc=r=48000:c=pink:a=0.2:d=2", "-ac 2 -metadata title=x");

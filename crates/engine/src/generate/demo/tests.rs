@@ -76,7 +76,7 @@ fn interpolate(around: &[[f32; 2]], channel: usize, between: f64) -> f64 {
 }
 
 #[test]
-fn two_programmes_are_the_same_whatever_the_block_length() {
+fn the_demo_is_the_same_for_any_block_length() {
     let rate = SampleRate::HZ_48000;
     let bits =
         |sound: Vec<[f32; 2]>| sound.into_iter().map(|f| f.map(f32::to_bits)).collect::<Vec<_>>();

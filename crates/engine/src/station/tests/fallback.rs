@@ -88,7 +88,7 @@ fn a_long_fade_from_a_sender_that_dies_is_over_before_its_sound() {
 }
 
 #[test]
-fn a_change_in_the_middle_of_a_fade_makes_no_click() {
+fn a_change_during_a_fade_causes_no_step() {
     let feeds: Vec<_> = (0..3).map(|_| live_source()).collect();
     let (mut feeds, sources): (Vec<_>, Vec<_>) = feeds.into_iter().unzip();
     let mut world = World::with_fade(sources, 1_000);

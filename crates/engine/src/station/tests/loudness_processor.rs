@@ -236,7 +236,7 @@ fn a_pause_takes_effect_at_once_despite_the_look_ahead() {
 }
 
 #[test]
-fn another_mode_takes_over_without_a_hole_or_a_click() {
+fn a_change_of_mode_causes_no_gap_and_no_step() {
     let (mut world, mut knobs) = station(sine(0.1), None);
     let mut out = world.run(1_000);
     assert_eq!(world.status.read().normalizer, None);

@@ -35,7 +35,7 @@ fn the_output_tap_is_bit_exact_with_the_stations_times() {
 }
 
 #[test]
-fn what_finds_no_room_is_missing_between_two_marks() {
+fn frames_without_room_are_missing_between_two_runs() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     let (pickup, mut spool) =
         record_tap(TapPoint::Output, SPEC.rate, SPEC.layout, Span::from_millis(1_000));

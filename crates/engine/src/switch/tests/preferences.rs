@@ -27,7 +27,7 @@ fn a_wish_holds_until_its_time_is_over() {
 }
 
 #[test]
-fn a_wish_without_an_end_holds_until_it_is_taken_back() {
+fn a_preference_without_an_end_lasts_until_it_is_cancelled() {
     let mut world = three();
     wish(&mut world, 1, None);
     world.run(600_000);
@@ -100,7 +100,7 @@ fn a_wish_for_an_input_that_does_not_exist_is_none() {
 }
 
 #[test]
-fn who_stands_by_is_woken_by_a_wish() {
+fn a_preference_activates_a_standby_source() {
     let cold = Sender { standby: Standby::Cold, ..Sender::LIVE };
     let mut world = World::new(&[Sender::FILE, cold]);
     world.run(2_000);

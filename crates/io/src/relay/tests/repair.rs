@@ -66,7 +66,7 @@ fn red_in() -> RelayStreamConfig {
 
 /// A tenth of all packets is lost; only losses of two and three in a row remain.
 #[test]
-fn red_makes_nearly_all_good_that_was_lost() {
+fn red_restores_nearly_all_lost_packets() {
     for (distance, least, most) in [(1, 0.007, 0.013), (2, 0.0005, 0.002)] {
         let (mut fixture, mut dice) = (RelayFixture::with_config(red_in()), LossGenerator(1));
         let mut lost = 0;
@@ -110,7 +110,7 @@ fn packets_restored_from_red_are_emitted_at_once_and_only_once() {
 }
 
 #[test]
-fn plain_packets_and_red_without_copies_are_taken_too_and_nonsense_is_counted() {
+fn plain_packets_and_red_without_copies_are_accepted_and_invalid_ones_counted() {
     let mut fixture = RelayFixture::with_config(red_in());
     for number in 0..30 {
         match number % 3 {

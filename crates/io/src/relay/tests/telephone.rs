@@ -139,7 +139,7 @@ fn comfort_noise_is_relayed_where_the_receiver_supports_it() {
 }
 
 #[test]
-fn where_he_does_not_it_is_noise_of_that_level() {
+fn where_the_receiver_does_not_noise_of_that_level_is_sent() {
     for level in [30_u8, 50] {
         let fixture = silence(L16, &[level]);
         let (mut power, mut count) = (0.0, 0.0);

@@ -134,7 +134,7 @@ fn a_relay_emits_the_next_packet_at_once_and_waits_for_missing_ones() {
 }
 
 #[test]
-fn at_the_end_a_relay_gives_the_rest_at_once() {
+fn at_the_end_a_relay_emits_the_rest_at_once() {
     let mut buffer = relay();
     for number in [0, 2, 5] {
         assert_eq!(buffer.insert(packet(number, ms(0)), number), InsertOutcome::Held);
@@ -147,7 +147,7 @@ fn at_the_end_a_relay_gives_the_rest_at_once() {
 }
 
 #[test]
-fn copies_and_latecomers_are_given_back() {
+fn duplicate_and_late_packets_are_returned() {
     let mut buffer = playout(DelayPolicy::Fixed(ms(20)));
     assert_eq!(buffer.insert(packet(0, ms(0)), 0), InsertOutcome::Held);
     assert_eq!(buffer.insert(packet(0, ms(1)), 1), InsertOutcome::Duplicate(1));
@@ -215,7 +215,7 @@ fn a_new_sequence_is_accepted_with_its_second_packet() {
 }
 
 #[test]
-fn a_full_buffer_gives_back_and_then_has_room() {
+fn a_full_buffer_returns_packets_and_then_has_room() {
     for mut buffer in [playout(DelayPolicy::Fixed(ms(100))), relay()] {
         for number in 1..33 {
             assert_eq!(buffer.insert(packet(number, ms(0)), number), InsertOutcome::Held);
@@ -256,7 +256,7 @@ fn play_in_order(order: &[u64], mode: JitterMode) -> Vec<(u64, Option<u64>)> {
 
 proptest! {
     #[test]
-    fn any_order_inside_the_window_gives_the_same(
+    fn any_order_within_the_window_gives_the_same_output(
         blocks in proptest::collection::vec(Just((0..8).collect::<Vec<u64>>()).prop_shuffle(), 5),
         copies in proptest::collection::vec(0..40_usize, 0..6),
     ) {
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn a_relay_gives_one_for_each(
+    fn a_relay_emits_one_packet_for_each_input(
         fates in proptest::collection::vec((0..100_u8, 0..200_i64), 50..200),
     ) {
         let mut buffer = relay();

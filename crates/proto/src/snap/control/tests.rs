@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn any_line_gives_an_answer_that_is_json(text in "[\\[\\]{}\":,0-9a-z\\\\]{0,80}", raw: Vec<u8>) {
+    fn any_line_gives_a_json_response(text in "[\\[\\]{}\":,0-9a-z\\\\]{0,80}", raw: Vec<u8>) {
         for bytes in [text.as_bytes(), &raw] {
             if let IncomingMessage::Single(Err(reply)) = parse_incoming(bytes) {
                 prop_assert!(serde_json::from_str::<Value>(&reply.to_json()).is_ok());
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn a_connection_begins_with_json_or_is_no_controller() {
+fn a_control_connection_must_start_with_json() {
     for json in ["{", "[", " \r\n\t{\"id\":1}", "[[["] {
         assert_eq!(starts_with_json(json.as_bytes()), Some(true), "{json:?}");
     }

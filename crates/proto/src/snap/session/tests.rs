@@ -124,7 +124,7 @@ fn a_client_whose_clock_is_ahead_gets_a_negative_difference_in_timeval_form() {
 }
 
 #[test]
-fn nobody_stays_without_a_greeting() {
+fn a_connection_without_a_hello_times_out() {
     let mut session = Session::new(at(0));
     assert_eq!(session.poll_timeout(), Some(at(5_000)));
     assert_eq!(receive(&mut session, 4_999, &hello(2)[..30]), []);
@@ -276,7 +276,7 @@ fn a_websocket_message_has_the_size_of_its_frame() {
 }
 
 #[test]
-fn time_that_runs_backwards_is_counted_and_stands_still() {
+fn time_that_runs_backwards_is_counted_and_clamped() {
     let mut session = playing();
     receive(&mut session, 100, &[]);
     let outputs = receive(&mut session, 50, &message(MessageKind::Time, 4, &[0; 8]));

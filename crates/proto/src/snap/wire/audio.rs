@@ -122,7 +122,7 @@ mod tests {
     use aulos_core::{HEADROOM, Span};
 
     #[test]
-    fn a_chunk_header_in_the_headroom_makes_a_whole_message() {
+    fn a_chunk_header_in_the_headroom_completes_the_message() {
         let mut bytes = vec![0xaa; HEADROOM];
         bytes.extend_from_slice(b"sound");
         let sent = Instant::ZERO + Span::from_micros(3_000_007);

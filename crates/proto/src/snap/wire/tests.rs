@@ -25,7 +25,7 @@ fn a_greeting_needs_no_more_than_a_mac() {
 }
 
 #[test]
-fn numbers_and_nulls_for_strings_are_taken() {
+fn numbers_and_nulls_are_accepted_as_strings() {
     let json = br#"{"ID":42,"MAC":null,"HostName":["x"],"Version":true,"Instance":"2","Arch":1.5}"#;
     let hello = Hello::parse(json).unwrap();
     assert_eq!(hello.client_id(), "42#2");
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn any_payload_gives_an_answer(number in 0..9_u16, payload: Vec<u8>) {
+    fn any_payload_is_parsed_or_rejected(number in 0..9_u16, payload: Vec<u8>) {
         let kind = MessageKind::from_number(number).unwrap();
         let size = u32::try_from(payload.len()).unwrap();
         let frame =
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn any_json_gives_an_answer(json in "[\\[\\]{}\":,0-9a-zA-Z\\\\ .-]{0,200}") {
+    fn any_json_is_parsed_or_rejected(json in "[\\[\\]{}\":,0-9a-zA-Z\\\\ .-]{0,200}") {
         drop(Hello::parse(json.as_bytes()));
         let _ = ClientInfo::parse(json.as_bytes());
         let _ = ServerSettings::parse(json.as_bytes());

@@ -257,7 +257,7 @@ fn invalid_configurations_are_reported() {
 
 /// A clear request during an access in place is executed by the reader's next call and not before.
 #[test]
-fn what_was_shown_can_be_consumed_whatever_the_writer_asks_meanwhile() {
+fn a_view_can_be_consumed_despite_requests_of_the_writer() {
     for overflow in [OverflowPolicy::Block, OverflowPolicy::DropOldest] {
         let (mut writer, mut reader) =
             pipe(&PipeConfig { overflow, ..PipeConfig::bytes(8) }).unwrap();
@@ -273,7 +273,7 @@ fn what_was_shown_can_be_consumed_whatever_the_writer_asks_meanwhile() {
 
 /// A pipe that is emptied repeatedly, with a size at which it does not wrap around.
 #[test]
-fn a_pipe_that_is_emptied_begins_at_the_front_again() {
+fn an_emptied_pipe_starts_at_the_front_again() {
     let (mut writer, mut reader) = pipe(&PipeConfig::bytes(64 * 1024)).unwrap();
     let (mut written, mut taken, mut out) = (0, 0, vec![0; 5000]);
     let mut places = std::collections::BTreeSet::new();

@@ -213,7 +213,7 @@ async fn programs_run_one_after_the_other_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_program_may_say_much_and_need_not_listen() {
+async fn a_hook_program_may_ignore_its_input_and_print_much() {
     let scratch = ScratchDir::new("talks");
     let program = scratch.script("exec <&-; yes | head -c 3000000; yes | head -c 3000000 >&2\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntimeout_s = 60")).await;
@@ -221,7 +221,7 @@ async fn a_program_may_say_much_and_need_not_listen() {
 }
 
 #[tokio::test]
-async fn a_hook_hears_of_what_it_asked_for() {
+async fn a_hook_gets_the_events_that_it_subscribed_to() {
     let scratch = ScratchDir::new("asked");
     let program = scratch.script("echo \"$AULOS_EVENT $AULOS_STATION\" >> log\n");
     let config = format!(
@@ -370,7 +370,7 @@ async fn what_a_server_refuses_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_or_hangs_up_is_asked_again() {
+async fn a_webhook_server_that_hangs_or_disconnects_is_retried() {
     let web = WebhookServer::start(&["", "200 OK", "200 OK", "200 OK", "200 OK"], None);
     let all = Running::start(&webhook(&web, "timeout_s = 1")).await;
     let shown = all.outcome(&source_lost()).await;
@@ -423,7 +423,7 @@ fn authority() -> (Arc<ServerConfig>, ClientConfig) {
 }
 
 #[tokio::test]
-async fn a_webhook_goes_over_tls_to_whom_the_machine_trusts() {
+async fn a_webhook_uses_tls_with_the_systems_trusted_certificates() {
     let (server, client) = authority();
     let (_, stranger) = authority();
     let web = WebhookServer::start(&["200 OK"], Some(Arc::clone(&server)));
@@ -443,7 +443,7 @@ async fn a_webhook_goes_over_tls_to_whom_the_machine_trusts() {
 }
 
 #[tokio::test]
-async fn hooks_come_go_and_change_while_others_go_on() {
+async fn hooks_are_added_removed_and_changed_while_others_continue() {
     let scratch = ScratchDir::new("change");
     let program =
         scratch.script("echo $$ > \"pid-$1\"; echo $1 >> log; test $1 = quick || sleep 600\n");

@@ -196,7 +196,7 @@ fn a_changed_hook_of_the_same_name_keeps_its_state() {
 }
 
 #[test]
-fn at_the_end_nothing_more_is_begun() {
+fn no_delivery_starts_after_the_stop() {
     let mut world = World::new(5);
     world.happen(2);
     world.wait().unwrap();
@@ -210,7 +210,7 @@ proptest! {
     /// For any inputs: the order is kept, nothing is delivered twice, every loss is counted, and
     /// the queue is bounded.
     #[test]
-    fn everything_is_delivered_given_up_or_counted(
+    fn every_event_is_delivered_abandoned_or_counted(
         steps in proptest::collection::vec((0..5u8, 0..20_000i64), 1..400)
     ) {
         let mut world = World::new(3);

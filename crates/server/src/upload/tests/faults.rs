@@ -241,7 +241,7 @@ fn none_deleted_early(station: &RecordingHarness, server: &Server, files: &[(Str
 }
 
 #[test]
-fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
+fn despite_faults_every_file_is_uploaded_completely_before_its_deletion() {
     let Some((server, dir)) = server("upload-faults") else { return };
     let proxy = Proxy::start(&server, random_faults(41, 150));
     let stall = Duration::from_secs(2);
@@ -283,7 +283,7 @@ fn whatever_goes_wrong_every_file_arrives_whole_and_none_is_deleted_early() {
 }
 
 #[test]
-fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
+fn an_interrupted_upload_resumes_with_its_current_part() {
     let Some((server, dir)) = server("upload-stop") else { return };
     let stop = Arc::new(AtomicBool::new(false));
     let (sent, seen) = (Arc::clone(&stop), AtomicUsize::new(0));
@@ -311,7 +311,7 @@ fn a_stop_in_the_middle_goes_on_with_the_part_that_it_was_in() {
 }
 
 #[test]
-fn a_file_that_changed_is_begun_again_and_leaves_no_parts_behind() {
+fn a_changed_file_restarts_its_upload_and_leaves_no_parts() {
     let Some((server, dir)) = server("upload-changed") else { return };
     let (reached, changed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (here, there) = (Arc::clone(&reached), Arc::clone(&changed));
@@ -336,7 +336,7 @@ fn a_file_that_changed_is_begun_again_and_leaves_no_parts_behind() {
 }
 
 #[test]
-fn whoever_may_not_look_is_told_so_and_sends_it_once() {
+fn a_missing_read_permission_is_reported_and_the_file_is_sent_once() {
     let Some((server, dir)) = server("upload-look") else { return };
     let may = Arc::new(AtomicBool::new(false));
     let allowed = Arc::clone(&may);
@@ -359,7 +359,7 @@ fn whoever_may_not_look_is_told_so_and_sends_it_once() {
 }
 
 #[test]
-fn a_bucket_that_is_not_there_is_told_apart_from_an_object() {
+fn a_missing_bucket_is_distinguished_from_a_missing_object() {
     let Some((server, dir)) = server("upload-bucket") else { return };
     let is_there = Arc::new(AtomicBool::new(false));
     let made = Arc::clone(&is_there);

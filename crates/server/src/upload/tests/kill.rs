@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::*;
 
 const CHILD: &str = "AULOS_UPLOAD_CHILD";
-const NAME: &str = "upload::tests::kill::what_waits_survives_a_kill_at_any_moment";
+const NAME: &str = "upload::tests::kill::pending_uploads_survive_a_kill_at_any_time";
 
 /// Uploads until it is killed.
 fn child(dir: &Path, endpoint: &str) {
@@ -17,7 +17,7 @@ fn child(dir: &Path, endpoint: &str) {
 }
 
 #[test]
-fn what_waits_survives_a_kill_at_any_moment() {
+fn pending_uploads_survive_a_kill_at_any_time() {
     if let Ok(told) = std::env::var(CHILD) {
         let (endpoint, dir) = told.split_once(' ').unwrap();
         return child(Path::new(dir), endpoint);

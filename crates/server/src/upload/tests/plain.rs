@@ -43,7 +43,7 @@ fn files_arrive_bit_for_bit_and_go_here_only_then() {
 }
 
 #[test]
-fn files_stay_here_when_that_is_wished_and_none_is_sent_twice() {
+fn local_files_are_kept_if_configured_and_sent_once() {
     let Some((server, dir)) = server("upload-keep") else { return };
     let config =
         UploadTarget { keep_local: true, prefix: String::new(), ..config(&server.endpoint()) };
@@ -60,7 +60,7 @@ fn files_stay_here_when_that_is_wished_and_none_is_sent_twice() {
 }
 
 #[test]
-fn an_object_of_somebody_else_is_never_overwritten() {
+fn a_foreign_object_is_never_overwritten() {
     let Some((server, dir)) = server("upload-taken") else { return };
     std::fs::create_dir_all(dir.join("s3/tapes/radio/roof")).unwrap();
     std::fs::write(dir.join("s3/tapes/radio/roof/a.wav"), b"theirs").unwrap();
@@ -79,7 +79,7 @@ fn an_object_of_somebody_else_is_never_overwritten() {
 }
 
 #[test]
-fn what_somebody_has_to_mend_is_told_and_nothing_is_lost_meanwhile() {
+fn permanent_errors_are_reported_and_no_file_is_lost() {
     let Some((server, dir)) = server("upload-mend") else { return };
     let right = config(&server.endpoint());
     let (secret, storage_class) = (RedactedDebug("hush-hush".to_owned()), Some("PILE".to_owned()));
@@ -120,7 +120,7 @@ fn what_somebody_has_to_mend_is_told_and_nothing_is_lost_meanwhile() {
 }
 
 #[test]
-fn a_file_that_is_gone_or_cannot_be_read_holds_up_nobody() {
+fn a_missing_or_unreadable_file_does_not_block_others() {
     let Some((server, dir)) = server("upload-gone") else { return };
     let station = RecordingHarness::start(&dir, &config(&server.endpoint()));
     std::fs::create_dir(station.path("folder.wav")).unwrap();
