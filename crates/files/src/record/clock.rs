@@ -7,14 +7,14 @@ use aulos_core::{Instant, Span};
 use aulos_engine::recorder::{UnixTime, WallClock};
 use aulos_io::SystemClock;
 
-use super::name;
+use super::file_name;
 
 /// Reads both clocks.
 pub(super) fn wall_clock() -> WallClock {
     let local = SystemClock::now();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let utc = UnixTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-    WallClock { local, utc, offset: Span::from_nanos(name::utc_offset_nanos(utc)) }
+    WallClock { local, utc, offset: Span::from_nanos(file_name::utc_offset_nanos(utc)) }
 }
 
 /// The monotonic time at which the wall clock shows `utc`, unless it is set meanwhile.

@@ -14,18 +14,18 @@ use aulos_engine::recorder::{
 use aulos_io::disk::Syncer;
 use aulos_rt::channel::Sender;
 
-use super::file::{self, PreparedFile, SegmentFile, part_name};
-use super::finish::{FinisherTask, PendingFile};
+use super::config::{MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, SyncPolicy};
+use super::finisher::{FinisherTask, PendingFile};
 use super::format::FileMetadata;
-use super::kept::SampleBuffer;
 use super::marker::MarkerQueue;
-use super::note::{SegmentGap, sidecar_name};
 use super::report::{
     FileOperation, RecorderEventKind, RecorderFault, RecorderStatus, SegmentStatus,
 };
+use super::sample_buffer::SampleBuffer;
+use super::segment_file::{self, PreparedFile, SegmentFile, part_name};
 use super::shared::RecorderShared;
+use super::sidecar::{SegmentGap, sidecar_name};
 use super::store::RecordingStore;
-use super::wish::{MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, SyncPolicy};
 
 /// One recorder on its thread.
 pub(super) struct RecorderJob {
@@ -269,7 +269,8 @@ impl RecorderJob {
         let layout = self.tap.layout();
         let continues_sound = !matches!(start.cause, SegmentReason::Start | SegmentReason::Break);
         let last_metadata = self.last_metadata.as_ref().filter(|_| continues_sound);
-        let metadata = file::segment_metadata(&start, layout, &self.config.name, last_metadata);
+        let metadata =
+            segment_file::segment_metadata(&start, layout, &self.config.name, last_metadata);
         let name = &self.config.name;
         let created = SegmentFile::new(prepared, start, self.config.format, metadata, name, layout);
         let mut file = created.map_err(|refused| {

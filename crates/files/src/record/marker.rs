@@ -19,10 +19,10 @@ use aulos_core::{Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{CommandError, SegmentEnd, SegmentReason, UnixTime};
 use aulos_io::disk::{SyncCallback, SyncHandle, Syncer};
 
-use super::file::SegmentFile;
-use super::note::sidecar_name;
 use super::report::RecorderEventKind;
+use super::segment_file::SegmentFile;
 use super::shared::RecorderShared;
+use super::sidecar::sidecar_name;
 use super::store::RecordingStore;
 
 /// A named frame of a file.
@@ -206,7 +206,7 @@ impl MarkerQueue {
             path: path.to_owned(),
             frame: request.frame,
             position,
-            utc: super::file::segment_end_utc(
+            utc: super::segment_file::segment_end_utc(
                 &file.sidecar.start,
                 request.frame.since(file.sidecar.start.at),
             ),

@@ -13,35 +13,35 @@
 //! by silence of the same length.
 
 mod clock;
-mod file;
-mod finish;
+mod config;
+mod file_name;
+mod finisher;
 pub mod format;
 mod job;
-mod kept;
 mod marker;
-mod name;
-mod note;
 mod report;
-mod retain;
-mod run;
+mod retention;
+mod sample_buffer;
+mod segment_file;
+mod service;
 mod shared;
+mod sidecar;
 mod store;
 #[cfg(test)]
 mod tests;
-mod wish;
 
 pub use clock::{local_at, parse_utc};
+pub use config::{
+    CompletionObserver, DEFAULT_FLUSH_INTERVAL, DEFAULT_PATTERN, DEFAULT_SYNC_INTERVAL, Durability,
+    MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, RetentionRules, SyncPolicy,
+};
+pub use file_name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES, rfc3339};
 pub use marker::{
     MAX_LABEL_BYTES, MAX_MARKERS, MAX_PENDING_MARKERS, Marker, MarkerError, MarkerRequest,
     is_valid_label,
 };
-pub use name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES, rfc3339};
 pub use report::{
     ClosedSegment, FileOperation, RecorderEvent, RecorderEventKind, RecorderFault, RecorderStatus,
     RetentionReason, SegmentLoudness, SegmentStatus,
 };
-pub use run::{RecorderError, RecorderHandle, RecorderService, STOP_LIMIT};
-pub use wish::{
-    CompletionObserver, DEFAULT_FLUSH_INTERVAL, DEFAULT_PATTERN, DEFAULT_SYNC_INTERVAL, Durability,
-    MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, RetentionRules, SyncPolicy,
-};
+pub use service::{RecorderError, RecorderHandle, RecorderService, STOP_LIMIT};

@@ -9,9 +9,9 @@ use aulos_engine::recorder::{CommandTime, RecordTapReader, Recorder, RecordingSt
 use aulos_rt::channel::Sender;
 
 use super::clock;
+use super::config::{CompletionObserver, RecordingConfig, RetentionRules};
 use super::marker::{MAX_PENDING_MARKERS, MarkerError, MarkerRequest, is_valid_label};
 use super::report::{RecorderEvent, RecorderEventKind, RecorderStatus};
-use super::wish::{CompletionObserver, RecordingConfig, RetentionRules};
 
 /// The shared state.
 pub(super) struct RecorderShared {

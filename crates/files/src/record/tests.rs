@@ -5,7 +5,7 @@ mod disk;
 mod folder;
 mod killed;
 mod markers;
-mod world;
+mod test_recorder;
 
 use aulos_core::{Frames, MediaTime, Span};
 use aulos_engine::recorder::{
@@ -14,7 +14,7 @@ use aulos_engine::recorder::{
 };
 
 use super::*;
-use world::{TestRecorder, check_frames, decode, json};
+use test_recorder::{TestRecorder, check_frames, decode, json};
 
 #[test]
 fn joined_segments_are_the_whole_stream_and_each_has_a_sidecar() {
@@ -43,7 +43,7 @@ fn joined_segments_are_the_whole_stream_and_each_has_a_sidecar() {
         assert_eq!(sidecar["start_frame"], segment.start.0);
         assert_eq!(sidecar["frames"], segment.frames.0);
         assert_eq!(sidecar["bytes"], std::fs::metadata(&segment.path).unwrap().len());
-        assert_eq!(sidecar["sha256"], world::sha256sum(&segment.path));
+        assert_eq!(sidecar["sha256"], test_recorder::sha256sum(&segment.path));
         assert!(sidecar["loudness"]["true_peak_dbtp"].is_number(), "{sidecar}");
         assert_eq!(sidecar["state"], "closed");
     }
@@ -142,7 +142,8 @@ fn segments_are_cut_at_full_minutes_even_if_the_clock_is_set_back() {
     recorder.clock_shift = Span::from_secs(-3_600);
     recorder.run(100_000);
     let closed = recorder.finish();
-    let names: Vec<_> = closed.iter().map(|segment| world::file_name(&segment.path)).collect();
+    let names: Vec<_> =
+        closed.iter().map(|segment| test_recorder::file_name(&segment.path)).collect();
     assert_eq!(
         names,
         [
@@ -207,7 +208,7 @@ fn the_status_describes_the_current_segment() {
     let status = recorder.handle.status();
     assert_eq!(status.state, RecordingState::Recording { since: MediaTime::ZERO });
     let segment = status.segment.unwrap();
-    assert_eq!(world::file_name(&segment.path), "hall-2026-11-22T120050Z.wav");
+    assert_eq!(test_recorder::file_name(&segment.path), "hall-2026-11-22T120050Z.wav");
     assert_eq!(segment.frames, Frames(96_000));
     assert!(segment.bytes > 4 * 96_000 && status.bytes == segment.bytes);
     assert!(status.free_bytes.is_some_and(|free| free > 0));
@@ -219,7 +220,7 @@ fn the_status_describes_the_current_segment() {
 fn all_accepted_sound_is_written_before_the_service_stops() {
     let folder = aulos_blackbox::scratch::ScratchDir::new("recorders").unwrap();
     let (mut service, mut events) = RecorderService::start().unwrap();
-    let mut station = world::TestStation::new();
+    let mut station = test_recorder::TestStation::new();
     let formats = ["wav:f32", "flac:24", "opus"];
     let handles: Vec<_> = formats
         .iter()
@@ -247,7 +248,7 @@ fn all_accepted_sound_is_written_before_the_service_stops() {
         assert_eq!((segment.start, segment.frames), (MediaTime::ZERO, Frames(240_000)));
         let samples = decode(&segment.path);
         assert_eq!(samples.len(), 240_000);
-        if world::file_name(&segment.path).ends_with("opus") {
+        if test_recorder::file_name(&segment.path).ends_with("opus") {
             continue;
         }
         check_frames(&samples, 0);

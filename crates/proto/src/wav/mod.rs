@@ -7,19 +7,19 @@
 //! Sources: Multimedia Programming Interface and Data Specifications 1.0 (RIFF, 1991), Microsoft
 //! `WAVEFORMATEXTENSIBLE`, EBU Tech 3306 (RF64), EBU Tech 3285 (Broadcast Wave), iXML 2.10.
 
-mod broadcast;
-mod file;
+mod bext;
 mod markers;
-mod read;
-mod write;
+mod parser;
+mod size_fields;
+mod stream_header;
 
-pub use broadcast::{BroadcastExtension, BroadcastLoudness};
-pub use file::{FileTooLong, SizeFields, WavFileHeader};
+pub use bext::{BroadcastExtension, BroadcastLoudness};
 pub use markers::marker_chunks;
-pub use read::{MAX_PREAMBLE, ParseOutcome, WavError, WavSampleFormat, WaveInfo, parse};
-pub use write::{DataLength, UnsupportedWavFormat, header};
-pub(crate) use write::{RIFF_SIZE_WITHOUT_DATA, RawHeader, TAG_FLOAT, TAG_PCM};
-use write::{SUB_FORMAT_TAIL, TAG_EXTENSIBLE};
+pub use parser::{MAX_PREAMBLE, ParseOutcome, WavError, WavSampleFormat, WaveInfo, parse};
+pub use size_fields::{FileTooLong, SizeFields, WavFileHeader};
+pub use stream_header::{DataLength, UnsupportedWavFormat, header};
+pub(crate) use stream_header::{RIFF_SIZE_WITHOUT_DATA, RawHeader, TAG_FLOAT, TAG_PCM};
+use stream_header::{SUB_FORMAT_TAIL, TAG_EXTENSIBLE};
 
 /// Bytes of the header that [`header`] returns.
 pub const HEADER_LEN: usize = 44;

@@ -4,7 +4,7 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{MediaTime, Rng, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
-use super::world::{FileOperationLog, TestRecorder, check_frames, decode};
+use super::test_recorder::{FileOperationLog, TestRecorder, check_frames, decode};
 use crate::record::SyncPolicy;
 use crate::record::format::repair;
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use aulos_core::{Frames, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
-use super::world::{SOURCE_DELAY, TestRecorder, check_frames, decode, number};
+use super::test_recorder::{SOURCE_DELAY, TestRecorder, check_frames, decode, number};
 use crate::record::{ClosedSegment, RecorderEventKind};
 
 fn troubles(recorder: &TestRecorder) -> usize {

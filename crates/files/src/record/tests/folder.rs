@@ -6,7 +6,7 @@ use std::sync::Arc;
 use aulos_core::{Frames, MediaTime, Rng, Span};
 use aulos_engine::recorder::{ClockZone, CommandTime, RecorderCommand};
 
-use super::world::{self, TestRecorder, check_frames, decode, file_name, json, sidecar_of};
+use super::test_recorder::{self, TestRecorder, check_frames, decode, file_name, json, sidecar_of};
 use crate::record::{
     ClosedSegment, FileNamePattern, RecorderEventKind, RetentionReason, SyncPolicy,
 };
@@ -134,7 +134,7 @@ fn decode_joined(recorder: &TestRecorder, closed: &[ClosedSegment]) -> Vec<f32> 
     let list = recorder.folder.path().join("list.txt");
     fs::write(&list, lines.collect::<String>()).unwrap();
     let list = list.display().to_string();
-    world::decode_inputs(&["-f", "concat", "-safe", "0", "-i", &list])
+    test_recorder::decode_inputs(&["-f", "concat", "-safe", "0", "-i", &list])
 }
 
 #[test]

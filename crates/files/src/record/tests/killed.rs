@@ -9,7 +9,7 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{MediaTime, Rng, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
-use super::world::{TestRecorder, check_frames, decode, decode_damaged, json};
+use super::test_recorder::{TestRecorder, check_frames, decode, decode_damaged, json};
 use crate::record::RecorderEventKind;
 
 /// Environment variable with format and folder for the child process.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use aulos_core::{Frames, MediaTime, Span};
 use aulos_engine::recorder::{CommandError, CommandTime, PauseMode, RecorderCommand};
 
-use super::world::{TestRecorder, check_frames, decode, json, sidecar_of};
+use super::test_recorder::{TestRecorder, check_frames, decode, json, sidecar_of};
 use crate::record::RecorderEventKind;
 use crate::record::marker::{
     MAX_LABEL_BYTES, MAX_MARKERS, MAX_PENDING_MARKERS, Marker, MarkerError, MarkerRequest,
@@ -81,7 +81,10 @@ fn a_marker_is_in_the_file_that_has_its_frame() {
         assert_eq!(chapters(&closed[1].path), expected);
         for segment in &closed {
             check_frames(&decode(&segment.path), segment.start.0);
-            assert_eq!(json(&segment.path)["sha256"], super::world::sha256sum(&segment.path));
+            assert_eq!(
+                json(&segment.path)["sha256"],
+                super::test_recorder::sha256sum(&segment.path)
+            );
         }
     }
 }
@@ -206,7 +209,7 @@ fn an_accepted_marker_survives_a_kill() {
         );
         let sidecar = json(&path);
         assert_eq!(sidecar["state"], "repaired");
-        assert_eq!(sidecar["sha256"], super::world::sha256sum(&path));
+        assert_eq!(sidecar["sha256"], super::test_recorder::sha256sum(&path));
         let markers = sidecar["markers"].as_array().unwrap();
         let positions: Vec<_> = markers.iter().map(|it| it["position"].as_u64().unwrap()).collect();
         let samples = decode(&path);
@@ -244,7 +247,7 @@ fn a_kill_while_a_file_is_completed_loses_neither_sound_nor_markers() {
     // The tests of the format check every byte.
     for end in (chunks..=whole.len()).step_by(5) {
         let scratch = Arc::new(aulos_blackbox::scratch::ScratchDir::new("completing").unwrap());
-        let name = super::world::file_name(&path);
+        let name = super::test_recorder::file_name(&path);
         std::fs::write(scratch.join(&format!("{name}.part")), &whole[..end]).unwrap();
         std::fs::write(scratch.join(&format!("{name}.json")), &begun).unwrap();
         let next = TestRecorder::in_folder(scratch.clone(), |_| {});

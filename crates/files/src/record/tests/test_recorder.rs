@@ -25,7 +25,7 @@ use aulos_engine::switch;
 use aulos_io::disk::{AppendFile, SyncHandle, Syncer};
 use aulos_rt::channel::{Receiver, bounded};
 
-use crate::record::finish::{Finisher, FinisherTask};
+use crate::record::finisher::{Finisher, FinisherTask};
 use crate::record::job::RecorderJob;
 use crate::record::shared::RecorderShared;
 use crate::record::store::{FolderEntry, RecordingFolder, RecordingStore};

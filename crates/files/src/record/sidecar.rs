@@ -9,8 +9,8 @@ use aulos_engine::recorder::{SegmentEnd, SegmentStart, SilenceReason, UnixTime};
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 
+use super::file_name::rfc3339;
 use super::marker::{MAX_MARKERS, Marker, is_valid_label};
-use super::name::rfc3339;
 use super::report::{ClosedSegment, SegmentLoudness};
 
 /// Metadata of a segment.

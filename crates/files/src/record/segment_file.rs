@@ -14,8 +14,8 @@ use aulos_proto::Patch;
 
 use super::format::{self, FileEncoder, FileFormat, FileMetadata};
 use super::marker::SidecarState;
-use super::note::Sidecar;
 use super::report::{FileOperation, RecorderFault, SegmentLoudness};
+use super::sidecar::Sidecar;
 use super::store::RecordingStore;
 
 /// The file of a segment that is being written.

@@ -19,15 +19,15 @@ use aulos_io::disk::Syncer;
 use aulos_rt::channel::{Receiver, Sender, TryRecvError, bounded};
 
 use super::clock;
-use super::finish::{Finisher, FinisherTask};
+use super::config::{RecordingConfig, RetentionRules};
+use super::file_name::{InvalidPattern, MAX_RECORDER_NAME_BYTES};
+use super::finisher::{Finisher, FinisherTask};
 use super::format::{self, FileMetadata};
 use super::job::RecorderJob;
 use super::marker::{MarkerError, MarkerRequest};
-use super::name::{InvalidPattern, MAX_RECORDER_NAME_BYTES};
 use super::report::{RecorderEvent, RecorderStatus};
 use super::shared::RecorderShared;
 use super::store::{RecordingFolder, RecordingStore};
-use super::wish::{RecordingConfig, RetentionRules};
 
 /// All recorders of a process.
 pub struct RecorderService {

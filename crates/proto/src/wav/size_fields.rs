@@ -7,7 +7,7 @@ use core::fmt;
 
 use aulos_core::{SampleFormat, SampleSpec};
 
-use super::write::{UnsupportedWavFormat, format_tag};
+use super::stream_header::{UnsupportedWavFormat, format_tag};
 use super::{BroadcastExtension, SUB_FORMAT_TAIL, TAG_EXTENSIBLE, WaveInfo};
 use crate::Patch;
 

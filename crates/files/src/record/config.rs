@@ -7,8 +7,8 @@ use std::sync::Arc;
 use aulos_core::Span;
 use aulos_engine::recorder::{ClockZone, RecorderConfig};
 
+use super::file_name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES};
 use super::format::FileFormat;
-use super::name::{FileNamePattern, InvalidPattern, MAX_RECORDER_NAME_BYTES};
 
 /// Configuration of one recorder.
 #[derive(Clone, Debug)]

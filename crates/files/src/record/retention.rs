@@ -2,8 +2,8 @@
 
 use aulos_engine::recorder::UnixTime;
 
+use super::config::RetentionRules;
 use super::report::RetentionReason;
-use super::wish::RetentionRules;
 
 /// A complete file of a recorder.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,14 +15,14 @@ use aulos_proto::Marker;
 use aulos_rt::channel::{Receiver, TryRecvError};
 
 use super::clock;
-use super::file::{PART_SUFFIX, part_name, segment_end_utc};
 use super::format::{RepairError, RepairReport, repair, write_markers};
 use super::job::{MAX_NAME_NUMBER, numbered_name};
 use super::marker::{SidecarState, put_sidecar};
-use super::note::{FileDigest, MAX_SIDECAR, ParsedSidecar, Sidecar, sidecar_name};
 use super::report::{FileOperation, RecorderEventKind, RecorderFault};
-use super::retain::{RetainedFile, files_to_delete};
+use super::retention::{RetainedFile, files_to_delete};
+use super::segment_file::{PART_SUFFIX, part_name, segment_end_utc};
 use super::shared::RecorderShared;
+use super::sidecar::{FileDigest, MAX_SIDECAR, ParsedSidecar, Sidecar, sidecar_name};
 use super::store::{FolderEntry, RecordingStore, read_in_pieces};
 
 /// Work for the finisher's thread.
