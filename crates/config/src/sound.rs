@@ -346,7 +346,7 @@ pub(super) fn resolve_equalizer(
                 "q" => q.at,
                 _ => hz.at,
             };
-            let (name, value, low, high) = (wrong.name, wrong.value, wrong.least, wrong.most);
+            let (name, value, low, high) = (wrong.name, wrong.value, wrong.min, wrong.max);
             let unit =
                 if wrong.unit.is_empty() { String::new() } else { format!(" {}", wrong.unit) };
             let message = format!("`{name}` is {value}: it must be {low} to {high}{unit}");

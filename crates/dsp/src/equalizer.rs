@@ -96,13 +96,13 @@ impl EqualizerBand {
     /// [`InvalidBand`] names the invalid value and its bounds.
     pub fn validate(&self, rate: SampleRate) -> Result<(), InvalidBand> {
         let highest = HIGHEST * f64::from(rate.hz());
-        for (name, value, least, most, unit) in [
+        for (name, value, min, max, unit) in [
             ("hz", self.hz, LOWEST_HZ, highest, "Hz"),
             ("gain_db", self.gain.get(), -GAIN_DB, GAIN_DB, "dB"),
             ("q", self.q, Q.0, Q.1, ""),
         ] {
-            if !(least..=most).contains(&value) {
-                return Err(InvalidBand { name, value, least, most, unit });
+            if !(min..=max).contains(&value) {
+                return Err(InvalidBand { name, value, min, max, unit });
             }
         }
         Ok(())
@@ -118,18 +118,18 @@ pub struct InvalidBand {
     /// The offending value.
     pub value: f64,
     /// Lower bound.
-    pub least: f64,
+    pub min: f64,
     /// Upper bound.
-    pub most: f64,
+    pub max: f64,
     /// Unit of all three.
     pub unit: &'static str,
 }
 
 impl fmt::Display for InvalidBand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, value, least, most, unit } = self;
+        let Self { name, value, min, max, unit } = self;
         let space = if unit.is_empty() { "" } else { " " };
-        write!(f, "{name}: {value}{space}{unit} is not between {least} and {most}")
+        write!(f, "{name}: {value}{space}{unit} is not between {min} and {max}")
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Concealer {
 #[derive(Clone, Copy, Debug)]
 struct FrameLengths {
     /// The shortest and the longest pitch period.
-    least: usize,
-    most: usize,
+    min_period: usize,
+    max_period: usize,
     /// A quarter of the longest.
     delay: usize,
     /// Window of the correlation that finds the period.
@@ -171,15 +171,16 @@ impl Concealer {
 
     /// The lag at which the last 20 ms are most similar to themselves.
     fn period(&self) -> usize {
-        let FrameLengths { least, most, stride, .. } = self.spans;
-        let coarse = self.best_period((least..=most).step_by(stride), stride);
-        let around = coarse.saturating_sub(stride - 1).max(least)..=(coarse + stride - 1).min(most);
+        let FrameLengths { min_period, max_period, stride, .. } = self.spans;
+        let coarse = self.best_period((min_period..=max_period).step_by(stride), stride);
+        let around = coarse.saturating_sub(stride - 1).max(min_period)
+            ..=(coarse + stride - 1).min(max_period);
         self.best_period(around, 1)
     }
 
     /// The best of `periods`, comparing every `stride`th frame.
     fn best_period(&self, periods: impl Iterator<Item = usize>, stride: usize) -> usize {
-        let (mut best, mut most) = (self.spans.most, f32::MIN);
+        let (mut best, mut best_likeness) = (self.spans.max_period, f32::MIN);
         let window = (self.spans.history - self.spans.window) * self.channels;
         let step = stride * self.channels;
         let now = &self.frozen[window..];
@@ -193,8 +194,8 @@ impl Concealer {
                 }
             }
             let likeness = product / energy.sqrt();
-            if likeness > most {
-                (best, most) = (period, likeness);
+            if likeness > best_likeness {
+                (best, best_likeness) = (period, likeness);
             }
         }
         best
@@ -284,15 +285,15 @@ impl FrameLengths {
     fn new(hz: u32) -> Self {
         let hz = usize::try_from(hz.clamp(8_000, 384_000)).unwrap_or(8_000);
         let of = |micros: usize| hz * micros / 1_000_000;
-        let most = of(15_000);
-        let delay = most / 4;
+        let max_period = of(15_000);
+        let delay = max_period / 4;
         Self {
-            least: of(5_000),
-            most,
+            min_period: of(5_000),
+            max_period,
             delay,
             window: of(20_000),
             ten_ms: of(10_000),
-            history: MAX_PERIODS * most + delay,
+            history: MAX_PERIODS * max_period + delay,
             stride: (hz / COARSE_HZ).max(1),
         }
     }

@@ -280,7 +280,7 @@ impl<P> JitterBuffer<P> {
             return Span::ZERO;
         }
         let base = self.transit.base(self.now);
-        let (low, high) = (base, base.saturating_add(delay.most().as_nanos()));
+        let (low, high) = (base, base.saturating_add(delay.max_delay().as_nanos()));
         let to = self.offset.saturating_add(by.as_nanos());
         // A delay that is already out of range may stay, but does not move further out.
         let to = to.clamp(low.min(self.offset), high.max(self.offset));
@@ -440,9 +440,7 @@ impl<P> JitterBuffer<P> {
         let lateness = Span::from_nanos(self.transit.lateness(self.now));
         match self.mode {
             JitterMode::Playout(DelayPolicy::Fixed(delay)) => delay,
-            JitterMode::Playout(DelayPolicy::Adaptive { least, most, .. }) => {
-                lateness.clamp(least, most)
-            }
+            JitterMode::Playout(DelayPolicy::Adaptive { min, max, .. }) => lateness.clamp(min, max),
             JitterMode::Relay { hold } => lateness.min(hold),
         }
     }

@@ -396,9 +396,10 @@ fn told(what: &RecordingEventKind) -> (&'static str, Value) {
                 "uploaded",
                 json!({ "path": path(file), "url": url, "bytes": bytes, "failures": tries }),
             ),
-            UploadEvent::Failed { file, text, lasting } => {
-                ("upload-failed", json!({ "path": path(file), "reason": text, "lasting": lasting }))
-            }
+            UploadEvent::Failed { file, text, permanent } => (
+                "upload-failed",
+                json!({ "path": path(file), "reason": text, "lasting": permanent }),
+            ),
             UploadEvent::Missing { file } => ("upload-gone", json!({ "path": path(file) })),
         },
     }

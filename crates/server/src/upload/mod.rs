@@ -131,7 +131,7 @@ pub enum UploadEvent {
         /// The error and its remedy.
         text: String,
         /// Whether a user has to fix it.
-        lasting: bool,
+        permanent: bool,
     },
     /// The file was deleted before it was uploaded.
     Missing {

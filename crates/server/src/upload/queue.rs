@@ -44,10 +44,10 @@ pub(super) enum QueueAction {
 /// What a failure concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureScope {
-    /// The network or the server; `lasting` needs a user's attention.
+    /// The network or the server; `permanent` needs a user's attention.
     Server {
         /// Whether an early retry is pointless.
-        lasting: bool,
+        permanent: bool,
     },
     /// This file alone.
     File,
@@ -140,10 +140,10 @@ impl UploadQueue {
                 }
                 self.deferred.push_back((name.to_owned(), now + self.timing.file_pause));
             }
-            FailureScope::Server { lasting } => {
+            FailureScope::Server { permanent } => {
                 // Transfers that ran together fail together, which counts once.
                 if self.backoff.is_due(now) {
-                    if lasting { self.backoff.refused(now) } else { self.backoff.failed(now) }
+                    if permanent { self.backoff.refused(now) } else { self.backoff.failed(now) }
                 }
                 self.failing = true;
                 // It is at the end of the journal.
@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    const SERVER: FailureScope = FailureScope::Server { lasting: false };
+    const SERVER: FailureScope = FailureScope::Server { permanent: false };
 
     fn listed_queue(at_once: usize) -> UploadQueue {
         let mut queue = UploadQueue::new(at_once, UploadTiming::default(), 7);

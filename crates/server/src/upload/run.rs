@@ -55,7 +55,7 @@ struct UploadProgress {
     state: UploadState,
     wrong_since: Option<Instant>,
     retry_at: Option<Instant>,
-    lasting: bool,
+    permanent: bool,
     added: Vec<String>,
     /// More files were added than are listed here: the journal has them.
     journal_has_more: bool,
@@ -154,7 +154,7 @@ impl Uploader {
         let state = &progress.state;
         let phase = match (state.uploading, &state.error) {
             (0, None) => UploadPhase::Idle,
-            (0, Some(_)) if progress.lasting => UploadPhase::Refused,
+            (0, Some(_)) if progress.permanent => UploadPhase::Refused,
             (0, Some(_)) => UploadPhase::Waiting,
             _ => UploadPhase::Uploading,
         };
@@ -227,7 +227,7 @@ impl UploadProgress {
     }
 
     fn clear_error(&mut self) {
-        (self.state.error, self.wrong_since, self.lasting) = (None, None, false);
+        (self.state.error, self.wrong_since, self.permanent) = (None, None, false);
     }
 }
 
@@ -383,7 +383,7 @@ fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: Fini
             }
             let fault = match failure.is_file_specific() {
                 true => FailureScope::File,
-                false => FailureScope::Server { lasting: failure.is_permanent() },
+                false => FailureScope::Server { permanent: failure.is_permanent() },
             };
             queue.failed(SystemClock::now(), &name, fault);
             entry.tries += 1;
@@ -397,15 +397,15 @@ fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: Fini
 
 /// Records and logs an error, once.
 fn record_failure(shared: &UploaderShared, entry: &JournalEntry, failure: &UploadError) {
-    let (text, lasting) = (failure.to_string(), failure.is_permanent());
+    let (text, permanent) = (failure.to_string(), failure.is_permanent());
     let mut progress = shared.progress();
     progress.state.failures += 1;
     progress.wrong_since.get_or_insert_with(SystemClock::now);
-    progress.lasting = lasting;
+    progress.permanent = permanent;
     if progress.state.error.as_ref() == Some(&text) {
         return;
     }
     tracing::warn!("{} is not uploaded yet: {text}", entry.file.display());
     progress.state.error = Some(text.clone());
-    progress.push_event(UploadEvent::Failed { file: entry.file.clone(), text, lasting });
+    progress.push_event(UploadEvent::Failed { file: entry.file.clone(), text, permanent });
 }

@@ -37,9 +37,9 @@ pub enum DelayPolicy {
         /// Share of the packets that must arrive in time, 0.5 to 0.9999.
         quantile: f32,
         /// Minimum delay.
-        least: Span,
+        min: Span,
         /// Maximum delay.
-        most: Span,
+        max: Span,
         /// Initial delay.
         first: Span,
     },
@@ -49,18 +49,18 @@ impl DelayPolicy {
     /// 99.5 % in time, up to 200 ms, initially 40 ms.
     pub const ADAPTIVE: Self = Self::Adaptive {
         quantile: 0.995,
-        least: Span::ZERO,
-        most: Span::from_millis(200),
+        min: Span::ZERO,
+        max: Span::from_millis(200),
         first: Span::from_millis(40),
     };
 }
 
 impl DelayPolicy {
     /// Maximum delay.
-    pub(super) const fn most(&self) -> Span {
+    pub(super) const fn max_delay(&self) -> Span {
         match *self {
             Self::Fixed(delay) => delay,
-            Self::Adaptive { most, .. } => most,
+            Self::Adaptive { max, .. } => max,
         }
     }
 }
@@ -73,12 +73,12 @@ pub(super) fn sanitize(mode: JitterMode) -> (JitterMode, Span, Span, f32) {
             let delay = within(delay);
             (JitterMode::Playout(DelayPolicy::Fixed(delay)), delay, delay, RELAY_QUANTILE)
         }
-        JitterMode::Playout(DelayPolicy::Adaptive { quantile, least, most, first }) => {
+        JitterMode::Playout(DelayPolicy::Adaptive { quantile, min, max, first }) => {
             let quantile = if quantile >= 0.5 { quantile.min(0.9999) } else { 0.5 };
-            let (most, least) = (within(most), within(least).min(within(most)));
-            let first = within(first).clamp(least, most);
-            let delay = DelayPolicy::Adaptive { quantile, least, most, first };
-            (JitterMode::Playout(delay), most, first, quantile)
+            let (max, min) = (within(max), within(min).min(within(max)));
+            let first = within(first).clamp(min, max);
+            let delay = DelayPolicy::Adaptive { quantile, min, max, first };
+            (JitterMode::Playout(delay), max, first, quantile)
         }
         JitterMode::Relay { hold } => {
             let hold = within(hold);

@@ -106,7 +106,7 @@ impl<P> JitterBuffer<P> {
     fn drop_excess(&mut self, first: u64) {
         let JitterMode::Playout(delay) = self.mode else { return };
         let held = self.slots.len() as u64;
-        if held > 2 * self.packets(delay.most()) + EXCESS_PACKETS {
+        if held > 2 * self.packets(delay.max_delay()) + EXCESS_PACKETS {
             self.flush_below =
                 self.flush_below.max(first + held.saturating_sub(self.packets_to_keep()));
         }

@@ -359,8 +359,8 @@ fn a_stream_of_200_ms_takes_less_than_three_kilobytes_beside_its_payloads() {
 fn packets_of_a_millisecond_are_played_after_a_few() {
     let mode = JitterMode::Playout(DelayPolicy::Adaptive {
         quantile: 0.999,
-        least: ms(1),
-        most: ms(20),
+        min: ms(1),
+        max: ms(20),
         first: ms(3),
     });
     let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: 48_000, slots: 64, mode });

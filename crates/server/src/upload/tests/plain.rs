@@ -101,13 +101,13 @@ fn permanent_errors_are_reported_and_no_file_is_lost() {
         wait("it is told", || !told().is_empty(), String::new);
         assert!(told().contains(remedy), "{remedy}: {}", told());
         assert!(!told().contains(&wrong.secret_key.0));
-        let lasting = !remedy.contains("reached");
-        let wanted = if lasting { UploadPhase::Refused } else { UploadPhase::Waiting };
+        let permanent = !remedy.contains("reached");
+        let wanted = if permanent { UploadPhase::Refused } else { UploadPhase::Waiting };
         wait("it waits", || station.uploader.state().phase == wanted, told);
         wait("it is tried again", || station.uploader.state().failures > 2, told);
         let failed = station.uploader.take_events();
-        let [UploadEvent::Failed { lasting: is, .. }] = &failed[..] else { panic!("{failed:?}") };
-        assert_eq!(*is, lasting, "once, however often it was tried");
+        let [UploadEvent::Failed { permanent: is, .. }] = &failed[..] else { panic!("{failed:?}") };
+        assert_eq!(*is, permanent, "once, however often it was tried");
         assert_eq!(std::fs::read(station.path("a.wav")).unwrap(), b"kept");
         assert!(station.uploader.is_waiting(&station.path("a.wav")));
         station.stop();
