@@ -347,8 +347,8 @@ mod tests {
             assert_eq!(station.codec.to_string(), settings, "{query}");
         }
         let error = stream("pipe:///a?name=x&codec=flac:9").station(&like()).unwrap_err();
-        let wanted = "`codec` is \"flac:9\": the compression level of flac is a whole number from \
-                      0 to 8 (use flac:0 (least work) to flac:8 (smallest), or `flac` alone)";
+        let wanted = "`codec` is \"flac:9\": the compression level of flac is an integer from \
+                      0 to 8 (use flac:0 (least CPU) to flac:8 (smallest), or `flac` alone)";
         assert_eq!(error.to_string(), wanted);
     }
 

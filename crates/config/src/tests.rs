@@ -264,7 +264,7 @@ fn an_address_of_web_radio_is_taken_as_it_is_and_its_password_is_not_shown() {
     let wrong = "[[station]]\nname = \"a\"\nsources = [\"http://\"]\n";
     let problem = first_problem(wrong, &[]);
     assert!(problem.contains("aulos.toml:3:12: "), "{problem}");
-    assert!(problem.contains("it names no host"), "{problem}");
+    assert!(problem.contains("the URL has no host"), "{problem}");
     assert!(problem.contains("hint: as in http://radio.example/live"), "{problem}");
 }
 

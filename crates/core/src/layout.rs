@@ -63,7 +63,7 @@ pub struct InvalidChannelLayout(pub usize);
 
 impl fmt::Display for InvalidChannelLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} channels: there must be 1 to {MAX_CHANNELS}", self.0)
+        write!(f, "{} channels: expected 1 to {MAX_CHANNELS}", self.0)
     }
 }
 

@@ -53,7 +53,7 @@ pub struct UnknownChannelMap;
 
 impl fmt::Display for UnknownChannelMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a channel map is stereo, left, right or mono")
+        f.write_str("unknown channel map: use stereo, left, right or mono")
     }
 }
 

@@ -67,7 +67,7 @@ impl fmt::Display for InvalidSampleRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "sample rate {} is not between {} and {}",
+            "sample rate {} Hz is out of range: expected {} to {} Hz",
             self.0,
             SampleRate::MIN,
             SampleRate::MAX

@@ -81,9 +81,9 @@ impl fmt::Display for InvalidSampleSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Shape => "a sample spec is rate:format:channels, as in 48000:16:2",
-            Self::Rate => "the rate of a sample spec is a number of hertz from 16 to 2822400",
+            Self::Rate => "the rate of a sample spec is 16 to 2822400 Hz",
             Self::Format => "the format of a sample spec is 8, 16, 24 (in 32), 32, u8, s24 or f32",
-            Self::Channels => "the last field of a sample spec is the channel count, 1 to 64",
+            Self::Channels => "the last field of a sample spec is the number of channels, 1 to 64",
         })
     }
 }

@@ -70,7 +70,7 @@ pub struct QueueFull;
 
 impl fmt::Display for QueueFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{MAX_QUEUE} announcements wait already")
+        write!(f, "the announcement queue is full ({MAX_QUEUE}); try again later")
     }
 }
 

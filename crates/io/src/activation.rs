@@ -46,7 +46,7 @@ pub fn take_listeners(handover: &ActivationEnvironment) -> io::Result<Vec<Inheri
     }
     let count: i32 = handover.count.parse().unwrap_or(0);
     if !(0..=MAX_INHERITED).contains(&count) {
-        return Err(io::Error::other(format!("{count} sockets at once")));
+        return Err(io::Error::other(format!("{count} sockets exceed the limit")));
     }
     let mut names = handover.names.split(':');
     let mut all = Vec::new();
@@ -58,7 +58,7 @@ pub fn take_listeners(handover: &ActivationEnvironment) -> io::Result<Vec<Inheri
             && [AddressFamily::INET, AddressFamily::INET6]
                 .contains(&sockopt::socket_domain(&descriptor)?);
         if !is_port {
-            let what = "it does not listen for TCP connections (ListenStream=)";
+            let what = "not a listening TCP socket (ListenStream=)";
             return Err(io::Error::other(format!("descriptor {number} ({name}): {what}")));
         }
         all.push(InheritedListener { name, listener: descriptor.into() });

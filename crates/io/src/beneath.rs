@@ -54,7 +54,7 @@ pub fn open_regular_beneath(root: impl AsFd, relative: &Path) -> io::Result<File
 }
 
 /// The message for a path that leads out of the allowed directories.
-pub const OUTSIDE_ROOTS: &str = "it does not lie below one of the directories of `[streams] roots`";
+pub const OUTSIDE_ROOTS: &str = "not below one of the directories of `[streams] roots`";
 
 /// Whether an open failed because the path, or a link in it, leads out of the root.
 #[must_use]

@@ -200,7 +200,7 @@ fn a_file_in_place_of_a_fifo_is_reported_and_left_until_it_is_removed() {
         assert_eq!(fixture.tick(), (0, 0));
     }
     let problem = fixture.state.read().problem();
-    assert_eq!(problem.as_deref(), Some("something that is not a FIFO has this name"));
+    assert_eq!(problem.as_deref(), Some("the path exists but is not a FIFO"));
     let [recreated, reopened, blocked] = counts(&fixture.counters);
     assert_eq!((recreated, reopened), (0, 0));
     // In 100 s, with pauses of at most 0.5, 1, 2 ... 30 s.

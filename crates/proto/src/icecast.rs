@@ -85,8 +85,8 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Line => "this is no request of HTTP or of an Icecast source",
-            Self::Length => "the length of the body makes no sense",
+            Self::Line => "not a valid HTTP or Icecast source request",
+            Self::Length => "the length of the request body is invalid",
         })
     }
 }

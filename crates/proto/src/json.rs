@@ -33,7 +33,7 @@ pub enum JsonError {
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Syntax => f.write_str("not JSON"),
+            Self::Syntax => f.write_str("not valid JSON"),
             Self::Depth => write!(f, "JSON nested deeper than {MAX_DEPTH}"),
         }
     }

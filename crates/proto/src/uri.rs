@@ -134,10 +134,12 @@ pub enum UriError {
 impl fmt::Display for UriError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoScheme => f.write_str("an address begins with a scheme, as in file:///music"),
-            Self::BadPort => f.write_str("a port is a number from 0 to 65535, or a range a-b"),
-            Self::BadHost => f.write_str("a host holds no control characters"),
-            Self::TooLong => write!(f, "an address has at most {MAX_URI} bytes"),
+            Self::NoScheme => f.write_str("a URI starts with a scheme, as in file:///music"),
+            Self::BadPort => {
+                f.write_str("a port is a number from 0 to 65535, or a range as in 6000-6999")
+            }
+            Self::BadHost => f.write_str("a host contains no control characters"),
+            Self::TooLong => write!(f, "a URI has at most {MAX_URI} bytes"),
         }
     }
 }

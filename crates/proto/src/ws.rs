@@ -108,11 +108,11 @@ pub enum WsError {
 impl fmt::Display for WsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unmasked => f.write_str("a frame without a mask"),
-            Self::Unknown => f.write_str("a kind of frame that does not exist"),
-            Self::BadControl => f.write_str("a control frame that is too long or in pieces"),
-            Self::BadFragment => f.write_str("pieces of messages in a wrong order"),
-            Self::TooLarge => write!(f, "a message above {MAX_MESSAGE} bytes"),
+            Self::Unmasked => f.write_str("the frame is not masked"),
+            Self::Unknown => f.write_str("unknown frame type"),
+            Self::BadControl => f.write_str("the control frame is too long or fragmented"),
+            Self::BadFragment => f.write_str("fragments in wrong order"),
+            Self::TooLarge => write!(f, "the message is larger than {MAX_MESSAGE} bytes"),
         }
     }
 }

@@ -77,7 +77,7 @@ impl fmt::Display for PriorityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} refused (error {}); allow it with a limit of rtprio or nice for this user",
+            "{} refused (error {}); raise the limit `rtprio` or `nice` of this user",
             self.requested, self.code
         )
     }

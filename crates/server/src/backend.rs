@@ -327,7 +327,7 @@ pub trait AudioBackend: Send + Sync {
         _command: recorder::RecorderCommand,
         _when: CommandTime,
     ) -> Result<Option<MediaTime>, String> {
-        Err("nothing is recorded here".to_owned())
+        Err("recording is not available".to_owned())
     }
 
     /// Requests a marker from a recorder, by its index in `Station::records`, at a recorded frame.
@@ -342,7 +342,7 @@ pub trait AudioBackend: Send + Sync {
         _label: &str,
         _when: CommandTime,
     ) -> Result<Arc<MarkerRequest>, String> {
-        Err("nothing is recorded here".to_owned())
+        Err("recording is not available".to_owned())
     }
 
     /// Recorder events since the last call; called about ten times a second.
@@ -378,7 +378,7 @@ pub trait AudioBackend: Send + Sync {
     /// # Errors
     /// The reason, for users to read.
     fn announce(&self, _station: usize, _announcement: &Announcement) -> Result<(), String> {
-        Err("nothing is announced here".to_owned())
+        Err("announcements are not available".to_owned())
     }
 
     /// Cancels an announcement, queued or playing.

@@ -163,7 +163,7 @@ impl Dialer {
     ) -> Result<TlsStream<TcpStream>, DialError> {
         let config = self.tls.get_or_init(load_tls_config).clone().map_err(DialError::Tls)?;
         let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|_| DialError::Tls(format!("{host} is no name")))?;
+        let name = name.map_err(|_| DialError::Tls(format!("{host} is not a valid host name")))?;
         let shaken = TlsConnector::from(config).connect(name, socket).await;
         shaken.map_err(|error| DialError::Tls(error.to_string()))
     }
@@ -245,7 +245,10 @@ fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
-        return Err("this machine knows no authorities: install ca-certificates".to_owned());
+        return Err(
+            "no CA certificates found on this machine; install the package ca-certificates"
+                .to_owned(),
+        );
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config =

@@ -37,9 +37,10 @@ pub fn start(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Option<Announcer> {
         Ok(announcer) => Some(announcer),
         Err(error) => {
             tracing::warn!(
-                "nothing is announced to the network, everything else works: port 5353 for mDNS: \
-                 {error}\n    hint: end the program that has it for itself, or switch this off \
-                 with --set mdns.enabled=false"
+                %error,
+                hint = "stop the program that uses port 5353 exclusively, or disable mDNS with \
+                        --set mdns.enabled=false",
+                "cannot announce the server over mDNS"
             );
             None
         }
@@ -54,9 +55,9 @@ pub fn report(announcer: &Announcer, reported: &mut Vec<MdnsEvent>) {
         }
         match &event {
             MdnsEvent::Renamed(name) => {
-                tracing::warn!("another server has our name: this one is announced as {name}");
+                tracing::warn!(name, "mDNS name conflict; announced under another name");
             }
-            MdnsEvent::Failed(why) => tracing::warn!("not announced to the network: {why}"),
+            MdnsEvent::Failed(error) => tracing::warn!(%error, "mDNS announcement failed"),
         }
         reported.push(event);
     }

@@ -48,7 +48,7 @@ impl Saver {
     /// # Errors
     /// As [`store::save`].
     pub(crate) async fn save(&mut self, snapshot: Snapshot) -> io::Result<()> {
-        let gone = || io::Error::other("the thread that saves has ended");
+        let gone = || io::Error::other("the thread that saves the state has ended");
         self.snapshots.send(snapshot).await.map_err(|_| gone())?;
         self.results.recv().await.ok_or_else(gone)?
     }

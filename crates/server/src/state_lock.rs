@@ -19,7 +19,7 @@ pub const LOCK_FILE: &str = "server.lock";
 
 /// Exclusive access to a state directory, until it is dropped.
 #[derive(Debug)]
-#[must_use = "the lock is given back when it is dropped"]
+#[must_use = "dropping it releases the lock"]
 pub struct StateLock(#[allow(dead_code, reason = "its being open is the lock")] Option<File>);
 
 /// Locks a state directory. If the file system has no locks, or the directory is not writable, the
@@ -30,8 +30,9 @@ pub struct StateLock(#[allow(dead_code, reason = "its being open is the lock")] 
 pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
     let without = |error: &io::Error| {
         tracing::warn!(
-            "{}: {error}; another server with this state directory would not be noticed",
-            dir.display()
+            dir = %dir.display(),
+            %error,
+            "cannot lock the state directory; a second server on it would not be detected"
         );
         Ok(StateLock(None))
     };
@@ -58,7 +59,7 @@ pub fn lock(dir: &Path) -> Result<StateLock, Failure> {
     }
     if let Err(error) = write_process_id(&path) {
         // The lock holds all the same; only its error message will lack the process.
-        tracing::debug!(%error, "{}", path.display());
+        tracing::debug!(%error, file = %path.display(), "cannot write the process id");
     }
     Ok(StateLock(Some(file)))
 }
@@ -98,8 +99,8 @@ fn lock_held_failure(dir: &Path, file: &File) -> Failure {
     Failure::new(
         Exit::Unavailable,
         format!(
-            "the state directory {dir} is used by {process}\n    hint: end that server, or give \
-             this one a state directory of its own with --state-dir DIR"
+            "the state directory {dir} is in use by {process}\n    hint: stop that server, or use \
+             another directory with --state-dir DIR"
         ),
     )
 }

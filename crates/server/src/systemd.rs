@@ -40,7 +40,7 @@ impl Supervisor {
             return Self::default();
         };
         let supervisor = Self::connect(&name).unwrap_or_else(|error| {
-            tracing::warn!("NOTIFY_SOCKET {}: {error}", name.display());
+            tracing::warn!(path = %name.display(), %error, "cannot use NOTIFY_SOCKET");
             Self::default()
         });
         let value = |name| std::env::var(name).ok();
@@ -99,7 +99,7 @@ impl Supervisor {
     fn notify(&self, state: &str) {
         let Some((socket, address)) = &self.socket else { return };
         if let Err(error) = socket.send_to_addr(state.as_bytes(), address) {
-            tracing::warn!("NOTIFY_SOCKET: {error}");
+            tracing::warn!(%error, "cannot notify systemd");
         }
     }
 }
@@ -128,7 +128,7 @@ impl Liveness {
             Some(one) if !self.warned => {
                 tracing::error!(
                     station = one.name,
-                    "the station does not advance: no sign of life"
+                    "station stalled; withholding the watchdog heartbeat"
                 );
             }
             _ => {}
@@ -157,8 +157,11 @@ impl InheritedSockets {
             names: value("LISTEN_FDNAMES"),
         };
         activation::take_listeners(&handover).map(Self).map_err(|error| {
-            let hint = "    hint: each is to be a ListenStream= with a port, in a .socket unit";
-            Failure::new(Exit::Unavailable, format!("the sockets of systemd: {error}\n{hint}"))
+            let hint = "    hint: each must be a ListenStream= with a port in a .socket unit";
+            Failure::new(
+                Exit::Unavailable,
+                format!("cannot use the sockets of systemd: {error}\n{hint}"),
+            )
         })
     }
 
@@ -178,9 +181,10 @@ impl InheritedSockets {
         for InheritedListener { name, listener } in self.0 {
             let address = listener.local_addr().map_or_else(|_| name, |at| at.to_string());
             tracing::warn!(
-                "{address}: systemd has opened this port, and the configuration has no use for \
-                 it\n    hint: give it the port of a key of [listen], or a FileDescriptorName= of \
-                 stream, control or http"
+                address,
+                hint = "use the port of a key of [listen], or FileDescriptorName= stream, control \
+                        or http",
+                "socket of systemd not used by the configuration; closed"
             );
         }
     }

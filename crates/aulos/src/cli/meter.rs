@@ -21,16 +21,17 @@ use output::MeterOutput;
 
 #[derive(Debug, Args)]
 pub(super) struct MeterArgs {
-    /// What to measure: a source as in the configuration; `-` is raw samples on standard input
+    /// Source URI as in the configuration; `-` reads raw samples (48000 Hz, 16 bit, stereo) from
+    /// standard input
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// Print one JSON object per line, ten a second
+    /// Print ten JSON objects per second, one per line
     #[arg(long)]
     json: bool,
-    /// Measure one channel as it is heard from two loudspeakers (+3 LU)
+    /// Measure a mono source as played by two loudspeakers (+3 LU)
     #[arg(long)]
     dual_mono: bool,
-    /// Read a file as fast as possible instead of as fast as it plays
+    /// Read a file as fast as possible instead of in real time
     #[arg(long)]
     no_pace: bool,
 }
@@ -39,19 +40,20 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   aulos meter demo://
   aulos meter file:///srv/programme.flac
-  aulos meter --json --no-pace file:///srv/programme.flac | tail -1 | jq .integrated_lufs
+  aulos meter --json --no-pace file:///srv/programme.flac | tail -1
   aulos meter https://radio.example/live
   ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos meter -
-  aulos meter 'process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2'
+  aulos meter 'process:///usr/bin/parec?params=--format=s16le --rate=48000'
 
-Keys on the screen: q quit, r measure anew, p pause and go on, e LUFS, EBU +9 or EBU +18 scale.
-Figures that do not exist, as those of silence, are null in JSON and a dash elsewhere.";
+Keys on the screen: q quit, r reset, p pause or resume, e scale (LUFS, EBU +9,
+EBU +18). Values that do not exist, as the loudness of silence, are null in
+JSON and a dash in text.";
 
 pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
     if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
-        let message =
-            "--no-pace is for files that have an end: other sources have a pace of their own";
+        let message = "--no-pace needs a file source without `repeat`: other sources have a pace \
+                       of their own or no end";
         return Err(Failure::new(Exit::Usage, message));
     }
     let mut opened = OpenSource::open(uri, &config)?;

@@ -23,24 +23,29 @@ use aulos_config::{Environment, ResolvedConfig, limits};
 use aulos_server::exit::{Exit, Failure};
 use serve::LoadReason;
 
-/// Any live audio in, steady and in time out.
+/// Audio server for synchronized playback, and tools for loudness and RTP
 ///
-/// aulos takes live sound from wherever it comes, never falls silent, and plays it in sync on every
-/// Snapcast client in the house and in every browser.
+/// `aulos serve` receives live audio from FIFOs, programs, files, web radio, live source clients and
+/// RTP, replaces a source that fails by the next one, and plays every station in sync on Snapcast
+/// clients and in web browsers. The other commands measure, normalize, record and relay audio, and
+/// control a server.
 #[derive(Debug, Parser)]
 #[command(name = "aulos", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "\
 Examples:
-  aulos serve                      hear the built-in programme: snapclient -h localhost
-  aulos serve --config aulos.toml  run your own stations
-  aulos check --config aulos.toml  is it right? every problem with its line
-  aulos scan music/                how loud is it? every file below
-  aulos normalize in.wav out.wav   a file at -23 LUFS
-  aulos meter demo://              how loud is it now?
-  aulos record demo:// demo.flac   keep it
+  aulos serve                      run the built-in station;
+                                   then play it: snapclient -h localhost
+  aulos serve --config aulos.toml  run the stations of a configuration file
+  aulos check --config aulos.toml  check a configuration file
+  aulos scan music/                measure every audio file below a folder
+  aulos normalize in.wav out.wav   write a copy at -23 LUFS
+  aulos meter demo://              show the loudness of the built-in programme
+  aulos record demo:// demo.flac   record the built-in programme
 
-Exit codes: 0 ok, 1 negative result, 2 usage, 3 some files failed, 65 bad data, 66 no input,
-69 unavailable, 70 internal, 73 cannot create, 74 I/O, 77 permission, 78 config, 130 stopped.")]
+Exit codes: 0 success, 1 negative result, 2 usage, 3 some files failed,
+65 invalid data, 66 no input, 69 unavailable, 70 internal error,
+73 cannot create output, 74 I/O error, 77 permission denied,
+78 invalid configuration, 130 stopped by a signal.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -48,22 +53,19 @@ pub(crate) struct Cli {
     chatter: OutputArgs,
 }
 
+/// Help heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+
 #[derive(Debug, Args)]
 struct OutputArgs {
-    /// Say more on standard error; twice says everything
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
+    /// Log more to standard error: -v up to level debug, -vv up to level trace
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
-    /// Say only what went wrong
-    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Everywhere")]
+    /// Log errors only, and print no progress, notes or summaries to standard error
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL)]
     quiet: bool,
-    /// Colours: `auto` is on a terminal and without `NO_COLOR`
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        help_heading = "Everywhere"
-    )]
+    /// When to use colors; `auto`: on a terminal, unless NO_COLOR is set
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = GLOBAL)]
     color: ColorMode,
 }
 
@@ -91,16 +93,16 @@ impl ColorMode {
 enum Command {
     /// Run the server
     ///
-    /// Without a configuration it runs one station, `default`: what is written to a FIFO, and a
-    /// built-in programme while nothing is. It listens on this machine only until it is told
-    /// otherwise. SIGINT (Ctrl-C) and SIGTERM end it. SIGHUP makes it read its configuration file
-    /// again; stations that are the same play on untouched.
+    /// Without a configuration file the server runs one station, `default`, which plays the audio
+    /// written to a FIFO and, while there is none, a built-in programme. It accepts connections from
+    /// this machine only, unless `listen.address` says otherwise. SIGINT (Ctrl-C) and SIGTERM stop
+    /// the server. SIGHUP reloads the configuration file; unchanged stations continue without a gap.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ConfigArgs),
-    /// Say everything that is wrong with a configuration
+    /// Check a configuration file
     ///
-    /// Prints every problem with its file, line and column, and ends with 78 if there is one.
-    /// Nothing is opened and nothing is started.
+    /// Prints every problem with its file, line and column. Exits with 78 if there is one. Opens no
+    /// port and starts nothing.
     #[command(after_help = "\
 Examples:
   aulos check --config aulos.toml
@@ -109,70 +111,73 @@ Examples:
     Check(ConfigArgs),
     /// Measure the loudness of files and folders
     ///
-    /// Loudness, loudness range and peaks after ITU-R BS.1770-4 and EBU R 128, and the gain to a
-    /// target. Prints a table, JSON or CSV with one row per file, in the order of the files. A file
-    /// that cannot be measured is a row that says why.
+    /// Measures loudness, loudness range and peaks as defined by ITU-R BS.1770-4 and EBU R 128, and
+    /// computes the gain to a target loudness. Prints a table, JSON lines or CSV with one row per
+    /// file, in the order of the files. The row of a file that cannot be measured has the reason.
     #[command(after_help = scan::EXAMPLES)]
     Scan(scan::ScanArgs),
-    /// Bring files to a loudness
+    /// Normalize the loudness of files and folders
     ///
-    /// With one gain from a measurement of the whole (the default), with one gain and a limiter, or
-    /// with the gain that moves and the limiter that live sound gets. Prints what it was and what it
-    /// is, and says where the target could not be reached. Writes WAVE, FLAC or Opus, of one file or
-    /// of a folder, to another place or in place.
+    /// Applies one gain, computed from a measurement of the whole file (the default), one gain and a
+    /// limiter, or the time-varying gain and the limiter of a station. Prints the loudness before and
+    /// after, and reports a target that could not be reached. Writes WAVE, FLAC or Opus, to new files
+    /// or in place.
     #[command(after_help = normalize::EXAMPLES)]
     Normalize(normalize::NormalizeArgs),
-    /// Show how loud a source is, while it plays
+    /// Measure the loudness of a source while it plays
     ///
-    /// Momentary (M), short-term (S) and integrated (I) loudness, loudness range (LRA) and true peak
-    /// after ITU-R BS.1770-4 and EBU R 128, ten times a second: on a terminal as a screen, as lines
-    /// of JSON with --json, otherwise as one line a second. It ends with its source, or on Ctrl-C,
-    /// with a summary; a FIFO and a listening port wait for the next sender instead.
+    /// Shows momentary (M), short-term (S) and integrated (I) loudness, loudness range (LRA) and true
+    /// peak as defined by ITU-R BS.1770-4 and EBU R 128: on a terminal as a screen, with --json as
+    /// ten JSON lines per second, otherwise as one text line per second. Ends with a summary when the
+    /// source ends or on Ctrl-C; a FIFO or a listening port waits for the next sender instead.
     #[command(after_help = meter::EXAMPLES)]
     Meter(meter::MeterArgs),
     /// Record a source into files
     ///
-    /// WAVE, FLAC or Ogg Opus, with a new file after a time, at a size or by the clock, without a gap
-    /// between them. What a kill or a loss of power leaves behind is whole but for the last half second,
-    /// or the last six.
+    /// Writes WAVE, FLAC or Ogg Opus, and starts a new file after a duration, at a size or at full
+    /// hours, without a gap between files. After a crash at most the last half second is missing;
+    /// after a power failure, at most the last six seconds.
     #[command(after_help = record::EXAMPLES)]
     Record(record::RecordArgs),
-    /// Relay RTP: many streams in, another encoding out
+    /// Relay and transcode RTP streams
     ///
-    /// Receives, puts in order, transcodes and sends on, thousands of streams on a few threads. Each port
-    /// of a range is one stream; one port alone takes many, told apart by their SSRC.
+    /// Receives RTP packets, reorders, transcodes and forwards them: thousands of streams on a few
+    /// threads. Each port of a range carries one stream; a single port carries many, identified by
+    /// their SSRC.
     #[command(after_help = relay::EXAMPLES)]
     Relay(relay::RelayArgs),
-    /// Make one control call to a running server
+    /// Call a control method of a running server
     ///
-    /// Prints the result as JSON. Ends with 1 when the server answers with an error, and with 69
-    /// when it does not answer.
+    /// Prints the result as JSON. Exits with 1 if the server answers with an error, and with 69 if it
+    /// cannot be reached or does not answer within 5 s.
     #[command(after_help = "\
 Examples:
   aulos rpc Server.GetStatus
-  aulos rpc Client.SetVolume '{\"id\": \"00:21:6a:7d:74:fc\", \"volume\": {\"percent\": 40}}'
+  aulos rpc Client.SetVolume \\
+      '{\"id\": \"00:21:6a:7d:74:fc\", \"volume\": {\"percent\": 40}}'
   aulos rpc General.GetRPCCommands --server kitchen.local
-  aulos rpc Aulos.Reload --login /etc/aulos/login --tls-ca kitchen.pem --server kitchen.local")]
+  aulos rpc Aulos.Reload --server kitchen.local --login /etc/aulos/login \\
+      --tls-ca kitchen.pem")]
     Rpc(RpcArgs),
-    /// Turn snapserver's configuration into ours
+    /// Convert a snapserver configuration file
     ///
-    /// Prints it. What has no counterpart is a comment in it and said on standard error; ends with
-    /// 78 when what came out still has to be looked at.
+    /// Prints an aulos configuration. Settings without a counterpart are listed in its comments and
+    /// on standard error. Exits with 78 if the result has problems that need an edit.
     #[command(after_help = snapserver::CONVERT_EXAMPLES)]
     Convert(snapserver::ConvertArgs),
-    /// Run as snapserver does, with snapserver's arguments
+    /// Run the server with the arguments of snapserver
     ///
-    /// Also when it is called under the name `snapserver`. Without `--config` it reads
-    /// /etc/snapserver.conf, if that is there.
+    /// Selected as well when the program is called under the name `snapserver`. Without `--config`
+    /// it reads /etc/snapserver.conf, if that file exists.
     #[command(after_help = snapserver::SNAPSERVER_EXAMPLES)]
     Snapserver(snapserver::SnapserverArgs),
-    /// Print completions for a shell
+    /// Print the completion script for a shell
     #[command(after_help = "\
 Examples:
   aulos completions bash > ~/.local/share/bash-completion/completions/aulos
   aulos completions zsh > \"${fpath[1]}/_aulos\"")]
     Completions {
-        /// The shell
+        /// Name of the shell
         shell: Shell,
     },
     /// Print the manual page
@@ -181,7 +186,7 @@ Examples:
   aulos man | man -l -
   aulos man serve > aulos-serve.1")]
     Man {
-        /// Of this command instead of the whole
+        /// Command whose page to print [default: the page of aulos itself]
         command: Option<String>,
     },
 }
@@ -189,45 +194,48 @@ Examples:
 const SERVE_EXAMPLES: &str = "\
 Examples:
   aulos serve
-      then hear it:       snapclient -h localhost    or    http://localhost:1780
-      and send it sound:  ffmpeg -re -i song.flac -f s16le -ar 48000 -ac 2 - > FIFO
-      (the name of the FIFO is printed at the start)
+      Run the built-in station. Play it with `snapclient -h localhost` or at
+      http://localhost:1780. Send audio to it (the path of the FIFO is
+      printed at startup):
+      ffmpeg -re -i song.flac -f s16le -ar 48000 -ac 2 - > FIFO
   aulos serve --set listen.address=0.0.0.0
-      for every machine on the network
+      Accept connections from other machines.
   aulos serve --set station.default.normalize=r128
-      one loudness (EBU R 128), whatever is sent; normalize.target=-18 for another one
+      Normalize the station to -23 LUFS (EBU R 128).
   aulos serve --config aulos.toml --set station.kitchen.codec=opus
-      every key of the file can be set: by its path, a station by name or number";
+      Override any key of the file by its path; a station is addressed by
+      name or number.";
 
 #[derive(Debug, Args)]
 struct ConfigArgs {
-    /// The configuration file; `-` is standard input
+    /// Configuration file (TOML), at most 4 MiB; `-` reads standard input [default: none]
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
-    /// Where to keep groups, names and volumes
+    /// Directory for groups, client names, volumes and the TLS certificate
+    /// [default: the key `state_dir`, then ~/.local/state/aulos]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     state_dir: Option<PathBuf>,
-    /// Set a key of the configuration; may be given many times
+    /// Set a configuration key, as in listen.address=0.0.0.0; overrides the file; repeatable
     #[arg(long = "set", short = 's', value_name = "KEY=VALUE")]
     sets: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 struct RpcArgs {
-    /// The method, as in Server.GetStatus
+    /// Method name, as in Server.GetStatus; General.GetRPCCommands lists all
     method: String,
-    /// Its parameters, a JSON object; `-` is standard input
+    /// Parameters as a JSON object; `-` reads standard input
     #[arg(value_name = "JSON", default_value = "{}")]
     params: String,
-    /// Where the server is
+    /// Control address of the server (JSON-RPC over TCP); the default port is 1705
     #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
     server: String,
-    /// Log in with what stands in this file: `user:password`, or a token
+    /// Log in with the first line of this file: `user:password` or a token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     login: Option<PathBuf>,
-    /// Speak TLS, and trust this certificate or whom it vouches for (PEM)
+    /// Connect with TLS, and trust this server or CA certificate (PEM)
     ///
-    /// A server's own is `tls/cert.pem` in its state directory.
+    /// A server writes its own certificate to `tls/cert.pem` in its state directory.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     tls_ca: Option<PathBuf>,
 }
@@ -306,10 +314,7 @@ fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
         Ok(resolved) => {
             let sources: usize =
                 resolved.stations.iter().map(|station| station.sources.len()).sum();
-            tracing::info!(
-                "no problem: {} station(s), {sources} source(s)",
-                resolved.stations.len()
-            );
+            tracing::info!(stations = resolved.stations.len(), sources, "no problem found");
             Ok(Exit::Ok)
         }
         Err(Failure { exit: Exit::Config, message }) => {
@@ -327,7 +332,9 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
         None => whole,
         Some(name) => {
             let Some(part) = whole.find_subcommand(name) else {
-                return Err(Failure::new(Exit::Usage, format!("there is no command `{name}`")));
+                let hint = "`aulos --help` lists the commands";
+                let message = format!("unknown command `{name}`\n    hint: {hint}");
+                return Err(Failure::new(Exit::Usage, message));
             };
             part.clone()
         }
@@ -359,7 +366,7 @@ fn check_rereadable(path: Option<&Path>, reading: LoadReason) -> Result<(), Fail
     if path != Path::new("-") && std::fs::metadata(path).map_or(true, |data| data.is_file()) {
         return Ok(());
     }
-    let why = "it is not a file, so it cannot be read again; restart the server instead";
+    let why = "not a regular file, so the configuration cannot be read again; restart the server";
     Err(Failure::new(Exit::NoInput, format!("{}: {why}", path.display())))
 }
 
@@ -375,19 +382,19 @@ fn read_config(path: &Path) -> Result<(String, String), Failure> {
         std::fs::File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
     };
     read.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => fail(Exit::NoInput, &"there is no such file"),
+        io::ErrorKind::NotFound => fail(Exit::NoInput, &"no such file"),
         io::ErrorKind::PermissionDenied => fail(Exit::Permission, &error),
         _ => fail(Exit::Io, &error),
     })?;
     if bytes.len() as u64 > limit {
-        return Err(fail(Exit::Config, &format!("a configuration has at most {limit} bytes")));
+        return Err(fail(Exit::Config, &format!("the file is larger than {limit} bytes")));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok((name, text)),
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let lines = error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
-            Err(fail(Exit::Config, &format!("line {} is not UTF-8", lines + 1)))
+            Err(fail(Exit::Config, &format!("line {} is not valid UTF-8", lines + 1)))
         }
     }
 }
@@ -438,6 +445,9 @@ fn start_log(chatter: &OutputArgs) {
 mod tests {
     use super::*;
 
+    /// Columns of a standard terminal.
+    const HELP_WIDTH: usize = 80;
+
     #[test]
     fn the_table_is_consistent() {
         Cli::command().debug_assert();
@@ -445,15 +455,18 @@ mod tests {
 
     #[test]
     fn the_help_matches_its_expected_text() {
-        let mut command = Cli::command().color(ColorChoice::Never).term_width(100);
+        let mut command = Cli::command().color(ColorChoice::Never).term_width(HELP_WIDTH);
         command.build();
         let mut text = command.render_long_help().to_string();
         for part in command.get_subcommands_mut().filter(|part| part.get_name() != "help") {
             text += &format!(
-                "\n{:=^100}\n\n{}",
+                "\n{:=^HELP_WIDTH$}\n\n{}",
                 format!(" {} ", part.get_name()),
                 part.render_long_help()
             );
+        }
+        for line in text.lines() {
+            assert!(line.chars().count() <= HELP_WIDTH, "longer than a terminal is wide: {line}");
         }
         aulos_blackbox::golden::compare(env!("CARGO_MANIFEST_DIR"), "help.txt", &text);
     }
@@ -463,6 +476,10 @@ mod tests {
         for part in Cli::command().get_subcommands().filter(|part| part.get_name() != "help") {
             let help = part.clone().render_long_help().to_string();
             assert!(help.contains("Examples:"), "{}", part.get_name());
+            // Examples are not wrapped: a break would make them fail when pasted.
+            let after = part.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let long = after.lines().find(|line| line.chars().count() > HELP_WIDTH);
+            assert_eq!(long, None, "{}", part.get_name());
         }
     }
 }

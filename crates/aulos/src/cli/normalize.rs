@@ -27,19 +27,19 @@ use signals::StopFlag;
 #[derive(Debug, Args)]
 #[command(override_usage = "aulos normalize [OPTIONS] <IN> <OUT>
        aulos normalize [OPTIONS] --in-place <FILE|FOLDER>...")]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch that somebody types")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a command line switch")]
 pub(super) struct NormalizeArgs {
-    /// A file, in any format that `aulos scan` reads, and the new one: .wav, .flac or .opus, replaced
-    /// if it is there. Or a folder, and a folder for the new files
+    /// Input file, in any format that `aulos scan` reads, and output file: .wav, .flac or .opus,
+    /// replaced if it exists; or input folder and output folder
     #[arg(required = true, num_args = 1.., value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
-    /// Replace the files themselves; of a folder, the sound files in it and below
+    /// Replace the input files; a folder stands for the audio files in it and in its subfolders
     #[arg(long)]
     in_place: bool,
-    /// How loud it is to be: LUFS, or a name as in `aulos scan --target`
+    /// Target loudness: -70 to 0 LUFS, or a preset as in `aulos scan --target`
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-23", allow_hyphen_values = true)]
     target: LoudnessTarget,
-    /// The highest true peak
+    /// Maximum true peak, -30 to 0 dBTP
     #[arg(
         long,
         value_name = "DB",
@@ -48,32 +48,34 @@ pub(super) struct NormalizeArgs {
         value_parser = ceiling
     )]
     true_peak: Db,
-    /// One gain for all of it, or the gain that a station would have
+    /// How the gain is computed
     #[arg(long, value_name = "MODE", default_value = "linear")]
     mode: NormalizeMode,
-    /// Reach the target also where the peaks forbid it: one gain, and the limiter takes them down
+    /// Reach the target with one gain, and limit the peaks above --true-peak
     #[arg(long)]
     limit: bool,
-    /// In the modes of a station, how quiet passages may stay, 1 to 50 LU below the rest, and how
-    /// loud, half of that above [default: the range is kept, by one gain and the limiter]
+    /// Loudness range that the modes full, mid and low keep, 1 to 50 LU: quiet passages stay up to
+    /// this far below the target, loud ones up to half of it above [default: one gain, which keeps
+    /// the range, and the limiter]
     #[arg(long, value_name = "LU", value_parser = range)]
     lra: Option<Db>,
-    /// One channel is going to be heard from two loudspeakers (+3 LU)
+    /// Measure a mono file as played by two loudspeakers (+3 LU)
     #[arg(long)]
     dual_mono: bool,
-    /// Give all files of a folder one gain, by which the folder reaches the target
+    /// Apply the same gain to all files of a folder, so that the folder reaches the target
     #[arg(long)]
     album: bool,
-    /// What the files of a folder become [default: what they are; what is not written here, flac]
+    /// Format of the output files of a folder [default: that of the input; flac if it cannot be
+    /// written]
     #[arg(long, value_name = "FORMAT", conflicts_with = "in_place")]
     format: Option<OutputFormat>,
-    /// Of Opus, for all channels together
+    /// Opus bit rate of all channels together, 6 to 510 kbit/s [default: 192]
     #[arg(long, value_name = "KBPS", value_parser = bitrate)]
     bitrate: Option<u32>,
-    /// How many files at a time [default: one per processor]
+    /// Number of files processed in parallel, 1 to 256 [default: one per processor]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Measure, say what would be done, and write nothing
+    /// Measure, print what would be written, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object per line
@@ -83,13 +85,13 @@ pub(super) struct NormalizeArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum NormalizeMode {
-    /// One gain, from a measurement of the whole; nothing else changes
+    /// One gain, from a measurement of the whole file
     Linear,
-    /// The gain of a station, with a look-ahead of 3 s, and a limiter; --lra says how far it moves
+    /// Time-varying gain of a station with 3 s of look-ahead, and a limiter; needs --lra
     Full,
-    /// The same with 400 ms
+    /// As full, with 400 ms of look-ahead
     Mid,
-    /// The same with 5 ms
+    /// As full, with 5 ms of look-ahead
     Low,
 }
 
@@ -102,29 +104,32 @@ enum OutputFormat {
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  aulos normalize in.wav out.wav              -23 LUFS, -1 dBTP, one gain
+  aulos normalize in.wav out.wav       -23 LUFS, at most -1 dBTP, one gain
   aulos normalize --target -16 in.mp3 out.flac
   aulos normalize --target spotify --limit in.wav out.opus
-  aulos normalize --mode full --lra 7 in.wav out.wav    as a station would sound
-  aulos normalize --album music/ louder/      every file below, to the same place below louder/
-  aulos normalize --in-place --dry-run music/ what would be done
+  aulos normalize --mode full --lra 7 in.wav out.wav
+  aulos normalize --album music/ normalized/
+  aulos normalize --in-place --dry-run music/
 
-With one gain, the range, the balance and every detail stay as they are. Where the peaks do not allow
-the gain, it is what they allow, and that is said; --limit reaches the target, and says what the
-limiter took. The modes full, mid and low are those of a station when --lra says how much range there
-may be; without --lra the range is kept, and they are the same as --limit.
+One gain changes neither the loudness range nor the balance. If the peaks do
+not allow the gain, a lower one is applied and reported; --limit reaches the
+target and reports the gain reduction of the limiter. The modes full, mid and
+low work as in a station if --lra is given; without --lra they are the same as
+--limit.
 
-The new file has the rate, the channels and the tags of the old one, without ReplayGain and R128
-gains, which are wrong now; what could not be kept is said. WAVE keeps the sample format, and beyond
-4 GiB is RF64; 16 and 24 bits are dithered. Opus is 48 kHz, of one or two channels; loudness and
-peaks are those of what a decoder gives.
+The output has the sample rate, channels and tags of the input, without the
+ReplayGain and R128 gains, which no longer apply; tags that cannot be kept are
+reported. WAVE keeps the sample format and becomes RF64 beyond 4 GiB; 16 and 24
+bits are dithered. Opus has 48 kHz and one or two channels; its loudness and
+peaks are those of the decoded audio.
 
-A file is written beside its place under a hidden name and gets its name when it is complete: whoever
-kills a run, or pulls the plug, finds the old file or the new one. With --in-place, files that need
-less than 0.1 dB are not touched; mode and owner stay, the time of modification is new, a link is
-followed, and a hard link becomes a file of its own.
+A file is written under a hidden name in its folder and renamed when it is
+complete: after a crash or a power failure there is either the old file or the
+new one. With --in-place, files that need less than 0.1 dB are left unchanged.
+Mode and owner are kept; the modification time changes; a symbolic link is
+followed; a hard link becomes a separate file.
 
-Ends with 3 when some of several files failed.";
+Exit codes: 3 if some of several files failed.";
 
 pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
     let (items, single) = args.items()?;
@@ -149,7 +154,7 @@ pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
         }
         ControlFlow::Continue(())
     })
-    .map_err(|error| Failure::new(Exit::Internal, format!("no threads: {error}")))?;
+    .map_err(|error| Failure::new(Exit::Internal, format!("cannot start a thread: {error}")))?;
     run.end(stop.is_set())
 }
 
@@ -163,7 +168,7 @@ impl NormalizeArgs {
         }
         let [from, to] = &self.paths[..] else {
             return Err(usage(
-                "two paths are needed, IN and OUT; to replace the files themselves, --in-place",
+                "expected two paths, IN and OUT; use --in-place to replace the input files",
             ));
         };
         if !from.is_dir() {
@@ -175,11 +180,13 @@ impl NormalizeArgs {
         }
         let name = plain(&to.to_string_lossy());
         if to.exists() && !to.is_dir() {
-            return Err(usage(&format!("{name} is a file, and IN is a folder: give a folder")));
+            return Err(usage(&format!(
+                "{name}: is a file, but IN is a folder; OUT must be a folder too"
+            )));
         }
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         if real(to).is_some() && real(from) == real(to) {
-            return Err(usage(&format!("{name} is the folder that is read: use --in-place")));
+            return Err(usage(&format!("{name}: is also the input folder; use --in-place")));
         }
         Ok((normalize::plan_folder(from, to, self.format.map(OutputFormat::container)), false))
     }
@@ -192,10 +199,14 @@ impl NormalizeArgs {
         };
         let manner = match self.mode {
             NormalizeMode::Linear if self.lra.is_some() => {
-                return usage("--lra is for the modes full, mid and low: one gain keeps the range");
+                return usage(
+                    "--lra needs --mode full, mid or low: the mode linear keeps the range",
+                );
             }
             _ if self.limit && self.lra.is_some() => {
-                return usage("--limit is one gain, --lra a gain that moves: leave one out");
+                return usage(
+                    "--limit (one gain) excludes --lra (time-varying gain): omit one of them",
+                );
             }
             NormalizeMode::Linear if self.limit => NormalizeMethod::Limited,
             NormalizeMode::Linear => NormalizeMethod::Linear,
@@ -205,7 +216,7 @@ impl NormalizeArgs {
         };
         if self.album && matches!(manner, NormalizeMethod::Live(_)) {
             return usage(
-                "--album is one gain for all files, --lra a gain that moves: leave one out",
+                "--album (one gain) excludes --lra (time-varying gain): omit one of them",
             );
         }
         let default = Settings::default();
@@ -313,8 +324,9 @@ impl NormalizeRun<'_> {
         let [written, unchanged, planned, failed] = self.done;
         if stopped {
             let left = self.files - written - unchanged - planned;
-            let said = if self.single { String::new() } else { format!(", {left} file(s) left") };
-            return Err(Failure::new(Exit::Stopped, format!("stopped{said}")));
+            let rest =
+                if self.single { String::new() } else { format!(", {left} file(s) not processed") };
+            return Err(Failure::new(Exit::Stopped, format!("stopped by a signal{rest}")));
         }
         if !self.single && !self.quiet {
             let planned =
@@ -366,7 +378,7 @@ fn failure(task: &NormalizeTask, error: &NormalizeError) -> Failure {
 fn range(text: &str) -> Result<Db, String> {
     match text.parse() {
         Ok(lu) if (1.0..=50.0).contains(&lu) => Ok(Db::new(lu)),
-        _ => Err("a range is a number of LU between 1 and 50".to_owned()),
+        _ => Err("a loudness range is a number from 1 to 50 LU".to_owned()),
     }
 }
 
@@ -374,7 +386,7 @@ fn range(text: &str) -> Result<Db, String> {
 fn bitrate(text: &str) -> Result<u32, String> {
     match text.strip_suffix(['k', 'K']).unwrap_or(text).parse::<u32>() {
         Ok(kbps) if (6..=510).contains(&kbps) => Ok(kbps * 1_000),
-        _ => Err("a bit rate is a number of kb/s between 6 and 510".to_owned()),
+        _ => Err("a bit rate is a number from 6 to 510 kbit/s".to_owned()),
     }
 }
 

@@ -70,7 +70,9 @@ impl ReaderHandle {
             .spawn(move || {
                 read(source, (paced, dual_mono), sink, &mut command_receiver, &event_sender);
             })
-            .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
+            .map_err(|error| {
+                Failure::new(Exit::Internal, format!("cannot start a thread: {error}"))
+            })?;
         Ok(Self { events, commands, thread: Some(thread) })
     }
 
@@ -165,7 +167,7 @@ impl SourceReader<'_> {
                 ReadResult::End if self.shape.is_none() => {
                     return Err(StopReason::Failed(Failure::new(
                         Exit::NoInput,
-                        "no sound came from it",
+                        "the source ended without any audio",
                     )));
                 }
                 ReadResult::End => return Ok(()),
@@ -246,7 +248,7 @@ const HISTORY: MeterHistory = MeterHistory::Bounded { ms: 86_400_000 };
 
 /// The failure for a panicked thread, which has already reported the reason.
 pub(super) fn thread_panicked() -> Failure {
-    Failure::new(Exit::Internal, "the meter broke down")
+    Failure::new(Exit::Internal, "internal error: the reader thread has panicked")
 }
 
 /// Events that may wait for a slow receiver; after that the source waits.

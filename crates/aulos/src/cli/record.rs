@@ -26,48 +26,49 @@ use recorder::FileRecorder;
 
 #[derive(Debug, Args)]
 pub(super) struct RecordArgs {
-    /// What to record: a source as in the configuration; `-` is raw samples on standard input
+    /// Source URI as in the configuration; `-` reads raw samples (48000 Hz, 16 bit, stereo) from
+    /// standard input
     #[arg(value_name = "SOURCE")]
     source: String,
-    /// The file; its ending says what it is, and it may have strftime's codes (%Y-%m-%d)
+    /// Output file: .wav, .flac or .opus; may contain strftime codes, as in %Y-%m-%d
     ///
-    /// A file that is there is never overwritten. Until it is complete `.part` stands behind its name.
+    /// An existing file is never overwritten. An incomplete file has the suffix `.part`.
     #[arg(value_name = "OUT")]
     out: PathBuf,
-    /// What it is, where its ending does not say that
+    /// File format [default: that of the extension of OUT]
     #[arg(long, value_name = "wav|flac|opus", value_parser = ["wav", "flac", "opus"])]
     format: Option<String>,
-    /// Bits of a sample of wav (32 is floating point) or flac
+    /// Bits per sample: 16, 24 or, in wav only, 32 (floating point) [default: 16]
     #[arg(long, value_name = "16|24|32", value_parser = clap::value_parser!(u32).range(16..=32))]
     bits: Option<u32>,
-    /// Kilobits per second of opus
+    /// Opus bit rate, 6 to 510 kbit/s [default: 160]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=510))]
     kbps: Option<u32>,
-    /// Begin a new file after so long: 90s, 30min, 1h
+    /// Maximum duration of a file: 90s, 30min, 1h; at least 1 s [default: none]
     #[arg(long, value_name = "TIME", value_parser = units::parse_span)]
     rotate: Option<Span>,
-    /// Begin a new file by the clock: with --rotate 1h at every full hour
+    /// Align --rotate to the clock: 1h starts a new file at every full hour
     #[arg(long, requires = "rotate")]
     align: bool,
-    /// Begin a new file at this size: 500MB, 2GiB
+    /// Maximum size of a file: 500MB, 2GiB; at least 64 KiB [default: none]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
     rotate_size: Option<u64>,
-    /// Times in names, and full hours, are those of this machine's zone; UTC otherwise
+    /// Use the local time zone in file names and for --align, instead of UTC
     #[arg(long)]
     local_time: bool,
-    /// End after so much sound
+    /// Stop after this duration of audio: 90s, 30min, 1h [default: none]
     #[arg(long = "for", value_name = "TIME", value_parser = units::parse_span)]
     length: Option<Span>,
-    /// Wait for the Enter key or SIGUSR1, and begin so long before it
+    /// Start on Enter or SIGUSR1, and include this much audio from before it: up to 10min
     #[arg(long, value_name = "TIME", value_parser = units::parse_span)]
     pre_roll: Option<Span>,
-    /// Write a file of JSON beside each: when it began, how loud it is, its SHA-256
+    /// Write a JSON file beside each file: start time, loudness, SHA-256
     #[arg(long)]
     sidecar: bool,
-    /// Print one JSON object for each complete file instead of its name
+    /// Print one JSON object per complete file instead of its path
     #[arg(long)]
     json: bool,
-    /// Read a file as fast as possible instead of as fast as it plays
+    /// Read a file as fast as possible instead of in real time
     #[arg(long)]
     no_pace: bool,
 }
@@ -75,14 +76,17 @@ pub(super) struct RecordArgs {
 pub(super) const EXAMPLES: &str = "\
 Examples:
   aulos record https://radio.example/live show.flac --for 1h
-  aulos record tcp://0.0.0.0:4953 'log/%Y-%m-%d/%H%M.opus' --rotate 1h --align --local-time
-  aulos record 'process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2' take.wav --pre-roll 10s
-      waits; Enter begins ten seconds ago, Enter again ends
+  aulos record tcp://0.0.0.0:4953 'log/%Y-%m-%d/%H%M.opus' \\
+      --rotate 1h --align --local-time
+  aulos record 'process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2' \\
+      take.wav --pre-roll 10s
+      Enter starts the recording ten seconds back, the next Enter stops it.
   ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos record - song.flac
 
-Signals: SIGUSR1 begins and ends, SIGUSR2 begins a new file without a gap, SIGINT (Ctrl-C) writes all
-there is and ends. The name of each complete file goes to standard output. What a killed program leaves
-behind is made whole when somebody records to the same place again.";
+Signals: SIGUSR1 starts and stops a recording, SIGUSR2 starts a new file without
+a gap, SIGINT (Ctrl-C) writes the remaining audio and exits. The path of each
+complete file goes to standard output. Files that a crash left incomplete are
+repaired by the next recording to the same path.";
 
 /// Interval of the status line.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
@@ -90,8 +94,8 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
     if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
-        let message =
-            "--no-pace is for files that have an end: other sources have a pace of their own";
+        let message = "--no-pace needs a file source without `repeat`: other sources have a pace \
+                       of their own or no end";
         return Err(Failure::new(Exit::Usage, message));
     }
     let settings = recorder::recorder_config(args)?;
@@ -137,7 +141,7 @@ async fn watch(
     let mut tick = tokio::time::interval(STATUS_INTERVAL);
     let mut loudness = Loudness::NONE;
     if args.pre_roll.is_some() {
-        output.print_message("waiting: Enter or SIGUSR1 begins, and ends");
+        output.print_message("waiting: Enter or SIGUSR1 starts and stops the recording");
     }
     loop {
         tokio::select! {

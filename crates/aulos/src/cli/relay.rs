@@ -16,90 +16,96 @@ use super::{ColorMode, is_reader_open, print, usage_failure};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
-    /// Where to listen: a port that many streams come to, or a range with one for each; trunk:// for
-    /// what another relay sends there
+    /// Address to receive on: one port for many streams, or a range with a port for each stream;
+    /// trunk://ADDRESS:PORT receives from another relay
     #[arg(value_name = "udp://ADDRESS:PORT[-PORT]", required_unless_present = "config")]
     #[arg(requires_all = ["from", "to", "dest"])]
     listen: Option<String>,
-    /// Where the same streams come a second time, over another way: the first of two packets is taken
+    /// Second address to receive the same streams on, over another network path; the first copy of
+    /// each packet is used
     #[arg(long, value_name = "udp://ADDRESS:PORT[-PORT]", conflicts_with = "config")]
     also: Option<String>,
-    /// What comes: pcmu, pcma, g722, l16/RATE/CHANNELS, l24/RATE/CHANNELS or opus, and :TYPE for a
-    /// payload type of its own
+    /// Encoding of the input: pcmu, pcma, g722, opus, l16/RATE/CHANNELS or l24/RATE/CHANNELS, each
+    /// with an optional RTP payload type, as in opus:111
     #[arg(long, value_name = "CODEC")]
     from: Option<String>,
-    /// What goes, in the same words
+    /// Encoding of the output, in the same form
     #[arg(long, value_name = "CODEC")]
     to: Option<String>,
-    /// Where it goes: a port for all of them, or a range with one for each; trunk:// to another relay
+    /// Address to send to: one port for all streams, or a range with a port for each;
+    /// trunk://HOST:PORT sends to another relay
     #[arg(long, value_name = "udp://HOST:PORT[-PORT]")]
     dest: Option<String>,
-    /// The payload type of keys that are pressed, which go through as they are; two of them where the
-    /// listener has another one
+    /// RTP payload type of DTMF telephone-events, 96 to 127; 101:96 if input and output differ
     #[arg(long, value_name = "TYPE[:TYPE]", conflicts_with = "config")]
     events: Option<String>,
-    /// The payload type of RED that comes: what is lost is taken out of the packets behind it
+    /// RTP payload type of received RED (RFC 2198), 96 to 127; lost packets are restored from it
     #[arg(long, value_name = "TYPE", conflicts_with = "config", value_parser = clap::value_parser!(u32).range(96..=127))]
     red_from: Option<u32>,
-    /// Send RED with that payload type: each packet carries the ones before it again
+    /// Send RED (RFC 2198) with this RTP payload type, 96 to 127
     #[arg(long, value_name = "TYPE", conflicts_with = "config", value_parser = clap::value_parser!(u32).range(96..=127))]
     red_to: Option<u32>,
-    /// How many packets before it each one carries
+    /// Number of earlier packets that each RED packet repeats, 1 to 4 [default: 1]
     #[arg(long, value_name = "N", requires = "red_to", value_parser = clap::value_parser!(u32).range(1..=4))]
     red_distance: Option<u32>,
     #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help text: TOML, not a link")]
-    /// The [[relay]] tables of a configuration file; `-` is standard input
+    /// Configuration file whose [[relay]] tables to run; `-` reads standard input
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["listen", "from", "to", "dest"])]
     config: Option<PathBuf>,
-    /// How long a packet waits for one before it, in milliseconds
+    /// How long a packet waits for a missing earlier one, 0 to 1000 ms
     #[arg(long, value_name = "MS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     hold: u32,
-    /// The silence after which another address may take a stream over, in milliseconds
+    /// Time without packets after which another sender address may take over a stream, 0 to 60000 ms
     #[arg(long, value_name = "MS", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(0..=60_000))]
     takeover: u32,
-    /// Send from the port that the stream comes to, so that the other end can answer there
+    /// Send each stream from the port on which it is received (symmetric RTP)
     #[arg(long)]
     symmetric: bool,
-    /// Send no reports
+    /// Send no RTCP reports
     #[arg(long)]
     no_rtcp: bool,
-    /// Bits per second of Opus
+    /// Opus bit rate, 6000 to 510000 bit/s
     #[arg(long, value_name = "BPS", default_value_t = 24_000, value_parser = clap::value_parser!(u32).range(6_000..=510_000))]
     opus_bitrate: u32,
-    /// How hard Opus tries, from 0 to 10
+    /// Opus encoder complexity, 0 (least CPU) to 10 (best quality)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=10))]
     opus_complexity: u32,
-    /// Let each packet of Opus carry the one before again, in low quality
+    /// Send Opus in-band FEC: each packet repeats the previous one in low quality
     #[arg(long)]
     opus_fec: bool,
-    /// Threads; one for each core, and four at most, unless told otherwise
+    /// Number of threads, 1 to 64 [default: one per processor, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
-    /// Show the streams while they run
+    /// Show a table of the streams, updated once per second
     #[arg(long, conflicts_with = "json")]
     top: bool,
-    /// Print one JSON object a second, and one at the end with every stream in it
+    /// Print one JSON object per second, and a final one with every stream
     #[arg(long)]
     json: bool,
 }
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  aulos relay udp://0.0.0.0:6000-6999 --from pcmu --to pcma --dest udp://192.0.2.7:7000
-      a thousand streams, each on a port of its own, to one place
-  aulos relay udp://0.0.0.0:5004 --from l16/48000/2 --to opus:111 --dest udp://192.0.2.7:5004 --top
-      whatever comes to one port, told apart by SSRC, and watched
-  aulos relay udp://0.0.0.0:5004 --also udp://0.0.0.0:5006 --from opus:111 --red-from 112 --to l16 \
-      --dest udp://192.0.2.7:5004
-      one stream that comes over two ways, with copies of lost packets in those behind them
-  aulos relay udp://0.0.0.0:6000-6999 --from pcmu --to pcmu --dest trunk://192.0.2.7:7000
-  aulos relay trunk://0.0.0.0:7000 --from pcmu --to pcma --dest udp://127.0.0.1:6000-6999
-      a thousand streams from one machine to another in few large pieces
-  aulos relay --config relays.toml --json | jq '.relays[] | {name, streams, lost}'
+  aulos relay udp://0.0.0.0:6000-6999 --from pcmu --to pcma \\
+      --dest udp://192.0.2.7:7000
+      Forward a thousand streams, each received on its own port, to one port.
+  aulos relay udp://0.0.0.0:5004 --from l16/48000/2 --to opus:111 \\
+      --dest udp://192.0.2.7:5004 --top
+      Transcode all streams of one port, and show them.
+  aulos relay udp://0.0.0.0:5004 --also udp://0.0.0.0:5006 \\
+      --from opus:111 --red-from 112 --to l16 --dest udp://192.0.2.7:5004
+      Receive a stream over two network paths and with RED.
+  aulos relay udp://0.0.0.0:6000-6999 --from pcmu --to pcmu \\
+      --dest trunk://192.0.2.7:7000
+  aulos relay trunk://0.0.0.0:7000 --from pcmu --to pcma \\
+      --dest udp://127.0.0.1:6000-6999
+      Send a thousand streams from one machine to another in large datagrams.
+  aulos relay --config relays.toml --json | jq '.relays[].lost'
 
-Every port is RTP with RTCP on it (RFC 5761). One packet goes out for each that comes in; what is lost
-stays lost, for the listener to conceal. Ctrl-C ends it and prints what it came to.";
+RTP and RTCP share each port (RFC 5761). The relay sends one packet for each
+received packet; it does not replace lost packets, except from RED, FEC or the
+second path. Ctrl-C stops the relay and prints the totals.";
 
 /// Interval of the status.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -146,7 +152,9 @@ fn relays_from_args(args: &RelayArgs) -> Result<Vec<RelaySettings>, Failure> {
             aulos_config::load(Some(file), &[], &aulos_config::Environment::of_process())
                 .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
         if resolved.relays.is_empty() {
-            let message = format!("{name}: there is no [[relay]] in it");
+            let message = format!(
+                "{name}: no [[relay]] table found; add one, or give the relay as arguments"
+            );
             return Err(Failure::new(Exit::Config, message));
         }
         return Ok(resolved.relays);
@@ -182,7 +190,7 @@ fn print_startup(relays: &Relays) {
     }
     for (name, bytes) in relays.short_buffers() {
         eprintln!(
-            "{name}: the system gives its port a buffer of only {} kB, which bursts may overflow\n    \
+            "{name}: the receive buffer of its port has only {} kB, which bursts may overflow\n    \
              hint: sysctl -w net.core.rmem_max=8388608",
             bytes / 1_000
         );

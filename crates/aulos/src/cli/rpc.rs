@@ -15,9 +15,13 @@ use serde_json::{Value, json};
 
 use super::{RpcArgs, print};
 
+/// Snapcast's control port.
 const PORT: u16 = 1705;
 /// Time limit for connecting, and for the answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
+const NO_ANSWER: &str = "no answer within 5 s";
+/// JSON-RPC's code for failures that are not the caller's mistake.
+const INTERNAL_ERROR: i64 = -32_603;
 /// Longest line from the server, in bytes; the status of a large server has two million.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
@@ -27,17 +31,43 @@ pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
     } else {
         serde_json::from_str(&args.params)
     }
-    .map_err(|error| Failure::new(Exit::Usage, format!("the parameters are not JSON: {error}")))?;
+    .map_err(|error| Failure::new(Exit::Usage, format!(
+            "the parameters are not valid JSON: {error}\n    hint: quote the object for the shell, as \
+             in '{{\"id\": \"default\"}}'"
+        )))?;
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": args.method, "params": params });
     let login = args.login.as_deref().map(read_login).transpose()?;
     let reply = call_server(args, login.as_ref(), &call)
-        .map_err(|error| Failure::new(Exit::Unavailable, format!("{}: {error}", args.server)))?;
+        .map_err(|error| unreachable_server(args, &error))?;
     if let Some(error) = reply.get("error") {
-        let fact = error["data"].as_str().map_or_else(String::new, |data| format!(": {data}"));
-        let message = error["message"].as_str().unwrap_or("error");
-        return Err(Failure::new(Exit::Negative, format!("{message}{fact} ({})", error["code"])));
+        return Err(Failure::new(Exit::Negative, error_text(error)));
     }
     print(format!("{:#}\n", reply["result"]).as_bytes())
+}
+
+/// The text of an error. Its data alone where the message says no more than that the call failed.
+fn error_text(error: &Value) -> String {
+    let message = error["message"].as_str().unwrap_or("error");
+    match error["data"].as_str() {
+        Some(data) if error["code"] == json!(INTERNAL_ERROR) => data.to_owned(),
+        Some(data) => format!("{message}: {data} ({})", error["code"]),
+        None => format!("{message} ({})", error["code"]),
+    }
+}
+
+/// The failure for a server that cannot be reached, with the likely remedy.
+fn unreachable_server(args: &RpcArgs, error: &io::Error) -> Failure {
+    use io::ErrorKind as K;
+    let hint = match error.kind() {
+        K::ConnectionRefused | K::NotFound | K::HostUnreachable | K::NetworkUnreachable => {
+            "is the server running? `aulos serve` starts one; --server HOST:PORT addresses another"
+        }
+        K::TimedOut | K::UnexpectedEof | K::InvalidData => {
+            "is this the control port? if the server requires TLS, add --tls-ca FILE"
+        }
+        _ => return Failure::new(Exit::Unavailable, format!("{}: {error}", args.server)),
+    };
+    Failure::new(Exit::Unavailable, format!("{}: {error}\n    hint: {hint}", args.server))
 }
 
 /// The login call, from a file with `user:password` or a token.
@@ -98,19 +128,23 @@ fn call_server(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Resul
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER));
         }
         timer.set_read_timeout(Some(left))?;
         let mut line = String::new();
-        let count =
-            (&mut lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(|error| {
-                let late = error.kind() == io::ErrorKind::WouldBlock;
-                if late { io::Error::new(io::ErrorKind::TimedOut, "no answer") } else { error }
-            })?;
+        let count = (&mut lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(|error| {
+            let late = error.kind() == io::ErrorKind::WouldBlock;
+            if late { io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER) } else { error }
+        })?;
         if count == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the server closed the connection without an answer",
+            ));
         }
-        let reply: Value = serde_json::from_str(&line)?;
+        let reply: Value = serde_json::from_str(&line).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("the answer is not JSON: {error}"))
+        })?;
         let logged_in = reply.get("id") == Some(&json!(0)) && reply.get("error").is_none();
         if reply.get("id").is_some() && !logged_in {
             return Ok(reply);
@@ -138,7 +172,7 @@ fn connect(server: &str) -> io::Result<TcpStream> {
     } else {
         (host_of(server), PORT).to_socket_addrs()?.collect()
     };
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, TIMEOUT) {
             Ok(socket) => return Ok(socket),

@@ -33,9 +33,9 @@ use tags::Tagger;
 pub(super) use target::{LoudnessTarget, ceiling};
 
 #[derive(Debug, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch that somebody types")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a command line switch")]
 pub(super) struct ScanArgs {
-    /// Files and folders; of a folder, the sound files in it and below
+    /// Files and folders; a folder stands for the audio files in it and in its subfolders
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
     /// Print one JSON object per line
@@ -44,24 +44,25 @@ pub(super) struct ScanArgs {
     /// Print comma-separated values with a header
     #[arg(long)]
     csv: bool,
-    /// Write a page with curves and outliers, for a browser
+    /// Write an HTML page with loudness curves and outliers to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     report: Option<PathBuf>,
-    /// Also print each folder as an album: its files measured as one programme
+    /// Also print one row per folder: its files measured together as an album
     #[arg(long)]
     album: bool,
-    /// What the gain of an album goes by
+    /// Loudness from which the gain of an album is computed
     #[arg(long, value_name = "RULE", default_value = "energy", requires = "album")]
     album_rule: AlbumRule,
-    /// Also measure the peak between samples, which takes longer
+    /// Also measure the true peak (peaks between samples), which takes longer
     #[arg(long)]
     true_peak: bool,
-    /// The loudness that the gain leads to: LUFS, or replaygain (-18), ebu (-23), atsc (-24), arib
+    /// Target loudness: -70 to 0 LUFS, or a preset: replaygain (-18), ebu (-23), atsc (-24), arib
     /// (-24), op59 (-24), podcast (-16), podcast-mono (-19), spotify (-14), apple (-16), youtube
-    /// (-14), aes-music (-16), aes-album (-14) and more
+    /// (-14), aes-music (-16), aes-album (-14); an unknown name lists all presets
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-18", allow_hyphen_values = true)]
     target: LoudnessTarget,
-    /// Lower a gain that would lift the true peak above this; measures true peaks
+    /// Limit the gain so that the true peak stays at or below this: -30 to 0 dBTP; implies
+    /// --true-peak [default: no limit]
     #[arg(
         long,
         value_name = "DB",
@@ -69,25 +70,25 @@ pub(super) struct ScanArgs {
         value_parser = ceiling
     )]
     max_true_peak: Option<Db>,
-    /// Measure one channel as it is heard from two loudspeakers (+3 LU)
+    /// Measure a mono file as played by two loudspeakers (+3 LU)
     #[arg(long)]
     dual_mono: bool,
-    /// How often the loudness range takes a value: 1s as libebur128, 100ms as FFmpeg
+    /// Interval of the loudness range's values: 1s as in libebur128, 100ms as in FFmpeg
     #[arg(long, value_name = "HOP", default_value = "1s")]
     lra_hop: LraHop,
-    /// Write gain and peak into the files' tags: ReplayGain 2.0, in Opus R128
+    /// Write gain and peak to the tags of the files: ReplayGain 2.0, for Opus R128
     #[arg(long)]
     tag: bool,
-    /// Show what --tag would change, old and new, and write nothing
+    /// Show the old and new tags that --tag would write, and write nothing
     #[arg(long, requires = "tag")]
     dry_run: bool,
-    /// Leave out files whose tags say it all already; with --album, folders of such files
+    /// Skip files whose gain tags are complete; with --album, folders in which all are complete
     #[arg(long, requires = "tag")]
     skip_tagged: bool,
-    /// Keep what is measured in this file, and do not measure it again while nothing changes
+    /// Keep the measurements in this file, and measure only new and changed files
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "report")]
     resume: Option<PathBuf>,
-    /// How many threads; 1 is one in all [default: one per processor]
+    /// Number of threads, 1 to 1024 [default: one per processor]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
@@ -102,22 +103,23 @@ enum LraHop {
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  aulos scan music/                        a table
-  aulos scan --album --true-peak music/    each folder as well, and peaks between samples
+  aulos scan music/                        print a table
+  aulos scan --album --true-peak music/    also folders and true peaks
   aulos scan --json *.flac | jq .integrated_lufs
   aulos scan --csv --target ebu programme.wav > programme.csv
-  aulos scan --tag --album --dry-run music/    what the tags say, and what they would say
+  aulos scan --tag --album --dry-run music/
   aulos scan --tag --album --max-true-peak -1 music/
   aulos scan --true-peak --report loudness.html music/
 
-A file that is tagged is replaced by a complete copy, so that it is whole at every moment; mode and
-owner stay, the time of modification is new, a hard link becomes a file of its own. The peak in tags
-is the true peak with --true-peak or --max-true-peak, else the greatest sample. Without --album, what
-tags say of an album stays. WavPack, Monkey's Audio, Matroska, CAF and RF64 files get no tags.
+A tagged file is replaced atomically by a complete copy. Mode and owner are
+kept; the modification time changes; a hard link becomes a separate file. The
+peak tag is the true peak with --true-peak or --max-true-peak, otherwise the
+sample peak. Without --album the album tags stay unchanged. WavPack, Monkey's
+Audio, Matroska, CAF and RF64 files cannot be tagged.
 
-Ends with 3 when files could not be measured, or only in part, or not be tagged; when there was one
-file only, with 65 if it is bad; and with 66 when nothing could be read, as in a folder without
-sound.";
+Exit codes: 3 if files could not be measured completely or not be tagged, 65 if
+the only file is invalid, 66 if no file could be read, as in a folder without
+audio files.";
 
 pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
     let options = ScanOptions {
@@ -140,7 +142,7 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
     scan.begin();
     let fresh = scan.recall(files);
     scan::scan_files(fresh, jobs.min(MAX_JOBS), &options, |event| scan.handle_event(event))
-        .map_err(|error| Failure::new(Exit::Internal, format!("no threads: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Internal, format!("cannot start a thread: {error}")))?;
     scan.report_recalled();
     scan.report_albums();
     scan.end(skipped)
@@ -412,7 +414,7 @@ impl<'a> ScanRun<'a> {
             return Err(cannot_write(path, &error));
         }
         if skipped > 0 && !self.quiet {
-            eprintln!("{skipped} file(s) were left out: their tags are complete");
+            eprintln!("{skipped} file(s) skipped: their gain tags are complete");
         }
         let untagged = self.tagger.as_ref().map_or(0, |tagger| tagger.failed);
         if let Some(tagger) = self.tagger.filter(|_| !self.quiet && self.measured > 0) {
@@ -430,7 +432,7 @@ impl<'a> ScanRun<'a> {
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     let name = plain(&path.to_string_lossy());
-    Failure::new(Exit::CannotCreate, format!("{name} cannot be written: {error}"))
+    Failure::new(Exit::CannotCreate, format!("{name}: cannot be written: {error}"))
 }
 
 /// A progress bar over the bytes of all files.

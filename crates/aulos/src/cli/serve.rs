@@ -97,13 +97,13 @@ fn startup_message(resolved: &ResolvedConfig, addresses: &Addresses) -> String {
     if addresses.has_tls {
         let own = resolved.state_dir.join("tls/cert.pem");
         let certificate = security.tls.identity.as_ref().map_or(&own, |identity| &identity.cert);
-        let how = if security.tls.require { "and nothing else" } else { "beside plain text" };
-        line("tls", &format!("on every port {how}; certificate {}", certificate.display()));
+        let how = if security.tls.require { "required" } else { "optional" };
+        line("tls", &format!("{how} on every port; certificate {}", certificate.display()));
     }
     let rules = &security.access;
     if rules.anonymous < Role::Admin {
         let users = rules.users.len();
-        line("access", &format!("{users} user(s); without a login: {}", rules.anonymous));
+        line("access", &format!("{users} user(s); role without login: {}", rules.anonymous));
     }
     line("state", &resolved.state_dir.display().to_string());
     for station in &resolved.stations {
@@ -122,11 +122,12 @@ fn startup_message(resolved: &ResolvedConfig, addresses: &Addresses) -> String {
     }
     let mut sources = resolved.stations.iter().flat_map(|station| &station.sources);
     if let Some(recipe) = sources.find_map(|source| example_command(&source.config)) {
-        text += &format!("Send it sound:\n  {recipe}\n");
+        text += &format!("Send audio to it:\n  {recipe}\n");
     }
     let local = |address: SocketAddr| address.ip().is_loopback();
     if local(addresses.http) && local(addresses.control) {
-        text += "Open it to the network:\n  aulos serve --set listen.address=0.0.0.0\n";
+        text +=
+            "Accept connections from the network:\n  aulos serve --set listen.address=0.0.0.0\n";
     }
     text
 }
@@ -180,6 +181,6 @@ pub(super) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the number of open files stays at {:?}", limit.current);
+        tracing::warn!(%error, limit = ?limit.current, "cannot raise the limit of open files");
     }
 }

@@ -1,6 +1,7 @@
 //! Opens any source for a thread that polls it.
 
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 
 use aulos_config::{PipeMode, SourceConfig};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
@@ -36,8 +37,10 @@ fn source_failure(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
         && path.exists()
         && !uri.contains(':')
     {
-        let message =
-            format!("\"{uri}\" is not a source\n    hint: for a file, file://{}", path.display());
+        let message = format!(
+            "`{uri}` is not a source URI\n    hint: file://{} for the file",
+            path.display()
+        );
         return Failure::new(Exit::Usage, message);
     }
     usage_failure(problems)
@@ -74,6 +77,8 @@ struct FeedSource {
     allows_reconnect: bool,
     /// The message for a failure without an error number.
     failure: &'static str,
+    /// The program whose output this is.
+    program: Option<PathBuf>,
     ended: bool,
 }
 
@@ -196,7 +201,7 @@ impl FeedSource {
                     PipeMode::Read => FifoMode::Read,
                 };
                 let fifo = FifoFeeder::new(path.clone(), mode, feed);
-                (Box::new(fifo), true, "something that is not a FIFO has this name")
+                (Box::new(fifo), true, "the path exists but is not a FIFO")
             }
             SourceConfig::Process { path, params, log_stderr, .. } => {
                 let process = ProcessConfig {
@@ -207,26 +212,31 @@ impl FeedSource {
                 };
                 (Box::new(ProcessFeeder::new(process, feed)), false, "")
             }
-            SourceConfig::TcpServer { address, .. } => {
-                (Box::new(TcpServerFeeder::new(address.to_string(), feed)), true, "no such address")
-            }
+            SourceConfig::TcpServer { address, .. } => (
+                Box::new(TcpServerFeeder::new(address.to_string(), feed)),
+                true,
+                "not an address of this machine; use 0.0.0.0 for all addresses",
+            ),
             SourceConfig::TcpClient { address, .. } => (
                 Box::new(TcpClientFeeder::new(address.to_string(), feed)),
                 false,
-                "nobody answers there",
+                "no answer; is a server listening at this address?",
             ),
             _ => {
                 if io::stdin().is_terminal() {
-                    let message = "standard input is a terminal: let a program write raw samples \
-                                   to it, as in ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | \
-                                   aulos ...";
+                    let message = "standard input is a terminal; raw samples are expected\n    hint: \
+                                   ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos ...";
                     return Err(Failure::new(Exit::NoInput, message));
                 }
-                (Box::new(StdinFeeder::new(feed)), false, "it cannot be read")
+                (Box::new(StdinFeeder::new(feed)), false, "standard input cannot be read")
             }
         };
         let items = RingSource::new(items, Pacing::Live);
-        Ok(Self { feeder, items, state, allows_reconnect: stays, failure, ended: false })
+        let program = match config {
+            SourceConfig::Process { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        Ok(Self { feeder, items, state, allows_reconnect: stays, failure, program, ended: false })
     }
 
     fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, Failure> {
@@ -271,12 +281,13 @@ impl FeedSource {
             | K::TimedOut => Exit::Unavailable,
             _ => Exit::Io,
         };
-        let message = if error == 0 {
-            self.failure.to_owned()
-        } else {
-            FeedState::Failed(error).problem().unwrap_or_default()
+        let state = FeedState::Failed(error);
+        let message = match &self.program {
+            _ if error == 0 => Some(self.failure.to_owned()),
+            Some(program) => state.program_problem(program),
+            None => state.problem(),
         };
-        Failure::new(exit, message)
+        Failure::new(exit, message.unwrap_or_default())
     }
 }
 

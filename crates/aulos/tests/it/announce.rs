@@ -83,7 +83,7 @@ fn an_unplayable_announcement_has_a_reason_and_a_cancelled_one_ends() {
             return notice;
         }
     };
-    assert!(ended(noise)["reason"].as_str().unwrap().contains("not sound"));
+    assert!(ended(noise)["reason"].as_str().unwrap().contains("not an audio file"));
     assert!(ended(gone)["reason"].as_str().unwrap().contains("no such file"));
     assert_eq!(ended(long)["cause"], "cancelled");
     let nothing = caller.call("Aulos.CancelAnnouncement", json!({ "id": long }));

@@ -168,7 +168,10 @@ fn a_listener_gets_the_settings_of_the_station() {
 fn an_unavailable_format_is_reported_with_the_available_ones() {
     let server = start();
     let mp3 = ask(&server, "GET /listen/default.mp3 HTTP/1.1");
-    assert!(mp3.starts_with("HTTP/1.1 404 ") && mp3.contains("There is .flac, .wav"), "{mp3}");
+    assert!(
+        mp3.starts_with("HTTP/1.1 404 ") && mp3.contains("available formats: .flac, .wav"),
+        "{mp3}"
+    );
     let opus = ask(&server, "GET /listen/cd.wav.opus HTTP/1.1");
     assert!(opus.starts_with("HTTP/1.1 406 ") && opus.contains("48000 Hz only"), "{opus}");
     assert!(ask(&server, "GET /listen/nobody.ogg HTTP/1.1").starts_with("HTTP/1.1 404 "));

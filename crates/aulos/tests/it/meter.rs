@@ -179,7 +179,7 @@ fn an_interrupt_ends_it_with_a_summary() {
     out.read_to_string(&mut text).unwrap();
     assert_eq!(ended(child).0, 0);
     assert!(text.starts_with("00:00:01  M -20.0"), "{text}");
-    assert!(text.contains("greatest momentary   -20.0 LUFS"), "{text}");
+    assert!(text.contains("maximum momentary   -20.0 LUFS"), "{text}");
 }
 
 /// A web server has a second of a square wave of -20 dBFS, as a file that ends.
@@ -212,20 +212,20 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     let text = dir.join("text.wav");
     fs::write(&text, "this is no sound").unwrap();
     let (text, here) = (text.display().to_string(), format!("file://{}", text.display()));
-    let long = format!("hint: for a file, {here}");
+    let long = format!("hint: {here} for the file");
     for (arguments, code, says) in [
         (&["gopher://x"][..], 2, "`gopher` is not a kind of source"),
         (&["http://127.0.0.1:1/live"], 69, "the server cannot be reached"),
         (&["tone://?dbfs=3"], 2, "a level is -120 to 0 dBFS"),
         (&[&text], 2, &long),
-        (&["--no-pace", "demo://"], 2, "--no-pace is for files"),
-        (&["file:///nowhere/at/all.wav"], 66, "there is no such file"),
-        (&[&here], 65, "is not sound in a format that is known here"),
-        (&["process:///nowhere/at/all"], 66, "No such file"),
+        (&["--no-pace", "demo://"], 2, "--no-pace needs a file"),
+        (&["file:///nowhere/at/all.wav"], 66, "no such file"),
+        (&[&here], 65, "not an audio file of a supported format"),
+        (&["process:///nowhere/at/all"], 66, "no such program: /nowhere/at/all"),
         (&["pipe:///nowhere/at/all?mode=read"], 66, "No such file"),
-        (&[&format!("pipe://{text}")], 69, "something that is not a FIFO has this name"),
+        (&[&format!("pipe://{text}")], 69, "the path exists but is not a FIFO"),
         (&["tcp://127.0.0.1:1?mode=client"], 69, "refused"),
-        (&["-"], 66, "no sound came from it"),
+        (&["-"], 66, "the source ended without any audio"),
     ] {
         let (found, out, errors) = run(&mut meter(arguments));
         assert_eq!((found, out.as_str()), (code, ""), "{arguments:?}: {errors}");
@@ -268,6 +268,6 @@ fn on_a_terminal_the_screen_stays_until_a_key_is_pressed() {
     let text = String::from_utf8_lossy(&shown);
     let (_, after) = text.split_once("\x1b[?1049l").expect("it leaves the screen");
     assert!(text.contains("\x1b[?1049h") && text.contains("q quit"), "{text}");
-    assert!(after.contains("demo://  00:00:0") && after.contains("greatest momentary"), "{after}");
+    assert!(after.contains("demo://  00:00:0") && after.contains("maximum momentary"), "{after}");
     assert!(after.contains(" icanon") && after.contains(" echo "), "{after}");
 }

@@ -248,7 +248,7 @@ fn a_server_that_never_reads_does_not_affect_others() {
         heard += 1;
         assert!(heard < 120, "{}", state(&mut caller));
     }
-    assert_eq!(state(&mut caller)["last_error"], "the server took nothing for 10 s");
+    assert_eq!(state(&mut caller)["last_error"], "the server read no data for 10 s");
     drop(silent);
     // And it is tried again.
     assert!(ice.guest().hear(44).starts_with(b"RIFF"));
@@ -280,12 +280,12 @@ push = [{ url = "icecast://radio.example/b" }]
     let error = aulos_config::load(Some(file), &[], &Environment::default()).unwrap_err();
     let told = error.to_string();
     for line in [
-        "aulos.toml:5:11: `url` does not begin with icecast:// or icecasts://",
-        "aulos.toml:6:11: `url` has a password in it, and addresses are shown",
+        "aulos.toml:5:11: `url` does not start with icecast:// or icecasts://",
+        "aulos.toml:6:11: `url` contains a password, but URLs are shown to users",
         "aulos.toml:7:53: `format` is \"mp3\", which is not made here",
         "aulos.toml:8:3: icecast://radio.example:8000/twice is pushed to twice",
         "aulos.toml:9:59: /does/not/exist: ",
-        "aulos.toml:10:11: `url` names no mount",
+        "aulos.toml:10:11: `url` has no mount",
         "aulos.toml:11:3: a push has no `url`",
         "aulos.toml:12:3: an entry of `push` is text: it must be a table",
         "unknown key `bitrate` in a push",

@@ -236,10 +236,10 @@ fn all_problems_of_an_invalid_relay_are_reported() {
     };
     // A name that nobody can know (RFC 6761, 6.4).
     let (code, why) = with("dest", "udp://attic.invalid:5004");
-    let named = why.contains("dest attic.invalid: ") && why.contains("write its address");
+    let named = why.contains("dest attic.invalid: ") && why.contains("write the address");
     assert_eq!((code, named), (-32_603, true), "{why}");
     let (code, why) = with("name", "desk");
-    assert_eq!((code, why.contains("there is a relay `desk` already")), (-32_603, true), "{why}");
+    assert_eq!((code, why.contains("duplicate relay name `desk`")), (-32_603, true), "{why}");
     // A port that somebody else has, and one of our own.
     for taken in [line.dest(), listen(&server, "desk")] {
         let (code, why) = with("listen", &format!("udp://{taken}"));

@@ -252,7 +252,7 @@ fn csv_has_the_keys_as_its_header() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!((code, lines.len(), lines[0]), (3, 3, KEYS.join(",").as_str()));
     assert!(lines[1].contains("a, \"\"b\"\".wav\",true,,48000,1,20.0,-"), "{}", lines[1]);
-    assert!(lines[2].ends_with("missing.wav,false,there is no such file,,,,,,,,,,,"), "{text}");
+    assert!(lines[2].ends_with("missing.wav,false,no such file,,,,,,,,,,,"), "{text}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn wave_files_keep_their_sound_and_remember_their_tags() {
     assert_eq!(aulos("--tag", &[&path]).code, 0);
     assert_eq!((samples(&path), tag(&path, "title").as_deref()), (sounds, Some("Kept")));
     let left_out = aulos("--tag --skip-tagged", &[&path]);
-    assert!(left_out.err.contains("1 file(s) were left out"), "{}", left_out.err);
+    assert!(left_out.err.contains("1 file(s) skipped"), "{}", left_out.err);
 }
 
 #[test]

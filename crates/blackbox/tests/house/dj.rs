@@ -119,7 +119,7 @@ fn ffmpeg_sends_every_format_and_receives_every_container() {
         dj.terminate(PATIENCE).unwrap();
         wait_for("its end", PATIENCE, || source(&mut rpc)["dj"]["on_air"] == false);
         let left = source(&mut rpc)["dj"]["last_left"].clone();
-        assert_eq!(left, "the last DJ has ended", "{codec}");
+        assert_eq!(left, "the last live source ended its stream", "{codec}");
         wait_for("his last sound", PATIENCE, || active(&mut rpc) == "tone");
     }
     server.stop().unwrap();

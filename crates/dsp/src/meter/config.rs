@@ -214,8 +214,8 @@ pub enum InvalidMeterConfig {
 impl fmt::Display for InvalidMeterConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Channels(n) => write!(f, "{n} channels: there must be 1 to {MAX_CHANNELS}"),
-            Self::DualMono(n) => write!(f, "dual mono is for one channel, not for {n}"),
+            Self::Channels(n) => write!(f, "{n} channels: expected 1 to {MAX_CHANNELS}"),
+            Self::DualMono(n) => write!(f, "dual mono needs one channel, not {n}"),
             Self::Window(ms) => write!(f, "a window of {ms} ms is longer than {MAX_WINDOW_MS} ms"),
         }
     }

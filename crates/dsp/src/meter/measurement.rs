@@ -288,7 +288,7 @@ pub struct MalformedMeasurement;
 
 impl fmt::Display for MalformedMeasurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a loudness measurement that this version reads")
+        f.write_str("not a loudness measurement, or one of an unsupported version")
     }
 }
 

@@ -81,8 +81,8 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Damaged => "the payload is not one of this codec",
-            Self::TooLong => "the payload holds more than there is room for",
+            Self::Damaged => "the payload is not valid for this codec",
+            Self::TooLong => "the payload is longer than the output buffer",
         })
     }
 }

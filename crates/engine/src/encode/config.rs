@@ -226,9 +226,9 @@ impl CodecConfigError {
         match self {
             Self::UnknownCodec => "use flac, opus or pcm",
             Self::NoSettings => "write `pcm` alone",
-            Self::Level => "use flac:0 (least work) to flac:8 (smallest), or `flac` alone",
+            Self::Level => "use flac:0 (least CPU) to flac:8 (smallest), or `flac` alone",
             Self::Bitrate => "use opus:6k to opus:510k, as in opus:128k",
-            Self::Complexity => "use complexity=0 (least work) to complexity=10 (best)",
+            Self::Complexity => "use complexity=0 (least CPU) to complexity=10 (best)",
             Self::UnknownOption => {
                 "opus takes a bit rate, vbr or cbr, and complexity, as in opus:96k,cbr,complexity=8"
             }
@@ -240,12 +240,12 @@ impl CodecConfigError {
 impl fmt::Display for CodecConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::UnknownCodec => "this is not a codec",
+            Self::UnknownCodec => "unknown codec",
             Self::NoSettings => "pcm has no settings",
-            Self::Level => "the compression level of flac is a whole number from 0 to 8",
+            Self::Level => "the compression level of flac is an integer from 0 to 8",
             Self::Bitrate => "the bit rate of opus is 6000 to 510000 bits per second",
-            Self::Complexity => "the complexity of opus is a whole number from 0 to 10",
-            Self::UnknownOption => "this is not a setting of opus",
+            Self::Complexity => "the complexity of opus is an integer from 0 to 10",
+            Self::UnknownOption => "unknown setting of opus",
             Self::Repeated => "a setting is given twice",
         })
     }

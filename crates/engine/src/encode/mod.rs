@@ -85,8 +85,8 @@ pub enum EncodeError {
 impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Shape => "the block does not have the encoder's shape",
-            Self::Codec => "the codec refused the block",
+            Self::Shape => "the format of the block is not that of the encoder",
+            Self::Codec => "the codec rejected the block",
         })
     }
 }
@@ -110,11 +110,11 @@ pub enum UnsupportedFormat {
 impl fmt::Display for UnsupportedFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Format(_) => "flac is made of 16 or 24 bit samples",
-            Self::Rate(Codec::Opus) => "opus runs at 48000 Hz only",
-            Self::Rate(_) => "a flac stream cannot have this rate",
-            Self::Channels(Codec::Opus) => "opus has one or two channels here",
-            Self::Channels(_) => "flac has at most eight channels",
+            Self::Format(_) => "flac needs 16 or 24 bit samples",
+            Self::Rate(Codec::Opus) => "opus supports 48000 Hz only",
+            Self::Rate(_) => "flac does not support this sample rate",
+            Self::Channels(Codec::Opus) => "opus supports one or two channels",
+            Self::Channels(_) => "flac supports at most eight channels",
             Self::BlockLength(Codec::Opus) => "an opus packet lasts 10, 20, 40 or 60 ms",
             Self::BlockLength(_) => "a flac frame has 16 to 65535 samples per channel",
         })

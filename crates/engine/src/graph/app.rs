@@ -166,7 +166,7 @@ pub struct DisconnectedError;
 
 impl fmt::Display for DisconnectedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody is at the other end any more")
+        f.write_str("the other end has been dropped")
     }
 }
 

@@ -69,7 +69,7 @@ pub trait Sink: Send {
 
 /// Result of pushing a block, or the rest of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "what was not taken is still there"]
+#[must_use = "data that was not consumed remains"]
 pub enum PushResult {
     /// This many frames were taken. With fewer than offered the sink is full for now.
     Accepted(Frames),

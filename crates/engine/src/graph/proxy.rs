@@ -85,7 +85,7 @@ pub enum ProxyError {
 impl fmt::Display for ProxyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => write!(f, "{MAX_READERS} readers wait to be taken in: try again later"),
+            Self::Busy => write!(f, "too many pending readers ({MAX_READERS}); try again later"),
             Self::Lane(error) => error.fmt(f),
         }
     }

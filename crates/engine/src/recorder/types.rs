@@ -94,13 +94,13 @@ pub enum CommandError {
 impl core::fmt::Display for CommandError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::Recording => "it is recording already: stop it first, or cut",
-            Self::Idle => "it is not recording: start it first",
-            Self::Paused => "it is paused already: resume it first",
-            Self::NotPaused => "it is not paused: there is nothing to resume",
-            Self::Skipped => "that frame is before the file that is written: mark it while it is",
-            Self::Ahead => "that frame is still to come: mark it when it sounds",
-            Self::Busy => "too many commands wait for their time: stop forgets them",
+            Self::Recording => "already recording; stop it first, or cut",
+            Self::Idle => "not recording; start it first",
+            Self::Paused => "already paused; resume it first",
+            Self::NotPaused => "not paused, so it cannot resume",
+            Self::Skipped => "the frame is before the start of the current file; set markers while it is recorded",
+            Self::Ahead => "the frame is in the future; set the marker when it is recorded",
+            Self::Busy => "too many scheduled commands; `stop` discards them",
         })
     }
 }

@@ -44,16 +44,20 @@ impl From<io::Error> for OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchFile => f.write_str("there is no such file"),
-            Self::Permission => f.write_str("the file may not be read: check its owner and mode"),
+            Self::NoSuchFile => f.write_str("no such file"),
+            Self::Permission => f.write_str(
+                "permission denied; check the owner and mode of the file and its folders",
+            ),
             Self::OutsideRoots => f.write_str(OUTSIDE_ROOTS),
-            Self::NotAFile => f.write_str("it is not a regular file (for a FIFO use pipe://)"),
-            Self::NotAudio => f.write_str("the file is not sound in a format that is known here"),
-            Self::UnsupportedCodec => f.write_str("the file's codec is not supported: convert it"),
+            Self::NotAFile => f.write_str("not a regular file; use pipe:// for a FIFO"),
+            Self::NotAudio => f.write_str("not an audio file of a supported format"),
+            Self::UnsupportedCodec => f.write_str(
+                "the codec of the file is not supported; convert it, for example to FLAC",
+            ),
             Self::Protected => {
-                f.write_str("the file is copy-protected (DRM): it cannot be decoded")
+                f.write_str("the file is copy-protected (DRM) and cannot be decoded")
             }
-            Self::Torn => f.write_str("the file is damaged or cut off before its first frame"),
+            Self::Torn => f.write_str("the file is damaged or truncated before its first frame"),
             Self::Io(kind) => write!(f, "the file cannot be read: {kind}"),
         }
     }
@@ -81,8 +85,8 @@ impl From<io::Error> for DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Torn => f.write_str("the file is damaged for too long to go on"),
-            Self::Io(kind) => write!(f, "the file cannot be read on: {kind}"),
+            Self::Torn => f.write_str("too much of the file is damaged"),
+            Self::Io(kind) => write!(f, "reading the file failed: {kind}"),
         }
     }
 }

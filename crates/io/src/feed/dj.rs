@@ -123,17 +123,21 @@ pub enum DjEndReason {
 impl fmt::Display for DjEndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ended => f.write_str("the last DJ has ended"),
-            Self::Broken => f.write_str("the connection of the last DJ broke"),
+            Self::Ended => f.write_str("the last live source ended its stream"),
+            Self::Broken => f.write_str("the connection of the last live source broke"),
             Self::Stalled => {
                 write!(
                     f,
-                    "the last DJ sent no sound for {} s",
+                    "the last live source sent no audio for {} s",
                     DJ_STALL_TIMEOUT.as_millis() / 1_000
                 )
             }
-            Self::Unplayable(why) => write!(f, "what the last DJ sent cannot be played: {why}"),
-            Self::InvalidChunks => f.write_str("the last DJ sent chunks that are none"),
+            Self::Unplayable(why) => {
+                write!(f, "the stream of the last live source cannot be played: {why}")
+            }
+            Self::InvalidChunks => {
+                f.write_str("the last live source sent invalid chunked encoding")
+            }
         }
     }
 }

@@ -312,7 +312,7 @@ impl FifoError {
 impl core::fmt::Display for FifoError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::NotAFifo => f.write_str("something that is not a FIFO has this name"),
+            Self::NotAFifo => f.write_str("the path exists but is not a FIFO"),
             Self::Io(error) => core::fmt::Display::fmt(error, f),
         }
     }

@@ -74,9 +74,9 @@ pub enum HttpBodyError {
 impl core::fmt::Display for HttpBodyError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Self::Closed => f.write_str("the server hung up"),
+            Self::Closed => f.write_str("the server closed the connection"),
             Self::Stalled => f.write_str("the server stopped sending"),
-            Self::InvalidChunks => f.write_str("the server sent chunks that are none"),
+            Self::InvalidChunks => f.write_str("the server sent invalid chunked encoding"),
             Self::Io(kind) => write!(f, "the connection broke: {kind}"),
         }
     }

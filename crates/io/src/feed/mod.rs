@@ -15,6 +15,8 @@ mod tcp;
 #[cfg(test)]
 mod testing;
 
+use std::path::Path;
+
 use aulos_core::{Instant, Rng, Span};
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
@@ -65,12 +67,24 @@ pub enum FeedState {
 }
 
 impl FeedState {
+    /// As [`FeedState::problem`], for the output of a program.
+    #[must_use]
+    pub fn program_problem(self, program: &Path) -> Option<String> {
+        match self {
+            Self::Failed(libc::ENOENT) if program.components().count() == 1 => {
+                Some(format!("no program `{}` in PATH", program.display()))
+            }
+            Self::Failed(libc::ENOENT) => Some(format!("no such program: {}", program.display())),
+            other => other.problem(),
+        }
+    }
+
     /// The problem as text, if there is one.
     #[must_use]
     pub fn problem(self) -> Option<String> {
         let Self::Failed(error) = self else { return None };
         Some(match error {
-            0 => "the program has ended".to_owned(),
+            0 => "the program has exited".to_owned(),
             libc::EEXIST => FifoError::NotAFifo.to_string(),
             libc::EXDEV => crate::beneath::OUTSIDE_ROOTS.to_owned(),
             error => std::io::Error::from_raw_os_error(error).to_string(),

@@ -86,11 +86,12 @@ impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => write!(f, "{why}"),
-            Self::Unsupported("aac") => {
-                f.write_str("only AAC LC (and HE-AAC without its extension) of one or two channels is supported")
-            }
-            Self::Unsupported(codec) => write!(f, "this kind of {codec} is not supported"),
-            Self::Damaged => f.write_str("it is damaged for too long to go on"),
+            Self::Unsupported("aac") => f.write_str(
+                "unsupported AAC: only AAC LC (and HE-AAC without its extension) of one or two \
+                     channels can be decoded",
+            ),
+            Self::Unsupported(codec) => write!(f, "this variant of {codec} is not supported"),
+            Self::Damaged => f.write_str("too much of the stream is damaged"),
         }
     }
 }

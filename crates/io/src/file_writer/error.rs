@@ -66,12 +66,12 @@ pub enum AddError {
 impl fmt::Display for AddError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full => f.write_str("no room for the record now: the disk is behind"),
+            Self::Full => f.write_str("the queue is full because the disk is too slow"),
             Self::TooLong { length, capacity } => write!(
                 f,
-                "a record of {length} bytes never fits into {capacity}: give its producer more memory"
+                "a record of {length} bytes exceeds the queue of {capacity} bytes; give its producer more memory"
             ),
-            Self::Closed => f.write_str("the file takes nothing more: its writer was closed"),
+            Self::Closed => f.write_str("the writer of the file is closed"),
             Self::Failed(failure) => failure.fmt(f),
         }
     }

@@ -288,7 +288,8 @@ fn empty_records_are_accepted_and_too_long_ones_are_an_error() {
     let (mut ring, shared) = (writer.producer(SMALL).unwrap(), writer.shared_producer());
     ring.add(b"").unwrap();
     shared.add(b"").unwrap();
-    let text = "a record of 4097 bytes never fits into 4096: give its producer more memory";
+    let text =
+        "a record of 4097 bytes exceeds the queue of 4096 bytes; give its producer more memory";
     assert_eq!(ring.add(&[0; SMALL + 1]).unwrap_err().to_string(), text);
     assert_eq!(shared.add(&[0; SMALL + 1]).unwrap_err().to_string(), text);
     ring.add(&[1; SMALL]).unwrap();

@@ -126,7 +126,7 @@ fn is_inherited_socket(number: i32) -> io::Result<bool> {
         return Ok(false);
     }
     if found.st_mode & libc::S_IFMT != libc::S_IFSOCK {
-        return Err(io::Error::other(format!("descriptor {number}: it is not a socket")));
+        return Err(io::Error::other(format!("descriptor {number}: not a socket")));
     }
     Ok(true)
 }

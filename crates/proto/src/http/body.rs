@@ -66,7 +66,7 @@ pub enum BodyError {
 
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server sent chunks that are none")
+        f.write_str("the server sent invalid chunked encoding")
     }
 }
 

@@ -21,8 +21,8 @@ pub enum PlaylistError {
 impl fmt::Display for PlaylistError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Hls => "it is HLS, which is not supported: use the station's MP3 or AAC stream",
-            Self::Empty => "the playlist has no address in it",
+            Self::Hls => "HLS is not supported; use the station's MP3 or AAC stream",
+            Self::Empty => "the playlist contains no URL",
         })
     }
 }

@@ -80,7 +80,7 @@ pub struct HeadError {
 
 impl fmt::Display for HeadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} holds a character that cannot be sent", self.part)
+        write!(f, "{} contains a character that is not allowed", self.part)
     }
 }
 

@@ -174,10 +174,12 @@ pub enum UrlError {
 impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotHttp => f.write_str("not an address that begins with http:// or https://"),
-            Self::NoHost => f.write_str("it names no host, as in http://radio.example/live"),
-            Self::BadPort => f.write_str("a port is a number from 1 to 65535"),
-            Self::TooLong => write!(f, "an address has at most {MAX_URI} bytes"),
+            Self::NotHttp => f.write_str("the URL does not start with http:// or https://"),
+            Self::NoHost => {
+                f.write_str("the URL has no host; expected as in http://radio.example/live")
+            }
+            Self::BadPort => f.write_str("the port of the URL is not a number from 1 to 65535"),
+            Self::TooLong => write!(f, "the URL is longer than {MAX_URI} bytes"),
         }
     }
 }

@@ -226,12 +226,12 @@ pub enum IcecastUrlError {
 impl fmt::Display for IcecastUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotIcecast => "does not begin with icecast:// or icecasts://",
-            Self::Password => "has a password in it, and addresses are shown",
-            Self::User => "has no name before its @",
-            Self::NoHost => "names no host",
-            Self::BadPort => "has a port that is no number above 0",
-            Self::NoMount => "names no mount",
+            Self::NotIcecast => "does not start with icecast:// or icecasts://",
+            Self::Password => "contains a password, but URLs are shown to users",
+            Self::User => "has no user name before `@`",
+            Self::NoHost => "has no host",
+            Self::BadPort => "has a port that is not a number from 1 to 65535",
+            Self::NoMount => "has no mount",
             Self::TooLong => "is too long",
         })
     }
@@ -285,7 +285,7 @@ pub struct InvalidResponse;
 
 impl fmt::Display for InvalidResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server does not answer as Icecast does")
+        f.write_str("the answer is not that of an Icecast server")
     }
 }
 
@@ -474,7 +474,7 @@ mod tests {
         let full = page.replace("Mountpoint in use", "too many sources connected\x1b[1m");
         let words = "403 - too many sources connected[1m".to_owned();
         assert_eq!(answer(&full), Ok(Some(SourceResponse::Refused(403, words))));
-        let ours = "HTTP/1.1 403 Forbidden\r\n\r\nsomebody is on air at this mount; try later\n";
+        let ours = "HTTP/1.1 403 Forbidden\r\n\r\nthe mount is in use by another live source; try again later\n";
         assert_eq!(answer(ours), Ok(Some(SourceResponse::MountInUse)));
         let old = "HTTP/1.0 501 Not Implemented\r\n\r\n";
         assert_eq!(answer(old), Ok(Some(SourceResponse::MethodNotSupported)));

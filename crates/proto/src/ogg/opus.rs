@@ -207,7 +207,7 @@ pub struct UnsupportedOpusLayout(pub ChannelLayout);
 
 impl fmt::Display for UnsupportedOpusLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an Ogg Opus stream of {}: there may be one channel or two", self.0)
+        write!(f, "an Ogg Opus stream with {}: expected one or two channels", self.0)
     }
 }
 

@@ -253,8 +253,8 @@ impl fmt::Display for PageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotOgg => f.write_str("not an Ogg page"),
-            Self::Version(version) => write!(f, "Ogg version {version} is unknown"),
-            Self::Checksum => f.write_str("a damaged Ogg page"),
+            Self::Version(version) => write!(f, "unsupported Ogg version {version}"),
+            Self::Checksum => f.write_str("the checksum of an Ogg page does not match"),
         }
     }
 }

@@ -201,15 +201,15 @@ pub enum StreamFormatError {
 impl fmt::Display for StreamFormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::WebPage => "it is a web page and not sound",
-            Self::Playlist => "it is a playlist and not sound",
-            Self::Mp4 => "it is MP4, which cannot be streamed here",
-            Self::Matroska => "it is Matroska or WebM, which cannot be streamed here",
-            Self::TransportStream => "it is an MPEG transport stream (HLS), which is not supported",
-            Self::FreeFormat => "it is MP3 of free format, which is not supported",
-            Self::NoOggHeaders => "it is Ogg without headers of Opus, Vorbis or FLAC",
-            Self::Wave => "it is WAVE that is compressed or damaged",
-            Self::NotAudio => "it is not MP3, AAC, Ogg, FLAC or WAVE",
+            Self::WebPage => "a web page, not audio; use the URL of the stream",
+            Self::Playlist => "a playlist, not audio",
+            Self::Mp4 => "MP4 cannot be streamed",
+            Self::Matroska => "Matroska and WebM cannot be streamed",
+            Self::TransportStream => "MPEG transport streams (HLS) are not supported",
+            Self::FreeFormat => "MP3 in free format is not supported",
+            Self::NoOggHeaders => "Ogg without headers of Opus, Vorbis or FLAC",
+            Self::Wave => "the WAVE data is compressed or damaged",
+            Self::NotAudio => "not MP3, AAC, Ogg, FLAC or WAVE",
         })
     }
 }

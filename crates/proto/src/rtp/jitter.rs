@@ -291,7 +291,7 @@ impl<P> JitterBuffer<P> {
 
     /// Delay added in gaps since the last call. A caller with a continuous output conceals for this
     /// long; one that outputs packets ignores it.
-    #[must_use = "what is taken is not told again"]
+    #[must_use = "each output is returned once"]
     pub const fn take_added_delay(&mut self) -> Span {
         let added_delay = self.added_delay;
         self.added_delay = 0;

@@ -41,10 +41,10 @@ impl fmt::Display for RtpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "shorter than an RTP header",
-            Self::Version => "its RTP version is not 2",
-            Self::Sources => "its contributing sources end behind the packet",
-            Self::Extension => "its header extension ends behind the packet",
-            Self::Padding => "its padding is not inside the packet",
+            Self::Version => "the RTP version is not 2",
+            Self::Sources => "the list of contributing sources exceeds the packet",
+            Self::Extension => "the header extension exceeds the packet",
+            Self::Padding => "the padding exceeds the packet",
         })
     }
 }

@@ -42,9 +42,9 @@ pub enum RedError {
 impl fmt::Display for RedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Headers => "the RED headers end behind the payload",
-            Self::Blocks => "the RED blocks end behind the payload",
-            Self::TooMany => "there are more than eight RED blocks",
+            Self::Headers => "the RED headers exceed the payload",
+            Self::Blocks => "the RED blocks exceed the payload",
+            Self::TooMany => "more than eight RED blocks",
         })
     }
 }

@@ -102,10 +102,10 @@ impl fmt::Display for RtcpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "shorter than an RTCP header",
-            Self::Version => "its RTCP version is not 2",
-            Self::Length => "an RTCP packet ends behind the datagram",
-            Self::Padding => "its RTCP padding is not inside the last packet",
-            Self::Count => "it says that it has more than there is in an RTCP packet",
+            Self::Version => "the RTCP version is not 2",
+            Self::Length => "an RTCP packet exceeds the datagram",
+            Self::Padding => "the RTCP padding exceeds the last packet",
+            Self::Count => "the item count exceeds the RTCP packet",
         })
     }
 }

@@ -62,13 +62,13 @@ pub enum RejectReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed(why) => write!(f, "no announcement: {why}"),
-            Self::Description(why) => write!(f, "a description that cannot be read: {why}"),
+            Self::Malformed(why) => write!(f, "invalid SAP announcement: {why}"),
+            Self::Description(why) => write!(f, "invalid SDP: {why}"),
             Self::NotOwner => f.write_str("the session was announced from another address"),
             Self::TooManyFromSender => {
-                write!(f, "its sender announces more than {MAX_PER_SENDER} sessions")
+                write!(f, "the sender announces more than {MAX_PER_SENDER} sessions")
             }
-            Self::TableFull => f.write_str("there is no room for more sessions"),
+            Self::TableFull => f.write_str("the session table is full"),
         }
     }
 }

@@ -46,9 +46,11 @@ impl fmt::Display for SapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Short => "shorter than an SAP header",
-            Self::Version => "its SAP version is not 1",
-            Self::EncryptedOrCompressed => "it is encrypted or compressed",
-            Self::NotSdp => "it does not announce SDP",
+            Self::Version => "the SAP version is not 1",
+            Self::EncryptedOrCompressed => {
+                "encrypted or compressed announcements are not supported"
+            }
+            Self::NotSdp => "the payload is not SDP",
         })
     }
 }

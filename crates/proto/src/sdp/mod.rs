@@ -251,35 +251,35 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLarge => {
-                "the description is too long; leave out what is not sound (at most 16 KiB, 512 \
+                "the description is too long; remove what is not audio (at most 16 KiB, 512 \
                  lines, 32 media with 32 payload types each)"
             }
-            Self::NotUtf8 => "this is not text; save the description as UTF-8",
-            Self::InvalidLine => "this is no `x=value`; remove the line, or the spaces before it",
-            Self::Version => "a description begins with `v=0`",
-            Self::Origin => "the origin is not `o=USER ID VERSION IN IP4 ADDRESS`",
+            Self::NotUtf8 => "not UTF-8; save the description as UTF-8",
+            Self::InvalidLine => "expected `x=value`; remove the line, or the spaces before it",
+            Self::Version => "expected `v=0` in the first line",
+            Self::Origin => "expected the origin `o=USER ID VERSION IN IP4 ADDRESS`",
             Self::Connection => {
-                "the connection is not `c=IN IP4 ADDRESS`; with a group `c=IN IP4 239.1.2.3/32`"
+                "expected the connection `c=IN IP4 ADDRESS`, for multicast as in `c=IN IP4 239.1.2.3/32`"
             }
-            Self::NoConnection => "this media has no address; add `c=IN IP4 ADDRESS` below it",
-            Self::Media => "the media is not `m=audio PORT RTP/AVP TYPE`",
-            Self::Encrypted => "the sound is encrypted (SRTP); have it sent as RTP/AVP",
-            Self::Rtpmap => "the payload type is not `a=rtpmap:96 L24/48000/2`",
+            Self::NoConnection => "the media has no address; add `c=IN IP4 ADDRESS` below it",
+            Self::Media => "expected the media `m=audio PORT RTP/AVP TYPE`",
+            Self::Encrypted => "encrypted audio (SRTP) is not supported; configure the sender to use RTP/AVP",
+            Self::Rtpmap => "expected the payload type as in `a=rtpmap:96 L24/48000/2`",
             Self::NoEncoding => {
                 "no payload type of this media is known; have PCMU, PCMA, G722, L16, L24 or opus \
                  sent, and add its `a=rtpmap:` line"
             }
-            Self::PacketTime => "the packet time is not milliseconds, such as `a=ptime:20`",
-            Self::Rtcp => "this is not `a=rtcp:PORT`, or `a=rtcp:PORT IN IP4 ADDRESS`",
-            Self::SourceFilter => "this is not `a=source-filter: incl IN IP4 GROUP SOURCE`",
+            Self::PacketTime => "expected the packet time in milliseconds, as in `a=ptime:20`",
+            Self::Rtcp => "expected `a=rtcp:PORT` or `a=rtcp:PORT IN IP4 ADDRESS`",
+            Self::SourceFilter => "expected `a=source-filter: incl IN IP4 GROUP SOURCE`",
             Self::ReferenceClock => {
                 "the clock is not `a=ts-refclk:ptp=IEEE1588-2008:00-11-22-FF-FE-33-44-55:0`"
             }
             Self::MediaClock => {
-                "this is neither `a=mediaclk:direct=OFFSET` nor `a=mediaclk:sender`"
+                "expected `a=mediaclk:direct=OFFSET` or `a=mediaclk:sender`"
             }
-            Self::SsrcGroup => "this is not `a=ssrc-group:DUP SSRC SSRC`",
-            Self::NoAudio => "there is no sound over RTP here; add `m=audio PORT RTP/AVP TYPE`",
+            Self::SsrcGroup => "expected `a=ssrc-group:DUP SSRC SSRC`",
+            Self::NoAudio => "the description has no audio over RTP; add `m=audio PORT RTP/AVP TYPE`",
         })
     }
 }

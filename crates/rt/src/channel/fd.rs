@@ -127,7 +127,11 @@ impl<T> fmt::Debug for IntoFdError<T> {
 
 impl<T> fmt::Display for IntoFdError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no file descriptor for a channel ({}); poll it from a timer", self.error)
+        write!(
+            f,
+            "cannot create a file descriptor for the channel ({}); poll it from a timer",
+            self.error
+        )
     }
 }
 

@@ -161,7 +161,7 @@ impl<T> fmt::Display for ChannelClosed<T> {
 
 impl<T> std::error::Error for ChannelClosed<T> {}
 
-const CLOSED: &str = "the receiver is gone or has closed the channel";
+const CLOSED: &str = "the receiver has been dropped or has closed the channel";
 
 /// Error: there is no item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,8 +176,8 @@ pub enum TryRecvError {
 impl fmt::Display for TryRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Empty => "nothing is in the channel",
-            Self::Closed => "nothing more can come through the channel",
+            Self::Empty => "the channel is empty",
+            Self::Closed => "the channel is empty and closed",
         })
     }
 }

@@ -330,8 +330,8 @@ pub enum DispatcherFull {
 impl fmt::Display for DispatcherFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Callbacks => write!(f, "a dispatcher has {MAX_CALLBACKS} callbacks at most"),
-            Self::Notifiers => write!(f, "a dispatcher has {MAX_NOTIFIERS} notifiers at most"),
+            Self::Callbacks => write!(f, "a dispatcher has at most {MAX_CALLBACKS} callbacks"),
+            Self::Notifiers => write!(f, "a dispatcher has at most {MAX_NOTIFIERS} notifiers"),
         }
     }
 }

@@ -289,7 +289,7 @@ impl fmt::Display for PipeConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "a pipe needs a capacity and a frame of at least one byte",
-            Self::OutOfMemory => "no memory for a pipe of that size",
+            Self::OutOfMemory => "not enough memory for a pipe of this size",
             Self::Thresholds => "a pipe needs 0 <= resume < pause <= capacity",
             Self::CannotFade => "samples of this format cannot be faded",
         })
@@ -319,8 +319,8 @@ pub enum PipeWriteError {
 impl fmt::Display for PipeWriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full { free } => write!(f, "the pipe has room for {free} bytes only"),
-            Self::ReaderGone => f.write_str("the reader is gone"),
+            Self::Full { free } => write!(f, "the pipe has room for only {free} bytes"),
+            Self::ReaderGone => f.write_str("the reader has been dropped"),
             Self::Cancelled { stored } => write!(f, "cancelled after {stored} bytes"),
         }
     }
@@ -344,7 +344,7 @@ pub enum PipeReadError {
 impl fmt::Display for PipeReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooMuch { capacity } => write!(f, "the pipe holds {capacity} bytes only"),
+            Self::TooMuch { capacity } => write!(f, "the pipe holds only {capacity} bytes"),
             Self::Cancelled => WaitCancelled.fmt(f),
         }
     }

@@ -47,7 +47,7 @@ impl StationAnnouncements {
         codecs: &mut CodecPool,
     ) -> Result<(), String> {
         let SourceConfig::File { path, repeat: false, spec } = &announcement.source else {
-            return Err("an announcement is a file that ends".to_owned());
+            return Err("an announcement must be a file source without `repeat`".to_owned());
         };
         let options = FileDecodeOptions { looped: false, raw: *spec };
         let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
@@ -116,7 +116,7 @@ impl StationAnnouncements {
             (None, EndReason::Played) => AnnouncementOutcome::Played,
             (None, EndReason::Cancelled) => AnnouncementOutcome::Cancelled,
             (None, EndReason::TooLong) => AnnouncementOutcome::TooLong,
-            (None, _) => AnnouncementOutcome::Failed("no sound came from it".to_owned()),
+            (None, _) => AnnouncementOutcome::Failed("the file contains no audio".to_owned()),
         }
     }
 }

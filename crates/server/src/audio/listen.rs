@@ -48,7 +48,8 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
     });
     let Some((wanted, station, form)) = found else {
         return socket.respond_and_close(
-            text_response("404 Not Found", "There is no station of this name.\n").as_bytes(),
+            text_response("404 Not Found", "unknown station; /api/v1/status lists all stations\n")
+                .as_bytes(),
         );
     };
     let target = match form {
@@ -79,7 +80,9 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
             inner.context.add_web_listener(socket, target.number, options);
         }
         Err(error) => {
-            let text = format!("This station cannot be had so: {error}. {AVAILABLE_FORMATS}");
+            let text = format!(
+                "this format is not available for the station: {error}; {AVAILABLE_FORMATS}"
+            );
             socket.respond_and_close(text_response("406 Not Acceptable", &text).as_bytes());
         }
     }
@@ -167,7 +170,7 @@ fn response(status: &str, kind: &str, body: &str) -> String {
 }
 
 const AVAILABLE_FORMATS: &str =
-    "There is .flac, .wav, .ogg (Opus) and .opus of a station, and .m3u and .pls.\n";
+    "available formats: .flac, .wav, .ogg (Opus), .opus, and the playlists .m3u and .pls\n";
 
 #[cfg(test)]
 mod tests {

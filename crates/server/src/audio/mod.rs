@@ -279,7 +279,7 @@ impl AudioBackend for Audio {
     fn set_sound(&self, station: usize, sound: &SoundSettings) -> Result<(), String> {
         self.with(|inner| {
             let running = inner.station(station);
-            let running = running.ok_or_else(|| "the station is gone".to_owned())?;
+            let running = running.ok_or_else(|| "the station has been removed".to_owned())?;
             stations::apply_sound(&mut running.loudness_control, sound)?;
             running.config.sound = sound.clone();
             Ok(())
@@ -379,7 +379,7 @@ impl AudioBackend for Audio {
     fn announce(&self, station: usize, announcement: &Announcement) -> Result<(), String> {
         self.with(|inner| {
             let running = inner.stations.get_mut(station).and_then(Option::as_mut);
-            let running = running.ok_or_else(|| "the station is gone".to_owned())?;
+            let running = running.ok_or_else(|| "the station has been removed".to_owned())?;
             let RunningStation { config, announcements, .. } = running;
             announcements.add(announcement, config, &mut inner.codecs)
         })

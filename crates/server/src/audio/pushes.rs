@@ -69,7 +69,7 @@ pub(super) fn hand_over(inner: &mut AudioState) {
                     };
                     inner.context.add_web_listener(socket, target.number, options);
                 }
-                Err(error) => tracing::warn!(%error, "a stream cannot be pushed now"),
+                Err(error) => tracing::warn!(%error, "cannot push a stream"),
             }
         }
     }

@@ -137,9 +137,9 @@ pub(super) fn send_command(
     command: RecorderCommand,
     when: CommandTime,
 ) -> Result<Option<MediaTime>, String> {
-    let running = inner.station(number).ok_or("the station is gone")?;
+    let running = inner.station(number).ok_or("the station has been removed")?;
     match running.recordings.get(recorder).map(|recording| &recording.slot) {
-        None => Err("the recorder is gone".to_owned()),
+        None => Err("the recorder has been removed".to_owned()),
         Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
         Some(RecorderSlot::Open(handle)) => {
             handle.command(command, when).map_err(|why: CommandError| why.to_string())
@@ -154,9 +154,9 @@ pub(super) fn mark(
     label: &str,
     when: CommandTime,
 ) -> Result<Arc<MarkerRequest>, String> {
-    let running = inner.station(number).ok_or("the station is gone")?;
+    let running = inner.station(number).ok_or("the station has been removed")?;
     match running.recordings.get(recorder).map(|recording| &recording.slot) {
-        None => Err("the recorder is gone".to_owned()),
+        None => Err("the recorder has been removed".to_owned()),
         Some(RecorderSlot::Unavailable { trouble, .. }) => Err(trouble.clone()),
         Some(RecorderSlot::Open(handle)) => {
             handle.add_marker(label, when).map_err(|why| why.to_string())
@@ -198,7 +198,7 @@ pub(super) fn stop(inner: &mut AudioState, limit: Span) {
     }
     if let Some((mut recorders, _events)) = inner.recorder_manager.recorders.take() {
         for name in recorders.stop(limit) {
-            tracing::error!(recorder = name, "the recording could not be written to its end");
+            tracing::error!(recorder = name, "the end of the recording could not be written");
         }
     }
 }
@@ -228,7 +228,7 @@ fn open_slot(record: &RecorderSettings, number: usize, inner: &mut AudioState) -
         }
         Err(error) => {
             let trouble = format!("cannot record to {}: {error}", record.dir.display());
-            tracing::warn!(recorder = record.name, "{trouble}");
+            tracing::warn!(recorder = record.name, dir = %record.dir.display(), %error, "cannot record");
             RecorderSlot::Unavailable { trouble, retry_at: SystemClock::now() + RETRY_INTERVAL }
         }
     }
@@ -252,10 +252,10 @@ fn open_recorder(
             Some(uploader)
         }
     };
-    let running = inner.station(number).ok_or("the station is gone")?;
+    let running = inner.station(number).ok_or("the station has been removed")?;
     let station = running.config.name.clone();
     let spool = open_tap(&mut running.output_bus, &running.config, record.source);
-    let spool = spool.ok_or("the station is busy")?;
+    let spool = spool.ok_or("the station has no free slot for a recorder; try again later")?;
     let config = RecordingConfig {
         name: record.name.clone(),
         folder: record.dir.clone(),
@@ -288,7 +288,7 @@ struct UploadObserver(Uploader);
 impl CompletionObserver for UploadObserver {
     fn notify_complete(&self, file: &Path, sidecar: &Path) {
         if let Err(error) = self.0.add(file, Some(sidecar)) {
-            tracing::error!(file = %file.display(), %error, "a recording will not be uploaded");
+            tracing::error!(file = %file.display(), %error, "a recording cannot be queued for upload");
         }
     }
 

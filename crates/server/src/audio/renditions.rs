@@ -72,7 +72,9 @@ pub(super) fn play(
             }
             // A mono station needs no map.
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, %map, "a client hears all channels instead"),
+            Err(error) => {
+                tracing::warn!(%error, %map, "cannot create a channel map; the client gets all channels")
+            }
         }
     }
     inner.context.set_station(session, station)
@@ -135,7 +137,7 @@ pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
                 mapped.channel = channel;
             }
             Err(error) => {
-                tracing::warn!(%error, kind = ?mapped.kind, "a station cannot be had so any more");
+                tracing::warn!(%error, kind = ?mapped.kind, "cannot recreate a rendition of a station");
                 inner.context.remove_station(mapped.number);
                 return false;
             }
@@ -194,7 +196,10 @@ fn get_or_create(
             inner.renditions.len() - 1
         }
     };
-    let rendition = inner.renditions.get_mut(at).ok_or_else(|| io::Error::other("it is gone"))?;
+    let rendition = inner
+        .renditions
+        .get_mut(at)
+        .ok_or_else(|| io::Error::other("the rendition has been removed"))?;
     rendition.unused_since = None;
     Ok(rendition)
 }
@@ -217,7 +222,7 @@ pub(super) fn listen(
     station: usize,
     codec: Option<CodecConfig>,
 ) -> io::Result<ListenTarget> {
-    let gone = || io::Error::other("the station is gone");
+    let gone = || io::Error::other("the station has been removed");
     let running = inner.stations.get(station).and_then(Option::as_ref).ok_or_else(gone)?;
     let config = &running.config;
     // A station that already has this codec serves its own chunks, except for 24 bits in 4 bytes,
@@ -272,7 +277,7 @@ fn create(
     kind: RenditionKind,
     number: Option<usize>,
 ) -> io::Result<(usize, u64, StationDescriptor)> {
-    let gone = || io::Error::other("the station is gone");
+    let gone = || io::Error::other("the station has been removed");
     let reactors = inner.context.reactors();
     let running = inner.station(station).ok_or_else(gone)?;
     let RunningStation { config, output_bus: outlets, title, .. } = running;
@@ -286,7 +291,7 @@ fn create(
     let parts = EncodingParts::new(&config, &name, reactors)?;
     let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
     let rendition = Rendition::new(encoder, pool, outputs, stations::WRITE_HEADER);
-    let busy = || io::Error::other("the station has no time for it");
+    let busy = || io::Error::other("the station has no free slot for another output");
     let outlet = outlets.add(rendition.with_channel_map(map, quantum)).ok_or_else(busy)?;
     let number = stations::register_channel(number, &channel, taps, inner);
     inner.context.set_title(number, &title);

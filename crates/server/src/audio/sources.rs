@@ -104,15 +104,20 @@ fn load_recording(path: &Path, raw: Option<aulos_core::SampleSpec>) -> io::Resul
         == FileDecodeStatus::Block
     {
         if (block.rate(), block.layout()) != (rate, layout) {
-            return Err(fail("its rate or its channels change in its middle".to_owned()));
+            return Err(fail(
+                "its sample rate or number of channels changes within the file".to_owned(),
+            ));
         }
         if samples.len() + block.samples().len() > MAX_LOOP_SAMPLES {
             let seconds = MAX_LOOP_SAMPLES / layout.channels() / rate.hz() as usize;
-            return Err(fail(format!("it is kept in memory, and {seconds} s is the most")));
+            return Err(fail(format!(
+                "longer than {seconds} s, the maximum for a file that is kept in memory"
+            )));
         }
         samples.extend_from_slice(block.samples());
     }
-    LoopSource::new(samples, rate, layout).ok_or_else(|| fail("there is no sound in it".to_owned()))
+    LoopSource::new(samples, rate, layout)
+        .ok_or_else(|| fail("the file contains no audio".to_owned()))
 }
 
 fn open_config(

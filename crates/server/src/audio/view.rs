@@ -1,5 +1,6 @@
 //! Converts the state of stations and reactors to the types of [`crate::backend`].
 
+use aulos_config::SourceConfig;
 use aulos_core::{Frames, Span};
 use aulos_engine::standby::Standby;
 use aulos_engine::status::{InputState, StationOutput, StationStatus};
@@ -48,11 +49,13 @@ pub(super) fn status(
     });
     let received = received.collect();
     let sent = running.rtp.iter_mut().map(StationRtpOutput::status).collect();
-    let sources = running.sources.iter_mut().zip(&status.inputs);
+    let sources = running.sources.iter_mut().zip(&running.config.sources).zip(&status.inputs);
     backend::StationStatus {
         state,
         active: status.active,
-        sources: sources.map(|(watch, input)| source(watch, input)).collect(),
+        sources: sources
+            .map(|((watch, config), input)| source(watch, &config.config, input))
+            .collect(),
         levels: status.level.peak[..status.level.channels].to_vec(),
         loudness: status.loudness,
         source_loudness,
@@ -169,10 +172,13 @@ const fn cause(cause: SwitchCause) -> &'static str {
     }
 }
 
-fn source(watch: &mut SourceMonitor, input: &InputState) -> SourceState {
+fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) -> SourceState {
     let failed = match watch {
         SourceMonitor::Generated => None,
-        SourceMonitor::Feed(state) => state.read().problem(),
+        SourceMonitor::Feed(state) => match config {
+            SourceConfig::Process { path, .. } => state.read().program_problem(path),
+            _ => state.read().problem(),
+        },
         SourceMonitor::File(state) => state.read().problem(),
         SourceMonitor::Radio(watch) => watch.state().reason,
         SourceMonitor::Dj(live) => live.problem(),

@@ -94,7 +94,10 @@ async fn log_output(name: &str, output: Option<impl AsyncRead + Unpin>) {
                 tracing::info!(hook = name, "{text}");
                 lines += 1;
                 if lines == MAX_LOG_LINES {
-                    tracing::info!(hook = name, "(what else it says is left out)");
+                    tracing::info!(
+                        hook = name,
+                        "output limit reached; further lines are discarded"
+                    );
                 }
             }
             Ok(_) => {}

@@ -83,24 +83,24 @@ impl HookEvent {
         };
         match self {
             Self::Fallback { from, to, cause } => {
-                format!("{} is lost ({cause}), {} plays", named(from), named(to))
+                format!("{} failed ({cause}); playing {}", named(from), named(to))
             }
             Self::Recovered { to, after, complete, .. } => {
-                let part = if *complete { "" } else { ", which is not yet what was lost" };
-                format!("{} is back after {:.1} s{part}", named(to), after.as_secs_f64())
+                let part = if *complete { "" } else { ", but not the source that failed" };
+                format!("playing {} after {:.1} s{part}", named(to), after.as_secs_f64())
             }
             Self::Silence { lasted, .. } => {
-                format!("nothing has been heard for {:.1} s", lasted.as_secs_f64())
+                format!("silence for {:.1} s", lasted.as_secs_f64())
             }
             Self::Sound { lasted, .. } => {
-                format!("sound again after {:.1} s", lasted.as_secs_f64())
+                format!("audio again after {:.1} s of silence", lasted.as_secs_f64())
             }
             Self::OverCeiling { peak, ceiling, .. } => {
                 let (peak, ceiling) = (peak.get(), ceiling.get());
-                format!("true peak {peak:+.1} dBTP, above the ceiling of {ceiling:+.1} dBTP")
+                format!("true peak {peak:+.1} dBTP exceeds the ceiling of {ceiling:+.1} dBTP")
             }
             Self::Recorder { text, .. } => text.clone(),
-            Self::Test => "this is a test".to_owned(),
+            Self::Test => "test event".to_owned(),
         }
     }
 

@@ -124,14 +124,14 @@ impl DeliveryError {
 impl fmt::Display for DeliveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Start(kind) => write!(f, "it cannot be started: {kind}"),
-            Self::Exit(status) => write!(f, "it ended with {status}"),
-            Self::TimedOut(seconds) => write!(f, "it took longer than {seconds} s"),
-            Self::Name => f.write_str("the host's name has no address"),
-            Self::Busy => f.write_str("too many names are looked up at once"),
+            Self::Start(kind) => write!(f, "the program cannot be started: {kind}"),
+            Self::Exit(status) => write!(f, "the program ended with {status}"),
+            Self::TimedOut(seconds) => write!(f, "no answer within {seconds} s"),
+            Self::Name => f.write_str("the host name has no address"),
+            Self::Busy => f.write_str("too many concurrent name lookups"),
             Self::Connect(kind) => write!(f, "the host cannot be reached: {kind}"),
             Self::Tls(why) => write!(f, "TLS: {why}"),
-            Self::Broken => f.write_str("the connection broke before there was an answer"),
+            Self::Broken => f.write_str("the connection broke before an answer"),
             Self::Status(status @ 300..=399) => {
                 write!(f, "the answer was {status}; redirects are not followed")
             }
@@ -275,14 +275,23 @@ impl HookQueue {
             self.counts.failed += 1;
             // The events dropped before it are still unreported.
             self.dropped_unreported += delivery.dropped;
-            tracing::warn!(hook = name, id, "`{kind}` has not arrived and is given up: {words}");
+            tracing::warn!(
+                hook = name,
+                id,
+                kind,
+                error = words,
+                "cannot deliver an event; discarded"
+            );
         } else {
             let pause = self.retry_pause(delivery.attempt);
             let seconds = pause.as_secs_f64();
             tracing::warn!(
                 hook = name,
                 id,
-                "`{kind}` has not arrived: {words}; tried again in {seconds:.1} s"
+                kind,
+                error = words,
+                retry_s = format_args!("{seconds:.1}"),
+                "cannot deliver an event; retrying"
             );
             self.state = DeliveryState::Pause(delivery, now + pause);
         }

@@ -63,7 +63,7 @@ impl HookRunner {
             let queue = state.queue();
             let (hook, left) = (&queue.hook().name, queue.waiting());
             if left > 0 {
-                tracing::warn!(hook, "{left} event(s) are not delivered: the server ends");
+                tracing::warn!(hook, events = left, "undelivered events discarded at shutdown");
             }
         }
     }

@@ -107,11 +107,11 @@ pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
 pub(super) fn denied_response(denied: LoginError) -> Response {
     match denied {
         LoginError::WrongCredentials => {
-            let text = "this server wants to know who you are\n";
+            let text = "login required\n";
             (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, CHALLENGE)], text).into_response()
         }
         LoginError::RateLimited => {
-            let text = "too many wrong logins: try again in a minute\n";
+            let text = "too many failed logins; try again in a minute\n";
             (StatusCode::TOO_MANY_REQUESTS, text).into_response()
         }
     }
@@ -137,11 +137,11 @@ pub(crate) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
 const CHALLENGE: &str = "Basic realm=\"aulos\", charset=\"UTF-8\"";
 const UNAUTHORIZED: &[u8] = b"HTTP/1.1 401 Unauthorized\r\n\
     WWW-Authenticate: Basic realm=\"aulos\", charset=\"UTF-8\"\r\n\
-    Content-Type: text/plain\r\nContent-Length: 38\r\nConnection: close\r\n\r\n\
-    this server wants to know who you are\n";
+    Content-Type: text/plain\r\nContent-Length: 15\r\nConnection: close\r\n\r\n\
+    login required\n";
 const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\n\
-    Content-Type: text/plain\r\nContent-Length: 45\r\nConnection: close\r\n\r\n\
-    too many wrong logins: try again in a minute\n";
+    Content-Type: text/plain\r\nContent-Length: 46\r\nConnection: close\r\n\r\n\
+    too many failed logins; try again in a minute\n";
 
 #[cfg(test)]
 mod tests {

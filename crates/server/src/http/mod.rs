@@ -129,7 +129,7 @@ async fn serve_one(
         .with_upgrades()
         .await;
     if let Err(error) = served {
-        tracing::debug!(%error, "http connection gone");
+        tracing::debug!(%error, "http connection failed");
     }
 }
 
@@ -216,7 +216,7 @@ fn hand_over_listener(
     }
     match stream.into_media() {
         Ok(socket) => sink.accept_listener(socket, read),
-        Err(error) => tracing::debug!(%error, "listener gone"),
+        Err(error) => tracing::debug!(%error, "cannot hand over a listener"),
     }
 }
 

@@ -161,7 +161,7 @@ impl DiskReads {
 
 /// Serves a file of the folder.
 pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Response {
-    let nothing = || (StatusCode::NOT_FOUND, "there is nothing here\n").into_response();
+    let nothing = || (StatusCode::NOT_FOUND, "not found\n").into_response();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response();
     }
@@ -183,12 +183,12 @@ pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Respo
             (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
         }
         Err(PageError::Busy | PageError::Slow) => {
-            let text = "the folder of the pages does not answer in time\n";
+            let text = "`doc_root` does not respond in time\n";
             (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }
         Err(PageError::Io(error)) if is_absent(&error) => nothing(),
         Err(PageError::Io(error)) => {
-            tracing::warn!(%error, "a file of `doc_root` cannot be read");
+            tracing::warn!(%error, "cannot read a file of doc_root");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

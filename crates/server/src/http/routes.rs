@@ -65,9 +65,9 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
             let folder = Router::new().fallback(pages::serve).with_state(pages);
             router.fallback_service(folder.layer(map_response(set_page_headers)))
         }
-        None => router
-            .route("/", get(page))
-            .fallback(async || (StatusCode::NOT_FOUND, "there is nothing here\n")),
+        None => {
+            router.route("/", get(page)).fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
+        }
     };
     router.layer(from_fn_with_state(app.clone(), check_request)).with_state(app)
 }
@@ -118,10 +118,11 @@ async fn call(
         return refusal;
     }
     let Ok(read) = timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_LINE)).await else {
-        return (StatusCode::REQUEST_TIMEOUT, "the body did not come\n").into_response();
+        return (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n")
+            .into_response();
     };
     let Ok(line) = read else {
-        let text = format!("a call has at most {MAX_LINE} bytes\n");
+        let text = format!("the request body is larger than {MAX_LINE} bytes\n");
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
     };
     match app.control.request(&mut caller, &line).await {
@@ -138,7 +139,7 @@ async fn picture(State(app): State<AppState>, uri: Uri) -> Response {
         Some((media, bytes)) => {
             ([(CONTENT_TYPE, media), (CACHE_CONTROL, "max-age=86400")], bytes).into_response()
         }
-        None => (StatusCode::NOT_FOUND, "there is no such picture\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "unknown picture\n").into_response(),
     }
 }
 
@@ -183,7 +184,7 @@ async fn control_socket(
             })
         }
         (Err(_), None) => {
-            let text = "calls are posted here, or come over a WebSocket\n";
+            let text = "use POST or a WebSocket for control calls\n";
             (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")], text).into_response()
         }
     }
@@ -221,7 +222,7 @@ impl AppState {
             return None;
         }
         count(&self.control.counters.http_refused);
-        let text = "too many connections without a login\n";
+        let text = "too many connections without a login; log in or try again later\n";
         Some((StatusCode::SERVICE_UNAVAILABLE, [(CONNECTION, "close")], text).into_response())
     }
 
@@ -229,8 +230,8 @@ impl AppState {
         let resolved = self.control.config();
         host::is_cross_site(headers, &resolved.http.names).then(|| {
             count(&self.control.counters.http_cross_site);
-            let text = "this call came from another site's page; if it is yours, write its host \
-                        into `names` of [http]\n";
+            let text =
+                "cross-site call refused; to allow the page, add its host to `names` of [http]\n";
             (StatusCode::FORBIDDEN, text).into_response()
         })
     }
@@ -265,8 +266,7 @@ async fn check_request(State(app): State<AppState>, mut request: Request, next: 
         }
     } else {
         count(&app.control.counters.http_wrong_host);
-        let text =
-            "this server has another name; if it is yours, write it into `names` of [http]\n";
+        let text = "unknown host name; to allow it, add it to `names` of [http]\n";
         (StatusCode::MISDIRECTED_REQUEST, text).into_response()
     };
     let headers = response.headers_mut();

@@ -127,12 +127,12 @@ pub(super) fn stream(
     sink: Arc<dyn ListenSink>,
 ) -> Response {
     let (Some(key), Some(upgrade)) = (handshake_key(headers), upgrade) else {
-        let text = "here is a WebSocket for players; the page is at /\n";
+        let text = "this path is a WebSocket for players; the page is at /\n";
         return (StatusCode::UPGRADE_REQUIRED, [(UPGRADE, "websocket")], text).into_response();
     };
     tokio::spawn(async move {
         if let Err(error) = hand_over(upgrade, listens, &*sink).await {
-            tracing::debug!(%error, "client gone during its handshake");
+            tracing::debug!(%error, "websocket handshake failed");
         }
     });
     let Ok(accept) = HeaderValue::from_str(&derive_accept_key(key)) else {
@@ -165,7 +165,8 @@ async fn hand_over(
     sink: &dyn ListenSink,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let upgraded: Upgraded = upgrade.await?;
-    let parts = upgraded.downcast::<TokioIo<RewindSocket>>().map_err(|_| "not a socket of ours")?;
+    let parts =
+        upgraded.downcast::<TokioIo<RewindSocket>>().map_err(|_| "unexpected connection type")?;
     let (stream, unread) = parts.io.into_inner().into_parts();
     let read = [&parts.read_buf[..], &unread].concat();
     sink.accept_websocket(stream.into_media()?.authorized(listens), read);

@@ -97,13 +97,13 @@ impl MountPort {
         let opened = tokio::task::spawn_blocking(move || bind(&host, port)).await;
         match opened.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok((listener, address)) => {
-                tracing::info!("DJs are let in at {address}");
+                tracing::info!(%address, "accepting live sources");
                 backend.set_dj_address(&self.address, Ok(address));
                 self.open =
                     Some(tokio::spawn(accept(listener, self.address.clone(), context.clone())));
             }
             Err(error) => {
-                tracing::warn!("DJs cannot come to {}: {error}", self.address);
+                tracing::warn!(address = %self.address, %error, "cannot accept live sources; retrying");
                 backend.set_dj_address(&self.address, Err(&error));
                 self.retry_at = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(MAX_RETRY_PAUSE);

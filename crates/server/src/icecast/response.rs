@@ -51,41 +51,45 @@ impl Response {
                  </message><return>1</return></iceresponse>\n",
             ),
             Self::Methods => ("200 OK", "Allow: PUT, SOURCE, GET, OPTIONS\r\n", ""),
-            Self::BadRequest => {
-                ("400 Bad Request", "", "this is no request of an Icecast source\n")
-            }
+            Self::BadRequest => ("400 Bad Request", "", "not a valid Icecast source request\n"),
             Self::Unauthorized => (
                 "401 Unauthorized",
                 "WWW-Authenticate: Basic realm=\"aulos\", charset=\"UTF-8\"\r\n",
-                "the name or the password is wrong\n",
+                "wrong user name or password\n",
             ),
-            Self::MountInUse => {
-                ("403 Forbidden", "", "somebody is on air at this mount; try again later\n")
-            }
-            Self::CrossSite => ("403 Forbidden", "", "a page in a browser is no DJ\n"),
+            Self::MountInUse => (
+                "403 Forbidden",
+                "",
+                "the mount is in use by another live source; try again later\n",
+            ),
+            Self::CrossSite => (
+                "403 Forbidden",
+                "",
+                "cross-site request refused: a web page cannot be a live source\n",
+            ),
             Self::Misdirected => (
                 "421 Misdirected Request",
                 "",
-                "this server has another name; if it is yours, write it into `names` of [http]\n",
+                "unknown host name; to allow it, add it to `names` of [http]\n",
             ),
-            Self::NoMount => ("404 Not Found", "", "there is no such mount here\n"),
-            Self::NotOnAir => ("404 Not Found", "", "nobody is on air at this mount\n"),
+            Self::NoMount => ("404 Not Found", "", "unknown mount\n"),
+            Self::NotOnAir => ("404 Not Found", "", "no live source is connected to this mount\n"),
             Self::NotFound => (
                 "404 Not Found",
                 "",
-                "this port is for DJs; listeners go to /listen/STATION on the page's port\n",
+                "this port is for live sources; listeners use /listen/STATION on the HTTP port\n",
             ),
             Self::HeadTooLong => {
-                ("431 Request Header Fields Too Large", "", "the head of the request is too long\n")
+                ("431 Request Header Fields Too Large", "", "the request head is too long\n")
             }
             Self::UnsupportedType => (
                 "415 Unsupported Media Type",
                 "",
-                "this cannot be played: send MP3, AAC (ADTS), FLAC, WAVE, or Ogg with Opus, Vorbis \
+                "unsupported format; send MP3, AAC (ADTS), FLAC, WAVE, or Ogg with Opus, Vorbis \
                  or FLAC\n",
             ),
             Self::TooManyAttempts => {
-                ("429 Too Many Requests", "", "too many wrong passwords: try again in a minute\n")
+                ("429 Too Many Requests", "", "too many wrong passwords; try again in a minute\n")
             }
         }
     }

@@ -170,7 +170,7 @@ async fn start_stream(
             let hint = FormatHint::from_content_type(&push.content_type);
             seat.start(DjStream { wire, unread, framing: push.framing, hint });
         }
-        gone => tracing::debug!(?gone, "a DJ went before his first sound"),
+        gone => tracing::debug!(reason = ?gone, "live source disconnected before its first audio"),
     }
 }
 

@@ -116,37 +116,36 @@ impl PushError {
 impl fmt::Display for PushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(host) => write!(f, "the name {host} is unknown"),
+            Self::Name(host) => write!(f, "the host name {host} has no address"),
             Self::Connect(kind) => write!(f, "the server cannot be reached: {kind}"),
             Self::TimedOut => f.write_str("the server took too long to answer"),
             Self::Tls(why) => write!(f, "TLS: {why}"),
             Self::Io(kind) => write!(f, "the connection broke before an answer: {kind}"),
-            Self::InvalidAnswer | Self::MethodUnsupported => {
-                f.write_str("the server does not answer as Icecast does: look at host and port")
-            }
+            Self::InvalidAnswer | Self::MethodUnsupported => f.write_str(
+                "the answer is not that of an Icecast server; check host and port of the push",
+            ),
             Self::WrongPassword => f.write_str(
-                "the server does not know this name and password (401): mend `url` or `password` \
-                 of the push",
+                "wrong user name or password (401); correct `url` or `password` of the push",
             ),
             Self::NoPassword => {
-                f.write_str("the server wants a password (401): give the push a `password_file`")
+                f.write_str("the server requires a password (401); set `password_file` of the push")
             }
             Self::MountInUse => f.write_str(
-                "somebody else sends to this mount: end that, or push to a mount of its own",
+                "the mount is in use by another source; stop it, or push to another mount",
             ),
             Self::Refused(404, reason) => {
                 write!(
                     f,
-                    "the server has no such mount (404, \"{reason}\"): mend `url` of the push"
+                    "the server has no such mount (404, \"{reason}\"); correct `url` of the push"
                 )
             }
             Self::Refused(status, reason) => {
-                write!(f, "the server says no ({status}, \"{reason}\")")
+                write!(f, "the server refused the stream ({status}, \"{reason}\")")
             }
-            Self::HungUp => f.write_str("the server hung up"),
-            Self::NotReading => f.write_str("the server took nothing for 10 s"),
+            Self::HungUp => f.write_str("the server closed the connection"),
+            Self::NotReading => f.write_str("the server read no data for 10 s"),
             Self::Broken => f.write_str("the connection broke"),
-            Self::Busy => f.write_str("this server is too busy"),
+            Self::Busy => f.write_str("this machine is too busy"),
             Self::Request(why) => {
                 write!(f, "the request cannot be sent: {why}; correct `url` of the push")
             }

@@ -308,7 +308,7 @@ impl PushTask {
     fn error_of_end(&self, cause: Option<SessionEndCause>, no: Option<u16>) -> PushError {
         match no {
             Some(401) => self.unauthorized(),
-            Some(status) => PushError::Refused(status, "in the middle of the stream".to_owned()),
+            Some(status) => PushError::Refused(status, "during the stream".to_owned()),
             None => PushError::from_end(cause),
         }
     }
@@ -322,7 +322,7 @@ impl PushTask {
         let now = SystemClock::now();
         self.backoff.succeeded(now);
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
-        tracing::info!("{} takes the stream", self.push.target);
+        tracing::info!(url = %self.push.target, "push started");
         self.watch.change(|progress| {
             progress.since = Some(now);
             progress.state.phase = PushPhase::Pushing;
@@ -379,7 +379,7 @@ impl PushTask {
         }
         let error = failure.to_string();
         if before.as_ref() != Some(&error) {
-            tracing::warn!("{}: {error}", self.push.target);
+            tracing::warn!(url = %self.push.target, error, "push failed; retrying");
         }
         if let Some(count) = self.totals.failures.get(failure.counter_index()) {
             count.fetch_add(1, Ordering::Relaxed);

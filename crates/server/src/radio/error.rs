@@ -108,35 +108,37 @@ impl RadioError {
 impl fmt::Display for RadioError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(host) => write!(f, "the name {host} is unknown"),
+            Self::Name(host) => write!(f, "the host name {host} has no address"),
             Self::Connect(kind) => write!(f, "the server cannot be reached: {kind}"),
-            Self::TimedOut(what) => write!(f, "the server took too long {what}"),
+            Self::TimedOut(what) => write!(f, "timeout: {what}"),
             Self::Tls(why) => write!(f, "TLS: {why}"),
             Self::Io(kind) => write!(f, "the connection broke: {kind}"),
-            Self::Head => f.write_str("the server does not answer as one of HTTP"),
-            Self::Status(401) => {
-                f.write_str("the server wants a password (401): http://USER:PASSWORD@HOST/...")
-            }
-            Self::Status(403) => f.write_str("the server does not allow it (403)"),
-            Self::Status(404) => f.write_str("the server has nothing there (404)"),
-            Self::Status(410) => f.write_str("the server has it no more (410)"),
-            Self::Status(status) => write!(f, "the server answers with status {status}"),
-            Self::TooManyRedirects => f.write_str("the server redirects again and again"),
-            Self::RedirectLoop => f.write_str("the server redirects in a circle"),
+            Self::Head => f.write_str("the answer is not HTTP"),
+            Self::Status(401) => f.write_str(
+                "the server requires a password (401); use http://USER:PASSWORD@HOST/...",
+            ),
+            Self::Status(403) => f.write_str("access denied by the server (403)"),
+            Self::Status(404) => f.write_str("the stream does not exist on the server (404)"),
+            Self::Status(410) => f.write_str("the stream no longer exists on the server (410)"),
+            Self::Status(status) => write!(f, "the server answered with status {status}"),
+            Self::TooManyRedirects => f.write_str("too many redirects"),
+            Self::RedirectLoop => f.write_str("redirect loop"),
             Self::InvalidAddress(why) => {
-                write!(f, "it leads to something that is no address: {why}")
+                write!(f, "the redirect or playlist contains an invalid URL: {why}")
             }
             Self::NotPublic(host, address, class) => write!(
                 f,
-                "a public server leads to {host}, and {address} is {class}: only an address in the \
-                 configuration may be one"
+                "a public server refers to {host}, and {address} is {class}, which only a URL in \
+                 the configuration may name"
             ),
             Self::Request(why) => write!(f, "the request cannot be sent: {why}"),
             Self::Playlist(why) => write!(f, "{why}"),
-            Self::TooDeep => f.write_str("the playlist names playlists that name playlists"),
-            Self::Empty => f.write_str("the server sends nothing"),
-            Self::NothingPlayable => f.write_str("nothing there can be played"),
-            Self::Busy => f.write_str("this server is too busy"),
+            Self::TooDeep => f.write_str("the playlists are nested too deeply"),
+            Self::Empty => f.write_str("the server sent no data"),
+            Self::NothingPlayable => f.write_str(
+                "no stream of a supported format; MP3, AAC, Ogg, FLAC and WAVE are supported",
+            ),
+            Self::Busy => f.write_str("this machine is too busy"),
             Self::Body(fault) => write!(f, "{fault}"),
             Self::Undecodable(error) => write!(f, "{error}"),
         }

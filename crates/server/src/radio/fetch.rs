@@ -152,12 +152,12 @@ impl StreamFetcher {
         scope: AddressScope,
     ) -> Result<(DialedStream, AddressClass), RadioError> {
         let addresses = self.dialer.resolve(&url.host, url.port);
-        let addresses = with_timeout(RESOLVE, "to be found by its name", addresses).await?;
+        let addresses = with_timeout(RESOLVE, "resolving the host name", addresses).await?;
         let addresses = addresses.map_err(|error| error_from_dial(error, url))?;
         let mut failure = RadioError::Name(url.host.clone());
         for address in scope.filter(&url.host, addresses, self.class_of)? {
             let class = (self.class_of)(address.ip());
-            match with_timeout(CONNECT, "to be reached", connect_socket(address)).await {
+            match with_timeout(CONNECT, "connecting to the server", connect_socket(address)).await {
                 Ok(Ok(socket)) if url.secure => {
                     return Ok((self.start_tls(url, socket).await?, class));
                 }
@@ -175,7 +175,7 @@ impl StreamFetcher {
         socket: TcpStream,
     ) -> Result<DialedStream, RadioError> {
         let hello = self.dialer.start_tls(&url.host, socket);
-        match with_timeout(HANDSHAKE, "to shake hands", hello).await? {
+        match with_timeout(HANDSHAKE, "TLS handshake", hello).await? {
             Ok(stream) => Ok(DialedStream::Secure(Box::new(stream))),
             Err(error) => Err(error_from_dial(error, url)),
         }
@@ -189,10 +189,11 @@ async fn send_request(
 ) -> Result<FetchResponse, RadioError> {
     let request = request_head(url).map_err(RadioError::Request)?;
     let asked = stream.write_all(request.as_bytes());
-    with_timeout(REQUEST, "to take the request", asked)
+    with_timeout(REQUEST, "sending the request", asked)
         .await?
         .map_err(|e| RadioError::Io(e.kind()))?;
-    let (head, rest) = with_timeout(HEAD, "to answer", read_head(&mut stream)).await??;
+    let (head, rest) =
+        with_timeout(HEAD, "waiting for the answer", read_head(&mut stream)).await??;
     match head.status {
         300..=399 => {
             let to = head.location.as_deref().ok_or(RadioError::Head)?;
@@ -202,12 +203,13 @@ async fn send_request(
         status => return Err(RadioError::Status(status)),
     }
     let mut body = ResponseBody { stream, unread: rest, ended: false };
-    let front = with_timeout(FIRST_BYTES, "to send sound", body.first_bytes(&head)).await??;
+    let front = with_timeout(FIRST_BYTES, "waiting for audio", body.first_bytes(&head)).await??;
     if front.is_empty() {
         return Err(RadioError::Empty);
     }
     if is_list(url, &head, &front) {
-        let text = with_timeout(LIST, "to send its playlist", body.playlist_bytes(&head)).await??;
+        let text =
+            with_timeout(LIST, "receiving the playlist", body.playlist_bytes(&head)).await??;
         let entries = playlist_entries(&text).map_err(RadioError::Playlist)?;
         let urls: Vec<_> = entries.iter().filter_map(|entry| url.join(entry).ok()).collect();
         if urls.is_empty() {

@@ -67,8 +67,8 @@ mod tests {
         assert_eq!(admitted(AddressScope::Public, &all).unwrap(), ["1.1.1.1"]);
         assert_eq!(
             admitted(AddressScope::Public, &["::ffff:10.0.0.1", "fe80::1"]).unwrap_err(),
-            "a public server leads to host.example, and ::ffff:10.0.0.1 is a private address: only \
-             an address in the configuration may be one"
+            "a public server refers to host.example, and ::ffff:10.0.0.1 is a private address, \
+             which only a URL in the configuration may name"
         );
         assert_eq!(admitted(AddressScope::Public, &[]).unwrap(), [""; 0]);
     }

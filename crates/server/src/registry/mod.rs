@@ -51,7 +51,7 @@ pub struct StationInfo {
 
 /// The effects of a change; the order inside each list matters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use = "a change that nobody hears of has not happened"]
+#[must_use = "a change must be notified"]
 pub struct Effects {
     /// For the audio backend.
     pub commands: Vec<SessionCommand>,

@@ -80,7 +80,7 @@ impl fmt::Display for PresetError {
         match self {
             Self::NoName => f.write_str("a preset needs a name"),
             Self::TooMany => {
-                write!(f, "there are {MAX_PRESETS} presets, and no more; delete one first")
+                write!(f, "the maximum of {MAX_PRESETS} presets is reached; delete one first")
             }
             Self::TooLarge => {
                 write!(f, "the preset is larger than {} MiB as JSON", mib(MAX_PRESET_BYTES))

@@ -84,8 +84,8 @@ pub enum UnusableReason {
 impl fmt::Display for UnusableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge => write!(f, "it is larger than the limit of {MAX_BYTES} bytes"),
-            Self::Unreadable(error) => write!(f, "it cannot be read: {error}"),
+            Self::TooLarge => write!(f, "larger than the limit of {MAX_BYTES} bytes"),
+            Self::Unreadable(error) => write!(f, "cannot be read: {error}"),
         }
     }
 }
@@ -294,7 +294,8 @@ fn write_list(text: &mut Vec<u8>, name: &str, items: impl Iterator<Item = impl S
 /// [`load`] would not read. The old file is then unchanged.
 pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
     if contents.len() > MAX_BYTES {
-        let fact = format!("the state has {} bytes, and the limit is {MAX_BYTES}", contents.len());
+        let fact =
+            format!("the state has {} bytes, more than the limit of {MAX_BYTES}", contents.len());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, fact));
     }
     let fresh = dir.join("server.json.new");

@@ -206,8 +206,10 @@ impl RelayManager {
         {
             let kb = bytes / 1_000;
             tracing::warn!(
-                "relay `{name}`: the system gives its port a buffer of only {kb} kB, which bursts \
-                 may overflow\n    hint: sysctl -w net.core.rmem_max=8388608"
+                relay = name,
+                buffer_kb = kb,
+                hint = "sysctl -w net.core.rmem_max=8388608",
+                "receive buffer too small; bursts may overflow it"
             );
         }
         self.stop_if_empty();

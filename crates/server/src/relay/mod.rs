@@ -118,27 +118,27 @@ impl fmt::Display for RelayError {
                 match error.kind() {
                     io::ErrorKind::AddrInUse => {
                         let port = at.port();
-                        write!(f, "\n    hint: ss -ulpn 'sport = :{port}' says who listens there")
-                    }
-                    io::ErrorKind::AddrNotAvailable => {
                         write!(
                             f,
-                            "\n    hint: this machine does not have that address; 0.0.0.0 is all"
+                            "\n    hint: ss -ulpn 'sport = :{port}' shows the program that uses it"
                         )
                     }
+                    io::ErrorKind::AddrNotAvailable => f.write_str(
+                        "\n    hint: use an address of this machine, or 0.0.0.0 for all of them",
+                    ),
                     _ => Ok(()),
                 }
             }
             Self::Destination(name, host, error) => write!(
                 f,
-                "relay `{name}`: dest {host}: {error}\n    hint: write its address in place of the name"
+                "relay `{name}`: dest {host}: {error}\n    hint: write the address in place of the name"
             ),
             Self::Media(name, error) => write!(f, "relay `{name}`: {error}"),
             Self::DuplicateName(name) => {
-                write!(f, "there is a relay `{name}` already\n    hint: give it another name")
+                write!(f, "duplicate relay name `{name}`\n    hint: use another name")
             }
-            Self::TooManyRelays => write!(f, "there are {MAX_RELAYS} relays, and no more"),
-            Self::Threads(error) => write!(f, "the threads of relays: {error}"),
+            Self::TooManyRelays => write!(f, "the maximum of {MAX_RELAYS} relays is reached"),
+            Self::Threads(error) => write!(f, "cannot start the threads of the relays: {error}"),
         }
     }
 }
@@ -450,8 +450,8 @@ fn resolve(dest: &PortRange<String>) -> io::Result<SocketAddr> {
         // The receiver may have timed out.
         drop(sender.send(found));
     })?;
-    let slow = || io::Error::new(io::ErrorKind::TimedOut, "looking its name up takes too long");
-    let none = || io::Error::new(io::ErrorKind::NotFound, "it has no address");
+    let slow = || io::Error::new(io::ErrorKind::TimedOut, "the name lookup timed out");
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     answer.recv_timeout(LOOKUP_TIMEOUT).map_err(|_| slow())??.ok_or_else(none)
 }
 

@@ -66,7 +66,7 @@ pub fn listen_policy(resolved: &ResolvedConfig) -> Result<ListenPolicy, Failure>
         if security.tls.is_required() {
             return Err(Failure::new(Exit::Config, format!("TLS: {error}")));
         }
-        tracing::warn!("there is no TLS: {error}");
+        tracing::warn!(%error, "TLS is not available");
         Ok(ListenPolicy { limits: security.limits, ..ListenPolicy::default() })
     })
 }
@@ -115,26 +115,46 @@ pub fn bind_port(
         let address = listener.local_addr()?;
         Ok((listener, address))
     };
-    open().map_err(|error: io::Error| {
-        let other = Endpoint { port: endpoint.port.saturating_add(1), ..endpoint.clone() };
-        let free = Endpoint { port: 0, ..endpoint.clone() };
-        let choose = format!(
-            "    hint: choose another with --set listen.{key}={other}, or any free one with \
-             --set listen.{key}={free}"
-        );
-        let (exit, fact) = match error.kind() {
-            io::ErrorKind::AddrInUse => (Exit::Unavailable, "is in use by another program".into()),
-            io::ErrorKind::PermissionDenied => {
-                (Exit::Permission, "is not allowed: ports below 1024 are the system's".into())
-            }
-            io::ErrorKind::AddrNotAvailable => {
-                (Exit::Unavailable, "is not an address of this machine".into())
-            }
-            _ => (Exit::Unavailable, format!("cannot be opened: {error}")),
-        };
-        Failure::new(exit, format!("the {key} port {endpoint} {fact}\n{choose}"))
-    })
+    open().map_err(|error| bind_failure(key, endpoint, &error))
 }
+
+/// The failure for a port that cannot be opened, with the likely remedy.
+fn bind_failure(key: &str, endpoint: &Endpoint, error: &io::Error) -> Failure {
+    let set = |host: &str, port: u16| {
+        format!("--set listen.{key}={}", Endpoint { host: host.to_owned(), port })
+    };
+    let (host, port) = (endpoint.host.as_str(), endpoint.port);
+    let (exit, fact, hint) = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let next = port.checked_add(1).unwrap_or(port - 1);
+            let (next, any) = (set(host, next), set(host, 0));
+            let hint = format!("use another port with {next}, or any free one with {any}");
+            (Exit::Unavailable, "is in use by another program".to_owned(), hint)
+        }
+        io::ErrorKind::PermissionDenied => {
+            let other = set(host, port.saturating_add(UNPRIVILEGED_OFFSET));
+            let hint = format!(
+                "use a port from 1024 on with {other}, or give the program the capability \
+                 CAP_NET_BIND_SERVICE"
+            );
+            let fact = "is not permitted: ports below 1024 need a privilege".to_owned();
+            (Exit::Permission, fact, hint)
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            let (all, own) = (set("0.0.0.0", port), set("127.0.0.1", port));
+            let hint = format!("use all addresses with {all}, or this machine only with {own}");
+            (Exit::Unavailable, "is not an address of this machine".to_owned(), hint)
+        }
+        _ => {
+            let hint = format!("use another address with {}", set("127.0.0.1", port));
+            (Exit::Unavailable, format!("cannot be opened: {error}"), hint)
+        }
+    };
+    Failure::new(exit, format!("the {key} port {endpoint} {fact}\n    hint: {hint}"))
+}
+
+/// Added to a privileged port for the hint: 80 becomes 8080.
+const UNPRIVILEGED_OFFSET: u16 = 8_000;
 
 /// Creates the state directory, for this user alone, if it is missing.
 ///
@@ -145,10 +165,33 @@ pub fn make_state_dir(dir: &Path) -> Result<(), Failure> {
     made.map_err(|error| {
         let denied = error.kind() == io::ErrorKind::PermissionDenied;
         let exit = if denied { Exit::Permission } else { Exit::CannotCreate };
-        let hint = "choose another with --state-dir DIR";
+        let hint = "use another directory with --state-dir DIR";
         Failure::new(
             exit,
             format!("the state directory {}: {error}\n    hint: {hint}", dir.display()),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_cannot_be_opened_is_named_with_a_remedy() {
+        use io::ErrorKind as K;
+        for (kind, port, exit, remedies) in [
+            (K::AddrInUse, 1780, Exit::Unavailable, ["10.0.0.1:1781", "10.0.0.1:0"]),
+            (K::AddrInUse, u16::MAX, Exit::Unavailable, ["10.0.0.1:65534", "10.0.0.1:0"]),
+            (K::PermissionDenied, 80, Exit::Permission, ["10.0.0.1:8080", "CAP_NET_BIND_SERVICE"]),
+            (K::AddrNotAvailable, 80, Exit::Unavailable, ["0.0.0.0:80", "127.0.0.1:80"]),
+        ] {
+            let endpoint = Endpoint { host: "10.0.0.1".to_owned(), port };
+            let failure = bind_failure("http", &endpoint, &kind.into());
+            let text = failure.message;
+            assert_eq!(failure.exit, exit, "{text}");
+            assert!(text.starts_with(&format!("the http port 10.0.0.1:{port} is ")), "{text}");
+            assert!(remedies.iter().all(|remedy| text.contains(remedy)), "{text}");
+        }
+    }
 }

@@ -105,7 +105,7 @@ impl Server {
     /// a thread.
     pub fn start(mut self, config: ResolvedConfig) -> Result<ServerHandle, Failure> {
         if !map_large_allocations() {
-            tracing::debug!("the allocator decides when large blocks are given back");
+            tracing::debug!("cannot set the allocator's mmap threshold");
         }
         let (bound, lock) = self.open(&config)?;
         let runtime = control_runtime().map_err(internal)?;

@@ -36,7 +36,7 @@ pub(super) async fn save_changes(
         match saver.save(snapshot).await {
             Ok(()) => {
                 if std::mem::take(&mut failing) {
-                    tracing::info!("{}: groups and volumes are saved again", dir.display());
+                    tracing::info!(dir = %dir.display(), "saving the state works again");
                 }
             }
             Err(error) => {
@@ -44,9 +44,10 @@ pub(super) async fn save_changes(
                 control.save_failed();
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(
-                        "{}: groups and volumes could not be saved: {error}\n    hint: make room \
-                         there, or let this user write there",
-                        dir.display()
+                        dir = %dir.display(),
+                        %error,
+                        hint = "free disk space, or make the directory writable for this user",
+                        "cannot save groups and volumes; retrying"
                     );
                 }
             }
@@ -59,22 +60,22 @@ pub(super) fn load_state(dir: &Path) -> SavedState {
         Ok(LoadOutcome::Saved(saved)) => saved,
         Ok(LoadOutcome::Nothing) => SavedState::default(),
         Ok(LoadOutcome::Broken(previous)) => {
-            let instead = fallback_note(previous.as_ref());
-            tracing::warn!("server.json could not be read; it is now server.json.broken{instead}");
+            let using = fallback_note(previous.as_ref());
+            tracing::warn!(using, "server.json is invalid; renamed to server.json.broken");
             previous.unwrap_or_default()
         }
         Ok(LoadOutcome::Unusable { why, aside, previous }) => {
-            let instead = fallback_note(previous.as_ref());
-            tracing::warn!("server.json is not used: {why}; it is kept as {aside}{instead}");
+            let using = fallback_note(previous.as_ref());
+            tracing::warn!(reason = %why, kept_as = %aside, using, "server.json cannot be used");
             previous.unwrap_or_default()
         }
         Err(error) => {
-            tracing::warn!(%error, "server.json could not be read, nor put aside");
+            tracing::warn!(%error, "server.json can be neither read nor renamed; starting without it");
             SavedState::default()
         }
     }
 }
 
 const fn fallback_note(previous: Option<&SavedState>) -> &'static str {
-    if previous.is_some() { ", and what it was before is used" } else { "" }
+    if previous.is_some() { "the previous version" } else { "an empty state" }
 }

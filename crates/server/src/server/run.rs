@@ -54,7 +54,9 @@ pub struct ServerContext {
 
 impl std::fmt::Debug for ServerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outside").field("supervisor", &self.supervisor).finish_non_exhaustive()
+        f.debug_struct("ServerContext")
+            .field("supervisor", &self.supervisor)
+            .finish_non_exhaustive()
     }
 }
 
@@ -191,7 +193,12 @@ fn update_listen_policy(
             audio.set_listen_policy(&policy);
             policy_sender.send_replace(policy);
         }
-        Err(failure) => tracing::error!("{}; the last certificate stays", failure.message),
+        Err(failure) => {
+            tracing::error!(
+                error = failure.message,
+                "cannot reload TLS; keeping the last certificate"
+            );
+        }
     }
 }
 
@@ -203,7 +210,10 @@ fn reload(control: &Control, supervisor: &Supervisor) {
         // The first line has the location.
         Err(problems) => {
             let first = problems.lines().next().unwrap_or_default();
-            format!("{}; the last configuration was not taken over: {first}", control.summary())
+            format!(
+                "{}; reload failed, running with the last configuration: {first}",
+                control.summary()
+            )
         }
     };
     supervisor.notify_ready(&status);

@@ -37,7 +37,7 @@ pub fn load_or_make(
     let made = self_signed::identity(state_dir);
     let identity = made.map_err(|error| TlsError {
         key: "cert",
-        fact: format!("no certificate can be made in {}: {error}", state_dir.display()),
+        fact: format!("cannot create a certificate in {}: {error}", state_dir.display()),
     })?;
     let (files, tls) = (CertificateFiles::read(&identity)?, tls.clone());
     if tls.is_required() {
@@ -45,7 +45,7 @@ pub fn load_or_make(
     }
     Ok(Some(LazyTlsConfig::new_lazy(move || {
         let made = files.configure(&tls);
-        made.inspect_err(|error| tracing::warn!("there is no TLS: {error}")).ok()
+        made.inspect_err(|error| tracing::warn!(%error, "TLS is not available")).ok()
     })))
 }
 

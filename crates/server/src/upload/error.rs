@@ -160,26 +160,24 @@ impl Error for UploadError {}
 impl fmt::Display for UploadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(host) => write!(f, "the name {host} is unknown"),
+            Self::Name(host) => write!(f, "the host name {host} has no address"),
             Self::Connect(kind) => write!(f, "the server cannot be reached: {kind}"),
-            Self::Busy => f.write_str("this server is too busy"),
+            Self::Busy => f.write_str("this machine is too busy"),
             Self::Tls(why) => write!(f, "TLS: {why}"),
             Self::Broken(why) => write!(f, "the connection broke: {why}"),
-            Self::Stalled => f.write_str("the server took nothing and said nothing for too long"),
+            Self::Stalled => f.write_str("timeout: the server neither read data nor answered"),
             Self::Refused { status, code, said } => refused(f, *status, code, said),
-            Self::Answer(why) => write!(f, "the server does not answer as S3 does: {why}"),
+            Self::Answer(why) => write!(f, "the answer is not that of an S3 server: {why}"),
             Self::Mismatch(what) => {
-                write!(f, "the server's {what} is not that of the file: it is sent again")
+                write!(f, "the {what} on the server is not that of the file; uploading again")
             }
             Self::ReadDenied => f.write_str(
-                "the server took the file and does not let us look whether it is whole (403): give \
-                 the access key s3:GetObject",
+                "the uploaded file cannot be verified (403); grant the access key s3:GetObject",
             ),
             Self::LocalFile(path, kind) => write!(f, "{}: {kind}", path.display()),
-            Self::Changed(path) => write!(f, "{}: it changed while it was sent", path.display()),
+            Self::Changed(path) => write!(f, "{}: changed during the upload", path.display()),
             Self::KeyTooLong => f.write_str(
-                "the object's name would have more than 1,024 bytes: make the prefix or the \
-                 file's name shorter",
+                "the object key is longer than 1,024 bytes; shorten the prefix or the file name",
             ),
         }
     }
@@ -187,21 +185,23 @@ impl fmt::Display for UploadError {
 
 fn refused(f: &mut fmt::Formatter<'_>, status: u16, code: &str, said: &str) -> fmt::Result {
     let remedy = match (status, code) {
-        (_, "NoSuchBucket") => "there is no such bucket: make it, or mend `url` of `upload`",
+        (_, "NoSuchBucket") => "the bucket does not exist; create it, or correct `url` of `upload`",
         (_, "InvalidAccessKeyId" | "NotSignedUp") => {
-            "the server does not know `access_key` of `upload`: mend it"
+            "`access_key` of `upload` is unknown to the server; correct it"
         }
-        (_, "SignatureDoesNotMatch") => "`secret_key` of `upload` is wrong: mend it",
-        (_, "RequestTimeTooSkewed") => "this machine's clock is wrong: set it",
+        (_, "SignatureDoesNotMatch") => "`secret_key` of `upload` is wrong; correct it",
+        (_, "RequestTimeTooSkewed") => "the clock of this machine is wrong; set it",
         (_, "AuthorizationHeaderMalformed" | "PermanentRedirect" | "TemporaryRedirect")
         | (301 | 302 | 307 | 308, _) => {
-            "the bucket is elsewhere: mend `region` or `endpoint` of `upload`"
+            "the bucket is in another region; correct `region` or `endpoint` of `upload`"
         }
-        (_, "InvalidStorageClass") => "mend `storage_class` of `upload`",
+        (_, "InvalidStorageClass") => {
+            "the storage class is not supported; correct `storage_class` of `upload`"
+        }
         (_, "SlowDown") | (429 | 503, _) => "the server is too busy",
-        (403, _) => "the access key may not do this: give it s3:PutObject and s3:GetObject",
-        (401, _) => "the server does not know us: mend `access_key` and `secret_key`",
-        _ => "the server says no",
+        (403, _) => "access denied; grant the access key s3:PutObject and s3:GetObject",
+        (401, _) => "login failed; correct `access_key` and `secret_key` of `upload`",
+        _ => "the server refused the request",
     };
     write!(f, "{remedy} ({status}")?;
     for word in [code, said].into_iter().filter(|word| !word.is_empty()) {
@@ -237,14 +237,14 @@ mod tests {
         }
         assert_eq!(
             answer(403, "SignatureDoesNotMatch").to_string(),
-            "`secret_key` of `upload` is wrong: mend it (403, SignatureDoesNotMatch, m m)"
+            "`secret_key` of `upload` is wrong; correct it (403, SignatureDoesNotMatch, m m)"
         );
     }
 
     #[test]
     fn an_answer_that_is_no_xml_is_bounded_and_harmless() {
         let failure = UploadError::from_response(502, &[0xFF; 100_000]);
-        assert_eq!(failure.to_string(), "the server says no (502)");
+        assert_eq!(failure.to_string(), "the server refused the request (502)");
         let long = format!("<Code>{}</Code>", "x".repeat(100_000));
         assert!(UploadError::from_response(400, long.as_bytes()).to_string().len() < 400);
     }

@@ -218,7 +218,7 @@ impl UploadProgress {
 
     fn record_broken(&mut self, name: &str, error: &io::Error) {
         self.state.broken_entries += 1;
-        tracing::error!("the note {name} of a file to be uploaded cannot be read: {error}");
+        tracing::error!(entry = name, %error, "cannot read an entry of the upload journal");
     }
 
     fn remove_waiting(&mut self, entry: &JournalEntry) {
@@ -318,7 +318,8 @@ fn enqueue_added(shared: &UploaderShared, queue: &mut UploadQueue) {
 fn list_journal(shared: &UploaderShared, queue: &mut UploadQueue, now: Instant) -> io::Result<()> {
     let wanted = |name: &str| queue.accepts(name, now);
     let found = shared.context.journal.list(MAX_LISTED, wanted, |_| ());
-    let found = found.inspect_err(|error| tracing::warn!("files to be uploaded: {error}"))?;
+    let found =
+        found.inspect_err(|error| tracing::warn!(%error, "cannot list the upload journal"))?;
     queue.extend(found.names, found.more);
     Ok(())
 }
@@ -365,7 +366,7 @@ fn handle_finished(shared: &UploaderShared, queue: &mut UploadQueue, ended: Fini
             progress.remove_waiting(&entry);
             let file = entry.file.clone();
             if done == UploadOutcome::Missing {
-                tracing::warn!("{} was deleted before it was uploaded", file.display());
+                tracing::warn!(file = %file.display(), "file deleted before its upload");
                 progress.state.missing += 1;
                 progress.push_event(UploadEvent::Missing { file });
             } else {
@@ -405,7 +406,7 @@ fn record_failure(shared: &UploaderShared, entry: &JournalEntry, failure: &Uploa
     if progress.state.error.as_ref() == Some(&text) {
         return;
     }
-    tracing::warn!("{} is not uploaded yet: {text}", entry.file.display());
+    tracing::warn!(file = %entry.file.display(), error = text, "upload failed; retrying");
     progress.state.error = Some(text.clone());
     progress.push_event(UploadEvent::Failed { file: entry.file.clone(), text, permanent });
 }

@@ -162,7 +162,7 @@ impl Bucket {
         // A HEAD response has no body, so it does not tell a missing object from a missing bucket.
         let options = GetOptions { range: Some(GetRange::Bounded(0..1)), ..GetOptions::default() };
         match self.reader.get_opts(&key, options).await {
-            Ok(_) => Err(UploadError::Answer("an object is there and is not".to_owned())),
+            Ok(_) => Err(UploadError::Answer("contradictory answers about an object".to_owned())),
             Err(why) => match UploadError::from(&why) {
                 why if why.is_not_found() => Ok(None),
                 why => Err(why),

@@ -244,7 +244,7 @@ async fn abort_parts(bucket: &Bucket, entry: &mut JournalEntry) {
     if let Some(begun) = entry.begun.take()
         && let Err(failure) = bucket.abort(&begun.key, &begun.id).await
     {
-        tracing::debug!("{}: parts of an upload may stay on the server: {failure}", begun.key);
+        tracing::debug!(key = begun.key, error = %failure, "cannot remove the parts of an upload");
     }
 }
 

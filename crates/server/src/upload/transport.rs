@@ -173,7 +173,7 @@ async fn collect(mut body: Incoming) -> Result<Bytes, UploadError> {
     {
         let Ok(data) = frame.map_err(broken_connection)?.into_data() else { continue };
         if all.len() + data.len() > MAX_RESPONSE_BYTES {
-            return Err(UploadError::Answer("it does not end".to_owned()));
+            return Err(UploadError::Answer("the answer is too long".to_owned()));
         }
         all.extend_from_slice(&data);
     }

@@ -18,7 +18,7 @@ impl Uploader {
     /// # Errors
     /// Always: [`io::ErrorKind::Unsupported`].
     pub fn new(_: &UploadTarget, _: &Path, _: &Path) -> io::Result<(Self, BackgroundTask)> {
-        let why = "this build has no s3: build with --features s3";
+        let why = "uploads are not available in this build; build with --features s3";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 

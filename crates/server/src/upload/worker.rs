@@ -26,7 +26,7 @@ impl UploadWorker {
             Some(tasks) => tasks,
             None => self.tasks.insert(start_thread()?),
         };
-        let ended = |_| io::Error::other("the thread for uploads has ended");
+        let ended = |_| io::Error::other("the upload thread has ended");
         tasks.send(task).map_err(ended)
     }
 }

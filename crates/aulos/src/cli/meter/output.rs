@@ -80,8 +80,8 @@ pub(super) fn summary(uri: &str, read: &Loudness, json: bool, quiet: bool) -> Re
     for (name, figure, unit) in [
         ("integrated", lufs(read.integrated), "LUFS"),
         ("loudness range", db(read.range), "LU"),
-        ("greatest momentary", lufs(read.max_momentary), "LUFS"),
-        ("greatest short-term", lufs(read.max_short_term), "LUFS"),
+        ("maximum momentary", lufs(read.max_momentary), "LUFS"),
+        ("maximum short-term", lufs(read.max_short_term), "LUFS"),
         ("true peak", db(read.true_peak), "dBTP"),
         ("sample peak", db(read.sample_peak), "dBFS"),
     ] {

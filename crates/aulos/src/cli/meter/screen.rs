@@ -118,7 +118,7 @@ impl Screen {
     fn title(&self, buffer: &mut Buffer, row: Rect) {
         let state = match (self.paused, self.waiting, self.shape) {
             (true, ..) => "paused".to_owned(),
-            (_, true, _) | (.., None) => "waiting for sound".to_owned(),
+            (_, true, _) | (.., None) => "waiting for audio".to_owned(),
             (.., Some((rate, layout))) => {
                 let channels = layout.channels();
                 let plural = if channels == 1 { "" } else { "s" };
@@ -356,7 +356,7 @@ fn column(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
-const KEYS: &str = "q quit   r measure anew   p pause   e scale";
+const KEYS: &str = "q quit   r reset   p pause   e scale";
 
 /// Width left of a bar: name, number, unit.
 const BAR_LABEL: u16 = 16;

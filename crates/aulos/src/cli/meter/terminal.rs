@@ -113,12 +113,15 @@ fn keys() -> Result<Receiver<Key>, Failure> {
     std::thread::Builder::new()
         .name("aulos-keys".into())
         .spawn(listen)
-        .map_err(|error| Failure::new(Exit::Internal, format!("no thread: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Internal, format!("cannot start a thread: {error}")))?;
     Ok(keys)
 }
 
 fn failed(error: &io::Error) -> Failure {
-    Failure::new(Exit::Io, format!("the terminal: {error}"))
+    Failure::new(
+        Exit::Io,
+        format!("cannot use the terminal: {error}\n    hint: --json, or a pipe, needs none"),
+    )
 }
 
 /// The rate of new readings.

@@ -25,42 +25,49 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
         lines.push(match limit {
             GainLimit::Silence => {
                 let what = if outcome.seconds < SHORTEST_S {
-                    "it is shorter than 400 ms, so it has no loudness"
+                    "shorter than 400 ms, so it has no loudness"
                 } else {
-                    "there is nothing to be heard"
+                    "silent, so it has no loudness"
                 };
-                let copy =
-                    if outcome.state == OutputFileState::Written { "; it is a copy" } else { "" };
+                let copy = if outcome.state == OutputFileState::Written {
+                    "; copied without gain"
+                } else {
+                    ""
+                };
                 format!("{what}{copy}")
             }
             GainLimit::Ceiling => format!(
-                "the peaks allow a gain of {gain}, not {requested}: it is {} below the target \
-                 (--limit takes the peaks down instead)",
+                "the peaks allow a gain of {gain} instead of {requested}: the result is {} below the \
+                 target; --limit reaches it by limiting the peaks",
                 requested - gain
             ),
-            _ => format!("the gain is {gain}, not {requested}"),
+            _ => format!("the gain is {gain} instead of {requested}"),
         });
     } else if let (Some(lufs), false) =
         (missed_loudness(outcome.after.integrated, target), args.album)
     {
-        lines.push(format!("it came out at {lufs}, not {target}"));
+        lines.push(format!("the result is {lufs}, the target {target}"));
     }
     if let Some(taken) =
         outcome.reduction.filter(|taken| outcome.linear.is_some() && taken.get() < -0.05)
     {
-        lines.push(format!("one gain, and the limiter took up to {:.1} dB", -taken.get()));
+        lines.push(format!("the limiter reduced peaks by up to {:.1} dB", -taken.get()));
     }
     if let (Some(peak), OutputFileState::Written) = (outcome.after.true_peak, outcome.state)
         && (peak - args.true_peak).get() > 0.1
     {
-        lines.push(format!("its true peak is {:.1} dBTP, above the ceiling", peak.get()));
+        lines.push(format!(
+            "the true peak is {:.1} dBTP, above the limit of {:.1} dBTP",
+            peak.get(),
+            args.true_peak.get()
+        ));
     }
     let [from, to] = outcome.rates;
     if from != to {
         lines.push(format!(
-            "it is {} Hz now, from {} Hz: Opus has no other rate",
-            to.hz(),
-            from.hz()
+            "resampled from {} Hz to {} Hz, the only rate of Opus",
+            from.hz(),
+            to.hz()
         ));
     }
     if !outcome.tags_lost.is_empty() {
@@ -69,12 +76,12 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
     }
     if outcome.rejected > 0 {
         lines.push(format!(
-            "{} samples were no numbers or above +20 dBFS, and are silence",
+            "{} samples are not finite or above +20 dBFS and were replaced by silence",
             outcome.rejected
         ));
     }
     if outcome.damaged > 0 {
-        lines.push(format!("the file is damaged in {} places", outcome.damaged));
+        lines.push(format!("the input is damaged at {} position(s)", outcome.damaged));
     }
     lines
 }

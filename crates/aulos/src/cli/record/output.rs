@@ -92,24 +92,19 @@ impl RecordOutput {
                 print(line.as_bytes()).map(|_| ())?;
             }
             RecorderEventKind::FramesLost { frames, .. } => {
-                self.print_message(&format!("the disk is too slow: {} frames were lost", frames.0));
+                self.print_message(&format!("the disk is too slow: {} frames lost", frames.0));
             }
-            RecorderEventKind::Failed(fault) => {
-                self.print_message(&format!("{fault}; trying again"));
-            }
-            RecorderEventKind::Recovered => self.print_message("the disk is there again"),
+            RecorderEventKind::Failed(fault) => self.print_message(&format!("{fault}; retrying")),
+            RecorderEventKind::Recovered => self.print_message("writing works again"),
             RecorderEventKind::FileRemoved { path } => {
-                self.print_message(&format!("{} has disappeared", path.display()));
+                self.print_message(&format!("{}: file has disappeared", path.display()));
             }
             RecorderEventKind::FileRepaired { path } => {
-                self.print_message(&format!(
-                    "{} was left behind, and is whole again",
-                    path.display()
-                ));
+                self.print_message(&format!("{}: incomplete file repaired", path.display()));
             }
             RecorderEventKind::RepairFailed { path, reason } => {
                 self.print_message(&format!(
-                    "{} was left behind, and cannot be repaired: {reason}",
+                    "{}: incomplete file cannot be repaired: {reason}",
                     path.display()
                 ));
             }

@@ -50,8 +50,8 @@ pub(super) fn recorder_config(args: &RecordArgs) -> Result<RecordingConfig, Fail
     let has_codes = file.contains(['%', '{']);
     if !has_codes && folder.join(&file).exists() {
         let message = format!(
-            "{} is there already, and a recording overwrites nothing\n    hint: give another name, \
-             or one with the time in it, as in take-%H%M%S.flac",
+            "{}: the file already exists, and a recording never overwrites a file\n    hint: use \
+             another name, or one with the time, as in take-%H%M%S.flac",
             args.out.display()
         );
         return Err(Failure::new(Exit::CannotCreate, message));
@@ -92,12 +92,12 @@ fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure
     aulos_config::file_format_by_name(&name, args.bits, DEFAULT_BITS, args.kbps).map_err(|why| {
         let message = match why {
             FormatError::Bits(bits, _) => {
-                let hint = "wav has 16, 24 or 32, flac 16 or 24, and opus --kbps instead";
-                format!("{name} does not have --bits {bits}\n    hint: {hint}")
+                let hint = "16, 24 or 32 for wav, 16 or 24 for flac; opus has --kbps instead";
+                format!("--bits {bits} is not possible for {name}\n    hint: {hint}")
             }
             FormatError::Name => {
-                let hint = "end its name with .wav, .flac or .opus, or say --format";
-                format!("{} does not say what it is\n    hint: {hint}", args.out.display())
+                let hint = "use the extension .wav, .flac or .opus, or --format";
+                format!("{}: unknown file format\n    hint: {hint}", args.out.display())
             }
         };
         Failure::new(Exit::Usage, message)
@@ -106,7 +106,8 @@ fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure
 
 fn rotation(args: &RecordArgs, zone: ClockZone) -> Result<Rotation, Failure> {
     aulos_config::rotation_for(args.rotate, args.align, args.rotate_size, zone).ok_or_else(|| {
-        let message = "--rotate with --align is a minute or more, a whole number of times a day";
+        let message =
+            "--rotate with --align must be at least 1min and divide a day evenly, as 15min or 1h";
         Failure::new(Exit::Usage, message)
     })
 }
@@ -193,7 +194,7 @@ impl FileRecorder {
         if unwritten.is_empty() {
             return Ok(());
         }
-        let message = "the disk does not answer: not all of it could be written";
+        let message = "the disk does not respond: the end of the recording could not be written";
         Err(Failure::new(Exit::Io, message))
     }
 }

@@ -90,7 +90,7 @@ fn threads(status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> String {
     }
     let lost: u64 = status.threads.iter().map(|thread| thread.lost_in_kernel).sum();
     if lost > 0 {
-        let _ = write!(text, "  {lost} lost in the kernel (its buffers are too small)");
+        let _ = write!(text, "  {lost} lost in the kernel (receive buffers too small)");
     }
     text
 }
@@ -121,8 +121,8 @@ pub(super) fn summary(status: &RelaySnapshot) -> String {
         ];
         row(&mut text, &total.config.name, cells.map(|count| count.to_string()));
         for (what, count, causes) in [
-            ("belonged to no stream", counts.foreign.all(), &counts.foreign.causes()[..]),
-            ("were dropped", counts.dropped.all(), &counts.dropped.causes()[..]),
+            ("without a stream", counts.foreign.all(), &counts.foreign.causes()[..]),
+            ("dropped", counts.dropped.all(), &counts.dropped.causes()[..]),
         ] {
             if count > 0 {
                 let _ = writeln!(text, "{:<12} {count} packets {what}: {}", "", by_cause(causes));

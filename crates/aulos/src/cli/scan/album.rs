@@ -7,12 +7,12 @@ use aulos_dsp::meter::Measurement;
 use aulos_files::scan::{LoudnessSummary, ScanError, ScanOptions, ScanReport};
 use clap::ValueEnum;
 
-/// What an album's gain goes by.
+/// The loudness from which the gain of an album is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum AlbumRule {
-    /// All its files as one programme (ReplayGain, R 128)
+    /// Integrated loudness of all files together (ReplayGain, R 128)
     Energy,
-    /// Its loudest track (AES TD1008)
+    /// Integrated loudness of the loudest file (AES TD1008)
     Loudest,
 }
 

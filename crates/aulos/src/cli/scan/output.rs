@@ -168,7 +168,7 @@ fn table(row: &Row<'_>, true_peak: bool) -> String {
     let path = plain(&row.path.to_string_lossy());
     let error = row.error.as_deref().map_or_else(String::new, |error| format!(": {error}"));
     let lowered = row.lowered.map_or_else(String::new, |lowered| {
-        format!("  (gain lowered by {:.1} dB for the peak)", lowered.get())
+        format!("  (gain lowered by {:.1} dB to limit the peak)", lowered.get())
     });
     format!("{}  {path}{error}{lowered}\n", cells.join(" "))
 }

@@ -1,4 +1,4 @@
-// Sorting: a click on a head sorts by it, a second one the other way round; rows without a value stay below.
+// A click on a column header sorts by it, a second click reverses the order; rows without a value stay last.
 for (const head of document.querySelectorAll("#files th")) {
   head.firstChild.addEventListener("click", () => {
     const at = head.cellIndex;

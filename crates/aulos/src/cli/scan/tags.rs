@@ -44,7 +44,7 @@ impl Tagger {
     ) -> Result<String, TagError> {
         let Some(track) = self.volume(loudness, loudness.integrated) else {
             self.already_correct += 1;
-            let silent = "    silent: its tags stay as they are\n";
+            let silent = "    silent: tags unchanged\n";
             return Ok(if self.dry_run { silent.into() } else { String::new() });
         };
         let request = TagRequest { track, album, reference: self.reference };
@@ -54,7 +54,7 @@ impl Tagger {
             Ok(changes) if changes.is_empty() => {
                 self.already_correct += 1;
                 Ok(if self.dry_run {
-                    "    its tags are right already\n".into()
+                    "    tags are already correct\n".into()
                 } else {
                     String::new()
                 })
@@ -74,7 +74,7 @@ impl Tagger {
     pub(super) fn summary(&self) -> String {
         let Self { written, already_correct: right, failed, .. } = self;
         let written_is = if self.dry_run { "would be tagged" } else { "tagged" };
-        let mut text = format!("{written} file(s) {written_is}, {right} left as they are");
+        let mut text = format!("{written} file(s) {written_is}, {right} unchanged");
         if *failed > 0 {
             text += &format!(", {failed} failed");
         }

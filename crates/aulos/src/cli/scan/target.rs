@@ -28,10 +28,10 @@ impl FromStr for LoudnessTarget {
         }
         match text.parse() {
             Ok(lufs) if (LOWEST..=HIGHEST).contains(&lufs) => Ok(Self(Lufs::new(lufs))),
-            Ok(_) => Err(format!("a target lies between {LOWEST} and {HIGHEST} LUFS")),
+            Ok(_) => Err(format!("a target loudness is a number from {LOWEST} to {HIGHEST} LUFS")),
             Err(_) => {
                 let names: Vec<_> = PRESETS.iter().map(|(name, _)| *name).collect();
-                Err(format!("neither a number of LUFS nor one of {}", names.join(", ")))
+                Err(format!("expected a number of LUFS or one of {}", names.join(", ")))
             }
         }
     }
@@ -41,7 +41,7 @@ impl FromStr for LoudnessTarget {
 pub(in crate::cli) fn ceiling(text: &str) -> Result<Db, String> {
     match text.parse() {
         Ok(db) if (LOWEST_CEILING..=0.0).contains(&db) => Ok(Db::new(db)),
-        _ => Err(format!("a ceiling is a number of dB between {LOWEST_CEILING} and 0")),
+        _ => Err(format!("a true peak limit is a number from {LOWEST_CEILING} to 0 dBTP")),
     }
 }
 

@@ -23,7 +23,7 @@ fn the_length_is_exact_at_every_rate() {
         generated(&from, &sound, "-ac 2");
         let (code, _, said) = normalize(&[], &from, &to);
         assert_eq!(code, 0, "{rate}: {said}");
-        assert_eq!(said.contains("Opus has no other rate"), rate != 48_000, "{said}");
+        assert_eq!(said.contains("the only rate of Opus"), rate != 48_000, "{said}");
         let wanted = (frames * 48_000 + rate / 2) / rate;
         assert_eq!(decoded(&to).len() as u64, 2 * wanted, "{frames} frames at {rate} Hz");
     }

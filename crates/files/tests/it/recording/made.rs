@@ -125,11 +125,11 @@ fn unsupported_sound_is_reported_with_a_remedy() {
             "opus:64k",
             44_100,
             2,
-            "opus runs at 48000 Hz only: record flac or wav, or run the station",
+            "opus supports 48000 Hz only: record flac or wav, or run the station",
         ),
-        ("opus:64k", 48_000, 6, "opus has one or two channels here: record flac or wav"),
-        ("flac:16", 48_000, 9, "flac has at most eight channels: record wav"),
-        ("flac:16", 705_607, 2, "a flac stream cannot have this rate: record wav"),
+        ("opus:64k", 48_000, 6, "opus supports one or two channels: record flac or wav"),
+        ("flac:16", 48_000, 9, "flac supports at most eight channels: record wav"),
+        ("flac:16", 705_607, 2, "flac does not support this sample rate: record wav"),
     ] {
         let refused = make_file_encoder(format(name), &metadata(hz, channels), &mut Vec::new());
         let refused = refused.err().map(|refused| refused.to_string()).unwrap_or_default();

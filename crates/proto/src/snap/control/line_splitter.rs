@@ -82,7 +82,7 @@ pub enum LineError {
 
 impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a line that is too long")
+        f.write_str("the line is too long")
     }
 }
 

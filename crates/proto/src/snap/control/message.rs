@@ -233,9 +233,11 @@ fn success(id: &RequestId, result: &impl fmt::Display) -> String {
 #[must_use]
 pub fn parse_incoming(bytes: &[u8]) -> IncomingMessage {
     match json::parse(bytes) {
-        Ok(Value::Array(calls)) if calls.is_empty() => invalid(RequestId::Null, "an empty batch"),
+        Ok(Value::Array(calls)) if calls.is_empty() => {
+            invalid(RequestId::Null, "the batch is empty")
+        }
         Ok(Value::Array(calls)) if calls.len() > MAX_BATCH => {
-            invalid(RequestId::Null, "more than 256 calls in a batch")
+            invalid(RequestId::Null, "the batch has more than 256 calls")
         }
         Ok(Value::Array(calls)) => IncomingMessage::Batch(calls.into_iter().map(request).collect()),
         Ok(Value::Object(map)) if !map.contains_key("method") && is_reply(&map) => {
@@ -251,7 +253,7 @@ pub fn parse_incoming(bytes: &[u8]) -> IncomingMessage {
 
 const fn error_text(error: JsonError) -> &'static str {
     match error {
-        JsonError::Syntax => "not JSON",
+        JsonError::Syntax => "not valid JSON",
         JsonError::Depth => "nested too deeply",
     }
 }
@@ -266,27 +268,26 @@ fn invalid_reply(id: RequestId, what: &str) -> Reply {
 
 fn request(value: Value) -> Result<Request, Reply> {
     let Value::Object(mut map) = value else {
-        return Err(invalid_reply(RequestId::Null, "not an object"));
+        return Err(invalid_reply(RequestId::Null, "the call is not an object"));
     };
-    let id =
-        match map.remove("id") {
-            None => None,
-            Some(value) => Some(read_id(value).ok_or_else(|| {
-                invalid_reply(RequestId::Null, "an id is a number, a text or null")
-            })?),
-        };
+    let id = match map.remove("id") {
+        None => None,
+        Some(value) => Some(read_id(value).ok_or_else(|| {
+            invalid_reply(RequestId::Null, "`id` must be a number, a string or null")
+        })?),
+    };
     let refuse =
         |id: Option<RequestId>, what| Err(invalid_reply(id.unwrap_or(RequestId::Null), what));
     if map.get("jsonrpc").is_some_and(|version| version != "2.0") {
-        return refuse(id, "jsonrpc is not 2.0");
+        return refuse(id, "`jsonrpc` must be \"2.0\"");
     }
     let Some(Value::String(method)) = map.remove("method") else {
-        return refuse(id, "method is not a text");
+        return refuse(id, "`method` must be a string");
     };
     let params = match map.remove("params") {
         None | Some(Value::Null) => Value::Object(Map::new()),
         Some(params @ (Value::Object(_) | Value::Array(_))) => params,
-        Some(_) => return refuse(id, "params is neither an object nor an array"),
+        Some(_) => return refuse(id, "`params` must be an object or an array"),
     };
     Ok(Request { id, method, params })
 }

@@ -259,7 +259,7 @@ pub enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadType(number) => write!(f, "message type {number} does not exist"),
+            Self::BadType(number) => write!(f, "unknown message type {number}"),
             Self::TooLarge(size) => write!(f, "a message of {size} bytes is too large"),
             Self::Truncated => write!(f, "a message shorter than its header of {HEADER_LEN} bytes"),
         }

@@ -220,10 +220,10 @@ impl From<JsonError> for PayloadError {
 impl fmt::Display for PayloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated => f.write_str("a length points behind the end of the message"),
+            Self::Truncated => f.write_str("a length exceeds the message"),
             Self::Json(error) => error.fmt(f),
-            Self::NoIdentity => f.write_str("a greeting without ID and MAC"),
-            Self::IdTooLong => write!(f, "an ID longer than {} bytes", super::MAX_ID),
+            Self::NoIdentity => f.write_str("the Hello message has neither ID nor MAC"),
+            Self::IdTooLong => write!(f, "the ID is longer than {} bytes", super::MAX_ID),
         }
     }
 }

@@ -106,7 +106,7 @@ impl RtpService {
         let source = match &waiting.config {
             SourceConfig::Rtp(source) => source.clone(),
             SourceConfig::Sdp { path, reception } => source_from_sdp(path, reception)?,
-            _ => return Err("this is no source of RTP".to_owned()),
+            _ => return Err("not an RTP source".to_owned()),
         };
         let fail = |error: io::Error| format!("rtp://{}: {error}", source.address);
         let socket = bind_socket(source.address, &socket_options(&source)?).map_err(fail)?;
@@ -134,7 +134,8 @@ fn socket_options(source: &RtpSource) -> Result<SocketOptions, String> {
     }
     if let Some(wanted) = &source.reception.interface {
         let card = find_interface(wanted, source.address.is_ipv6());
-        let card = card.map_err(|_| format!("there is no network card {wanted} here now"))?;
+        let card =
+            card.map_err(|_| format!("no network interface {wanted}; `ip address` lists them"))?;
         options.multicast_interface = card.index;
     }
     Ok(options)
@@ -148,7 +149,7 @@ fn read_description(path: &SourcePath) -> Result<Vec<u8>, String> {
     };
     let file = path.open().map_err(error_text)?;
     if !file.metadata().map_err(error_text)?.is_file() {
-        return Err("it is not a regular file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     let mut text = Vec::new();
     file.take(sdp::MAX_BYTES as u64 + 1).read_to_end(&mut text).map_err(error_text)?;
@@ -170,7 +171,7 @@ fn source_from_sdp(path: &SourcePath, reception: &ReceptionSettings) -> Result<R
     };
     let found = formats.clone().find(|(_, format)| playable(format.encoding.codec));
     let (media, format) =
-        found.ok_or_else(|| fail("no payload type of it can be played".to_owned()))?;
+        found.ok_or_else(|| fail("none of its payload types can be played; PCMU, PCMA, G722, L16, L24 and opus are supported".to_owned()))?;
     // A multicast address is the destination; a unicast address is this machine.
     let address = media.connection.address;
     let address = match address.is_multicast() {

@@ -31,7 +31,7 @@ impl RtpService {
             config.threads = 1;
             self.context = Some(UdpContext::start(&config)?);
         }
-        self.context.as_mut().ok_or_else(|| io::Error::other("it has just been made"))
+        self.context.as_mut().ok_or_else(|| io::Error::other("the RTP service is missing"))
     }
 
     /// Ends every session; receivers get a BYE.

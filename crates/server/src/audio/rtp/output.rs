@@ -155,8 +155,9 @@ impl StationRtpOutput {
         let own = match &config.interface {
             Some(wanted) => {
                 let card = find_interface(wanted, config.dest.is_ipv6());
-                let card =
-                    card.map_err(|_| format!("there is no network card {wanted} here now"))?;
+                let card = card.map_err(|_| {
+                    format!("no network interface {wanted}; `ip address` lists them")
+                })?;
                 options.multicast_interface = card.index;
                 card.address
             }
@@ -165,7 +166,7 @@ impl StationRtpOutput {
         let from = if own.is_ipv4() == config.dest.is_ipv4() {
             SocketAddr::new(own, 0)
         } else {
-            return Err(format!("{own} is no address from which {} is reached", config.dest));
+            return Err(format!("{} cannot be reached from the local address {own}", config.dest));
         };
         let socket = bind_socket(from, &options).map_err(fail)?;
         let description = self.describe(&running.config, from);
@@ -193,7 +194,7 @@ impl StationRtpOutput {
         };
         let (published, state) = aulos_rt::latest(RtpOutputStatus::default());
         let output = RtpOutput::new(output_config, chunks, published, SystemClock::now());
-        let busy = || "the station has no time for it".to_owned();
+        let busy = || "the station has no free slot for another output".to_owned();
         let outlet = running.output_bus.add(rendition).ok_or_else(busy)?;
         let context = rtp.context().map_err(fail)?;
         let stream =

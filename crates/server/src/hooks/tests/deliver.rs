@@ -129,7 +129,7 @@ async fn a_program_gets_the_event_in_both_ways() {
     let expected = json!({
         "id": id, "time": time, "event": "fallback", "station": "default", "server": "box",
         "hook": "alarm", "from": "studio", "to": null, "cause": "dead channel", "dropped": 0,
-        "text": "default: studio is lost (dead channel), the last resort plays",
+        "text": "default: studio failed (dead channel); playing the last resort",
     });
     assert_eq!(told, expected);
     assert_eq!(shown["last_event"]["id"], id);
