@@ -66,13 +66,13 @@ fn the_page_shows_the_normalizer_and_its_comparison() {
     };
     says(
         &mut browser,
-        "Normalized to \u{2212}18 LUFS, at most \u{2212}1 dBTP, mode low: 0.01 s later",
+        "Normalized to \u{2212}18 LUFS, at most \u{2212}1 dBTP, mode low, latency 0.01 s",
     );
     says(&mut browser, "Equalizer: low-shelf 120 Hz +3 dB");
     let compare =
         "[...document.querySelectorAll('button')].find(one => one.textContent == 'Compare')";
     browser.run(&format!("{compare}.click()")).unwrap();
-    says(&mut browser, "you hear it as it comes in");
+    says(&mut browser, "bypassed for comparison");
     let pressed = browser.run(&format!("{compare}.getAttribute('aria-pressed')")).unwrap();
     assert_eq!(pressed, "true");
     let picture = browser.screenshot().unwrap();
