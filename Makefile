@@ -5,19 +5,19 @@
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
 
-run:   ## build in release and start the server with its embedded default
+run:   ## build in release mode and start the server with its built-in configuration
 	cargo run --release -p aulos -- serve
 
-check: ## format, lints and the unit tests of the crates that differ from HEAD
+check: ## run format, lints and unit tests of the crates that differ from HEAD
 	@scripts/check
 
-test:  ## set up what the tests need, then check and test everything
+test:  ## install what the tests need, then run all checks and tests
 	@scripts/test-setup && scripts/test
 
-soak:  ## the long forms of the tests: minutes to hours
+soak:  ## run the long tests: minutes to hours
 	@scripts/test-setup && scripts/soak
 
-lint:  ## clippy with warnings denied, and the rules of the project that clippy cannot check
+lint:  ## run clippy with warnings denied, and the checks of scripts/edge-check
 	cargo clippy --workspace --all-targets -- -D warnings && scripts/edge-check
 
 fmt:   ## format all code
@@ -26,11 +26,11 @@ fmt:   ## format all code
 doc:   ## build the documentation of every crate into target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-bench: ## aulos and every peer side by side: one table, and target/bench.json
+bench: ## compare aulos with its peers: one table, and target/bench.json
 	@scripts/test-setup && scripts/bench
 
-fuzz:  ## TARGET=name: fuzz one parser until it breaks or you stop it
+fuzz:  ## TARGET=name: fuzz one parser until a failure or Ctrl-C
 	@scripts/fuzz $(TARGET)
 
-rtsan: ## the real-time paths under RealtimeSanitizer, where the distribution has its library
+rtsan: ## run the real-time paths under RealtimeSanitizer, if the distribution has it
 	@scripts/rtsan
