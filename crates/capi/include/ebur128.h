@@ -1,8 +1,8 @@
-/* Loudness after ITU-R BS.1770 and EBU R 128, by aulos.
+/* Loudness measurement as defined by ITU-R BS.1770 and EBU R 128, by aulos.
  *
  * Source and binary compatible with libebur128 1.2.6. A state is used by one thread at a time;
  * different states are independent. Functions that return int return EBUR128_SUCCESS or another
- * value of enum error, and leave *out alone unless they succeed. */
+ * value of enum error, and write *out only on success. */
 #ifndef EBUR128_H_
 #define EBUR128_H_
 
@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-/* Where a channel's loudspeaker stands: M middle, U upper, T top, B bottom layer; p and m plus and
- * minus so many degrees; SC the edge of the screen. */
+/* Loudspeaker position of a channel (ITU-R BS.2051): layer M middle, U upper, T top, B bottom;
+ * azimuth p (plus) or m (minus) in degrees; SC at the edge of the screen. */
 enum channel {
   EBUR128_UNUSED = 0,
   EBUR128_LEFT = 1,
@@ -60,13 +60,13 @@ enum channel {
 
 enum error {
   EBUR128_SUCCESS = 0,
-  EBUR128_ERROR_NOMEM,                 /* no memory, or a number out of range */
-  EBUR128_ERROR_INVALID_MODE,          /* the state does not measure that */
-  EBUR128_ERROR_INVALID_CHANNEL_INDEX, /* there is no such channel, or it cannot stand there */
-  EBUR128_ERROR_NO_CHANGE              /* it was so before */
+  EBUR128_ERROR_NOMEM,                 /* out of memory, or an argument out of range */
+  EBUR128_ERROR_INVALID_MODE,          /* the mode of the state lacks this measurement */
+  EBUR128_ERROR_INVALID_CHANNEL_INDEX, /* no such channel, or invalid position for it */
+  EBUR128_ERROR_NO_CHANGE              /* the value is set already */
 };
 
-/* What a state measures; values can be combined with |. */
+/* Measurements of a state; values can be combined with |. */
 enum mode {
   EBUR128_MODE_M = (1 << 0),                         /* 400 ms */
   EBUR128_MODE_S = (1 << 1) | EBUR128_MODE_M,        /* 3 s */
@@ -74,7 +74,7 @@ enum mode {
   EBUR128_MODE_LRA = (1 << 3) | EBUR128_MODE_S,      /* loudness range */
   EBUR128_MODE_SAMPLE_PEAK = (1 << 4) | EBUR128_MODE_M,
   EBUR128_MODE_TRUE_PEAK = (1 << 5) | EBUR128_MODE_M | EBUR128_MODE_SAMPLE_PEAK,
-  EBUR128_MODE_HISTOGRAM = (1 << 6)                  /* I and LRA to 0.1 LU, in fixed memory */
+  EBUR128_MODE_HISTOGRAM = (1 << 6)                  /* I and LRA in 0.1 LU steps, fixed memory */
 };
 
 struct ebur128_state_internal;
@@ -88,41 +88,41 @@ typedef struct {
 
 void ebur128_get_version(int* major, int* minor, int* patch);
 
-/* 1 to 64 channels, 16 to 2822400 Hz; NULL if that cannot be. */
+/* 1 to 64 channels, 16 to 2822400 Hz; NULL on an invalid argument or without memory. */
 ebur128_state* ebur128_init(unsigned int channels, unsigned long samplerate, int mode);
 /* Frees *st and sets it to NULL. */
 void ebur128_destroy(ebur128_state** st);
 
-/* Says where a channel stands. Without it: L R C - Ls Rs; four channels L R Ls Rs; five L R C Ls
- * Rs; channels beyond the sixth do not count. */
+/* Sets the position of a channel, one of enum channel. Defaults: L R C - Ls Rs; for four channels
+ * L R Ls Rs; for five L R C Ls Rs; channels after the sixth are not measured. */
 int ebur128_set_channel(ebur128_state* st, unsigned int channel_number, int value);
-/* Goes on with other channels or another rate; what was measured so far stays. */
+/* Changes the number of channels or the sample rate; keeps the measurement so far. */
 int ebur128_change_parameters(ebur128_state* st, unsigned int channels, unsigned long samplerate);
-/* The longest window for ebur128_loudness_window, in ms, at most an hour; windows begin anew. */
+/* Sets the maximum window of ebur128_loudness_window in ms, at most one hour; clears the windows. */
 int ebur128_set_max_window(ebur128_state* st, unsigned long window);
-/* How much is remembered for I and LRA, in ms; without effect on histograms. */
+/* Sets the history used for I and LRA in ms; no effect on histograms. */
 int ebur128_set_max_history(ebur128_state* st, unsigned long history);
 
-/* Interleaved frames, any number of them. Integers are full scale at their limits, floating point
- * numbers at 1.0. */
+/* Adds any number of interleaved frames. Full scale is the limit of the type for integers, and 1.0
+ * for floating point. */
 int ebur128_add_frames_short(ebur128_state* st, const short* src, size_t frames);
 int ebur128_add_frames_int(ebur128_state* st, const int* src, size_t frames);
 int ebur128_add_frames_float(ebur128_state* st, const float* src, size_t frames);
 int ebur128_add_frames_double(ebur128_state* st, const double* src, size_t frames);
 
-/* LUFS; -HUGE_VAL when nothing was heard. */
+/* In LUFS; -HUGE_VAL if nothing was measured. */
 int ebur128_loudness_global(ebur128_state* st, double* out);
 int ebur128_loudness_global_multiple(ebur128_state** sts, size_t size, double* out);
 int ebur128_loudness_momentary(ebur128_state* st, double* out);
 int ebur128_loudness_shortterm(ebur128_state* st, double* out);
 int ebur128_loudness_window(ebur128_state* st, unsigned long window, double* out);
-/* LU. */
+/* In LU. */
 int ebur128_loudness_range(ebur128_state* st, double* out);
 int ebur128_loudness_range_multiple(ebur128_state** sts, size_t size, double* out);
-/* LUFS; -70 when nothing was heard. */
+/* In LUFS; -70 if nothing was measured. */
 int ebur128_relative_threshold(ebur128_state* st, double* out);
 
-/* Amplitudes, 1.0 is full scale: of all that was heard, and of the last call alone. */
+/* Peak amplitudes, 1.0 is full scale: since the start, and (prev) of the last call only. */
 int ebur128_sample_peak(ebur128_state* st, unsigned int channel_number, double* out);
 int ebur128_prev_sample_peak(ebur128_state* st, unsigned int channel_number, double* out);
 int ebur128_true_peak(ebur128_state* st, unsigned int channel_number, double* out);

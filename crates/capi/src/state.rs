@@ -88,7 +88,7 @@ impl State {
         if number == DUAL_MONO && self.channels != 1 {
             use std::io::Write as _;
             // The error is ignored if there is no standard error.
-            writeln!(std::io::stderr(), "EBUR128_DUAL_MONO is for one channel only").ok();
+            writeln!(std::io::stderr(), "EBUR128_DUAL_MONO needs a state with one channel").ok();
             return Err(ErrorCode::InvalidChannelIndex);
         }
         let moved = self.inner_mut().meter.set_position(channel as usize, position(number));

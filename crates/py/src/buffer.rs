@@ -31,14 +31,14 @@ impl SampleArray {
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let Ok(buffer) = PyUntypedBuffer::get(object) else {
             let kind = object.get_type().name()?;
-            let what = format!("{WANTED}, and not a {kind}; numpy.asarray(x, 'float32') makes one");
+            let what = format!("{WANTED}, not {kind}; convert it with numpy.asarray(x, 'float32')");
             return Err(PyTypeError::new_err(what));
         };
         let (frames, channels) = match *buffer.shape() {
             [frames] => (frames, 1),
             [frames, channels] => (frames, channels),
             ref shape => {
-                let what = format!("shape {shape:?}: it must be (frames,) or (frames, channels)");
+                let what = format!("shape {shape:?}: expected (frames,) or (frames, channels)");
                 return Err(PyValueError::new_err(what));
             }
         };

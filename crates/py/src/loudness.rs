@@ -100,7 +100,7 @@ impl Loudness {
     #[staticmethod]
     fn from_bytes(data: &[u8]) -> PyResult<Self> {
         let foreign =
-            || PyValueError::new_err("not what Loudness.to_bytes() of this version wrote");
+            || PyValueError::new_err("not the output of Loudness.to_bytes() of this version");
         let (&[version, bits], rest) = data.split_first_chunk().ok_or_else(foreign)?;
         let (seconds, rest) = rest.split_first_chunk().ok_or_else(foreign)?;
         let (threshold, rest) = rest.split_first_chunk().ok_or_else(foreign)?;
@@ -143,13 +143,13 @@ impl Loudness {
 #[pyfunction]
 pub(crate) fn merge(parts: Vec<PyRef<'_, Loudness>>) -> PyResult<Loudness> {
     let Some((first, rest)) = parts.split_first() else {
-        return Err(PyValueError::new_err("nothing to merge"));
+        return Err(PyValueError::new_err("nothing to merge: the sequence is empty"));
     };
     let mut measurement = first.measurement.clone();
     let mut seconds = first.seconds;
     for part in rest {
         if part.mode != first.mode {
-            let what = "the parts were not measured in the same mode";
+            let what = "the parts were not measured with the same mode";
             return Err(PyValueError::new_err(what));
         }
         measurement.merge(&part.measurement).map_err(|error| invalid(&error))?;

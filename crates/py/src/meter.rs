@@ -35,7 +35,7 @@ impl Meter {
         if sound.channels != self.channels() {
             let (has, wants) = (sound.channels, self.channels());
             let what = format!(
-                "sound has {has} channels and the meter {wants}: its shape must be (frames, {wants})"
+                "sound has {has} channels, but the meter has {wants}: the shape must be (frames, {wants})"
             );
             return Err(PyValueError::new_err(what));
         }

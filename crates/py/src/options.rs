@@ -65,7 +65,7 @@ impl Options {
             let more = find("mode", &name, &MODES)?;
             modes = Some(modes.map_or(more, |modes| modes | more));
         }
-        let mode = modes.ok_or_else(|| PyValueError::new_err("no mode: nothing to measure"))?;
+        let mode = modes.ok_or_else(|| PyValueError::new_err("mode is empty: nothing to measure"))?;
         // Integrated loudness distinguishes silence, which has no range, from a tone, whose range
         // is 0.
         let mode =
@@ -85,7 +85,7 @@ impl Options {
         } else if (tenths - 1.0).abs() < 1e-6 {
             RangeHop::Tenth
         } else {
-            let what = format!("lra_hop {lra_hop}: it is 1.0 or 0.1 seconds");
+            let what = format!("lra_hop {lra_hop}: expected 1.0 or 0.1 seconds");
             return Err(PyValueError::new_err(what));
         };
         let mut places = None;
@@ -137,6 +137,6 @@ fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> PyResult<T> {
     let found = table.iter().find(|(known, _)| *known == name);
     found.map(|&(_, value)| value).ok_or_else(|| {
         let known: Vec<_> = table.iter().map(|(known, _)| *known).collect();
-        invalid(&format!("{what} {name:?}: it is one of {}", known.join(", ")))
+        invalid(&format!("{what} {name:?}: expected one of {}", known.join(", ")))
     })
 }

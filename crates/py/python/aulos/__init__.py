@@ -5,8 +5,8 @@
 >>> round(aulos.measure(tone, 48_000).integrated, 1)
 -23.0
 
-`measure` takes a whole array, a `Meter` hears sound piece by piece, `merge` makes an album of
-tracks. Figures are in LUFS, LU, dBTP and dBFS, and None where there is no value.
+`measure` measures a whole array, a `Meter` measures audio block by block, and `merge` combines
+tracks into an album. Values are in LUFS, LU, dBTP and dBFS; a missing value is None.
 """
 
 from ._aulos import Loudness, Meter, measure, merge

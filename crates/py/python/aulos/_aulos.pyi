@@ -1,4 +1,4 @@
-"""What the compiled half holds; `aulos` exports all of it."""
+"""The compiled module; `aulos` exports all of its names."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self, TypeAlias, final
@@ -17,64 +17,66 @@ _Mode: TypeAlias = Literal[
     "maxima",
     "all",
 ]
-_Place: TypeAlias = (
+_Position: TypeAlias = (
     Literal["L", "R", "C", "LFE", "Ls", "Rs", "unused"] | int | tuple[int, int]
 )
 
 @final
 class Loudness:
-    """The figures of a programme; None where there is no value, never an infinity or NaN.
+    """The loudness values of a programme; a missing value is None, never infinite or NaN.
 
-    It can be pickled, and sent as bytes.
+    Immutable. Can be pickled and converted to bytes.
     """
 
     @property
     def seconds(self) -> float:
-        """How long the programme was."""
+        """Duration of the programme."""
     @property
     def integrated(self) -> float | None:
-        """LUFS; None when nothing passes the gates, below 400 ms for one."""
+        """Integrated loudness in LUFS; None if no block passes the gates or below 400 ms."""
     @property
     def relative_threshold(self) -> float | None:
-        """LUFS; None where there is no integrated loudness, and after a merge."""
+        """Relative gate in LUFS; None without integrated loudness, and after a merge."""
     @property
     def loudness_range(self) -> float | None:
-        """LU; None for silence and below 3 s."""
+        """Loudness range in LU; None for silence and below 3 s."""
     @property
     def max_momentary(self) -> float | None:
-        """LUFS, the greatest of any 400 ms; None below 400 ms."""
+        """Maximum momentary loudness (400 ms) in LUFS; None below 400 ms."""
     @property
     def max_short_term(self) -> float | None:
-        """LUFS, the greatest of any 3 s; None below 3 s."""
+        """Maximum short-term loudness (3 s) in LUFS; None below 3 s."""
     @property
     def true_peak(self) -> float | None:
-        """dBTP, the greatest of all channels; None for silence."""
+        """Maximum true peak of all channels in dBTP; None for silence."""
     @property
     def sample_peak(self) -> float | None:
-        """dBFS, the greatest of all channels; None for silence."""
+        """Maximum sample peak of all channels in dBFS; None for silence."""
     @property
     def rejected(self) -> int:
-        """Samples that were NaN or infinite, and were heard as silence."""
-    def to_bytes(self) -> bytes: ...
+        """Number of NaN and infinite samples, which count as silence."""
+    def to_bytes(self) -> bytes:
+        """The measurement as bytes, for `from_bytes`."""
     @staticmethod
     def from_bytes(data: bytes) -> Loudness:
-        """What `to_bytes` wrote; ValueError for anything else."""
+        """Reads the output of `to_bytes`; raises ValueError for anything else."""
     def __eq__(self, other: object, /) -> bool: ...
     def __reduce__(self) -> tuple[object, tuple[bytes]]: ...
 
 @final
 class Meter:
-    """Hears sound piece by piece; figures do not depend on how it was cut.
+    """Measures audio block by block; the result does not depend on the block sizes.
 
-    `rate` is 16 to 2,822,400 Hz, `channels` 1 to 64. `mode` names what is measured, one name or
-    several; what is not asked for costs nothing and reads None. Default: all.
+    `rate`: sample rate, 16 to 2,822,400 Hz. `channels`: 1 to 64. `mode`: the values to measure, one
+    name or several; the others cost nothing and are None. Default: all.
 
-    `positions` has one place for each channel: "L", "R", "C", "LFE", "Ls", "Rs", "unused", degrees
-    to the left, or a pair of these and degrees up. Default: L R C LFE Ls Rs, as in WAVE files.
-    `dual_mono`: the one channel is going to be heard from two loudspeakers (+3.01 LU).
-    `lra_hop`: a value of the loudness range each 1.0 s (as libebur128) or 0.1 s (as FFmpeg).
+    `positions`: one position per channel: "L", "R", "C", "LFE", "Ls", "Rs", "unused", the azimuth in
+    degrees to the left, or a pair of azimuth and elevation. Default: L R C LFE Ls Rs, as in WAVE.
+    `dual_mono`: measures one channel as played by two loudspeakers (+3.01 LU).
+    `lra_hop`: interval of the loudness range's values, 1.0 s (as libebur128) or 0.1 s (as FFmpeg).
 
-    One thread at a time: using it from another while it hears raises RuntimeError.
+    Raises ValueError for a value out of range, and RuntimeError when another thread uses the same
+    meter at the same time.
     """
 
     def __new__(
@@ -83,79 +85,79 @@ class Meter:
         channels: int = 2,
         *,
         mode: _Mode | Iterable[_Mode] | None = None,
-        positions: Sequence[_Place] | None = None,
+        positions: Sequence[_Position] | None = None,
         dual_mono: bool = False,
         lra_hop: float = 1.0,
     ) -> Self: ...
     def add(self, sound: Buffer) -> None:
-        """Hears an array of int16, int32 (full scale is the type's), float32 or float64 (1.0).
+        """Measures an array of int16, int32 (full scale of the type), float32 or float64 (1.0).
 
-        Its shape is (frames, channels), or (frames,) for one channel. It is read in place when it
-        is contiguous in C or in Fortran order, so `x.T` of an array of channels costs nothing;
-        otherwise a copy is made. The GIL is released; nobody must write to it meanwhile.
-        TypeError: no such array. ValueError: another shape.
+        The shape is (frames, channels), or (frames,) for one channel. An array that is contiguous in
+        C or Fortran order is read in place, so `x.T` of an array of channels costs nothing; other
+        arrays are copied. The GIL is released; the array must not be written to meanwhile.
+        Raises TypeError for another type, and ValueError for another shape.
         """
     def reset(self) -> None:
-        """Forgets everything that it heard."""
+        """Clears the measurement."""
     def loudness(self) -> Loudness:
-        """The figures so far, to be kept."""
+        """A snapshot of the values so far."""
     @property
     def rate(self) -> int: ...
     @property
     def channels(self) -> int: ...
     @property
     def frames(self) -> int:
-        """Frames heard."""
+        """Number of measured frames."""
     @property
     def rejected(self) -> int:
-        """Samples that were NaN or infinite, and were heard as silence."""
+        """Number of NaN and infinite samples, which count as silence."""
     @property
     def momentary(self) -> float | None:
-        """LUFS of the last 400 ms; before they are over, silence is assumed before them."""
+        """Momentary loudness (the last 400 ms) in LUFS; preceded by silence at the start."""
     @property
     def short_term(self) -> float | None:
-        """LUFS of the last 3 s; before they are over, silence is assumed before them."""
+        """Short-term loudness (the last 3 s) in LUFS; preceded by silence at the start."""
     @property
     def integrated(self) -> float | None:
-        """LUFS of all so far; None when nothing passes the gates."""
+        """Integrated loudness so far in LUFS; None if no block passes the gates."""
     @property
     def relative_threshold(self) -> float | None:
-        """LUFS; None where there is no integrated loudness."""
+        """Relative gate in LUFS; None without integrated loudness."""
     @property
     def loudness_range(self) -> float | None:
-        """LU; None for silence and below 3 s. It includes `integrated`."""
+        """Loudness range in LU; None for silence and below 3 s. Its mode includes `integrated`."""
     @property
     def max_momentary(self) -> float | None:
-        """LUFS, the greatest of any 400 ms, exact at every frame."""
+        """Maximum momentary loudness in LUFS, exact at every frame."""
     @property
     def max_short_term(self) -> float | None:
-        """LUFS, the greatest of any 3 s, exact at every frame."""
+        """Maximum short-term loudness in LUFS, exact at every frame."""
     @property
     def true_peak(self) -> float | None:
-        """dBTP, the greatest of all channels; None for silence."""
+        """Maximum true peak of all channels in dBTP; None for silence."""
     @property
     def sample_peak(self) -> float | None:
-        """dBFS, the greatest of all channels; None for silence."""
+        """Maximum sample peak of all channels in dBFS; None for silence."""
     @property
     def true_peaks(self) -> list[float | None] | None:
-        """dBTP of each channel."""
+        """True peak of each channel in dBTP; None for silence."""
     @property
     def sample_peaks(self) -> list[float | None] | None:
-        """dBFS of each channel."""
+        """Sample peak of each channel in dBFS; None for silence."""
 
 def measure(
     sound: Buffer,
     rate: int,
     *,
     mode: _Mode | Iterable[_Mode] | None = None,
-    positions: Sequence[_Place] | None = None,
+    positions: Sequence[_Position] | None = None,
     dual_mono: bool = False,
     lra_hop: float = 1.0,
 ) -> Loudness:
-    """Measures a whole array of shape (frames,) or (frames, channels); see `Meter`."""
+    """Measures a whole array of shape (frames,) or (frames, channels); parameters as in `Meter`."""
 
 def merge(parts: Sequence[Loudness]) -> Loudness:
-    """The figures of several programmes, in any order, as if one had followed the other: an album.
+    """Combines the values of several programmes as if they followed each other, as in an album.
 
-    All must have been measured in the same mode.
+    Raises ValueError if `parts` is empty or the programmes were measured with different modes.
     """
