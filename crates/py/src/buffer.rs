@@ -100,7 +100,7 @@ impl Samples {
         } else {
             let what = format!(
                 "{WANTED}, aligned and in native byte order, not of format {format:?}; \
-                 x.astype('float32') makes one, and full scale is then 1.0"
+                 convert it with x.astype('float32'), whose full scale is 1.0"
             );
             Err(PyTypeError::new_err(what))
         }

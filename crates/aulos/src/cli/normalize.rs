@@ -36,7 +36,7 @@ pub(super) struct NormalizeArgs {
     /// Replace the input files; a folder stands for the audio files in it and in its subfolders
     #[arg(long)]
     in_place: bool,
-    /// Target loudness: -70 to 0 LUFS, or a preset as in `aulos scan --target`
+    /// Target loudness: -70 to -5 LUFS, or a preset as in `aulos scan --target`
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-23", allow_hyphen_values = true)]
     target: LoudnessTarget,
     /// Maximum true peak, -30 to 0 dBTP

@@ -59,12 +59,13 @@ fn error_text(error: &Value) -> String {
 fn unreachable_server(args: &RpcArgs, error: &io::Error) -> Failure {
     use io::ErrorKind as K;
     let hint = match error.kind() {
-        K::ConnectionRefused | K::NotFound | K::HostUnreachable | K::NetworkUnreachable => {
+        K::ConnectionRefused | K::HostUnreachable | K::NetworkUnreachable => {
             "is the server running? `aulos serve` starts one; --server HOST:PORT addresses another"
         }
         K::TimedOut | K::UnexpectedEof | K::InvalidData => {
             "is this the control port? if the server requires TLS, add --tls-ca FILE"
         }
+        K::NotFound => "check --server HOST:PORT; a port is 1 to 65535",
         _ => return Failure::new(Exit::Unavailable, format!("{}: {error}", args.server)),
     };
     Failure::new(Exit::Unavailable, format!("{}: {error}\n    hint: {hint}", args.server))
@@ -167,10 +168,12 @@ fn host_of(server: &str) -> &str {
 }
 
 fn connect(server: &str) -> io::Result<TcpStream> {
+    // The standard library has no error kind for a failed name lookup.
+    let unknown = |error| io::Error::new(io::ErrorKind::NotFound, error);
     let addresses: Vec<_> = if has_port(server) {
-        server.to_socket_addrs()?.collect()
+        server.to_socket_addrs().map_err(unknown)?.collect()
     } else {
-        (host_of(server), PORT).to_socket_addrs()?.collect()
+        (host_of(server), PORT).to_socket_addrs().map_err(unknown)?.collect()
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in addresses {

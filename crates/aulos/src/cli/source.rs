@@ -31,19 +31,20 @@ pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {
     }
 }
 
-/// The problems of a URI; for a bare path, the hint to write it as a URI.
+/// The problems of a URI; for a bare path or name, the hint to write it as a URI.
 fn source_failure(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
-    if let Ok(path) = std::path::absolute(uri)
-        && path.exists()
-        && !uri.contains(':')
-    {
-        let message = format!(
-            "`{uri}` is not a source URI\n    hint: file://{} for the file",
-            path.display()
-        );
-        return Failure::new(Exit::Usage, message);
+    match std::path::absolute(uri) {
+        Ok(path) if !uri.contains(':') => {
+            let file = path.display();
+            let hint = if path.exists() {
+                format!("file://{file} for the file")
+            } else {
+                format!("demo:// for the built-in programme, file://{file} for a file, - for stdin")
+            };
+            Failure::new(Exit::Usage, format!("`{uri}` is not a source URI\n    hint: {hint}"))
+        }
+        _ => usage_failure(problems),
     }
-    usage_failure(problems)
 }
 
 /// An open source.
@@ -287,7 +288,13 @@ impl FeedSource {
             Some(program) => state.program_problem(program),
             None => state.problem(),
         };
-        Failure::new(exit, message.unwrap_or_default())
+        let remedy = match io::Error::from_raw_os_error(error).kind() {
+            K::AddrNotAvailable => "\n    hint: use an address of this machine, or 0.0.0.0 for all",
+            K::AddrInUse => "\n    hint: use another port, or stop the program that uses this one",
+            K::ConnectionRefused => "\n    hint: is the server running at this address?",
+            _ => "",
+        };
+        Failure::new(exit, message.unwrap_or_default() + remedy)
     }
 }
 

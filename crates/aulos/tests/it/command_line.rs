@@ -98,6 +98,7 @@ fn a_running_server_is_called_with_rpc() {
     server.end(rustix::process::Signal::TERM);
     let (code, _, error) = run(&["rpc", "Server.GetStatus", "--server", &control]);
     assert_eq!(code, 69, "{error}");
+    assert!(error.contains("is the server running?"), "{error}");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn an_interrupt_ends_it_with_a_summary() {
     out.read_to_string(&mut text).unwrap();
     assert_eq!(ended(child).0, 0);
     assert!(text.starts_with("00:00:01  M -20.0"), "{text}");
-    assert!(text.contains("maximum momentary   -20.0 LUFS"), "{text}");
+    assert!(text.contains("maximum momentary    -20.0 LUFS"), "{text}");
 }
 
 /// A web server has a second of a square wave of -20 dBFS, as a file that ends.

@@ -461,7 +461,7 @@ fn the_report_is_one_page_that_names_cannot_break() {
         assert!(!html.contains(outside), "{outside}");
     }
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
-    assert!(at("broken.wav") < at("softer than the middle") || at("louder than the middle") > 0);
+    assert!(at("broken.wav") < at("softer than the median") || at("louder than the median") > 0);
     assert_eq!(html.matches("<svg").count(), 2);
     assert_eq!(scan(&["--report", "/nowhere/at/all.html"], &[&music]).0, 73);
 }

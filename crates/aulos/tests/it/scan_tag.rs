@@ -115,7 +115,9 @@ fn tags_are_those_of_loudgain_and_all_else_stays() {
         }
         // A second run finds nothing to do.
         let file = ours.metadata().unwrap();
-        assert!(aulos("--tag --true-peak", &[&ours]).err.starts_with("0 file(s) tagged, 1 left"));
+        assert!(
+            aulos("--tag --true-peak", &[&ours]).err.starts_with("0 file(s) tagged, 1 unchanged")
+        );
         assert_eq!(ours.metadata().unwrap().ino(), file.ino(), "{name}");
     }
 }

@@ -293,9 +293,9 @@ fn paths_that_make_no_sense_are_named() {
     let file = folder.join("file.wav");
     short(&file, -10);
     for (paths, word) in [
-        (vec![&*from, &file], "is a file, and IN is a folder"),
+        (vec![&*from, &file], "is a file, but IN is a folder"),
         (vec![&*from, &from], "use --in-place"),
-        (vec![&*from], "two paths are needed"),
+        (vec![&*from], "expected two paths"),
         (vec![&*file, &file], "use --in-place"),
     ] {
         let output = command(&[], &paths).output().unwrap();

@@ -96,11 +96,11 @@ fn what_fails_leaves_everything_as_it_was() {
     noise(&from, "-ac 2");
     for (arguments, word) in [
         (&["--target", "-3"][..], "between -70 and -5"),
-        (&["--lra", "60"], "between 1 and 50"),
-        (&["--lra", "5"], "is for the modes full, mid and low"),
-        (&["--album", "--mode", "full", "--lra", "5"], "leave one out"),
-        (&["--bitrate", "3"], "between 6 and 510"),
-        (&["--dual-mono"], "dual mono is for one channel"),
+        (&["--lra", "60"], "from 1 to 50"),
+        (&["--lra", "5"], "needs --mode full, mid or low"),
+        (&["--album", "--mode", "full", "--lra", "5"], "omit one of them"),
+        (&["--bitrate", "3"], "from 6 to 510"),
+        (&["--dual-mono"], "dual mono needs one channel"),
     ] {
         let (code, _, said) = normalize(arguments, &from, &to);
         assert!(code == 2 && said.contains(word), "{arguments:?}: {said}");
