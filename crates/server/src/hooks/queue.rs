@@ -126,7 +126,7 @@ impl fmt::Display for DeliveryError {
         match self {
             Self::Start(kind) => write!(f, "the program cannot be started: {kind}"),
             Self::Exit(status) => write!(f, "the program ended with {status}"),
-            Self::TimedOut(seconds) => write!(f, "no answer within {seconds} s"),
+            Self::TimedOut(seconds) => write!(f, "timed out after {seconds} s"),
             Self::Name => f.write_str("the host name has no address"),
             Self::Busy => f.write_str("too many concurrent name lookups"),
             Self::Connect(kind) => write!(f, "the host cannot be reached: {kind}"),

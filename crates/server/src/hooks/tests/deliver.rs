@@ -161,7 +161,7 @@ async fn a_program_that_hangs_is_ended_with_all_its_children() {
         assert!(runs < MANY, "it never got far");
         let shown = all.outcome(&source_lost()).await;
         runs += 1;
-        assert_eq!(shown["last_error"]["text"], "it took longer than 1 s");
+        assert_eq!(shown["last_error"]["text"], "timed out after 1 s");
         assert_eq!(shown["failed"], runs);
     }
     let pids = scratch.read("pids");
@@ -190,7 +190,7 @@ async fn a_program_that_fails_is_run_again_as_often_as_it_may() {
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntries = 2")).await;
     let shown = all.outcome(&source_lost()).await;
     assert_eq!((&shown["failed"], &shown["retries"]), (&json!(1), &json!(1)));
-    assert_eq!(shown["last_error"]["text"], "it ended with exit status: 3");
+    assert_eq!(shown["last_error"]["text"], "the program ended with exit status: 3");
     let ids = scratch.read("ids");
     let ids: Vec<&str> = ids.lines().collect();
     assert_eq!(ids, [ids[0], ids[0]]);
@@ -376,7 +376,7 @@ async fn a_webhook_server_that_hangs_or_disconnects_is_retried() {
     let shown = all.outcome(&source_lost()).await;
     assert_eq!((&shown["delivered"], &shown["failed"]), (&json!(1), &json!(0)));
     assert!(shown["retries"].as_u64() >= Some(1), "{shown}");
-    assert_eq!(shown["last_error"]["text"], "it took longer than 1 s");
+    assert_eq!(shown["last_error"]["text"], "timed out after 1 s");
     // The port is closed.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let config = format!("[[hook]]\nurl = \"http://{closed}\"\ntries = 1");
@@ -393,7 +393,7 @@ async fn a_webhook_server_that_hangs_or_disconnects_is_retried() {
             wait_for_request(&mut socket);
         });
         let shown = Running::start(&config).await.outcome(&source_lost()).await;
-        let text = "the connection broke before there was an answer";
+        let text = "the connection broke before an answer";
         assert_eq!(shown["last_error"]["text"], text, "{words:?}");
         speaker.join().unwrap();
     }
