@@ -126,7 +126,7 @@ fn bind_failure(key: &str, endpoint: &Endpoint, error: &io::Error) -> Failure {
     let (host, port) = (endpoint.host.as_str(), endpoint.port);
     let (exit, fact, hint) = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let next = port.checked_add(1).unwrap_or(port - 1);
+            let next = if port == u16::MAX { port - 1 } else { port + 1 };
             let (next, any) = (set(host, next), set(host, 0));
             let hint = format!("use another port with {next}, or any free one with {any}");
             (Exit::Unavailable, "is in use by another program".to_owned(), hint)
