@@ -59,7 +59,7 @@ impl PlayoutDelay {
             return DelayPolicy::Fixed(most);
         }
         let first = FIRST_DELAY.clamp(least, most);
-        DelayPolicy::Adaptive { quantile: IN_TIME_RATIO, least, most, first }
+        DelayPolicy::Adaptive { quantile: IN_TIME_RATIO, min: least, max: most, first }
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct PendingMarkers {
 
 impl PendingMarkers {
     /// The result of all markers, once each is known or after [`PATIENCE`].
-    pub(super) async fn send_reply(self) -> MethodResult {
+    pub(super) async fn answer(self) -> MethodResult {
         let deadline = Instant::now() + PATIENCE;
         let waits = |(_, asked): &(Meant, Result<Arc<MarkerRequest>, String>)| {
             asked.as_ref().is_ok_and(|request| request.outcome().is_none())
