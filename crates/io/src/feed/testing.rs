@@ -5,7 +5,7 @@ use aulos_core::{Block, ChannelLayout, Frames, SampleRate};
 use aulos_dsp::convert;
 use aulos_engine::source::SourceItem;
 use aulos_proto::packets::{PacketFormat, PacketSplitter, SplitterEvent};
-use aulos_proto::wav::Samples;
+use aulos_proto::wav::WavSampleFormat;
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
@@ -24,7 +24,7 @@ pub(super) struct StreamParts {
 pub(super) struct StreamSource {
     input: StreamReader,
     splitter: Option<PacketSplitter>,
-    samples: Samples,
+    samples: WavSampleFormat,
     pool: Pool<Block>,
     items: Producer<SourceItem>,
     publisher: LatestPublisher<StreamState>,
@@ -41,7 +41,7 @@ impl StreamParts {
         let source = StreamSource {
             input,
             splitter: None,
-            samples: Samples::F64,
+            samples: WavSampleFormat::F64,
             pool: Pool::new(BLOCKS, || {
                 Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::MONO, BLOCK_FRAMES)
             }),
@@ -73,7 +73,9 @@ impl StreamSource {
                 if self.input.is_parse_only() && splitter.stats().packets > 1 {
                     return true;
                 }
-                let Samples::House(format) = self.samples else { panic!("{:?}", self.samples) };
+                let WavSampleFormat::Native(format) = self.samples else {
+                    panic!("{:?}", self.samples)
+                };
                 let packet = splitter.packet();
                 block.resize(Frames::from(packet.len() / format.bytes()));
                 convert::decode(format, packet, block.samples_mut());
