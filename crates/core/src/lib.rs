@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod block;
 mod calendar;
 mod chunk;
@@ -30,6 +31,7 @@ mod time;
 mod timeline;
 mod token_bucket;
 
+pub use backoff::Backoff;
 pub use block::Block;
 pub use calendar::Utc;
 pub use chunk::{Chunk, Codec, HEADROOM, UnknownCodec};

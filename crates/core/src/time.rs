@@ -100,6 +100,13 @@ impl Span {
     }
 }
 
+/// A negative span becomes zero.
+impl From<Span> for core::time::Duration {
+    fn from(span: Span) -> Self {
+        Self::from_nanos(u64::try_from(span.0).unwrap_or(0))
+    }
+}
+
 impl Add<Span> for Instant {
     type Output = Self;
     fn add(self, span: Span) -> Self {

@@ -214,7 +214,7 @@ impl SourceReader<'_> {
 
     /// Waits, and executes commands meanwhile.
     fn sleep(&mut self, pause: Span) -> Result<(), StopReason> {
-        let pause = Duration::from_nanos(u64::try_from(pause.as_nanos()).unwrap_or(0));
+        let pause = Duration::from(pause);
         match self.commands.recv_timeout(pause) {
             Ok(ReaderCommand::Quit) | Err(TryRecvError::Closed) => Err(StopReason::Quit),
             Ok(ReaderCommand::Reset) => {

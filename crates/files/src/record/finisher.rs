@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::recorder::{SegmentEnd, UnixTime};
 use aulos_io::SystemClock;
 use aulos_io::disk::SyncHandle;
@@ -80,8 +80,7 @@ pub(super) struct Finisher {
 
 struct RetryTask {
     task: FinisherTask,
-    due: Instant,
-    tries: u32,
+    backoff: Backoff,
 }
 
 impl Finisher {
@@ -90,7 +89,7 @@ impl Finisher {
         let mut open = true;
         while open || (!self.retries.is_empty() && !give_up.load(SeqCst)) {
             match tasks.recv_timeout(TICK) {
-                Ok(task) => self.run_task(task, 0),
+                Ok(task) => self.run_task(task, FINISH_BACKOFF),
                 Err(TryRecvError::Closed) => {
                     if open {
                         open = false;
@@ -107,16 +106,16 @@ impl Finisher {
     /// Repeats the failed tasks that are due.
     pub(super) fn retry(&mut self, now: Instant) {
         let (due, later) =
-            std::mem::take(&mut self.retries).into_iter().partition(|it| it.due <= now);
+            std::mem::take(&mut self.retries).into_iter().partition(|it| it.backoff.is_due(now));
         self.retries = later;
         let due: Vec<RetryTask> = due;
-        for RetryTask { task, tries, .. } in due {
-            self.run_task(task, tries);
+        for RetryTask { task, backoff } in due {
+            self.run_task(task, backoff);
         }
     }
 
-    /// Runs a task, after `tries` failures.
-    pub(super) fn run_task(&mut self, task: FinisherTask, tries: u32) {
+    /// Runs a task; `backoff` counts its failures.
+    pub(super) fn run_task(&mut self, task: FinisherTask, backoff: Backoff) {
         let (task, shared, fault) = match task {
             FinisherTask::WriteSidecar { store, name, text, state } => {
                 return drop(put_sidecar(&state, SidecarState::Recording, &*store, (&name, &text)));
@@ -127,7 +126,7 @@ impl Finisher {
             }
             FinisherTask::Close(shared) => {
                 if self.has_retries_for(&shared) {
-                    return self.schedule_retry(FinisherTask::Close(shared), tries);
+                    return self.schedule_retry(FinisherTask::Close(shared), FINISH_BACKOFF);
                 }
                 self.complete_files.retain(|(other, _)| !Arc::ptr_eq(other, &shared));
                 return shared.set_done();
@@ -137,11 +136,11 @@ impl Finisher {
                 Err(fault) => (FinisherTask::Finish(finish.take_for_retry()), finish.shared, fault),
             },
         };
-        if tries == 0 || tries == MAX_RETRIES {
+        if matches!(backoff.failures(), 0 | MAX_RETRIES) {
             shared.emit(RecorderEventKind::Failed(fault));
         }
-        if tries < MAX_RETRIES {
-            self.schedule_retry(task, tries + 1);
+        if backoff.failures() < MAX_RETRIES {
+            self.schedule_retry(task, backoff);
         }
     }
 
@@ -151,9 +150,9 @@ impl Finisher {
             .any(|retry| matches!(&retry.task, FinisherTask::Finish(it) if Arc::ptr_eq(&it.shared, shared)))
     }
 
-    fn schedule_retry(&mut self, task: FinisherTask, tries: u32) {
-        let delay = (FIRST_DELAY * i64::from(1_u32 << tries.min(5))).min(MAX_DELAY);
-        self.retries.push(RetryTask { task, due: SystemClock::now() + delay, tries });
+    fn schedule_retry(&mut self, task: FinisherTask, mut backoff: Backoff) {
+        backoff.failed(SystemClock::now());
+        self.retries.push(RetryTask { task, backoff });
     }
 
     fn finish(&mut self, it: &mut PendingFile) -> Result<(), RecorderFault> {
@@ -505,6 +504,9 @@ const FIRST_DELAY: Span = Span::from_millis(200);
 
 /// Maximum delay.
 const MAX_DELAY: Span = Span::from_secs(5);
+
+/// The pauses between attempts to finish a file.
+pub(super) const FINISH_BACKOFF: Backoff = Backoff::exact(FIRST_DELAY, MAX_DELAY);
 
 /// About ten minutes; then the file keeps the suffix `.part_name` until the next start.
 const MAX_RETRIES: u32 = 120;

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use aulos_core::{Frames, Instant, MediaTime, Span};
+use aulos_core::{Backoff, Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{
     CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState, SegmentEnd,
     SegmentReason, SegmentStart, SilenceReason, WallClock,
@@ -55,8 +55,7 @@ pub(super) struct RecorderJob {
 /// Retry after an error.
 #[derive(Clone, Copy)]
 struct RetryState {
-    until: Instant,
-    delay: Span,
+    backoff: Backoff,
     operation: FileOperation,
     kind: io::ErrorKind,
 }
@@ -112,7 +111,7 @@ impl RecorderJob {
     pub(super) fn step(&mut self, clock: WallClock) -> bool {
         let now = clock.local;
         self.check_folder(now);
-        if self.retry.is_none_or(|retry| retry.until <= now) {
+        if self.retry.is_none_or(|retry| retry.backoff.is_due(now)) {
             let done = self.process(now, clock);
             match done {
                 Ok(()) => self.clear_fault(),
@@ -464,9 +463,10 @@ impl RecorderJob {
         let kind = fault.error.kind();
         let ongoing =
             self.retry.filter(|retry| retry.operation == fault.operation && retry.kind == kind);
-        let delay = ongoing.map_or(FIRST_DELAY, |retry| (retry.delay * 2).min(MAX_DELAY));
-        self.retry =
-            Some(RetryState { until: now + delay, delay, operation: fault.operation, kind });
+        let first = Backoff::exact(FIRST_DELAY, MAX_DELAY);
+        let mut backoff = ongoing.map_or(first, |retry| retry.backoff);
+        backoff.failed(now);
+        self.retry = Some(RetryState { backoff, operation: fault.operation, kind });
         if ongoing.is_none() {
             self.shared.emit(RecorderEventKind::Failed(fault.clone()));
         }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use aulos_core::{Block, ChannelLayout, SampleRate};
+use aulos_core::{Backoff, Block, ChannelLayout, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_engine::standby::{StandbyHandle, StandbyRequest};
 use aulos_io::feed::Backoff;

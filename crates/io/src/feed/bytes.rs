@@ -1,13 +1,13 @@
 //! Converts a byte stream to blocks of whole frames.
 
-use aulos_core::{Block, Frames, Instant, MediaTime, SampleSpec};
+use aulos_core::{Backoff, Block, Frames, Instant, MediaTime, SampleSpec};
 use aulos_dsp::convert;
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_engine::standby::{LinkState, StandbyHandle, StandbyRequest};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, Pool, Pooled};
 
-use super::{Backoff, FeedState};
+use super::FeedState;
 
 /// Converts a byte stream to blocks for a station.
 ///

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Backoff, Instant, Span};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
+use super::{ByteFeed, FeedState, Feeder, NextPoll};
 use crate::SourcePath;
 
 /// Reads a FIFO for ever, through any number of writers.

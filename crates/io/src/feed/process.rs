@@ -8,13 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
-use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
+use super::{ByteFeed, FeedState, Feeder, NextPoll};
 use crate::sys::end_with_parent;
 
 /// The program to run.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
 use aulos_rt::channel::{Receiver, TryRecvError, bounded};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, sock
 use rustix::time::Timespec;
 
 use super::fifo::{DrainStatus, READ_BYTES, drain};
-use super::{Backoff, ByteFeed, FeedState, Feeder, NextPoll};
+use super::{ByteFeed, FeedState, Feeder, NextPoll};
 
 /// Listens and plays one sender at a time; further connections are rejected meanwhile.
 ///

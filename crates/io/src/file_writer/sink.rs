@@ -8,8 +8,8 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
+use aulos_core::{Backoff, Instant, Span};
 use aulos_rt::writer_ring::RecordConsumer;
 
 use super::batch::{MAX_PARTS, WriteBatch};
@@ -42,13 +42,7 @@ pub(super) struct FileSink {
     unsynced: Vec<Request>,
     syncing: Option<Vec<Request>>,
     /// The disk is full, or the syncing thread has too much to do.
-    pause: Option<RetryPause>,
-}
-
-#[derive(Clone, Copy)]
-struct RetryPause {
-    until: Instant,
-    length: Duration,
+    pause: Option<Backoff>,
 }
 
 impl FileSink {
@@ -141,7 +135,7 @@ impl FileSink {
 
     /// When to retry after a pause.
     pub(super) fn paused_until(&self) -> Option<Instant> {
-        self.pause.map(|rest| rest.until)
+        self.pause.map(|pause| pause.retry_at())
     }
 
     /// Whether it is closed or has failed.
@@ -150,7 +144,7 @@ impl FileSink {
     }
 
     fn is_paused(&self, now: Instant) -> bool {
-        self.pause.is_some_and(|rest| now < rest.until)
+        self.pause.is_some_and(|pause| !pause.is_due(now))
     }
 
     fn begin_turn(&mut self) {
@@ -204,7 +198,8 @@ impl FileSink {
         if syncer.sync(Box::new(self.sync_handle.clone()), done).is_ok() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));
         } else {
-            self.pause = Some(RetryPause { until: now + FIRST_PAUSE, length: FIRST_PAUSE });
+            self.pause = None;
+            self.pause_from(now);
         }
     }
 
@@ -220,9 +215,12 @@ impl FileSink {
         if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
             return self.fail(error);
         }
-        let pause = self.pause.map_or(FIRST_PAUSE, |rest| (rest.length * 2).min(LONGEST_PAUSE));
-        self.pause = Some(RetryPause { until: now + pause, length: pause });
+        self.pause_from(now);
         self.shared.is_full.store(true, Ordering::Release);
+    }
+
+    fn pause_from(&mut self, now: Instant) {
+        self.pause.get_or_insert(Backoff::exact(FIRST_PAUSE, LONGEST_PAUSE)).failed(now);
     }
 
     fn recover(&mut self) {
@@ -261,5 +259,5 @@ impl SyncHandle for SharedSyncHandle {
 
 /// The pause between retries on a full disk: doubled each time, so that a disk that is full for
 /// hours is rarely tried, and room is still found soon.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Span = Span::from_millis(10);
+const LONGEST_PAUSE: Span = Span::from_secs(1);

@@ -8,13 +8,15 @@
 //! less often otherwise.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use aulos_core::{Instant, Span};
 use aulos_rt::channel::{Receiver, UnboundedSender, unbounded};
 use aulos_rt::writer_ring::{ConsumerWaker, RecordConsumer};
 
 use super::sink::{FileSink, RequestKind};
 use super::ticket::TicketReply;
+use crate::SystemClock;
 use crate::disk::Syncer;
 
 pub(super) enum WriterCommand {
@@ -80,7 +82,7 @@ struct WriterThread {
     /// When the oldest byte of the current batch was seen.
     oldest: Option<Instant>,
     /// The time until the next poll of real-time producers.
-    poll: Duration,
+    poll: Span,
 }
 
 impl WriterThread {
@@ -91,7 +93,7 @@ impl WriterThread {
             if self.is_ending && self.sinks.is_empty() {
                 return;
             }
-            let now = Instant::now();
+            let now = SystemClock::now();
             if self.is_due(now) {
                 self.oldest = None;
                 for sink in &mut self.sinks {
@@ -154,7 +156,7 @@ impl WriterThread {
         let poll = is_polling.then(|| now + self.poll);
         let rests = self.sinks.iter().filter_map(FileSink::paused_until);
         let until = company.into_iter().chain(poll).chain(rests).min();
-        let limit = until.map(|until| until.saturating_duration_since(now));
+        let limit = until.map(|until| Duration::from(until.since(now)));
         self.handle.consumer_waker.sleep(wake_at, limit, || {
             !self.commands.is_empty() || self.sinks.iter().any(|sink| sink.is_due(now, wake_at))
         });
@@ -167,10 +169,10 @@ const WAKE_AT: usize = 64 * 1024;
 
 /// How long a single record waits for others before it is written: short compared with what a
 /// killed process may lose, long compared with a system call.
-pub(super) const BATCH_DELAY: Duration = Duration::from_millis(5);
+pub(super) const BATCH_DELAY: Span = Span::from_millis(5);
 
 /// The shortest interval between two polls of real-time producers.
-const SHORTEST_POLL: Duration = Duration::from_micros(200);
+const SHORTEST_POLL: Span = Span::from_micros(200);
 
 /// Ends the thread when the last handle that can open a file is dropped.
 pub(super) struct ThreadGuard(pub(super) WriterHandle);

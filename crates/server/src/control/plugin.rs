@@ -6,9 +6,11 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aulos_config::Plugin;
+use aulos_core::{Backoff, Span};
+use aulos_io::SystemClock;
 use aulos_io::feed::{isolate_child, split_arguments};
 use aulos_proto::snap::control::{IncomingMessage, LineSplitter, Request, parse_incoming};
 use serde_json::{Map, Value, json};
@@ -23,10 +25,8 @@ const MAX_QUEUED_CALLS: usize = 64;
 /// Longest line of a script, in bytes: a picture of 4 MB in base64.
 const MAX_SCRIPT_LINE: usize = 6 << 20;
 /// Delay before a restart, doubled from the first to the second value.
-const MIN_RESTART_DELAY: Duration = Duration::from_secs(1);
-const MAX_RESTART_DELAY: Duration = Duration::from_secs(60);
-/// A script that ran this long restarts with the shortest delay.
-const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+const MIN_RESTART_DELAY: Span = Span::from_secs(1);
+const MAX_RESTART_DELAY: Span = Span::from_secs(60);
 /// How long a script may take to read a call.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ impl PluginHandle {
 /// Keeps the script of a stream running until the future is dropped.
 pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_port: u16) {
     let program = control.config().streams.plugin_dir.join(&plugin.script);
-    let mut pause = MIN_RESTART_DELAY;
+    let mut backoff = Backoff::exact(MIN_RESTART_DELAY, MAX_RESTART_DELAY);
     loop {
         let mut command = Command::new(&program);
         command
@@ -58,7 +58,7 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         isolate_child(command.as_std_mut());
-        let started = Instant::now();
+        backoff.succeeded(SystemClock::now());
         match command.spawn() {
             Ok(child) => {
                 let group = ProcessGroup(child.id());
@@ -71,11 +71,8 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
             }
         }
         control.plugin_ended(&stream);
-        if started.elapsed() > HEALTHY_AFTER {
-            pause = MIN_RESTART_DELAY;
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_RESTART_DELAY);
+        let pause = backoff.failed(SystemClock::now());
+        tokio::time::sleep(pause.into()).await;
     }
 }
 

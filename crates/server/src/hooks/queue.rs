@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use aulos_core::{Instant, Rng, Span};
+use aulos_core::{Backoff, Instant, Span};
 
 use aulos_config::Hook;
 use aulos_config::HookEventKind;
@@ -36,7 +36,7 @@ pub(super) struct HookQueue {
     state: DeliveryState,
     /// Dropped events that were not reported yet.
     dropped_unreported: u64,
-    rng: Rng,
+    backoff: Backoff,
     stopping: bool,
     counts: DeliveryCounts,
 }
@@ -149,7 +149,7 @@ impl HookQueue {
             taken: VecDeque::new(),
             state: DeliveryState::Idle,
             dropped_unreported: 0,
-            rng: Rng::new(seed),
+            backoff: Backoff::half_jitter(FIRST_PAUSE, LAST_PAUSE, seed),
             stopping: false,
             counts: DeliveryCounts::default(),
         }
@@ -283,7 +283,10 @@ impl HookQueue {
                 "cannot deliver an event; discarded"
             );
         } else {
-            let pause = self.retry_pause(delivery.attempt);
+            if delivery.attempt == 1 {
+                self.backoff.reset();
+            }
+            let pause = self.backoff.failed(now);
             let seconds = pause.as_secs_f64();
             tracing::warn!(
                 hook = name,
@@ -295,14 +298,5 @@ impl HookQueue {
             );
             self.state = DeliveryState::Pause(delivery, now + pause);
         }
-    }
-
-    /// A random pause between half and all of it, so that the hooks of many servers do not retry at
-    /// the same moment.
-    fn retry_pause(&mut self, attempt: u32) -> Span {
-        let doubled = FIRST_PAUSE * (1 << attempt.saturating_sub(1).min(10));
-        let most = doubled.min(LAST_PAUSE);
-        let thousandth = i64::try_from(self.rng.next_u64() % 1_001).unwrap_or(0);
-        most / 2 + most * thousandth / 2_000
     }
 }

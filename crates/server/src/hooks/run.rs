@@ -92,9 +92,8 @@ async fn serve(state: Arc<HookState>, dialer: Arc<Dialer>) {
                 state.queue().handle_input(SystemClock::now(), QueueInput::Finished(outcome));
             }
             (None, Some(pause)) => {
-                let nanos = u64::try_from(pause.as_nanos()).unwrap_or(0);
                 tokio::select! {
-                    () = sleep(Duration::from_nanos(nanos)) => {}
+                    () = sleep(pause.into()) => {}
                     () = state.wake.notified() => {}
                 }
             }

@@ -11,9 +11,11 @@ mod source_client;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aulos_config::{Endpoint, Mount};
+use aulos_core::{Backoff, Span};
+use aulos_io::SystemClock;
 use aulos_io::reactor::{ListenPolicy, lengthen_backlog};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -36,8 +38,8 @@ pub(crate) const MAX_SOURCE_CLIENTS: usize = 256;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Pause before a port in use is tried again, doubled up to the maximum.
-const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
-const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
+const FIRST_RETRY_PAUSE: Span = Span::from_millis(500);
+const MAX_RETRY_PAUSE: Span = Span::from_secs(30);
 
 /// What a connection needs.
 #[derive(Clone)]
@@ -52,8 +54,7 @@ struct PortContext {
 struct MountPort {
     address: Endpoint,
     open: Option<JoinHandle<()>>,
-    retry_at: Instant,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 /// Keeps the ports open for which stations have mounts, until it is dropped.
@@ -85,11 +86,12 @@ pub(crate) async fn serve(
 
 impl MountPort {
     fn new(address: Endpoint) -> Self {
-        Self { address, open: None, retry_at: Instant::now(), pause: FIRST_RETRY_PAUSE }
+        let backoff = Backoff::exact(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
+        Self { address, open: None, backoff }
     }
 
     async fn open(&mut self, context: &PortContext, backend: &dyn AudioBackend) {
-        if self.open.is_some() || Instant::now() < self.retry_at {
+        if self.open.is_some() || !self.backoff.is_due(SystemClock::now()) {
             return;
         }
         let (host, port) = (self.address.host.clone(), self.address.port);
@@ -105,8 +107,7 @@ impl MountPort {
             Err(error) => {
                 tracing::warn!(address = %self.address, %error, "cannot accept live sources; retrying");
                 backend.set_dj_address(&self.address, Err(&error));
-                self.retry_at = Instant::now() + self.pause;
-                self.pause = (self.pause * 2).min(MAX_RETRY_PAUSE);
+                self.backoff.failed(SystemClock::now());
             }
         }
     }

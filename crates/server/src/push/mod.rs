@@ -23,9 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aulos_config::PushSettings;
-use aulos_core::{Codec, Instant, Span};
+use aulos_core::{Backoff, Codec, Instant, Span};
 use aulos_io::SystemClock;
-use aulos_io::feed::Backoff;
 use aulos_io::reactor::{
     AddressPermit, MediaSocket, PushMonitor, PushReporter, SessionEndCause, push_channel,
 };
@@ -391,9 +390,8 @@ impl PushTask {
             progress.state.failures += 1;
             progress.state.error = Some(error);
         });
-        let pause = u64::try_from(retry_at.since(now).as_nanos()).unwrap_or(0);
         tokio::select! {
-            () = sleep(Duration::from_nanos(pause)) => {}
+            () = sleep(retry_at.since(now).into()) => {}
             () = until_closed(&self.opened) => {}
         }
     }

@@ -26,14 +26,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aulos_core::Instant;
+use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::source::SourceItem;
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::{StreamParts, StreamSource};
 use aulos_io::SystemClock;
-use aulos_io::feed::{
-    Backoff, HttpBodyEnd, HttpFeeder, HttpFeederCommand, StreamInfo, StreamState,
-};
+use aulos_io::feed::{HttpBodyEnd, HttpFeeder, HttpFeederCommand, StreamInfo, StreamState};
 use aulos_proto::http::{HttpUrl, MAX_PLAYLIST_ENTRIES};
 use aulos_proto::titles::TrackMetadata;
 use aulos_rt::LatestReader;
@@ -294,10 +292,9 @@ impl RadioTask {
 
     /// Waits until then, or until the need changes; without a time only for the latter.
     async fn wait(&mut self, until: Option<Instant>) {
-        let span = until.map(|until| until.since(SystemClock::now()).as_nanos());
-        let pause = Duration::from_nanos(span.map_or(0, |span| u64::try_from(span).unwrap_or(0)));
+        let pause = until.map_or(Span::ZERO, |until| until.since(SystemClock::now()));
         tokio::select! {
-            () = tokio::time::sleep(pause), if until.is_some() => {}
+            () = tokio::time::sleep(pause.into()), if until.is_some() => {}
             Some(needed) = poll_fn(|context| self.need_changes.poll_recv(context)) => self.needed = needed,
             () = until_closed(&self.orders) => {}
         }

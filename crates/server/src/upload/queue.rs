@@ -5,8 +5,7 @@
 
 use std::collections::VecDeque;
 
-use aulos_core::Instant;
-use aulos_io::feed::Backoff;
+use aulos_core::{Backoff, Instant};
 
 use super::UploadTiming;
 
@@ -24,7 +23,6 @@ pub(super) struct UploadQueue {
     incomplete: bool,
     concurrency: usize,
     timing: UploadTiming,
-    seed: u64,
     backoff: Backoff,
     /// Nothing has been uploaded since the server failed: only one attempt at a time.
     failing: bool,
@@ -63,8 +61,7 @@ impl UploadQueue {
             incomplete: true,
             concurrency,
             timing,
-            seed,
-            backoff: Backoff::between(timing.first_pause, timing.longest_pause, seed),
+            backoff: Backoff::full_jitter(timing.first_pause, timing.longest_pause, seed),
             failing: false,
         }
     }
@@ -143,7 +140,7 @@ impl UploadQueue {
             FailureScope::Server { permanent } => {
                 // Transfers that ran together fail together, which counts once.
                 if self.backoff.is_due(now) {
-                    if permanent { self.backoff.refused(now) } else { self.backoff.failed(now) }
+                    if permanent { self.backoff.refused(now) } else { self.backoff.failed(now) };
                 }
                 self.failing = true;
                 // It is at the end of the journal.
@@ -155,10 +152,7 @@ impl UploadQueue {
     /// A part was uploaded before the failure: retry soon.
     pub(super) fn record_progress(&mut self) {
         self.failing = false;
-        // Another seed, because the same one would repeat the pauses.
-        self.seed = self.seed.wrapping_add(1);
-        self.backoff =
-            Backoff::between(self.timing.first_pause, self.timing.longest_pause, self.seed);
+        self.backoff.reset();
     }
 
     /// Time of the next attempt after a server failure.

@@ -258,11 +258,9 @@ async fn run(shared: Arc<UploaderShared>, mut holders: watch::Receiver<()>) {
             QueueAction::ListJournal => match list_journal(&shared, &mut queue, now) {
                 Ok(()) => continue,
                 // The journal's directory is unreadable now.
-                Err(_) => Some(Duration::from_nanos(nanos(pace.longest_pause.as_nanos()))),
+                Err(_) => Some(pace.longest_pause.into()),
             },
-            QueueAction::Wait(until) => {
-                until.map(|until| Duration::from_nanos(nanos(until.since(now).as_nanos())))
-            }
+            QueueAction::Wait(until) => until.map(|until| Duration::from(until.since(now))),
         };
         shared.progress().retry_at = queue.retry_at(now);
         let pause = async {
@@ -295,10 +293,6 @@ async fn run(shared: Arc<UploaderShared>, mut holders: watch::Receiver<()>) {
     running.shutdown().await;
     shared.progress().state.uploading = 0;
     shared.finished.send_replace(true);
-}
-
-fn nanos(span: i64) -> u64 {
-    u64::try_from(span).unwrap_or(0)
 }
 
 fn enqueue_added(shared: &UploaderShared, queue: &mut UploadQueue) {

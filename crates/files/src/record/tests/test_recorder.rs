@@ -25,7 +25,7 @@ use aulos_engine::switch;
 use aulos_io::disk::{AppendFile, SyncHandle, Syncer};
 use aulos_rt::channel::{Receiver, bounded};
 
-use crate::record::finisher::{Finisher, FinisherTask};
+use crate::record::finisher::{FINISH_BACKOFF, Finisher, FinisherTask};
 use crate::record::job::RecorderJob;
 use crate::record::shared::RecorderShared;
 use crate::record::store::{FolderEntry, RecordingFolder, RecordingStore};
@@ -176,7 +176,10 @@ impl TestRecorder {
         let handle = RecorderHandle { shared: shared.clone() };
         let store: Arc<dyn RecordingStore> = disk.clone();
         let mut finisher = Finisher::default();
-        finisher.run_task(FinisherTask::Repair { store: store.clone(), shared: shared.clone() }, 0);
+        finisher.run_task(
+            FinisherTask::Repair { store: store.clone(), shared: shared.clone() },
+            FINISH_BACKOFF,
+        );
         let syncer = Arc::new(Syncer::start().unwrap());
         let job = Some(RecorderJob::new(
             shared,
@@ -226,7 +229,7 @@ impl TestRecorder {
             }
         }
         while let Ok(task) = self.tasks.try_recv() {
-            self.finisher.run_task(task, 0);
+            self.finisher.run_task(task, FINISH_BACKOFF);
         }
         while let Ok(event) = self.events.try_recv() {
             self.events_seen.push(event.kind);

@@ -4,11 +4,10 @@ use std::io::{self, Read as _};
 use std::net::SocketAddr;
 
 use aulos_config::{ReceptionSettings, RtpSource, SourceConfig};
-use aulos_core::Span;
+use aulos_core::{Backoff, Span};
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::{LinkState, StandbyHandle};
 use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
-use aulos_io::feed::Backoff;
 use aulos_io::relay::RtpPayloadFormat;
 use aulos_io::rtp::{
     RtpInput, RtpInputConfig, RtpInputSink, RtpInputStatus, RtpSession, find_interface,

@@ -6,12 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_config::{RtpOutputSettings, Station};
-use aulos_core::{Codec, Frames, HEADROOM, SampleRate, Span};
+use aulos_core::{Backoff, Codec, Frames, HEADROOM, SampleRate, Span};
 use aulos_dsp::g711::G711Law;
 use aulos_engine::encode::{self, Encoder, OpusPacketEncoder, RtpPayloadCodec, RtpPayloadEncoder};
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
-use aulos_io::feed::Backoff;
 use aulos_io::rtp::{
     RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession, SapAnnouncement, find_interface,
     source_address_for,
