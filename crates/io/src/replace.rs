@@ -1,7 +1,5 @@
-//! Atomic replacement of a file when tags or audio change.
-//!
-//! Changing a file in place was rejected: after a power failure neither the old nor the new file
-//! would exist. The price is disk space for a copy, and the copying.
+//! Replacement of a file of a user when tags or audio change: mode and owner stay, and what others
+//! write to it meanwhile is noticed.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -9,6 +7,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::disk::{NewFile, is_same_file};
 
 /// Why a file could not be replaced. The file is unchanged.
 #[derive(Debug)]
@@ -35,10 +35,8 @@ impl From<io::Error> for ReplaceError {
 /// A temporary file beside the original, locked by this process. Dropping it deletes it.
 #[derive(Debug)]
 pub struct Replacement {
-    original: PathBuf,
+    new: NewFile,
     original_metadata: Metadata,
-    path: PathBuf,
-    file: File,
 }
 
 impl Replacement {
@@ -56,10 +54,9 @@ impl Replacement {
             return Err(ReplaceError::ReadOnly);
         }
         let path = temporary_path(original, &before);
-        let file = create_locked(&path)?;
-        let new = Self { original: original.into(), original_metadata: before, path, file };
-        new.file.set_len(0)?;
-        Ok(new)
+        let mut new = NewFile::from_file(create_locked(&path)?, &path, original);
+        new.file().set_len(0)?;
+        Ok(Self { new, original_metadata: before })
     }
 
     /// Copies the original into the temporary file.
@@ -67,60 +64,44 @@ impl Replacement {
     /// # Errors
     /// An I/O error of either file.
     pub fn copy_original(&mut self) -> Result<(), ReplaceError> {
-        let mut from = File::open(&self.original)?;
-        io::copy(&mut from, &mut self.file)?;
+        let mut from = File::open(self.new.target())?;
+        io::copy(&mut from, self.new.file())?;
         Ok(())
     }
 
     /// The path of the temporary file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.new.path()
     }
 
     /// The temporary file.
     pub const fn file(&mut self) -> &mut File {
-        &mut self.file
+        self.new.file()
     }
 
     /// Renames the temporary file to the original, durably.
     ///
     /// # Errors
     /// [`ReplaceError::Changed`], or an I/O error.
-    pub fn commit(&self) -> Result<(), ReplaceError> {
+    pub fn commit(mut self) -> Result<(), ReplaceError> {
         // An unprivileged process cannot change the owner; the copy then belongs to its user, like
         // any file saved by an editor.
-        fchown(&self.file, Some(self.original_metadata.uid()), Some(self.original_metadata.gid()))
-            .ok();
-        self.file.set_permissions(self.original_metadata.permissions())?;
-        self.file.sync_all()?;
-        let now = fs::metadata(&self.original)?;
-        let is_same = |of: fn(&Metadata) -> i64| of(&now) == of(&self.original_metadata);
-        if now.ino() != self.original_metadata.ino()
-            || now.len() != self.original_metadata.len()
+        let before = self.original_metadata;
+        fchown(self.new.file(), Some(before.uid()), Some(before.gid())).ok();
+        self.new.file().set_permissions(before.permissions())?;
+        let original = self.new.target().to_owned();
+        let synced = self.new.sync()?;
+        let now = fs::metadata(original)?;
+        let is_same = |of: fn(&Metadata) -> i64| of(&now) == of(&before);
+        if now.ino() != before.ino()
+            || now.len() != before.len()
             || !is_same(MetadataExt::mtime)
             || !is_same(MetadataExt::mtime_nsec)
         {
             return Err(ReplaceError::Changed);
         }
-        fs::rename(&self.path, &self.original)?;
-        // The data is synced already. Syncing the directory makes the new name durable; not every
-        // file system supports it.
-        if let Some(folder) = self.original.parent()
-            && let Ok(folder) = File::open(folder)
-        {
-            folder.sync_all().ok();
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Replacement {
-    fn drop(&mut self) {
-        // After the rename the temporary name is free, or belongs to another process.
-        if is_same_file(&self.file, &self.path) {
-            fs::remove_file(&self.path).ok();
-        }
+        Ok(synced.publish()?)
     }
 }
 
@@ -148,10 +129,4 @@ fn create_locked(path: &Path) -> Result<File, ReplaceError> {
     }
     // Between open and lock, another process may have renamed the file to the original's name.
     if is_same_file(&file, path) { Ok(file) } else { Err(ReplaceError::Busy) }
-}
-
-fn is_same_file(file: &File, path: &Path) -> bool {
-    let id = |it: &Metadata| (it.dev(), it.ino());
-    let known = file.metadata().ok();
-    known.is_some_and(|known| fs::symlink_metadata(path).is_ok_and(|at| id(&at) == id(&known)))
 }

@@ -3,12 +3,13 @@
 //! The output is written under a temporary name beside its target and renamed at the end, so a
 //! reader, and a killed process, find either the old or the new file.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use aulos_core::{SampleFormat, SampleRate, SampleSpec};
 use aulos_dsp::Dither;
+use aulos_io::disk::{NewFile, SyncedFile};
 use aulos_io::replace::Replacement;
 use flac_codec::encode::{FlacSampleWriter, Options};
 
@@ -100,10 +101,8 @@ impl OutputTarget {
 
     fn create_part(&self) -> Result<PartFile, NormalizeError> {
         let Some(before) = &self.existing else {
-            let path = part_path(&self.path);
-            let file = OpenOptions::new().write(true).create_new(true).open(&path);
-            let file = file.map_err(NormalizeError::Save)?;
-            return Ok(PartFile::New { file, part: path, path: self.path.clone() });
+            let new = NewFile::create_as(&part_path(&self.path), &self.path, 0o666);
+            return Ok(PartFile::New(new.map_err(NormalizeError::Save)?));
         };
         Ok(PartFile::Replace(Box::new(Replacement::create(&self.path, before.clone())?)))
     }
@@ -111,31 +110,22 @@ impl OutputTarget {
 
 /// The file until it is complete; dropping it deletes it.
 enum PartFile {
-    New { file: File, part: PathBuf, path: PathBuf },
+    New(NewFile),
     Replace(Box<Replacement>),
 }
 
 impl PartFile {
     fn file(&mut self) -> io::Result<File> {
         match self {
-            Self::New { file, .. } => file.try_clone(),
+            Self::New(new) => new.file().try_clone(),
             Self::Replace(new) => new.file().try_clone(),
         }
     }
 
     fn path(&self) -> &Path {
         match self {
-            Self::New { part, .. } => part,
+            Self::New(new) => new.path(),
             Self::Replace(new) => new.path(),
-        }
-    }
-}
-
-impl Drop for PartFile {
-    fn drop(&mut self) {
-        if let Self::New { part, .. } = self {
-            // After the rename there is nothing of this name any more.
-            fs::remove_file(part).ok();
         }
     }
 }
@@ -228,12 +218,10 @@ impl OutputFile {
     }
 
     /// Renames the file to its target.
-    pub(super) fn commit(mut self) -> Result<(), NormalizeError> {
-        let file = self.part.file().map_err(NormalizeError::Save)?;
-        match &mut self.part {
-            PartFile::New { part, path, .. } => {
-                file.sync_all().map_err(NormalizeError::Save)?;
-                fs::rename(part, path).map_err(NormalizeError::Save)
+    pub(super) fn commit(self) -> Result<(), NormalizeError> {
+        match self.part {
+            PartFile::New(new) => {
+                new.sync().and_then(SyncedFile::publish).map_err(NormalizeError::Save)
             }
             PartFile::Replace(new) => Ok(new.commit()?),
         }

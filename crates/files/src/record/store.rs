@@ -3,11 +3,11 @@
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use aulos_io::disk::{AppendFile, create_new};
+use aulos_io::disk::{AppendFile, create_new, replace, sync_folder_of};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// Creates, names and removes files. Names are relative to the folder, as made by
@@ -79,11 +79,6 @@ impl RecordingFolder {
             None => Ok(()),
         }
     }
-
-    fn sync_parent(&self, name: &str) -> io::Result<()> {
-        let at = self.path_of(name);
-        File::open(at.parent().unwrap_or(&self.path))?.sync_all()
-    }
 }
 
 impl RecordingStore for RecordingFolder {
@@ -113,24 +108,11 @@ impl RecordingStore for RecordingFolder {
             }
             result => result?,
         }
-        self.sync_parent(to)
+        sync_folder_of(&new)
     }
 
     fn write_atomic(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let (path, new) = (self.path_of(name), self.path_of(&format!("{name}.new")));
-        // A file left behind, or a link to another place, is removed and not written through.
-        let created = match create_new(&new) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&new)?;
-                create_new(&new)
-            }
-            created => created,
-        };
-        let mut file = created?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
-        self.sync_parent(name)
+        replace(&self.path_of(name), 0o666, bytes)
     }
 
     fn open(&self, name: &str) -> io::Result<File> {

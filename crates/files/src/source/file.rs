@@ -5,7 +5,6 @@ use core::fmt;
 use aulos_core::{Backoff, Block, ChannelLayout, SampleRate};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_engine::standby::{StandbyHandle, StandbyRequest};
-use aulos_io::feed::Backoff;
 use aulos_io::{Job, JobStatus, SourcePath, SystemClock};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, LatestReader, Pool};

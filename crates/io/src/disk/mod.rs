@@ -1,6 +1,9 @@
-//! The interface to files whose data must not be lost, and a thread that syncs them.
+//! The interface to files whose data must not be lost, a thread that syncs them, and the atomic
+//! replacement of files.
 //!
 //! The interface is a trait, so that a test can provide a disk that is full, slow or broken.
+
+mod replace;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
@@ -9,6 +12,9 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 use aulos_rt::channel::{SendError, Sender, bounded};
+
+pub(crate) use replace::is_same_file;
+pub use replace::{NewFile, SyncedFile, replace, sync_folder_of};
 
 /// A file to append to.
 pub trait AppendFile: Send {

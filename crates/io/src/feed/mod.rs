@@ -15,6 +15,8 @@ mod tcp;
 #[cfg(test)]
 mod testing;
 
+use std::path::Path;
+
 use aulos_core::Instant;
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};

@@ -8,11 +8,12 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use aulos_config::limits::MAX_STATIONS;
+use aulos_io::disk::NewFile;
 use aulos_proto::uri::MAX_URI;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -298,19 +299,11 @@ pub fn save(dir: &Path, contents: &str) -> io::Result<()> {
             format!("the state has {} bytes, more than the limit of {MAX_BYTES}", contents.len());
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, fact));
     }
-    let fresh = dir.join("server.json.new");
-    let written = File::create(&fresh).and_then(|mut file| {
-        file.write_all(contents.as_bytes())?;
-        file.sync_all()
-    });
-    if let Err(error) = written {
-        // Frees the space of the partial file, in case the disk is full.
-        fs::remove_file(&fresh).ok();
-        return Err(error);
-    }
+    let mut new = NewFile::create(&dir.join(STATE_FILE), 0o666)?;
+    new.file().write_all(contents.as_bytes())?;
+    let new = new.sync()?;
     keep_previous(dir);
-    fs::rename(&fresh, dir.join(STATE_FILE))?;
-    File::open(dir)?.sync_all()
+    new.publish()
 }
 
 /// Keeps the old file under a second name, atomically. The first save has none, and some file

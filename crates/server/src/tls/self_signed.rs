@@ -1,9 +1,9 @@
 //! The self-signed certificate, generated at the first start and kept beside the state file.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::DirBuilder;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -11,6 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType, date_time_ymd};
 
 use aulos_config::certificates::Identity;
+use aulos_io::disk::replace;
 
 /// Returns the existing certificate, or generates one.
 pub(super) fn identity(state_dir: &Path) -> io::Result<Identity> {
@@ -24,7 +25,6 @@ pub(super) fn identity(state_dir: &Path) -> io::Result<Identity> {
     let (certificate, key) = generate().map_err(io::Error::other)?;
     write(&identity.key, "PRIVATE KEY", &key, 0o600)?;
     write(&identity.cert, "CERTIFICATE", &certificate, 0o644)?;
-    File::open(&dir)?.sync_all()?;
     Ok(identity)
 }
 
@@ -62,13 +62,5 @@ fn write(path: &Path, label: &str, der: &[u8], mode: u32) -> io::Result<()> {
         text.push('\n');
     }
     text += &format!("-----END {label}-----\n");
-    let part = path.with_extension("part");
-    match std::fs::remove_file(&part) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&part)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&part, path)
+    replace(path, mode, text.as_bytes())
 }

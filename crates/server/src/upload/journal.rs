@@ -4,10 +4,11 @@
 //! complete. Why a file for each: `docs/decisions/saved-state.md`.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use aulos_io::disk::{replace, sync_folder_of};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
@@ -99,12 +100,7 @@ impl Journal {
     /// Errors of the file system.
     pub(super) fn write(&self, name: &str, entry: &JournalEntry) -> io::Result<()> {
         let text = serde_json::to_vec(entry)?;
-        let beside = self.dir.join(format!("{name}.new"));
-        let mut file = File::create(&beside)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&beside, self.path(name))?;
-        self.sync()
+        replace(&self.path(name), 0o666, &text)
     }
 
     /// Reads an entry; `None` if it does not exist. An unreadable one is put aside as
@@ -134,8 +130,9 @@ impl Journal {
     /// # Errors
     /// Errors of the file system.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        remove_file(&self.path(name))?;
-        self.sync()
+        let path = self.path(name);
+        remove_file(&path)?;
+        sync_folder_of(&path)
     }
 
     /// Lists the journal: passes every name to `each`, and returns the `most` oldest names that
@@ -176,11 +173,6 @@ impl Journal {
 
     fn path(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}{ENDING}"))
-    }
-
-    /// Makes renames and removals durable.
-    fn sync(&self) -> io::Result<()> {
-        File::open(&self.dir)?.sync_all()
     }
 }
 

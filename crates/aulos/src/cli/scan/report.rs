@@ -4,12 +4,12 @@
 //! two lines and a few marks are needed.
 
 use core::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::Path;
 
 use aulos_core::{Db, Lufs};
 use aulos_files::scan::{LoudnessCurve, LoudnessSummary, ScanReport};
+use aulos_io::disk::replace;
 
 use super::output::plain;
 use super::target::LoudnessTarget;
@@ -57,11 +57,7 @@ impl ReportPage {
         }
         // Files with remarks first, then in the order of the scan.
         order.sort_by_key(|(remarks, entry)| (remarks.is_empty(), entry.error.is_none()));
-        let html = self.html(&order, middle);
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        fs::write(&part, html)?;
-        fs::rename(&part, path)
+        replace(path, 0o666, self.html(&order, middle).as_bytes())
     }
 
     /// The median loudness.
