@@ -5,14 +5,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -23,11 +22,11 @@ const MAX_LOOKUPS: usize = 8;
 const MAX_ADDRESSES: usize = 4;
 
 /// Opens connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Dialer {
     /// Root certificates; loaded on first use.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
-    lookups: Arc<AtomicUsize>,
+    lookups: Arc<Semaphore>,
     /// Names known in a test, with the results of successive lookups; the last one repeats.
     #[cfg(test)]
     names: std::sync::Mutex<Vec<(&'static str, Vec<IpAddr>)>>,
@@ -90,6 +89,17 @@ impl DialedStream {
             }
         };
         Ok((socket.into_std()?, tls))
+    }
+}
+
+impl Default for Dialer {
+    fn default() -> Self {
+        Self {
+            tls: OnceLock::new(),
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            #[cfg(test)]
+            names: std::sync::Mutex::default(),
+        }
     }
 }
 
@@ -184,7 +194,8 @@ impl Dialer {
         if let Some(address) = self.test_address(host) {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let permit = LookupPermit::acquire(&self.lookups).ok_or(DialError::Busy)?;
+        // The thread releases it, not the caller: a lookup that hangs stays counted.
+        let permit = Arc::clone(&self.lookups).try_acquire_owned().map_err(|_| DialError::Busy)?;
         let (sender, receiver) = oneshot::channel();
         let host = host.to_owned();
         let lookup = move || {
@@ -197,23 +208,6 @@ impl Dialer {
         let thread = std::thread::Builder::new().name("aulos-resolve".into()).spawn(lookup);
         thread.map_err(|_| DialError::Busy)?;
         receiver.await.map_err(|_| DialError::Name)?.map_err(|_| DialError::Name)
-    }
-}
-
-/// A lookup slot, held until it is dropped.
-struct LookupPermit(Arc<AtomicUsize>);
-
-impl LookupPermit {
-    fn acquire(lookups: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |taken: usize| (taken < MAX_LOOKUPS).then_some(taken + 1);
-        lookups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self(Arc::clone(lookups)))
-    }
-}
-
-impl Drop for LookupPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -261,12 +255,14 @@ fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn so_many_lookups_at_once_and_no_more() {
-        let lookups = Arc::new(AtomicUsize::new(0));
-        let mut taken: Vec<_> = (0..MAX_LOOKUPS).map(|_| LookupPermit::acquire(&lookups)).collect();
-        assert!(taken.iter().all(Option::is_some) && LookupPermit::acquire(&lookups).is_none());
+    #[tokio::test]
+    async fn so_many_lookups_at_once_and_no_more() {
+        let dialer = Dialer::default();
+        let lookup = || Arc::clone(&dialer.lookups).try_acquire_owned();
+        let mut taken: Vec<_> = (0..MAX_LOOKUPS).map(|_| lookup()).collect();
+        assert!(taken.iter().all(Result::is_ok));
+        assert_eq!(dialer.resolve("localhost", 80).await, Err(DialError::Busy));
         taken.pop();
-        assert!(LookupPermit::acquire(&lookups).is_some());
+        dialer.resolve("localhost", 80).await.unwrap();
     }
 }
