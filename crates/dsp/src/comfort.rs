@@ -7,6 +7,8 @@
 //! The noise is white noise through an all-pole filter in lattice form, which uses the reflection
 //! coefficients directly and is always stable, since each is less than one.
 
+use aulos_core::Rng;
+
 /// Generates noise with the latest level and spectrum.
 ///
 /// # Examples
@@ -29,7 +31,7 @@ pub struct ComfortNoise {
     backward: [f32; MAX_ORDER + 1],
     /// Amplitude of the filter's input.
     amplitude: f32,
-    state: u32,
+    rng: Rng,
 }
 
 impl ComfortNoise {
@@ -41,8 +43,7 @@ impl ComfortNoise {
             order: 0,
             backward: [0.0; MAX_ORDER + 1],
             amplitude: 0.0,
-            // Zero is a fixed point of the generator.
-            state: if seed == 0 { 1 } else { seed },
+            rng: Rng::new(seed as u64),
         }
     }
 
@@ -88,13 +89,10 @@ impl ComfortNoise {
         forward
     }
 
-    /// Uniform from -1 to 1, with a power of one third (xorshift of Marsaglia).
-    #[allow(clippy::cast_precision_loss, reason = "noise")]
+    /// Uniform from -1 to 1, with a power of one third.
+    #[allow(clippy::cast_possible_truncation, reason = "noise")]
     fn white(&mut self) -> f32 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 17;
-        self.state ^= self.state << 5;
-        self.state.cast_signed() as f32 / 2_147_483_648.0
+        (self.rng.next_f64() * 2.0 - 1.0) as f32
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use aulos_core::Rng;
 use aulos_proto::fuzz::TARGETS;
 
 /// Enough to reach every branch behind the length checks; one round takes a few microseconds.
@@ -24,7 +25,7 @@ fn every_corpus_file_is_survived() {
 fn mutations_of_the_corpus_are_survived() {
     for (name, target) in TARGETS {
         let files = corpus(name);
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = Rng::new(1);
         for _ in 0..ROUNDS {
             let mut data = files[random.below(files.len())].clone();
             for _ in 0..=random.below(4) {
@@ -44,11 +45,11 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     paths.into_iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-fn mutate(data: &mut Vec<u8>, files: &[Vec<u8>], random: &mut Random) {
+fn mutate(data: &mut Vec<u8>, files: &[Vec<u8>], random: &mut Rng) {
     let at = random.below(data.len() + 1);
     match random.below(7) {
         0 => data.truncate(at),
-        1 => data.insert(at, random.byte()),
+        1 => data.insert(at, random.below(256) as u8),
         2 if at < data.len() => data[at] ^= 1_u8 << random.below(8),
         3 if at < data.len() => data[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
         4 => {
@@ -65,25 +66,5 @@ fn mutate(data: &mut Vec<u8>, files: &[Vec<u8>], random: &mut Random) {
             let end = (at + random.below(8)).min(data.len());
             data.drain(at..end);
         }
-    }
-}
-
-/// Xorshift (Marsaglia 2003), with the same mutations in every run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[0]
     }
 }

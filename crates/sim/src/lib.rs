@@ -10,7 +10,6 @@ mod card;
 mod clock;
 mod network;
 mod programme;
-mod random;
 mod signal;
 pub mod snap;
 
@@ -18,5 +17,4 @@ pub use card::SoundCard;
 pub use clock::LocalClock;
 pub use network::{DatagramLink, Link, StreamLink};
 pub use programme::Programme;
-pub use random::SimRng;
 pub use signal::{Noise, Sawtooth, Sine, Sweep};

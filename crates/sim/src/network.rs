@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use aulos_core::{Instant, Span};
-
-use crate::SimRng;
+use aulos_core::{Instant, Rng, Span};
 
 /// Faults of a link.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +59,7 @@ impl Link {
     pub const DETOUR: Span = Span::from_millis(45);
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test world")]
-    fn transit(&self, random: &mut SimRng) -> Span {
+    fn transit(&self, random: &mut Rng) -> Span {
         let jitter = random.exponential(self.jitter.as_nanos() as f64);
         self.delay + Span::from_nanos(jitter as i64).min(self.max_jitter)
     }
@@ -71,7 +69,7 @@ impl Link {
 #[derive(Debug)]
 pub struct StreamLink {
     link: Link,
-    random: SimRng,
+    random: Rng,
     in_flight: VecDeque<(Instant, Vec<u8>)>,
     cut: bool,
 }
@@ -80,7 +78,7 @@ impl StreamLink {
     /// A stream over `link`, with random numbers from `seed`.
     #[must_use]
     pub const fn new(link: Link, seed: u64) -> Self {
-        Self { link, random: SimRng::new(seed), in_flight: VecDeque::new(), cut: false }
+        Self { link, random: Rng::new(seed), in_flight: VecDeque::new(), cut: false }
     }
 
     /// Sends bytes at `now`.
@@ -123,7 +121,7 @@ impl StreamLink {
 #[derive(Debug)]
 pub struct DatagramLink {
     link: Link,
-    random: SimRng,
+    random: Rng,
     /// By arrival, then by the order of sending.
     in_flight: BTreeMap<(Instant, u64), Vec<u8>>,
     sent: u64,
@@ -133,7 +131,7 @@ impl DatagramLink {
     /// Packets over `link`, with random numbers from `seed`.
     #[must_use]
     pub const fn new(link: Link, seed: u64) -> Self {
-        Self { link, random: SimRng::new(seed), in_flight: BTreeMap::new(), sent: 0 }
+        Self { link, random: Rng::new(seed), in_flight: BTreeMap::new(), sent: 0 }
     }
 
     /// Changes the link. Packets that are in flight arrive as before.

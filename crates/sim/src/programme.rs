@@ -2,9 +2,9 @@
 
 #![allow(clippy::cast_precision_loss, reason = "sample counts of a minute")]
 
-use aulos_core::{Db, SampleRate};
+use aulos_core::{Db, Rng, SampleRate};
 
-use crate::{Noise, SimRng, Sine};
+use crate::{Noise, Sine};
 
 /// A programme, the same in both channels of a stereo signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +70,14 @@ impl Programme {
 
 /// Raised cosines of a quarter of a second.
 struct Syllables {
-    random: SimRng,
+    random: Rng,
     number: f64,
     spoken: bool,
 }
 
 impl Syllables {
     const fn new() -> Self {
-        Self { random: SimRng::new(12), number: -1.0, spoken: false }
+        Self { random: Rng::new(12), number: -1.0, spoken: false }
     }
 
     fn gain(&mut self, time: f64) -> f64 {

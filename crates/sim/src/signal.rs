@@ -8,9 +8,7 @@
 
 use core::f64::consts::TAU;
 
-use aulos_core::{Db, SampleRate, Span};
-
-use crate::SimRng;
+use aulos_core::{Db, Rng, SampleRate, Span};
 
 /// A sine.
 #[derive(Clone, Debug)]
@@ -102,14 +100,14 @@ impl Iterator for Sawtooth {
 #[derive(Clone, Debug)]
 pub struct Noise {
     amplitude: f64,
-    random: SimRng,
+    random: Rng,
 }
 
 impl Noise {
     /// Noise from `seed` whose peak is at `level`.
     #[must_use]
     pub fn new(seed: u64, level: Db) -> Self {
-        Self { amplitude: level.amplitude(), random: SimRng::new(seed) }
+        Self { amplitude: level.amplitude(), random: Rng::new(seed) }
     }
 }
 

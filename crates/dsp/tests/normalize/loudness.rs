@@ -2,10 +2,10 @@
 
 use std::f64::consts::TAU;
 
-use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
+use aulos_core::{ChannelLayout, Db, Lufs, Rng, SampleRate};
 use aulos_dsp::meter::ChannelPosition;
 use aulos_dsp::normalize::{LinearGain, Memory, Mode, Normalizer, Preset, Settings};
-use aulos_sim::{Programme, SimRng};
+use aulos_sim::Programme;
 
 use crate::reference::{Measurement, measure};
 use crate::sound::Sound;
@@ -268,7 +268,7 @@ fn after_an_hour_the_loudness_is_as_steady_as_at_the_start() {
     let settings = Settings::default();
     let mut normalizer = Normalizer::new(Mode::Full, settings, rate, ChannelLayout::MONO).unwrap();
     let mut meter = ebur128::EbuR128::new(1, 8_000, ebur128::Mode::S).unwrap();
-    let mut random = SimRng::new(9);
+    let mut random = Rng::new(9);
     for minute in 0..60 {
         let level = [-30.0, -24.0, -38.0, -12.0, -18.0][minute / 2 % 5];
         let gain = 10f64.powf(level / 20.0);

@@ -2,9 +2,9 @@
 
 use std::process::{Command, Stdio};
 
-use aulos_core::{ChannelLayout, SampleRate};
-use aulos_dsp::normalize::{Mode, Normalizer, NormalizerStats, Settings};
-use aulos_sim::{Programme, SimRng};
+use aulos_core::{ChannelLayout, Rng, SampleRate};
+use aulos_dsp::normalize::{Mode, Normalizer, Settings, NormalizerStats};
+use aulos_sim::Programme;
 
 /// Interleaved sound.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ impl Sound {
 
     /// White noise whose level in dB is a function of time in seconds.
     pub(crate) fn noise(hz: u32, channels: usize, seconds: f64, db: impl Fn(f64) -> f64) -> Self {
-        let mut random = SimRng::new(5);
+        let mut random = Rng::new(5);
         let mut samples = Vec::new();
         for frame in 0..(seconds * f64::from(hz)) as usize {
             let gain = 10f64.powf(db(frame as f64 / f64::from(hz)) / 20.0);

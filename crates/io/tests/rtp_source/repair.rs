@@ -1,6 +1,6 @@
 //! Recovery of lost packets: Opus FEC and RED.
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Instant, Rng, Span};
 use aulos_engine::source::SourceItem;
 use aulos_io::relay::RtpPayloadFormat;
 use aulos_io::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputCounts, RtpInputSink};
@@ -102,22 +102,6 @@ pub(crate) fn red_packet(
     let mut bytes = vec![0; 4_000];
     let length = red::write(&mut bytes, &blocks, payload_type, &payloads[number]).unwrap();
     packet(1, number as u64, units, RED_TYPE, &bytes[..length])
-}
-
-/// A reproducible random generator.
-pub(crate) struct LossGenerator(pub(crate) u64);
-
-impl LossGenerator {
-    fn next(&mut self) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    /// True in one of `of` cases.
-    pub(crate) fn loses(&mut self, of: u64) -> bool {
-        self.next().is_multiple_of(of)
-    }
 }
 
 /// Speech-like: harmonics of a moving fundamental with a varying level, never silent.
@@ -374,8 +358,8 @@ fn a_new_sender_starts_without_copies_of_the_old_one() {
 fn random_red_is_counted() {
     let payloads = pcmu_voice(2_000);
     let mut receiver = InputFixture::new(PCMU, 0);
-    let mut dice = LossGenerator(1);
-    let mut random = || dice.next() as u8;
+    let mut dice = Rng::new(1);
+    let mut random = || dice.next_u64() as u8;
     for number in 0..2_000 {
         if number % 3 > 0 {
             receiver.receive(&red_packet(&payloads, number, 160, 0, 2));

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant as Clock};
 
 use aulos_blackbox::peer::{Process, find_or_skip, skip};
 use aulos_blackbox::scratch::ScratchDir;
+use aulos_core::Rng;
 
-use crate::repair::{
-    InputFixture, LossGenerator, OPUS, OPUS_TYPE, PACKET, opus_over, packet, red_packet,
-};
+use crate::repair::{InputFixture, OPUS, OPUS_TYPE, PACKET, opus_over, packet, red_packet};
 
 /// Sentences of the Harvard list (IEEE 1969), more than 20 s of them.
 const TEXT: &str = "The birch canoe slid on the smooth planks. Glue the sheet to the dark blue background. \
@@ -149,8 +148,9 @@ fn speech_that_loses_one_packet_in_twenty_sounds_as_with_gstreamer_or_better() {
     let scratch = ScratchDir::new("rtp-speech").unwrap();
     let payloads = speech(&espeak, &ffmpeg, &scratch);
     assert!(payloads.len() >= 1_000, "20 s of speech");
-    let mut dice = LossGenerator(6);
-    let lost: Vec<bool> = (0..payloads.len()).map(|number| dice.loses(20) && number > 10).collect();
+    let mut dice = Rng::new(6);
+    let lost: Vec<bool> =
+        (0..payloads.len()).map(|number| dice.chance(0.05) && number > 10).collect();
     let is_lost = |number: usize| lost[number];
     let share = lost.iter().filter(|lost| **lost).count() as f64 / lost.len() as f64;
 

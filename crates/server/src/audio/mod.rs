@@ -25,7 +25,7 @@ use aulos_config::{
     Endpoint, Mount, PushSettings, RecorderSettings, ResolvedConfig, RtpOutputSettings,
     SoundSettings, Station,
 };
-use aulos_core::{ChannelMap, Instant, MediaTime, Span};
+use aulos_core::{ChannelMap, Instant, MediaTime, Rng, Span};
 use aulos_engine::loudness_processor::LoudnessControl;
 use aulos_engine::output_bus::OutputBusHandle;
 use aulos_engine::recorder::{self, CommandTime};
@@ -69,17 +69,6 @@ impl std::fmt::Debug for Audio {
     }
 }
 
-/// Seeds for random number generators: different for each use and each run of the server.
-#[derive(Debug)]
-struct SeedSequence(u64);
-
-impl SeedSequence {
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        self.0
-    }
-}
-
 struct AudioState {
     context: ReactorPool,
     workers: Workers,
@@ -100,7 +89,8 @@ struct AudioState {
     pusher: PushClient,
     recorder_manager: RecorderManager,
     background_tasks: Vec<BackgroundTask>,
-    seeds: SeedSequence,
+    /// Seeds of other generators, different in each run of the server.
+    seeds: Rng,
     rtp: rtp::RtpService,
     /// Ports for DJs, and whether each is open.
     dj_ports: Vec<(Endpoint, djs::PortStatus)>,
@@ -182,7 +172,7 @@ impl Audio {
             pusher: PushClient::default(),
             recorder_manager: RecorderManager::default(),
             background_tasks: Vec::new(),
-            seeds: SeedSequence(RandomState::new().hash_one(std::process::id())),
+            seeds: Rng::new(RandomState::new().hash_one(std::process::id())),
             rtp: rtp::RtpService::default(),
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),

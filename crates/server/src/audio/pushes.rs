@@ -90,7 +90,7 @@ impl RunningPush {
 
 fn start_push(push: &PushSettings, station: &Station, inner: &mut AudioState) -> RunningPush {
     let PushParts { opened, status: watch, titles, task } =
-        inner.pusher.start(push, stream_info(push, station), inner.seeds.next());
+        inner.pusher.start(push, stream_info(push, station), inner.seeds.next_u64());
     inner.background_tasks.push(task);
     RunningPush { config: push.clone(), opened, watch, titles }
 }

@@ -141,7 +141,8 @@ fn open_config(
         }
         SourceConfig::File { path, repeat, spec } => {
             let options = FileDecodeOptions { looped: *repeat, raw: *spec };
-            let (file, items, state) = FileSource::new(path.clone(), options, inner.seeds.next());
+            let (file, items, state) =
+                FileSource::new(path.clone(), options, inner.seeds.next_u64());
             inner.codecs.add(match standby.take() {
                 Some(handle) => Box::new(file.with_standby(handle)),
                 None => Box::new(file),
@@ -220,7 +221,7 @@ fn open_radio(
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
-    let radio = inner.radio_client.open(url.clone(), standby, inner.seeds.next());
+    let radio = inner.radio_client.open(url.clone(), standby, inner.seeds.next_u64());
     let RadioParts { feed, source, items, status: watch, task } = radio;
     inner.context.add_feeder(Box::new(feed));
     inner.codecs.add(Box::new(source));
@@ -235,7 +236,7 @@ fn open_byte_source(
     make: impl FnOnce(ByteFeed) -> Box<dyn Feeder>,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
-    let (feed, items) = ByteFeed::new(spec, publisher, inner.seeds.next());
+    let (feed, items) = ByteFeed::new(spec, publisher, inner.seeds.next_u64());
     let feed = match standby.take() {
         Some(handle) => feed.with_standby(handle),
         None => feed,

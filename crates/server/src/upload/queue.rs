@@ -140,7 +140,11 @@ impl UploadQueue {
             FailureScope::Server { permanent } => {
                 // Transfers that ran together fail together, which counts once.
                 if self.backoff.is_due(now) {
-                    if permanent { self.backoff.refused(now) } else { self.backoff.failed(now) };
+                    if permanent {
+                        self.backoff.refused(now)
+                    } else {
+                        self.backoff.failed(now)
+                    };
                 }
                 self.failing = true;
                 // It is at the end of the journal.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aulos_config::{RedactedDebug, UploadTarget};
-use aulos_core::Span;
+use aulos_core::{Rng, Span};
 
 use super::run::Uploader;
 use super::{UploadTiming, UploadWorker};
@@ -118,13 +118,10 @@ fn wait(what: &str, mut is: impl FnMut() -> bool, tell: impl Fn() -> String) {
 
 /// Incompressible, unique bytes.
 fn noise(seed: u64, count: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut rng = Rng::new(seed);
     let mut bytes = Vec::with_capacity(count + 8);
     while bytes.len() < count {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
+        bytes.extend_from_slice(&rng.next_u64().to_le_bytes());
     }
     bytes.truncate(count);
     bytes

@@ -2,13 +2,12 @@
 //! what it has written is played, or another source is.
 
 use crate::station_sim::StationSim;
-use aulos_core::{SampleRate, Span};
-use aulos_sim::SimRng;
+use aulos_core::{Rng, SampleRate, Span};
 
 /// Some minutes of a real-time writer that stalls every second or so, for at most `longest`, and
 /// then writes everything that is overdue. The analyzer checks the timestamps.
 fn minutes(count: u64, longest: Span, loops: bool, seed: u64) -> StationSim {
-    let mut random = SimRng::new(seed);
+    let mut random = Rng::new(seed);
     let mut sim = StationSim::new(SampleRate::HZ_48000, &[0], loops, !seed);
     sim.run(Span::from_secs(1));
     sim.analyzer.reset();

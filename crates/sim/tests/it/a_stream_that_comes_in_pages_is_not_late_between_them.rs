@@ -2,11 +2,10 @@
 //! omitted, and another source takes over only when its audio is used up.
 
 use crate::station_sim::StationSim;
-use aulos_core::{SampleRate, Span};
+use aulos_core::{Rng, SampleRate, Span};
 use aulos_engine::input;
 use aulos_engine::source::Pacing;
 use aulos_engine::switch;
-use aulos_sim::SimRng;
 
 /// A sender that delivers a page at a time, before a recording as fallback.
 fn sim(page: Span, ppm: i32, seed: u64) -> StationSim {
@@ -41,7 +40,7 @@ fn pages_of_half_a_second_that_are_late_by_up_to_a_second() {
     for (ppm, seed) in [(0, 1), (100, 2), (-100, 3)] {
         let mut sim = sim(HALF, ppm, seed);
         let before = sim.status();
-        let mut random = SimRng::new(seed);
+        let mut random = Rng::new(seed);
         for _ in 0..250 {
             let stall = crate::station_sim::seconds(0.75 * random.next_f64());
             sim.senders[0].stall_for(sim.now, stall);
@@ -71,7 +70,7 @@ fn a_pause_shorter_than_the_buffer_has_no_effect() {
 fn a_source_that_ends_is_replaced_without_a_gap() {
     for seed in 5..25 {
         let mut sim = sim(SECOND, 0, seed);
-        let mut random = SimRng::new(seed);
+        let mut random = Rng::new(seed);
         sim.run(crate::station_sim::seconds(3.0 * random.next_f64()));
         sim.senders[0].stop_for(sim.now, Span::from_secs(600));
         sim.run(Span::from_secs(5));
@@ -86,7 +85,7 @@ fn a_source_that_ends_is_replaced_without_a_gap() {
 fn a_source_slower_than_real_time_is_replaced_without_a_gap() {
     for seed in 40..60 {
         let mut sim = sim(Span::from_millis(20), 0, seed);
-        let mut random = SimRng::new(seed);
+        let mut random = Rng::new(seed);
         while sim.status().active == Some(0) {
             sim.senders[0].stop_for(sim.now, crate::station_sim::seconds(0.1 + random.next_f64()));
             sim.run(crate::station_sim::seconds(0.5 + 1.1 * random.next_f64()));

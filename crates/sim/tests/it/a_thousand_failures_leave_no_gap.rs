@@ -2,17 +2,16 @@
 //! sender frame by frame.
 
 use crate::station_sim::{Sender, SentContent, StationSim, seconds};
-use aulos_core::{SampleRate, Span};
+use aulos_core::{Rng, SampleRate, Span};
 use aulos_engine::input;
 use aulos_engine::source::Pacing;
 use aulos_engine::status::InputState;
 use aulos_engine::switch::{self, InputHealth};
-use aulos_sim::SimRng;
 
 /// Senders that fail at random, with an endless recording as fallback.
 struct FailureRun {
     sim: StationSim,
-    random: SimRng,
+    random: Rng,
     /// How often a sender was followed by the next one while it was still being played. Between
     /// them, only the end of the one and the beginning of the other are on air.
     joins: usize,
@@ -35,7 +34,7 @@ impl FailureRun {
         sim.run(Span::from_secs(2));
         sim.analyzer.reset();
         let waited = sim.status().silent_frames;
-        Self { sim, random: SimRng::new(seed), joins: 0, flapped: 0, waited, hold_in }
+        Self { sim, random: Rng::new(seed), joins: 0, flapped: 0, waited, hold_in }
     }
 
     fn fail(&mut self) {

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use aulos_core::{Instant, Ppm, Span};
+use aulos_core::{Instant, Ppm, Rng, Span};
 use aulos_proto::snap::session::CloseReason;
 use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{ClientMessage, Hello, MessageHeader, MessageKind, MessageStamp};
 use aulos_sim::snap::{Peer, PlayedChunk, Player, SimServer};
-use aulos_sim::{Link, LocalClock, SimRng};
+use aulos_sim::{Link, LocalClock};
 
 fn world(millis: i64) -> Instant {
     Instant::ZERO + Span::from_millis(millis)
@@ -32,7 +32,7 @@ fn inner_lie(length: u32) -> Vec<u8> {
 }
 
 fn lies() -> Vec<(CloseReason, Vec<u8>)> {
-    let mut random = SimRng::new(9);
+    let mut random = Rng::new(9);
     let noise = (0..5_000).map(|_| random.next_u64().to_le_bytes()[0] | 16).collect();
     vec![
         (CloseReason::TooLarge, header(MessageKind::Hello, u32::MAX)),

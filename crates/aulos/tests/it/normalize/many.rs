@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use aulos_core::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -202,17 +203,6 @@ fn in_place_keeps_the_mode_follows_links_and_touches_nothing_twice() {
     assert_eq!(fs::metadata(&target).unwrap().mode() & 0o777, 0o600);
 }
 
-/// Numbers that are as good as random, and the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn throw(&mut self, sides: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 #[test]
 fn whoever_kills_a_run_finds_each_file_old_or_new() {
     let folder = scratch();
@@ -226,14 +216,14 @@ fn whoever_kills_a_run_finds_each_file_old_or_new() {
     // As long as a whole run lasts here and now, there is something to be torn.
     let begun = Instant::now();
     assert!(run().wait().unwrap().success());
-    let most = u64::try_from(begun.elapsed().as_millis()).unwrap() + 100;
-    let mut dice = Dice(7);
+    let most = begun.elapsed() + Duration::from_millis(100);
+    let mut dice = Rng::new(7);
     for round in 0..20 {
         for (file, old) in files.iter().zip(&old) {
             fs::write(file, old).unwrap();
         }
         let mut child = run();
-        std::thread::sleep(Duration::from_millis(dice.throw(most)));
+        std::thread::sleep(most.mul_f64(dice.next_f64()));
         child.kill().ok();
         child.wait().unwrap();
         for ((file, old), length) in files.iter().zip(&old).zip(&lengths) {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use aulos_core::{ChannelLayout, MediaTime, SampleRate};
+use aulos_core::{ChannelLayout, MediaTime, Rng, SampleRate};
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::feed::{StreamCounts, StreamError};
 use aulos_proto::packets::{FormatHint, StreamFormatError};
@@ -180,12 +180,10 @@ impl DecodedStream {
 
 /// Pieces of 1 byte to 64 kB, with small and large ones equally likely.
 fn random_pieces(seed: u64) -> impl FnMut() -> usize {
-    let mut state = seed | 1;
+    let mut rng = Rng::new(seed);
     move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        1 + (state >> 8) as usize % (1 << (state % 17))
+        let most = 1 << rng.below(17);
+        1 + rng.below(most)
     }
 }
 

@@ -1,12 +1,11 @@
 //! A writer that is killed after any byte.
 
 use aulos_blackbox::scratch::ScratchDir;
-use aulos_core::Frames;
+use aulos_core::{Frames, Rng};
 use aulos_files::record::format::{RepairError, RepairReport, repair};
 
 use super::{
-    EncoderStep, Random, decode_format, decoded_by_ffmpeg, format, metadata, music, steps,
-    write_file, written,
+    EncoderStep, metadata, decode_format, decoded_by_ffmpeg, format, music, steps, write_file, written,
 };
 
 /// Each format with another rate and channel count.
@@ -26,7 +25,7 @@ const PATCHES: usize = 2;
 #[test]
 fn ffmpeg_decodes_all_flushed_frames_and_a_repair_completes_the_file() {
     let scratch = ScratchDir::new("recording").unwrap();
-    let mut random = Random(0x5eed);
+    let mut random = Rng::new(0x5eed);
     for (number, (name, hz, channels)) in CASES.into_iter().enumerate() {
         let (kind, metadata) = (format(name), metadata(hz, channels));
         let sound = music(hz, channels, hz as usize * 2 + 77);

@@ -1,16 +1,15 @@
 //! A stream that is split into many files.
 
 use aulos_blackbox::scratch::ScratchDir;
-use aulos_core::Frames;
+use aulos_core::{Frames, Rng};
 use aulos_dsp::convert;
 
 use super::{
-    Random, decode_format, decoded_by_ffmpeg, file, floats, format, metadata, music, snr,
-    write_file,
+    decode_format, decoded_by_ffmpeg, file, floats, format, music, snr, write_file,
 };
 
 /// Random positions, including files of one frame and of a few frames.
-fn places(random: &mut Random, frames: usize, cuts: usize) -> Vec<usize> {
+fn places(random: &mut Rng, frames: usize, cuts: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..cuts).map(|_| random.below(frames)).collect();
     let first = places[0].min(frames - 40);
     places.extend([0, first, first + 1, first + 3, first + 18, frames]);
@@ -22,7 +21,7 @@ fn places(random: &mut Random, frames: usize, cuts: usize) -> Vec<usize> {
 #[test]
 fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
     let scratch = ScratchDir::new("cut").unwrap();
-    let mut random = Random(0xca7);
+    let mut random = Rng::new(0xca7);
     for (name, hz, channels) in [
         ("wav:16", 48_000, 2),
         ("wav:24", 44_100, 1),
@@ -83,7 +82,7 @@ fn opus_joined_has_exactly_the_frames() {
     let scratch = ScratchDir::new("cut").unwrap();
     let frames = 100_000;
     let sound = music(48_000, 2, frames);
-    let places = places(&mut Random(0x0905), frames, 10);
+    let places = places(&mut Rng::new(0x0905), frames, 10);
     let paths: Vec<_> = places
         .windows(2)
         .map(|pair| {

@@ -22,29 +22,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate};
-use aulos_files::record::format::{FileFormat, FileMetadata, make_file_encoder};
+use aulos_core::{ChannelLayout, Frames, Rng, SampleFormat, SampleRate};
+use aulos_files::record::format::{FileMetadata, FileFormat, make_file_encoder};
 use aulos_proto::Patch;
-
-/// A small reproducible generator.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-}
 
 /// Varying tones, different in each channel, with some noise.
 fn music(hz: u32, channels: usize, frames: usize) -> Vec<f32> {
-    let mut random = Random(7);
+    let mut random = Rng::new(7);
     let mut samples = Vec::with_capacity(frames * channels);
     for n in 0..frames {
         let time = n as f64 / f64::from(hz);
@@ -92,7 +76,7 @@ fn steps(
     let (mut out, mut patches, mut steps) = (Vec::new(), Vec::new(), Vec::new());
     let mut encoder = make_file_encoder(format, metadata, &mut out).unwrap();
     let channels = metadata.layout.channels();
-    let mut random = Random(99);
+    let mut random = Rng::new(99);
     let (mut rest, mut since) = (samples, 0);
     while !rest.is_empty() {
         let frames = (1 + random.below(2_000)).min(flush_every - since);

@@ -4,6 +4,8 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use aulos_core::Rng;
+
 use crate::disk::{AppendFile, SyncHandle};
 
 /// The faults of a disk.
@@ -35,7 +37,7 @@ impl FaultPlan {
 pub(super) struct FaultyDisk {
     plan: FaultPlan,
     calls: u64,
-    random: u64,
+    random: Rng,
     faults: FaultControl,
 }
 
@@ -60,15 +62,8 @@ struct DiskState {
 impl FaultyDisk {
     pub(super) fn new(plan: FaultPlan) -> (Self, FaultControl) {
         let faults = FaultControl::default();
-        let random = plan.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let random = Rng::new(plan.seed);
         (Self { plan, calls: 0, random, faults: faults.clone() }, faults)
-    }
-
-    fn random(&mut self, below: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % below
     }
 }
 
@@ -86,12 +81,14 @@ impl AppendFile for FaultyDisk {
             return Err(broken());
         }
         if self.plan.is_bad {
-            match self.random(10) {
+            match self.random.below(10) {
                 0 => return Err(ErrorKind::Interrupted.into()),
                 1 => return Err(ErrorKind::StorageFull.into()),
                 2 => most = 1,
-                3..=6 => most = 1 + usize::try_from(self.random(total as u64)).unwrap(),
-                7 => std::thread::park_timeout(std::time::Duration::from_millis(self.random(3))),
+                3..=6 => most = 1 + self.random.below(total),
+                7 => std::thread::park_timeout(std::time::Duration::from_millis(
+                    self.random.below(3) as u64,
+                )),
                 _ => {}
             }
         }

@@ -2,23 +2,13 @@
 
 use aulos_proto::rtp::red::{self, RedBlock, RedBlocks};
 
+use aulos_core::Rng;
+
 use super::*;
 use crate::udp::testing::deliver_to;
 
 const RED: u8 = 112;
 const PACKETS: u64 = 20_000;
-
-/// A reproducible random generator.
-struct LossGenerator(u64);
-
-impl LossGenerator {
-    /// True in one of ten cases.
-    fn loses(&mut self) -> bool {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33).is_multiple_of(10)
-    }
-}
 
 /// A payload that contains its number.
 fn payload(number: u64) -> Vec<u8> {
@@ -68,10 +58,10 @@ fn red_in() -> RelayStreamConfig {
 #[test]
 fn red_restores_nearly_all_lost_packets() {
     for (distance, least, most) in [(1, 0.007, 0.013), (2, 0.0005, 0.002)] {
-        let (mut fixture, mut dice) = (RelayFixture::with_config(red_in()), LossGenerator(1));
+        let (mut fixture, mut dice) = (RelayFixture::with_config(red_in()), Rng::new(1));
         let mut lost = 0;
         for number in 0..PACKETS {
-            if number > 1 && number < PACKETS - 1 && dice.loses() {
+            if number > 1 && number < PACKETS - 1 && dice.chance(0.1) {
                 lost += 1;
             } else {
                 fixture.deliver(&red_of(number, distance));
@@ -137,7 +127,7 @@ fn red_that_a_relay_sends_is_whole() {
         config.red_out = Some(RedConfig { payload_type: RED, distance });
         let mut first = RelayFixture::with_config(config);
         let mut second = RelayFixture::with_config(red_in());
-        let mut dice = LossGenerator(7);
+        let mut dice = Rng::new(7);
         for number in 0..2_000 {
             first.send(1, number, 160, &[u8::try_from(number % 128).unwrap(); 160]);
             let (header, sent) = first.out.pop().unwrap_or_default();
@@ -148,7 +138,7 @@ fn red_that_a_relay_sends_is_whole() {
             let blocks = RedBlocks::parse(&sent).unwrap();
             let whole = number.min(distance.into()) + 1;
             assert!(number < 2 || blocks.iter().len() as u64 == whole);
-            if number < 10 || !dice.loses() {
+            if number < 10 || !dice.chance(0.1) {
                 second.deliver(&[&header.to_bytes()[..], &sent].concat());
             }
             second.wait(STEP);
@@ -183,12 +173,12 @@ const OTHER: &str = "203.0.113.1:5004";
 
 #[test]
 fn two_ways_that_lose_a_tenth_each_lose_a_hundredth_together() {
-    let (mut fixture, mut dice) = (two_ways(), LossGenerator(3));
+    let (mut fixture, mut dice) = (two_ways(), Rng::new(3));
     let mut lost = [0, 0];
     for number in 0..PACKETS {
         let datagram = packet(1, number, 160, 0, &payload(number));
         for (way, from) in [SENDER, OTHER].into_iter().enumerate() {
-            if number > 2 && number < PACKETS - 1 && dice.loses() {
+            if number > 2 && number < PACKETS - 1 && dice.chance(0.1) {
                 lost[way] += 1;
             } else {
                 give(&mut fixture, way == 1, from, &datagram);

@@ -69,7 +69,7 @@ pub(in crate::audio) fn open(
         buffer,
         intake: Some(line),
         problem: problem.clone(),
-        backoff: Backoff::new(inner.seeds.next()),
+        backoff: Backoff::new(inner.seeds.next_u64()),
     });
     inner.rtp.open_sources();
     (Box::new(RingSource::new(items, Pacing::Live)), RtpSourceHandle { state, problem })
@@ -212,10 +212,13 @@ fn red_payload_type(media: &sdp::MediaDescription, format: &sdp::PayloadFormat) 
 
 #[cfg(test)]
 mod tests {
+    use aulos_blackbox::scratch::ScratchDir;
+
     use super::*;
 
     fn read(text: &str) -> Result<RtpSource, String> {
-        let path = aulos_blackbox::golden::scratch("rtp-sdp").join("hall.sdp");
+        let scratch = ScratchDir::new("rtp-sdp").unwrap();
+        let path = scratch.join("hall.sdp");
         std::fs::write(&path, text).unwrap();
         source_from_sdp(&path.as_path().into(), &ReceptionSettings::default())
     }

@@ -115,7 +115,7 @@ pub(in crate::audio) fn open_outputs(inner: &mut AudioState) {
 impl StationRtpOutput {
     fn new(config: &RtpOutputSettings, inner: &mut AudioState) -> Self {
         // Random, so that it does not collide and cannot be guessed (RFC 3550, 8).
-        let seed = RandomState::new().hash_one(inner.seeds.next());
+        let seed = RandomState::new().hash_one(inner.seeds.next_u64());
         Self {
             config: config.clone(),
             open_output: None,

@@ -11,7 +11,7 @@
 mod analyzer;
 mod sender;
 
-use aulos_core::{Block, Codec, Frames, HEADROOM, Instant, SampleFormat, SampleSpec, Span};
+use aulos_core::{Block, Codec, Frames, HEADROOM, Instant, Rng, SampleFormat, SampleSpec, Span};
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_engine::encode::{EncodeError, Encoder};
 use aulos_engine::fanout::TimedChunk;
@@ -22,7 +22,6 @@ use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
 use aulos_rt::ring::{Consumer, ring};
 use aulos_rt::{LatestReader, Pool};
-use aulos_sim::SimRng;
 
 pub(crate) use analyzer::ContinuityAnalyzer;
 pub(crate) use sender::{Sender, SentContent};
@@ -40,7 +39,7 @@ pub(crate) struct StationSim {
     silence: Span,
     /// Maximum lateness of the station worker; each wake is late by a random part of it.
     lateness: Span,
-    random: SimRng,
+    random: Rng,
     due: Instant,
 }
 
@@ -90,7 +89,7 @@ impl StationSim {
             published,
         );
         let due = station.poll_timeout();
-        let (random, lateness) = (SimRng::new(seed), Span::from_millis(3));
+        let (random, lateness) = (Rng::new(seed), Span::from_millis(3));
         Self {
             now,
             senders: live,
