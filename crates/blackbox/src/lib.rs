@@ -6,11 +6,12 @@
 //! ```text
 //!  AulosServer, Snapserver  running servers    Snapclient, browser, load   clients
 //!  signal                   test signals       capture_check               comparison of captures
-//!  process_usage            resource usage
+//!  process_usage            resource usage     alloc           calls of the allocator
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod alloc;
 pub mod bench;
 pub mod browser;
 pub mod capture_check;

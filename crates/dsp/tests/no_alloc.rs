@@ -1,38 +1,13 @@
 //! Checks the `# Real-time` lines of this crate: nothing allocates after construction.
 
-#![allow(unsafe_code, reason = "a counting allocator can only be an unsafe implementation")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use aulos_blackbox::alloc::{CountingAllocator, calls};
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, Ppm, SampleFormat, SampleRate};
 use aulos_dsp::g711::{self, G711Law};
 use aulos_dsp::{Crossfade, GainRamp, LevelMeter, Limiter, Resampler, convert, mix_in, remix};
 use aulos_dsp::{g722, linear_pcm, meter};
 
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 #[test]
 fn nothing_allocates_after_construction() {
@@ -43,7 +18,7 @@ fn nothing_allocates_after_construction() {
     let mut converting = Resampler::new(2, SampleRate::HZ_44100, SampleRate::HZ_48000);
     let mut level = LevelMeter::new(SampleRate::HZ_48000, 2);
 
-    let before = CALLS.get();
+    let before = calls();
     for round in 0..100 {
         for format in SampleFormat::ALL {
             convert::encode(format, &input, &mut bytes);
@@ -66,11 +41,11 @@ fn nothing_allocates_after_construction() {
         assert!(level.rms(1).get() < 0.0);
     }
     copying.reset();
-    assert_eq!(CALLS.get(), before);
+    assert_eq!(calls(), before);
 
     // The counter works: construction does allocate.
     drop(LevelMeter::new(SampleRate::HZ_44100, 1));
-    assert_eq!(CALLS.get(), before + 2);
+    assert_eq!(calls(), before + 2);
 }
 
 #[test]
@@ -96,7 +71,7 @@ fn a_running_meter_does_not_allocate() {
     let plane = &narrow[..4_801];
     let planes = [plane; 6];
 
-    let before = CALLS.get();
+    let before = calls();
     for meter in &mut meters {
         for _ in 0..12 {
             meter.add(&narrow);
@@ -112,7 +87,7 @@ fn a_running_meter_does_not_allocate() {
         }
         meter.reset();
     }
-    assert_eq!(CALLS.get() - before, 0);
+    assert_eq!(calls() - before, 0);
 }
 
 #[test]
@@ -133,7 +108,7 @@ fn a_normalizer_does_not_allocate_while_it_works() {
     let mut block = vec![0.0_f32; 6 * 960];
     let mut plain = block.clone();
 
-    let before = CALLS.get();
+    let before = calls();
     for normalizer in &mut normalizers {
         for second in 0..24 {
             // Quiet and loud, alternating every four seconds, so that sections begin and gains
@@ -164,7 +139,7 @@ fn a_normalizer_does_not_allocate_while_it_works() {
     limiter.process(&mut sound);
     limiter.set_ceiling(Db::new(-3.0));
     limiter.reset();
-    assert_eq!(CALLS.get() - before, 0);
+    assert_eq!(calls() - before, 0);
     assert!(limiter.reduction() <= Db::ZERO);
 }
 
@@ -172,7 +147,7 @@ fn a_normalizer_does_not_allocate_while_it_works() {
 fn codecs_of_telephones_and_studios() {
     let (mut samples, mut bytes) = ([0.1_f32; 960], [0_u8; 3 * 960]);
     let (mut encoder, mut decoder) = (g722::Encoder::new(), g722::Decoder::new());
-    let before = CALLS.get();
+    let before = calls();
     for _ in 0..100 {
         for law in [G711Law::Mu, G711Law::A] {
             g711::encode(law, &samples, &mut bytes);
@@ -186,5 +161,5 @@ fn codecs_of_telephones_and_studios() {
         linear_pcm::encode_l24(&samples, &mut bytes);
         linear_pcm::decode_l24(&bytes, &mut samples);
     }
-    assert_eq!(CALLS.get() - before, 0);
+    assert_eq!(calls() - before, 0);
 }

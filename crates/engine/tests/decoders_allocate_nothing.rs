@@ -1,49 +1,20 @@
 //! Checks every `# Real-time` line of `decode`: neither a packet nor a loss allocates.
 
-#![allow(
-    unsafe_code,
-    clippy::unwrap_used,
-    reason = "a counting allocator can only be an unsafe implementation"
-)]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use aulos_blackbox::alloc::{CountingAllocator, calls, calls_during};
 use aulos_core::{ChannelLayout, SampleRate};
 use aulos_dsp::g711::G711Law;
 use aulos_engine::decode::{
     Decoder, G711Decoder, G722Decoder, L16Decoder, L24Decoder, OpusPacketDecoder,
 };
 
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 #[test]
 fn the_counter_counts() {
-    let before = CALLS.get();
-    drop(vec![before]);
-    assert_eq!(CALLS.get() - before, 2);
+    assert_eq!(calls_during(|| drop(vec![1])), 2);
 }
 
 #[test]
@@ -68,7 +39,7 @@ fn packets_and_holes() {
         let mut before = 0;
         for round in 0..200 {
             if round == 50 {
-                before = CALLS.get();
+                before = calls();
             }
             match round % 7 {
                 2 => decoder.recover(packet, &mut out[..frames]),
@@ -77,7 +48,7 @@ fn packets_and_holes() {
             }
             heard += out[0].abs();
         }
-        assert_eq!(CALLS.get() - before, 0, "{frames}");
+        assert_eq!(calls() - before, 0, "{frames}");
         assert!(heard > 0.0, "nothing was heard of {frames}");
     }
 }

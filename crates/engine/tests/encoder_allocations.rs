@@ -1,41 +1,18 @@
 //! Allocations per encoded block. This crate's are zero; those of the libraries are printed.
 
 #![allow(
-    unsafe_code,
     clippy::unwrap_used,
     clippy::float_cmp,
     clippy::cast_precision_loss,
-    reason = "a counting allocator can only be an unsafe implementation, and a count is exact"
+    reason = "a test, and a count is exact"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use aulos_blackbox::alloc::{CountingAllocator, allocations};
 use aulos_core::{Block, Codec, Frames, SampleSpec};
 use aulos_engine::encode::{CodecConfig, Encoder, FlacEncoder, make_encoder};
 
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// Allocations per block, after a second of warm-up.
 fn per_block(encoder: &mut dyn Encoder) -> f64 {
@@ -47,7 +24,7 @@ fn per_block(encoder: &mut dyn Encoder) -> f64 {
     let mut before = 0;
     for round in 0..100u16 {
         if round == 50 {
-            before = CALLS.get();
+            before = allocations();
         }
         for (index, sample) in block.samples_mut().iter_mut().enumerate() {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -57,7 +34,7 @@ fn per_block(encoder: &mut dyn Encoder) -> f64 {
         out.clear();
         encoder.encode(&block, &mut out).unwrap();
     }
-    (CALLS.get() - before) as f64 / 50.0
+    (allocations() - before) as f64 / 50.0
 }
 
 #[test]

@@ -1,11 +1,7 @@
 //! The real-time side of a graph's parts never allocates: writers, readers, graphs, readers that
 //! come, lag and leave, and the end.
 
-#![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use aulos_blackbox::alloc::{CountingAllocator, calls_during};
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, SampleRate, Span};
 use aulos_engine::generate::Tone;
 use aulos_engine::graph::{
@@ -14,38 +10,11 @@ use aulos_engine::graph::{
 };
 use aulos_engine::source::{BLOCK_SAMPLES, PullResult, Source as _};
 
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 const RATE: SampleRate = SampleRate::HZ_48000;
 const STEREO: ChannelLayout = ChannelLayout::STEREO;
-
-fn calls_during(act: impl FnOnce()) -> u64 {
-    let before = CALLS.get();
-    act();
-    CALLS.get() - before
-}
 
 fn at(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)

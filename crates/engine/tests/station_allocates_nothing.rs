@@ -1,15 +1,9 @@
 //! Checks `Station::handle_timeout`: after warm-up, a chunk allocates nothing, from a sender's
 //! block to a session's cursor, whatever comes and goes.
 
-#![allow(
-    unsafe_code,
-    clippy::expect_used,
-    reason = "a test, and a counting allocator can only be an unsafe implementation"
-)]
+#![allow(clippy::expect_used, reason = "a test")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use aulos_blackbox::alloc::{CountingAllocator, calls_during};
 use aulos_core::{
     Block, ChannelLayout, ChannelMap, Codec, Db, Frames, HEADROOM, Instant, Lufs, SampleRate,
     SampleSpec, Span,
@@ -35,31 +29,8 @@ use aulos_engine::switch;
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
-thread_local! {
-    static CALLS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let (made, freed) = CALLS.get();
-        CALLS.set((made + 1, freed));
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        let (made, freed) = CALLS.get();
-        CALLS.set((made, freed + 1));
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// A sender of a tone, ten milliseconds at a time.
 struct Sender {
@@ -263,17 +234,16 @@ impl World {
 }
 
 /// Allocations and frees in a minute of virtual time, after a warm-up of twenty seconds.
-fn calls_in_a_minute(codec: Codec) -> (u64, u64) {
+fn calls_in_a_minute(codec: Codec) -> u64 {
     let mut world = World::new(codec);
     (0..2_000).for_each(|step| world.step(step));
-    let (before, calls) = (*world.status.read(), CALLS.get());
-    (2_000..8_000).for_each(|step| world.step(step));
-    let (after, last) = (*world.status.read(), CALLS.get());
-    let calls = (last.0 - calls.0, last.1 - calls.1);
+    let before = *world.status.read();
+    let calls = calls_during(|| (2_000..8_000).for_each(|step| world.step(step)));
+    let after = *world.status.read();
 
     let chunks = after.chunks - before.chunks;
     let switches = after.switches - before.switches;
-    println!("{codec:?}: {chunks} chunks, {switches} switches, {calls:?} allocations and frees");
+    println!("{codec:?}: {chunks} chunks, {switches} switches, {calls} allocations and frees");
     assert_eq!(chunks, 3_000);
     assert!((40..60).contains(&switches), "{switches} switches");
     let kinds = after.switches_by.iter().zip(before.switches_by).filter(|(a, b)| **a > *b).count();
@@ -294,24 +264,22 @@ const RESET_AT: u64 = 5_005;
 
 #[test]
 fn the_counter_counts() {
-    let before = CALLS.get();
-    drop(vec![1]);
-    assert_eq!(CALLS.get(), (before.0 + 1, before.1 + 1));
+    assert_eq!(calls_during(|| drop(vec![1])), 2);
 }
 
 #[test]
 fn chunks_of_pcm() {
-    assert_eq!(calls_in_a_minute(Codec::Pcm), (0, 0));
+    assert_eq!(calls_in_a_minute(Codec::Pcm), 0);
 }
 
 #[test]
 fn chunks_of_flac() {
-    assert_eq!(calls_in_a_minute(Codec::Flac), (0, 0));
+    assert_eq!(calls_in_a_minute(Codec::Flac), 0);
 }
 
 #[test]
 fn chunks_of_opus() {
-    assert_eq!(calls_in_a_minute(Codec::Opus), (0, 0));
+    assert_eq!(calls_in_a_minute(Codec::Opus), 0);
 }
 
 #[test]
@@ -319,7 +287,7 @@ fn announcements_of_any_rate() {
     let mut world = World::new(Codec::Pcm);
     let mut desk = world.station.announcement_queue();
     (0..2_000).for_each(|step| world.step(step));
-    let (mut calls, mut played, mut kept) = ((0, 0), 0, Vec::new());
+    let (mut calls, mut played, mut kept) = (0, 0, Vec::new());
     for step in 2_000..8_000 {
         if step % 500 == 0 {
             // Half a second in another rate and layout, and one that is cancelled.
@@ -343,12 +311,9 @@ fn announcements_of_any_rate() {
         while let Some(event) = desk.poll_event() {
             played += u64::from(matches!(event, QueueEvent::Ended(_, announce::EndReason::Played)));
         }
-        let before = CALLS.get();
-        world.step(step);
-        let after = CALLS.get();
-        calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+        calls += calls_during(|| world.step(step));
     }
-    assert_eq!((played, calls), (12, (0, 0)));
+    assert_eq!((played, calls), (12, 0));
 }
 
 #[test]
@@ -357,7 +322,7 @@ fn a_station_that_plays_another_and_changing_renditions() {
     let mut world = World::new(Codec::Flac);
     let mut other = World::before(Codec::Pcm, Some(Box::new(source)));
     let (spec, mut outlets) = (SampleSpec::DEFAULT, world.station.output_bus());
-    let (mut calls, mut hung) = ((0, 0), None);
+    let (mut calls, mut hung) = (0, None);
     for step in 0..8_000 {
         if step % 1_500 == 0 {
             // As after a reload: another ring, while the old one still runs.
@@ -375,18 +340,18 @@ fn a_station_that_plays_another_and_changing_renditions() {
             let old = hung.replace((outlets.add(rendition).expect("room"), ReactorStub::new(here)));
             assert!(old.is_none_or(|(number, _)| outlets.remove(number)));
         }
-        let before = CALLS.get();
-        world.step(step);
-        other.step(step);
-        if let Some((_, desk)) = &mut hung {
-            desk.serve(step);
-        }
-        let after = CALLS.get();
+        let made = calls_during(|| {
+            world.step(step);
+            other.step(step);
+            if let Some((_, desk)) = &mut hung {
+                desk.serve(step);
+            }
+        });
         if step >= 3_000 && step % 500 != 250 {
-            calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+            calls += made;
         }
     }
-    assert_eq!(calls, (0, 0));
+    assert_eq!(calls, 0);
     assert_eq!(other.status.read().active, Some(0));
     assert!(hung.is_some_and(|(_, desk)| desk.read > 0));
 }
@@ -398,7 +363,7 @@ fn changing_recorders_and_one_that_lags() {
     let mut outlets = world.station.output_bus();
     let (pickup_behind, behind) = record_tap(TapPoint::Output, spec.rate, spec.layout, room);
     outlets.add(pickup_behind).expect("room");
-    let (mut calls, mut hung, mut heard) = ((0, 0), Vec::new(), Vec::new());
+    let (mut calls, mut hung, mut heard) = (0, Vec::new(), Vec::new());
     for step in 0..8_000 {
         if step % 500 == 250 {
             // One output is removed, the reader of the other is dropped, and a new one is attached.
@@ -413,18 +378,16 @@ fn changing_recorders_and_one_that_lags() {
             hung.push((outlets.add(pickup).expect("room"), spool));
         }
         outlets.tidy();
-        let before = CALLS.get();
-        world.step(step);
-        let after = CALLS.get();
+        let made = calls_during(|| world.step(step));
         if step >= 2_000 {
-            calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+            calls += made;
         }
         for (_, spool) in &mut hung {
             heard.clear();
             while spool.read(&mut heard).is_some() {}
         }
     }
-    assert_eq!(calls, (0, 0));
+    assert_eq!(calls, 0);
     // The backlog is full, and holds no frame more than fits.
     assert!(behind.buffered() >= Frames(96_000), "{}", behind.buffered());
 }
@@ -434,7 +397,7 @@ fn a_normalizer_with_other_settings_other_modes_comparisons_and_bands() {
     let mut world = World::levelled(Codec::Pcm, None, Some(Mode::Mid));
     let mut knobs = world.station.loudness_control();
     let mut outlets = world.station.output_bus();
-    let (mut calls, mut latencies) = ((0, 0), Vec::new());
+    let (mut calls, mut latencies) = (0, Vec::new());
     for step in 0..8_000_u64 {
         // The control thread's part, which may allocate: every five seconds another mode, or none,
         // and between them settings, bypasses, bands, a pause.
@@ -460,17 +423,15 @@ fn a_normalizer_with_other_settings_other_modes_comparisons_and_bands() {
             }
         }
         knobs.tidy();
-        let before = CALLS.get();
-        world.step(step);
-        let after = CALLS.get();
+        let made = calls_during(|| world.step(step));
         if step >= 2_000 {
-            calls = (calls.0 + after.0 - before.0, calls.1 + after.1 - before.1);
+            calls += made;
         }
         if let Some(steady) = world.status.read().normalizer {
             latencies.push(steady.latency.0);
         }
     }
-    assert_eq!(calls, (0, 0));
+    assert_eq!(calls, 0);
     latencies.sort_unstable();
     latencies.dedup();
     assert_eq!(latencies, [0, 480, 19_440, 144_240], "every mode was heard");

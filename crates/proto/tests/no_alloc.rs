@@ -1,11 +1,8 @@
 //! Verifies every `# Real-time` section of this crate: after warm-up, nothing allocates.
 
-#![allow(unsafe_code, reason = "a counting allocator can only be an unsafe implementation")]
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
+use aulos_blackbox::alloc::{CountingAllocator, calls_during};
 use aulos_core::{ChannelLayout, Frames, HEADROOM, Instant, SampleRate, Span};
 use aulos_proto::ogg::OpusStream;
 use aulos_proto::rtp::dual_path::{DualPathMerger, MergeOutcome, RedundantPath};
@@ -24,36 +21,13 @@ use aulos_proto::snap::wire::{
 };
 use aulos_proto::snap::{Session, TimeSync};
 
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// Number of allocator calls in rounds 10 to 999 of `round`.
 fn calls(mut round: impl FnMut(i64)) -> u64 {
     (0..10).for_each(&mut round);
-    let before = CALLS.get();
-    (10..1_000).for_each(&mut round);
-    CALLS.get() - before
+    calls_during(|| (10..1_000).for_each(&mut round))
 }
 
 fn at(micros: i64) -> Instant {

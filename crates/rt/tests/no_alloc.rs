@@ -1,11 +1,9 @@
 //! No function with a `# Real-time` line allocates or frees: an allocator counts the calls of the
 //! thread. The first tests show that an allocation is detected.
-#![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::hint::black_box;
 
+use aulos_blackbox::alloc::{CountingAllocator, calls_during};
 use aulos_rt::channel::{bounded, unbounded};
 use aulos_rt::notify::{Dispatcher, PollStrategy};
 use aulos_rt::pipe::{OverflowPolicy, PipeConfig, SampleEncoding, UnderrunPolicy, pipe};
@@ -13,58 +11,19 @@ use aulos_rt::ring::ring;
 use aulos_rt::writer_ring::{ConsumerWaker, writer_ring};
 use aulos_rt::{Pool, drop_queue, latest, rt_log};
 
-struct Counting;
-
-thread_local! {
-    /// Calls of the allocator by this thread. `const`, so that reading it does not allocate.
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    CALLS.with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call is passed on unchanged to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are those of this function.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the caller's promises are those of this function.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promises are those of this function.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Calls of the allocator while `work` runs on this thread.
-fn allocator_calls(work: impl FnOnce()) -> u64 {
-    let before = CALLS.with(Cell::get);
-    work();
-    CALLS.with(Cell::get) - before
-}
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 #[test]
 fn the_watch_sees_an_allocation_and_its_end() {
-    assert_eq!(allocator_calls(|| drop(black_box(Box::new(1)))), 2);
+    assert_eq!(calls_during(|| drop(black_box(Box::new(1)))), 2);
 }
 
 /// With one allocation inserted into each path, the count must detect it.
 #[test]
 fn the_watch_sees_an_allocation_in_every_path() {
     let (mut writer, mut reader) = pipe(&PipeConfig::bytes(100)).unwrap();
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         black_box(writer.write(&black_box(vec![1; 10]))).ok();
         black_box(reader.read(&mut [0; 10]).bytes);
     });
@@ -74,17 +33,17 @@ fn the_watch_sees_an_allocation_in_every_path() {
     let (mut values, _there) = ring(1);
     let target = dispatcher.on_each(Box::new(|| ())).unwrap();
     let mut notifier = dispatcher.notifier(None).unwrap();
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         notifier.notify(target);
         notifier.send(target, &mut values, black_box(Box::new(1))).unwrap();
     });
     assert_eq!(calls, 1, "notifier");
 
     let (mut publisher, _reader) = latest(vec![0]);
-    assert_eq!(allocator_calls(|| publisher.publish(black_box(vec![1]))), 2, "latest");
+    assert_eq!(calls_during(|| publisher.publish(black_box(vec![1]))), 2, "latest");
 
     let (mut log, _reader) = rt_log(1);
-    let calls = allocator_calls(|| log.push(1, black_box(format!("{}", 1)).len()));
+    let calls = calls_during(|| log.push(1, black_box(format!("{}", 1)).len()));
     assert_eq!(calls, 2, "log");
 }
 
@@ -92,7 +51,7 @@ fn the_watch_sees_an_allocation_in_every_path() {
 fn items_through_a_ring() {
     let (mut producer, mut consumer) = ring::<u32>(100);
     let mut out = [0; 33];
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         for i in 0..10_000 {
             let _full = producer.push(i);
             producer.write(&[i; 17]);
@@ -110,7 +69,7 @@ fn items_through_a_ring() {
 #[test]
 fn objects_of_a_pool() {
     let pool = Pool::new(3, || vec![0_u8; 1500]);
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         for _ in 0..10_000 {
             let mut one = pool.take();
             if let Some(packet) = &mut one {
@@ -127,7 +86,7 @@ fn objects_of_a_pool() {
 #[test]
 fn the_latest_value() {
     let (mut publisher, mut reader) = latest([0_u64; 8]);
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         for i in 0..10_000 {
             publisher.publish([i; 8]);
             publisher.update(|value| value[0] = i);
@@ -159,7 +118,7 @@ fn frames_through_a_pipe() {
             let (mut writer, mut reader) = pipe(&config).unwrap();
             let monitor = reader.monitor();
             let (data, mut out) = ([3; 1500], [0; 1000]);
-            let calls = allocator_calls(|| {
+            let calls = calls_during(|| {
                 for i in 0..2_000 {
                     black_box((writer.write(&data), writer.reader_stamp(), writer.free())).0.ok();
                     let n = writer.reserve(401).len();
@@ -188,7 +147,7 @@ fn announcements() {
     let target = dispatcher.on(Box::new(|| ())).unwrap();
     let (mut values, _there) = ring(100);
     let mut notifier = dispatcher.notifier(None).unwrap();
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         // More than a queue holds.
         for i in 0..10_000 {
             notifier.prefetch();
@@ -200,7 +159,7 @@ fn announcements() {
     assert_eq!(calls, 0);
     // The other side does not allocate either, once its buffers have grown.
     dispatcher.poll(0);
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         for i in 0..100 {
             black_box(dispatcher.poll(i));
         }
@@ -212,7 +171,7 @@ fn announcements() {
 fn items_through_a_channel() {
     let (sender, mut receiver) = bounded(100);
     let realtime = sender.realtime();
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         for i in 0..10_000 {
             // More than fit.
             black_box((realtime.push(i), realtime.push(i), sender.try_send(i))).0.ok();
@@ -223,7 +182,7 @@ fn items_through_a_channel() {
     assert_eq!(calls, 0);
     // Functions that are documented to allocate do: the count would detect it in the others.
     let (sender, _receiver) = unbounded();
-    assert_eq!(allocator_calls(|| sender.send(1).unwrap()), 1);
+    assert_eq!(calls_during(|| sender.send(1).unwrap()), 1);
 }
 
 #[test]
@@ -231,7 +190,7 @@ fn a_log_and_a_bin() {
     let (mut log, mut reader) = rt_log(10);
     let (mut bin, mut collector) = drop_queue(5);
     let mut old = Vec::from_iter((0..5).map(Box::new));
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         for i in 0..1_000 {
             log.push(i, i);
             old.pop().map_or(Ok(()), |old| bin.discard(old)).ok();
@@ -241,13 +200,13 @@ fn a_log_and_a_bin() {
         }
     });
     assert_eq!(calls, 0);
-    assert_eq!(allocator_calls(|| assert_eq!(collector.collect(), 5)), 5);
+    assert_eq!(calls_during(|| assert_eq!(collector.collect(), 5)), 5);
 }
 
 #[test]
 fn records_for_a_writer() {
     let (mut producer, mut consumer) = writer_ring(1000, &ConsumerWaker::default()).unwrap();
-    let calls = allocator_calls(|| {
+    let calls = calls_during(|| {
         for i in 0..10_000 {
             black_box((producer.push(&[3; 150]), producer.push(&[]), producer.capacity())).0.ok();
             // More than fit into the ring, then a record that is too long, then one after the

@@ -1,12 +1,11 @@
 //! A counting allocator for the threads that process or write audio.
 
-#![allow(unsafe_code, reason = "a counting allocator is the proof, and allocators are unsafe")]
+#![allow(unsafe_code, reason = "the name of a thread comes from the kernel")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-struct Counting;
+use aulos_blackbox::alloc::{AllocatorCall, CountingAllocator};
 
 /// Whether counting is enabled, and the counts of the server's threads.
 pub(crate) static COUNTING: AtomicBool = AtomicBool::new(false);
@@ -34,26 +33,12 @@ fn is_server_thread() -> bool {
     ours
 }
 
-fn count(counter: &AtomicU64) {
+fn count(call: AllocatorCall) {
     if COUNTING.load(SeqCst) && is_server_thread() {
+        let counter = if call == AllocatorCall::Alloc { &ALLOCATED } else { &FREED };
         counter.fetch_add(1, SeqCst);
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments it came with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(&ALLOCATED);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(&FREED);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::observed_by(count);
