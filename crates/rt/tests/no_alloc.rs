@@ -99,19 +99,8 @@ fn the_latest_value() {
 
 #[test]
 fn frames_through_a_pipe() {
-    let overflow = [
-        OverflowPolicy::Block,
-        OverflowPolicy::Error,
-        OverflowPolicy::DropNewest,
-        OverflowPolicy::DropOldest,
-    ];
-    let underrun = [
-        UnderrunPolicy::Short,
-        UnderrunPolicy::Silence,
-        UnderrunPolicy::Repeat,
-        UnderrunPolicy::Repeat,
-    ];
-    for (overflow, underrun) in overflow.into_iter().zip(underrun) {
+    let underrun = UnderrunPolicy::ALL.into_iter().cycle();
+    for (overflow, underrun) in OverflowPolicy::ALL.into_iter().zip(underrun) {
         for mirrored in [true, false] {
             let audio = PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 1000);
             let config = PipeConfig { overflow, underrun, mirrored, ..audio };

@@ -142,12 +142,7 @@ fn write_all_ways(mut writer: PipeWriter) {
 
 #[test]
 fn a_writer_whose_reader_sleeps() {
-    for overflow in [
-        OverflowPolicy::Block,
-        OverflowPolicy::Error,
-        OverflowPolicy::DropNewest,
-        OverflowPolicy::DropOldest,
-    ] {
+    for overflow in OverflowPolicy::ALL {
         let config =
             PipeConfig { overflow, ..PipeConfig::audio(48_000, 2, SampleEncoding::S16Le, 900) };
         let (writer, reader) = pipe(&config).unwrap();

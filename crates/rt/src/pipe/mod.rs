@@ -9,6 +9,9 @@
 //! Sizes in calls are in bytes, as those of slices; sizes in [`PipeConfig`] are in frames;
 //! [`PipeAmount`] has both and the duration.
 //!
+//! The server does not use it: it is for other programs, and for the lanes of `aulos_engine::graph`.
+//! The examples `c_callback`, `fft_blocks` and `network_to_card` show it.
+//!
 //! # Thresholds
 //! A waiting writer is paused when `pause` is reached and resumes when the fill is down to
 //! `resume`. The fill is what the reader has not *consumed*: the memory is bounded, so data that
@@ -188,6 +191,11 @@ pub enum OverflowPolicy {
     DropOldest,
 }
 
+impl OverflowPolicy {
+    /// Every policy.
+    pub const ALL: [Self; 4] = [Self::Block, Self::Error, Self::DropNewest, Self::DropOldest];
+}
+
 /// Handling of missing frames in a wait-free read. Inserted frames are counted and reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnderrunPolicy {
@@ -199,6 +207,11 @@ pub enum UnderrunPolicy {
     /// The latest frames again, back and forth, fading out within 10 ms, then silence. Not for the
     /// G.711 laws and unknown bytes.
     Repeat,
+}
+
+impl UnderrunPolicy {
+    /// Every policy.
+    pub const ALL: [Self; 3] = [Self::Short, Self::Silence, Self::Repeat];
 }
 
 /// Thresholds of a waiting writer. The module documentation has the rule.
