@@ -58,9 +58,6 @@ impl Encoder for PcmEncoder {
     fn spec(&self) -> SampleSpec {
         SPEC
     }
-    fn header(&self) -> &[u8] {
-        &[]
-    }
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         for sample in block.samples() {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counted")]

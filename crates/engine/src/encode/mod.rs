@@ -38,7 +38,9 @@ pub trait Encoder: Send {
     fn spec(&self) -> SampleSpec;
 
     /// The codec's own stream header, empty where it has none: `fLaC` and STREAMINFO for FLAC.
-    fn header(&self) -> &[u8];
+    fn header(&self) -> &[u8] {
+        &[]
+    }
 
     /// Appends the payload for `block` to `out`, whose spare capacity suffices after warm-up.
     ///

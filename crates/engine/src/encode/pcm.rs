@@ -34,10 +34,6 @@ impl Encoder for PcmEncoder {
         self.spec
     }
 
-    fn header(&self) -> &[u8] {
-        &[]
-    }
-
     fn clipped(&self) -> u64 {
         self.clipped
     }

@@ -99,10 +99,6 @@ impl Encoder for RtpPayloadEncoder {
         self.spec
     }
 
-    fn header(&self) -> &[u8] {
-        &[]
-    }
-
     fn clipped(&self) -> u64 {
         self.clipped
     }

@@ -6,37 +6,16 @@ mod loudness_processor;
 mod output_bus;
 mod recorder;
 
-use aulos_core::{Codec, Db, HEADROOM, Lufs, SampleFormat, SampleSpec};
+use aulos_core::{Db, HEADROOM, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;
 use aulos_rt::ring::{Consumer, ring};
 
 use super::*;
-use crate::encode::EncodeError;
+use crate::encode::PcmEncoder;
 use crate::generate::Tone;
 use crate::input;
 use crate::loudness::Loudness;
 use crate::source::{Pacing, PullResult, RingSource, Source, SourceItem};
-
-/// Passes the samples on unchanged, so that the tests can read them.
-struct RawEncoder(SampleSpec);
-
-impl Encoder for RawEncoder {
-    fn codec(&self) -> Codec {
-        Codec::Pcm
-    }
-    fn spec(&self) -> SampleSpec {
-        self.0
-    }
-    fn header(&self) -> &[u8] {
-        &[]
-    }
-    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        for sample in block.samples() {
-            out.extend_from_slice(&sample.to_le_bytes());
-        }
-        Ok(())
-    }
-}
 
 /// Counts upwards: every frame is its own number divided by a million, so that each one can be
 /// identified.
@@ -101,7 +80,7 @@ impl World {
         let (publisher, status) = aulos_rt::latest(StationStatus::new(now));
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
         let outputs = vec![producer];
-        let encoder = Box::new(RawEncoder(SPEC));
+        let encoder = Box::new(PcmEncoder::new(SPEC));
         let station = Station::new(config, now, inputs, encoder, pool, outputs, publisher);
         Self { now, station, chunks, status }
     }

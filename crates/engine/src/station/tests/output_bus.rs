@@ -111,7 +111,7 @@ fn a_rendition_has_the_times_of_its_station_and_ends_on_command() {
     world.run(200);
     let (producer, mut chunks) = ring(64);
     let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
-    let encoder = Box::new(RawEncoder(SPEC));
+    let encoder = Box::new(PcmEncoder::new(SPEC));
     let rendition = Rendition::new(encoder, pool, vec![producer], |_, _, _, _| 0);
     let rendition = rendition.with_channel_map(ChannelMap::Left, Frames(960));
     let number = outlets.add(rendition).expect("room");

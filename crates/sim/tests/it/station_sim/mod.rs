@@ -11,9 +11,9 @@
 mod analyzer;
 mod sender;
 
-use aulos_core::{Block, Codec, Frames, HEADROOM, Instant, Rng, SampleFormat, SampleSpec, Span};
+use aulos_core::{Block, Frames, HEADROOM, Instant, Rng, SampleFormat, SampleSpec, Span};
 use aulos_core::{ChannelLayout, SampleRate};
-use aulos_engine::encode::{EncodeError, Encoder};
+use aulos_engine::encode::PcmEncoder;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::input::{self, Input};
 use aulos_engine::source::{Pacing, PullResult, Source};
@@ -83,7 +83,7 @@ impl StationSim {
             config,
             now,
             inputs,
-            Box::new(PassthroughEncoder(spec)),
+            Box::new(PcmEncoder::new(spec)),
             pool,
             vec![output],
             published,
@@ -227,30 +227,6 @@ impl Source for CircleSource {
 
     fn pacing(&self) -> Pacing {
         Pacing::OnDemand
-    }
-}
-
-/// Passes samples through unchanged.
-struct PassthroughEncoder(SampleSpec);
-
-impl Encoder for PassthroughEncoder {
-    fn codec(&self) -> Codec {
-        Codec::Pcm
-    }
-
-    fn spec(&self) -> SampleSpec {
-        self.0
-    }
-
-    fn header(&self) -> &[u8] {
-        &[]
-    }
-
-    fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        for sample in block.samples() {
-            out.extend_from_slice(&sample.to_le_bytes());
-        }
-        Ok(())
     }
 }
 
