@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
 
-use crate::http::{self, BodyDecoder, HttpUrl};
+use crate::http::{self, BodyDecoder, HttpUrl, head_length};
 use crate::icecast::{
     IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
-    StreamMetadata, head_length,
+    StreamMetadata,
 };
 use crate::packets::{
     FormatHint, MAX_PACKET, PacketFormat, PacketSplitter, SplitterEvent, StreamFormatError,

@@ -3,7 +3,6 @@
 //!
 //! Current source clients send `PUT /mount HTTP/1.1`, old ones `SOURCE /mount ICE/1.0`. Metadata
 //! updates are separate requests, `GET /admin/metadata?mode=updinfo&mount=/mount&song=...`.
-//! `SOURCE` requests are not HTTP, so the head is parsed here and not by an HTTP library.
 //!
 //! Sources: Icecast's documentation ("Icecast protocol specification", "Admin interface"), RFC 9110
 //! and 9112.
@@ -16,7 +15,7 @@ pub use client::{
     IcecastUrl, IcecastUrlError, InvalidResponse, SourceMethod, SourceResponse, StreamMetadata,
 };
 
-use crate::http::{BodyFraming, decode_latin_1, decode_text};
+use crate::http::{BodyFraming, InvalidHead, ReceivedHead, decode_latin_1, decode_text};
 use crate::titles::{TrackMetadata, clean_text};
 use crate::uri::{percent_decode, percent_decode_bytes};
 
@@ -93,36 +92,19 @@ impl fmt::Display for RequestError {
 
 impl core::error::Error for RequestError {}
 
-/// Length of the head including its final empty line; `None` while the head is incomplete.
-#[must_use]
-pub fn head_length(read: &[u8]) -> Option<usize> {
-    let end = |mark: &[u8]| read.windows(mark.len()).position(|here| here == mark);
-    let (long, short) = (end(b"\r\n\r\n").map(|at| at + 4), end(b"\n\n").map(|at| at + 2));
-    long.into_iter().chain(short).min()
-}
-
 impl IcecastRequest {
-    /// Parses a complete head ([`head_length`]).
+    /// Parses a complete head ([`head_length`](crate::http::head_length)).
     ///
     /// # Errors
     /// [`RequestError`].
     pub fn parse(head: &[u8]) -> Result<Self, RequestError> {
-        let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-        let first = lines.next().and_then(|line| core::str::from_utf8(line).ok());
-        let mut words = first.ok_or(RequestError::Line)?.split_ascii_whitespace();
-        let (Some(method), Some(target), Some(version), None) =
-            (words.next(), words.next(), words.next(), words.next())
-        else {
-            return Err(RequestError::Line);
-        };
+        let head = ReceivedHead::parse(head).map_err(|InvalidHead| RequestError::Line)?;
+        let (method, target, version) = head.request_line().ok_or(RequestError::Line)?;
         if !["HTTP/", "ICE/"].iter().any(|known| version.starts_with(known)) {
             return Err(RequestError::Line);
         }
         let mut fields = Fields::default();
-        lines
-            .take_while(|line| !line.is_empty())
-            .take(MAX_FIELDS)
-            .for_each(|line| fields.parse_line(line));
+        head.fields().for_each(|(name, value)| fields.set(name, value));
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let wish = match method {
             "PUT" | "SOURCE" => RequestKind::Source(
@@ -152,22 +134,19 @@ struct Fields {
 }
 
 impl Fields {
-    fn parse_line(&mut self, line: &[u8]) {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
-        let (Some(key), Some(value)) = (line.get(..colon), line.get(colon + 1..)) else { return };
-        let (key, value) = (key.trim_ascii().to_ascii_lowercase(), value.trim_ascii());
+    fn set(&mut self, name: &str, value: &[u8]) {
         let words = || String::from_utf8_lossy(value).into_owned();
-        match &key[..] {
-            b"authorization" => self.authorization = Some(words()),
-            b"user-agent" => self.agent = clean_text(value),
-            b"content-type" => self.content_type = clean_text(value).unwrap_or_default(),
-            b"origin" | b"referer" => self.from_page = true,
-            b"host" => self.host = Some(words()),
-            b"sec-fetch-site" => self.from_page |= value != b"none",
-            b"ice-name" => self.name = clean_text(value),
-            b"expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
-            b"transfer-encoding" => self.chunked = value.eq_ignore_ascii_case(b"chunked"),
-            b"content-length" => {
+        match name {
+            "authorization" => self.authorization = Some(words()),
+            "user-agent" => self.agent = clean_text(value),
+            "content-type" => self.content_type = clean_text(value).unwrap_or_default(),
+            "origin" | "referer" => self.from_page = true,
+            "host" => self.host = Some(words()),
+            "sec-fetch-site" => self.from_page |= value != b"none",
+            "ice-name" => self.name = clean_text(value),
+            "expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
+            "transfer-encoding" => self.chunked = value.eq_ignore_ascii_case(b"chunked"),
+            "content-length" => {
                 self.length = Some(words().parse().map_err(|_| RequestError::Length));
             }
             _ => {}
@@ -251,9 +230,6 @@ const UNSUPPORTED_TYPES: [&str; 9] = [
 
 const LATIN_1_NAMES: [&[u8]; 5] =
     [b"iso-8859-1", b"iso8859-1", b"latin1", b"latin-1", b"windows-1252"];
-
-/// Maximum number of header lines that are parsed.
-const MAX_FIELDS: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -342,13 +318,6 @@ mod tests {
         }
         let other = IcecastRequest::parse(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         assert_eq!(other.kind, RequestKind::Other);
-    }
-
-    #[test]
-    fn a_head_ends_with_an_empty_line() {
-        assert_eq!(head_length(b"PUT / HTTP/1.1\r\nA: b\r\n"), None);
-        assert_eq!(head_length(b"PUT / HTTP/1.1\r\n\r\nbody\n\n"), Some(18));
-        assert_eq!(head_length(b"SOURCE / ICE/1.0\n\nbody\r\n\r\n"), Some(18));
     }
 
     #[test]

@@ -8,8 +8,7 @@ use core::str::FromStr;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::head_length;
-use crate::http::{HeadError, RequestHead, decode_text};
+use crate::http::{HeadError, InvalidHead, ReceivedHead, RequestHead, decode_text, head_length};
 use crate::uri::{MAX_URI, percent_decode};
 
 /// Mount on a server, `icecast://USER@HOST:PORT/MOUNT`. The password is configured separately,
@@ -250,15 +249,9 @@ impl SourceResponse {
             return if read.len() > MAX_RESPONSE_BYTES { Err(InvalidResponse) } else { Ok(None) };
         };
         let (head, body) = read.split_at(length);
-        let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let line = decode_text(line.trim_ascii());
-        let (version, rest) = line.split_once(' ').ok_or(InvalidResponse)?;
-        let (status, reason) = rest.trim_start().split_at_checked(3).ok_or(InvalidResponse)?;
-        let status: u16 = status.parse().map_err(|_| InvalidResponse)?;
-        if !["HTTP/", "ICE/", "ICY"].iter().any(|known| version.starts_with(known)) {
-            return Err(InvalidResponse);
-        }
-        let said = || response_text(body, reason);
+        let head = ReceivedHead::parse(head).map_err(|InvalidHead| InvalidResponse)?;
+        let (_, status, reason) = head.status_line().ok_or(InvalidResponse)?;
+        let said = || response_text(body, &reason);
         Ok(Some(match status {
             100 | 200..=299 => Self::Accepted,
             401 => Self::Unauthorized,

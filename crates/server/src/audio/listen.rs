@@ -110,8 +110,8 @@ impl ListenRequest {
         Some(Self {
             name: decoded.strip_prefix('/')?.to_owned(),
             head_only: method == "HEAD",
-            wants_titles: header(request, "icy-metadata") == Some("1"),
-            host: if plain { host.to_owned() } else { String::new() },
+            wants_titles: header(request, "icy-metadata").as_deref() == Some("1"),
+            host: if plain { host } else { String::new() },
         })
     }
 }

@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use aulos_proto::http::{InvalidHead, ReceivedHead};
 use axum::http::header::{AUTHORIZATION, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -71,7 +72,7 @@ impl ConnectionIdentity {
         head: &[u8],
         control: &Control,
     ) -> Result<(), &'static [u8]> {
-        match self.role(header(head, "authorization"), control) {
+        match self.role(header(head, "authorization").as_deref(), control) {
             Ok(role) if role >= Role::Listen => Ok(()),
             Ok(_) | Err(LoginError::WrongCredentials) => Err(UNAUTHORIZED),
             Err(LoginError::RateLimited) => Err(TOO_MANY),
@@ -117,21 +118,12 @@ pub(super) fn denied_response(denied: LoginError) -> Response {
     }
 }
 
-/// Whether the head of a request is complete.
-pub(super) fn has_head(read: &[u8]) -> bool {
-    read.windows(4).any(|end| end == b"\r\n\r\n") || read.windows(2).any(|end| end == b"\n\n")
-}
-
-/// The value of a header, by its name in lower case.
-pub(crate) fn header<'a>(head: &'a [u8], name: &str) -> Option<&'a str> {
-    let lines = head.split(|byte| *byte == b'\n').skip(1);
-    let mut lines = lines.take_while(|line| !line.trim_ascii().is_empty());
-    lines.find_map(|line| {
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        let (key, value) = line.split_at(colon);
-        let ours = key.eq_ignore_ascii_case(name.as_bytes());
-        ours.then(|| std::str::from_utf8(value[1..].trim_ascii()).unwrap_or_default())
-    })
+/// The value of a header, by its name in lower case. What cannot be read is wrong, not absent: an
+/// invalid head has every header, with an empty value.
+pub(crate) fn header(head: &[u8], name: &str) -> Option<String> {
+    let text = |value: &[u8]| str::from_utf8(value).unwrap_or_default().to_owned();
+    ReceivedHead::parse(head)
+        .map_or_else(|InvalidHead| Some(String::new()), |head| head.field(name).map(text))
 }
 
 const CHALLENGE: &str = "Basic realm=\"aulos\", charset=\"UTF-8\"";
@@ -145,18 +137,26 @@ const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\n\
 
 #[cfg(test)]
 mod tests {
+    use aulos_proto::http::{MAX_FIELDS, head_length};
+
     use super::*;
 
     #[test]
     fn a_line_of_a_head_is_found_by_its_name_alone() {
         let head = b"GET /listen/Authorization: HTTP/1.1\r\nHost: a\r\n\
             AUTHORIZATION:Basic abc \r\nX: authorization: b\r\n\r\nauthorization: c";
-        assert_eq!(header(head, "authorization"), Some("Basic abc"));
-        assert_eq!(header(head, "host"), Some("a"));
+        assert_eq!(header(head, "authorization").as_deref(), Some("Basic abc"));
+        assert_eq!(header(head, "host").as_deref(), Some("a"));
         assert_eq!(header(head, "cookie"), None);
         assert_eq!(header(b"GET / HTTP/1.1\r\n\r\nauthorization: c\r\n", "authorization"), None);
-        assert_eq!(header(b"GET /\r\nAuthorization: \xff\r\n\r\n", "authorization"), Some(""));
+        assert_eq!(
+            header(b"GET /\r\nAuthorization: \xff\r\n\r\n", "authorization").as_deref(),
+            Some("")
+        );
+        let has_head = |head| head_length(head).is_some();
         assert!(has_head(head) && has_head(b"GET / \n\n") && !has_head(b"GET / \r\nA: b\r\n"));
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(MAX_FIELDS + 1));
+        assert_eq!(header(many.as_bytes(), "host").as_deref(), Some(""));
     }
 
     #[test]

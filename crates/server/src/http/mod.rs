@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_io::reactor::ListenPolicy;
+use aulos_proto::http::head_length;
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -151,7 +152,7 @@ async fn read_first_request(
             match is_listener(&read) {
                 // A listener's complete head is needed: it has the `Host` and `Authorization`
                 // headers.
-                Some(true) if !login::has_head(&read) => {}
+                Some(true) if head_length(&read).is_none() => {}
                 Some(listener) => return Ok(Some(listener)),
                 None => {}
             }
@@ -207,7 +208,7 @@ fn hand_over_listener(
     control: &Control,
     sink: &dyn ListenSink,
 ) {
-    if !is_our_host(header(&read, "host"), &control.config().http.names) {
+    if !is_our_host(header(&read, "host").as_deref(), &control.config().http.names) {
         count(&control.counters.http_wrong_host);
         return stream.try_send_response(MISDIRECTED);
     }

@@ -5,9 +5,8 @@ use std::time::Duration;
 use aulos_config::{Endpoint, Mount};
 use aulos_io::feed::DjStream;
 use aulos_io::reactor::MediaStream;
-use aulos_proto::icecast::{
-    IcecastRequest, RequestKind, SourceRequest, head_length, is_unsupported_type,
-};
+use aulos_proto::http::head_length;
+use aulos_proto::icecast::{IcecastRequest, RequestKind, SourceRequest, is_unsupported_type};
 use aulos_proto::packets::FormatHint;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use aulos_io::feed::{HttpBody, HttpBodyError};
 use aulos_proto::http::{
-    AddressClass, BodyDecoder, BodyFraming, HeadError, HttpUrl, MAX_PLAYLIST_BYTES, PlaylistError,
-    RequestHead, decode_text, is_playlist_type, playlist_entries,
+    AddressClass, BodyDecoder, BodyFraming, HeadError, HttpUrl, InvalidHead, MAX_PLAYLIST_BYTES,
+    PlaylistError, ReceivedHead, RequestHead, decode_text, head_length, is_playlist_type,
+    playlist_entries,
 };
 use aulos_proto::packets::FormatHint;
 #[cfg(test)]
@@ -278,10 +279,6 @@ async fn read_head(stream: &mut DialedStream) -> Result<(ResponseHead, Vec<u8>),
             return Err(RadioError::Head);
         }
         bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
-        // Old Shoutcast servers send another status line, and continue as in HTTP.
-        if let Some(rest) = bytes.strip_prefix(b"ICY ") {
-            bytes = [b"HTTP/1.0 ", rest].concat();
-        }
         match ResponseHead::parse(&bytes)? {
             Some((head, length)) => return Ok((head, bytes.split_off(length))),
             None if bytes.len() > MAX_HEAD => return Err(RadioError::Head),
@@ -293,23 +290,18 @@ async fn read_head(stream: &mut DialedStream) -> Result<(ResponseHead, Vec<u8>),
 impl ResponseHead {
     /// `None` while it is incomplete.
     fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, RadioError> {
-        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-        let mut response = httparse::Response::new(&mut headers);
-        let mut config = httparse::ParserConfig::default();
-        config
-            .ignore_invalid_headers_in_responses(true)
-            .allow_spaces_after_header_name_in_responses(true)
-            .allow_multiple_spaces_in_response_status_delimiters(true);
-        let length = match config.parse_response(&mut response, bytes) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(RadioError::Head),
-        };
-        let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
-        for header in response.headers {
-            let value = header_text(header.value);
+        let agrees = |line: &[u8]| bytes.iter().zip(line).all(|(found, wanted)| found == wanted);
+        if !STATUS_LINES.iter().any(|line| agrees(line)) {
+            return Err(RadioError::Head);
+        }
+        let Some(length) = head_length(bytes) else { return Ok(None) };
+        let received = ReceivedHead::parse(bytes).map_err(|InvalidHead| RadioError::Head)?;
+        let (_, status, _) = received.status_line().ok_or(RadioError::Head)?;
+        let mut head = Self { status, ..Self::default() };
+        for (name, value) in received.fields() {
+            let value = header_text(value);
             let about = &mut head.about;
-            match &header.name.to_ascii_lowercase()[..] {
+            match name {
                 "location" => head.location = Some(value),
                 "content-length" => head.length = value.parse().ok(),
                 "transfer-encoding" => {
@@ -442,9 +434,11 @@ const fn test_scaled(seconds: u64) -> Duration {
     Duration::from_secs(if cfg!(test) { seconds.div_ceil(4) } else { seconds })
 }
 
-/// Maximum bytes of a head, its lines, and characters of one value.
+/// Beginnings of a response; the second is that of old Shoutcast servers, which continue as in HTTP.
+const STATUS_LINES: [&[u8]; 2] = [b"HTTP/1.", b"ICY "];
+
+/// Maximum bytes of a head, and characters of one value.
 const MAX_HEAD: usize = 32 * 1024;
-const MAX_HEADERS: usize = 100;
 const MAX_HEADER_TEXT: usize = 1_024;
 
 /// Bytes that suffice to recognize a playlist.
