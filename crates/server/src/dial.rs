@@ -9,11 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+use crate::tls::ByteStream;
 
 /// Maximum number of concurrent lookups. One that hangs ends when the system's resolver times out,
 /// after about half a minute.
@@ -45,22 +47,15 @@ pub(crate) enum DialError {
     Tls(String),
 }
 
-/// A connected stream.
-pub(crate) trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for T {}
-
-/// A connection for a reactor.
-pub(crate) enum DialedStream {
-    Plain(TcpStream),
-    Secure(Box<TlsStream<TcpStream>>),
-}
+/// A connection to another server.
+pub(crate) type DialedStream = ByteStream<TlsStream<TcpStream>>;
 
 impl DialedStream {
     pub(crate) async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(into).await,
             // Many servers close without a TLS close alert.
-            Self::Secure(stream) => match stream.read(into).await {
+            Self::Tls(stream) => match stream.read(into).await {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 done => done,
             },
@@ -70,7 +65,7 @@ impl DialedStream {
     pub(crate) async fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.write_all(bytes).await,
-            Self::Secure(stream) => {
+            Self::Tls(stream) => {
                 stream.write_all(bytes).await?;
                 stream.flush().await
             }
@@ -83,7 +78,7 @@ impl DialedStream {
     ) -> io::Result<(std::net::TcpStream, Option<Box<ClientConnection>>)> {
         let (socket, tls) = match self {
             Self::Plain(socket) => (socket, None),
-            Self::Secure(stream) => {
+            Self::Tls(stream) => {
                 let (socket, tls) = stream.into_inner();
                 (socket, Some(Box::new(tls)))
             }
@@ -123,27 +118,11 @@ impl Dialer {
         if answers.len() > 1 { Some(answers.remove(0)) } else { answers.first().copied() }
     }
 
-    /// Connects to a host, by its name or its address without brackets.
+    /// Connects to a host, by its name or its address without brackets, with TLS if `secure`.
     ///
     /// # Errors
     /// [`DialError`].
     pub(crate) async fn dial(
-        &self,
-        secure: bool,
-        host: &str,
-        port: u16,
-    ) -> Result<Box<dyn AsyncStream>, DialError> {
-        Ok(match self.connect(secure, host, port).await? {
-            DialedStream::Plain(socket) => Box::new(socket),
-            DialedStream::Secure(stream) => stream,
-        })
-    }
-
-    /// The same for a stream that a reactor will serve.
-    ///
-    /// # Errors
-    /// [`DialError`].
-    pub(crate) async fn connect(
         &self,
         secure: bool,
         host: &str,
@@ -153,7 +132,7 @@ impl Dialer {
         for address in self.resolve(host, port).await? {
             match TcpStream::connect(address).await {
                 Ok(socket) if secure => {
-                    return Ok(DialedStream::Secure(Box::new(self.start_tls(host, socket).await?)));
+                    return Ok(DialedStream::Tls(Box::new(self.start_tls(host, socket).await?)));
                 }
                 Ok(socket) => return Ok(DialedStream::Plain(socket)),
                 Err(error) => failure = DialError::Connect(error.kind()),

@@ -258,7 +258,7 @@ impl PushTask {
         asked: SourceMethod,
     ) -> Result<(DialedStream, SourceResponse), PushError> {
         let target = &self.push.target;
-        let reached = self.dialer.connect(target.secure, &target.host, target.port);
+        let reached = self.dialer.dial(target.secure, &target.host, target.port);
         let reached = timeout(CONNECT_TIMEOUT, reached).await.map_err(|_| PushError::TimedOut)?;
         let mut wire = reached.map_err(|error| PushError::from_dial(error, target))?;
         let answer = async {

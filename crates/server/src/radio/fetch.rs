@@ -177,7 +177,7 @@ impl StreamFetcher {
     ) -> Result<DialedStream, RadioError> {
         let hello = self.dialer.start_tls(&url.host, socket);
         match with_timeout(HANDSHAKE, "TLS handshake", hello).await? {
-            Ok(stream) => Ok(DialedStream::Secure(Box::new(stream))),
+            Ok(stream) => Ok(DialedStream::Tls(Box::new(stream))),
             Err(error) => Err(error_from_dial(error, url)),
         }
     }

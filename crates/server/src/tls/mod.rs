@@ -6,6 +6,7 @@
 //! passwords. Sessions are not resumed, so that a revoked certificate gives no access
 //! (`docs/decisions/tls.md`).
 
+mod byte_stream;
 mod self_signed;
 mod stream;
 
@@ -17,6 +18,7 @@ use aulos_io::reactor::{AddressLimits, LazyTlsConfig, ListenPolicy};
 use rustls::pki_types::CertificateDer;
 
 use crate::access::{Role, Rules};
+pub(crate) use byte_stream::ByteStream;
 pub(crate) use stream::{ClientStream, RefusalReason, open};
 
 /// The same, or with a self-signed certificate, which is created in `state_dir` if it is missing.

@@ -14,6 +14,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::ByteStream;
+
 /// A connection whose protocol, TLS or plain, is known.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
@@ -22,11 +24,7 @@ pub(crate) struct ClientStream {
     permit: AddressPermit,
 }
 
-#[derive(Debug)]
-enum Transport {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-}
+type Transport = ByteStream<TlsStream<TcpStream>>;
 
 /// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,10 +128,7 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            Transport::Plain(socket) => Pin::new(socket).poll_read(context, into),
-            Transport::Tls(tls) => Pin::new(tls).poll_read(context, into),
-        }
+        Pin::new(&mut self.transport).poll_read(context, into)
     }
 }
 
@@ -143,10 +138,7 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.transport {
-            Transport::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Transport::Tls(tls) => Pin::new(tls).poll_write(context, bytes),
-        }
+        Pin::new(&mut self.transport).poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -154,27 +146,18 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.transport {
-            Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, slices),
-            Transport::Tls(tls) => Pin::new(tls).poll_write_vectored(context, slices),
-        }
+        Pin::new(&mut self.transport).poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.transport.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            Transport::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Transport::Tls(tls) => Pin::new(tls).poll_flush(context),
-        }
+        Pin::new(&mut self.transport).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.transport {
-            Transport::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Transport::Tls(tls) => Pin::new(tls).poll_shutdown(context),
-        }
+        Pin::new(&mut self.transport).poll_shutdown(context)
     }
 }

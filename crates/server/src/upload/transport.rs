@@ -27,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{sleep, timeout};
 
 use super::error::UploadError;
-use crate::dial::{AsyncStream, Dialer};
+use crate::dial::{DialedStream, Dialer};
 
 /// Transport for one upload: requests follow each other over one connection, as long as it lasts.
 #[derive(Clone, Debug)]
@@ -192,7 +192,7 @@ fn broken_connection(error: hyper::Error) -> UploadError {
 
 /// Counts bytes, so that a stall can be told from a slow connection.
 struct CountingStream {
-    stream: Box<dyn AsyncStream>,
+    stream: DialedStream,
     moved: Arc<AtomicU64>,
 }
 
