@@ -25,6 +25,9 @@
 //! | feed many graphs from one, each at its own pace | [`proxy`] |
 //! | have a test signal | [`Tone`](crate::generate::Tone), [`Demo`](crate::generate::Demo) |
 //!
+//! The server does not use it: its stations are built by itself. It is for other programs; the
+//! examples `tone`, `app_source`, `queue` and `proxy` of `aulos-io` show it.
+//!
 //! # Rejected
 //! A graph of nodes that is built and changed by name at run time: its errors show only at run
 //! time, and each step between two nodes costs. Here a graph is a Rust value; parts that do not fit

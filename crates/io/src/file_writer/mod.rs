@@ -14,6 +14,9 @@
 //!  FileWriter: flush, sync, close --commands--> "aulos-disk" --answers--> Ticket (thread or task)
 //! ```
 //!
+//! The server does not use it: recordings have a few large streams, and `record` writes them. It is
+//! for other programs with many small writers, logs for example.
+//!
 //! # Example
 //! ```
 //! use aulos_io::file_writer::{DiskWriters, FileWriterConfig};

@@ -11,6 +11,9 @@
 //!
 //! `docs/decisions/real-time-notify.md` has the alternatives and their figures.
 //!
+//! The server does not use it: its real-time threads wake no other. It is for other programs; the
+//! example `callback_to_ui` shows it.
+//!
 //! # Examples
 //! ```
 //! use std::sync::mpsc;

@@ -8,6 +8,9 @@
 //! Neither one queue for all producers nor the pipe has these properties
 //! (`docs/decisions/file-writer.md`). The closed mark is a bit of the position itself: either the
 //! record came before it and will be taken, or the push fails.
+//!
+//! The server does not use it: it is for `aulos_io::file_writer`, and for other programs that write
+//! by themselves; the example of [`writer_ring()`] shows it.
 #![allow(unsafe_code)]
 
 use std::fmt;
