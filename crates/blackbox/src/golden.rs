@@ -8,8 +8,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::Path;
 
 /// Compares `found` with `tests/golden/NAME`; `AULOS_BLESS=1 cargo test -p aulos` rewrites the
 /// files, and `git diff` then shows the changes for users.
@@ -24,16 +23,4 @@ pub fn compare(crate_dir: &str, name: &str, found: &str) {
     let expected = fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; AULOS_BLESS=1 writes it", path.display()));
     assert!(expected == found, "{name} differs; AULOS_BLESS=1 writes it anew. Now:\n{found}");
-}
-
-/// Creates an empty directory for one test.
-///
-/// # Panics
-/// When it cannot be created.
-#[must_use]
-pub fn scratch(name: &str) -> PathBuf {
-    let dir = env::temp_dir().join(format!("aulos-{}-{name}", process::id()));
-    drop(fs::remove_dir_all(&dir));
-    fs::create_dir_all(&dir).unwrap();
-    dir
 }

@@ -131,15 +131,15 @@ impl Snapclient {
     /// # Errors
     /// If it cannot be started.
     pub fn start(program: &Path, port: u16, scratch: &ScratchDir, name: &str) -> io::Result<Self> {
-        let sound = scratch.join(&format!("{name}.pcm"));
-        let log = scratch.join(&format!("{name}.log"));
+        let sound = scratch.join(format!("{name}.pcm"));
+        let log = scratch.join(format!("{name}.log"));
         let process = Process::start(
             before_others(program)
                 .args(["-h", "127.0.0.1", "-p", &port.to_string(), "--hostID", name])
                 .arg("--player")
                 .arg(format!("file:filename={}", sound.display()))
                 .args(["--logsink", "stderr", "--logfilter", "*:debug"]),
-            &scratch.join(&format!("{name}.out")),
+            &scratch.join(format!("{name}.out")),
             &log,
         )?;
         Ok(Self { process, sound, log })

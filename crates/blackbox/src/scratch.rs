@@ -1,6 +1,7 @@
 //! A temporary folder, and FIFOs in it.
 
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -32,12 +33,6 @@ impl ScratchDir {
         &self.0
     }
 
-    /// A path in the folder.
-    #[must_use]
-    pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
     /// Creates a FIFO in the folder.
     ///
     /// # Errors
@@ -46,6 +41,20 @@ impl ScratchDir {
         let path = self.join(name);
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)?;
         Ok(path)
+    }
+}
+
+impl Deref for ScratchDir {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for ScratchDir {
+    fn as_ref(&self) -> &Path {
+        &self.0
     }
 }
 

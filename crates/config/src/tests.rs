@@ -480,7 +480,8 @@ fn a_program_without_a_path_has_to_be_in_path() {
 #[test]
 fn secrets_come_from_files_and_variables_as_well() {
     use crate::users::{Role, SecretDigest};
-    let file = std::env::temp_dir().join(format!("aulos-secret-{}", std::process::id()));
+    let scratch = aulos_blackbox::scratch::ScratchDir::new("secret").unwrap();
+    let file = scratch.join("password");
     std::fs::write(&file, "of a file \nand nothing else\n").unwrap();
     let mut env = env();
     env.variables.0.insert("TOKEN".into(), "of the environment".into());
@@ -492,7 +493,6 @@ fn secrets_come_from_files_and_variables_as_well() {
     let sets = ["user.b.role=control".to_owned()];
     let loaded = load(Some(ConfigFile { name: "aulos.toml", text: &text }), &sets, &env);
     let rules = loaded.unwrap_or_else(|error| panic!("{error}")).security.access;
-    std::fs::remove_file(&file).unwrap();
     assert_eq!(rules.anonymous, Role::Nobody);
     let [a, b] = &rules.users[..] else { panic!("{rules:?}") };
     assert_eq!((a.role, &a.password), (Role::Admin, &Some(SecretDigest::new("of a file "))));

@@ -155,19 +155,19 @@ fn join_link_target(target: &[u8], after: &Path) -> PathBuf {
 mod tests {
     use std::io::Read;
     use std::os::unix::fs::symlink;
-    use std::{env, fs, iter, process};
+    use std::{fs, iter};
 
+    use aulos_blackbox::scratch::ScratchDir;
     use rustix::fs::{FileType, mknodat};
 
     use super::*;
 
     /// A root with a file, a FIFO and links, and a secret file outside the root.
-    struct Tree(PathBuf);
+    struct Tree(ScratchDir);
 
     impl Tree {
         fn new(name: &str) -> Self {
-            let path = env::temp_dir().join(format!("aulos-beneath-{name}-{}", process::id()));
-            drop(fs::remove_dir_all(&path));
+            let path = ScratchDir::new(name).unwrap();
             let root = path.join("root");
             fs::create_dir_all(root.join("a/b")).unwrap();
             fs::write(path.join("secret"), "secret").unwrap();
@@ -190,12 +190,6 @@ mod tests {
             symlink(path.join("root"), path.join("link-to-root")).unwrap();
             mknodat(CWD, root.join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
             Self(path)
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            drop(fs::remove_dir_all(&self.0));
         }
     }
 

@@ -129,17 +129,18 @@ impl From<&str> for SourcePath {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Read as _;
     use std::os::unix::fs::{FileTypeExt as _, symlink};
-    use std::{env, fs, process};
+
+    use aulos_blackbox::scratch::ScratchDir;
 
     use super::*;
     use crate::beneath::is_outside_root;
 
     /// A root, and a secret file outside of it.
-    fn tree(name: &str) -> PathBuf {
-        let folder = env::temp_dir().join(format!("aulos-source-path-{name}-{}", process::id()));
-        drop(fs::remove_dir_all(&folder));
+    fn tree(name: &str) -> ScratchDir {
+        let folder = ScratchDir::new(name).unwrap();
         fs::create_dir_all(folder.join("root/sub")).unwrap();
         fs::write(folder.join("secret"), "secret").unwrap();
         fs::write(folder.join("root/sub/file"), "inside").unwrap();
@@ -176,7 +177,6 @@ mod tests {
             is_outside_root(&read(&below("sub/file").confined_to(&[])).unwrap_err()),
             "no roots"
         );
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -207,7 +207,6 @@ mod tests {
                 assert_ne!(read(&path).ok().as_deref(), Some("secret"));
             }
         });
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -228,6 +227,5 @@ mod tests {
         // A dangling link is not followed.
         symlink("../new", root.join("dangling")).unwrap();
         assert!(!below("dangling").make_fifo().unwrap() && !folder.join("new").exists());
-        fs::remove_dir_all(folder).unwrap();
     }
 }

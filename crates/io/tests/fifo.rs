@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{Instant, Span};
 use aulos_engine::source::SourceItem;
 use aulos_io::SystemClock;
@@ -22,22 +23,19 @@ struct FifoFixture {
     state: aulos_rt::LatestReader<FeedState>,
     counters: Arc<FifoCounters>,
     now: Instant,
+    scratch: ScratchDir,
 }
 
 impl FifoFixture {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aulos-test-{}-{name}", std::process::id()));
-        drop(std::fs::remove_file(&path));
-        Self::at(path)
-    }
-
-    fn at(path: PathBuf) -> Self {
+        let scratch = ScratchDir::new(name).unwrap();
+        let path = scratch.join("in");
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher, 0);
         let counters = Arc::<FifoCounters>::default();
         let fifo = FifoFeeder::new(path.clone(), FifoMode::Create, feed)
             .with_counters(Arc::clone(&counters));
-        Self { path, fifo, items, state, counters, now: SystemClock::now() }
+        Self { scratch, path, fifo, items, state, counters, now: SystemClock::now() }
     }
 
     fn set_mode(&mut self, mode: FifoMode) {
@@ -63,12 +61,6 @@ impl FifoFixture {
             }
         }
         (frames, ends)
-    }
-}
-
-impl Drop for FifoFixture {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.path));
     }
 }
 
@@ -176,7 +168,6 @@ fn a_replaced_fifo_is_opened_even_if_its_old_writer_stays_silent() {
     old.write_all(&[0; 2_000]).unwrap();
     assert_eq!(fixture.tick(), (1_000, 0));
     let other = fixture.path.with_extension("other");
-    drop(std::fs::remove_file(&other));
     make(&other);
     std::fs::rename(&other, &fixture.path).unwrap();
     fixture.wait(2);
@@ -217,10 +208,8 @@ fn a_file_in_place_of_a_fifo_is_reported_and_left_until_it_is_removed() {
 
 #[test]
 fn the_directory_of_a_fifo_can_be_removed_and_recreated() {
-    let folder = std::env::temp_dir().join(format!("aulos-test-{}-folder", std::process::id()));
-    drop(std::fs::remove_dir_all(&folder));
-    std::fs::create_dir(&folder).unwrap();
-    let mut fixture = FifoFixture::at(folder.join("in"));
+    let mut fixture = FifoFixture::new("folder");
+    let folder = fixture.scratch.path().to_owned();
     fixture.tick();
     std::fs::remove_dir_all(&folder).unwrap();
     fixture.wait(2);
@@ -233,7 +222,6 @@ fn the_directory_of_a_fifo_can_be_removed_and_recreated() {
     writer(&fixture.path).write_all(&[0; 500]).unwrap();
     assert_eq!(fixture.tick(), (250, 1));
     assert_eq!(counts(&fixture.counters), [1, 1, 0]);
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

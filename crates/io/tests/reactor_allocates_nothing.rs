@@ -174,8 +174,8 @@ fn writer(fifo: std::path::PathBuf, done: Arc<AtomicBool>) -> JoinHandle<()> {
 
 #[test]
 fn fifty_clients_are_served_without_a_call() {
-    let fifo = std::env::temp_dir().join(format!("aulos-test-{}-alloc", std::process::id()));
-    drop(std::fs::remove_file(&fifo));
+    let scratch = aulos_blackbox::scratch::ScratchDir::new("reactor").unwrap();
+    let fifo = scratch.join("fifo");
     let mut server = TestServer::start(&fifo);
     let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> =
@@ -202,7 +202,6 @@ fn fifty_clients_are_served_without_a_call() {
     clients.into_iter().for_each(|client| client.join().unwrap());
     writer.join().unwrap();
     server.stop();
-    drop(std::fs::remove_file(&fifo));
 
     let (chunks, answers) = (CHUNKS.load(SeqCst), ANSWERS.load(SeqCst));
     println!("{chunks} chunks heard, {answers} questions of the time answered");

@@ -107,11 +107,13 @@ fn lock_held_failure(dir: &Path, file: &File) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use aulos_blackbox::scratch::ScratchDir;
+
     use super::*;
 
     #[test]
     fn the_state_lock_admits_one_server_and_names_it_to_the_next() {
-        let dir = aulos_blackbox::golden::scratch("lock");
+        let dir = ScratchDir::new("lock").unwrap();
         let first = lock(&dir).unwrap();
         let refused = lock(&dir).unwrap_err();
         assert_eq!(refused.exit, Exit::Unavailable);
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_a_killed_server_left_is_no_lock() {
-        let dir = aulos_blackbox::golden::scratch("stale-lock");
+        let dir = ScratchDir::new("stale-lock").unwrap();
         // Longer than an id, and of a running process.
         fs::write(dir.join(LOCK_FILE), "1\nand more than a number").unwrap();
         let _lock = lock(&dir).unwrap();
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn without_lock_support_the_server_starts_unlocked() {
-        let dir = aulos_blackbox::golden::scratch("no-lock");
+        let dir = ScratchDir::new("no-lock").unwrap();
         fs::create_dir(dir.join(LOCK_FILE)).unwrap();
         drop(lock(&dir).unwrap());
         drop(lock(&dir).unwrap());

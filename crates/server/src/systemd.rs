@@ -197,6 +197,8 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use aulos_blackbox::scratch::ScratchDir;
+
     use super::*;
 
     fn received(socket: &UnixDatagram) -> String {
@@ -208,7 +210,8 @@ mod tests {
 
     #[test]
     fn notifications_reach_path_and_abstract_sockets() {
-        let path = aulos_blackbox::golden::scratch("notify").join("socket");
+        let scratch = ScratchDir::new("notify").unwrap();
+        let path = scratch.join("socket");
         let name = format!("aulos-notify-{}", std::process::id());
         let hidden = SocketAddr::from_abstract_name(&name).unwrap();
         let sockets = [
@@ -241,7 +244,8 @@ mod tests {
             assert_eq!(timeout(bad, None), None, "{bad}");
         }
         assert_eq!(watchdog_timeout(None, None), None);
-        let path = aulos_blackbox::golden::scratch("notify-alive").join("socket");
+        let scratch = ScratchDir::new("notify-alive").unwrap();
+        let path = scratch.join("socket");
         let socket = UnixDatagram::bind(&path).unwrap();
         let supervisor = Supervisor::connect(path.as_os_str()).unwrap();
         assert_eq!(supervisor.heartbeat(), None, "nothing waits for it");
@@ -275,7 +279,8 @@ mod tests {
 
     #[test]
     fn a_removed_station_does_not_stop_the_watchdog() {
-        let path = aulos_blackbox::golden::scratch("notify-gone").join("socket");
+        let scratch = ScratchDir::new("notify-gone").unwrap();
+        let path = scratch.join("socket");
         Supervisor::connect(path.as_os_str()).unwrap().notify_ready("fine");
         Supervisor::default().notify_ready("fine");
     }

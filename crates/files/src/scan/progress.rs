@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn progress_grows_while_a_file_is_measured_and_counts_it_once() {
-        let path = std::env::temp_dir().join(format!("aulos-progress-{}", std::process::id()));
+        let scratch = aulos_blackbox::scratch::ScratchDir::new("progress").unwrap();
+        let path = scratch.join("file");
         std::fs::write(&path, [0; 1000]).unwrap();
         let (all, rate) = (ProgressCounter::default(), SampleRate::HZ_48000);
         let mut share = FileProgress::new(&all, &path);
@@ -114,6 +115,5 @@ mod tests {
         drop(share);
         drop(FileProgress::new(&all, Path::new("/nowhere")));
         assert_eq!(all.read(), ScanProgress { bytes: 2000, seconds: 16.0 });
-        std::fs::remove_file(&path).unwrap();
     }
 }

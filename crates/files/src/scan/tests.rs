@@ -5,19 +5,19 @@ use core::ops::ControlFlow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use aulos_blackbox::scratch::ScratchDir;
+
 use super::{
     ScanError, ScanEvent, ScanFile, ScanOptions, ScanProgress, ScanReport, find_files,
     measure_file, scan_files,
 };
 use crate::decode::OpenError;
 
-struct Folder(PathBuf);
+struct Folder(ScratchDir);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("aulos-scan-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(ScratchDir::new(name).unwrap())
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
@@ -25,12 +25,6 @@ impl Folder {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, bytes).unwrap();
         path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
     }
 }
 
@@ -66,7 +60,7 @@ fn a_folder_expands_to_its_audio_files_by_name() {
     std::os::unix::fs::symlink(&folder.0, folder.0.join("sub/loop")).unwrap();
     std::os::unix::fs::symlink("nowhere.wav", folder.0.join("z.wav")).unwrap();
     std::os::unix::fs::symlink("nowhere.txt", folder.0.join("z.txt")).unwrap();
-    let found = find_files(&[folder.0.join("cover.jpg"), folder.0.clone()]);
+    let found = find_files(&[folder.0.join("cover.jpg"), folder.0.path().to_owned()]);
     let wanted = ["cover.jpg", "a.FLAC", "b.wav", "sub/c.ogg", "z.wav"];
     assert_eq!(names(&found, &folder.0), wanted);
     assert_eq!(found[4].error, Some(ScanError::Open(OpenError::NoSuchFile)));
@@ -77,7 +71,7 @@ fn a_folder_expands_to_its_audio_files_by_name() {
 fn a_folder_without_audio_files_is_an_error() {
     let folder = Folder::new("empty");
     folder.write("notes.txt", b"");
-    let found = find_files(std::slice::from_ref(&folder.0));
+    let found = find_files(&[folder.0.path().to_owned()]);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].error, Some(ScanError::NothingInFolder));
 }

@@ -256,11 +256,13 @@ fn check_listen_port(station: &Station) -> Result<Option<u16>, RpcError> {
 
 #[cfg(test)]
 mod tests {
+    use aulos_blackbox::scratch::ScratchDir;
+
     use super::*;
 
     #[test]
     fn a_path_lies_below_a_root_or_it_does_not() {
-        let folder = aulos_blackbox::golden::scratch("roots");
+        let folder = ScratchDir::new("roots").unwrap();
         let root = folder.join("music");
         std::fs::create_dir_all(root.join("sub")).unwrap();
         std::fs::write(folder.join("secret"), "").unwrap();

@@ -4,6 +4,8 @@ use aulos_core::ChannelMap;
 use proptest::prelude::*;
 
 use super::store::{LoadOutcome, SavedState, load, save};
+use aulos_blackbox::scratch::ScratchDir;
+
 use super::*;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -340,7 +342,7 @@ fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
 
 #[test]
 fn the_largest_state_that_can_be_accepted_is_read_back() {
-    let dir = aulos_blackbox::golden::scratch("largest");
+    let dir = ScratchDir::new("largest").unwrap();
     let (mut registry, mut back) = (registry(), registry());
     let long = "\"".repeat(MAX_TEXT);
     // As many clients in one group as fit into a preset.
@@ -403,7 +405,7 @@ fn the_longest_sound_settings_fit_the_state_file() {
 
 #[test]
 fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
-    let (dir, mut registry) = (aulos_blackbox::golden::scratch("too-large"), registry());
+    let (dir, mut registry) = (ScratchDir::new("too-large").unwrap(), registry());
     drop(hello(&mut registry, 1, "a"));
     save(&dir, &render(&registry)).unwrap();
     drop(hello(&mut registry, 2, "b"));
@@ -432,7 +434,7 @@ fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
 
 #[test]
 fn a_state_that_could_not_be_read_back_is_not_written() {
-    let dir = aulos_blackbox::golden::scratch("unreadable");
+    let dir = ScratchDir::new("unreadable").unwrap();
     save(&dir, "{}").unwrap();
     let error = save(&dir, &" ".repeat(store::MAX_BYTES + 1)).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
@@ -442,7 +444,7 @@ fn a_state_that_could_not_be_read_back_is_not_written() {
 
 #[test]
 fn a_file_that_the_disk_does_not_give_is_put_aside_and_not_replaced() {
-    let (dir, registry) = (aulos_blackbox::golden::scratch("unreadable-file"), registry());
+    let (dir, registry) = (ScratchDir::new("unreadable-file").unwrap(), registry());
     // A folder cannot be read as a file, not even by root.
     std::fs::create_dir(dir.join(store::STATE_FILE)).unwrap();
     let LoadOutcome::Unusable { aside, previous: None, .. } = load(&dir).unwrap() else { panic!() };
@@ -460,7 +462,7 @@ fn long_texts_are_cut_at_a_character() {
 
 #[test]
 fn saved_state_round_trips() {
-    let dir = aulos_blackbox::golden::scratch("store");
+    let dir = ScratchDir::new("store").unwrap();
     let (mut registry, mut back) = (registry(), registry());
     drop(hello(&mut registry, 1, "a"));
     drop(hello(&mut registry, 2, "b"));
@@ -477,7 +479,7 @@ fn saved_state_round_trips() {
 
 #[test]
 fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
-    let dir = aulos_blackbox::golden::scratch("broken");
+    let dir = ScratchDir::new("broken").unwrap();
     assert!(matches!(load(&dir).unwrap(), LoadOutcome::Nothing));
     std::fs::write(dir.join(store::STATE_FILE), "{\"Groups\":").unwrap();
     assert!(matches!(load(&dir).unwrap(), LoadOutcome::Broken(None)));
@@ -486,7 +488,7 @@ fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
 
 #[test]
 fn snapservers_own_file_is_read() {
-    let dir = aulos_blackbox::golden::scratch("theirs");
+    let dir = ScratchDir::new("theirs").unwrap();
     std::fs::copy("tests/golden/snapserver_server.json", dir.join(store::STATE_FILE)).unwrap();
     let LoadOutcome::Saved(SavedState { groups, .. }) = load(&dir).unwrap() else { panic!() };
     let mut registry = registry();
@@ -499,7 +501,7 @@ fn snapservers_own_file_is_read() {
 
 #[test]
 fn the_backup_of_a_corrupt_state_file_is_loaded() {
-    let (dir, mut registry) = (aulos_blackbox::golden::scratch("previous"), registry());
+    let (dir, mut registry) = (ScratchDir::new("previous").unwrap(), registry());
     drop(hello(&mut registry, 1, "a"));
     save(&dir, &render(&registry)).unwrap();
     drop(hello(&mut registry, 2, "b"));
@@ -518,7 +520,7 @@ fn the_backup_of_a_corrupt_state_file_is_loaded() {
 
 #[test]
 fn what_cannot_be_written_leaves_the_file_as_it_is_and_nothing_behind() {
-    let (dir, registry) = (aulos_blackbox::golden::scratch("unwritable"), registry());
+    let (dir, registry) = (ScratchDir::new("unwritable").unwrap(), registry());
     save(&dir, &render(&registry)).unwrap();
     // A folder in place of the new file cannot be written, not even by root.
     std::fs::create_dir(dir.join("server.json.new")).unwrap();
@@ -748,8 +750,7 @@ fn a_client_that_plays_one_channel_is_answered_by_us_and_keeps_it() {
 
 #[test]
 fn saved_clients_beyond_the_limit_are_dropped_and_counted() {
-    let (mut registry, mut more, dir) =
-        (registry(), registry(), aulos_blackbox::golden::scratch("many"));
+    let (mut registry, mut more, dir) = (registry(), registry(), ScratchDir::new("many").unwrap());
     for number in 0..MAX_CLIENTS as u64 {
         drop(visit(&mut registry, number, &format!("c{number}")));
     }

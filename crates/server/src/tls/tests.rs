@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_config::certificates::Identity;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
@@ -10,66 +11,48 @@ use rustls::pki_types::pem::PemObject as _;
 use super::*;
 use crate::access::User;
 
-/// A directory that is deleted at the end.
-struct ScratchDir(PathBuf);
-
-impl ScratchDir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("aulos-tls-{name}-{}", std::process::id()));
-        drop(std::fs::remove_dir_all(&dir));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for ScratchDir {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+fn write(dir: &Path, name: &str, text: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
 }
 
 #[test]
 fn the_first_start_creates_a_certificate_that_later_starts_use() {
-    let scratch = ScratchDir::new("own");
+    let scratch = ScratchDir::new("own").unwrap();
     let tls = TlsSettings::default();
-    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
-    let cert = std::fs::read(scratch.0.join("tls/cert.pem")).unwrap();
-    let key = std::fs::metadata(scratch.0.join("tls/key.pem")).unwrap();
+    assert!(load_or_make(&tls, &scratch).unwrap().is_some_and(|terms| terms.get().is_some()));
+    let cert = std::fs::read(scratch.join("tls/cert.pem")).unwrap();
+    let key = std::fs::metadata(scratch.join("tls/key.pem")).unwrap();
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
-    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_some()));
-    assert_eq!(std::fs::read(scratch.0.join("tls/cert.pem")).unwrap(), cert);
+    assert!(load_or_make(&tls, &scratch).unwrap().is_some_and(|terms| terms.get().is_some()));
+    assert_eq!(std::fs::read(scratch.join("tls/cert.pem")).unwrap(), cert);
     // It can be pinned: it names this machine.
     let der = CertificateDer::from_pem_slice(&cert).unwrap();
     let parsed = webpki::EndEntityCert::try_from(&der).unwrap();
     assert!(parsed.valid_dns_names().any(|name| name == "localhost"));
     assert!(
-        load_or_make(&TlsSettings { enabled: false, ..tls.clone() }, &scratch.0).unwrap().is_none()
+        load_or_make(&TlsSettings { enabled: false, ..tls.clone() }, &scratch).unwrap().is_none()
     );
     // A damaged certificate is noticed when it is needed, and there is no TLS then.
-    scratch.write("tls/cert.pem", "nothing\n");
-    assert!(load_or_make(&tls, &scratch.0).unwrap().is_some_and(|terms| terms.get().is_none()));
+    write(&scratch, "tls/cert.pem", "nothing\n");
+    assert!(load_or_make(&tls, &scratch).unwrap().is_some_and(|terms| terms.get().is_none()));
 }
 
 #[test]
 fn what_cannot_be_used_is_named() {
-    let scratch = ScratchDir::new("bad");
-    let own = ScratchDir::new("good");
-    load_or_make(&TlsSettings::default(), &own.0).unwrap();
-    let (cert, key) = (own.0.join("tls/cert.pem"), own.0.join("tls/key.pem"));
-    let other = ScratchDir::new("other");
-    load_or_make(&TlsSettings::default(), &other.0).unwrap();
-    let text = scratch.write("text.pem", "nothing\n");
+    let scratch = ScratchDir::new("bad").unwrap();
+    let own = ScratchDir::new("good").unwrap();
+    load_or_make(&TlsSettings::default(), &own).unwrap();
+    let (cert, key) = (own.join("tls/cert.pem"), own.join("tls/key.pem"));
+    let other = ScratchDir::new("other").unwrap();
+    load_or_make(&TlsSettings::default(), &other).unwrap();
+    let text = write(&scratch, "text.pem", "nothing\n");
     let cases = [
-        (scratch.0.join("absent.pem"), key.clone(), None, "cert", "absent.pem"),
+        (scratch.join("absent.pem"), key.clone(), None, "cert", "absent.pem"),
         (text.clone(), key.clone(), None, "cert", "no certificate"),
         (cert.clone(), text.clone(), None, "key", "text.pem"),
-        (cert.clone(), other.0.join("tls/key.pem"), None, "cert", ""),
+        (cert.clone(), other.join("tls/key.pem"), None, "cert", ""),
         (cert, key, Some(text), "client_ca", "text.pem"),
     ];
     for (cert, key, client_ca, wanted, fact) in cases {

@@ -204,7 +204,7 @@ const MAX_BYTES: u64 = 8 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aulos_blackbox::golden::scratch;
+    use aulos_blackbox::scratch::ScratchDir;
 
     fn entry(file: &str) -> JournalEntry {
         JournalEntry {
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn entries_round_trip_and_corrupt_ones_are_set_aside() {
-        let dir = scratch("upload-journal");
+        let dir = ScratchDir::new("upload-journal").unwrap();
         let journal = Journal::open(&dir).unwrap();
         let name = Journal::entry_name(Path::new("/r/a.wav"));
         let mut wanted = entry("/r/a.wav");
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_oldest_entries_come_first_up_to_a_limit() {
-        let dir = scratch("upload-oldest");
+        let dir = ScratchDir::new("upload-oldest").unwrap();
         let journal = Journal::open(&dir).unwrap();
         for number in 0..10 {
             let name = format!("{number:032x}");

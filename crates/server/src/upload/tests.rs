@@ -22,7 +22,7 @@ use aulos_core::{Rng, Span};
 
 use super::run::Uploader;
 use super::{UploadTiming, UploadWorker};
-use aulos_blackbox::golden::scratch;
+use aulos_blackbox::scratch::ScratchDir;
 use reference_server::Server;
 
 const KEY: &str = "AKIDEXAMPLE";
@@ -128,8 +128,8 @@ fn noise(seed: u64, count: usize) -> Vec<u8> {
 }
 
 /// A server and an empty directory; `None`, with a message, if it is not installed.
-fn server(name: &str) -> Option<(Server, PathBuf)> {
-    let dir = scratch(name);
+fn server(name: &str) -> Option<(Server, ScratchDir)> {
+    let dir = ScratchDir::new(name).unwrap();
     let server = Server::start(&dir.join("s3"))?;
     Some((server, dir))
 }

@@ -8,6 +8,7 @@
     reason = "a helper of tests fails as a test does; clippy excepts only test functions"
 )]
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use aulos_blackbox::scratch::ScratchDir;
 use aulos_config::{Environment, ResolvedConfig, Station};
 use aulos_core::Span;
 use aulos_server::backend::{
@@ -550,14 +552,13 @@ pub fn eventually(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// An empty folder of its own.
+/// An empty folder, which is removed when the test's thread ends: after its server.
 pub fn scratch() -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = std::env::temp_dir().join(format!("aulos-it-{}-{number}", std::process::id()));
-    drop(std::fs::remove_dir_all(&dir));
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
+    thread_local!(static FOLDERS: RefCell<Vec<ScratchDir>> = const { RefCell::new(Vec::new()) });
+    let folder = ScratchDir::new("it").unwrap();
+    let path = folder.path().to_owned();
+    FOLDERS.with_borrow_mut(|folders| folders.push(folder));
+    path
 }
 
 /// Compares with `tests/golden/NAME`; `AULOS_BLESS=1` writes it anew.

@@ -5,22 +5,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use aulos_blackbox::scratch::ScratchDir;
 
 /// Frames of the signal: two seconds plus a prime remainder, so that no codec's frame size divides
 /// it.
 pub(super) const FRAMES: usize = 88_661;
 
 /// A temporary directory of one test.
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder(ScratchDir);
 
 impl Folder {
     pub(super) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("aulos-decode-{}-{n}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(ScratchDir::new("decode").unwrap())
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
@@ -40,12 +37,6 @@ impl Folder {
         let path = self.file(name);
         ffmpeg(&["-f", "s32le", "-ar", &rate.to_string(), "-ac", "2"], &source, arguments, &path);
         path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
     }
 }
 

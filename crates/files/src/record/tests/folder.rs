@@ -182,8 +182,7 @@ fn links_in_the_folder_are_not_followed() {
 
     use crate::record::store::{RecordingFolder, RecordingStore};
 
-    let path = std::env::temp_dir().join(format!("aulos-record-links-{}", std::process::id()));
-    drop(fs::remove_dir_all(&path));
+    let path = aulos_blackbox::scratch::ScratchDir::new("record-links").unwrap();
     let folder = RecordingFolder::new(&path.join("in")).unwrap();
     let secret = path.join("secret");
     fs::write(&secret, "secret").unwrap();
@@ -197,5 +196,4 @@ fn links_in_the_folder_are_not_followed() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     assert!(folder.open("c.wav.part").is_err());
     assert_eq!(fs::read(&secret).unwrap(), b"secret");
-    fs::remove_dir_all(&path).unwrap();
 }

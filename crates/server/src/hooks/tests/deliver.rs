@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use aulos_blackbox::scratch::ScratchDir;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
@@ -21,34 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// minute.
 const MANY: u64 = 20;
 
-/// A directory that is deleted at the end.
-struct ScratchDir(PathBuf);
-
-impl ScratchDir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("aulos-hooks-{name}-{}", std::process::id()));
-        drop(std::fs::remove_dir_all(&dir));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-
-    /// Writes a program that runs in this directory; returns its path.
-    fn script(&self, body: &str) -> String {
-        let path = self.0.join("alarm");
-        std::fs::write(&path, format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{body}")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path.display().to_string()
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap_or_default()
-    }
+/// Writes a program that runs in this directory; returns its path.
+fn script(dir: &Path, body: &str) -> String {
+    let path = dir.join("alarm");
+    std::fs::write(&path, format!("#!/bin/sh\ncd \"$(dirname \"$0\")\"\n{body}")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
 }
 
-impl Drop for ScratchDir {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
+fn read(dir: &Path, name: &str) -> String {
+    std::fs::read_to_string(dir.join(name)).unwrap_or_default()
 }
 
 /// Hooks that run on the runtime of a test.
@@ -118,13 +101,13 @@ fn is_alive(pid: &str) -> bool {
 
 #[tokio::test]
 async fn a_program_gets_the_event_in_both_ways() {
-    let scratch = ScratchDir::new("both");
-    let program = scratch.script("cat > stdin; env > env; echo \"$@\" > arguments\n");
+    let scratch = ScratchDir::new("both").unwrap();
+    let program = script(&scratch, "cat > stdin; env > env; echo \"$@\" > arguments\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program} --loud 'a b'\"")).await;
     let shown = all.outcome(&source_lost()).await;
     assert_eq!((&shown["delivered"], &shown["failed"]), (&json!(1), &json!(0)));
     assert_eq!((&shown["name"], &shown["kind"]), (&json!("alarm"), &json!("command")));
-    let told: Value = serde_json::from_str(&scratch.read("stdin")).unwrap();
+    let told: Value = serde_json::from_str(&read(&scratch, "stdin")).unwrap();
     let (id, time) = (told["id"].clone(), told["time"].clone());
     let expected = json!({
         "id": id, "time": time, "event": "fallback", "station": "default", "server": "box",
@@ -133,7 +116,7 @@ async fn a_program_gets_the_event_in_both_ways() {
     });
     assert_eq!(told, expected);
     assert_eq!(shown["last_event"]["id"], id);
-    let env = scratch.read("env");
+    let env = read(&scratch, "env");
     let env: HashMap<&str, &str> = env.lines().filter_map(|line| line.split_once('=')).collect();
     for (key, value) in told.as_object().unwrap() {
         let expected = match value {
@@ -144,34 +127,35 @@ async fn a_program_gets_the_event_in_both_ways() {
         let variable = format!("AULOS_{}", key.to_uppercase());
         assert_eq!(env.get(&variable[..]), Some(&expected), "{variable}");
     }
-    assert_eq!(scratch.read("arguments"), "--loud a b\n");
+    assert_eq!(read(&scratch, "arguments"), "--loud a b\n");
 }
 
 #[tokio::test]
 async fn a_program_that_hangs_is_ended_with_all_its_children() {
-    let scratch = ScratchDir::new("hangs");
-    let program = scratch.script(
+    let scratch = ScratchDir::new("hangs").unwrap();
+    let program = script(
+        &scratch,
         "echo $$ > pids; sleep 600 & echo $! >> pids\n\
          (trap '' TERM; sleep 600 & echo $! >> pids; wait) &\necho $! >> pids; wait\n",
     );
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntimeout_s = 1")).await;
     // A busy machine may not have got far when the time is over.
     let mut runs = 0;
-    while scratch.read("pids").lines().count() < 4 {
+    while read(&scratch, "pids").lines().count() < 4 {
         assert!(runs < MANY, "it never got far");
         let shown = all.outcome(&source_lost()).await;
         runs += 1;
         assert_eq!(shown["last_error"]["text"], "timed out after 1 s");
         assert_eq!(shown["failed"], runs);
     }
-    let pids = scratch.read("pids");
+    let pids = read(&scratch, "pids");
     eventually(|| !pids.lines().any(is_alive)).await;
 }
 
 #[tokio::test]
 async fn a_program_that_leaves_a_child_behind_has_done_its_work() {
-    let scratch = ScratchDir::new("leaves");
-    let program = scratch.script("sleep 600 & echo $! > pid\n");
+    let scratch = ScratchDir::new("leaves").unwrap();
+    let program = script(&scratch, "sleep 600 & echo $! > pid\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntimeout_s = 1")).await;
     // As above.
     let mut runs = 0;
@@ -179,27 +163,28 @@ async fn a_program_that_leaves_a_child_behind_has_done_its_work() {
         runs += 1;
         assert!(runs < MANY, "{}", all.status_json());
     }
-    let pid = scratch.read("pid");
+    let pid = read(&scratch, "pid");
     eventually(|| !is_alive(pid.trim())).await;
 }
 
 #[tokio::test]
 async fn a_program_that_fails_is_run_again_as_often_as_it_may() {
-    let scratch = ScratchDir::new("fails");
-    let program = scratch.script("echo \"$AULOS_ID\" >> ids; echo no mail today >&2; exit 3\n");
+    let scratch = ScratchDir::new("fails").unwrap();
+    let program = script(&scratch, "echo \"$AULOS_ID\" >> ids; echo no mail today >&2; exit 3\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntries = 2")).await;
     let shown = all.outcome(&source_lost()).await;
     assert_eq!((&shown["failed"], &shown["retries"]), (&json!(1), &json!(1)));
     assert_eq!(shown["last_error"]["text"], "the program ended with exit status: 3");
-    let ids = scratch.read("ids");
+    let ids = read(&scratch, "ids");
     let ids: Vec<&str> = ids.lines().collect();
     assert_eq!(ids, [ids[0], ids[0]]);
 }
 
 #[tokio::test]
 async fn programs_run_one_after_the_other_and_in_order() {
-    let scratch = ScratchDir::new("order");
-    let program = scratch.script(
+    let scratch = ScratchDir::new("order").unwrap();
+    let program = script(
+        &scratch,
         "mkdir busy || echo two at once >> log\nsleep 0.05\n\
          echo \"$AULOS_TIMES\" >> log; rmdir busy\n",
     );
@@ -209,21 +194,21 @@ async fn programs_run_one_after_the_other_and_in_order() {
         all.notify(&HookEvent::OverCeiling { source: None, peak, ceiling, times });
     }
     all.until(|all| all.ended() == 8).await;
-    assert_eq!(scratch.read("log"), "0\n1\n2\n3\n4\n5\n6\n7\n");
+    assert_eq!(read(&scratch, "log"), "0\n1\n2\n3\n4\n5\n6\n7\n");
 }
 
 #[tokio::test]
 async fn a_hook_program_may_ignore_its_input_and_print_much() {
-    let scratch = ScratchDir::new("talks");
-    let program = scratch.script("exec <&-; yes | head -c 3000000; yes | head -c 3000000 >&2\n");
+    let scratch = ScratchDir::new("talks").unwrap();
+    let program = script(&scratch, "exec <&-; yes | head -c 3000000; yes | head -c 3000000 >&2\n");
     let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"\ntimeout_s = 60")).await;
     assert_eq!(all.outcome(&source_lost()).await["delivered"], 1);
 }
 
 #[tokio::test]
 async fn a_hook_gets_the_events_that_it_subscribed_to() {
-    let scratch = ScratchDir::new("asked");
-    let program = scratch.script("echo \"$AULOS_EVENT $AULOS_STATION\" >> log\n");
+    let scratch = ScratchDir::new("asked").unwrap();
+    let program = script(&scratch, "echo \"$AULOS_EVENT $AULOS_STATION\" >> log\n");
     let config = format!(
         "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n\
          [[station]]\nname = \"other\"\nsources = [\"demo://\"]\n\
@@ -240,7 +225,7 @@ async fn a_hook_gets_the_events_that_it_subscribed_to() {
     assert!(all.hooks.test(&json!("nobody")).is_none() && all.hooks.test(&json!(1)).is_none());
     assert_eq!(all.hooks.test(&json!(0)).unwrap().0, "alarm");
     all.until(|all| all.ended() == 3).await;
-    assert_eq!(scratch.read("log"), "sound default\nfallback default\ntest \n");
+    assert_eq!(read(&scratch, "log"), "sound default\nfallback default\ntest \n");
 }
 
 /// A server that answers each request with the next of these heads, and records the requests.
@@ -444,17 +429,17 @@ async fn a_webhook_uses_tls_with_the_systems_trusted_certificates() {
 
 #[tokio::test]
 async fn hooks_are_added_removed_and_changed_while_others_continue() {
-    let scratch = ScratchDir::new("change");
+    let scratch = ScratchDir::new("change").unwrap();
     let program =
-        scratch.script("echo $$ > \"pid-$1\"; echo $1 >> log; test $1 = quick || sleep 600\n");
+        script(&scratch, "echo $$ > \"pid-$1\"; echo $1 >> log; test $1 = quick || sleep 600\n");
     let hook = |name: &str, more: &str| {
         format!("[[hook]]\nname = \"{name}\"\nrun = \"{program} {name}\"\n{more}\n")
     };
     let config = |text: &str| resolve(text).hooks;
     let mut all = Running::start(&(hook("quick", "") + &hook("slow", "timeout_s = 300"))).await;
     all.notify(&source_lost());
-    all.until(|all| all.ended() == 1 && !scratch.read("pid-slow").is_empty()).await;
-    let slow = scratch.read("pid-slow");
+    all.until(|all| all.ended() == 1 && !read(&scratch, "pid-slow").is_empty()).await;
+    let slow = read(&scratch, "pid-slow");
     // The slow hook ends, and its program with it; the quick one keeps its counters.
     all.hooks.change(&config(&(hook("new", "") + &hook("quick", "on = [\"fallback\"]"))));
     all.runner.update(&all.hooks).await;
@@ -464,10 +449,10 @@ async fn hooks_are_added_removed_and_changed_while_others_continue() {
     assert_eq!((&shown[1]["name"], &shown[1]["delivered"]), (&json!("quick"), &json!(1)));
     all.notify(&HookEvent::Sound { source: None, lasted: Span::ZERO });
     all.notify(&source_lost());
-    eventually(|| scratch.read("log").lines().filter(|line| *line == "quick").count() == 2).await;
+    eventually(|| read(&scratch, "log").lines().filter(|line| *line == "quick").count() == 2).await;
     // At the end the attempt in progress is aborted.
-    eventually(|| !scratch.read("pid-new").is_empty()).await;
-    let new = scratch.read("pid-new");
+    eventually(|| !read(&scratch, "pid-new").is_empty()).await;
+    let new = read(&scratch, "pid-new");
     all.runner.end().await;
     eventually(|| !is_alive(new.trim())).await;
 }
