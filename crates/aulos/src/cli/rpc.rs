@@ -133,10 +133,11 @@ fn call_server(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Resul
         }
         timer.set_read_timeout(Some(left))?;
         let mut line = String::new();
-        let count = (&mut lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(|error| {
-            let late = error.kind() == io::ErrorKind::WouldBlock;
-            if late { io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER) } else { error }
-        })?;
+        let count =
+            (&mut lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(|error| {
+                let late = error.kind() == io::ErrorKind::WouldBlock;
+                if late { io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER) } else { error }
+            })?;
         if count == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,

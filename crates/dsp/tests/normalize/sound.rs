@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use aulos_core::{ChannelLayout, Rng, SampleRate};
-use aulos_dsp::normalize::{Mode, Normalizer, Settings, NormalizerStats};
+use aulos_dsp::normalize::{Mode, Normalizer, NormalizerStats, Settings};
 use aulos_sim::Programme;
 
 /// Interleaved sound.

@@ -175,9 +175,7 @@ impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotHttp => f.write_str("the URL does not start with http:// or https://"),
-            Self::NoHost => {
-                f.write_str("the URL has no host")
-            }
+            Self::NoHost => f.write_str("the URL has no host"),
             Self::BadPort => f.write_str("the port of the URL is not a number from 1 to 65535"),
             Self::TooLong => write!(f, "the URL is longer than {MAX_URI} bytes"),
         }

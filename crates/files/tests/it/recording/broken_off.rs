@@ -5,7 +5,8 @@ use aulos_core::{Frames, Rng};
 use aulos_files::record::format::{RepairError, RepairReport, repair};
 
 use super::{
-    EncoderStep, metadata, decode_format, decoded_by_ffmpeg, format, music, steps, write_file, written,
+    EncoderStep, decode_format, decoded_by_ffmpeg, format, metadata, music, steps, write_file,
+    written,
 };
 
 /// Each format with another rate and channel count.

@@ -5,7 +5,7 @@ use aulos_core::{Frames, Rng};
 use aulos_dsp::convert;
 
 use super::{
-    decode_format, decoded_by_ffmpeg, file, floats, format, music, snr, write_file,
+    decode_format, decoded_by_ffmpeg, file, floats, format, metadata, music, snr, write_file,
 };
 
 /// Random positions, including files of one frame and of a few frames.

@@ -23,7 +23,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use aulos_core::{ChannelLayout, Frames, Rng, SampleFormat, SampleRate};
-use aulos_files::record::format::{FileMetadata, FileFormat, make_file_encoder};
+use aulos_files::record::format::{FileFormat, FileMetadata, make_file_encoder};
 use aulos_proto::Patch;
 
 /// Varying tones, different in each channel, with some noise.
