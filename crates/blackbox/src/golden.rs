@@ -16,11 +16,19 @@ use std::path::Path;
 /// # Panics
 /// When they differ, or the file cannot be read.
 pub fn compare(crate_dir: &str, name: &str, found: &str) {
-    let path = Path::new(crate_dir).join("tests/golden").join(name);
+    compare_file(&Path::new(crate_dir).join("tests/golden").join(name), found);
+}
+
+/// The same for any file, such as a page of the documentation that is rendered from a table.
+///
+/// # Panics
+/// When they differ, or the file cannot be read.
+pub fn compare_file(path: &Path, found: &str) {
     if env::var_os("AULOS_BLESS").is_some() {
-        fs::write(&path, found).unwrap();
+        fs::write(path, found).unwrap();
     }
-    let expected = fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; AULOS_BLESS=1 writes it", path.display()));
+    let name = path.display();
+    let expected = fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("{name}: {error}; AULOS_BLESS=1 writes it"));
     assert!(expected == found, "{name} differs; AULOS_BLESS=1 writes it anew. Now:\n{found}");
 }

@@ -40,6 +40,19 @@ fn post(server: &Server, headers: &str, body: &str) -> (String, String) {
     )
 }
 
+#[test]
+fn the_openrpc_document_is_the_same_by_a_call_and_by_an_address() {
+    let server = Server::start();
+    let (head, body) = get(&server, "/openrpc.json");
+    assert!(head.starts_with("http/1.1 200") && head.contains("application/json"), "{head}");
+    let called = post(&server, "", r#"{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}"#).1;
+    let called: Value = serde_json::from_str(&called).unwrap();
+    let document: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(called["result"], document);
+    let names = document["methods"].as_array().unwrap().iter().map(|one| one["name"].clone());
+    assert!(names.into_iter().any(|name| name == "Aulos.SetSource"));
+}
+
 /// Reads up to `end`, and gives all of it; what came behind it stays in `kept` for the next time.
 fn read_until(socket: &mut TcpStream, kept: &mut Vec<u8>, end: &str) -> String {
     let mut block = [0; 4_096];

@@ -228,6 +228,8 @@ fn calls(one: &Value, two: &Value) -> Vec<(&'static str, Value)> {
         ("Aulos.GetInfo", json!({})),
         ("Aulos.GetLoudness", json!({ "station": "default" })),
         ("Aulos.GetLoudness", json!({ "station": "nope" })),
+        ("Aulos.GetLoudness", json!({ "staton": "default" })),
+        ("Client.GetStatus", json!({ "id": "a", "unknown": 1 })),
         ("Aulos.ResetLoudness", json!({ "station": "kitchen radio" })),
         ("Aulos.ResetLoudness", json!({})),
         ("Aulos.SetVolume", json!({ "client": "a", "delta": -3 })),

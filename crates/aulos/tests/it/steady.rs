@@ -169,7 +169,7 @@ fn invalid_settings_are_reported_and_valid_ones_notified() {
         ),
         ("SetNormalize", json!({ "station": station, "normalize": [1] }), "a list"),
         ("SetNormalize", json!({ "station": station }), "`normalize`"),
-        ("SetNormalize", json!({ "station": "attic", "normalize": true }), "Stream not found"),
+        ("SetNormalize", json!({ "station": "attic", "normalize": true }), "no station `attic`"),
         ("SetEqualizer", json!({ "station": station, "equalizer": [{ "hz": 5 }] }), "no `type`"),
         ("SetEqualizer", json!({ "station": station, "equalizer": {} }), "must be a list"),
         ("SetEqualizer", json!({ "station": station }), "`equalizer`"),

@@ -4,14 +4,14 @@
 //! added as a stream: a call must not read anything else.
 
 use aulos_core::Db;
-use aulos_engine::announce::{DEFAULT_DUCK, MAX_DUCK, MIN_DUCK};
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
-use super::methods::{MethodResult, integer, invalid_param, text_param};
-use super::rpc::internal_error;
+use super::context::CallContext;
+use super::params::Params;
+use super::rpc::{MethodResult, internal_error};
 use super::streams::remote_refusal;
-use super::{CallContext, Control, ControlState};
+use super::{Control, ControlState};
 use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};
 use crate::registry::NotFound;
 
@@ -48,29 +48,25 @@ impl AnnouncementList {
     }
 }
 
-/// `Aulos.Announce {station | group, uri, duck_db?, gain_db?, normalize?}`.
-pub(super) fn announce(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let station = station_name(state, params)?;
-    let number = state.station(&station).ok_or(NotFound::Station)?;
-    let uri = text_param(params, "uri")?;
+/// `Aulos.Announce`.
+pub(super) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let station = station_name(context, params)?;
+    let (number, _) = context.station(&station)?;
+    let uri = params.text("uri")?;
     let mut source =
         aulos_config::parse_announcement(uri).map_err(|why| RpcError::invalid_params(&why))?;
-    let allowed = &state.control.config().streams;
+    let allowed = &context.control.config().streams;
     if let Some(why) = remote_refusal(&source.uri, allowed) {
         return Err(RpcError::invalid_params(&why));
     }
     source.config.confine(&allowed.roots);
-    let duck = parse_duck(&params["duck_db"])?;
-    let all = &mut state.inner.announcements;
+    let duck = Db::new(params.number("duck_db")?);
+    let gain = Db::new(params.number("gain_db")?);
+    let normalize = params.bool("normalize")?;
+    let all = &mut context.inner.announcements;
     let id = all.last + 1;
-    let gain = parse_gain(&params["gain_db"])?;
-    let normalize = match &params["normalize"] {
-        Value::Null => true,
-        Value::Bool(normalize) => *normalize,
-        _ => return Err(invalid_param("normalize", "true or false")),
-    };
     let announcement = Announcement { id, source: source.config, duck, gain, normalize };
-    state.control.backend.announce(number, &announcement).map_err(internal_error)?;
+    context.control.backend.announce(number, &announcement).map_err(internal_error)?;
     all.last = id;
     let before = all.list.iter().filter(|entry| entry.number == number).count();
     let entry = AnnouncementEntry {
@@ -82,67 +78,45 @@ pub(super) fn announce(state: &mut CallContext<'_>, params: &Value) -> MethodRes
         is_playing: false,
     };
     all.list.push(entry);
-    state.control.bump_revision();
+    context.control.bump_revision();
     Ok(json!({ "id": id, "station": station, "before": before }))
 }
 
-/// `Aulos.CancelAnnouncement {id}` or `{station | group}`, which cancels all announcements of that
-/// station.
-pub(super) fn cancel(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let wanted: Vec<(u64, usize)> = if params["id"].is_null() {
-        let station = station_name(state, params)?;
-        let number = state.station(&station).ok_or(NotFound::Station)?;
-        let own = state.inner.announcements.list.iter().filter(|entry| entry.number == number);
-        own.map(|entry| (entry.id, number)).collect()
-    } else {
-        let id = u64::try_from(integer(&params["id"], "id")?).unwrap_or(0);
-        let found = state.inner.announcements.list.iter().find(|entry| entry.id == id);
+/// `Aulos.CancelAnnouncement`.
+pub(super) fn cancel(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let list = &context.inner.announcements.list;
+    let cancelled: Vec<(u64, usize)> = if let Some(id) = params.optional_integer("id")? {
+        let id = u64::try_from(id).unwrap_or(0);
+        let found = list.iter().find(|entry| entry.id == id);
         found.map(|entry| (entry.id, entry.number)).into_iter().collect()
+    } else {
+        let (number, _) = context.station(&station_name(context, params)?)?;
+        let own = list.iter().filter(|entry| entry.number == number);
+        own.map(|entry| (entry.id, number)).collect()
     };
-    for (id, number) in &wanted {
-        state.control.backend.cancel_announcement(*number, *id);
+    for (id, number) in &cancelled {
+        context.control.backend.cancel_announcement(*number, *id);
     }
-    let ids: Vec<u64> = wanted.into_iter().map(|(id, _)| id).collect();
+    let ids: Vec<u64> = cancelled.into_iter().map(|(id, _)| id).collect();
     Ok(json!({ "cancelled": ids }))
 }
 
 /// The station of the call. Every group of a station gets the same chunks, so an announcement to
 /// one of them plays in all.
-fn station_name(state: &CallContext<'_>, params: &Value) -> Result<String, RpcError> {
-    match (params["station"].as_str(), params["group"].as_str()) {
-        (Some(station), None) => Ok(station.to_owned()),
-        (None, Some(group)) => {
-            let group = state.inner.registry.group(group).ok_or(NotFound::Group)?;
-            Ok(group.station.clone())
-        }
-        _ => Err(invalid_param("station", "a text, or `group` is one; not both")),
+fn station_name(context: &CallContext<'_>, params: &Params<'_>) -> Result<String, RpcError> {
+    let key = params.only_one(&["station", "group"])?;
+    let name = params.text(key)?;
+    if key == "station" {
+        return Ok(name.to_owned());
     }
+    let group = context.inner.registry.group(name).ok_or(NotFound::Group)?;
+    Ok(group.station.clone())
 }
 
-fn parse_duck(value: &Value) -> Result<Db, RpcError> {
-    if value.is_null() {
-        return Ok(DEFAULT_DUCK);
-    }
-    let (least, most) = (MIN_DUCK.get(), MAX_DUCK.get());
-    let given = value.as_f64().filter(|db| (most..=least).contains(db));
-    given
-        .map(Db::new)
-        .ok_or_else(|| invalid_param("duck_db", &format!("a number from {most} to {least}")))
-}
-
-fn parse_gain(value: &Value) -> Result<Db, RpcError> {
-    if value.is_null() {
-        return Ok(Db::ZERO);
-    }
-    let (least, most) = (GAIN_DB.start(), GAIN_DB.end());
-    let given = value.as_f64().filter(|db| GAIN_DB.contains(db));
-    given
-        .map(Db::new)
-        .ok_or_else(|| invalid_param("gain_db", &format!("a number from {least} to {most}")))
-}
-
-/// A lower gain is inaudible over the programme; a higher one points to a broken file.
-const GAIN_DB: std::ops::RangeInclusive<f64> = -40.0..=20.0;
+/// Range of `gain_db`: a lower gain is inaudible over the programme; a higher one points to a broken
+/// file.
+pub(super) const MIN_GAIN_DB: f64 = -40.0;
+pub(super) const MAX_GAIN_DB: f64 = 20.0;
 
 impl Control {
     /// Notifies controllers of what happened to announcements.

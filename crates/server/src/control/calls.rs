@@ -6,13 +6,15 @@
 
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
+use serde_json::Value;
 use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 
-use super::markers::PendingMarkers;
+use super::context::{CallContext, CallEffects, LaterAnswer};
+use super::method::{CallCost, Method};
 use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
-use super::rpc::{CallBatch, CallOutput};
-use super::{CallContext, Caller, Control, count, methods};
+use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
+use super::{Caller, Control, ControlState, count, methods};
 use crate::access::Role;
 
 impl Control {
@@ -31,13 +33,14 @@ impl Control {
             return Some(refusal(UNAUTHORIZED, "a list of calls needs a login before it"));
         }
         while let Some(request) = calls.next() {
-            let turn = self.lock_long_calls(&request.method).await;
-            let (outcome, cost, pending) = self.call(caller, &request);
-            let outcome = match pending.filter(|_| request.id.is_some()) {
-                Some(markers) => markers.answer().await.map(CallOutput::Tree),
-                None => outcome,
+            let method = methods::find(&request.method);
+            let turn = self.lock_long_calls(method).await;
+            let done = self.call(caller, &request, method);
+            let result = match done.later_answer.filter(|_| request.id.is_some()) {
+                Some(later) => later.await.map(CallOutput::Tree),
+                None => done.result,
             };
-            calls.answer(request, outcome, cost);
+            calls.answer(request, result, done.cost);
             if calls.is_batch() || turn.is_some() {
                 // The lock on long calls is still held, so other tasks run before the next long
                 // call.
@@ -52,8 +55,11 @@ impl Control {
 
     /// The lock on long calls, taken if `method` is one. Only one long call runs at a time, in
     /// order of arrival, so that a short call waits for at most one of them.
-    async fn lock_long_calls(&self, method: &str) -> Option<MutexGuard<'_, ()>> {
-        if roles::is_long(method) { Some(self.long_calls.lock().await) } else { None }
+    async fn lock_long_calls(&self, method: Option<&Method>) -> Option<MutexGuard<'_, ()>> {
+        match method {
+            Some(method) if method.is_long() => Some(self.long_calls.lock().await),
+            _ => None,
+        }
     }
 
     /// The status, after the long calls that came before.
@@ -65,44 +71,53 @@ impl Control {
         status
     }
 
-    /// Executes one call; returns its result, its cost without the answer, and the markers that the
-    /// answer waits for.
+    /// Executes one call.
     fn call(
         &self,
         caller: &mut Caller,
         request: &Request,
-    ) -> (Result<CallOutput, RpcError>, usize, Option<PendingMarkers>) {
-        let Request { id, method, params, .. } = request;
+        method: Option<&'static Method>,
+    ) -> FinishedCall {
+        let has_id = request.id.is_some();
         // A read without an id has no effect and no answer.
-        if id.is_none() && roles::only_reads(method) {
-            return (Ok(CallOutput::Tree(serde_json::Value::Null)), 0, None);
+        if !has_id && method.is_some_and(Method::only_reads) {
+            return FinishedCall::new(Ok(Value::Null));
         }
-        if let Err(refused) = self.check_call_before_login(caller, method) {
-            return (Err(refused), 0, None);
+        if let Err(refused) = self.check_call_before_login(caller, &request.method) {
+            return FinishedCall::new(Err(refused));
         }
+        let Some(method) = method else {
+            return FinishedCall {
+                cost: UNKNOWN_METHOD_COST,
+                ..FinishedCall::new(Err(method_not_found()))
+            };
+        };
         let mut inner = self.lock();
-        let before = inner.rendered_bytes;
-        let (mut kept, mut ended, mut text, mut markers) = (Vec::new(), Vec::new(), None, None);
-        let mut state = CallContext {
+        let rendered_before = inner.rendered_bytes;
+        let peer = caller.peer;
+        let mut context = CallContext {
             control: self,
             inner: &mut inner,
             caller,
-            effects: &mut kept,
-            removed_stations: &mut ended,
-            text_answer: &mut text,
-            markers: &mut markers,
-            has_id: id.is_some(),
+            has_id,
+            outcome: CallEffects::default(),
         };
-        let answer = methods::dispatch(&mut state, method, params);
+        let result = roles::authorize(context.caller, method).and_then(|()| {
+            context.inner.warn_of_alias(method, &request.method);
+            method.call(&mut context, &request.params)
+        });
+        let CallEffects { changes, removed_stations, text_answer, later_answer } = context.outcome;
         // Controllers are notified of each change before the next one is made.
-        for effects in kept {
-            self.apply_effects(&mut inner, effects, caller.peer);
+        for effects in changes {
+            self.apply_effects(&mut inner, effects, peer);
         }
-        for number in ended {
+        for number in removed_stations {
             self.backend.remove_station(number);
         }
-        let cost = roles::call_cost(method) + inner.rendered_bytes.wrapping_sub(before);
-        (answer.map(|tree| text.map_or(CallOutput::Tree(tree), CallOutput::Text)), cost, markers)
+        let cost = method.cost.bytes() + inner.rendered_bytes.wrapping_sub(rendered_before);
+        let result =
+            result.map(|tree| text_answer.map_or(CallOutput::Tree(tree), CallOutput::Text));
+        FinishedCall { result, cost, later_answer }
     }
 
     /// Limits the calls of a connection that has not logged in. Logins are limited per address by
@@ -119,6 +134,33 @@ impl Control {
         }
         count(&self.counters.calls_refused_before_login);
         Err(rpc_error(FORBIDDEN, "too many calls before a login: try again in a moment"))
+    }
+}
+
+/// A call that has been executed.
+struct FinishedCall {
+    result: Result<CallOutput, RpcError>,
+    /// Its cost in a batch, without the answer.
+    cost: usize,
+    later_answer: Option<LaterAnswer>,
+}
+
+impl FinishedCall {
+    fn new(result: MethodResult) -> Self {
+        Self { result: result.map(CallOutput::Tree), cost: 0, later_answer: None }
+    }
+}
+
+/// The cost of a call of an unknown method in a batch.
+const UNKNOWN_METHOD_COST: usize = CallCost::Plain.bytes();
+
+impl ControlState {
+    /// Logs the first call that uses a former name of a method.
+    fn warn_of_alias(&mut self, method: &Method, called: &str) {
+        let alias = method.aliases.iter().copied().find(|alias| *alias == called);
+        if let Some(alias) = alias.filter(|alias| self.logged_aliases.insert(alias)) {
+            tracing::warn!("the control method {alias} is now called {}", method.name);
+        }
     }
 }
 

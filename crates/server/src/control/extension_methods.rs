@@ -1,57 +1,56 @@
 //! Methods that Snapcast does not have: group volume, volume caps, presets, other servers.
 
 use aulos_core::ChannelMap;
-use aulos_io::mdns::DiscoveredServer;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::CallContext;
-use super::methods::{MethodResult, integer, invalid_param, text_param};
-use super::rpc::internal_error;
+use super::context::CallContext;
+use super::params::Params;
+use super::rpc::{MethodResult, internal_error};
 use crate::registry::{NotFound, Preset, PresetError, PresetGroups, VolumeChange, to_json_text};
 
-/// `Aulos.SetVolume {client | group, percent | delta}`.
-pub(super) fn set_volume(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let change = match (&params["percent"], &params["delta"]) {
-        (Value::Null, delta) => VolumeChange::By(integer(delta, "delta")?),
-        (percent, Value::Null) => VolumeChange::To(integer(percent, "percent")?),
-        _ => return Err(invalid_param("percent", "a number, or `delta` is one; not both")),
+/// `Aulos.SetVolume`.
+pub(super) fn set_volume(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let change = match params.only_one(&["percent", "delta"])? {
+        "percent" => VolumeChange::To(params.integer("percent")?),
+        _ => VolumeChange::By(params.integer("delta")?),
     };
-    let registry = &mut state.inner.registry;
-    if let Some(id) = params["group"].as_str() {
+    let registry = &mut context.inner.registry;
+    if let Some(id) = params.optional_text("group")? {
         let effects = registry.change_group_volume(id, change)?;
         let percent = registry.group_volume(id);
-        state.push_effects(effects);
+        context.push_effects(effects);
         return Ok(json!({ "percent": percent }));
     }
-    let id = text_param(params, "client")?;
+    let id = params.text("client")?;
     let effects = registry.change_volume(id, change)?;
     let percent = registry.client(id).map(|(_, client)| client.volume);
-    state.push_effects(effects);
+    context.push_effects(effects);
     Ok(json!({ "percent": percent }))
 }
 
-/// `Aulos.SetVolumeCap {client, percent}`.
-pub(super) fn set_cap(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let id = text_param(params, "client")?;
-    let effects = state.inner.registry.set_cap(id, integer(&params["percent"], "percent")?)?;
-    let cap = state.inner.registry.client(id).map(|(_, client)| client.cap);
-    state.push_effects(effects);
+/// `Aulos.SetVolumeCap`.
+pub(super) fn set_cap(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let id = params.text("client")?;
+    let effects = context.inner.registry.set_cap(id, params.integer("percent")?)?;
+    let cap = context.inner.registry.client(id).map(|(_, client)| client.cap);
+    context.push_effects(effects);
     Ok(json!({ "cap": cap }))
 }
 
-/// `Aulos.SetChannelMap {client, map}`.
-pub(super) fn set_map(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let id = text_param(params, "client")?;
-    let map = text_param(params, "map")?.parse::<ChannelMap>();
-    let map = map.map_err(|_| invalid_param("map", "stereo, left, right or mono"))?;
-    let effects = state.inner.registry.set_map(id, map)?;
-    state.push_effects(effects);
+/// `Aulos.SetChannelMap`.
+pub(super) fn set_map(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let id = params.text("client")?;
+    let map = params.text("map")?.parse::<ChannelMap>();
+    let map = map.map_err(|_| params.invalid("map", &"stereo, left, right or mono"))?;
+    let effects = context.inner.registry.set_map(id, map)?;
+    context.push_effects(effects);
     Ok(json!({ "map": map.name() }))
 }
 
 /// `Aulos.GetServers`.
-pub(super) fn servers(neighbours: &[DiscoveredServer]) -> Value {
+pub(super) fn get_servers(context: &mut CallContext<'_>, _: &Params<'_>) -> MethodResult {
+    let neighbours = context.control.neighbours.borrow();
     let servers = neighbours.iter().map(|one| {
         json!({
             "name": one.name,
@@ -60,21 +59,18 @@ pub(super) fn servers(neighbours: &[DiscoveredServer]) -> Value {
             "port": one.port,
         })
     });
-    json!({ "servers": servers.collect::<Vec<_>>() })
+    Ok(json!({ "servers": servers.collect::<Vec<_>>() }))
 }
 
-/// `Aulos.GetPresets {name?}`: without a name the contents are left out, because all presets
-/// together can exceed the limit of an answer.
-pub(super) fn get_presets(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    if params["name"].is_null() {
-        return Ok(presets(state));
-    }
-    let name = text_param(params, "name")?;
-    let mut presets = state.inner.registry.presets().iter();
+/// `Aulos.GetPresets`: without a name the contents are left out, because all presets together can
+/// exceed the limit of an answer.
+pub(super) fn get_presets(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let Some(name) = params.optional_text("name")? else { return Ok(presets(context)) };
+    let mut presets = context.inner.registry.presets().iter();
     let preset = presets.find(|preset| preset.name == name).ok_or(NotFound::Preset)?;
-    let shape = PresetJson { groups: Some(preset.groups()), ..PresetJson::from(&**preset) };
-    *state.text_answer = Some(format!("{{\"presets\":[{}]}}", to_json_text(&shape)));
-    Ok(Value::Null)
+    let contents = PresetJson { groups: Some(preset.groups()), ..PresetJson::from(&**preset) };
+    let text = format!("{{\"presets\":[{}]}}", to_json_text(&contents));
+    Ok(context.answer_text(text))
 }
 
 /// A preset in a list.
@@ -94,39 +90,35 @@ impl<'a> From<&'a Preset> for PresetJson<'a> {
     }
 }
 
-fn presets(state: &CallContext<'_>) -> Value {
-    let presets = state.inner.registry.presets().iter();
+fn presets(context: &CallContext<'_>) -> Value {
+    let presets = context.inner.registry.presets().iter();
     json!({ "presets": presets.map(|preset| PresetJson::from(&**preset)).collect::<Vec<_>>() })
 }
 
-/// `Aulos.SavePreset {name}`.
-pub(super) fn save_preset(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let name = text_param(params, "name")?;
-    match state.inner.registry.save_preset(name) {
+/// `Aulos.SavePreset`.
+pub(super) fn save_preset(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    match context.inner.registry.save_preset(params.text("name")?) {
         Ok(()) => {}
-        Err(PresetError::NoName) => return Err(invalid_param("name", "a text that is not empty")),
+        Err(PresetError::NoName) => {
+            return Err(params.invalid("name", &"a text that is not empty"));
+        }
         Err(error) => return Err(internal_error(error.to_string())),
     }
-    state.request_save();
-    Ok(presets(state))
+    context.request_save();
+    Ok(presets(context))
 }
 
-/// `Aulos.ApplyPreset {name, volumes?}`.
-pub(super) fn apply_preset(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let volumes = match &params["volumes"] {
-        Value::Null => false,
-        given => given.as_bool().ok_or_else(|| invalid_param("volumes", "true or false"))?,
-    };
-    let effects = state.inner.registry.apply_preset(text_param(params, "name")?, volumes)?;
-    state.push_effects(effects);
-    Ok(state.status())
+/// `Aulos.ApplyPreset`.
+pub(super) fn apply_preset(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let volumes = params.bool("volumes")?;
+    let effects = context.inner.registry.apply_preset(params.text("name")?, volumes)?;
+    context.push_effects(effects);
+    Ok(context.status())
 }
 
-/// `Aulos.DeletePreset {name}`.
-pub(super) fn delete_preset(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let deleted: Result<(), NotFound> =
-        state.inner.registry.delete_preset(text_param(params, "name")?);
-    deleted?;
-    state.request_save();
-    Ok(presets(state))
+/// `Aulos.DeletePreset`.
+pub(super) fn delete_preset(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    context.inner.registry.delete_preset(params.text("name")?)?;
+    context.request_save();
+    Ok(presets(context))
 }

@@ -3,72 +3,62 @@
 //! A preferred source is not kept across a restart: it was chosen for a moment, and a server that
 //! restarts unattended has to find the best source by itself.
 
-use aulos_config::Station;
+use aulos_config::{Station, StationSource};
 use aulos_core::Span;
+use aulos_proto::snap::control::RpcError;
 use serde_json::{Map, Value, json};
 
-use super::methods::{MethodResult, invalid_param, text_param};
-use super::{CallContext, Control, ControlState};
+use super::context::CallContext;
+use super::params::Params;
+use super::rpc::MethodResult;
+use super::{Control, ControlState};
 use crate::backend::{Latency, OnAir, SourceCondition};
 use crate::hooks::Observation;
-use crate::registry::NotFound;
 
-/// `Aulos.SetSource {station, source, for_s?}`: `source` is a name or a number; null or `auto`
-/// returns to automatic selection.
-pub(super) fn set_source(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let name = text_param(params, "station")?;
-    let (number, slot) = state.inner.slot(name).ok_or(NotFound::Station)?;
+/// `Aulos.SetSource`.
+pub(super) fn set_source(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let (number, slot) = context.station_param(params)?;
     let sources = &slot.station.sources;
-    let named = |name: &str| sources.iter().position(|source| source.name == name);
-    let source = match &params["source"] {
-        Value::Null => None,
-        Value::String(name) => match (named(name), name.as_str()) {
-            (None, "auto") => None,
-            (found, _) => Some(found),
-        },
-        other => {
-            let index = other.as_u64().and_then(|index| usize::try_from(index).ok());
-            Some(index.filter(|index| *index < sources.len()))
-        }
-    };
-    let source = source.map(|found| {
-        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-        let list = names.join(", ");
-        found.ok_or_else(|| {
-            invalid_param("source", &format!("one of {list}, its number from 0, or auto"))
-        })
-    });
-    let source = source.transpose()?;
-    let span = parse_duration(&params["for_s"])?;
+    let source = parse_source(sources, params)?;
+    let span = params.optional_number("for_s")?.map(seconds);
     let answer = json!({
-        "station": name,
+        "station": slot.station.name,
         "source": source.and_then(|index| sources.get(index)).map(|source| &source.name),
         "for_s": source.and(span).map(Span::as_secs_f64),
     });
-    state.control.backend.set_preferred_source(number, source.map(|index| (index, span)));
+    context.control.backend.set_preferred_source(number, source.map(|index| (index, span)));
     Ok(answer)
 }
 
-fn parse_duration(value: &Value) -> Result<Option<Span>, aulos_proto::snap::control::RpcError> {
-    if value.is_null() {
-        return Ok(None);
-    }
-    let given =
-        value.as_f64().filter(|seconds| (MIN_DURATION_S..=MAX_DURATION_S).contains(seconds));
-    // In range: far below 2^63 nanoseconds.
-    #[allow(clippy::cast_possible_truncation, reason = "see above")]
-    let span = given.map(|seconds| Span::from_nanos((seconds * 1e9) as i64));
-    span.map(Some).ok_or_else(|| {
-        invalid_param(
-            "for_s",
-            &format!("a number of seconds from {MIN_DURATION_S} to {MAX_DURATION_S}"),
-        )
+/// The index of the selected source; `None` for automatic selection.
+fn parse_source(sources: &[StationSource], params: &Params<'_>) -> Result<Option<usize>, RpcError> {
+    let found = match params.value("source")? {
+        Value::Null => return Ok(None),
+        Value::String(name) => match sources.iter().position(|source| source.name == *name) {
+            None if name == "auto" => return Ok(None),
+            found => found,
+        },
+        other => {
+            let index = other.as_u64().and_then(|index| usize::try_from(index).ok());
+            index.filter(|index| *index < sources.len())
+        }
+    };
+    found.map(Some).ok_or_else(|| {
+        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+        let expected = format!("one of {}, its number from 0, or auto", names.join(", "));
+        params.invalid("source", &expected)
     })
 }
 
+/// Seconds of a parameter whose range is far below 2^63 nanoseconds.
+#[allow(clippy::cast_possible_truncation, reason = "see above")]
+fn seconds(seconds: f64) -> Span {
+    Span::from_nanos((seconds * 1e9) as i64)
+}
+
 /// Range of `for_s`: at least a few quanta; a day or longer needs no limit.
-const MIN_DURATION_S: f64 = 0.1;
-const MAX_DURATION_S: f64 = 86_400.0;
+pub(super) const MIN_DURATION_S: f64 = 0.1;
+pub(super) const MAX_DURATION_S: f64 = 86_400.0;
 
 impl Control {
     /// Notifies controllers and hooks of source switches.

@@ -1,21 +1,19 @@
 //! Feeds hooks with the state of stations; `Aulos.TestHook`.
 
 use aulos_io::SystemClock;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::methods::{MethodResult, invalid_param};
-use super::rpc::internal_error;
-use super::{CallContext, Control, ControlState};
+use super::context::CallContext;
+use super::params::Params;
+use super::rpc::{MethodResult, internal_error};
+use super::{Control, ControlState};
 use crate::hooks::Observation;
 
-/// `Aulos.TestHook {hook}`: its name, or its index from 0.
-pub(super) fn test(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let which = &params["hook"];
-    if !which.is_string() && !which.is_u64() {
-        return Err(invalid_param("hook", "a hook's name or its number from 0"));
-    }
-    let sent = state.control.hooks.test(which);
-    let (name, id) = sent.ok_or_else(|| internal_error("Hook not found".to_owned()))?;
+/// `Aulos.TestHook`.
+pub(super) fn test(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let hook = params.value("hook")?;
+    let (name, id) = (context.control.hooks.test(hook))
+        .ok_or_else(|| internal_error(format!("there is no hook {hook}")))?;
     Ok(json!({ "hook": name, "id": id }))
 }
 

@@ -1,4 +1,4 @@
-//! Markers: a call names a recorded frame.
+//! Markers: a call labels a recorded frame.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,72 +8,67 @@ use aulos_files::record::{self, MAX_LABEL_BYTES, Marker, MarkerRequest};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::CallContext;
-use super::methods::{MethodResult, invalid_param, text_param};
-use super::recordings::{Meant, meant, when};
-use super::rpc::internal_error;
+use super::context::CallContext;
+use super::params::Params;
+use super::recordings::{self, SelectedRecorder};
+use super::rpc::MethodResult;
 
-/// `Aulos.AddMarker {label}`. The recorder's thread writes the marker, and the answer waits until
-/// it is on disk; [`PendingMarkers`] waits without a lock.
-pub(super) fn add(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let label = text_param(params, "label")?;
+/// `Aulos.AddMarker`. The recorder's thread writes the marker, and the answer waits until it is on
+/// disk; [`PendingMarkers`] waits without a lock.
+pub(super) fn add(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let label = params.text("label")?;
     if !record::is_valid_label(label) {
-        let kind = format!("a text of 1 to {MAX_LABEL_BYTES} bytes without control characters");
-        return Err(invalid_param("label", &kind));
+        let expected = format!("a text of 1 to {MAX_LABEL_BYTES} bytes without control characters");
+        return Err(params.invalid("label", &expected));
     }
-    let meant = meant(state.inner, params)?;
-    let when = when(params)?;
-    let asked = meant.into_iter().map(|recorder| {
-        let asked = state.control.backend.mark(recorder.number, recorder.index, label, when);
-        (recorder, asked)
+    let selected = recordings::selected_recorders(context.inner, params)?;
+    let when = recordings::command_time(params)?;
+    let requests = selected.into_iter().map(|recorder| {
+        let backend = &context.control.backend;
+        let request = backend.mark(recorder.number, recorder.index, label, when);
+        (recorder, request)
     });
-    *state.markers = Some(PendingMarkers { asked: asked.collect() });
+    let pending = PendingMarkers { requests: requests.collect() };
+    context.outcome.later_answer = Some(Box::pin(pending.answer()));
     Ok(Value::Null)
 }
 
 /// Markers that are not on disk yet.
-pub(super) struct PendingMarkers {
-    asked: Vec<(Meant, Result<Arc<MarkerRequest>, String>)>,
+struct PendingMarkers {
+    requests: Vec<(SelectedRecorder, Result<Arc<MarkerRequest>, String>)>,
 }
 
 impl PendingMarkers {
-    /// The result of all markers, once each is known or after [`PATIENCE`].
-    pub(super) async fn answer(self) -> MethodResult {
-        let deadline = Instant::now() + PATIENCE;
-        let waits = |(_, asked): &(Meant, Result<Arc<MarkerRequest>, String>)| {
-            asked.as_ref().is_ok_and(|request| request.outcome().is_none())
-        };
-        while self.asked.iter().any(waits) && Instant::now() < deadline {
-            sleep(POLL).await;
+    /// The result of all markers, once each is known or after [`WRITE_TIMEOUT`].
+    async fn answer(self) -> MethodResult {
+        let deadline = Instant::now() + WRITE_TIMEOUT;
+        while self.is_pending() && Instant::now() < deadline {
+            sleep(POLL_INTERVAL).await;
         }
-        let (mut done, mut refused) = (Vec::new(), Vec::new());
-        for (recorder, asked) in self.asked {
-            match outcome(asked) {
-                Ok(marker) => done.push(shape(&recorder, &marker)),
-                Err(why) => refused.push((recorder.name, why)),
-            }
-        }
-        if let (true, Some((name, why))) = (done.is_empty(), refused.first()) {
-            return Err(internal_error(format!("{name}: {why}")));
-        }
-        let refused = refused.iter().map(|(name, why)| json!({ "recorder": name, "reason": why }));
-        let refused: Vec<Value> = refused.collect();
-        Ok(json!({ "recorders": done, "refused": refused }))
+        recordings::answer(self.requests.into_iter().map(|(recorder, request)| {
+            let marker = outcome(request).map(|marker| marker_json(&recorder, &marker));
+            (recorder.name, marker)
+        }))
+    }
+
+    fn is_pending(&self) -> bool {
+        let mut accepted = self.requests.iter().filter_map(|(_, request)| request.as_ref().ok());
+        accepted.any(|request| request.outcome().is_none())
     }
 }
 
-fn outcome(asked: Result<Arc<MarkerRequest>, String>) -> Result<Marker, String> {
-    match asked?.outcome() {
+fn outcome(request: Result<Arc<MarkerRequest>, String>) -> Result<Marker, String> {
+    match request?.outcome() {
         Some(Ok(marker)) => Ok(marker),
         Some(Err(refused)) => Err(refused.to_string()),
         None => Err(format!(
-            "the disk has not taken the marker within {} s; it may still do so",
-            PATIENCE.as_secs()
+            "the marker was not written to the disk within {} s; it may still be written",
+            WRITE_TIMEOUT.as_secs()
         )),
     }
 }
 
-fn shape(recorder: &Meant, marker: &Marker) -> Value {
+fn marker_json(recorder: &SelectedRecorder, marker: &Marker) -> Value {
     let MediaTime(frame) = marker.frame;
     json!({
         "recorder": recorder.name,
@@ -82,12 +77,12 @@ fn shape(recorder: &Meant, marker: &Marker) -> Value {
         "frame": frame,
         "position": marker.position.0,
         "time": record::rfc3339(marker.utc),
-        "sample_rate": recorder.hz,
+        "sample_rate": recorder.rate.hz(),
     })
 }
 
 /// How long a call waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Polling interval; the recorder's thread works some twenty times a second.
-const POLL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -9,22 +9,28 @@ mod announce;
 mod art;
 mod calls;
 pub(crate) mod connections;
+mod context;
+mod counters;
 mod djs;
 mod extension_methods;
 mod fallback;
 mod greetings;
 mod hooks;
+mod level_json;
 mod markers;
+mod method;
 mod methods;
 mod notices;
 mod notification;
 mod outbox;
+mod params;
 mod peers;
 mod playback;
 pub mod plugin;
 mod pushes;
 mod radio;
 mod recordings;
+mod reference;
 mod relays;
 mod reload;
 mod roles;
@@ -37,6 +43,8 @@ pub mod tcp;
 pub mod titles;
 
 pub use crate::relay::RelayChanges;
+pub use counters::Counters;
+pub(crate) use counters::count;
 pub use notification::Notification;
 pub use peers::{Inbox, PeerId};
 pub use recordings::closed_figures;
@@ -45,8 +53,9 @@ pub use roles::Caller;
 pub use status_json::HostInfo;
 pub use streams::MAX_ADDED;
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -127,173 +136,11 @@ struct ControlState {
     health_changed_at: Option<Instant>,
     /// The time of the oldest unsaved change.
     unsaved_since: Option<Instant>,
+    /// Former names of methods whose use has been logged.
+    logged_aliases: BTreeSet<&'static str>,
     /// Bytes of JSON rendered since the start, in answers and notifications; the cost of a batch is
     /// measured with it.
     rendered_bytes: usize,
-}
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was cut, refused or answered with an error, by cause.
-        #[derive(Debug, Default)]
-        pub struct Counters {
-            $($(#[$doc])* pub $name: AtomicU64,)*
-        }
-
-        impl Counters {
-            /// Every counter with its name.
-            #[must_use]
-            pub fn list(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
-            }
-        }
-    };
-}
-
-counters! {
-    /// Controllers that did not read their data.
-    controllers_cut_slow,
-    /// Controllers cut with the oldest notification when all notifications together took too much
-    /// memory.
-    controllers_cut_memory,
-    /// Notifications not sent to a controller that was behind, because a newer full status includes
-    /// them.
-    notifications_superseded,
-    /// Controllers that sent an overlong line.
-    controllers_cut_long_line,
-    /// Connections whose first byte cannot begin JSON, such as those that a web page makes a
-    /// browser open.
-    controllers_cut_not_json,
-    /// Batches that exceeded the cost limit.
-    batches_over_budget,
-    /// Calls refused because too many came before a login.
-    calls_refused_before_login,
-    /// Controllers without a call whose slot a new connection needed.
-    controllers_cut_unfinished,
-    /// Controllers for which there was no slot.
-    controllers_refused,
-    /// Lines that were not JSON or not a request.
-    rpc_not_understood,
-    /// HTTP connections without a complete request in time.
-    http_cut_slow_request,
-    /// HTTP connections with an overlong first line.
-    http_cut_long_request,
-    /// HTTP connections without a request whose slot a new connection needed.
-    http_cut_unfinished,
-    /// HTTP connections for which there was no slot.
-    http_refused,
-    /// Requests from another site's page.
-    http_cross_site,
-    /// Requests with an unknown host name.
-    http_wrong_host,
-    /// Connections above the limit for one address.
-    control_refused_same_address,
-    /// Connections above the rate limit for one address.
-    control_refused_too_fast,
-    /// Connections without TLS where it is required.
-    control_refused_plain,
-    /// Connections with an unfinished TLS handshake.
-    control_cut_tls_unfinished,
-    /// Connections with a failed TLS handshake.
-    control_cut_tls_failed,
-    /// Controllers that did not log in in time.
-    controllers_cut_without_login,
-    /// Logins with a wrong name or secret, on any port.
-    logins_failed,
-    /// Logins refused because their address had failed too often.
-    logins_slowed,
-    /// Live sources without a request whose slot a new connection needed.
-    djs_cut_unfinished,
-    /// Live sources for which there was no slot.
-    djs_refused,
-    /// Live sources for an unknown mount.
-    djs_refused_unknown,
-    /// Live sources for a mount that is in use.
-    djs_refused_taken,
-    /// Live sources with an unsupported stream type.
-    djs_refused_type,
-    /// Live sources without a complete request in time.
-    djs_cut_without_request,
-    /// Live sources with an overlong request.
-    djs_cut_long_request,
-    /// Connections to a live source port that sent something else than a request.
-    djs_not_understood,
-    /// Failed writes of the state file.
-    state_not_saved,
-    /// Clients of the saved state that exceeded the limit.
-    clients_not_restored,
-    /// Unknown clients above the rate limit for one address.
-    clients_refused_new,
-    /// Files of `doc_root` refused because too many reads were pending.
-    pages_refused_busy,
-    /// Files of `doc_root` that the disk did not deliver in time.
-    pages_cut_slow,
-}
-
-/// Adds one.
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
-/// What one call reads and changes.
-pub(super) struct CallContext<'a> {
-    control: &'a Control,
-    inner: &'a mut ControlState,
-    caller: &'a mut Caller,
-    effects: &'a mut Vec<Effects>,
-    /// Stations to be removed once their clients have been moved.
-    removed_stations: &'a mut Vec<usize>,
-    /// An answer as text, instead of the returned value: the full status is rendered directly and
-    /// never built as a tree.
-    text_answer: &'a mut Option<String>,
-    /// An answer that is known only when the disk has written something, instead of the returned
-    /// value.
-    markers: &'a mut Option<markers::PendingMarkers>,
-    /// Whether the call has an id. Without one the full status is not rendered.
-    has_id: bool,
-}
-
-impl CallContext<'_> {
-    fn push_effects(&mut self, effects: Effects) {
-        self.effects.push(effects);
-    }
-
-    /// Requests a save without a notification.
-    fn request_save(&mut self) {
-        self.push_effects(Effects { save: true, ..Effects::default() });
-    }
-
-    /// Answers with the status of the server.
-    fn status(&mut self) -> Value {
-        self.render_answer(Control::server_text)
-    }
-
-    fn aulos_status(&mut self) -> Value {
-        self.render_answer(Control::status_text)
-    }
-
-    fn render_answer(&mut self, render: fn(&Control, &ControlState) -> String) -> Value {
-        if self.has_id {
-            *self.text_answer = Some(render(self.control, self.inner));
-        }
-        Value::Null
-    }
-
-    fn neighbours(&self) -> Vec<DiscoveredServer> {
-        self.control.neighbours.borrow().clone()
-    }
-
-    fn station(&self, name: &str) -> Option<usize> {
-        self.inner.slot(name).map(|(number, _)| number)
-    }
-
-    fn loudness(&self, station: usize) -> Value {
-        self.control.loudness_json(self.inner, station)
-    }
-
-    fn reset_loudness(&self, station: usize) {
-        self.control.backend.reset_loudness(station);
-    }
 }
 
 impl Control {
@@ -321,6 +168,7 @@ impl Control {
             update_pending: PendingUpdate::default(),
             health_changed_at: None,
             unsaved_since: None,
+            logged_aliases: BTreeSet::new(),
             rendered_bytes: 0,
         };
         let control = Self {
@@ -426,7 +274,7 @@ impl Control {
         self.send_due_update(&mut inner);
         self.notify_announcements(&mut inner);
         self.notify_switches(&mut inner);
-        self.tell_recordings(&mut inner);
+        self.notify_recordings(&mut inner);
         if inner.health_changed_at.take_if(|since| since.elapsed() >= HEALTH_INTERVAL).is_some() {
             self.bump_revision();
         }
@@ -516,11 +364,11 @@ impl Control {
                 json!({
                     "name": station.name,
                     "active": active.map(|source| &source.name),
-                    "levels_dbfs": status_json::levels(&status.levels),
-                    "loudness": status_json::loudness(&status.loudness),
-                    "sources": status.source_loudness.iter().map(status_json::loudness)
+                    "levels_dbfs": level_json::levels(&status.levels),
+                    "loudness": level_json::loudness(&status.loudness),
+                    "sources": status.source_loudness.iter().map(level_json::loudness)
                         .collect::<Vec<_>>(),
-                    "normalizer": sound::normalizer_json(status.normalizer.as_ref(), station.spec.rate),
+                    "normalizer": level_json::normalizer_json(status.normalizer.as_ref(), station.spec.rate),
                 })
             })
             .collect()

@@ -8,9 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::context::CallContext;
+use super::params::Params;
 use super::plugin::{PluginHandle, merge};
+use super::rpc::MethodResult;
 use super::streams::{StationSlot, uncontrollable_properties};
 use super::{Control, ControlState, art, titles};
+use crate::registry::NotFound;
 
 impl Control {
     /// A control script is ready for calls.
@@ -145,11 +149,9 @@ fn playback_status(properties: &Map<String, Value>) -> Option<&str> {
 const MAX_META_DEPTH: usize = 16;
 
 /// `Stream.Control`.
-pub(super) fn control(
-    slot: &StationSlot,
-    command: &str,
-    params: &Value,
-) -> Result<Value, RpcError> {
+pub(super) fn control(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let slot = metadata_slot(context, params)?;
+    let command = params.text("command")?;
     let needs: &[(&str, i64)] = match command {
         "next" => &[("canGoNext", 2)],
         "previous" => &[("canGoPrevious", 3)],
@@ -168,6 +170,7 @@ pub(super) fn control(
             return Err(RpcError::new(code, format!("Stream property {capability} is false")));
         }
     }
+    let params = params.values();
     // python-snapcast sends the arguments next to `params` instead of in it.
     let mut arguments = params["params"].as_object().cloned().unwrap_or_default();
     let wanted = match command {
@@ -187,11 +190,10 @@ pub(super) fn control(
 }
 
 /// `Stream.SetProperty`.
-pub(super) fn set_property(
-    slot: &StationSlot,
-    name: &str,
-    value: &Value,
-) -> Result<Value, RpcError> {
+pub(super) fn set_property(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let slot = metadata_slot(context, params)?;
+    let name = params.text("property")?;
+    let value = &params.values()["value"];
     let (good, kind) = match name {
         "loopStatus" => (
             ["none", "track", "playlist"].iter().any(|known| value == known),
@@ -213,7 +215,16 @@ pub(super) fn set_property(
     forward(slot, "Plugin.Stream.Player.SetProperty", &json!({ name: value }))
 }
 
-fn forward(slot: &StationSlot, method: &str, params: &Value) -> Result<Value, RpcError> {
+/// The slot whose control script controls the stream of a call.
+fn metadata_slot<'a>(
+    context: &'a CallContext<'_>,
+    params: &Params<'_>,
+) -> Result<&'a StationSlot, RpcError> {
+    let (number, _) = context.stream_param(params)?;
+    Ok(context.control.metadata_slot(context.inner, number).ok_or(NotFound::Station)?)
+}
+
+fn forward(slot: &StationSlot, method: &str, params: &Value) -> MethodResult {
     match &slot.plugin {
         Some(plugin) if plugin.call(method, params) => Ok(json!("ok")),
         Some(_) => Err(super::rpc::internal_error("the control script does not read its calls")),

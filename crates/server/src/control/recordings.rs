@@ -3,148 +3,162 @@
 
 use std::path::Path;
 
-use aulos_config::HookEventKind;
-use aulos_config::{RecorderSettings, Station};
-use aulos_core::{Frames, Lufs, MediaTime, Span};
-use aulos_engine::recorder::{
-    CommandTime, MAX_PRE_ROLL, PauseMode, RecorderCommand, RecordingState as Doing,
-};
+use aulos_config::{HookEventKind, RecorderSettings, Station};
+use aulos_core::{Frames, Lufs, MediaTime, SampleRate, Span};
+use aulos_engine::recorder::{CommandTime, PauseMode, RecorderCommand, RecordingState};
 use aulos_files::record::{self, ClosedSegment, RecorderEventKind};
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
-use super::methods::{MethodResult, invalid_param, text_param};
-use super::rpc::internal_error;
-use super::status_json::round_to_hundredths;
-use super::{CallContext, Control, ControlState};
+use super::context::CallContext;
+use super::level_json::round_to_hundredths;
+use super::params::Params;
+use super::rpc::{MethodResult, internal_error};
+use super::{Control, ControlState};
 use crate::hooks::HookEvent;
 use crate::recording::{RecorderState, RecordingEventKind, StationRecorderEvent};
-use crate::registry::NotFound;
 use crate::upload::{UploadEvent, UploadState};
 
-/// `Aulos.GetRecordings {station?}`.
-pub(super) fn get(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let only = match &params["station"] {
-        Value::Null => None,
-        _ => Some(text_param(params, "station")?),
-    };
+/// `Aulos.GetRecordings`.
+pub(super) fn get(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let only = params.optional_text("station")?;
     if let Some(name) = only {
-        state.inner.slot(name).ok_or(NotFound::Station)?;
+        context.station(name)?;
     }
-    let slots = state.inner.slots.iter().enumerate();
-    let slots = slots.filter_map(|(number, slot)| Some((number, slot.as_ref()?)));
+    let slots = context.inner.slots();
     let slots = slots.filter(|(_, slot)| only.is_none_or(|name| slot.station.name == name));
     let all: Vec<Value> = slots
         .flat_map(|(number, slot)| {
-            shapes(&slot.station, &state.control.backend.status(number).recorders)
+            station_json(&slot.station, &context.control.backend.status(number).recorders)
         })
         .collect();
     Ok(json!({ "recorders": all }))
 }
 
 /// `Aulos.StartRecording`.
-pub(super) fn start(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    tell(state, params, RecorderCommand::Start)
+pub(super) fn start(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Start)
 }
 
 /// `Aulos.StopRecording`.
-pub(super) fn stop(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    tell(state, params, RecorderCommand::Stop)
+pub(super) fn stop(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Stop)
 }
 
-/// `Aulos.PauseRecording {gap}`.
-pub(super) fn pause(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let gap = match &params["gap"] {
-        Value::Null => PauseMode::Silence,
-        Value::String(gap) if gap == "silence" => PauseMode::Silence,
-        Value::String(gap) if gap == "closed" => PauseMode::Closed,
-        _ => return Err(invalid_param("gap", "\"silence\" or \"closed\"")),
+/// `Aulos.PauseRecording`.
+pub(super) fn pause(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let mode = match params.text("gap")? {
+        "closed" => PauseMode::Closed,
+        _ => PauseMode::Silence,
     };
-    tell(state, params, RecorderCommand::Pause(gap))
+    send_command(context, params, RecorderCommand::Pause(mode))
 }
 
 /// `Aulos.ResumeRecording`.
-pub(super) fn resume(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    tell(state, params, RecorderCommand::Resume)
+pub(super) fn resume(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Resume)
 }
 
 /// `Aulos.CutRecording`: ends the file and begins the next one.
-pub(super) fn cut(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    tell(state, params, RecorderCommand::Cut)
+pub(super) fn cut(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    send_command(context, params, RecorderCommand::Cut)
 }
 
 /// Sends the same command for the same moment to every recorder of the call.
-fn tell(state: &CallContext<'_>, params: &Value, command: RecorderCommand) -> MethodResult {
-    let meant = meant(state.inner, params)?;
-    let when = when(params)?;
-    let mut done = Vec::new();
-    let mut refused = Vec::new();
-    for Meant { number, index, station, name, hz } in meant {
-        match state.control.backend.record(number, index, command, when) {
-            Ok(frame) => done.push(json!({
-                "recorder": name,
-                "station": station,
+fn send_command(
+    context: &CallContext<'_>,
+    params: &Params<'_>,
+    command: RecorderCommand,
+) -> MethodResult {
+    let selected = selected_recorders(context.inner, params)?;
+    let when = command_time(params)?;
+    let results = selected.into_iter().map(|recorder| {
+        let backend = &context.control.backend;
+        let frame = backend.record(recorder.number, recorder.index, command, when);
+        let answer = frame.map(|frame| {
+            json!({
+                "recorder": recorder.name,
+                "station": recorder.station,
                 "frame": frame.map(|frame| frame.0),
-                "sample_rate": hz,
-            })),
-            Err(why) => refused.push((name, why)),
+                "sample_rate": recorder.rate.hz(),
+            })
+        });
+        (recorder.name, answer)
+    });
+    answer(results)
+}
+
+/// The answer to a call for several recorders, each with its result or the reason of its refusal.
+///
+/// # Errors
+/// The first refusal, when all recorders refuse.
+pub(super) fn answer(
+    results: impl Iterator<Item = (String, Result<Value, String>)>,
+) -> MethodResult {
+    let (mut done, mut refused) = (Vec::new(), Vec::new());
+    for (name, result) in results {
+        match result {
+            Ok(result) => done.push(result),
+            Err(reason) => refused.push((name, reason)),
         }
     }
-    if let (true, Some((name, why))) = (done.is_empty(), refused.first()) {
-        return Err(internal_error(format!("{name}: {why}")));
+    if let (true, Some((name, reason))) = (done.is_empty(), refused.first()) {
+        return Err(internal_error(format!("{name}: {reason}")));
     }
     let refused = refused.iter().map(|(name, why)| json!({ "recorder": name, "reason": why }));
     let refused: Vec<Value> = refused.collect();
     Ok(json!({ "recorders": done, "refused": refused }))
 }
 
-/// A recorder of a call.
-pub(super) struct Meant {
+/// A recorder that a call selects.
+pub(super) struct SelectedRecorder {
+    /// The number of its station.
     pub(super) number: usize,
+    /// Its index in `Station::records`.
     pub(super) index: usize,
     pub(super) station: String,
     pub(super) name: String,
-    pub(super) hz: u32,
+    pub(super) rate: SampleRate,
 }
 
-/// The recorders of a call: `recorder`, a name or a list of names; or every recorder of `station`,
-/// a name or a list.
-pub(super) fn meant(inner: &ControlState, params: &Value) -> Result<Vec<Meant>, RpcError> {
-    let stations = names(params, "station")?;
-    let recorders = names(params, "recorder")?;
+/// The recorders of a call: those of `recorder`, or every recorder of `station`.
+pub(super) fn selected_recorders(
+    inner: &ControlState,
+    params: &Params<'_>,
+) -> Result<Vec<SelectedRecorder>, RpcError> {
+    let stations = params.optional_texts("station")?;
+    let recorders = params.optional_texts("recorder")?;
     if stations.is_none() && recorders.is_none() {
-        return Err(invalid_param("station", "the name of a station, or a list of names"));
+        return Err(params.invalid("station", &"a name or a list of names"));
     }
-    let fits = |list: &Option<Vec<&str>>, name: &str| {
+    let contains = |list: &Option<Vec<&str>>, name: &str| {
         list.as_ref().is_none_or(|list| list.contains(&name))
     };
     let mut all = Vec::new();
-    for (number, slot) in inner.slots.iter().enumerate() {
-        let Some(Station { name: station, spec, records, .. }) =
-            slot.as_ref().map(|slot| &slot.station)
-        else {
-            continue;
-        };
+    for (number, slot) in inner.slots() {
+        let Station { name: station, spec, records, .. } = &slot.station;
         let records = records.iter().enumerate();
         all.extend(
             records
-                .filter(|(_, record)| fits(&stations, station) && fits(&recorders, &record.name))
-                .map(|(index, record)| Meant {
+                .filter(|(_, record)| {
+                    contains(&stations, station) && contains(&recorders, &record.name)
+                })
+                .map(|(index, record)| SelectedRecorder {
                     number,
                     index,
                     station: station.clone(),
                     name: record.name.clone(),
-                    hz: spec.rate.hz(),
+                    rate: spec.rate,
                 }),
         );
     }
     // An unknown name is an error, even next to known ones.
     for name in stations.iter().flatten() {
-        inner.slot(name).ok_or(NotFound::Station)?;
+        inner.station(name)?;
         if !all.iter().any(|one| one.station == *name) {
             return Err(internal_error(format!(
-                "station `{name}` has no such recorder: see its `record`"
+                "station `{name}` has no such recorder; its `record` lists them"
             )));
         }
     }
@@ -156,74 +170,46 @@ pub(super) fn meant(inner: &ControlState, params: &Value) -> Result<Vec<Meant>, 
     Ok(all)
 }
 
-fn names<'a>(params: &'a Value, key: &str) -> Result<Option<Vec<&'a str>>, RpcError> {
-    let wrong = || invalid_param(key, "a name, or a list of names");
-    match &params[key] {
-        Value::Null => Ok(None),
-        Value::String(name) => Ok(Some(vec![name])),
-        Value::Array(names) if !names.is_empty() => names
-            .iter()
-            .map(|name| name.as_str().ok_or_else(wrong))
-            .collect::<Result<_, _>>()
-            .map(Some),
-        _ => Err(wrong()),
-    }
-}
-
 /// The moment of a call: `at`, a time of day in UTC; `ago_s`; `in_s`; `frame`; or now. It is the
 /// same for all recorders.
-pub(super) fn when(params: &Value) -> Result<CommandTime, RpcError> {
+pub(super) fn command_time(params: &Params<'_>) -> Result<CommandTime, RpcError> {
     let now = SystemClock::now();
-    let given = ["at", "ago_s", "in_s", "frame"].into_iter().filter(|key| !params[*key].is_null());
-    if given.count() > 1 {
-        return Err(invalid_param("at", "the only one of at, ago_s, in_s and frame"));
-    }
-    if !params["frame"].is_null() {
-        let frame = params["frame"].as_u64();
-        let frame = frame.ok_or_else(|| invalid_param("frame", "a whole number"))?;
-        return Ok(CommandTime::Frame(MediaTime(frame)));
-    }
-    if !params["at"].is_null() {
-        let at = params["at"].as_str().and_then(record::parse_utc);
-        let at = at.ok_or_else(|| invalid_param("at", "a time as in 2026-11-22T10:15:00Z"))?;
-        return Ok(CommandTime::Local(record::local_at(at)));
-    }
-    if !params["ago_s"].is_null() {
-        let most = MAX_PRE_ROLL.as_secs_f64();
-        return Ok(CommandTime::Local(now - seconds(params, "ago_s", most)?));
-    }
-    if !params["in_s"].is_null() {
-        return Ok(CommandTime::Local(now + seconds(params, "in_s", MOST_AHEAD_S)?));
-    }
-    Ok(CommandTime::Local(now))
-}
-
-fn seconds(params: &Value, key: &str, most: f64) -> Result<Span, RpcError> {
-    let given = params[key].as_f64().filter(|seconds| (0.0..=most).contains(seconds));
-    let given = given
-        .ok_or_else(|| invalid_param(key, &format!("a number of seconds from 0 to {most}")))?;
-    // In range: far below 2^63 nanoseconds.
+    // Seconds are in a range far below 2^63 nanoseconds.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
-    Ok(Span::from_nanos((given * 1e9) as i64))
+    let seconds = |key| Ok::<_, RpcError>(Span::from_nanos((params.number(key)? * 1e9) as i64));
+    Ok(match params.at_most_one(&["at", "ago_s", "in_s", "frame"])? {
+        None => CommandTime::Local(now),
+        Some("frame") => CommandTime::Frame(MediaTime(params.count("frame")?)),
+        Some("ago_s") => CommandTime::Local(now - seconds("ago_s")?),
+        Some("in_s") => CommandTime::Local(now + seconds("in_s")?),
+        Some(_) => {
+            let at = record::parse_utc(params.text("at")?);
+            let at =
+                at.ok_or_else(|| params.invalid("at", &"a time as in 2026-11-22T10:15:00Z"))?;
+            CommandTime::Local(record::local_at(at))
+        }
+    })
 }
 
 /// A day; for longer plans there are schedulers.
-const MOST_AHEAD_S: f64 = 86_400.0;
+pub(super) const MAX_AHEAD_S: f64 = 86_400.0;
 
 /// The recorders of a station, for its status.
-pub(super) fn shapes(station: &Station, states: &[RecorderState]) -> Vec<Value> {
+pub(super) fn station_json(station: &Station, states: &[RecorderState]) -> Vec<Value> {
     let all = station.records.iter().zip(states);
-    all.map(|(record, state)| shape(station, record, state)).collect()
+    all.map(|(record, state)| recorder_json(station, record, state)).collect()
 }
 
-fn shape(station: &Station, record: &RecorderSettings, state: &RecorderState) -> Value {
+fn recorder_json(station: &Station, record: &RecorderSettings, state: &RecorderState) -> Value {
     let source = record.source.and_then(|index| station.sources.get(index));
     let rate = state.segment.as_ref().map_or(station.spec.rate, |segment| segment.rate);
     let seconds = |frames: Frames| (rate.span(frames).as_millis() / 100) as f64 / 10.0;
     let since = match state.state {
-        Some(Doing::Recording { since } | Doing::Paused { since, .. }) => Some(since.0),
-        Some(Doing::Waiting { start }) => start.map(|start| start.0),
-        Some(Doing::Idle) | None => None,
+        Some(RecordingState::Recording { since } | RecordingState::Paused { since, .. }) => {
+            Some(since.0)
+        }
+        Some(RecordingState::Waiting { start }) => start.map(|start| start.0),
+        Some(RecordingState::Idle) | None => None,
     };
     let file = state.segment.as_ref().map(|segment| {
         json!({
@@ -241,7 +227,7 @@ fn shape(station: &Station, record: &RecorderSettings, state: &RecorderState) ->
         "source": source.map(|source| &source.name),
         "dir": path(&record.dir),
         "format": record.format.to_string(),
-        "state": name(state.state),
+        "state": state_name(state.state),
         "since_frame": since,
         "file": file,
         "files": state.segments,
@@ -252,17 +238,17 @@ fn shape(station: &Station, record: &RecorderSettings, state: &RecorderState) ->
         "deleted": state.deleted,
         "free_bytes": state.free,
         "trouble": state.trouble,
-        "upload": state.upload.as_ref().map(upload),
+        "upload": state.upload.as_ref().map(upload_json),
     })
 }
 
-const fn name(state: Option<Doing>) -> &'static str {
+const fn state_name(state: Option<RecordingState>) -> &'static str {
     match state {
         None => "failed",
-        Some(Doing::Idle) => "idle",
-        Some(Doing::Waiting { .. }) => "waiting",
-        Some(Doing::Recording { .. }) => "recording",
-        Some(Doing::Paused { .. }) => "paused",
+        Some(RecordingState::Idle) => "idle",
+        Some(RecordingState::Waiting { .. }) => "waiting",
+        Some(RecordingState::Recording { .. }) => "recording",
+        Some(RecordingState::Paused { .. }) => "paused",
     }
 }
 
@@ -270,7 +256,7 @@ fn path(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn upload(state: &UploadState) -> Value {
+fn upload_json(state: &UploadState) -> Value {
     json!({
         "state": state.phase.name(),
         "waiting": state.waiting,
@@ -289,18 +275,18 @@ fn upload(state: &UploadState) -> Value {
 
 impl Control {
     /// Notifies controllers of recorder events.
-    pub(super) fn tell_recordings(&self, inner: &mut ControlState) {
+    pub(super) fn notify_recordings(&self, inner: &mut ControlState) {
         for event in self.backend.recorder_events() {
             log(&event);
             let StationRecorderEvent { station, recorder, kind: what } = event;
-            let (kind, figures) = told(&what);
+            let (kind, figures) = event_json(&what);
             let mut params = json!({ "station": station, "recorder": recorder, "event": kind });
             if let (Value::Object(params), Value::Object(figures)) = (&mut params, &figures) {
                 params.extend(figures.clone());
             }
             self.notify(inner, None, "Aulos.OnRecording", &params);
-            if let Some(news) = news(&recorder, &what, kind, figures) {
-                self.hooks.notify(&station, &news);
+            if let Some(event) = hook_event(&recorder, &what, kind, figures) {
+                self.hooks.notify(&station, &event);
             }
             self.bump_revision();
         }
@@ -308,7 +294,7 @@ impl Control {
 }
 
 /// The hook event of a recorder event, if there is one.
-fn news(
+fn hook_event(
     recorder: &str,
     what: &RecordingEventKind,
     word: &str,
@@ -352,7 +338,7 @@ fn news(
 }
 
 /// The name of an event and its data.
-fn told(what: &RecordingEventKind) -> (&'static str, Value) {
+fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
     match what {
         RecordingEventKind::Recorder(what) => match what {
             RecorderEventKind::SegmentOpened { path: file, frame, utc } => (
@@ -428,7 +414,7 @@ pub fn closed_figures(closed: &ClosedSegment) -> Value {
 
 fn log(event: &StationRecorderEvent) {
     let StationRecorderEvent { station, recorder, kind: what } = event;
-    let (kind, figures) = told(what);
+    let (kind, figures) = event_json(what);
     match kind {
         "trouble" | "lost" | "vanished" | "unrepaired" | "upload-failed" | "upload-gone" => {
             tracing::warn!(station, recorder, "recording: {kind} {figures}");

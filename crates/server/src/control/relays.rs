@@ -4,37 +4,35 @@
 use std::sync::PoisonError;
 
 use aulos_proto::snap::control::RpcError;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::methods::{MethodResult, invalid_param, text_param};
-use super::rpc::internal_error;
-use super::{CallContext, Control};
+use super::Control;
+use super::context::CallContext;
+use super::params::Params;
+use super::rpc::{MethodResult, internal_error};
 use crate::relay::RelayManager;
 
-/// `Aulos.GetRelays {streams}`.
-pub(super) fn get(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let streams = match &params["streams"] {
-        Value::Null => false,
-        given => given.as_bool().ok_or_else(|| invalid_param("streams", "true or false"))?,
-    };
-    Ok(state.control.with_relays(|relays| relays.json(streams)))
+/// `Aulos.GetRelays`.
+pub(super) fn get(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let streams = params.bool("streams")?;
+    Ok(context.control.with_relays(|relays| relays.json(streams)))
 }
 
-/// `Aulos.AddRelay {name, listen, from, to, dest, ...}`.
-pub(super) fn add(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let relay =
-        aulos_config::relay_from_json(params).map_err(|why| RpcError::invalid_params(&why))?;
-    let listen = state
+/// `Aulos.AddRelay`.
+pub(super) fn add(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let relay = aulos_config::relay_from_json(params.values())
+        .map_err(|why| RpcError::invalid_params(&why))?;
+    let listen = context
         .control
         .with_relays(|relays| relays.add(&relay))
         .map_err(|error| internal_error(error.to_string().replace("\n    hint: ", "; ")))?;
     Ok(json!({ "name": relay.name, "listen": listen, "dest": relay.dest.to_string() }))
 }
 
-/// `Aulos.RemoveRelay {name}`.
-pub(super) fn remove(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let name = text_param(params, "name")?;
-    if !state.control.with_relays(|relays| relays.remove(name)) {
+/// `Aulos.RemoveRelay`.
+pub(super) fn remove(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let name = params.text("name")?;
+    if !context.control.with_relays(|relays| relays.remove(name)) {
         return Err(internal_error("Relay not found"));
     }
     Ok(json!({ "name": name }))

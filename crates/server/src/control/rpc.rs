@@ -7,10 +7,15 @@
 use aulos_proto::snap::control::{IncomingMessage, Reply, Request, RpcError, code, parse_incoming};
 use serde_json::Value;
 
+use crate::registry::NotFound;
+
 /// Cost limit of one batch in bytes: the JSON that it renders in answers and notifications, and
-/// [`super::roles::call_cost`] of each call. It is twice the status of a full server, which has
+/// [`super::method::CallCost::bytes`] of each call. It is twice the status of a full server, which has
 /// four million bytes; calls without an id cost the same.
 pub(super) const MAX_BATCH_COST: usize = 8 << 20;
+
+/// What a method returns.
+pub(super) type MethodResult = Result<Value, RpcError>;
 
 /// The result of a call.
 pub(super) enum CallOutput {
@@ -135,6 +140,12 @@ pub(super) fn internal_error(fact: impl Into<String>) -> RpcError {
 /// The error for an unknown method; snapserver does not repeat its name.
 pub(super) fn method_not_found() -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, "Method not found")
+}
+
+impl From<NotFound> for RpcError {
+    fn from(error: NotFound) -> Self {
+        internal_error(error.to_string())
+    }
 }
 
 #[cfg(test)]

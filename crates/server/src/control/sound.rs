@@ -4,119 +4,105 @@
 //! file therefore takes effect, and a restart without an edit does not reset what a call has set.
 
 use aulos_config::{SoundSettings, Station};
-use aulos_core::{Db, Lufs, SampleRate};
-use aulos_dsp::normalize::LoudnessStats;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
-use super::methods::{MethodResult, invalid_param, text_param};
-use super::rpc::internal_error;
-use super::status_json::{self, round_to_hundredths};
+use super::context::CallContext;
+use super::level_json::{loudness, normalizer_json};
+use super::params::Params;
+use super::rpc::{MethodResult, internal_error};
 use super::streams::StationSlot;
-use super::{CallContext, Control, ControlState};
-use crate::backend::NormalizerStatus;
-use crate::registry::NotFound;
+use super::{Control, ControlState};
 
-/// `Aulos.GetNormalize {station}`.
-pub(super) fn get_normalize(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let (number, slot) = station_slot(state, params)?;
-    let steadiness = state.control.backend.status(number).normalizer;
+/// `Aulos.GetLoudness`.
+pub(super) fn get_loudness(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let (number, slot) = context.station_param(params)?;
+    let status = context.control.backend.status(number);
+    let sources = slot.station.sources.iter().zip(&status.source_loudness);
+    let sources = sources
+        .map(|(source, measured)| json!({ "name": source.name, "loudness": loudness(measured) }));
     Ok(json!({
         "station": slot.station.name,
-        "normalize": slot.station.sound.normalize_json(),
-        "status": normalizer_json(steadiness.as_ref(), slot.station.spec.rate),
+        "loudness": loudness(&status.loudness),
+        "sources": sources.collect::<Vec<_>>(),
     }))
 }
 
-/// `Aulos.SetNormalize {station, normalize}`.
-pub(super) fn set_normalize(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let value = required_param(params, "normalize", "true, false, a preset or an object")?;
-    change_sound(state, params, |sound, slot| sound.set_normalize(value, slot.station.spec))?;
-    let (_, slot) = station_slot(state, params)?;
+/// `Aulos.ResetLoudness`.
+pub(super) fn reset_loudness(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let (number, slot) = context.station_param(params)?;
+    context.control.backend.reset_loudness(number);
+    Ok(json!({ "station": slot.station.name }))
+}
+
+/// `Aulos.GetNormalize`.
+pub(super) fn get_normalize(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let (number, slot) = context.station_param(params)?;
+    let status = context.control.backend.status(number).normalizer;
+    Ok(json!({
+        "station": slot.station.name,
+        "normalize": slot.station.sound.normalize_json(),
+        "status": normalizer_json(status.as_ref(), slot.station.spec.rate),
+    }))
+}
+
+/// `Aulos.SetNormalize`.
+pub(super) fn set_normalize(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let value = params.value("normalize")?;
+    change_sound(context, params, |sound, slot| sound.set_normalize(value, slot.station.spec))?;
+    let (_, slot) = context.station_param(params)?;
     Ok(json!({ "station": slot.station.name, "normalize": slot.station.sound.normalize_json() }))
 }
 
-/// `Aulos.GetEqualizer {station}`.
-pub(super) fn get_equalizer(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let (_, slot) = station_slot(state, params)?;
+/// `Aulos.GetEqualizer`.
+pub(super) fn get_equalizer(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let (_, slot) = context.station_param(params)?;
     Ok(json!({ "station": slot.station.name, "equalizer": slot.station.sound.equalizer_json() }))
 }
 
-/// `Aulos.SetEqualizer {station, equalizer}`.
-pub(super) fn set_equalizer(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let value = required_param(params, "equalizer", "a list of bands")?;
-    change_sound(state, params, |sound, slot| sound.set_equalizer(value, slot.station.spec))?;
-    get_equalizer(state, params)
+/// `Aulos.SetEqualizer`.
+pub(super) fn set_equalizer(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let value = params.value("equalizer")?;
+    change_sound(context, params, |sound, slot| sound.set_equalizer(value, slot.station.spec))?;
+    get_equalizer(context, params)
 }
 
-/// `Aulos.SetCompare {station, compare}`.
-pub(super) fn set_compare(state: &mut CallContext<'_>, params: &Value) -> MethodResult {
-    let on =
-        params["compare"].as_bool().ok_or_else(|| invalid_param("compare", "true or false"))?;
-    let (number, slot) = station_slot(state, params)?;
+/// `Aulos.SetCompare`.
+pub(super) fn set_compare(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
+    let on = params.bool("compare")?;
+    let (number, slot) = context.station_param(params)?;
     if slot.station.sound.normalize.is_none() {
         return Err(internal_error("the station is not normalized: there is nothing to compare"));
     }
-    let name = slot.station.name.clone();
-    state.control.backend.set_bypass(number, on);
-    state.control.bump_revision();
-    let answer = json!({ "station": name, "compare": on });
-    state.control.notify(state.inner, state.caller.peer, "Aulos.OnCompareChanged", &answer);
+    let answer = json!({ "station": slot.station.name, "compare": on });
+    context.control.backend.set_bypass(number, on);
+    context.control.bump_revision();
+    let from = context.caller.peer;
+    context.control.notify(context.inner, from, "Aulos.OnCompareChanged", &answer);
     Ok(answer)
-}
-
-fn station_slot<'a>(
-    state: &'a CallContext<'_>,
-    params: &Value,
-) -> Result<(usize, &'a StationSlot), RpcError> {
-    Ok(state.inner.slot(text_param(params, "station")?).ok_or(NotFound::Station)?)
-}
-
-fn required_param<'a>(
-    params: &'a Value,
-    key: &'static str,
-    kind: &str,
-) -> Result<&'a Value, RpcError> {
-    params.get(key).ok_or_else(|| invalid_param(key, kind))
 }
 
 /// Applies a change, saves it and notifies other controllers.
 fn change_sound(
-    state: &mut CallContext<'_>,
-    params: &Value,
+    context: &mut CallContext<'_>,
+    params: &Params<'_>,
     edit: impl FnOnce(&mut SoundSettings, &StationSlot) -> Result<(), String>,
 ) -> Result<(), RpcError> {
-    let (number, slot) = station_slot(state, params)?;
+    let (number, slot) = context.station_param(params)?;
     let mut sound = slot.station.sound.clone();
     edit(&mut sound, slot).map_err(|why| RpcError::invalid_params(&why))?;
     if sound == slot.station.sound {
         return Ok(());
     }
-    state.control.backend.set_sound(number, &sound).map_err(internal_error)?;
-    if let Some(slot) = state.inner.slots[number].as_mut() {
+    context.control.backend.set_sound(number, &sound).map_err(internal_error)?;
+    if let Some(slot) = context.inner.slots[number].as_mut() {
         slot.set_sound(sound);
         let params = sound_json(slot);
-        state.control.notify(state.inner, state.caller.peer, "Aulos.OnSoundChanged", &params);
+        let from = context.caller.peer;
+        context.control.notify(context.inner, from, "Aulos.OnSoundChanged", &params);
     }
-    state.request_save();
+    context.request_save();
     Ok(())
-}
-
-impl Control {
-    /// The loudness of a station and its sources.
-    pub(super) fn loudness_json(&self, inner: &ControlState, number: usize) -> Value {
-        let status = self.backend.status(number);
-        let station = inner.slots.get(number).and_then(Option::as_ref).map(|slot| &slot.station);
-        let sources = station.map_or(&[][..], |station| &station.sources);
-        let sources = sources.iter().zip(&status.source_loudness).map(|(source, loudness)| {
-            json!({ "name": source.name, "loudness": status_json::loudness(loudness) })
-        });
-        json!({
-            "station": station.map(|station| &station.name),
-            "loudness": status_json::loudness(&status.loudness),
-            "sources": sources.collect::<Vec<_>>(),
-        })
-    }
 }
 
 /// A station's sound settings, as notifications and the state file have them.
@@ -191,42 +177,4 @@ impl Control {
             }
         }
     }
-}
-
-/// The state of a normalizer, rounded to hundredths; missing values are null.
-pub(super) fn normalizer_json(steadiness: Option<&NormalizerStatus>, rate: SampleRate) -> Value {
-    let Some(steady) = steadiness else { return Value::Null };
-    let programme = &steady.programme_stats;
-    json!({
-        "latency_frames": steady.latency.0,
-        "latency_ms": round_to_hundredths(rate.span(steady.latency).as_nanos() as f64 / 1e6),
-        "compare": steady.bypassed,
-        "matching_gain_db": db(steady.matching_gain),
-        "gain_db": db(programme.gain),
-        "reduction_db": db(steady.reduction),
-        "level_lufs": lufs(programme.level),
-        "clamped": steady.clamped,
-        "rejected": programme.rejected,
-        "input": figures(&programme.input),
-        "output": figures(&programme.output),
-    })
-}
-
-fn figures(figures: &LoudnessStats) -> Value {
-    json!({
-        "momentary_lufs": lufs(figures.momentary),
-        "short_term_lufs": lufs(figures.short_term),
-        "integrated_lufs": lufs(figures.integrated),
-        "loudness_range_lu": db(figures.range),
-        "true_peak_dbtp": db(figures.true_peak),
-    })
-}
-
-fn lufs(value: Lufs) -> Option<f64> {
-    Some(round_to_hundredths(value.get())).filter(|value| value.is_finite())
-}
-
-fn db(value: Db) -> Option<f64> {
-    // Avoids -0.0 in the output.
-    Some(round_to_hundredths(value.get()) + 0.0).filter(|value| value.is_finite())
 }

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use aulos_core::{Db, Lufs};
 use aulos_proto::uri::Uri;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::sound::normalizer_json;
+use super::level_json::{levels, loudness, normalizer_json, round_to_hundredths};
 use super::streams::StationSlot;
 use super::{djs, fallback, pushes, radio, recordings, rtp};
-use crate::backend::{ClientHealth, Loudness, SourceState, StationState, StationStatus};
+use crate::backend::{ClientHealth, SourceState, StationState, StationStatus};
 use crate::registry::{ClientJson, Group, GroupJson, Registry, to_json_text};
 
 /// The machine that the server runs on.
@@ -274,42 +273,10 @@ pub(super) fn station<'a>(
         "listeners": status.listeners,
         "pushes": pushes,
         "rtp": sent,
-        "recorders": recordings::shapes(station, &status.recorders),
+        "recorders": recordings::station_json(station, &status.recorders),
         "added": slot.added.is_some(),
         "playing": metadata_slot.unwrap_or(slot).properties.get("metadata"),
         "announcements": announcements,
     });
     StationJson { head, clients }
-}
-
-/// Levels in tenths of a decibel; silence is null, because JSON has no infinity.
-pub(super) fn levels(levels: &[Db]) -> Value {
-    let tenth = |level: &Db| {
-        let db = level.get();
-        if db.is_finite() { json!((db * 10.0).round() / 10.0) } else { Value::Null }
-    };
-    levels.iter().map(tenth).collect()
-}
-
-/// Loudness values, rounded to hundredths; missing ones are null.
-pub(super) fn loudness(loudness: &Loudness) -> Value {
-    let lufs = |value: Option<Lufs>| value.map(|value| round_to_hundredths(value.get()));
-    let db = |value: Option<Db>| value.map(|value| round_to_hundredths(value.get()));
-    json!({
-        "measured_s": (loudness.measured.as_millis() / 100) as f64 / 10.0,
-        "momentary_lufs": lufs(loudness.momentary),
-        "short_term_lufs": lufs(loudness.short_term),
-        "integrated_lufs": lufs(loudness.integrated),
-        "loudness_range_lu": db(loudness.range),
-        "max_momentary_lufs": lufs(loudness.max_momentary),
-        "max_short_term_lufs": lufs(loudness.max_short_term),
-        "true_peak_dbtp": db(loudness.true_peak),
-        "sample_peak_dbfs": db(loudness.sample_peak),
-        "current_true_peak_dbtp": db(loudness.current_true_peak),
-        "current_sample_peak_dbfs": db(loudness.current_sample_peak),
-    })
-}
-
-pub(super) fn round_to_hundredths(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
 }

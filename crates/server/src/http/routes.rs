@@ -52,6 +52,7 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
         .route(login::LOGIN_PATH, get(async || Redirect::to("/")))
         .route("/api/v1/status", get(status))
         .route("/api/v1/events", get(events))
+        .route("/openrpc.json", get(async || json(Control::openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
         .route("/rtp/{*name}", get(description))

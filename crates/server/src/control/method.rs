@@ -1,0 +1,150 @@
+//! A row of the method table: all that the server knows of a control method.
+//!
+//! Dispatch, permission check, parameter check, `General.GetRPCCommands`, the OpenRPC document and
+//! the reference page all read the row. Separate lists of roles and of expensive methods were
+//! rejected: a method that is missing in one of them is noticed late.
+
+use serde_json::Value;
+
+use super::context::CallContext;
+use super::params::{Param, ParamPolicy, Params};
+use super::rpc::MethodResult;
+use crate::access::Role;
+
+pub(super) type Handler = fn(&mut CallContext<'_>, &Params<'_>) -> MethodResult;
+
+/// The method that returns the OpenRPC document; its name is that of the OpenRPC specification.
+pub(super) const DISCOVER: &str = "rpc.discover";
+
+/// A control method.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Method {
+    pub(super) name: &'static str,
+    /// Former names, which go on working.
+    pub(super) aliases: &'static [&'static str],
+    /// The least role of a caller.
+    pub(super) role: Role,
+    pub(super) cost: CallCost,
+    /// An imperative without a full stop.
+    pub(super) about: &'static str,
+    pub(super) params: &'static [Param],
+    pub(super) result: ResultType,
+    /// The notifications that a successful call causes.
+    pub(super) notifications: &'static [&'static str],
+    pub(super) run: Handler,
+    pub(super) policy: ParamPolicy,
+}
+
+/// The result of a method.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ResultType {
+    /// The text `"ok"`.
+    Ok,
+    /// An object with these members: their names, and their JSON types separated by `|`.
+    Members(&'static [(&'static str, &'static str)]),
+    /// An object that another document describes.
+    Document(&'static str),
+}
+
+/// The work that a call causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallCost {
+    Plain,
+    /// It grows with the number of clients; its cost in a batch is the JSON that it renders.
+    Long,
+    /// It waits for other threads, opens ports or visits all clients.
+    Heavy,
+}
+
+impl CallCost {
+    /// The cost of a call besides its JSON, in the bytes of [`super::rpc::MAX_BATCH_COST`]: a full
+    /// batch of plain calls costs an eighth of the limit, and a batch has at most 32 heavy ones.
+    pub(super) const fn bytes(self) -> usize {
+        match self {
+            Self::Plain | Self::Long => 4 << 10,
+            Self::Heavy => 256 << 10,
+        }
+    }
+}
+
+impl Method {
+    /// A method of Snapcast, whose parameters are checked as snapserver does.
+    pub(super) const fn snapcast(
+        name: &'static str,
+        role: Role,
+        about: &'static str,
+        run: Handler,
+    ) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            role,
+            cost: CallCost::Plain,
+            about,
+            params: &[],
+            result: ResultType::Ok,
+            notifications: &[],
+            run,
+            policy: ParamPolicy::Snapcast,
+        }
+    }
+
+    /// A method that Snapcast does not have.
+    pub(super) const fn new(
+        name: &'static str,
+        role: Role,
+        about: &'static str,
+        run: Handler,
+    ) -> Self {
+        Self { policy: ParamPolicy::Strict, ..Self::snapcast(name, role, about, run) }
+    }
+
+    pub(super) const fn params(self, params: &'static [Param]) -> Self {
+        Self { params, ..self }
+    }
+
+    /// Parameters that the method checks by itself: the keys of a configuration table, of which
+    /// these are some.
+    pub(super) const fn unchecked_params(self, params: &'static [Param]) -> Self {
+        Self { params, policy: ParamPolicy::Method, ..self }
+    }
+
+    /// The members of the result: their names and JSON types.
+    pub(super) const fn returns(self, members: &'static [(&'static str, &'static str)]) -> Self {
+        Self { result: ResultType::Members(members), ..self }
+    }
+
+    pub(super) const fn returns_document(self, what: &'static str) -> Self {
+        Self { result: ResultType::Document(what), ..self }
+    }
+
+    pub(super) const fn notifies(self, notifications: &'static [&'static str]) -> Self {
+        Self { notifications, ..self }
+    }
+
+    pub(super) const fn long(self) -> Self {
+        Self { cost: CallCost::Long, ..self }
+    }
+
+    pub(super) const fn heavy(self) -> Self {
+        Self { cost: CallCost::Heavy, ..self }
+    }
+
+    /// Whether the method changes nothing. Without an id such a call has neither effect nor answer.
+    pub(super) fn only_reads(&self) -> bool {
+        self.name.split_once('.').is_some_and(|(_, verb)| verb.starts_with("Get"))
+            || self.name == DISCOVER
+    }
+
+    /// Whether the work of a call grows with the number of clients, or waits for other threads.
+    pub(super) fn is_long(&self) -> bool {
+        self.cost != CallCost::Plain
+    }
+
+    /// Checks the parameters of a call and runs it. The caller's role has been checked.
+    pub(super) fn call(&self, context: &mut CallContext<'_>, values: &Value) -> MethodResult {
+        let params = Params::new(self.params, values, self.policy);
+        params.check()?;
+        (self.run)(context, &params)
+    }
+}
