@@ -108,7 +108,10 @@ fn what_a_call_must_not_have_opened_is_refused() {
         (json!({ "station": "hall", "group": "x", "uri": good }), "not both"),
         (json!({ "uri": good }), "`station`"),
         (json!({ "station": "hall" }), "`uri`"),
-        (json!({ "station": "attic", "uri": good }), "there is no station `attic`; there are `hall`"),
+        (
+            json!({ "station": "attic", "uri": good }),
+            "there is no station `attic`; there are `hall`",
+        ),
         (json!({ "group": "attic", "uri": good }), "Group not found"),
     ] {
         let error = caller.call("Aulos.Announce", params.clone())["error"].to_string();

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use aulos_server::backend::SourceSwitch;
+use aulos_server::backend::{SourceSwitch, SwitchCause};
 
 use crate::common::{Playing, Server, eventually, resolve, scratch, wave};
 use aulos_core::Span;
@@ -54,9 +54,9 @@ fn each_change_of_source_is_notified_by_name() {
         controller.call("Aulos.GetInfo", json!({}));
     }
     server.house.switches.lock().unwrap().extend([
-        (0, SourceSwitch { from: Some(1), to: Some(0), cause: "better" }),
-        (0, SourceSwitch { from: Some(0), to: None, cause: "late" }),
-        (7, SourceSwitch { from: None, to: None, cause: "late" }),
+        (0, SourceSwitch { from: Some(1), to: Some(0), cause: SwitchCause::Better }),
+        (0, SourceSwitch { from: Some(0), to: None, cause: SwitchCause::Late }),
+        (7, SourceSwitch { from: None, to: None, cause: SwitchCause::Late }),
     ]);
     for controller in [&mut one, &mut other] {
         for (from, to, cause) in

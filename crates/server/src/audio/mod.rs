@@ -45,9 +45,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use crate::access::Credentials;
 use crate::backend::{
     self, Announcement, AnnouncementEvent, AudioBackend, AudioEvent, CommandQueueFull, DjInfo,
-    DjMountPermit, Greeting, Hello, KickReason, ListenPolicy, ListenSink, MediaSocket,
-    PlaybackSettings, SessionCommand, SessionId, StationPosition, StationRecorderEvent,
-    StationStatus,
+    DjMountPermit, Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink,
+    MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
+    StationRecorderEvent, StationStatus,
 };
 use crate::push::PushClient;
 use crate::radio::{BackgroundTask, RadioClient};
@@ -207,6 +207,17 @@ impl Audio {
     }
 }
 
+impl GreetingSink for Audio {
+    fn set_greeting(&self, client: &str, greeting: Option<Greeting>) -> bool {
+        let (client, greeting) = (Arc::from(client), greeting.map(wire_greeting));
+        self.with(|inner| inner.context.set_greeting(&client, greeting))
+    }
+
+    fn set_default_greeting(&self, greeting: Option<Greeting>) -> bool {
+        self.with(|inner| inner.context.set_default_greeting(greeting.map(wire_greeting)))
+    }
+}
+
 impl AudioBackend for Audio {
     fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull> {
         let session = |session: SessionId| reactor::SessionId::from_number(session.0);
@@ -228,15 +239,6 @@ impl AudioBackend for Audio {
             }
         });
         if taken { Ok(()) } else { Err(CommandQueueFull(command)) }
-    }
-
-    fn set_greeting(&self, client: &str, greeting: Option<Greeting>) -> bool {
-        let (client, greeting) = (Arc::from(client), greeting.map(wire_greeting));
-        self.with(|inner| inner.context.set_greeting(&client, greeting))
-    }
-
-    fn set_default_greeting(&self, greeting: Option<Greeting>) -> bool {
-        self.with(|inner| inner.context.set_default_greeting(greeting.map(wire_greeting)))
     }
 
     fn set_listen_policy(&self, policy: &ListenPolicy) {

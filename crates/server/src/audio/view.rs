@@ -2,9 +2,8 @@
 
 use aulos_config::SourceConfig;
 use aulos_core::{Frames, Span};
-use aulos_engine::standby::Standby;
 use aulos_engine::status::{InputState, StationOutput, StationStatus};
-use aulos_engine::switch::{InputFault, InputHealth, SwitchCause};
+use aulos_engine::switch::{InputFault, InputHealth};
 use aulos_io::SystemClock;
 use aulos_io::reactor::{self, ReactorStats};
 
@@ -14,7 +13,7 @@ use super::recordings::RecorderManager;
 use super::rtp::StationRtpOutput;
 use super::sources::SourceMonitor;
 use crate::backend::{
-    self, Latency, OnAir, SourceCondition, SourceState, SourceSwitch, StationState,
+    self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
 };
 
 /// A station's status.
@@ -84,50 +83,32 @@ fn on_air(status: &StationStatus, running: &RunningStation) -> OnAir {
     let now = SystemClock::now();
     let preference = status.preference;
     OnAir {
-        output: match status.output {
-            StationOutput::Active(_) => "active",
-            StationOutput::Fade { .. } => "fade",
-            StationOutput::LastResort => "last resort",
-        },
-        cause: status.cause.map(cause),
+        output: Some(match status.output {
+            StationOutput::Active(_) => backend::StationOutput::Active,
+            StationOutput::Fade { .. } => backend::StationOutput::Fade,
+            StationOutput::LastResort => backend::StationOutput::LastResort,
+        }),
+        cause: status.cause,
         preferred: preference.map(|request| request.input),
         preferred_for: preference.and_then(|request| request.until).map(|until| until - now),
         since_ms: (now - status.since).as_millis(),
         dead_air_ms: millis(status.silent_frames),
         last_resort_ms: millis(status.last_resort_frames),
-        switches: SwitchCause::ALL.into_iter().map(cause).zip(status.switches_by).collect(),
+        switches: status.switches_by,
     }
 }
 
-fn condition(input: &InputState) -> SourceCondition {
-    let (health, reason) = match input.health {
-        InputHealth::Disabled => ("disabled", None),
-        InputHealth::Connecting => ("connecting", None),
-        InputHealth::Priming { .. } => ("priming", None),
-        InputHealth::Healthy { .. } => ("healthy", None),
-        InputHealth::Suspect(reason) => ("suspect", Some(reason)),
-        InputHealth::Failed(reason) => ("failed", Some(reason)),
-        InputHealth::Backoff => ("backoff", None),
+const fn condition(input: &InputState) -> SourceCondition {
+    let health = match input.health {
+        InputHealth::Disabled => SourceHealth::Disabled,
+        InputHealth::Connecting => SourceHealth::Connecting,
+        InputHealth::Priming { .. } => SourceHealth::Priming,
+        InputHealth::Healthy { .. } => SourceHealth::Healthy,
+        InputHealth::Suspect(fault) => SourceHealth::Suspect(fault),
+        InputHealth::Failed(fault) => SourceHealth::Failed(fault),
+        InputHealth::Backoff => SourceHealth::Backoff,
     };
-    let failures = input.failures;
-    SourceCondition {
-        health,
-        reason: reason.map(|reason| cause(reason.into())),
-        standby: match input.standby {
-            Standby::Hot => "hot",
-            Standby::Warm => "warm",
-            Standby::Cold => "cold",
-        },
-        failures: vec![
-            ("late", failures.late),
-            ("silent", failures.silent),
-            ("dc", failures.dc),
-            ("dead channel", failures.dead_channel),
-            ("error", failures.error),
-            ("flap", failures.flaps),
-        ],
-        last_failure: failures.last.map(|last| cause(last.into())),
-    }
+    SourceCondition { health, standby: input.standby, failures: input.failures }
 }
 
 /// The parts of the latency to a listener.
@@ -138,7 +119,7 @@ fn latency(status: &StationStatus, running: &RunningStation) -> Latency {
         source.is_some_and(|source| !source.config.is_on_demand())
     });
     let rate = running.config.spec.rate;
-    let ahead = status.normalizer.map(|steadiness| rate.span(steadiness.latency));
+    let ahead = status.normalizer.map(|normalizer| rate.span(normalizer.latency));
     Latency {
         input_ms: active.and_then(|active| status.inputs.get(active)).map_or(0, live),
         look_ahead_ms: ahead.map_or(0, |ahead| ahead.as_millis()),
@@ -152,24 +133,9 @@ pub(super) fn switched(number: usize, running: &mut RunningStation) -> Vec<(usiz
     let switches = events.map(|event| SourceSwitch {
         from: event.change.from,
         to: event.change.to,
-        cause: cause(event.change.cause),
+        cause: event.change.cause,
     });
     switches.map(|switch| (number, switch)).collect()
-}
-
-const fn cause(cause: SwitchCause) -> &'static str {
-    match cause {
-        SwitchCause::First => "first",
-        SwitchCause::Better => "better",
-        SwitchCause::Ended => "ended",
-        SwitchCause::Late => "late",
-        SwitchCause::Silent => "silent",
-        SwitchCause::Dc => "dc",
-        SwitchCause::DeadChannel => "dead channel",
-        SwitchCause::Error => "error",
-        SwitchCause::Manual => "manual",
-        _ => "other",
-    }
 }
 
 fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) -> SourceState {
@@ -262,8 +228,8 @@ const STATION_COUNTERS: [Counter; 11] = [
     ("pool_exhausted", |status| status.pool_exhausted),
     ("encode_errors", |status| status.encode_errors),
     ("fanout_full", |status| status.fanout_full),
-    ("samples_clamped", |status| status.normalizer.map_or(0, |steady| steady.clamped)),
+    ("samples_clamped", |status| status.normalizer.map_or(0, |normalizer| normalizer.clamped)),
     ("samples_rejected", |status| {
-        status.normalizer.map_or(0, |steady| steady.programme_stats.rejected)
+        status.normalizer.map_or(0, |normalizer| normalizer.programme_stats.rejected)
     }),
 ];

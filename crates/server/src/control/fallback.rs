@@ -6,14 +6,17 @@
 use aulos_config::{Station, StationSource};
 use aulos_core::Span;
 use aulos_proto::snap::control::RpcError;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::context::CallContext;
 use super::params::Params;
 use super::rpc::MethodResult;
 use super::{Control, ControlState};
-use crate::backend::{Latency, OnAir, SourceCondition};
-use crate::hooks::Observation;
+use crate::backend::{
+    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, Standby,
+    StationOutput, SwitchCause,
+};
+use crate::hooks::{Observation, cause_name};
 
 /// `Aulos.SetSource`.
 pub(super) fn set_source(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -74,7 +77,7 @@ impl Control {
                 "station": station.name,
                 "from": name(switched.from),
                 "to": name(switched.to),
-                "cause": switched.cause,
+                "cause": cause_name(switched.cause),
             });
             self.notify(inner, None, "Aulos.OnSwitch", &params);
             self.bump_revision();
@@ -87,12 +90,16 @@ pub(super) fn on_air(station: &Station, on_air: &OnAir) -> Value {
     let preferred = on_air.preferred.and_then(|index| station.sources.get(index));
     let tenths = |millis: i64| (millis / 100) as f64 / 10.0;
     json!({
-        "output": on_air.output,
-        "cause": on_air.cause,
+        "output": on_air.output.map_or("", |output| match output {
+            StationOutput::Active => "active",
+            StationOutput::Fade => "fade",
+            StationOutput::LastResort => "last resort",
+        }),
+        "cause": on_air.cause.map(cause_name),
         "since_s": tenths(on_air.since_ms),
         "preferred": preferred.map(|source| &source.name),
         "preferred_for_s": on_air.preferred_for.map(|left| tenths(left.as_millis())),
-        "switches": counts_json(&on_air.switches),
+        "switches": counts_json(SwitchCause::ALL.map(cause_name).into_iter().zip(on_air.switches)),
         "dead_air_ms": on_air.dead_air_ms,
         "last_resort_ms": on_air.last_resort_ms,
     })
@@ -100,12 +107,35 @@ pub(super) fn on_air(station: &Station, on_air: &OnAir) -> Value {
 
 /// The condition of a source, as JSON.
 pub(super) fn condition(condition: &SourceCondition) -> Value {
+    let (state, fault) = match condition.health {
+        SourceHealth::Disabled => ("disabled", None),
+        SourceHealth::Connecting => ("connecting", None),
+        SourceHealth::Priming => ("priming", None),
+        SourceHealth::Healthy => ("healthy", None),
+        SourceHealth::Suspect(fault) => ("suspect", Some(fault)),
+        SourceHealth::Failed(fault) => ("failed", Some(fault)),
+        SourceHealth::Backoff => ("backoff", None),
+    };
+    let fault_name = |fault: InputFault| cause_name(fault.into());
+    let FailureCounts { late, silent, dc, dead_channel, error, flaps, last } = condition.failures;
+    let counts = [
+        (fault_name(InputFault::Late), late),
+        (fault_name(InputFault::Silent), silent),
+        (fault_name(InputFault::Dc), dc),
+        (fault_name(InputFault::DeadChannel), dead_channel),
+        (fault_name(InputFault::Error), error),
+        ("flap", flaps),
+    ];
     json!({
-        "state": condition.health,
-        "fault": condition.reason,
-        "standby": condition.standby,
-        "failures": counts_json(&condition.failures),
-        "last_fault": condition.last_failure,
+        "state": state,
+        "fault": fault.map(fault_name),
+        "standby": match condition.standby {
+            Standby::Hot => "hot",
+            Standby::Warm => "warm",
+            Standby::Cold => "cold",
+        },
+        "failures": counts_json(counts),
+        "last_fault": last.map(fault_name),
     })
 }
 
@@ -120,8 +150,8 @@ pub(super) fn latency(latency: Latency) -> Value {
     })
 }
 
-fn counts_json(counts: &[(&'static str, u64)]) -> Value {
-    let pairs = counts.iter().filter(|(_, count)| *count > 0);
-    let name = |name: &str| name.replace(' ', "_");
-    Value::Object(pairs.map(|(key, count)| (name(key), json!(count))).collect::<Map<_, _>>())
+/// Counts above 0, by name.
+fn counts_json(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
+    let pairs = counts.into_iter().filter(|(_, count)| *count > 0);
+    Value::Object(pairs.map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect())
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::backend::{AudioBackend, Greeting};
+use crate::backend::{Greeting, GreetingSink};
 use crate::registry::Registry;
 
 /// The greetings that the audio backend has.
@@ -30,7 +30,7 @@ impl GreetingSync {
         &mut self,
         registry: &mut Registry,
         open: bool,
-        backend: &dyn AudioBackend,
+        backend: &(impl GreetingSink + ?Sized),
     ) {
         self.stale.extend(registry.take_changed());
         if !open {
@@ -82,12 +82,8 @@ impl GreetingSync {
 mod tests {
     use std::sync::Mutex;
 
-    use aulos_config::Station;
-
     use super::*;
-    use crate::backend::{
-        AudioEvent, CommandQueueFull, Hello, SessionCommand, SessionId, StationStatus,
-    };
+    use crate::backend::{AudioEvent, Hello, SessionId};
     use crate::registry::{StationInfo, WallTime};
 
     /// Accepts `room` greetings, then refuses.
@@ -107,10 +103,7 @@ mod tests {
         }
     }
 
-    impl AudioBackend for MockBackend {
-        fn command(&self, _: SessionCommand) -> Result<(), CommandQueueFull> {
-            Ok(())
-        }
+    impl GreetingSink for MockBackend {
         fn set_greeting(&self, client: &str, greeting: Option<Greeting>) -> bool {
             let mut known = self.known.lock().unwrap();
             let taken = self.take();
@@ -127,20 +120,6 @@ mod tests {
                 *self.newcomers.lock().unwrap() = greeting;
             }
             taken
-        }
-        fn status(&self, _: usize) -> StationStatus {
-            StationStatus::default()
-        }
-        fn reset_loudness(&self, _: usize) {}
-        fn add_station(&self, _: &Station) -> std::io::Result<usize> {
-            Ok(0)
-        }
-        fn replace_station(&self, _: usize, _: &Station) -> std::io::Result<()> {
-            Ok(())
-        }
-        fn remove_station(&self, _: usize) {}
-        fn counters(&self) -> Vec<(&'static str, u64)> {
-            vec![]
         }
     }
 

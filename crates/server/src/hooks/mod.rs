@@ -34,6 +34,7 @@ use aulos_io::SystemClock;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
+use crate::backend::SwitchCause;
 use aulos_config::{Hook, HookAction, HookEventKind};
 use queue::{HookQueue, QueueInput};
 
@@ -41,13 +42,13 @@ use queue::{HookQueue, QueueInput};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HookEvent {
     /// A source failed; `None` in `to` is the last resort.
-    Fallback { from: Option<String>, to: Option<String>, cause: &'static str },
+    Fallback { from: Option<String>, to: Option<String>, cause: SwitchCause },
     /// A better source has recovered; `complete` means as good as before the failure, which was
     /// `after` ago.
     Recovered {
         from: Option<String>,
         to: Option<String>,
-        cause: &'static str,
+        cause: SwitchCause,
         after: Span,
         complete: bool,
     },
@@ -83,7 +84,7 @@ impl HookEvent {
         };
         match self {
             Self::Fallback { from, to, cause } => {
-                format!("{} failed ({cause}); playing {}", named(from), named(to))
+                format!("{} failed ({}); playing {}", named(from), cause_name(*cause), named(to))
             }
             Self::Recovered { to, after, complete, .. } => {
                 let part = if *complete { "" } else { ", but not the source that failed" };
@@ -106,11 +107,13 @@ impl HookEvent {
 
     fn figures(&self) -> Value {
         match self {
-            Self::Fallback { from, to, cause } => json!({ "from": from, "to": to, "cause": cause }),
+            Self::Fallback { from, to, cause } => {
+                json!({ "from": from, "to": to, "cause": cause_name(*cause) })
+            }
             Self::Recovered { from, to, cause, after, complete } => json!({
                 "from": from,
                 "to": to,
-                "cause": cause,
+                "cause": cause_name(*cause),
                 "after_s": tenths(after.as_secs_f64()),
                 "complete": complete,
             }),
@@ -131,6 +134,22 @@ impl HookEvent {
             Self::Recorder { figures, .. } => figures.clone(),
             Self::Test => json!({}),
         }
+    }
+}
+
+/// The name of a cause, in hook messages and in the control API.
+pub(crate) const fn cause_name(cause: SwitchCause) -> &'static str {
+    match cause {
+        SwitchCause::First => "first",
+        SwitchCause::Better => "better",
+        SwitchCause::Ended => "ended",
+        SwitchCause::Late => "late",
+        SwitchCause::Silent => "silent",
+        SwitchCause::Dc => "dc",
+        SwitchCause::DeadChannel => "dead channel",
+        SwitchCause::Error => "error",
+        SwitchCause::Manual => "manual",
+        _ => "other",
     }
 }
 

@@ -11,7 +11,7 @@ use aulos_core::{Db, Instant, Span};
 use aulos_dsp::normalize::Mode;
 
 use super::HookEvent;
-use crate::backend::{SourceSwitch, StationState, StationStatus};
+use crate::backend::{SourceSwitch, StationState, StationStatus, SwitchCause};
 
 /// Watches one station.
 #[derive(Debug, Default)]
@@ -93,8 +93,11 @@ impl StationWatch {
         let rank = |source: Option<usize>| source.unwrap_or(usize::MAX);
         let (before, after) = (rank(from), rank(to));
         let name = |index: Option<usize>| source_name(station, index);
-        let failed = !NORMAL_CAUSES.contains(&cause);
-        if after > before && (failed || to.is_none() && cause != "manual") {
+        let failed = !matches!(
+            cause,
+            SwitchCause::First | SwitchCause::Better | SwitchCause::Ended | SwitchCause::Manual
+        );
+        if after > before && (failed || to.is_none() && cause != SwitchCause::Manual) {
             let lost = self.lost_source.get_or_insert(LostSource { rank: before, since: now });
             lost.rank = lost.rank.min(before);
             self.events.push_back(HookEvent::Fallback { from: name(from), to: name(to), cause });
@@ -212,8 +215,6 @@ fn louder(one: Db, other: Db) -> Db {
     if other > one { other } else { one }
 }
 
-/// Causes that are not failures.
-const NORMAL_CAUSES: [&str; 4] = ["first", "better", "ended", "manual"];
 /// Hysteresis of the silence threshold (the same as in the engine's switch) ...
 const HYSTERESIS_DB: f64 = 6.0;
 /// ... and the time for which sound must last.

@@ -19,11 +19,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aulos_blackbox::scratch::ScratchDir;
-use aulos_config::{Environment, ResolvedConfig, Station};
-use aulos_core::Span;
+use aulos_config::{
+    Endpoint, Environment, Mount, PushSettings, RecorderSettings, ResolvedConfig,
+    RtpOutputSettings, SoundSettings, Station,
+};
+use aulos_core::{ChannelMap, MediaTime, Span};
+use aulos_engine::recorder::{CommandTime, RecorderCommand};
+use aulos_files::record::MarkerRequest;
+use aulos_proto::titles::TrackMetadata;
 use aulos_server::backend::{
-    AudioBackend, AudioEvent, CommandQueueFull, EVENT_QUEUE, Hello, ListenPolicy, ListenSink,
-    Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationStatus,
+    Announcement, AnnouncementEvent, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull,
+    DjInfo, DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink,
+    Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationPosition,
+    StationRecorderEvent, StationStatus,
 };
 use aulos_server::server::{self, AudioHandles, ServerContext};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
@@ -50,6 +58,16 @@ pub struct FakeHouse {
     pub switches: Mutex<Vec<(usize, SourceSwitch)>>,
     /// How often a station was asked how it is.
     pub asked: AtomicU64,
+}
+
+impl GreetingSink for FakeHouse {
+    fn set_greeting(&self, _: &str, _: Option<Greeting>) -> bool {
+        true
+    }
+
+    fn set_default_greeting(&self, _: Option<Greeting>) -> bool {
+        true
+    }
 }
 
 impl AudioBackend for FakeHouse {
@@ -107,6 +125,74 @@ impl AudioBackend for FakeHouse {
     fn counters(&self) -> Vec<(&'static str, u64)> {
         vec![("fake", 1)]
     }
+
+    fn set_listen_policy(&self, _: &ListenPolicy) {}
+
+    fn set_sound(&self, _: usize, _: &SoundSettings) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn set_pushes(&self, _: usize, _: &[PushSettings]) {}
+
+    fn set_rtp(&self, _: usize, _: &[RtpOutputSettings]) {}
+
+    fn sdp(&self, _: usize, _: usize) -> Option<String> {
+        None
+    }
+
+    fn set_records(&self, _: usize, _: &[RecorderSettings]) {}
+
+    fn record(
+        &self,
+        _: usize,
+        _: usize,
+        _: RecorderCommand,
+        _: CommandTime,
+    ) -> Result<Option<MediaTime>, String> {
+        Err("recording is not available".to_owned())
+    }
+
+    fn mark(
+        &self,
+        _: usize,
+        _: usize,
+        _: &str,
+        _: CommandTime,
+    ) -> Result<Arc<MarkerRequest>, String> {
+        Err("recording is not available".to_owned())
+    }
+
+    fn recorder_events(&self) -> Vec<StationRecorderEvent> {
+        Vec::new()
+    }
+
+    fn set_bypass(&self, _: usize, _: bool) {}
+
+    fn announce(&self, _: usize, _: &Announcement) -> Result<(), String> {
+        Err("announcements are not available".to_owned())
+    }
+
+    fn cancel_announcement(&self, _: usize, _: u64) {}
+
+    fn announcement_events(&self) -> Vec<(u64, AnnouncementEvent)> {
+        Vec::new()
+    }
+
+    fn retain_channel_maps(&self, _: &dyn Fn() -> Vec<(usize, ChannelMap)>) {}
+
+    fn take_background_tasks(&self) -> Vec<BackgroundTask> {
+        Vec::new()
+    }
+
+    fn set_dj_address(&self, _: &Endpoint, _: Result<SocketAddr, &std::io::Error>) {}
+
+    fn set_title(&self, _: usize, _: &str) {}
+
+    fn tidy(&self) {}
+
+    fn positions(&self) -> Vec<StationPosition> {
+        Vec::new()
+    }
 }
 
 /// Keeps the listeners that were handed over.
@@ -120,6 +206,14 @@ impl ListenSink for FakeSink {
 
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>) {
         self.1.lock().unwrap().push((socket, read));
+    }
+
+    fn acquire_mount(&self, _: &str, _: &Mount, _: DjInfo) -> Option<DjMountPermit> {
+        None
+    }
+
+    fn set_live_title(&self, _: &str, _: &Mount, _: TrackMetadata) -> bool {
+        false
     }
 }
 

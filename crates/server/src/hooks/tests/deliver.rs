@@ -88,7 +88,7 @@ async fn eventually(done: impl Fn() -> bool) {
 
 fn source_lost() -> HookEvent {
     let (from, to) = (Some("studio".to_owned()), None);
-    HookEvent::Fallback { from, to, cause: "dead channel" }
+    HookEvent::Fallback { from, to, cause: SwitchCause::DeadChannel }
 }
 
 fn is_alive(pid: &str) -> bool {

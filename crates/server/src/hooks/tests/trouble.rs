@@ -5,6 +5,9 @@ use aulos_core::Instant;
 use proptest::prelude::*;
 
 use super::*;
+use crate::backend::SwitchCause::{
+    self, Better, DeadChannel, Ended, Error, First, Late, Manual, Silent,
+};
 use crate::backend::{Loudness, SourceSwitch, StationState, StationStatus};
 
 struct World {
@@ -35,7 +38,7 @@ impl World {
         &mut self,
         from: Option<usize>,
         to: Option<usize>,
-        cause: &'static str,
+        cause: SwitchCause,
     ) -> Vec<HookEvent> {
         self.now += Span::from_secs(1);
         let switched = SourceSwitch { from, to, cause };
@@ -78,21 +81,21 @@ fn kinds(news: &[HookEvent]) -> Vec<&'static str> {
 #[test]
 fn failure_and_return_of_a_source_are_reported_once_each() {
     let mut world = World::new();
-    assert_eq!(world.switch(None, Some(0), "first"), []);
+    assert_eq!(world.switch(None, Some(0), First), []);
     let lost = HookEvent::Fallback {
         from: Some("one".to_owned()),
         to: Some("two".to_owned()),
-        cause: "late",
+        cause: Late,
     };
-    assert_eq!(world.switch(Some(0), Some(1), "late"), [lost]);
+    assert_eq!(world.switch(Some(0), Some(1), Late), [lost]);
     let back = HookEvent::Recovered {
         from: Some("two".to_owned()),
         to: Some("one".to_owned()),
-        cause: "better",
+        cause: Better,
         after: Span::from_secs(1),
         complete: true,
     };
-    assert_eq!(world.switch(Some(1), Some(0), "better"), [back]);
+    assert_eq!(world.switch(Some(1), Some(0), Better), [back]);
 }
 
 #[test]
@@ -100,12 +103,12 @@ fn each_step_of_fallback_and_failback_is_reported() {
     let mut world = World::new();
     let mut steps = Vec::new();
     for (from, to, cause) in [
-        (Some(0), Some(1), "error"),
-        (Some(1), None, "silent"),
-        (None, Some(2), "first"),
-        (Some(2), Some(1), "better"),
-        (Some(1), Some(0), "better"),
-        (Some(0), Some(1), "dead channel"),
+        (Some(0), Some(1), Error),
+        (Some(1), None, Silent),
+        (None, Some(2), First),
+        (Some(2), Some(1), Better),
+        (Some(1), Some(0), Better),
+        (Some(0), Some(1), DeadChannel),
     ] {
         for news in world.switch(from, to, cause) {
             let complete = matches!(news, HookEvent::Recovered { complete: true, .. });
@@ -129,21 +132,21 @@ fn each_step_of_fallback_and_failback_is_reported() {
 fn requested_changes_and_regular_ends_raise_no_alarm() {
     let mut world = World::new();
     for (from, to, cause) in [
-        (None, Some(1), "first"),
-        (Some(1), Some(0), "better"),
-        (Some(0), Some(1), "ended"),
-        (Some(1), Some(0), "better"),
-        (Some(0), Some(2), "manual"),
-        (Some(2), Some(0), "late"),
-        (Some(0), None, "manual"),
-        (None, Some(0), "first"),
+        (None, Some(1), First),
+        (Some(1), Some(0), Better),
+        (Some(0), Some(1), Ended),
+        (Some(1), Some(0), Better),
+        (Some(0), Some(2), Manual),
+        (Some(2), Some(0), Late),
+        (Some(0), None, Manual),
+        (None, Some(0), First),
     ] {
-        assert_eq!(world.switch(from, to, cause), [], "{from:?} {to:?} {cause}");
+        assert_eq!(world.switch(from, to, cause), [], "{from:?} {to:?} {cause:?}");
     }
     // But the last resort is a failure.
-    assert_eq!(kinds(&world.switch(Some(0), None, "ended")), ["fallback"]);
+    assert_eq!(kinds(&world.switch(Some(0), None, Ended)), ["fallback"]);
     // A manual switch recovers from it as well as the source itself.
-    assert_eq!(kinds(&world.switch(None, Some(0), "manual")), ["recovered"]);
+    assert_eq!(kinds(&world.switch(None, Some(0), Manual)), ["recovered"]);
 }
 
 #[test]
