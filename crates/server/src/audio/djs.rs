@@ -17,7 +17,6 @@ use aulos_rt::LatestReader;
 use aulos_rt::channel::Receiver;
 
 use super::AudioState;
-use super::sources::SourceMonitor;
 use crate::backend::{DjInfo, DjStatus};
 
 /// The address on which a mount's port is open, or the error that keeps it closed.
@@ -43,7 +42,7 @@ pub(super) fn open(
     mount: &Mount,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
-) -> (Box<dyn Source>, SourceMonitor) {
+) -> (Box<dyn Source>, LiveInput) {
     let StreamParts { writer, source, items, state, titles } = StreamParts::new();
     let (seat, feeder, state) = DjFeeder::new(writer, state, Arc::clone(&inner.dj_counters));
     inner.context.add_feeder(match standby {
@@ -65,7 +64,7 @@ pub(super) fn open(
         since: SystemClock::now(),
         title: None,
     };
-    (Box::new(RingSource::new(items, Pacing::Streamed)), SourceMonitor::Dj(Box::new(input)))
+    (Box::new(RingSource::new(items, Pacing::Streamed)), input)
 }
 
 /// Records whether a port is open.
@@ -78,12 +77,10 @@ pub(super) fn set_port_status(
     inner.dj_ports.retain(|(other, _)| other != address);
     inner.dj_ports.push((address.clone(), opened.clone()));
     let running = inner.stations.iter_mut().flatten();
-    for watch in running.flat_map(|running| &mut running.sources) {
-        if let SourceMonitor::Dj(input) = watch
-            && input.mount.address == *address
-        {
-            input.port_status = Some(opened.clone());
-        }
+    let sources = running.flat_map(|running| &mut running.sources);
+    let inputs = sources.filter_map(|source| source.live_input());
+    for input in inputs.filter(|input| input.mount.address == *address) {
+        input.port_status = Some(opened.clone());
     }
 }
 
@@ -123,10 +120,8 @@ fn find_input<'a>(
 ) -> Option<&'a mut LiveInput> {
     let mut running = inner.stations.iter_mut().flatten();
     let running = running.find(|running| running.config.name == station)?;
-    running.sources.iter_mut().find_map(|watch| match watch {
-        SourceMonitor::Dj(input) if input.mount.is_same_mount(mount) => Some(&mut **input),
-        _ => None,
-    })
+    let mut inputs = running.sources.iter_mut().filter_map(|source| source.live_input());
+    inputs.find(|input| input.mount.is_same_mount(mount))
 }
 
 impl LiveInput {

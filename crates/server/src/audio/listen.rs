@@ -5,10 +5,8 @@
 //! made for it. All listeners of the same format share the rendition, which ends after the last
 //! one. `NAME.m3u` and `NAME.pls` are playlists with one entry.
 
-use std::sync::Arc;
-
 use aulos_core::Codec;
-use aulos_io::reactor::{ListenerOptions, StationDescriptor, response_head};
+use aulos_io::reactor::{ListenerOptions, response_head};
 use aulos_proto::uri::{Uri, percent_encode};
 
 use super::{AudioState, RunningStation, renditions};
@@ -86,15 +84,6 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
             socket.respond_and_close(text_response("406 Not Acceptable", &text).as_bytes());
         }
     }
-}
-
-/// The channel that a listener gets.
-pub(super) struct ListenTarget {
-    /// The channel's number in the reactors.
-    pub(super) number: usize,
-    pub(super) channel: StationDescriptor,
-    /// A reference that keeps a rendition alive; none for the station's own codec.
-    pub(super) keep_alive: Option<Arc<()>>,
 }
 
 impl ListenRequest {

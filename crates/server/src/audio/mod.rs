@@ -5,12 +5,14 @@
 
 mod announcements;
 mod djs;
+mod encoding;
 mod links;
 mod listen;
 mod pushes;
 mod recordings;
 mod renditions;
 mod rtp;
+mod source_monitor;
 mod sources;
 mod stations;
 mod view;
@@ -56,7 +58,7 @@ use links::StationLink;
 use pushes::RunningPush;
 use recordings::{RecorderManager, StationRecorder};
 use renditions::{PendingMove, RunningRendition};
-use sources::SourceMonitor;
+use source_monitor::SourceMonitor;
 
 /// The audio backend; see [`crate::backend`] for its interface.
 pub struct Audio {
@@ -431,7 +433,7 @@ impl AudioBackend for Audio {
     }
 
     fn set_title(&self, station: usize, title: &str) {
-        self.with(|inner| renditions::show_title(inner, station, &Arc::from(title)));
+        self.with(|inner| stations::show_title(inner, station, &Arc::from(title)));
     }
 
     fn tidy(&self) {

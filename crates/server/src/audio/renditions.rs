@@ -16,9 +16,8 @@ use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 
-use super::listen::ListenTarget;
-use super::stations::{self, EncodingParts};
-use super::{AudioState, RunningStation, pushes};
+use super::encoding::{EncodingParts, WRITE_HEADER, register_channel};
+use super::{AudioState, RunningStation};
 
 /// A running rendition.
 #[derive(Debug)]
@@ -35,6 +34,15 @@ pub(super) struct RunningRendition {
     unused_since: Option<Instant>,
     /// Every web listener holds a clone.
     listeners: Arc<()>,
+}
+
+/// The channel that a listener gets.
+pub(super) struct ListenTarget {
+    /// The channel's number in the reactors.
+    pub(super) number: usize,
+    pub(super) channel: StationDescriptor,
+    /// A reference that keeps a rendition alive; none for the station's own codec.
+    pub(super) keep_alive: Option<Arc<()>>,
 }
 
 /// How it differs from its station.
@@ -252,17 +260,6 @@ fn station_in_codec(config: &Station, codec: CodecConfig) -> Station {
     Station { codec, spec, ..config.clone() }
 }
 
-/// Shows a station's new title on all its channels.
-pub(super) fn show_title(inner: &mut AudioState, station: usize, title: &Arc<str>) {
-    let Some(running) = inner.station(station) else { return };
-    running.title = Arc::clone(title);
-    pushes::show_title(&running.pushes, title);
-    inner.context.set_title(station, title);
-    for mapped in inner.renditions.iter().filter(|mapped| mapped.station == station) {
-        inner.context.set_title(mapped.number, title);
-    }
-}
-
 /// Counters for the status; their names are stable.
 pub(super) fn counters(all: &[RunningRendition]) -> [(&'static str, u64); 2] {
     let maps =
@@ -290,10 +287,10 @@ fn create(
     };
     let parts = EncodingParts::new(&config, &name, reactors)?;
     let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
-    let rendition = Rendition::new(encoder, pool, outputs, stations::WRITE_HEADER);
+    let rendition = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
     let busy = || io::Error::other("the station has no free slot for another output");
     let outlet = outlets.add(rendition.with_channel_map(map, quantum)).ok_or_else(busy)?;
-    let number = stations::register_channel(number, &channel, taps, inner);
+    let number = register_channel(number, &channel, taps, inner);
     inner.context.set_title(number, &title);
     Ok((number, outlet, channel))
 }

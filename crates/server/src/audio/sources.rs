@@ -14,36 +14,19 @@ use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
 use aulos_engine::standby::{StandbyHandle, standby_channel};
 use aulos_engine::swappable_source::swappable_source;
 use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
-use aulos_files::source::{FileSource, FileState};
+use aulos_files::source::FileSource;
 use aulos_io::feed::{
     ByteFeed, FeedState, Feeder, FifoCounters, FifoFeeder, FifoMode, ProcessConfig, ProcessFeeder,
     StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
 use aulos_proto::http::HttpUrl;
-use aulos_rt::LatestReader;
 
 use super::AudioState;
-use super::djs::{self, LiveInput};
+use super::djs;
 use super::links::StationLink;
-use super::rtp::{self, RtpSourceHandle};
-use crate::radio::{self, RadioParts};
-
-/// Handle to the state of a source.
-#[derive(Debug)]
-pub(super) enum SourceMonitor {
-    /// Generated here or by another station; cannot fail.
-    Generated,
-    /// Raw samples from outside.
-    Feed(LatestReader<FeedState>),
-    /// A decoded file.
-    File(LatestReader<FileState>),
-    /// Web radio.
-    Radio(radio::RadioStatusHandle),
-    /// A mount for live sources.
-    Dj(Box<LiveInput>),
-    /// RTP packets.
-    Rtp(Box<RtpSourceHandle>),
-}
+use super::rtp;
+use super::source_monitor::SourceMonitor;
+use crate::radio::RadioParts;
 
 /// Opens a source. If it cannot be opened now, it is retried, and its state holds the error.
 pub(super) fn open(
@@ -169,7 +152,10 @@ fn open_config(
                 Box::new(ProcessFeeder::new(process, feed))
             })
         }
-        SourceConfig::Icecast(mount) => djs::open(mount, standby.take(), inner),
+        SourceConfig::Icecast(mount) => {
+            let (source, input) = djs::open(mount, standby.take(), inner);
+            (source, SourceMonitor::Dj(Box::new(input)))
+        }
         SourceConfig::Station { name } => {
             let (patch, source) = swappable_source();
             inner.links.push(StationLink::new(name, patch));

@@ -4,20 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_config::{SoundSettings, Station};
-use aulos_core::{Frames, HEADROOM, Span};
-use aulos_engine::encode::Encoder;
-use aulos_engine::fanout::TimedChunk;
+use aulos_core::Span;
 use aulos_engine::loudness_processor::LoudnessControl;
-use aulos_engine::rendition::WriteHeader;
 use aulos_engine::status::StationStatus;
-use aulos_engine::{encode, station, switch};
+use aulos_engine::{station, switch};
 use aulos_io::SystemClock;
-use aulos_io::reactor::StationDescriptor;
-use aulos_proto::snap;
-use aulos_rt::Pool;
-use aulos_rt::ring::{Consumer, Producer, ring};
 
 use super::announcements::StationAnnouncements;
+use super::encoding::{EncodingParts, WRITE_HEADER, register_channel};
 use super::{AudioState, RunningStation, pushes, recordings, rtp, sources};
 
 /// Starts a station and returns its number: a free one or a new one.
@@ -50,67 +44,6 @@ pub(super) fn end(old: RunningStation, inner: &mut AudioState) {
     rtp::end(&old, inner);
     inner.workers.remove(old.worker_slot);
     inner.finished_announcements.extend(old.announcements.end_all());
-}
-
-/// One encoding of a station: encoder, buffers, rings and the reactors' channel.
-pub(super) struct EncodingParts {
-    pub(super) encoder: Box<dyn Encoder>,
-    pub(super) quantum: Frames,
-    pub(super) pool: Pool<Vec<u8>>,
-    pub(super) outputs: Vec<Producer<TimedChunk>>,
-    pub(super) channel: StationDescriptor,
-    pub(super) taps: Vec<Consumer<TimedChunk>>,
-}
-
-impl EncodingParts {
-    pub(super) fn new(config: &Station, name: &str, reactors: usize) -> io::Result<Self> {
-        let chunk = Span::from_millis(i64::from(config.chunk_ms));
-        let quantum = config.spec.rate.frames(chunk);
-        let encoder =
-            encode::make_encoder(config.codec, config.spec, quantum).map_err(io::Error::other)?;
-        let header =
-            snap::wire::codec_header(config.codec.codec(), encoder.spec(), encoder.header());
-        let channel = StationDescriptor {
-            name: name.to_owned(),
-            codec: config.codec.codec(),
-            bitrate: config.codec.bitrate(),
-            spec: encoder.spec(),
-            stream_header: encoder.header().to_vec(),
-            // A codec that Snapcast does not have is for web listeners only.
-            codec_header: header.unwrap_or_default().into(),
-            buffer: Span::from_millis(i64::from(config.buffer_ms)),
-            chunk,
-        };
-        let (outputs, taps) = (0..reactors).map(|_| ring(RING_CHUNKS)).unzip();
-        let pool = pool(&channel, quantum);
-        Ok(Self { encoder, quantum, pool, outputs, channel, taps })
-    }
-}
-
-/// Registers a channel with the reactors, under `number`, a free number or a new one.
-pub(super) fn register_channel(
-    number: Option<usize>,
-    channel: &StationDescriptor,
-    taps: Vec<Consumer<TimedChunk>>,
-    inner: &mut AudioState,
-) -> usize {
-    let is_free = |number: &usize| inner.renditions.iter().all(|mapped| mapped.number != *number);
-    let empty = || {
-        let stations = inner.stations.iter().enumerate();
-        let mut empty = stations.filter(|(_, slot)| slot.is_none()).map(|(number, _)| number);
-        empty.find(is_free)
-    };
-    match number.or_else(empty) {
-        Some(number) => {
-            inner.context.replace_station(number, channel, taps);
-            number
-        }
-        None => {
-            inner.context.add_station(channel, taps);
-            inner.stations.push(None);
-            inner.stations.len() - 1
-        }
-    }
 }
 
 /// Opens the sources, builds the station, registers it with the reactors and hands it to a worker.
@@ -187,24 +120,13 @@ pub(super) fn apply_sound(
     control.set_equalizer(&sound.equalizer).map_err(|error| error.to_string())
 }
 
-/// Writes the chunk header of the Snapcast protocol.
-pub(super) const WRITE_HEADER: WriteHeader = snap::wire::write_chunk_header;
-
-/// Buffers for every chunk that a log or a ring can hold, and for those being written.
-fn pool(channel: &StationDescriptor, quantum: Frames) -> Pool<Vec<u8>> {
-    let kept = channel.lifetime().as_nanos() / channel.chunk.as_nanos().max(1);
-    let count = usize::try_from(kept).unwrap_or(0) + RING_CHUNKS + CHUNKS_IN_FLIGHT;
-    // No codec makes a chunk larger than 4 bytes per sample plus a header.
-    let samples = quantum.as_usize() * channel.spec.layout.channels();
-    Pool::new(count, || Vec::with_capacity(HEADROOM + samples * 4 + MAX_CODEC_OVERHEAD))
+/// Shows a station's new title on all its channels.
+pub(super) fn show_title(inner: &mut AudioState, station: usize, title: &Arc<str>) {
+    let Some(running) = inner.station(station) else { return };
+    running.title = Arc::clone(title);
+    pushes::show_title(&running.pushes, title);
+    inner.context.set_title(station, title);
+    for mapped in inner.renditions.iter().filter(|mapped| mapped.station == station) {
+        inner.context.set_title(mapped.number, title);
+    }
 }
-
-/// Chunks between a station and a reactor: more than a second at 20 ms. A reactor polls five times
-/// a second.
-const RING_CHUNKS: usize = 64;
-
-/// Chunks being encoded, with a margin.
-const CHUNKS_IN_FLIGHT: usize = 8;
-
-/// Overhead of a codec for samples that it cannot compress.
-const MAX_CODEC_OVERHEAD: usize = 256;

@@ -11,7 +11,7 @@ use super::RunningStation;
 use super::pushes::RunningPush;
 use super::recordings::RecorderManager;
 use super::rtp::StationRtpOutput;
-use super::sources::SourceMonitor;
+use super::source_monitor::SourceMonitor;
 use crate::backend::{
     self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
 };
