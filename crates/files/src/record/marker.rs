@@ -13,7 +13,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use aulos_core::{Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{CommandError, SegmentEnd, SegmentReason, UnixTime};
@@ -106,7 +107,14 @@ pub struct MarkerRequest {
     /// Segment of the frame; the next one if the current one ends before the frame.
     segment: Mutex<u64>,
     requested_at: Instant,
-    outcome: Mutex<Option<Result<Marker, MarkerError>>>,
+    outcome: Mutex<PendingOutcome>,
+}
+
+/// The outcome of a request, and the task that waits for it.
+#[derive(Debug, Default)]
+struct PendingOutcome {
+    outcome: Option<Result<Marker, MarkerError>>,
+    waker: Option<Waker>,
 }
 
 impl MarkerRequest {
@@ -116,18 +124,38 @@ impl MarkerRequest {
         requested_at: Instant,
     ) -> Self {
         let (label, segment) = (label.to_owned(), Mutex::new(segment));
-        Self { label, frame, segment, requested_at, outcome: Mutex::new(None) }
+        Self { label, frame, segment, requested_at, outcome: Mutex::default() }
     }
 
     /// The outcome; `None` while it is pending. An accepted marker survives the end of the process;
     /// with sync enabled, also a power failure.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<Marker, MarkerError>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.pending().outcome.clone()
+    }
+
+    /// The same for one task, which is woken when the outcome is known.
+    pub fn poll_outcome(&self, context: &Context<'_>) -> Poll<Result<Marker, MarkerError>> {
+        let mut pending = self.pending();
+        let Some(outcome) = pending.outcome.clone() else {
+            pending.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        Poll::Ready(outcome)
     }
 
     fn complete(&self, outcome: Result<Marker, MarkerError>) {
-        *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        let mut pending = self.pending();
+        pending.outcome = Some(outcome);
+        let waker = pending.waker.take();
+        drop(pending);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn pending(&self) -> MutexGuard<'_, PendingOutcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn segment(&self) -> u64 {

@@ -1,12 +1,13 @@
 //! Markers: a call labels a recorded frame.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_core::MediaTime;
 use aulos_files::record::{self, MAX_LABEL_BYTES, Marker, MarkerRequest};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout_at};
 
 use super::context::CallContext;
 use super::params::Params;
@@ -42,26 +43,24 @@ impl PendingMarkers {
     /// The result of all markers, once each is known or after [`WRITE_TIMEOUT`].
     async fn answer(self) -> MethodResult {
         let deadline = Instant::now() + WRITE_TIMEOUT;
-        while self.is_pending() && Instant::now() < deadline {
-            sleep(POLL_INTERVAL).await;
+        let mut results = Vec::with_capacity(self.requests.len());
+        for (recorder, request) in self.requests {
+            let marker = match request {
+                Ok(request) => written(&request, deadline).await,
+                Err(refused) => Err(refused),
+            };
+            let answer = marker.map(|marker| marker_json(&recorder, &marker));
+            results.push((recorder.name, answer));
         }
-        recordings::answer(self.requests.into_iter().map(|(recorder, request)| {
-            let marker = outcome(request).map(|marker| marker_json(&recorder, &marker));
-            (recorder.name, marker)
-        }))
-    }
-
-    fn is_pending(&self) -> bool {
-        let mut accepted = self.requests.iter().filter_map(|(_, request)| request.as_ref().ok());
-        accepted.any(|request| request.outcome().is_none())
+        recordings::answer(results.into_iter())
     }
 }
 
-fn outcome(request: Result<Arc<MarkerRequest>, String>) -> Result<Marker, String> {
-    match request?.outcome() {
-        Some(Ok(marker)) => Ok(marker),
-        Some(Err(refused)) => Err(refused.to_string()),
-        None => Err(format!(
+/// The marker, once it is on disk.
+async fn written(request: &MarkerRequest, deadline: Instant) -> Result<Marker, String> {
+    match timeout_at(deadline, poll_fn(|context| request.poll_outcome(context))).await {
+        Ok(outcome) => outcome.map_err(|refused| refused.to_string()),
+        Err(_) => Err(format!(
             "the marker was not written to the disk within {} s; it may still be written",
             WRITE_TIMEOUT.as_secs()
         )),
@@ -83,6 +82,3 @@ fn marker_json(recorder: &SelectedRecorder, marker: &Marker) -> Value {
 
 /// How long a call waits for the disk.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Polling interval; the recorder's thread works some twenty times a second.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
