@@ -42,6 +42,7 @@ mod streams;
 pub mod tcp;
 pub mod titles;
 
+pub use crate::registry::store::MAX_ADDED;
 pub use crate::relay::RelayChanges;
 pub use counters::Counters;
 pub(crate) use counters::count;
@@ -51,7 +52,6 @@ pub use recordings::closed_figures;
 pub use reload::{ConfigLoader, ReloadReport};
 pub use roles::Caller;
 pub use status_json::HostInfo;
-pub use streams::MAX_ADDED;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -20,6 +20,7 @@ use super::plugin::PluginHandle;
 use super::rpc::internal_error;
 use super::{Control, ControlState};
 use crate::hooks::StationWatch;
+use crate::registry::store::MAX_ADDED;
 use crate::registry::{Effects, Notice, StationInfo};
 
 /// A station, with the state that Snapcast keeps per stream.
@@ -37,9 +38,6 @@ pub(super) struct StationSlot {
     /// The state of this station's hook events.
     pub(super) watch: StationWatch,
 }
-
-/// Limit of added streams; each costs work on several threads and about a megabyte of buffers.
-pub const MAX_ADDED: usize = 128;
 
 impl StationSlot {
     pub(super) fn new(station: Station, added: Option<Uri>) -> Self {

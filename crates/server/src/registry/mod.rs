@@ -37,7 +37,7 @@ use crate::backend::{
 use capacity::ClientRetention;
 use client::{IdGenerator, client_id};
 use presets::Presets;
-use store::SavedGroup;
+use snapcast_json::SavedGroup;
 use table::ClientTable;
 
 /// What the registry needs of a station.

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::Registry;
 use super::client::{Client, Group, MAX_ID, WallTime, clip, clip_to};
-use super::store::SavedGroup;
 
 /// A client as `Client.GetStatus` shows it.
 #[derive(Debug, Serialize)]
@@ -169,6 +168,15 @@ pub fn volume_json(client: &Client) -> Value {
 /// Serializes to text. Cannot fail: keys are strings and numbers are finite.
 pub(crate) fn to_json_text(shape: &impl Serialize) -> String {
     serde_json::to_string(shape).unwrap_or_default()
+}
+
+/// A group and its clients, as far as they are readable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedGroup {
+    /// The group.
+    pub group: Group,
+    /// Its clients.
+    pub clients: Vec<Client>,
 }
 
 /// Reads a saved group, written by this server or by snapserver. Missing values get defaults;

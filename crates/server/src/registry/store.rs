@@ -19,11 +19,14 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::client::{Client, Group, MAX_ID, MAX_TEXT};
+use super::client::{MAX_ID, MAX_TEXT};
 use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset, preset_from};
+pub use super::snapcast_json::SavedGroup;
 use super::snapcast_json::{GroupJson, group_from};
 use super::{MAX_CLIENTS, Registry};
-use crate::control::MAX_ADDED;
+
+/// Limit of added streams; each costs work on several threads and about a megabyte of buffers.
+pub const MAX_ADDED: usize = 128;
 
 /// The file's name in the state directory.
 pub const STATE_FILE: &str = "server.json";
@@ -102,15 +105,6 @@ pub struct SavedState {
     pub sounds: Vec<Value>,
     /// Presets.
     pub presets: Vec<Preset>,
-}
-
-/// A group and its clients, as far as they are readable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SavedGroup {
-    /// The group.
-    pub group: Group,
-    /// Its clients.
-    pub clients: Vec<Client>,
 }
 
 /// Loads the saved state. A file that cannot be used is renamed, so that the next save does not
