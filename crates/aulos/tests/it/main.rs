@@ -22,6 +22,7 @@ mod listen;
 mod meta;
 mod meter;
 mod normalize;
+mod notices;
 mod pushes;
 mod python_snapcast;
 mod relays;

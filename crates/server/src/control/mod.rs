@@ -80,6 +80,9 @@ use outbox::Outbox;
 use peers::Peers;
 use streams::StationSlot;
 
+/// The monotonic clock of the control plane.
+pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
+
 /// The control plane. All methods take `&self` and return at once.
 pub struct Control {
     /// Replaced as a whole by a reload.
@@ -91,6 +94,7 @@ pub struct Control {
     host: HostInfo,
     /// The base URL of pictures: `http://HOST:PORT`.
     base_url: String,
+    clock: Clock,
     started: Instant,
     inner: Mutex<ControlState>,
     /// Held by a call whose work grows with the number of clients; separate from the lock of the
@@ -177,12 +181,13 @@ impl Control {
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved: Mutex::new(resolved),
             neighbours: watch::channel(Vec::new()).1,
-            config_loader: Box::new(
-                || Err("there is no configuration to be read again".to_owned()),
-            ),
+            config_loader: Box::new(|| {
+                Err("this server has no configuration file to read again".to_owned())
+            }),
             reloaded: Notify::new(),
             backend,
             host,
+            clock: Box::new(Instant::now),
             started: Instant::now(),
             inner: Mutex::new(inner),
             long_calls: tokio::sync::Mutex::default(),
@@ -192,6 +197,13 @@ impl Control {
         };
         control.restore(saved);
         control
+    }
+
+    /// Sets the clock, for a test in virtual time.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Sets the base URL of pictures: `http://HOST:PORT`.
@@ -224,11 +236,11 @@ impl Control {
             self.counters.clients_not_restored.fetch_add(dropped as u64, Ordering::Relaxed);
             tracing::warn!(
                 dropped,
-                "the saved state has more than {MAX_CLIENTS} clients; the others are forgotten"
+                "the saved state has more than {MAX_CLIENTS} clients; the rest is dropped"
             );
         }
         for name in registry.restore_presets(saved.presets) {
-            tracing::warn!(name, "a saved preset is larger than the limits allow, and is dropped");
+            tracing::warn!(name, "a saved preset exceeds the limits and is dropped");
         }
         greetings.refresh(registry, !self.access.rules().is_closed(), &*self.backend);
     }
@@ -248,7 +260,7 @@ impl Control {
             }
             AudioEvent::ClientInfo { .. } => {}
             AudioEvent::Health { .. } => {
-                inner.health_changed_at.get_or_insert_with(Instant::now);
+                inner.health_changed_at.get_or_insert_with(&self.clock);
             }
         }
         let mut effects = inner.registry.apply(event, wall_time());
@@ -275,7 +287,9 @@ impl Control {
         self.notify_announcements(&mut inner);
         self.notify_switches(&mut inner);
         self.notify_recordings(&mut inner);
-        if inner.health_changed_at.take_if(|since| since.elapsed() >= HEALTH_INTERVAL).is_some() {
+        let now = (self.clock)();
+        let is_due = |since: &mut Instant| now.saturating_duration_since(*since) >= HEALTH_INTERVAL;
+        if inner.health_changed_at.take_if(is_due).is_some() {
             self.bump_revision();
         }
         for number in 0..inner.slots.len() {
@@ -343,7 +357,7 @@ impl Control {
     /// Schedules another save after the snapshot of [`Control::take_unsaved`] could not be written.
     pub fn save_failed(&self) {
         count(&self.counters.state_not_saved);
-        self.lock().unsaved_since.get_or_insert_with(Instant::now);
+        self.lock().unsaved_since.get_or_insert_with(&self.clock);
     }
 
     /// The server's own status as JSON: stations, sources, levels, clients, counters.
@@ -392,7 +406,7 @@ impl Control {
         }
         inner.outbox.flush(&*self.backend);
         if effects.save {
-            inner.unsaved_since.get_or_insert_with(Instant::now);
+            inner.unsaved_since.get_or_insert_with(&self.clock);
             self.bump_revision();
         }
         if !effects.notices.is_empty() && inner.peers.any_but(from) {

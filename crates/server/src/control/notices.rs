@@ -99,8 +99,8 @@ impl Control {
     ) {
         let mut is_covered = false;
         let is_whole = notices.contains(&Notice::Server);
-        if inner.update_pending.is_due(Instant::now()) || inner.update_pending.is_wanted && is_whole
-        {
+        let pending = &inner.update_pending;
+        if pending.is_due((self.clock)()) || pending.is_wanted && is_whole {
             // The caller gets it too, because it has not been notified of earlier changes by
             // others.
             self.send_update(inner, None);
@@ -117,7 +117,7 @@ impl Control {
 
     /// Sends the full status if connecting clients require it and the rate limit allows.
     pub(super) fn send_due_update(&self, inner: &mut ControlState) {
-        if inner.update_pending.is_due(Instant::now()) {
+        if inner.update_pending.is_due((self.clock)()) {
             self.send_update(inner, None);
         }
     }
@@ -137,7 +137,7 @@ impl Control {
         let status = self.server_shape(inner);
         let text = Notification::of("Server.OnUpdate", &status, inner.peers.live());
         drop(status);
-        inner.update_pending.sent(text.bytes(), Instant::now());
+        inner.update_pending.sent(text.bytes(), (self.clock)());
         self.send(inner, from, NotificationKind::WholeStatus, text);
         for HeldBack { from, notice, text } in std::mem::take(&mut inner.update_pending.held_back) {
             // A client that has been forgotten meanwhile is not in the status.
