@@ -247,7 +247,7 @@ fn all_problems_of_an_invalid_relay_are_reported() {
         assert_eq!((code, hint), (-32_603, true), "{why}");
     }
     let nobody = call(&server, "Aulos.RemoveRelay", json!({ "name": "attic" }));
-    assert_eq!(nobody["error"]["data"], "Relay not found");
+    assert_eq!(nobody["error"]["data"], "there is no relay `attic`");
     assert_eq!(names(&server), [("desk".to_owned(), false)]);
 }
 

@@ -30,7 +30,7 @@ impl Control {
         };
         if calls.is_batch() && caller.role == Role::Nobody {
             count(&self.counters.calls_refused_before_login);
-            return Some(refusal(UNAUTHORIZED, "a list of calls needs a login before it"));
+            return Some(refusal(UNAUTHORIZED, "a batch requires a login first"));
         }
         while let Some(request) = calls.next() {
             let method = methods::find(&request.method);
@@ -133,7 +133,7 @@ impl Control {
             return Ok(());
         }
         count(&self.counters.calls_refused_before_login);
-        Err(rpc_error(FORBIDDEN, "too many calls before a login: try again in a moment"))
+        Err(rpc_error(FORBIDDEN, "too many calls before a login; try again in a second"))
     }
 }
 

@@ -226,7 +226,7 @@ impl Control {
         for uri in saved.streams {
             if let Err(error) = self.add_stream(&mut inner, &uri, false) {
                 let why = error.data.as_ref().and_then(Value::as_str).unwrap_or_default();
-                tracing::warn!(uri, "a stream that was added before cannot be made: {why}");
+                tracing::warn!(uri, "cannot restore an added stream: {why}");
             }
         }
         self.restore_sounds(&mut inner, &saved.sounds);

@@ -64,7 +64,11 @@ pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_por
                 let group = ProcessGroup(child.id());
                 let why = serve(&control, &stream, child).await;
                 drop(group);
-                tracing::warn!(stream, "the control script {} has ended: {why}", program.display());
+                tracing::warn!(
+                    stream,
+                    "the control script {} has exited: {why}",
+                    program.display()
+                );
             }
             Err(error) => {
                 tracing::warn!(stream, "the control script {}: {error}", program.display());
@@ -125,7 +129,7 @@ async fn serve(control: &Control, stream: &str, mut child: Child) -> String {
                 match written.await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => break error.to_string(),
-                    Err(_) => break "it does not read its calls".to_owned(),
+                    Err(_) => break "it does not read its standard input".to_owned(),
                 }
             }
         }
@@ -155,7 +159,11 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
                     sanitize(text("message"))
                 );
             }
-            other => tracing::debug!(stream, "the control script said {}", sanitize(other)),
+            other => tracing::debug!(
+                stream,
+                "the control script called an unknown method: {}",
+                sanitize(other)
+            ),
         },
         // The answer to GetProperties contains the properties; other answers are "ok" or an error.
         IncomingMessage::Reply(reply) => match reply.outcome {
@@ -165,7 +173,7 @@ fn handle_line(control: &Control, stream: &str, handle: &PluginHandle, line: &[u
                 tracing::warn!(stream, "the control script: {}", sanitize(&error.message));
             }
         },
-        _ => tracing::debug!(stream, "the control script said what cannot be read"),
+        _ => tracing::debug!(stream, "the control script sent a line that is not JSON-RPC"),
     }
 }
 

@@ -415,10 +415,26 @@ pub fn closed_figures(closed: &ClosedSegment) -> Value {
 fn log(event: &StationRecorderEvent) {
     let StationRecorderEvent { station, recorder, kind: what } = event;
     let (kind, figures) = event_json(what);
-    match kind {
-        "trouble" | "lost" | "vanished" | "unrepaired" | "upload-failed" | "upload-gone" => {
-            tracing::warn!(station, recorder, "recording: {kind} {figures}");
-        }
-        _ => tracing::info!(station, recorder, "recording: {kind} {figures}"),
+    let figures = figures.as_object().into_iter().flatten();
+    let figures: Vec<String> = figures.map(|(name, value)| format!("{name}={value}")).collect();
+    let figures = figures.join(" ");
+    if is_failure(what) {
+        tracing::warn!(station, recorder, "recording {kind}: {figures}");
+    } else {
+        tracing::info!(station, recorder, "recording {kind}: {figures}");
+    }
+}
+
+/// Whether sound is lost, or is not where it should be.
+const fn is_failure(what: &RecordingEventKind) -> bool {
+    match what {
+        RecordingEventKind::Recorder(what) => matches!(
+            what,
+            RecorderEventKind::Failed(_)
+                | RecorderEventKind::FramesLost { .. }
+                | RecorderEventKind::FileRemoved { .. }
+                | RecorderEventKind::RepairFailed { .. }
+        ),
+        RecordingEventKind::Upload(event) => !matches!(event, UploadEvent::Uploaded { .. }),
     }
 }

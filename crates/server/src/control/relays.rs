@@ -33,7 +33,7 @@ pub(super) fn add(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodR
 pub(super) fn remove(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let name = params.text("name")?;
     if !context.control.with_relays(|relays| relays.remove(name)) {
-        return Err(internal_error("Relay not found"));
+        return Err(internal_error(format!("there is no relay `{name}`")));
     }
     Ok(json!({ "name": name }))
 }

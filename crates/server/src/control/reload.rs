@@ -142,7 +142,10 @@ impl Control {
 
     fn reload_locked(&self, inner: &mut ControlState) -> Result<(ReloadReport, Effects), String> {
         let new = (self.config_loader)().inspect_err(|problems| {
-            tracing::error!("the configuration is not taken over:\n{}", problems.trim_end());
+            tracing::error!(
+                "the configuration has errors and is not applied:\n{}",
+                problems.trim_end()
+            );
         })?;
         let (reloaded, effects) = self.apply(inner, new);
         tracing::info!("configuration read again: {}", reloaded.summary());

@@ -68,8 +68,8 @@ impl CallBatch {
             match self.remaining.next()? {
                 Ok(request) if self.is_over_budget() => {
                     let error = internal_error(format!(
-                        "this list of calls goes beyond the limit of {MAX_BATCH_COST} bytes; \
-                         send fewer in one list"
+                        "the batch exceeds the limit of {MAX_BATCH_COST} bytes; send fewer calls in one \
+                         batch"
                     ));
                     self.answer(request, Err(error), 0);
                     self.refused += 1;

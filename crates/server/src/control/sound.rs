@@ -161,7 +161,7 @@ impl Control {
             if saved["instead_of"] != slot.station.sound.json() {
                 tracing::info!(
                     name,
-                    "the configuration says something else about its loudness now"
+                    "sound settings of earlier calls are dropped: the configuration has changed"
                 );
                 continue;
             }
@@ -172,7 +172,9 @@ impl Control {
             });
             match (set, inner.slots[number].as_mut()) {
                 (Ok(sound), Some(slot)) => slot.set_sound(sound),
-                (Err(why), _) => tracing::warn!(number, "what was set before cannot be: {why}"),
+                (Err(why), _) => {
+                    tracing::warn!(number, "cannot restore sound settings of earlier calls: {why}")
+                }
                 (Ok(_), None) => {}
             }
         }

@@ -111,11 +111,13 @@ impl Control {
         }
         if inner.added_streams().len() >= MAX_ADDED {
             return Err(internal_error(format!(
-                "there are {MAX_ADDED} added streams, and no more"
+                "there are {MAX_ADDED} added streams already, which is the limit"
             )));
         }
         let Some(like) = resolved.stations.first() else {
-            return Err(internal_error("there is no station to take the codec from"));
+            return Err(internal_error(
+                "there is no station whose codec an added stream could take",
+            ));
         };
         let make = |stream: &StreamUri| {
             let made = stream.station(like);
@@ -134,7 +136,10 @@ impl Control {
             station = make(&stream)?;
         }
         if stream.script.is_some() {
-            tracing::info!(stream = stream.name, "a remote call cannot start a control script");
+            tracing::info!(
+                stream = stream.name,
+                "the `controlscript` of an added stream is ignored"
+            );
         }
         let number = self
             .backend

@@ -97,7 +97,7 @@ async fn serve_controller(
     caller.peer = Some(peer);
     caller.has_logged_in = stream.certificate().is_some();
     if let Err(error) = run_session(stream, control, caller, inbox, slot).await {
-        tracing::debug!(%error, "controller gone");
+        tracing::debug!(%error, "the connection of a controller failed");
     }
 }
 

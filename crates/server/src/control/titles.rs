@@ -51,7 +51,7 @@ pub async fn run(control: Arc<Control>, stream: String, titles: TitleFifo) {
     loop {
         if let Err(error) = read(&control, &stream, &titles).await {
             let fifo = titles.fifo.display();
-            tracing::warn!(stream, %error, "titles are not read: {fifo}");
+            tracing::warn!(stream, %error, "cannot read titles from {fifo}");
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
