@@ -149,7 +149,8 @@ fn the_longest_sound_settings_fit_the_state_file() {
 
 #[test]
 fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
-    let (dir, mut registry) = (aulos_blackbox::scratch::ScratchDir::new("too-large").unwrap(), registry());
+    let (dir, mut registry) =
+        (aulos_blackbox::scratch::ScratchDir::new("too-large").unwrap(), registry());
     drop(hello(&mut registry, 1, "a"));
     save(&dir, &render(&registry)).unwrap();
     drop(hello(&mut registry, 2, "b"));
@@ -188,7 +189,8 @@ fn a_state_that_could_not_be_read_back_is_not_written() {
 
 #[test]
 fn a_file_that_the_disk_does_not_give_is_put_aside_and_not_replaced() {
-    let (dir, registry) = (aulos_blackbox::scratch::ScratchDir::new("unreadable-file").unwrap(), registry());
+    let (dir, registry) =
+        (aulos_blackbox::scratch::ScratchDir::new("unreadable-file").unwrap(), registry());
     // A folder cannot be read as a file, not even by root.
     std::fs::create_dir(dir.join(store::STATE_FILE)).unwrap();
     let LoadOutcome::Unusable { aside, previous: None, .. } = load(&dir).unwrap() else { panic!() };
@@ -245,7 +247,8 @@ fn snapservers_own_file_is_read() {
 
 #[test]
 fn the_backup_of_a_corrupt_state_file_is_loaded() {
-    let (dir, mut registry) = (aulos_blackbox::scratch::ScratchDir::new("previous").unwrap(), registry());
+    let (dir, mut registry) =
+        (aulos_blackbox::scratch::ScratchDir::new("previous").unwrap(), registry());
     drop(hello(&mut registry, 1, "a"));
     save(&dir, &render(&registry)).unwrap();
     drop(hello(&mut registry, 2, "b"));
@@ -264,7 +267,8 @@ fn the_backup_of_a_corrupt_state_file_is_loaded() {
 
 #[test]
 fn what_cannot_be_written_leaves_the_file_as_it_is_and_nothing_behind() {
-    let (dir, registry) = (aulos_blackbox::scratch::ScratchDir::new("unwritable").unwrap(), registry());
+    let (dir, registry) =
+        (aulos_blackbox::scratch::ScratchDir::new("unwritable").unwrap(), registry());
     save(&dir, &render(&registry)).unwrap();
     // A folder in place of the new file cannot be written, not even by root.
     std::fs::create_dir(dir.join("server.json.new")).unwrap();
