@@ -7,17 +7,17 @@ use super::Settings;
 /// The constant gain that brings a programme to its target loudness.
 ///
 /// Dynamics are not changed: if the target cannot be reached with a constant gain, the gain is the
-/// closest that is allowed, and [`LinearGain::max_gain`] states the reason.
+/// closest that is allowed, and [`LinearGain::limit`] states the reason.
 ///
 /// # Examples
 /// ```
 /// use aulos_core::{Db, Lufs};
-/// use aulos_dsp::normalize::{Bound, Linear, Settings};
+/// use aulos_dsp::normalize::{GainLimit, LinearGain, Settings};
 ///
 /// let settings = Settings { target: Lufs::new(-14.0), ..Settings::default() };
-/// let plan = Linear::plan(Lufs::new(-20.0), Db::new(-3.0), &settings);
-/// assert_eq!((plan.wanted, plan.gain), (Db::new(6.0), Db::new(2.0)));
-/// assert_eq!(plan.bound, Some(Bound::Ceiling));
+/// let plan = LinearGain::plan(Lufs::new(-20.0), Db::new(-3.0), &settings);
+/// assert_eq!((plan.requested, plan.gain), (Db::new(6.0), Db::new(2.0)));
+/// assert_eq!(plan.limit, Some(GainLimit::Ceiling));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]

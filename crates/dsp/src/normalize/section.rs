@@ -114,7 +114,7 @@ impl LoudnessCorrection {
         self.value = if self.active { CORRECTION_FACTOR * excess } else { 0.0 };
     }
 
-    /// In LU, at most `most` downwards and half of it upwards: being too loud is worse.
+    /// In LU, at most `max` downwards and half of it upwards: being too loud is worse.
     pub(super) fn get(&self, max: f64) -> f64 {
         self.value.clamp(-max, max / 2.0)
     }

@@ -40,9 +40,9 @@ pub enum Memory {
 /// use aulos_dsp::normalize::{Preset, Settings};
 ///
 /// let settings = Settings { target: Lufs::new(-20.0), ..Preset::Podcast.settings() };
-/// assert!(settings.check().is_ok());
+/// assert!(settings.validate().is_ok());
 /// let wrong = Settings { target: Lufs::new(3.0), ..settings };
-/// let why = wrong.check().unwrap_err().to_string();
+/// let why = wrong.validate().unwrap_err().to_string();
 /// assert_eq!(why, "target: 3 LUFS is not between -70 and -5");
 /// ```
 #[derive(Clone, Debug, PartialEq)]

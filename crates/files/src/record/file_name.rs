@@ -15,10 +15,10 @@ use jiff::{Timestamp, Zoned};
 /// # Examples
 /// ```
 /// use aulos_engine::recorder::ClockZone;
-/// use aulos_files::record::Pattern;
+/// use aulos_files::record::FileNamePattern;
 ///
-/// assert!(Pattern::new("{name}/%Y-%m-%d/%H%M%S", ClockZone::Utc).is_ok());
-/// let error = Pattern::new("../%H", ClockZone::Utc).unwrap_err();
+/// assert!(FileNamePattern::new("{name}/%Y-%m-%d/%H%M%S", ClockZone::Utc).is_ok());
+/// let error = FileNamePattern::new("../%H", ClockZone::Utc).unwrap_err();
 /// assert!(error.to_string().contains("`..`"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use super::store::RecordingStore;
 /// The file of a segment that is being written.
 pub(super) struct SegmentFile {
     pub(super) sidecar: Sidecar,
-    /// Its final name, below the folder; until then with the suffix `.part_name`.
+    /// Its final name, below the folder; until then with the suffix `.part`.
     pub(super) name: String,
     pub(super) output: Box<dyn AppendFile>,
     pub(super) metadata: FileMetadata,

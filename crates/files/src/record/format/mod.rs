@@ -225,16 +225,17 @@ pub trait FileEncoder: fmt::Debug + Send {
 /// # Examples
 /// ```
 /// use aulos_core::{ChannelLayout, Frames, SampleRate};
-/// use aulos_files::record::format::{About, FileFormat, open};
+/// use aulos_files::record::format::{FileFormat, FileMetadata, make_file_encoder};
 ///
 /// let format: FileFormat = "flac:24".parse()?;
-/// let about = About::new(SampleRate::HZ_48000, ChannelLayout::STEREO, "Hall", std::time::UNIX_EPOCH);
+/// let start = std::time::UNIX_EPOCH;
+/// let metadata = FileMetadata::new(SampleRate::HZ_48000, ChannelLayout::STEREO, "Hall", start);
 /// let (mut file, mut out, mut patches) = (Vec::new(), Vec::new(), Vec::new());
-/// let mut framer = open(format, &about, &mut out)?;
+/// let mut encoder = make_file_encoder(format, &metadata, &mut out)?;
 /// for round in 0..50 {
-///     framer.write(&[0.25; 2 * 960], &mut out)?;
+///     encoder.write(&[0.25; 2 * 960], &mut out)?;
 ///     if round % 10 == 9 {
-///         framer.flush(&mut out, &mut patches);
+///         encoder.flush(&mut out, &mut patches);
 ///     }
 ///     file.append(&mut out);
 ///     for patch in patches.drain(..) {
@@ -242,9 +243,9 @@ pub trait FileEncoder: fmt::Debug + Send {
 ///         file[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
 ///     }
 /// }
-/// assert_eq!(framer.frames(), Frames(48_000));
-/// framer.finish(&mut out, &mut patches)?;
-/// let next = about.after(Frames(48_000));
+/// assert_eq!(encoder.frames(), Frames(48_000));
+/// encoder.finish(&mut out, &mut patches)?;
+/// let next = metadata.after(Frames(48_000));
 /// assert_eq!(next.time_reference, Frames(48_000));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -236,7 +236,7 @@ pub(super) fn apply_patches(file: &File, patches: &[Patch]) -> io::Result<()> {
     patches.iter().try_for_each(|patch| file.write_all_at(patch.bytes(), patch.at()))
 }
 
-/// Passes all bytes from `offset` on to `take`.
+/// Passes all bytes from `at` on to `take`.
 fn for_each_piece(file: &File, mut at: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     rustix::fs::fadvise(file, at, None, rustix::fs::Advice::Sequential).ok();
     let mut bytes = vec![0; PIECE_BYTES];
