@@ -14,7 +14,32 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::TlsSettings;
+/// TLS settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Whether TLS is accepted.
+    pub enabled: bool,
+    /// Certificate and key; none means that a self-signed one is made.
+    pub identity: Option<Identity>,
+    /// The CA of client certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Whether connections without TLS are refused.
+    pub require: bool,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        Self { enabled: true, identity: None, client_ca: None, require: false }
+    }
+}
+
+impl TlsSettings {
+    /// Whether another setting needs TLS.
+    #[must_use]
+    pub const fn is_required(&self) -> bool {
+        self.require || self.identity.is_some() || self.client_ca.is_some()
+    }
+}
 
 /// A configuration value that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

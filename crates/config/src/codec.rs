@@ -3,45 +3,48 @@
 use aulos_core::Codec;
 use aulos_engine::encode::{CodecConfig, CodecConfigError};
 
-use super::problem::{ConfigValue, Problems, did_you_mean};
+use crate::keys::{ConfigRead, Context, Shape, hint_for};
+use crate::tree::Node;
+use crate::values::quoted;
 
-/// Parses `codec`. On an error, reports a problem and returns FLAC.
-pub(super) fn resolve(text: &ConfigValue<String>, problems: &Problems) -> CodecConfig {
-    parse(&text.value).unwrap_or_else(|(message, hint)| {
-        problems.add_with_hint(text.at, message, hint);
-        CodecConfig::from(Codec::Flac)
-    })
+impl ConfigRead for CodecConfig {
+    const SHAPE: &'static Shape = &Shape::Text;
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        let text = String::from_node(node, context)?;
+        let parsed = parse(&text);
+        parsed
+            .map_err(|(message, hint)| context.problems.add_with_hint(node.at, message, hint))
+            .ok()
+    }
+
+    fn toml(&self) -> Option<String> {
+        Some(quoted(&self.to_string()))
+    }
 }
 
 /// Parses a codec with its settings; the error is a message and a hint.
-fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
+pub(crate) fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
     text.parse::<CodecConfig>().map_err(|error| {
         if error != CodecConfigError::UnknownCodec {
             return (format!("`codec` is \"{text}\": {error}"), error.remedy().to_owned());
         }
         let name = text.split(':').next().unwrap_or_default();
-        let hint = match did_you_mean(name, &["flac", "opus", "pcm"]) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => error.remedy().to_owned(),
-        };
-        (format!("`{name}` is not a codec"), hint)
+        (format!("`{name}` is not a codec"), hint_for(name, &["flac", "opus", "pcm"]))
     })
 }
 
 /// Parses the container of a push with encoder settings, as in `ogg`, `opus:128k` or `flac:8`.
 /// Without settings it takes those of its station if the codec is the same, so that no further
 /// encoder is needed.
-pub(super) fn resolve_container(
+pub(crate) fn resolve_container(
     text: &str,
     station: CodecConfig,
 ) -> Result<CodecConfig, (String, String)> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     let Some((_, codec)) = CONTAINERS.into_iter().find(|(container, _)| *container == name) else {
-        let hint = match did_you_mean(name, &CONTAINERS.map(|(container, _)| container)) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => "use ogg (with Opus in it), flac or wav".to_owned(),
-        };
-        return Err((format!("`format` is \"{name}\", which is not made here"), hint));
+        let hint = hint_for(name, &CONTAINERS.map(|(container, _)| container));
+        return Err((format!("`format` is \"{name}\", which is not supported"), hint));
     };
     if settings.is_empty() {
         return Ok(station.or_default_of(codec));

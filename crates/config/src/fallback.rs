@@ -1,29 +1,23 @@
 //! Checks the keys for failover: switch, silence, input buffers and last resort.
 
 use aulos_core::{Db, Span};
-use aulos_engine::standby::Standby;
-use aulos_engine::switch::FailbackMode;
 
-use super::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
-use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
-use super::resolve::{SilenceSettings, SwitchSettings};
-use super::source::{self, SourceConfig};
+use crate::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
+use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::schemes;
+use crate::settings::{SilenceSettings, SwitchSettings};
+use crate::source::SourceConfig;
 
-pub(super) fn switch(config: &SwitchConfig, problems: &Problems) -> SwitchSettings {
-    let kinds = [
-        ("auto", FailbackMode::Auto),
-        ("manual", FailbackMode::Manual),
-        ("never", FailbackMode::Never),
-    ];
+pub(crate) fn switch(config: &SwitchConfig) -> SwitchSettings {
     SwitchSettings {
         crossfade_ms: config.crossfade_ms,
-        hold_in_s: config.hold_in_s,
-        comeback: choice("comeback", &config.comeback, &kinds, problems),
+        failback_delay_s: config.failback_delay_s,
+        failback: config.failback,
         immediate: config.immediate,
     }
 }
 
-pub(super) fn silence(config: SilenceConfig) -> SilenceSettings {
+pub(crate) fn silence(config: &SilenceConfig) -> SilenceSettings {
     // In range: `SILENCE_S` ends at a day.
     #[allow(clippy::cast_possible_truncation, reason = "see above")]
     let span = |seconds: f64| Span::from_millis((seconds * 1e3) as i64);
@@ -37,7 +31,7 @@ pub(super) fn silence(config: SilenceConfig) -> SilenceSettings {
 
 /// The input buffer of a source in milliseconds. An encoded stream gets more by default, unless
 /// buffering is off.
-pub(super) fn input_buffer_ms(
+pub(crate) fn input_buffer_ms(
     entry: &SourceEntry,
     source: &SourceConfig,
     station: &StationConfig,
@@ -47,16 +41,11 @@ pub(super) fn input_buffer_ms(
         SourceConfig::Http { .. } | SourceConfig::Icecast(_) if common > 0 => STREAM_BUFFER_MS,
         _ => 0,
     };
-    entry.input_buffer_ms.map_or_else(|| common.max(least), |own| own.value)
-}
-
-pub(super) fn standby(setting: Option<&ConfigValue<String>>, problems: &Problems) -> Standby {
-    let kinds = [("hot", Standby::Hot), ("warm", Standby::Warm), ("cold", Standby::Cold)];
-    setting.map_or(Standby::Hot, |setting| choice("standby", setting, &kinds, problems))
+    entry.input_buffer_ms.unwrap_or_else(|| common.max(least))
 }
 
 /// Parses the last resort: a generated sound, or a file that is decoded once and kept.
-pub(super) fn last_resort(
+pub(crate) fn last_resort(
     setting: &ConfigValue<String>,
     problems: &Problems,
 ) -> Option<SourceConfig> {
@@ -64,7 +53,7 @@ pub(super) fn last_resort(
         return None;
     }
     let refuse = |why: String| {
-        let hint = "it can be \"silence\", \"file:///path\" (kept in memory and played in a loop), \
+        let hint = "use \"silence\", \"file:///path\" (kept in memory and played in a loop), \
                     \"demo://\" or \"tone://\"";
         problems.add_with_hint(setting.at, why, hint);
         None
@@ -72,31 +61,34 @@ pub(super) fn last_resort(
     if !setting.value.contains(':') {
         return refuse(format!("`last_resort` is \"{}\"", setting.value));
     }
-    let (mut sources, _) = source::parse(setting, problems)?;
+    let (mut sources, _) = schemes::parse(setting, problems)?;
     match sources.pop()? {
         SourceConfig::File { path, .. } if !path.is_file() => {
-            let message = format!("`last_resort`: there is no file {}", path.display());
+            let message = format!("`last_resort`: no such file: {}", path.display());
             problems.add_with_hint(
                 setting.at,
                 message,
-                "it is read when the server starts, and has to be there",
+                "it is read when the server starts, and must exist",
             );
             None
         }
         sound @ (SourceConfig::File { .. }
         | SourceConfig::Demo { .. }
         | SourceConfig::Tone { .. }) => Some(sound),
-        other => refuse(format!("`last_resort`: {}: may fail itself", other.scheme())),
+        other => refuse(format!(
+            "`last_resort` must not be a {}: source, which can fail",
+            other.scheme()
+        )),
     }
 }
 
 /// Checks that a failed source is given up before its buffer is empty; otherwise each failure
 /// causes a gap.
-pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
+pub(crate) fn check_timeouts(config: &StationConfig, problems: &Problems) {
     let common = (config.switch.timeout_ms, config.switch.input_buffer_ms);
     let mut pairs: Vec<(ConfigValue<u32>, u32)> = Vec::new();
     for source in &config.sources {
-        let buffer = source.input_buffer_ms.map_or(common.1, |own| own.value);
+        let buffer = source.input_buffer_ms.unwrap_or(common.1);
         let pair = (source.timeout_ms.unwrap_or(common.0), buffer);
         if !pairs.contains(&pair) {
             pairs.push(pair);
@@ -107,7 +99,7 @@ pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
         pairs.into_iter().filter(|(timeout, buffer)| *buffer > 0 && timeout.value >= *buffer)
     {
         let message = format!(
-            "`timeout_ms` is {}, and only {buffer} ms are buffered: a source that fails leaves a hole",
+            "`timeout_ms` is {} and `input_buffer_ms` {buffer}: a failing source would cause a gap",
             timeout.value
         );
         let hint = format!(
@@ -123,22 +115,3 @@ pub(super) fn check_timeouts(config: &StationConfig, problems: &Problems) {
 /// Least default buffer of an encoded stream: an Ogg page holds a second of audio, and the next one
 /// comes a second later. Live source software buffers as much or more.
 const STREAM_BUFFER_MS: u32 = 2_000;
-
-fn choice<T: Copy>(
-    key: &str,
-    setting: &ConfigValue<String>,
-    kinds: &[(&str, T)],
-    problems: &Problems,
-) -> T {
-    let found = kinds.iter().find(|(name, _)| *name == setting.value);
-    let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
-    let (_, kind) = found.unwrap_or_else(|| {
-        let hint = match did_you_mean(&setting.value, &names) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("use {}", names.join(", ")),
-        };
-        problems.add_with_hint(setting.at, format!("`{key}` is \"{}\"", setting.value), hint);
-        &kinds[0]
-    });
-    *kind
-}

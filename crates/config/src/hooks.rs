@@ -7,41 +7,45 @@ use std::path::{Path, PathBuf};
 use aulos_io::feed::split_arguments;
 use axum::http::{HeaderName, HeaderValue, Uri};
 
-use super::env::Environment;
-use super::limits::{
+use crate::env::Environment;
+use crate::keys::{Choice, ConfigRead, Context, Shape, hint_for, keys};
+use crate::limits::{
     DEFAULT_HOOK_TIMEOUT_S, DEFAULT_HOOK_TRIES, HOOK_TIMEOUT_S, HOOK_TRIES, MAX_HOOK_HEADERS,
     MAX_HOOKS, MIN_HOOK_TOKEN,
 };
-use super::model::StationConfig;
-use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
-use super::read::TableReader;
-use super::resolve::check_name;
-use super::security::{SecretConfig, read_secret, secret_text};
-use super::tree::{Node, Value};
+use crate::names::{check_name, report_duplicate};
+use crate::problem::{ConfigValue, Problems};
+use crate::secrets::{RedactedDebug, SecretConfig};
+use crate::tree::{Node, TableEntry, Value};
 
-/// `[[hook]]` as written.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HookConfig {
-    /// Location of the table.
-    pub at: ConfigLocation,
-    /// The name; by default that of the program or host.
-    pub name: Option<ConfigValue<String>>,
-    /// Events; by default all.
-    pub on: Option<ConfigValue<Vec<ConfigValue<String>>>>,
-    /// Names of stations; by default all.
-    pub stations: Option<ConfigValue<Vec<ConfigValue<String>>>>,
-    /// The program with its arguments.
-    pub run: Option<ConfigValue<String>>,
-    /// The URL of a webhook.
-    pub url: Option<ConfigValue<String>>,
-    /// Time limit of one attempt, in seconds.
-    pub timeout_s: Option<u32>,
-    /// Number of attempts.
-    pub tries: Option<u32>,
-    /// Headers of the request; some may be secret, so they are not printed.
-    pub headers: RedactedDebug<Vec<(String, ConfigValue<String>)>>,
-    /// The bearer token of the request.
-    pub token: Option<SecretConfig>,
+keys! {
+    /// A program or a webhook that is called for events of stations. It has either `run` or `url`.
+    pub(crate) struct HookConfig {
+        /// Name, unique in the server.
+        name: Option<ConfigValue<String>>, otherwise "that of the program or host";
+        /// Events for which it is called.
+        on: Option<ConfigValue<Vec<HookEventKind>>>, otherwise "all";
+        /// Stations for which it is called.
+        stations: Option<ConfigValue<Vec<ConfigValue<String>>>>, otherwise "all";
+        /// Program with its arguments.
+        run: Option<ConfigValue<String>>;
+        /// URL that receives a POST request: `http://` or `https://`.
+        url: Option<ConfigValue<String>>;
+        /// Time limit of one attempt.
+        timeout_s: u32 = DEFAULT_HOOK_TIMEOUT_S, range HOOK_TIMEOUT_S, "seconds";
+        /// Number of attempts.
+        tries: Option<u32>, range HOOK_TRIES, "attempts", otherwise "5 with `url`, 1 with `run`";
+        /// Further headers of the request.
+        headers: RedactedDebug<Vec<(String, ConfigValue<String>)>>;
+        /// Bearer token of the request.
+        token: Option<SecretConfig>;
+    }
+}
+
+impl Choice for HookEventKind {
+    fn values() -> Vec<(&'static str, Self)> {
+        Self::ALL.map(|kind| (kind.name(), kind)).to_vec()
+    }
 }
 
 /// An event that a hook can be called for.
@@ -94,16 +98,6 @@ impl HookEventKind {
             Self::RecorderRecovered => "recorder-recovered",
             Self::Test => "test",
         }
-    }
-}
-
-/// Hides a value in `Debug` output.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct RedactedDebug<T>(pub T);
-
-impl<T> fmt::Debug for RedactedDebug<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hidden")
     }
 }
 
@@ -165,74 +159,34 @@ impl Webhook {
 
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Post").field(&self.origin()).finish()
+        f.debug_tuple("Webhook").field(&self.origin()).finish()
     }
 }
 
-/// Reads every `[[hook]]`.
-pub(super) fn read(root: &mut TableReader<'_>, problems: &Problems) -> Vec<HookConfig> {
-    match root.node("hook") {
-        Some(Node { value: Value::List(items), .. }) => {
-            items.iter().map(|node| read_hook(node, problems)).collect()
-        }
-        Some(node) => {
-            let message = format!("`hook` is {}: it must be a list of tables", node.kind());
-            problems.add_with_hint(node.at, message, "write [[hook]] with two brackets");
-            Vec::new()
-        }
-        None => Vec::new(),
+impl ConfigRead for RedactedDebug<Vec<(String, ConfigValue<String>)>> {
+    const SHAPE: &'static Shape = &Shape::Texts;
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        let Value::Table(entries) = &node.value else { return context.wrong_kind(node, "a table") };
+        let header = |TableEntry { key, node, .. }: &TableEntry| match &node.value {
+            Value::Text(text) => {
+                Some((key.clone(), ConfigValue { value: text.clone(), at: node.at }))
+            }
+            _ => {
+                let message =
+                    format!("header `{key}` is {}: it must be text in quotes", node.kind());
+                context.problems.add(node.at, message);
+                None
+            }
+        };
+        Some(Self(entries.iter().filter_map(header).collect()))
     }
-}
-
-fn read_hook(node: &Node, problems: &Problems) -> HookConfig {
-    let mut table = TableReader::new(node, "a hook", problems);
-    let mut list = |key| {
-        let value = table.texts(key);
-        node.get(key).map(|node| ConfigValue { value, at: node.at })
-    };
-    let (on, stations) = (list("on"), list("stations"));
-    let hook = HookConfig {
-        at: node.at,
-        name: table.text("name"),
-        on,
-        stations,
-        run: table.text("run"),
-        url: table.text("url"),
-        timeout_s: table.number("timeout_s", "seconds", HOOK_TIMEOUT_S).map(|at| at.value),
-        tries: table.number("tries", "attempts", HOOK_TRIES).map(|at| at.value),
-        headers: RedactedDebug(
-            table.node("headers").map_or_else(Vec::new, |n| headers(n, problems)),
-        ),
-        token: read_secret(&mut table, ["token", "token_file", "token_env"], "hook", problems),
-    };
-    table.finish();
-    hook
-}
-
-fn headers(node: &Node, problems: &Problems) -> Vec<(String, ConfigValue<String>)> {
-    let Value::Table(entries) = &node.value else {
-        let message = format!("`headers` is {}, not a table", node.kind());
-        problems.add_with_hint(node.at, message, "headers = { Priority = \"high\" }");
-        return Vec::new();
-    };
-    let text = |entry: &super::TableEntry| match &entry.node.value {
-        Value::Text(text) => {
-            Some((entry.key.clone(), ConfigValue { value: text.clone(), at: entry.node.at }))
-        }
-        _ => {
-            let (key, kind) = (&entry.key, entry.node.kind());
-            problems
-                .add(entry.node.at, format!("header `{key}` is {kind}: it must be text in quotes"));
-            None
-        }
-    };
-    entries.iter().filter_map(text).collect()
 }
 
 /// Validates every hook.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     configs: &[HookConfig],
-    stations: &[StationConfig],
+    stations: &[&str],
     env: &Environment,
     problems: &Problems,
 ) -> Vec<Hook> {
@@ -250,9 +204,9 @@ pub(super) fn resolve(
             stations: config
                 .stations
                 .as_ref()
-                .map(|setting| check_station_names(setting, stations, problems)),
+                .map(|names| check_station_names(names, stations, problems)),
             action,
-            timeout_s: config.timeout_s.unwrap_or(DEFAULT_HOOK_TIMEOUT_S),
+            timeout_s: config.timeout_s,
             tries: config.tries.unwrap_or(if posts { DEFAULT_HOOK_TRIES } else { 1 }),
         });
     }
@@ -266,8 +220,7 @@ fn name(config: &HookConfig, action: &HookAction, used: &[Hook], problems: &Prob
     if let Some(given) = &config.name {
         let name = check_name(given, problems);
         if taken(&name) {
-            let message = format!("two hooks are called `{name}`");
-            problems.add_with_hint(given.at, message, "give one of them another name");
+            report_duplicate("hook", given, problems);
         }
         return name;
     }
@@ -283,51 +236,30 @@ fn name(config: &HookConfig, action: &HookAction, used: &[Hook], problems: &Prob
 }
 
 fn event_kinds(
-    setting: Option<&ConfigValue<Vec<ConfigValue<String>>>>,
+    setting: Option<&ConfigValue<Vec<HookEventKind>>>,
     problems: &Problems,
 ) -> Vec<HookEventKind> {
     let Some(ConfigValue { value, at }) = setting else { return HookEventKind::ALL.to_vec() };
-    let names = HookEventKind::ALL.map(HookEventKind::name);
     if value.is_empty() {
-        problems.add_with_hint(
-            *at,
-            "`on` is empty: the hook is never called",
-            "leave it out for all events",
-        );
+        let message = "`on` is empty: the hook is never called";
+        problems.add_with_hint(*at, message, "leave it out for all events");
     }
-    let kind = |wish: &ConfigValue<String>| {
-        let kind = HookEventKind::ALL.into_iter().find(|kind| kind.name() == wish.value);
-        if kind.is_none() {
-            let hint = match did_you_mean(&wish.value, &names) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there is {}", names.join(", ")),
-            };
-            problems.add_with_hint(wish.at, format!("there is no event `{}`", wish.value), hint);
-        }
-        kind
-    };
-    value.iter().filter_map(kind).collect()
+    value.clone()
 }
 
-/// Checks the names of stations, because a hook for an unknown one would never fire.
+/// Checks the names of stations, because a hook for an unknown one would never be called.
 fn check_station_names(
-    setting: &ConfigValue<Vec<ConfigValue<String>>>,
-    stations: &[StationConfig],
+    ConfigValue { value, at }: &ConfigValue<Vec<ConfigValue<String>>>,
+    stations: &[&str],
     problems: &Problems,
 ) -> Vec<String> {
-    let names = stations.iter().filter_map(|station| Some(station.name.as_ref()?.value.as_str()));
-    let names: Vec<&str> = names.collect();
-    let ConfigValue { value, at } = setting;
     if value.is_empty() {
         let message = "`stations` is empty: the hook is never called";
         problems.add_with_hint(*at, message, "leave it out for all stations");
     }
-    for name in value.iter().filter(|name| !names.contains(&name.value.as_str())) {
-        let hint = match did_you_mean(&name.value, &names) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there is {}; leave `stations` out for all", names.join(", ")),
-        };
-        problems.add_with_hint(name.at, format!("there is no station `{}`", name.value), hint);
+    for name in value.iter().filter(|name| !stations.contains(&name.value.as_str())) {
+        let message = format!("unknown station `{}`", name.value);
+        problems.add_with_hint(name.at, message, hint_for(&name.value, stations));
     }
     value.iter().map(|name| name.value.clone()).collect()
 }
@@ -336,8 +268,8 @@ fn action(config: &HookConfig, env: &Environment, problems: &Problems) -> Option
     match (&config.run, &config.url) {
         (Some(run), None) => {
             if config.token.is_some() || !config.headers.0.is_empty() {
-                let hint = "a program reads what it needs by itself";
-                problems.add_with_hint(config.at, "`headers` and `token` are for a `url`", hint);
+                let hint = "leave them out of a hook with `run`";
+                problems.add_with_hint(config.at, "`headers` and `token` require `url`", hint);
             }
             program(run, env, problems)
         }
@@ -365,7 +297,7 @@ fn program(
         return None;
     };
     if run.value.contains('\0') {
-        problems.add(run.at, "`run` has a zero byte in it");
+        problems.add(run.at, "`run` contains a zero byte");
     }
     let program = PathBuf::from(program);
     let named = program.display().to_string();
@@ -374,21 +306,17 @@ fn program(
         let found = path
             .is_none_or(|path| path.split(':').any(|dir| can_run(&Path::new(dir).join(&program))));
         if !found {
-            let hint = "write its whole path, or put it into a folder of PATH";
-            problems.add_with_hint(
-                run.at,
-                format!("`run`: there is no program `{named}` in PATH"),
-                hint,
-            );
+            let hint = "write its absolute path, or put it into a directory of PATH";
+            problems.add_with_hint(run.at, format!("`run`: PATH has no program `{named}`"), hint);
         }
     } else if !program.is_absolute() {
-        let hint = "write a whole path: it must not depend on where the server is started";
-        problems.add_with_hint(run.at, format!("`run`: {named} is not a whole path"), hint);
+        let hint = "write an absolute path: it must not depend on where the server is started";
+        problems.add_with_hint(run.at, format!("`run`: {named} is not an absolute path"), hint);
     } else if !program.is_file() {
-        let hint = "put the program there; blanks in its path go into quotes of their own";
-        problems.add_with_hint(run.at, format!("`run`: there is no program {named}"), hint);
+        let hint = "put the program there; quote a path that contains spaces";
+        problems.add_with_hint(run.at, format!("`run`: no such program: {named}"), hint);
     } else if !can_run(&program) {
-        let message = format!("`run`: {named} cannot be run");
+        let message = format!("`run`: {named} is not executable");
         problems.add_with_hint(run.at, message, format!("chmod +x {named}"));
     }
     Some(HookAction::Run { program, arguments: words.collect() })
@@ -411,16 +339,16 @@ fn resolve_webhook(
         None
     };
     let example = "url = \"https://alarm.example.org/hook\"";
-    let Ok(uri) = url.value.parse::<Uri>() else { return refuse("is no address", example) };
+    let Ok(uri) = url.value.parse::<Uri>() else { return refuse("is not a URL", example) };
     let secure = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
-        _ => return refuse("is not of http: or https:", example),
+        _ => return refuse("does not begin with http:// or https://", example),
     };
     let Some(authority) = uri.authority() else { return refuse("has no host", example) };
     if authority.as_str().contains('@') {
         let hint = "use `token_file`, or a header Authorization";
-        return refuse("has a name or a password in front of its host", hint);
+        return refuse("must not contain a name or a password", hint);
     }
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -452,19 +380,18 @@ fn checked_headers(
             let hint = "letters, digits and dashes in its name; one line of text in its value";
             problems.add_with_hint(
                 *at,
-                format!("`{}` cannot be a header", key.escape_debug()),
+                format!("`{}` is not a valid header", key.escape_debug()),
                 hint,
             );
             continue;
         };
         if RESERVED_HEADERS.contains(&name.as_str()) {
-            problems.add_with_hint(*at, format!("the header `{key}` is made here"), "leave it out");
+            problems.add_with_hint(*at, format!("the header `{key}` is reserved"), "leave it out");
         }
         value.set_sensitive(true);
         all.push((name, value));
     }
-    let token =
-        config.token.as_ref().and_then(|one| secret_text(one, MIN_HOOK_TOKEN, env, problems));
+    let token = config.token.as_ref().and_then(|one| one.text(MIN_HOOK_TOKEN, env, problems));
     if let Some(token) = token {
         let authorization = HeaderName::from_static("authorization");
         if all.iter().any(|(name, _)| *name == authorization) {
@@ -481,7 +408,11 @@ fn checked_headers(
                 all.push((authorization, value));
             }
             Err(_) => {
-                problems.add_with_hint(config.at, "the token cannot be sent", "one line of text");
+                problems.add_with_hint(
+                    config.at,
+                    "the token is not a valid header value",
+                    "one line of text",
+                );
             }
         }
     }

@@ -15,21 +15,33 @@ mod codec;
 mod env;
 mod fallback;
 mod hooks;
+mod keys;
 pub mod limits;
 mod meta;
 mod model;
 mod mounts;
+mod names;
+mod old_keys;
+mod output;
+mod ports;
 mod problem;
 mod push;
-mod read;
+mod query;
 mod record;
+mod reference;
 mod relay;
 mod resolve;
 mod rtp;
+mod rtp_format;
+mod schemes;
+mod secrets;
 mod security;
+mod settings;
 pub mod snapserver;
 mod sound;
 mod source;
+mod source_uri;
+mod station;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -37,43 +49,37 @@ mod tree;
 pub mod units;
 mod upload;
 pub mod users;
+mod values;
 
+pub use certificates::TlsSettings;
 pub use env::{Environment, Variables};
-pub use hooks::{Hook, HookAction, HookConfig, HookEventKind, RedactedDebug, Webhook};
+pub use hooks::{Hook, HookAction, HookEventKind, Webhook};
 pub use meta::meta_loop;
-pub use model::{
-    ClientsConfig, Config, HttpConfig, ListenConfig, MdnsConfig, PluginConfig, SilenceConfig,
-    SourceEntry, StationConfig, StreamsConfig, SwitchConfig,
-};
-pub use mounts::{Mount, OPEN_MOUNT_HINT};
-pub use problem::{ConfigError, ConfigLocation, ConfigValue, Problem};
-pub use push::{PushConfig, PushSettings};
-pub use record::{FormatError, RecordConfig, RecorderSettings, file_format_by_name, rotation_for};
-pub use relay::{PortRange, RelayConfig, RelaySettings, relay_from_json, resolve_relay};
-pub use resolve::{
-    ClientSettings, Endpoint, HttpSettings, ListenEndpoints, MdnsSettings, Plugin, ResolvedConfig,
+pub use mounts::OPEN_MOUNT_HINT;
+pub use names::Endpoint;
+pub use old_keys::{RenamedKeys, rename_old_keys};
+pub use ports::PortRange;
+pub use problem::{ConfigError, ConfigFile, ConfigLocation, Problem};
+pub use push::PushSettings;
+pub use record::{FormatError, RecorderSettings, file_format_by_name, rotation_for};
+pub use reference::{json_schema, reference};
+pub use relay::{RelaySettings, relay_from_json, relay_from_keys};
+pub use rtp::RtpOutputSettings;
+pub use secrets::RedactedDebug;
+pub use security::SecuritySettings;
+pub use settings::{
+    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, Plugin, ResolvedConfig,
     SilenceSettings, Station, StationSource, StreamSettings, SwitchSettings,
 };
-pub use rtp::{ReceptionSettings, RtpConfig, RtpOutputSettings, RtpSource};
-pub use security::{
-    SecretConfig, SecurityConfig, SecuritySettings, TlsConfig, TlsSettings, UserConfig,
+pub use sound::SoundSettings;
+pub use source::{
+    Mount, PipeMode, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat,
 };
-pub use sound::{BandConfig, SoundSettings};
-pub use source::{PipeMode, SourceConfig, TitleFifo, TitleFormat};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
-pub use upload::{UploadConfig, UploadTarget};
+pub use upload::UploadTarget;
 
-use problem::Problems;
+use problem::{ConfigTexts, ConfigValue, Problems};
 use tree::{Node, TableEntry, Value};
-
-/// A configuration file that has been read.
-#[derive(Clone, Copy, Debug)]
-pub struct ConfigFile<'a> {
-    /// The file name, as the user wrote it.
-    pub name: &'a str,
-    /// The contents.
-    pub text: &'a str,
-}
 
 /// Reads and validates a configuration. Without a file, or if it has no station, the station of
 /// [`Environment::default_config`] is used.
@@ -92,12 +98,14 @@ pub fn load(
     for (index, set) in sets.iter().enumerate() {
         tree::set(&mut root, index, set, &problems);
     }
-    let config = model::read(&root, &problems);
-    let resolved = resolve::resolve(&config, env, &problems);
-    if problems.is_empty() {
-        return Ok(resolved);
+    let config = keys::table_of(&root, "", &problems);
+    let mut resolved = resolve::resolve(&config, env, &problems);
+    let texts = ConfigTexts { name, text, sets };
+    if !problems.is_empty() {
+        return Err(ConfigError::new(problems, texts));
     }
-    Err(ConfigError::new(problems.into_sorted(), name, text, sets))
+    resolved.warnings = texts.warnings(&problems.into_parts().1);
+    Ok(resolved)
 }
 
 /// Parses the URI of a source on the command line.
@@ -106,33 +114,18 @@ pub fn load(
 /// All problems, at least one.
 pub fn parse_source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     let problems = Problems::default();
-    let parsed = source::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
-    if let Some([SourceConfig::Station { .. }, ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
-        let hint = "give the source of that station";
-        problems.add_with_hint(
-            ConfigLocation::Default,
-            "`meta:` plays other stations of one server",
-            hint,
-        );
-    }
-    if let Some([SourceConfig::Icecast(_), ..]) = parsed.as_ref().map(|(all, _)| &all[..]) {
-        let hint = "let a station of a server play it";
-        problems.add_with_hint(
-            ConfigLocation::Default,
-            "`icecast:` is a place in a server that runs",
-            hint,
-        );
-    }
-    let packets =
-        |source: &SourceConfig| matches!(source, SourceConfig::Rtp(_) | SourceConfig::Sdp { .. });
-    if parsed.as_ref().is_some_and(|(all, _)| all.iter().any(packets)) {
-        let hint =
-            "let a station of a server play it, and give http://HOST:1780/listen/STATION.wav";
-        problems.add_with_hint(
-            ConfigLocation::Default,
-            "packets of RTP are received by a server that runs",
-            hint,
-        );
+    let parsed = schemes::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
+    let needs_server = match parsed.as_ref().and_then(|(sources, _)| sources.first()) {
+        Some(SourceConfig::Station { .. }) => Some("use the source of that station"),
+        Some(SourceConfig::Icecast(_) | SourceConfig::Rtp(_) | SourceConfig::Sdp { .. }) => {
+            Some("let a station play it, and use http://HOST:1780/listen/STATION.wav")
+        }
+        _ => None,
+    };
+    if let Some(hint) = needs_server {
+        let scheme = uri.split(':').next().unwrap_or_default();
+        let message = format!("`{scheme}:` requires a running server");
+        problems.add_with_hint(ConfigLocation::Default, message, hint);
     }
     match parsed.map(|(mut sources, _)| (sources.pop(), problems.is_empty())) {
         Some((Some(source), true)) => Ok(source),

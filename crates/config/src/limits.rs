@@ -29,7 +29,7 @@ pub const INPUT_BUFFER_MS: RangeInclusive<u32> = 0..=60_000;
 /// A longer fade would need more of both sources than is buffered.
 pub const CROSSFADE_MS: RangeInclusive<u32> = 0..=10_000;
 /// Up to an hour, which is as good as never.
-pub const HOLD_IN_S: RangeInclusive<u32> = 0..=3_600;
+pub const FAILBACK_DELAY_S: RangeInclusive<u32> = 0..=3_600;
 /// Below any wanted sound, and down to below the noise of a 24-bit converter.
 pub const SILENCE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 /// A silence alarm after more than a day would be useless.
@@ -130,3 +130,34 @@ pub const RTP_TYPE: RangeInclusive<u32> = 0..=127;
 pub const RTP_HOPS: RangeInclusive<u32> = 1..=255;
 /// The field has six bits.
 pub const RTP_DSCP: RangeInclusive<u32> = 0..=63;
+/// Integrated loudness of a normalized programme. These ranges are those of the normalizer and the
+/// equalizer, as a test checks.
+pub const TARGET_LUFS: RangeInclusive<f64> = -70.0..=-5.0;
+/// Maximum true peak of a normalized programme.
+pub const TRUE_PEAK: RangeInclusive<f64> = -9.0..=0.0;
+/// Loudness range that the normalizer keeps.
+pub const LRA: RangeInclusive<f64> = 1.0..=50.0;
+/// Lowest gain of the normalizer.
+pub const MIN_GAIN_DB: RangeInclusive<f64> = -60.0..=0.0;
+/// Highest gain of the normalizer.
+pub const MAX_GAIN_DB: RangeInclusive<f64> = 0.0..=60.0;
+/// Fastest rise of the gain.
+pub const RISE_DB_S: RangeInclusive<f64> = 0.1..=20.0;
+/// Fastest fall of the gain.
+pub const FALL_DB_S: RangeInclusive<f64> = 0.1..=60.0;
+/// Momentary loudness below which the gain is held.
+pub const GATE_LUFS: RangeInclusive<f64> = -70.0..=-20.0;
+/// Memory of the normalizer.
+pub const MEMORY_S: RangeInclusive<u32> = 10..=600;
+/// Gain of an equalizer band.
+pub const BAND_GAIN_DB: RangeInclusive<f64> = -24.0..=24.0;
+/// Quality factor of an equalizer band.
+pub const BAND_Q: RangeInclusive<f64> = 0.1..=20.0;
+/// Bits per sample of a recording.
+pub const RECORD_BITS: RangeInclusive<u32> = 16..=32;
+/// Bit rate of a recording in kbit/s, as of libopus.
+pub const RECORD_KBPS: RangeInclusive<u32> = 6..=510;
+/// Retention by number needs at least one file.
+pub const KEEP_FILES: RangeInclusive<u32> = 1..=u32::MAX;
+/// A packet that others have overtaken is waited for no longer than this.
+pub const JITTER_MS: RangeInclusive<u32> = 0..=1_000;

@@ -6,6 +6,15 @@
 use std::cell::RefCell;
 use std::fmt;
 
+/// A configuration file that has been read.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigFile<'a> {
+    /// The file name, as the user wrote it.
+    pub name: &'a str,
+    /// The contents.
+    pub text: &'a str,
+}
+
 /// Where a value was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigLocation {
@@ -20,7 +29,7 @@ pub enum ConfigLocation {
 
 /// A value with its location.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ConfigValue<T> {
+pub(crate) struct ConfigValue<T> {
     /// The value.
     pub value: T,
     /// The location.
@@ -29,7 +38,7 @@ pub struct ConfigValue<T> {
 
 impl<T> ConfigValue<T> {
     /// A default value.
-    pub const fn default_value(value: T) -> Self {
+    pub(crate) const fn default_value(value: T) -> Self {
         Self { value, at: ConfigLocation::Default }
     }
 }
@@ -47,7 +56,10 @@ pub struct Problem {
 
 /// Collects problems through a shared reference while the configuration is read.
 #[derive(Debug, Default)]
-pub(super) struct Problems(RefCell<Vec<Problem>>);
+pub(super) struct Problems {
+    errors: RefCell<Vec<Problem>>,
+    warnings: RefCell<Vec<Problem>>,
+}
 
 impl Problems {
     /// Adds a problem.
@@ -65,21 +77,88 @@ impl Problems {
         self.push(at, message.into(), Some(hint.into()));
     }
 
-    /// Whether there are no problems.
+    /// Adds a problem with an example as its hint, if there is one.
+    pub(super) fn add_example(&self, at: ConfigLocation, message: String, example: Option<&str>) {
+        self.push(at, message, example.map(|example| format!("as in {example}")));
+    }
+
+    /// Adds a warning: the value is used, but should be written in another way.
+    pub(super) fn warn(
+        &self,
+        at: ConfigLocation,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        let (message, hint) = (message.into(), Some(hint.into()));
+        self.warnings.borrow_mut().push(Problem { at, message, hint });
+    }
+
+    /// Whether there are no problems; warnings do not count.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.errors.borrow().is_empty()
     }
 
     /// The problems by location, without duplicates.
     pub(super) fn into_sorted(self) -> Vec<Problem> {
-        let mut list = self.0.into_inner();
-        list.sort_by_key(|problem| problem.at);
-        list.dedup();
-        list
+        self.into_parts().0
+    }
+
+    /// Problems and warnings by location, without duplicates.
+    pub(super) fn into_parts(self) -> (Vec<Problem>, Vec<Problem>) {
+        let sorted = |list: RefCell<Vec<Problem>>| {
+            let mut list = list.into_inner();
+            list.sort_by_key(|problem| problem.at);
+            list.dedup();
+            list
+        };
+        (sorted(self.errors), sorted(self.warnings))
+    }
+
+    /// The problems as one line, for the answer to a call.
+    pub(super) fn into_line(self) -> String {
+        let all = self.into_sorted().into_iter().map(|problem| match problem.hint {
+            Some(hint) => format!("{} ({hint})", problem.message),
+            None => problem.message,
+        });
+        all.collect::<Vec<_>>().join("; ")
     }
 
     fn push(&self, at: ConfigLocation, message: String, hint: Option<String>) {
-        self.0.borrow_mut().push(Problem { at, message, hint });
+        self.errors.borrow_mut().push(Problem { at, message, hint });
+    }
+}
+
+/// The texts of a configuration, from which locations are computed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConfigTexts<'a> {
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+    pub(super) sets: &'a [String],
+}
+
+impl ConfigTexts<'_> {
+    /// The warnings as lines with locations.
+    pub(super) fn warnings(&self, warnings: &[Problem]) -> Vec<String> {
+        let line = |warning: &Problem| {
+            let hint = warning.hint.as_deref().unwrap_or_default();
+            format!("{}: warning: {}; {hint}", self.location(warning.at), warning.message)
+        };
+        warnings.iter().map(line).collect()
+    }
+
+    pub(super) fn location(&self, at: ConfigLocation) -> String {
+        match at {
+            ConfigLocation::Default => "built-in default".to_owned(),
+            ConfigLocation::Set(index) => {
+                format!("--set {}", self.sets.get(index).map_or("", String::as_str))
+            }
+            ConfigLocation::File(offset) => {
+                let before = self.text.get(..offset).unwrap_or(self.text);
+                let line = before.matches('\n').count() + 1;
+                let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+                format!("{}:{line}:{column}", self.name)
+            }
+        }
     }
 }
 
@@ -88,89 +167,58 @@ impl Problems {
 pub struct ConfigError {
     /// The problems, at least one.
     pub problems: Vec<Problem>,
+    /// The warnings, as lines with locations.
+    pub warnings: Vec<String>,
     locations: Vec<String>,
 }
 
 impl ConfigError {
-    /// Resolves the problems' locations in the texts of file and `--set`.
-    #[must_use]
-    pub fn new(problems: Vec<Problem>, name: &str, text: &str, sets: &[String]) -> Self {
-        let locations =
-            problems.iter().map(|problem| location_text(problem.at, name, text, sets)).collect();
-        Self { problems, locations }
+    /// Computes the locations of the problems.
+    pub(super) fn new(problems: Problems, texts: ConfigTexts<'_>) -> Self {
+        let (problems, warnings) = problems.into_parts();
+        let locations = problems.iter().map(|problem| texts.location(problem.at)).collect();
+        Self { warnings: texts.warnings(&warnings), problems, locations }
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (problem, place) in self.problems.iter().zip(&self.locations) {
-            writeln!(f, "{place}: {}", problem.message)?;
+        for (problem, location) in self.problems.iter().zip(&self.locations) {
+            writeln!(f, "{location}: {}", problem.message)?;
             if let Some(hint) = &problem.hint {
                 writeln!(f, "    hint: {hint}")?;
             }
         }
-        Ok(())
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "{warning}"))
     }
 }
 
 impl std::error::Error for ConfigError {}
 
-/// The most similar candidate, if one is similar enough.
+/// The most similar candidate, if one is similar enough. Longer words than [`MAX_WORD`] are not
+/// compared.
 pub(super) fn did_you_mean<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    if word.len() > MAX_WORD {
+        return None;
+    }
     let word = word.to_ascii_lowercase();
     candidates
         .iter()
-        .map(|candidate| (distance(&word, candidate), *candidate))
+        .map(|candidate| (strsim::osa_distance(&word, candidate), *candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
 /// Formats words as a list: `a`, `b` and `c`, each in back-ticks.
-pub(super) fn quoted_list(words: &[&str]) -> String {
+pub(super) fn quoted_list(words: &[&str], conjunction: &str) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        Some((last, rest)) if !rest.is_empty() => {
+            format!("{} {conjunction} {last}", rest.join(", "))
+        }
         _ => quoted.concat(),
     }
-}
-
-fn location_text(at: ConfigLocation, name: &str, text: &str, sets: &[String]) -> String {
-    match at {
-        ConfigLocation::Default => "built-in default".to_owned(),
-        ConfigLocation::Set(index) => {
-            format!("--set {}", sets.get(index).map_or("", String::as_str))
-        }
-        ConfigLocation::File(offset) => {
-            let before = text.get(..offset).unwrap_or(text);
-            let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-            format!("{name}:{line}:{column}")
-        }
-    }
-}
-
-/// The Damerau-Levenshtein distance (optimal string alignment), over bytes; longer words than
-/// [`MAX_WORD`] are not compared.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len() > MAX_WORD || b.len() > MAX_WORD {
-        return usize::MAX;
-    }
-    let mut rows = [(0..=b.len()).collect::<Vec<_>>(), vec![0; b.len() + 1], vec![0; b.len() + 1]];
-    for i in 1..=a.len() {
-        rows.rotate_right(1);
-        let [row, above, two_above] = &mut rows;
-        row[0] = i;
-        for j in 1..=b.len() {
-            let same = usize::from(a[i - 1] != b[j - 1]);
-            row[j] = (above[j] + 1).min(row[j - 1] + 1).min(above[j - 1] + same);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(two_above[j - 2] + 1);
-            }
-        }
-    }
-    rows[0][b.len()]
 }
 
 /// More than twice the longest key.
@@ -191,20 +239,21 @@ mod tests {
     }
 
     #[test]
-    fn exchange_of_neighbours_is_one_step() {
-        assert_eq!(distance("naem", "name"), 1);
-        assert_eq!(distance("", "name"), 4);
-        assert_eq!(distance("name", ""), 4);
-        assert_eq!(distance("kitten", "sitting"), 3);
+    fn a_swap_of_neighbors_counts_as_one_edit() {
+        assert_eq!(did_you_mean("naem", &["name"]), Some("name"));
+        assert_eq!(did_you_mean("neam", &["name"]), Some("name"));
+        assert_eq!(did_you_mean("sitting", &["kitten"]), None);
+        assert_eq!(did_you_mean("", &["name"]), None);
+        assert_eq!(did_you_mean(&"name".repeat(20), &["name"]), None);
     }
 
     #[test]
     fn columns_count_characters_and_start_at_one() {
-        assert_eq!(location_text(ConfigLocation::File(0), "a.toml", "x", &[]), "a.toml:1:1");
-        assert_eq!(
-            location_text(ConfigLocation::File(7), "a.toml", "# ä\nab = 1", &[]),
-            "a.toml:2:3"
-        );
-        assert_eq!(location_text(ConfigLocation::File(99), "a.toml", "x\n", &[]), "a.toml:2:1");
+        let at = |text, offset| {
+            ConfigTexts { name: "a.toml", text, sets: &[] }.location(ConfigLocation::File(offset))
+        };
+        assert_eq!(at("x", 0), "a.toml:1:1");
+        assert_eq!(at("# ä\nab = 1", 7), "a.toml:2:3");
+        assert_eq!(at("x\n", 99), "a.toml:2:1");
     }
 }

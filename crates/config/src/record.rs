@@ -14,59 +14,84 @@ use aulos_files::record::{
     RetentionRules, SyncPolicy,
 };
 
-use super::env::Environment;
-use super::limits::MAX_RECORDERS;
-use super::model::Config;
-use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
-use super::read::{TableReader, report_missing};
-use super::resolve::{self, Station};
-use super::tree::{Node, Value};
-use super::units::{bytes_key, span_key};
-use super::upload::{self, UploadConfig, UploadTarget};
+use crate::env::Environment;
+use crate::keys::{Choice, ConfigRead, Context, Shape, hint_for, keys};
+use crate::limits::{KEEP_FILES, MAX_RECORDERS, RECORD_BITS, RECORD_KBPS};
+use crate::names::{absolute_path, report_duplicate};
+use crate::output::StationOutput;
+use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::tree::Node;
+use crate::upload::{self, UploadConfig, UploadTarget};
+use crate::values::{is_word, quoted};
 
-/// One table of `record` as written.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RecordConfig {
-    /// Location of the table.
-    pub at: ConfigLocation,
-    /// The recorder's name; by default the station's, followed by that of the source.
-    pub name: Option<ConfigValue<String>>,
-    /// The recorded source; by default the station's output.
-    pub source: Option<ConfigValue<String>>,
-    /// The folder; required.
-    pub dir: Option<ConfigValue<String>>,
-    /// The pattern of file names.
-    pub file: Option<ConfigValue<String>>,
-    /// `wav`, `flac` or `opus`.
-    pub format: Option<ConfigValue<String>>,
-    /// Bits per sample, for formats that have them.
-    pub bits: Option<ConfigValue<u32>>,
-    /// Bit rate in kbit/s, for formats that have one.
-    pub kbps: Option<ConfigValue<u32>>,
-    /// Length of a file after which a new one begins.
-    pub rotate: Option<ConfigValue<Span>>,
-    /// Size of a file in bytes after which a new one begins.
-    pub rotate_size: Option<ConfigValue<u64>>,
-    /// Whether `rotate` follows the wall clock.
-    pub align: bool,
-    /// `utc` or `local`.
-    pub time: Option<ConfigValue<String>>,
-    /// How far back in time a recording can begin.
-    pub pre_roll: Option<ConfigValue<Span>>,
-    /// Whether recording starts at once.
-    pub start: Option<bool>,
-    /// Retention: age of the oldest file.
-    pub keep_for: Option<ConfigValue<Span>>,
-    /// Retention: number of files.
-    pub keep_files: Option<ConfigValue<u32>>,
-    /// Retention: total size in bytes.
-    pub keep_size: Option<ConfigValue<u64>>,
-    /// Free space in bytes to leave on the disk.
-    pub keep_free: Option<ConfigValue<u64>>,
-    /// Interval of syncs to disk; none leaves them to the system.
-    pub sync: Option<ConfigValue<Option<Span>>>,
-    /// Where complete files are uploaded.
-    pub upload: Option<UploadConfig>,
+keys! {
+    /// A recorder. One recorder is a table, several are a list of tables.
+    pub(crate) struct RecordConfig {
+        /// Name, unique in the server.
+        name: Option<ConfigValue<String>>, otherwise "the station's; with `source`, `STATION-SOURCE`";
+        /// Source that is recorded, before the switch, its gain and its normalizer.
+        source: Option<ConfigValue<String>>, otherwise "the station's output";
+        /// Directory of the files; created if it is missing.
+        dir: Option<ConfigValue<String>>, required "record = { dir = \"/srv/rec\" }";
+        /// Pattern of file names: codes of strftime, `{name}`, `{index}`; `/` creates directories.
+        file: Option<ConfigValue<String>>, otherwise "`{name}-%Y-%m-%dT%H%M%SZ`; with local time without the `Z`";
+        /// File format: `wav`, `flac`, or `opus` in Ogg.
+        format: ConfigValue<String> = "flac";
+        /// Bits per sample: 16 or 24, of `wav` also 32 (floating point).
+        bits: Option<ConfigValue<u32>>, range RECORD_BITS, "bits", otherwise "the station's";
+        /// Bit rate of `opus`: transparent for two channels by default.
+        kbps: u32 = DEFAULT_KBPS, range RECORD_KBPS, "kbit/s";
+        /// Duration of a file, after which a new one begins.
+        rotate: Option<ConfigValue<Span>>, otherwise "unlimited";
+        /// Size of a file, after which a new one begins.
+        rotate_size: Option<ConfigValue<u64>>, otherwise "unlimited";
+        /// `rotate` follows the clock: with `1h` a file begins at every full hour.
+        align: bool = false;
+        /// Time zone of file names and `align`.
+        time: ClockZone = ClockZone::Utc;
+        /// Sound kept from before the start of a recording, up to 10 minutes.
+        pre_roll: ConfigValue<Span> = DEFAULT_PRE_ROLL;
+        /// Start recording at once; `false` waits for a call.
+        start: bool = true;
+        /// Age beyond which files are deleted.
+        keep_for: Option<Span>, otherwise "unlimited";
+        /// Number of files beyond which the oldest are deleted.
+        keep_files: Option<u32>, range KEEP_FILES, "files", otherwise "unlimited";
+        /// Total size beyond which the oldest files are deleted.
+        keep_size: Option<u64>, otherwise "unlimited";
+        /// Free space on the disk for which the oldest files are deleted.
+        keep_free: u64 = DEFAULT_KEEP_FREE;
+        /// Interval at which a file is made to survive a loss of power, or `never`.
+        sync: ConfigValue<SyncPolicy> = Durability::default().sync;
+        /// Uploads of complete files to S3-compatible storage.
+        upload: Option<UploadConfig>;
+    }
+}
+
+impl Choice for ClockZone {
+    fn values() -> Vec<(&'static str, Self)> {
+        vec![("utc", Self::Utc), ("local", Self::Local)]
+    }
+}
+
+impl ConfigRead for SyncPolicy {
+    const SHAPE: &'static Shape =
+        &Shape::AnyOf(&[&Shape::Duration, &Shape::Choice(|| vec![NO_SYNC])]);
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        if is_word(node, NO_SYNC) {
+            Some(Self::Never)
+        } else {
+            Span::from_node(node, context).map(Self::Every)
+        }
+    }
+
+    fn toml(&self) -> Option<String> {
+        match self {
+            Self::Never => Some(quoted(NO_SYNC)),
+            Self::Every(span) => span.toml(),
+        }
+    }
 }
 
 /// A recorder of a station.
@@ -105,90 +130,35 @@ impl RecorderSettings {
     }
 }
 
-/// Reads `record` of a station: a table, or a list of them.
-pub(super) fn read(table: &mut TableReader<'_>, problems: &Problems) -> Vec<RecordConfig> {
-    match table.node("record") {
-        None => Vec::new(),
-        Some(Node { value: Value::List(items), .. }) => {
-            items.iter().map(|node| read_one(node, problems)).collect()
-        }
-        Some(node) => vec![read_one(node, problems)],
-    }
-}
-
-fn read_one(node: &Node, problems: &Problems) -> RecordConfig {
-    let mut table = TableReader::new(node, "`record`", problems);
-    let record = RecordConfig {
-        at: node.at,
-        name: table.text("name"),
-        source: table.text("source"),
-        dir: table.text("dir"),
-        file: table.text("file"),
-        format: table.text("format"),
-        bits: table.number("bits", "bits", 16..=32),
-        kbps: table.number("kbps", "kbit/s", 6..=510),
-        rotate: span_key(&mut table, "rotate", problems),
-        rotate_size: bytes_key(&mut table, "rotate_size", problems),
-        align: table.flag("align").unwrap_or(false),
-        time: table.text("time"),
-        pre_roll: span_key(&mut table, "pre_roll", problems),
-        start: table.flag("start"),
-        keep_for: span_key(&mut table, "keep_for", problems),
-        keep_files: table.number("keep_files", "files", 1..=u32::MAX),
-        keep_size: bytes_key(&mut table, "keep_size", problems),
-        keep_free: bytes_key(&mut table, "keep_free", problems),
-        sync: read_sync(&mut table, problems),
-        upload: table.node("upload").map(|node| upload::read(node, problems)),
-    };
-    table.finish();
-    if record.dir.is_none() && node.get("dir").is_none() {
-        report_missing(problems, node.at, "dir", "`record`", "record = { dir = \"/srv/rec\" }");
-    }
-    record
-}
-
-fn read_sync(
-    table: &mut TableReader<'_>,
-    problems: &Problems,
-) -> Option<ConfigValue<Option<Span>>> {
-    if let Some(Node { value: Value::Text(text), at, .. }) = table.node("sync")
-        && text == "never"
-    {
-        return Some(ConfigValue { value: None, at: *at });
-    }
-    span_key(table, "sync", problems)
-        .map(|ConfigValue { value, at }| ConfigValue { value: Some(value), at })
-}
-
-/// Validates the recorders of every station.
-pub(super) fn complete(
-    config: &Config,
-    all: &mut [Station],
+/// Validates the recorders of a station. `seen` has the names of all recorders so far.
+pub(crate) fn resolve(
+    configs: &[RecordConfig],
+    station: &StationOutput,
+    seen: &mut Vec<String>,
     env: &Environment,
     problems: &Problems,
-) {
-    let mut seen: Vec<String> = Vec::new();
-    for (config, station) in config.stations.iter().zip(all) {
-        if let Some(record) = config.record.get(MAX_RECORDERS) {
-            let message = format!("a station has at most {MAX_RECORDERS} tables of `record`");
-            problems.add(record.at, message);
-        }
-        for entry in &config.record {
-            let Some(record) = resolve(entry, station, env, problems) else { continue };
-            if seen.contains(&record.name) {
-                let message = format!("two recorders are called `{}`", record.name);
-                problems.add_with_hint(entry.at, message, "give one of them another `name`");
-            }
-            seen.push(record.name.clone());
-            station.records.push(record);
-        }
+) -> Vec<RecorderSettings> {
+    if let Some(record) = configs.get(MAX_RECORDERS) {
+        let message = format!("a station has at most {MAX_RECORDERS} tables of `record`");
+        problems.add(record.at, message);
     }
+    let mut all = Vec::new();
+    for config in configs {
+        let Some(record) = resolve_one(config, station, env, problems) else { continue };
+        if seen.contains(&record.name) {
+            let name = ConfigValue { value: record.name.clone(), at: config.at };
+            report_duplicate("recorder", &name, problems);
+        }
+        seen.push(record.name.clone());
+        all.push(record);
+    }
+    all
 }
 
 /// Validates one recorder; none when that is impossible.
-pub(super) fn resolve(
+fn resolve_one(
     config: &RecordConfig,
-    station: &Station,
+    station: &StationOutput,
     env: &Environment,
     problems: &Problems,
 ) -> Option<RecorderSettings> {
@@ -205,15 +175,12 @@ pub(super) fn resolve(
         let at = if config.name.is_some() { name.at } else { config.at };
         problems.add_with_hint(at, message, "record = { name = \"hall\", dir = \"/srv/rec\" }");
     }
-    let zone = zone(config, problems);
     // Every key is checked before the first `?`, so that all problems are reported.
-    let dir = config.dir.as_ref().map(|dir| resolve::absolute_path("dir", dir, problems));
-    let pattern = pattern(config, zone, problems);
+    let dir = config.dir.as_ref().map(|dir| absolute_path("dir", dir, problems));
+    let pattern = pattern(config, problems);
     let format = file_format(config, station, problems);
-    let keeping = Keeping {
-        pre_roll: pre_roll(config, problems),
-        rotation: rotation(config, zone, problems),
-    };
+    let keeping =
+        Keeping { pre_roll: pre_roll(config, problems), rotation: rotation(config, problems) };
     let durability = Durability { sync: sync(config, problems), ..Durability::default() };
     let upload = config.upload.as_ref();
     let upload = upload.and_then(|it| upload::resolve(it, &station.name, env, problems));
@@ -225,52 +192,36 @@ pub(super) fn resolve(
         format,
         keeping,
         retention: RetentionRules {
-            max_age: config.keep_for.map(|at| at.value),
-            max_files: config.keep_files.map(|at| u64::from(at.value)),
-            max_bytes: config.keep_size.map(|at| at.value),
-            keep_free: config.keep_free.map_or(DEFAULT_KEEP_FREE, |at| at.value),
+            max_age: config.keep_for,
+            max_files: config.keep_files.map(u64::from),
+            max_bytes: config.keep_size,
+            keep_free: config.keep_free,
         },
         durability,
-        start: config.start.unwrap_or(true),
+        start: config.start,
         upload,
     })
 }
 
-fn source(name: &ConfigValue<String>, station: &Station, problems: &Problems) -> Option<usize> {
-    let names: Vec<&str> = station.sources.iter().map(|source| source.name.as_str()).collect();
-    let found = names.iter().position(|other| *other == name.value);
+fn source(
+    name: &ConfigValue<String>,
+    station: &StationOutput,
+    problems: &Problems,
+) -> Option<usize> {
+    let found = station.sources.iter().position(|other| *other == name.value);
     if found.is_none() {
         let message = format!("station `{}` has no source `{}`", station.name, name.value);
-        let hint = match did_you_mean(&name.value, &names) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there is {}", names.join(", ")),
-        };
-        problems.add_with_hint(name.at, message, hint);
+        let names: Vec<&str> = station.sources.iter().map(String::as_str).collect();
+        problems.add_with_hint(name.at, message, hint_for(&name.value, &names));
     }
     found
 }
 
-fn zone(config: &RecordConfig, problems: &Problems) -> ClockZone {
-    match config.time.as_ref().map(|time| (time.value.as_str(), time.at)) {
-        None | Some(("utc", _)) => ClockZone::Utc,
-        Some(("local", _)) => ClockZone::Local,
-        Some((other, at)) => {
-            problems.add_with_hint(
-                at,
-                format!("`time` is \"{other}\""),
-                "time = \"utc\" or \"local\"",
-            );
-            ClockZone::Utc
-        }
-    }
-}
-
-fn pattern(config: &RecordConfig, zone: ClockZone, problems: &Problems) -> Option<FileNamePattern> {
-    let local = ConfigValue::default_value(LOCAL_PATTERN.to_owned());
-    let usual = ConfigValue::default_value(DEFAULT_PATTERN.to_owned());
-    let usual = if zone == ClockZone::Local { local } else { usual };
+fn pattern(config: &RecordConfig, problems: &Problems) -> Option<FileNamePattern> {
+    let usual = if config.time == ClockZone::Local { LOCAL_PATTERN } else { DEFAULT_PATTERN };
+    let usual = ConfigValue::default_value(usual.to_owned());
     let file = config.file.as_ref().unwrap_or(&usual);
-    match FileNamePattern::new(&file.value, zone) {
+    match FileNamePattern::new(&file.value, config.time) {
         Ok(pattern) => Some(pattern),
         Err(why) => {
             problems.add_with_hint(file.at, format!("`file`: {why}"), FILE_EXAMPLE);
@@ -279,26 +230,22 @@ fn pattern(config: &RecordConfig, zone: ClockZone, problems: &Problems) -> Optio
     }
 }
 
-fn rotation(config: &RecordConfig, zone: ClockZone, problems: &Problems) -> Rotation {
+fn rotation(config: &RecordConfig, problems: &Problems) -> Rotation {
     if let Some(size) = config.rotate_size.filter(|size| size.value < MIN_BYTES) {
-        problems.add(size.at, format!("`rotate_size` is at least {} KiB", MIN_BYTES >> 10));
+        problems.add(size.at, format!("`rotate_size` must be at least {} KiB", MIN_BYTES >> 10));
     }
     match config.rotate {
         Some(rotate) if !config.align && rotate.value < MIN_SEGMENT => {
-            problems.add(rotate.at, "`rotate` is a second or more");
+            problems.add(rotate.at, "`rotate` must be at least 1s");
         }
         None if config.align => {
-            problems.add_with_hint(
-                config.at,
-                "`align` is how `rotate` is meant",
-                "add rotate = \"1h\"",
-            );
+            problems.add_with_hint(config.at, "`align` requires `rotate`", "add rotate = \"1h\"");
         }
         _ => {}
     }
     let (every, size) = (config.rotate.map(|at| at.value), config.rotate_size.map(|at| at.value));
-    rotation_for(every, config.align, size, zone).unwrap_or_else(|| {
-        let message = "`rotate` by the clock is a minute or more, a whole number of times a day";
+    rotation_for(every, config.align, size, config.time).unwrap_or_else(|| {
+        let message = "with `align`, `rotate` must be at least 1min and divide a day";
         let at = config.rotate.map_or(config.at, |rotate| rotate.at);
         problems.add_with_hint(at, message, "rotate = \"15min\", \"1h\" or \"1d\", or no `align`");
         Rotation::default()
@@ -322,33 +269,30 @@ pub fn rotation_for(
 }
 
 /// The file format; by default with the bits per sample of the station.
-fn file_format(config: &RecordConfig, station: &Station, problems: &Problems) -> FileFormat {
-    let (name, at) = match &config.format {
-        Some(format) => (format.value.as_str(), format.at),
-        None => ("flac", config.at),
+fn file_format(config: &RecordConfig, station: &StationOutput, problems: &Problems) -> FileFormat {
+    let name = config.format.value.as_str();
+    let at = match config.format.at {
+        ConfigLocation::Default => config.at,
+        given => given,
     };
     let own = match station.spec.format {
         SampleFormat::S16Le => 16,
         SampleFormat::F32 => 32,
         _ => 24,
     };
-    let (bits, kbps) = (config.bits.map(|at| at.value), config.kbps.map(|at| at.value));
-    let format = match file_format_by_name(name, bits, own, kbps) {
+    let bits = config.bits.map(|bits| bits.value);
+    let format = match file_format_by_name(name, bits, own, Some(config.kbps)) {
         Ok(format) => format,
         Err(why) => {
             let at = config.bits.map_or(at, |bits| bits.at);
             match why {
                 FormatError::Bits(bits, hint) => {
-                    let message = format!("`bits` is {bits}, which {name} does not have");
+                    let message = format!("`bits` is {bits}, which {name} does not support");
                     problems.add_with_hint(at, message, hint);
                 }
                 FormatError::Name => {
-                    let hint = match did_you_mean(name, &FORMATS) {
-                        Some(meant) => format!("did you mean `{meant}`?"),
-                        None => format!("use {}", FORMATS.join(", ")),
-                    };
-                    let message = format!("`format` is \"{name}\", which is not made here");
-                    problems.add_with_hint(at, message, hint);
+                    let message = format!("`format` is \"{name}\", which is not supported");
+                    problems.add_with_hint(at, message, hint_for(name, &FORMATS));
                 }
             }
             return FileFormat::Flac { bits: 16 };
@@ -395,36 +339,33 @@ pub fn file_format_by_name(
         ("opus", None) => {
             Ok(FileFormat::Opus { bits_per_second: kbps.unwrap_or(DEFAULT_KBPS) * 1_000 })
         }
-        ("opus", Some(other)) => Err(FormatError::Bits(other, "kbps = 96 says how good Opus is")),
+        ("opus", Some(other)) => {
+            Err(FormatError::Bits(other, "kbps = 96 sets the bit rate of Opus"))
+        }
         _ => Err(FormatError::Name),
     }
 }
 
 fn pre_roll(config: &RecordConfig, problems: &Problems) -> Span {
-    let Some(pre_roll) = config.pre_roll else { return DEFAULT_PRE_ROLL };
-    if pre_roll.value > MAX_PRE_ROLL {
+    let ConfigValue { value, at } = config.pre_roll;
+    if value > MAX_PRE_ROLL {
         let most = MAX_PRE_ROLL.as_millis() / 60_000;
-        problems.add(
-            pre_roll.at,
-            format!("`pre_roll` is at most {most} minutes: it is kept in memory"),
-        );
+        problems.add(at, format!("`pre_roll` must be at most {most}min: it is kept in memory"));
     }
-    pre_roll.value
+    value
 }
 
 fn sync(config: &RecordConfig, problems: &Problems) -> SyncPolicy {
-    match config.sync {
-        None => Durability::default().sync,
-        Some(ConfigValue { value: None, .. }) => SyncPolicy::Never,
-        Some(ConfigValue { value: Some(span), at }) => {
-            if span < MIN_SYNC_INTERVAL {
-                let least = MIN_SYNC_INTERVAL.as_millis();
-                problems.add_with_hint(at, format!("`sync` is {least}ms or more"), "or \"never\"");
-            }
-            SyncPolicy::Every(span)
-        }
+    let ConfigValue { value, at } = config.sync;
+    if matches!(value, SyncPolicy::Every(span) if span < MIN_SYNC_INTERVAL) {
+        let message = format!("`sync` must be at least {}ms", MIN_SYNC_INTERVAL.as_millis());
+        problems.add_with_hint(at, message, "or \"never\"");
     }
+    value
 }
+
+/// `sync` for files that the system writes when it likes.
+const NO_SYNC: &str = "never";
 
 /// The default of `file` in local time: without the `Z` of UTC.
 const LOCAL_PATTERN: &str = "{name}-%Y-%m-%dT%H%M%S";

@@ -9,7 +9,9 @@ use std::fmt::Write;
 use aulos_core::SampleSpec;
 use aulos_proto::uri::percent_encode;
 
-use super::stream::StreamUri;
+use crate::limits::{BUFFER_MS, CHUNK_MS};
+use crate::stream::{StreamUri, carried_spec};
+use crate::values::quoted;
 
 /// snapserver's keys and values, in order; keys are `section.key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,13 +229,13 @@ fn station(
     *toml += "\n[[station]]\n";
     line(toml, "name", &quoted(&stream.name));
     line(toml, "codec", &quoted(codec));
-    line(toml, "spec", &quoted(&super::stream::carried_spec(codec, spec).to_string()));
+    line(toml, "spec", &quoted(&carried_spec(codec, spec).to_string()));
     if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
         // Limits of Opus packets and of clients.
-        line(toml, "chunk_ms", &chunk.clamp(10, 60).to_string());
+        line(toml, "chunk_ms", &chunk.clamp(*CHUNK_MS.start(), *CHUNK_MS.end()).to_string());
     }
     if let Some(buffer) = number("stream.buffer") {
-        line(toml, "buffer_ms", &buffer.clamp(20, 60_000).to_string());
+        line(toml, "buffer_ms", &buffer.clamp(*BUFFER_MS.start(), *BUFFER_MS.end()).to_string());
     }
     let entries: Vec<String> = sources.iter().map(|(source, _)| quoted(source)).collect();
     line(toml, "sources", &format!("[{}]", entries.join(", ")));
@@ -276,21 +278,6 @@ impl ConversionResult {
 fn line(toml: &mut String, key: &str, value: &str) {
     // Writing to a string cannot fail.
     writeln!(toml, "{key:<9} = {value}").ok();
-}
-
-/// Quotes a TOML string.
-fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                write!(out, "\\u{:04X}", u32::from(c)).ok();
-            }
-            c => out.push(c),
-        }
-    }
-    out + "\""
 }
 
 fn is_disabled(value: &str) -> bool {

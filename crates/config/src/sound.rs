@@ -9,9 +9,14 @@ use aulos_dsp::normalize::{Memory, Mode, Preset, Settings};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use serde_json::{Value as Json, json};
 
-use super::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean, quoted_list};
-use super::read::{TableReader, report_missing};
-use super::tree::{Node, TableEntry, Value};
+use crate::keys::{Choice, ConfigRead, Context, Shape, keys, table_of};
+use crate::limits::{
+    BAND_GAIN_DB, BAND_Q, FALL_DB_S, GATE_LUFS, LRA, MAX_GAIN_DB, MEMORY_S, MIN_GAIN_DB, RISE_DB_S,
+    TARGET_LUFS, TRUE_PEAK,
+};
+use crate::problem::{ConfigValue, Problems};
+use crate::tree::{self, Node, Value};
+use crate::values::{is_word, quoted};
 
 /// Processing of a programme.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,8 +38,9 @@ impl SoundSettings {
     #[must_use]
     pub fn normalize_json(&self) -> Json {
         let Some(NormalizerConfig { mode, settings }) = &self.normalize else { return Json::Null };
+        let named = Mode::values().into_iter().find(|(_, value)| value == mode);
         json!({
-            "mode": mode_name(*mode),
+            "mode": named.map_or("", |(name, _)| name),
             "target": settings.target.get(),
             "true_peak": settings.ceiling.get(),
             "lra": settings.range.get(),
@@ -71,13 +77,9 @@ impl SoundSettings {
     /// What is wrong with it, for display; nothing has changed then.
     pub fn set_normalize(&mut self, value: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let node = node_from_json(value);
-        let base = self.normalize.clone().unwrap_or_else(|| DEFAULT_NORMALIZE(Mode::Full));
-        let read = match value {
-            Json::Null => None,
-            _ => read_normalize(&node, "the station", base, &problems),
-        };
-        let new = resolve_normalize(read.as_ref(), spec, &problems);
+        let base = self.normalize.clone().unwrap_or_else(|| default_normalizer(Mode::Full));
+        let keys: SoundKeys = read_json("normalize", value, &problems);
+        let new = resolve_normalize(keys.normalize.as_ref(), base, spec, &problems);
         self.normalize = into_result(problems, new)?;
         Ok(())
     }
@@ -88,11 +90,8 @@ impl SoundSettings {
     /// As [`SoundSettings::set_normalize`].
     pub fn set_equalizer(&mut self, value: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let bands = match value {
-            Json::Null => Vec::new(),
-            _ => read_equalizer(&node_from_json(value), "the station", &problems),
-        };
-        let new = resolve_equalizer(&bands, spec, &problems);
+        let keys: SoundKeys = read_json("equalizer", value, &problems);
+        let new = resolve_equalizer(&keys.equalizer, spec, &problems);
         self.equalizer = into_result(problems, new)?;
         Ok(())
     }
@@ -109,279 +108,215 @@ impl SoundSettings {
     }
 }
 
-fn into_result<T>(problems: Problems, new: T) -> Result<T, String> {
-    if problems.is_empty() { Ok(new) } else { Err(super::stream::in_one_line(problems)) }
+keys! {
+    /// Processing of a programme, as controllers set it.
+    struct SoundKeys {
+        /// Loudness normalization.
+        normalize: Option<ConfigValue<NormalizeConfig>>;
+        /// Equalizer bands.
+        equalizer: Vec<BandConfig>;
+    }
+
+    /// Loudness normalization after EBU R 128. `true` takes the defaults, `false` turns it off, a
+    /// text is a preset.
+    pub(crate) struct NormalizeKeys {
+        /// Settings to start from.
+        preset: Option<Preset>, otherwise "`r128`";
+        /// Latency against quality: 3 s, 400 ms, 5 ms, or the gain alone without a limiter.
+        mode: Option<Mode>, otherwise "`full`; of a source `mid`";
+        /// Integrated loudness of the output.
+        target: Option<f64>, range TARGET_LUFS, "LUFS", otherwise "the preset's";
+        /// Maximum true peak of the output.
+        true_peak: Option<f64>, range TRUE_PEAK, "dBTP", otherwise "the preset's";
+        /// Loudness range that a programme keeps.
+        lra: Option<f64>, range LRA, "LU", otherwise "the preset's";
+        /// Lowest gain.
+        min_gain_db: Option<f64>, range MIN_GAIN_DB, "dB", otherwise "the preset's";
+        /// Highest gain.
+        max_gain_db: Option<f64>, range MAX_GAIN_DB, "dB", otherwise "the preset's";
+        /// Fastest rise of the gain.
+        rise_db_s: Option<f64>, range RISE_DB_S, "dB/s", otherwise "the preset's";
+        /// Fastest fall of the gain.
+        fall_db_s: Option<f64>, range FALL_DB_S, "dB/s", otherwise "the preset's";
+        /// Momentary loudness below which the gain is held.
+        gate_lufs: Option<f64>, range GATE_LUFS, "LUFS", otherwise "the preset's";
+        /// Length of the programme that counts, in seconds (10 to 600), or `endless`.
+        memory_s: Option<Memory>, otherwise "the preset's";
+        /// Whether a mono programme is played by two loudspeakers and counts twice.
+        dual_mono: Option<bool>, otherwise "`false`";
+    }
+
+    /// A band of the equalizer.
+    pub(crate) struct BandConfig {
+        /// Filter type.
+        filter_type: Option<FilterType>, required "{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }", key "type";
+        /// Center or corner frequency in Hz, from 10 to 0.45 times the sample rate.
+        hz: Option<ConfigValue<f64>>, required "{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }";
+        /// Gain of a peaking or shelving filter, which requires it.
+        gain_db: Option<ConfigValue<Option<f64>>>, range BAND_GAIN_DB, "dB";
+        /// Quality factor; higher is narrower.
+        q: ConfigValue<f64> = core::f64::consts::FRAC_1_SQRT_2, range BAND_Q, "";
+    }
 }
 
-/// An equalizer band as written.
+/// Reads one key from JSON; null leaves the default.
+fn read_json(key: &str, value: &Json, problems: &Problems) -> SoundKeys {
+    let json = if value.is_null() { json!({}) } else { json!({ key: value }) };
+    table_of(&tree::from_json(&json), "", problems)
+}
+
+fn into_result<T>(problems: Problems, new: T) -> Result<T, String> {
+    if problems.is_empty() { Ok(new) } else { Err(problems.into_line()) }
+}
+
+/// `normalize` as written; none is off.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BandConfig {
-    /// The filter type.
-    pub shape: FilterType,
-    /// Frequency in Hz.
-    pub hz: ConfigValue<f64>,
-    /// Gain in dB.
-    pub gain_db: ConfigValue<f64>,
-    /// Quality factor.
-    pub q: ConfigValue<f64>,
+pub(crate) struct NormalizeConfig(Option<NormalizeKeys>);
+
+impl ConfigRead for NormalizeConfig {
+    const SHAPE: &'static Shape =
+        &Shape::AnyOf(&[&Shape::Flag, Preset::SHAPE, NormalizeKeys::SHAPE]);
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        let keys = match &node.value {
+            Value::Flag(on) => on.then(NormalizeKeys::default),
+            Value::Text(_) => {
+                let preset = Some(Preset::from_node(node, context)?);
+                Some(NormalizeKeys { preset, ..NormalizeKeys::default() })
+            }
+            Value::Table(_) => Some(NormalizeKeys::from_node(node, context)?),
+            _ => return context.wrong_kind(node, "true, false, a preset or a table"),
+        };
+        Some(Self(keys))
+    }
 }
 
 /// The settings of `normalize = true`.
-pub(super) const DEFAULT_NORMALIZE: fn(Mode) -> NormalizerConfig =
-    |mode| NormalizerConfig { mode, settings: Settings::default() };
+pub(crate) fn default_normalizer(mode: Mode) -> NormalizerConfig {
+    NormalizerConfig { mode, settings: Settings::default() }
+}
 
-/// Reads `normalize`; missing keys are as in `base`.
-pub(super) fn read_normalize(
-    node: &Node,
-    of: &str,
-    base: NormalizerConfig,
-    problems: &Problems,
-) -> Option<ConfigValue<NormalizerConfig>> {
-    let at = node.at;
-    match &node.value {
-        Value::Flag(on) => return on.then_some(ConfigValue { value: base, at }),
-        Value::Text(name) => {
-            let settings = preset(name, at, problems);
-            return Some(ConfigValue { value: NormalizerConfig { settings, ..base }, at });
+impl NormalizeKeys {
+    /// Missing keys are as in `base`.
+    fn apply_to(&self, base: NormalizerConfig) -> NormalizerConfig {
+        let NormalizerConfig { mode, mut settings } = base;
+        if let Some(preset) = self.preset {
+            settings = preset.settings();
         }
-        Value::Table(_) => {}
-        _ => {
-            let message = format!("`normalize` of {of} is {}", node.kind());
-            problems.add_with_hint(at, message, "normalize = \"r128\", or { target = -18.0 }");
-            return None;
+        let db = |value: Option<f64>, field: &mut Db| *field = value.map_or(*field, Db::new);
+        let lufs = |value: Option<f64>, field: &mut Lufs| *field = value.map_or(*field, Lufs::new);
+        lufs(self.target, &mut settings.target);
+        db(self.true_peak, &mut settings.ceiling);
+        db(self.lra, &mut settings.range);
+        db(self.min_gain_db, &mut settings.min_gain);
+        db(self.max_gain_db, &mut settings.max_gain);
+        db(self.rise_db_s, &mut settings.rise);
+        db(self.fall_db_s, &mut settings.fall);
+        lufs(self.gate_lufs, &mut settings.gate);
+        settings.memory = self.memory_s.unwrap_or(settings.memory);
+        settings.dual_mono = self.dual_mono.unwrap_or(settings.dual_mono);
+        NormalizerConfig { mode: self.mode.unwrap_or(mode), settings }
+    }
+}
+
+impl ConfigRead for Memory {
+    const SHAPE: &'static Shape =
+        &Shape::AnyOf(&[&Shape::Integer, &Shape::Choice(|| vec![ENDLESS])]);
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        if is_word(node, ENDLESS) {
+            return Some(Self::Endless);
         }
-    }
-    let mut table = TableReader::new(node, format!("normalize of {of}"), problems);
-    let NormalizerConfig { mut mode, mut settings } = base;
-    if let Some(name) = table.text("preset") {
-        settings = preset(&name.value, name.at, problems);
-    }
-    if let Some(name) = table.text("mode") {
-        mode = parse_mode(&name, problems).unwrap_or(mode);
-    }
-    for (key, unit, put) in NUMBERS {
-        if let Some(number) = table.real(key, unit, f64::NEG_INFINITY..=f64::INFINITY) {
-            put(&mut settings, number.value);
-            // Each value is checked alone, so that each problem is reported.
-            let mut alone = Settings::default();
-            put(&mut alone, number.value);
-            if let Err(wrong) = alone.validate() {
-                let (value, low, high) = (wrong.value, wrong.min, wrong.max);
-                let message = format!("`{key}` is {value}: it must be {low} to {high} {unit}");
-                problems.add(number.at, message);
-            }
+        let seconds = u32::from_node(node, context)?;
+        if MEMORY_S.contains(&seconds) {
+            return Some(Self::Sliding { seconds });
         }
+        context.refuse(node, &seconds.to_string(), "10 to 600 seconds, or \"endless\"")
     }
-    if let Some(memory) = read_memory(&mut table, problems) {
-        settings.memory = memory;
+
+    fn toml(&self) -> Option<String> {
+        Some(match self {
+            Self::Sliding { seconds } => seconds.to_string(),
+            _ => quoted(ENDLESS),
+        })
     }
-    settings.dual_mono = table.flag("dual_mono").unwrap_or(settings.dual_mono);
-    table.finish();
-    Some(ConfigValue { value: NormalizerConfig { mode, settings }, at })
 }
 
-type SetNumber = fn(&mut Settings, f64);
-
-/// The numeric keys.
-const NUMBERS: [(&str, &str, SetNumber); 8] = [
-    ("target", "LUFS", |settings, value| settings.target = Lufs::new(value)),
-    ("true_peak", "dBTP", |settings, value| settings.ceiling = Db::new(value)),
-    ("lra", "LU", |settings, value| settings.range = Db::new(value)),
-    ("min_gain_db", "dB", |settings, value| settings.min_gain = Db::new(value)),
-    ("max_gain_db", "dB", |settings, value| settings.max_gain = Db::new(value)),
-    ("rise_db_s", "dB a second", |settings, value| settings.rise = Db::new(value)),
-    ("fall_db_s", "dB a second", |settings, value| settings.fall = Db::new(value)),
-    ("gate_lufs", "LUFS", |settings, value| settings.gate = Lufs::new(value)),
-];
-
-fn read_memory(table: &mut TableReader<'_>, problems: &Problems) -> Option<Memory> {
-    let node = table.node("memory_s")?;
-    let memory = match &node.value {
-        Value::Text(text) if text == ENDLESS => Some(Memory::Endless),
-        Value::Integer(seconds) => {
-            u32::try_from(*seconds).ok().map(|seconds| Memory::Sliding { seconds })
-        }
-        _ => None,
-    };
-    let good =
-        |memory: &Memory| Settings { memory: *memory, ..Settings::default() }.validate().is_ok();
-    let memory = memory.filter(good);
-    if memory.is_none() {
-        let message = "`memory_s` is no such time".to_owned();
-        problems.add_with_hint(node.at, message, "10 to 600 seconds, or \"endless\"");
+impl Choice for Preset {
+    fn values() -> Vec<(&'static str, Self)> {
+        Self::ALL.map(|preset| (preset.name(), preset)).to_vec()
     }
-    memory
 }
 
-fn preset(name: &str, at: ConfigLocation, problems: &Problems) -> Settings {
-    name.parse::<Preset>().map_or_else(
-        |_| {
-            let names = Preset::ALL.map(Preset::name);
-            let hint = match did_you_mean(name, &names) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there is {}", quoted_list(&names)),
-            };
-            problems.add_with_hint(at, format!("`{name}` is no preset of normalize"), hint);
-            Settings::default()
-        },
-        Preset::settings,
-    )
-}
-
-fn parse_mode(name: &ConfigValue<String>, problems: &Problems) -> Option<Mode> {
-    let mode = MODES.iter().find(|(known, _)| *known == name.value);
-    if mode.is_none() {
-        let names = MODES.map(|(name, _)| name);
-        let hint = match did_you_mean(&name.value, &names) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("there is {}", quoted_list(&names)),
-        };
-        problems.add_with_hint(name.at, format!("`{}` is no mode of normalize", name.value), hint);
+impl Choice for FilterType {
+    fn values() -> Vec<(&'static str, Self)> {
+        Self::ALL.map(|kind| (kind.name(), kind)).to_vec()
     }
-    mode.map(|(_, mode)| *mode)
 }
 
-fn mode_name(mode: Mode) -> &'static str {
-    MODES.iter().find(|(_, known)| *known == mode).map_or("", |(name, _)| name)
+impl Choice for Mode {
+    fn values() -> Vec<(&'static str, Self)> {
+        let low = [("low", Self::Low), ("gain-only", Self::GainOnly)];
+        [("full", Self::Full), ("mid", Self::Mid)].into_iter().chain(low).collect()
+    }
 }
-
-const MODES: [(&str, Mode); 4] =
-    [("full", Mode::Full), ("mid", Mode::Mid), ("low", Mode::Low), ("gain-only", Mode::GainOnly)];
 
 const ENDLESS: &str = "endless";
 
-/// Checks a normalizer against the station's spec.
-pub(super) fn resolve_normalize(
-    setting: Option<&ConfigValue<NormalizerConfig>>,
+/// Checks a normalizer against the station's spec; missing keys are as in `base`.
+pub(crate) fn resolve_normalize(
+    setting: Option<&ConfigValue<NormalizeConfig>>,
+    base: NormalizerConfig,
     spec: SampleSpec,
     problems: &Problems,
 ) -> Option<NormalizerConfig> {
-    let ConfigValue { value, at } = setting?;
+    let ConfigValue { value: NormalizeConfig(keys), at } = setting?;
+    let normalizer = keys.as_ref()?.apply_to(base);
     // Single values have been checked already; what remains is `dual_mono` with several channels.
-    if value.settings.dual_mono && spec.layout.channels() > 1 {
-        let message = format!("`dual_mono` is for one channel, and {spec} has more");
+    if normalizer.settings.dual_mono && spec.layout.channels() > 1 {
+        let message = format!("`dual_mono` requires one channel: {spec} has more");
         problems.add_with_hint(*at, message, "leave it out: two channels count as two");
     }
-    Some(value.clone())
-}
-
-/// Reads `equalizer`.
-pub(super) fn read_equalizer(node: &Node, of: &str, problems: &Problems) -> Vec<BandConfig> {
-    let Value::List(items) = &node.value else {
-        let message = format!("`equalizer` of {of} is {}: it must be a list", node.kind());
-        problems.add_with_hint(node.at, message, EXAMPLE);
-        return Vec::new();
-    };
-    if let Some(node) = items.get(MAX_BANDS) {
-        problems.add(node.at, format!("an equalizer has at most {MAX_BANDS} bands"));
-    }
-    items.iter().filter_map(|node| read_band(node, of, problems)).collect()
-}
-
-fn read_band(node: &Node, of: &str, problems: &Problems) -> Option<BandConfig> {
-    let name = format!("a band of {of}");
-    let mut table = TableReader::new(node, name.as_str(), problems);
-    let any = f64::NEG_INFINITY..=f64::INFINITY;
-    let shape = table.text("type");
-    let hz = table.real("hz", "Hz", any.clone());
-    let gain = table.real("gain_db", "dB", any.clone());
-    let q = table.real("q", "", any);
-    table.finish();
-    if !matches!(node.value, Value::Table(_)) {
-        return None;
-    }
-    for key in ["type", "hz"] {
-        if node.get(key).is_none() {
-            report_missing(problems, node.at, key, &name, BAND);
-        }
-    }
-    let shape = shape.and_then(|shape| {
-        let found = FilterType::ALL.into_iter().find(|known| known.name() == shape.value);
-        if found.is_none() {
-            let names = FilterType::ALL.map(FilterType::name);
-            let hint = match did_you_mean(&shape.value, &names) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("there is {}", quoted_list(&names)),
-            };
-            problems.add_with_hint(shape.at, format!("`{}` is no type of band", shape.value), hint);
-        }
-        found
-    })?;
-    match &gain {
-        None if shape.has_gain() && node.get("gain_db").is_none() => {
-            report_missing(problems, node.at, "gain_db", &name, BAND);
-        }
-        Some(gain) if !shape.has_gain() => {
-            let message = format!("`gain_db` says nothing in a band of the type {}", shape.name());
-            problems.add_with_hint(gain.at, message, "leave it out");
-        }
-        _ => {}
-    }
-    let otherwise = |value| ConfigValue { value, at: node.at };
-    Some(BandConfig {
-        shape,
-        hz: hz?,
-        gain_db: gain.unwrap_or_else(|| otherwise(0.0)),
-        q: q.unwrap_or_else(|| otherwise(BUTTERWORTH)),
-    })
+    Some(normalizer)
 }
 
 /// Computes the bands for this rate.
-pub(super) fn resolve_equalizer(
+pub(crate) fn resolve_equalizer(
     bands: &[BandConfig],
     spec: SampleSpec,
     problems: &Problems,
 ) -> Vec<EqualizerBand> {
-    let band = |config: &BandConfig| {
-        let BandConfig { shape, hz, gain_db, q } = config;
-        let band = EqualizerBand {
-            filter_type: *shape,
-            hz: hz.value,
-            gain: Db::new(gain_db.value),
-            q: q.value,
-        };
-        if let Err(wrong) = band.validate(spec.rate) {
-            let at = match wrong.name {
-                "gain_db" => gain_db.at,
-                "q" => q.at,
-                _ => hz.at,
-            };
-            let (name, value, low, high) = (wrong.name, wrong.value, wrong.min, wrong.max);
-            let unit =
-                if wrong.unit.is_empty() { String::new() } else { format!(" {}", wrong.unit) };
-            let message = format!("`{name}` is {value}: it must be {low} to {high}{unit}");
-            problems.add(at, message);
-        }
-        band
-    };
-    bands.iter().map(band).collect()
+    if let Some(band) = bands.get(MAX_BANDS) {
+        problems.add(band.at, format!("an equalizer has at most {MAX_BANDS} bands"));
+    }
+    bands.iter().filter_map(|band| resolve_band(band, spec, problems)).collect()
 }
 
-/// Q without a resonance peak.
-const BUTTERWORTH: f64 = core::f64::consts::FRAC_1_SQRT_2;
-const BAND: &str = "{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }";
-const EXAMPLE: &str = "equalizer = [{ type = \"peaking\", hz = 100, gain_db = -3.0, q = 1.0 }]";
-
-/// Converts JSON from a controller to a configuration node.
-pub(super) fn node_from_json(json: &Json) -> Node {
-    let value = match json {
-        Json::Null => Value::Other("null"),
-        Json::Bool(flag) => Value::Flag(*flag),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(integer), _) => Value::Integer(integer),
-            (None, Some(real)) => Value::Float(real),
-            (None, None) => Value::Other("no number"),
-        },
-        Json::String(text) => Value::Text(text.clone()),
-        Json::Array(items) => Value::List(items.iter().map(node_from_json).collect()),
-        Json::Object(entries) => {
-            let entry = |(key, value): (&String, &Json)| TableEntry {
-                key: key.clone(),
-                at: ConfigLocation::Default,
-                node: node_from_json(value),
-            };
-            Value::Table(entries.iter().map(entry).collect())
+fn resolve_band(
+    config: &BandConfig,
+    spec: SampleSpec,
+    problems: &Problems,
+) -> Option<EqualizerBand> {
+    let filter_type = config.filter_type?;
+    match (&config.gain_db, filter_type.has_gain()) {
+        (None, true) => {
+            let message = format!("a {} filter requires `gain_db`", filter_type.name());
+            problems.add_with_hint(config.at, message, "gain_db = -3.0");
         }
-    };
-    Node::new(value, ConfigLocation::Default)
+        (Some(gain), false) => {
+            let message = format!("a {} filter has no `gain_db`", filter_type.name());
+            problems.add_with_hint(gain.at, message, "leave it out");
+        }
+        _ => {}
+    }
+    let (hz, gain) = (config.hz?, config.gain_db.map_or(Some(0.0), |gain| gain.value)?);
+    let band = EqualizerBand { filter_type, hz: hz.value, gain: Db::new(gain), q: config.q.value };
+    // Gain and quality factor have been checked by the table; the highest frequency depends on the
+    // rate.
+    if let Err(wrong) = band.validate(spec.rate) {
+        let (name, value, low, high) = (wrong.name, wrong.value, wrong.min, wrong.max);
+        let message = format!("`{name}` is {value}: it must be {low} to {high} {}", wrong.unit);
+        problems.add(hz.at, message);
+    }
+    Some(band)
 }

@@ -7,11 +7,13 @@
 use aulos_core::{Codec, SampleFormat, SampleSpec};
 use aulos_proto::uri::{Uri, UriError, percent_encode};
 
-use super::limits::SILENCE_S;
-use super::model::{SilenceConfig, SourceEntry, StationConfig};
-use super::problem::{ConfigValue, Problems};
-use super::resolve::{self, Station};
-use super::source::SourceConfig;
+use crate::limits::SILENCE_S;
+use crate::model::{SilenceConfig, SourceEntry, StationConfig};
+use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::schemes::{self, Scheme};
+use crate::settings::Station;
+use crate::source::SourceConfig;
+use crate::{codec, station};
 
 /// A parsed stream URI.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +55,7 @@ impl std::fmt::Display for StreamUriError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Uri(error) => error.fmt(f),
-            Self::NoName => f.write_str("a stream has a name: add ?name=NAME"),
+            Self::NoName => f.write_str("a stream requires a name: add ?name=NAME"),
             Self::Station(problems) => f.write_str(problems),
         }
     }
@@ -86,29 +88,37 @@ impl StreamUri {
             uri,
         };
         stream.source = stream.source(spec);
-        let known = ["name", "codec", "sampleformat", "chunk_ms", "idle_threshold"];
-        let script = ["controlscript", "controlscriptparams"];
-        let kept = own_keys(&stream.uri.scheme);
-        let keys = stream.uri.query.iter().map(|(key, _)| key.as_str());
-        let unknown =
-            keys.filter(|key| !known.contains(key) && !script.contains(key) && !kept.contains(key));
-        stream.ignored_keys = match &stream.uri.scheme[..] {
-            "http" | "https" => Vec::new(),
-            _ => unknown.map(str::to_owned).collect(),
-        };
+        // The whole query of a web address belongs to the server.
+        if !stream.is_web_address() {
+            let keys = stream.uri.query.iter().map(|(key, _)| key.as_str());
+            let unknown =
+                keys.filter(|key| !SNAPCAST_KEYS.contains(key) && !stream.is_source_key(key));
+            stream.ignored_keys = unknown.map(str::to_owned).collect();
+        }
         Ok(stream)
     }
 
-    /// The source URI for [`super::parse_source`].
+    fn is_web_address(&self) -> bool {
+        matches!(&self.uri.scheme[..], "http" | "https")
+    }
+
+    /// Whether a source URI of this scheme has the key, besides those of Snapcast.
+    fn is_source_key(&self, key: &str) -> bool {
+        key != "sampleformat"
+            && key != "loop"
+            && Scheme::find(&self.uri.scheme).is_some_and(|scheme| scheme.has_param(key))
+    }
+
+    /// The source URI for the parser of sources.
     fn source(&self, default: SampleSpec) -> String {
         let uri = &self.uri;
-        if matches!(&uri.scheme[..], "http" | "https") {
+        if self.is_web_address() {
             return strip_snapcast_keys(&uri.raw);
         }
         let mut pairs: Vec<String> = uri
             .query
             .iter()
-            .filter(|(key, _)| own_keys(&uri.scheme).contains(&key.as_str()))
+            .filter(|(key, _)| self.is_source_key(key))
             .map(|(key, value)| format!("{key}={}", percent_encode(value)))
             .collect();
         // snapserver treats every file as raw samples and plays it in a loop; a file with a header
@@ -119,9 +129,10 @@ impl StreamUri {
         if uri.scheme == "file" {
             pairs.push("loop=true".to_owned());
         }
-        let own =
-            ["http", "https", "icecast", "meta", "demo", "sdp", "librespot", "spotify", "airplay"];
-        if !decoded && !own.contains(&uri.scheme.as_str()) {
+        // The demo has the station's spec; an unknown scheme is kept, so that its check names it.
+        let sampled = Scheme::find(&uri.scheme)
+            .is_none_or(|scheme| scheme.name != "demo" && scheme.has_param("sampleformat"));
+        if sampled && !decoded {
             let spec = self.spec.clone().unwrap_or_else(|| default.to_string());
             pairs.push(format!("sampleformat={spec}"));
         }
@@ -157,12 +168,18 @@ impl StreamUri {
         let codec = self.codec.clone().unwrap_or_else(|| like.codec.to_string());
         let wanted: SampleSpec =
             self.spec.as_ref().and_then(|spec| spec.parse().ok()).unwrap_or(like.spec);
+        let problems = Problems::default();
+        let parsed = codec::parse(&codec).unwrap_or_else(|(message, hint)| {
+            problems.add_with_hint(ConfigLocation::Default, message, hint);
+            like.codec
+        });
+        let default = ConfigValue::default_value;
         let config = StationConfig {
             name: Some(ConfigValue::default_value(self.name.clone())),
-            spec: ConfigValue::default_value(carried_spec(&codec, wanted).to_string()),
-            codec: ConfigValue::default_value(codec),
-            chunk_ms: ConfigValue::default_value(self.chunk_ms.unwrap_or(like.chunk_ms)),
-            buffer_ms: ConfigValue::default_value(like.buffer_ms),
+            spec: ConfigValue::default_value(carried_spec(&codec, wanted)),
+            codec: ConfigValue::default_value(parsed),
+            chunk_ms: default(self.chunk_ms.unwrap_or(like.chunk_ms)),
+            buffer_ms: default(like.buffer_ms),
             sources: vec![SourceEntry {
                 uri: ConfigValue::default_value(self.source.clone()),
                 name: Some(ConfigValue::default_value(self.uri.scheme.clone())),
@@ -174,36 +191,37 @@ impl StreamUri {
             },
             ..StationConfig::default()
         };
-        let problems = Problems::default();
-        let station = resolve::station(&config, &problems);
+        let station = station::resolve(&config, &problems);
         if problems.is_empty() {
             return Ok(station);
         }
-        Err(StreamUriError::Station(in_one_line(problems)))
+        Err(StreamUriError::Station(problems.into_line()))
     }
 }
 
 /// Removes the keys that only snapserver reads from an HTTP URL; the rest of the query belongs to
 /// the web server.
 fn strip_snapcast_keys(raw: &str) -> String {
-    let ours = [
-        "name",
-        "codec",
-        "sampleformat",
-        "chunk_ms",
-        "idle_threshold",
-        "controlscript",
-        "controlscriptparams",
-    ];
     let plain = raw.split('#').next().unwrap_or_default();
     let Some((address, query)) = plain.split_once('?') else { return plain.to_owned() };
     let theirs = query.split('&').filter(|pair| {
         let key = pair.split('=').next().unwrap_or_default();
-        !pair.is_empty() && !ours.contains(&key)
+        !pair.is_empty() && !SNAPCAST_KEYS.contains(&key)
     });
     let theirs: Vec<_> = theirs.collect();
     if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) }
 }
+
+/// The keys of a stream URI that belong to the stream and not to its source.
+const SNAPCAST_KEYS: [&str; 7] = [
+    "name",
+    "codec",
+    "sampleformat",
+    "chunk_ms",
+    "idle_threshold",
+    "controlscript",
+    "controlscriptparams",
+];
 
 /// A parsed announcement URI.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,28 +238,22 @@ pub struct AnnouncementUri {
 /// What is wrong with it, for display.
 pub fn parse_announcement(text: &str) -> Result<AnnouncementUri, String> {
     let problems = Problems::default();
-    let parsed = super::source::parse(&ConfigValue::default_value(text.to_owned()), &problems);
+    let parsed = schemes::parse(&ConfigValue::default_value(text.to_owned()), &problems);
     let parsed = parsed.and_then(|(mut sources, _)| sources.pop());
     match (parsed, text.parse()) {
         (Some(config), Ok(uri)) if problems.is_empty() => match config {
             SourceConfig::File { repeat: false, .. } => Ok(AnnouncementUri { uri, config }),
-            SourceConfig::File { .. } => Err("an announcement ends: without loop=true".to_owned()),
-            _ => Err("an announcement is a file: file:///path".to_owned()),
+            SourceConfig::File { .. } => {
+                Err("an announcement must be a file that ends: remove loop=true".to_owned())
+            }
+            _ => Err("an announcement must be a file: file:///path".to_owned()),
         },
-        _ => Err(in_one_line(problems)),
+        _ => Err(problems.into_line()),
     }
 }
 
-pub(super) fn in_one_line(problems: Problems) -> String {
-    let all = problems.into_sorted().into_iter().map(|problem| match problem.hint {
-        Some(hint) => format!("{} ({hint})", problem.message),
-        None => problem.message,
-    });
-    all.collect::<Vec<_>>().join("; ")
-}
-
 /// The spec of the station's output for a source of this spec.
-pub(super) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
+pub(crate) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
     let codec = codec.split(':').next().unwrap_or_default();
     let format = match wanted.format {
         SampleFormat::S24Le | SampleFormat::S24In32Le => SampleFormat::S24In32Le,
@@ -254,20 +266,6 @@ pub(super) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
     match codec {
         "opus" => SampleSpec { layout: wanted.layout, ..SampleSpec::DEFAULT },
         _ => SampleSpec { format, ..wanted },
-    }
-}
-
-/// The query keys that source URIs of this scheme have here.
-fn own_keys(scheme: &str) -> &'static [&'static str] {
-    match scheme {
-        "pipe" | "tcp" => &["mode"],
-        "process" => &["params", "log_stderr"],
-        "librespot" | "spotify" => &super::source::LIBRESPOT,
-        "airplay" => &super::source::AIRPLAY,
-        "tone" => &["hz", "dbfs"],
-        "rtp" => &["payload", "payload_type", "red", "interface", "jitter", "delay", "source"],
-        "sdp" => &["interface", "jitter", "delay", "source"],
-        _ => &[],
     }
 }
 

@@ -3,10 +3,11 @@
 //! The embedded default, the file and each `--set` are merged before anything is read. Reading
 //! therefore does not depend on the origin of a value, and a problem still has its location.
 
+use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{ConfigLocation, Problems, quoted_list};
+use crate::problem::{ConfigLocation, Problems, quoted_list};
 
 /// A value with its location.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,14 @@ impl Node {
         }
     }
 
+    /// A number as the text that stands for it; anything else as it is.
+    pub(super) fn number_as_text(&self) -> Self {
+        match self.value {
+            Value::Integer(number) => Self::new(Value::Text(number.to_string()), self.at),
+            _ => self.clone(),
+        }
+    }
+
     /// The value of `key` in a table.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         let Value::Table(entries) = &self.value else { return None };
@@ -74,7 +83,7 @@ pub(super) fn parse(
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let at = place(error.span().map_or(0, |span| span.start));
-        problems.add(at, format!("this is not TOML: {}", one_line(error.message())));
+        problems.add(at, format!("invalid TOML: {}", one_line(error.message())));
     }
     Node::new(Value::Table(from_table(table.get_ref(), place)), place(0))
 }
@@ -83,12 +92,12 @@ pub(super) fn parse(
 pub(super) fn set(root: &mut Node, index: usize, text: &str, problems: &Problems) {
     let at = ConfigLocation::Set(index);
     let Some((path, value)) = text.split_once('=') else {
-        return problems.add_with_hint(at, "there is no `=` in it", "as in --set listen.http=8080");
+        return problems.add_with_hint(at, "`=` is missing", "as in --set listen.http=8080");
     };
     let path: Vec<&str> = path.trim().split('.').collect();
     if path.len() > MAX_DEPTH || path.iter().any(|key| key.is_empty()) {
         let hint = "as in listen.http or station.default.codec";
-        return problems.add_with_hint(at, "the key is not a path of names", hint);
+        return problems.add_with_hint(at, "the key is not a path", hint);
     }
     let value = command_line_value(value, at);
     if let Err((message, hint)) = set_at(root, &path, value, at) {
@@ -106,18 +115,6 @@ fn set_at(node: &mut Node, path: &[&str], value: Node, at: ConfigLocation) -> Re
         *node = value;
         return Ok(());
     };
-    // `sources = ["demo://"]` can be reached as `sources.0.name`.
-    if *key != "uri"
-        && let Value::Text(uri) = &node.value
-        && SOURCE_KEYS.contains(key)
-    {
-        let uri = TableEntry {
-            key: "uri".to_owned(),
-            at: node.at,
-            node: Node::new(Value::Text(uri.clone()), node.at),
-        };
-        node.value = Value::Table(vec![uri]);
-    }
     match &mut node.value {
         Value::Table(entries) => {
             if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *key) {
@@ -133,44 +130,46 @@ fn set_at(node: &mut Node, path: &[&str], value: Node, at: ConfigLocation) -> Re
             if index == items.len() {
                 items.push(Node::new(Value::Table(Vec::new()), at));
             }
-            set_at(&mut items[index], rest, value, at)
+            let item = &mut items[index];
+            // `sources = ["demo://"]` can be reached as `sources.0.name`.
+            if let (Value::Text(uri), false) = (&item.value, rest.is_empty()) {
+                let node = Node::new(Value::Text(uri.clone()), item.at);
+                let uri = TableEntry { key: "uri".to_owned(), at: item.at, node };
+                item.value = Value::Table(vec![uri]);
+            }
+            set_at(item, rest, value, at)
         }
         _ => Err((
-            format!("there is nothing below `{key}`: what holds it is {}", node.kind()),
-            "leave the last part of the key out".to_owned(),
+            format!("`{key}` cannot be set below {}", node.kind()),
+            "leave the last part of the path out".to_owned(),
         )),
     }
 }
 
 /// The index of a list element, from its number or name in a path.
-fn element_index(items: &[Node], key: &str) -> Result<usize, SetError> {
+fn element_index<'a>(items: &'a [Node], key: &str) -> Result<usize, SetError> {
     if let Ok(index) = key.parse::<usize>() {
         return if index <= items.len() {
             Ok(index)
         } else {
             Err((
-                format!("there is no number {index} in a list of {}", items.len()),
-                format!("numbers start at 0; {} would add one", items.len()),
+                format!("index {index} is beyond the end of a list of {}", items.len()),
+                format!("the first index is 0; {} appends an element", items.len()),
             ))
         };
     }
-    let named = |item: &Node| match item.get("name") {
-        Some(Node { value: Value::Text(name), .. }) => name == key,
-        _ => false,
+    let name = |item: &'a Node| match item.get("name") {
+        Some(Node { value: Value::Text(name), .. }) => Some(name.as_str()),
+        _ => None,
     };
-    items.iter().position(named).ok_or_else(|| {
-        let names: Vec<&str> = items
-            .iter()
-            .filter_map(|item| match item.get("name") {
-                Some(Node { value: Value::Text(name), .. }) => Some(name.as_str()),
-                _ => None,
-            })
-            .collect();
+    items.iter().position(|item| name(item) == Some(key)).ok_or_else(|| {
+        let mut names: Vec<&str> = items.iter().filter_map(name).collect();
+        names.dedup();
         let hint = match names[..] {
-            [] => "use its number, counted from 0".to_owned(),
-            _ => format!("there is {}", quoted_list(&names)),
+            [] => "use its index, counted from 0".to_owned(),
+            _ => format!("use its index, counted from 0, or {}", quoted_list(&names, "or")),
         };
-        (format!("nothing here is called `{key}`"), hint)
+        (format!("the list has no element with the name `{key}`"), hint)
     })
 }
 
@@ -228,9 +227,51 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The keys of a source in table form.
-pub(super) const SOURCE_KEYS: [&str; 8] =
-    ["uri", "name", "normalize", "gain_db", "standby", "timeout_ms", "input_buffer_ms", "silence"];
+/// A table of values that are given as texts, on the command line or in a URI. Of a repeated key
+/// the last one counts, as in Snapcast's URIs.
+pub(super) fn from_texts<'a>(
+    texts: impl DoubleEndedIterator<Item = (&'a str, &'a str)>,
+    at: ConfigLocation,
+) -> Node {
+    let mut entries: Vec<TableEntry> = Vec::new();
+    for (key, text) in texts.rev() {
+        if entries.iter().all(|entry| entry.key != key) {
+            let value = match (text, text.parse::<i64>(), text.parse::<f64>()) {
+                ("true" | "false", ..) => Value::Flag(text == "true"),
+                (_, Ok(number), _) => Value::Integer(number),
+                (_, _, Ok(number)) if number.is_finite() => Value::Float(number),
+                _ => Value::Text(text.to_owned()),
+            };
+            let node = Node { value, at, raw: Some(text.to_owned()) };
+            entries.push(TableEntry { key: key.to_owned(), at, node });
+        }
+    }
+    Node::new(Value::Table(entries), at)
+}
+
+/// Converts JSON from a controller.
+pub(super) fn from_json(json: &Json) -> Node {
+    let value = match json {
+        Json::Null => Value::Other("null"),
+        Json::Bool(flag) => Value::Flag(*flag),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => Value::Integer(integer),
+            (None, Some(real)) => Value::Float(real),
+            (None, None) => Value::Other("no number"),
+        },
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Array(items) => Value::List(items.iter().map(from_json).collect()),
+        Json::Object(entries) => {
+            let entry = |(key, value): (&String, &Json)| TableEntry {
+                key: key.clone(),
+                at: ConfigLocation::Default,
+                node: from_json(value),
+            };
+            Value::Table(entries.iter().map(entry).collect())
+        }
+    };
+    Node::new(value, ConfigLocation::Default)
+}
 
 #[cfg(test)]
 mod tests {

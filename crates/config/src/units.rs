@@ -4,15 +4,12 @@ use aulos_core::Span;
 use bytesize::ByteSize;
 use jiff::SpanRelativeTo;
 
-use super::problem::{ConfigValue, Problems};
-use super::read::TableReader;
-
 /// Parses a duration; a day has 24 hours.
 ///
 /// # Errors
 /// The expected format.
 pub fn parse_span(text: &str) -> Result<Span, String> {
-    let wrong = || format!("\"{text}\" is no length of time: write 90s, 30min, 1h30m or 7d");
+    let wrong = || "not a duration: write 90s, 30min, 1h30m or 7d".to_owned();
     let parsed: jiff::Span = text.trim().parse().map_err(|_| wrong())?;
     let length = parsed.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| wrong())?;
     let nanos = i64::try_from(length.as_nanos()).map_err(|_| wrong())?;
@@ -26,41 +23,28 @@ pub fn parse_span(text: &str) -> Result<Span, String> {
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     match text.trim().parse::<ByteSize>() {
         Ok(size) => Ok(size.as_u64()),
-        Err(_) => Err(format!("\"{text}\" is no size: write 500MB, 2GiB or 4096")),
+        Err(_) => Err("not a size: write 500MB, 2GiB or 4096".to_owned()),
     }
 }
 
-/// Reads a duration.
-pub(super) fn span_key(
-    table: &mut TableReader<'_>,
-    key: &'static str,
-    problems: &Problems,
-) -> Option<ConfigValue<Span>> {
-    parse_key(table, key, problems, parse_span)
+/// Formats a duration so that [`parse_span`] reads it.
+pub(crate) fn format_span(span: Span) -> String {
+    let millis = span.as_millis();
+    match [(3_600_000, "h"), (60_000, "min"), (1_000, "s")]
+        .iter()
+        .find(|(unit, _)| millis % unit == 0)
+    {
+        Some((unit, name)) => format!("{}{name}", millis / unit),
+        None => format!("{millis}ms"),
+    }
 }
 
-/// Reads a size in bytes.
-pub(super) fn bytes_key(
-    table: &mut TableReader<'_>,
-    key: &'static str,
-    problems: &Problems,
-) -> Option<ConfigValue<u64>> {
-    parse_key(table, key, problems, parse_bytes)
-}
-
-fn parse_key<T>(
-    table: &mut TableReader<'_>,
-    key: &'static str,
-    problems: &Problems,
-    parse: fn(&str) -> Result<T, String>,
-) -> Option<ConfigValue<T>> {
-    let text = table.text(key)?;
-    match parse(&text.value) {
-        Ok(value) => Some(ConfigValue { value, at: text.at }),
-        Err(why) => {
-            problems.add(text.at, format!("`{key}`: {why}"));
-            None
-        }
+/// Formats a size so that [`parse_bytes`] reads it.
+pub(crate) fn format_bytes(bytes: u64) -> String {
+    match [(30, "GiB"), (20, "MiB"), (10, "KiB")].iter().find(|(bits, _)| bytes % (1 << bits) == 0)
+    {
+        Some((bits, name)) => format!("{}{name}", bytes >> bits),
+        None => bytes.to_string(),
     }
 }
 
@@ -86,10 +70,7 @@ mod tests {
         assert_eq!(parse_span("500ms"), Ok(Span::from_millis(500)));
         for text in ["", "1", "h", "-1h", "1y2", "1h ago", "99999999999h", "1 fortnight"] {
             let why = parse_span(text).unwrap_err();
-            assert_eq!(
-                why,
-                format!("\"{text}\" is no length of time: write 90s, 30min, 1h30m or 7d")
-            );
+            assert_eq!(why, "not a duration: write 90s, 30min, 1h30m or 7d", "{text}");
         }
     }
 

@@ -5,42 +5,39 @@
 
 use axum::http::Uri;
 
-use super::env::Environment;
-use super::hooks::RedactedDebug;
-use super::limits::{
+use crate::env::Environment;
+use crate::keys::keys;
+use crate::limits::{
     DEFAULT_UPLOAD_CONCURRENCY, DEFAULT_UPLOAD_PART_MIB, MAX_UPLOAD_KEY, MAX_UPLOAD_PREFIX,
     MIN_UPLOAD_KEY, UPLOAD_CONCURRENCY, UPLOAD_PART_MIB,
 };
-use super::problem::{ConfigLocation, ConfigValue, Problems};
-use super::read::{TableReader, report_missing};
-use super::security::{SecretConfig, read_secret, secret_text};
-use super::tree::Node;
+use crate::problem::{ConfigValue, Problems};
+use crate::secrets::{RedactedDebug, SecretConfig};
 
-/// `upload` as written.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct UploadConfig {
-    /// Location of the table.
-    pub at: ConfigLocation,
-    /// `s3://BUCKET/PREFIX`; required.
-    pub url: Option<ConfigValue<String>>,
-    /// The server; by default Amazon's for the region.
-    pub endpoint: Option<ConfigValue<String>>,
-    /// The region of signatures; by default `us-east-1`, which other servers than Amazon's accept.
-    pub region: Option<ConfigValue<String>>,
-    /// The access key id; required.
-    pub access_key: Option<ConfigValue<String>>,
-    /// The secret access key; required.
-    pub secret_key: Option<SecretConfig>,
-    /// Whether the bucket is in the path and not in the host name.
-    pub path_style: Option<bool>,
-    /// The storage class.
-    pub storage_class: Option<ConfigValue<String>>,
-    /// Whether uploaded files are kept locally.
-    pub keep_local: Option<bool>,
-    /// Concurrent files.
-    pub concurrency: Option<u32>,
-    /// Part size of large files in MiB.
-    pub part_mib: Option<u32>,
+keys! {
+    /// Uploads of complete files to S3-compatible storage.
+    pub(crate) struct UploadConfig {
+        /// Bucket and prefix: `s3://BUCKET/PREFIX`. `{station}` is the station's name.
+        url: Option<ConfigValue<String>>, required "upload = { url = \"s3://BUCKET/PREFIX\", region = \"eu-central-1\", access_key = \"ID\", secret_key_file = \"FILE\" }";
+        /// Server: `https://HOST`.
+        endpoint: Option<ConfigValue<String>>, otherwise "Amazon's for `region`";
+        /// Region of signatures.
+        region: Option<ConfigValue<String>>, otherwise "with `endpoint` `us-east-1`";
+        /// Id of the access key.
+        access_key: Option<ConfigValue<String>>, required "access_key = \"ID\"";
+        /// Secret access key.
+        secret_key: Option<SecretConfig>, required "secret_key_file = \"FILE\"";
+        /// Write the bucket into the path instead of the host name.
+        path_style: Option<bool>, otherwise "`true` with `endpoint`";
+        /// Storage class.
+        storage_class: Option<ConfigValue<String>>, otherwise "the server's";
+        /// Keep uploaded files on this machine.
+        keep_local: bool = true;
+        /// Concurrent files.
+        concurrency: u32 = DEFAULT_UPLOAD_CONCURRENCY, range UPLOAD_CONCURRENCY, "files";
+        /// Part size of large files.
+        part_mib: u32 = DEFAULT_UPLOAD_PART_MIB, range UPLOAD_PART_MIB, "MiB";
+    }
 }
 
 /// S3-compatible storage for the closed files of a recorder.
@@ -70,39 +67,8 @@ pub struct UploadTarget {
     pub part_bytes: u64,
 }
 
-/// Reads `upload`, a table.
-pub(super) fn read(node: &Node, problems: &Problems) -> UploadConfig {
-    let mut table = TableReader::new(node, "`upload`", problems);
-    let keys = ["secret_key", "secret_key_file", "secret_key_env"];
-    let upload = UploadConfig {
-        at: node.at,
-        url: table.text("url"),
-        endpoint: table.text("endpoint"),
-        region: table.text("region"),
-        access_key: table.text("access_key"),
-        secret_key: read_secret(&mut table, keys, "upload", problems),
-        path_style: table.flag("path_style"),
-        storage_class: table.text("storage_class"),
-        keep_local: table.flag("keep_local"),
-        concurrency: table.number("concurrency", "files", UPLOAD_CONCURRENCY).map(|at| at.value),
-        part_mib: table.number("part_mib", "MiB", UPLOAD_PART_MIB).map(|at| at.value),
-    };
-    table.finish();
-    let wrong_kind = |key| node.get(key).is_some();
-    if upload.url.is_none() && !wrong_kind("url") {
-        report_missing(problems, node.at, "url", "`upload`", EXAMPLE);
-    }
-    if upload.access_key.is_none() && !wrong_kind("access_key") {
-        report_missing(problems, node.at, "access_key", "`upload`", EXAMPLE);
-    }
-    if upload.secret_key.is_none() && !keys.into_iter().any(wrong_kind) {
-        report_missing(problems, node.at, "secret_key_file", "`upload`", EXAMPLE);
-    }
-    upload
-}
-
 /// Validates the table and reads its secret. `station` is the recorder's station.
-pub(super) fn resolve(
+pub(crate) fn resolve(
     config: &UploadConfig,
     station: &str,
     env: &Environment,
@@ -120,10 +86,10 @@ fn resolve_for(
 ) -> Option<UploadTarget> {
     if !built {
         let hint = "build with --features s3, or leave `upload` out";
-        problems.add_with_hint(config.at, "this build has no s3, which `upload` needs", hint);
+        problems.add_with_hint(config.at, "`upload` requires a build with the feature `s3`", hint);
     }
     let secret = config.secret_key.as_ref();
-    let secret = secret.and_then(|secret| secret_text(secret, MIN_UPLOAD_KEY, env, problems));
+    let secret = secret.and_then(|secret| secret.text(MIN_UPLOAD_KEY, env, problems));
     let target = config.url.as_ref().and_then(|url| target(url, station, problems));
     let endpoint = endpoint(config, problems);
     let storage_class = config.storage_class.as_ref();
@@ -132,7 +98,7 @@ fn resolve_for(
     let ((bucket, prefix), (endpoint, region)) = (target?, endpoint?);
     let path_style = config.path_style.unwrap_or_else(|| config.endpoint.is_some());
     if !path_style && bucket.contains('.') && endpoint.starts_with("https:") {
-        let message = format!("a certificate is not for `{bucket}` in front of the host's name");
+        let message = format!("no certificate is valid for the host name of the bucket `{bucket}`");
         problems.add_with_hint(config.at, message, "path_style = true, or a bucket without a dot");
     }
     Some(UploadTarget {
@@ -144,9 +110,9 @@ fn resolve_for(
         access_key: access_key?,
         secret_key: RedactedDebug(secret?),
         storage_class,
-        keep_local: config.keep_local.unwrap_or(true),
-        concurrency: config.concurrency.unwrap_or(DEFAULT_UPLOAD_CONCURRENCY) as usize,
-        part_bytes: u64::from(config.part_mib.unwrap_or(DEFAULT_UPLOAD_PART_MIB)) << 20,
+        keep_local: config.keep_local,
+        concurrency: config.concurrency as usize,
+        part_bytes: u64::from(config.part_mib) << 20,
     })
 }
 
@@ -161,14 +127,14 @@ fn target(
         None
     };
     let Some(rest) = url.value.strip_prefix("s3://") else {
-        return refuse("`url` is not of s3:".to_owned(), &format!("as in {EXAMPLE}"));
+        return refuse("`url` does not begin with s3://".to_owned(), &format!("as in {EXAMPLE}"));
     };
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.contains('@') {
         // The text may contain a key, so it is not printed.
         let hint = "write { url = \"s3://BUCKET/PREFIX\", access_key = \"ID\", \
                     secret_key_file = \"FILE\" }";
-        return refuse("`url` has a name or a key in front of its bucket".to_owned(), hint);
+        return refuse("`url` must not contain a name or a key".to_owned(), hint);
     }
     // Amazon's naming rules ("General purpose bucket naming rules"), which other servers share.
     let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
@@ -180,23 +146,23 @@ fn target(
         || bucket.contains("..")
     {
         let hint = "3 to 63 small letters, digits, dashes and dots";
-        return refuse(format!("`{}` cannot be a bucket", bucket.escape_debug()), hint);
+        return refuse(format!("`{}` is not a valid bucket name", bucket.escape_debug()), hint);
     }
     let prefix = prefix.trim_end_matches('/').replace("{station}", station);
     let fine = |part: &str| !matches!(part, "" | "." | "..");
     if !prefix.is_empty() && !prefix.split('/').all(fine) {
         return refuse(
-            format!("`{}` cannot begin the names of objects", prefix.escape_debug()),
+            format!("`{}` is not a valid prefix", prefix.escape_debug()),
             "no empty parts, and none of dots alone",
         );
     }
     if prefix.len() > MAX_UPLOAD_PREFIX || prefix.chars().any(char::is_control) {
         let hint = format!("at most {MAX_UPLOAD_PREFIX} bytes in one line");
-        return refuse("what stands behind the bucket is no prefix".to_owned(), &hint);
+        return refuse("the prefix is not valid".to_owned(), &hint);
     }
     if prefix.contains(['{', '}', '?', '#']) {
-        let hint = "{station} is all that is filled in; ? and # have no meaning here";
-        return refuse(format!("`{prefix}` cannot begin the names of objects"), hint);
+        let hint = "{station} is the only placeholder; ? and # are not permitted";
+        return refuse(format!("`{prefix}` is not a valid prefix"), hint);
     }
     Some((bucket.to_owned(), prefix))
 }
@@ -228,16 +194,16 @@ fn endpoint(config: &UploadConfig, problems: &Problems) -> Option<(String, Strin
         );
         None
     };
-    let Ok(uri) = value.parse::<Uri>() else { return refuse("is no address") };
+    let Ok(uri) = value.parse::<Uri>() else { return refuse("is not a URL") };
     let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority())
     else {
-        return refuse("is not of http: or https:");
+        return refuse("does not begin with http:// or https://");
     };
     if authority.as_str().contains('@') {
-        return refuse("has a name or a key in front of its host: `access_key` takes it");
+        return refuse("must not contain a name or a key: use `access_key`");
     }
     if uri.path() != "/" || uri.query().is_some() {
-        return refuse("has something behind its host: the bucket stands in `url`");
+        return refuse("must not have a path: the bucket belongs into `url`");
     }
     let authority = authority.as_str().to_ascii_lowercase();
     Some((format!("{scheme}://{authority}"), region.unwrap_or_else(|| DEFAULT_REGION.to_owned())))
@@ -247,8 +213,8 @@ fn endpoint(config: &UploadConfig, problems: &Problems) -> Option<(String, Strin
 fn header_text(text: &ConfigValue<String>, key: &str, problems: &Problems) -> String {
     let fine = |c: char| c.is_ascii_graphic();
     if text.value.is_empty() || text.value.len() > MAX_UPLOAD_KEY || !text.value.chars().all(fine) {
-        let hint = format!("1 to {MAX_UPLOAD_KEY} letters, digits and signs without a blank");
-        problems.add_with_hint(text.at, format!("`{key}` cannot be sent"), hint);
+        let hint = format!("1 to {MAX_UPLOAD_KEY} ASCII characters without spaces");
+        problems.add_with_hint(text.at, format!("`{key}` is not valid"), hint);
     }
     text.value.clone()
 }
@@ -263,15 +229,17 @@ const EXAMPLE: &str = "upload = { url = \"s3://BUCKET/PREFIX\", region = \"eu-ce
 mod tests {
     use std::fmt::Write as _;
 
-    use super::super::tree;
     use super::*;
+    use crate::keys::table_of;
+    use crate::problem::ConfigLocation;
+    use crate::tree;
     use aulos_blackbox::golden;
 
     /// The problems of a configuration, or the validated target.
     fn check(built: bool, keys: &str) -> Result<UploadTarget, String> {
         let problems = Problems::default();
         let root = tree::parse(&format!("upload = {{ {keys} }}"), &ConfigLocation::File, &problems);
-        let config = read(root.get("upload").unwrap(), &problems);
+        let config = table_of(root.get("upload").unwrap(), "upload", &problems);
         let upload = resolve_for(built, &config, "Roof", &Environment::default(), &problems);
         let mut text = String::new();
         for problem in problems.into_sorted() {
@@ -337,7 +305,7 @@ mod tests {
     #[test]
     fn a_build_without_it_says_so_and_still_checks_the_rest() {
         let told = check(false, &format!("url = \"s3://tapes\", {KEYS}")).unwrap_err();
-        assert!(told.contains("this build has no s3"), "{told}");
+        assert!(told.contains("requires a build with the feature `s3`"), "{told}");
         assert!(told.contains("build with --features s3"), "{told}");
         assert!(told.contains("neither `region` nor `endpoint`"), "{told}");
     }

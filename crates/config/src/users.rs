@@ -3,7 +3,6 @@
 mod secret;
 
 use std::fmt;
-use std::str::FromStr;
 
 pub use secret::SecretDigest;
 
@@ -12,7 +11,7 @@ pub use secret::SecretDigest;
 pub enum Role {
     /// No access, except to log in.
     #[default]
-    Nobody,
+    None,
     /// Listen, and see what plays and how loud.
     Listen,
     /// Change volumes, groups and their streams.
@@ -22,11 +21,14 @@ pub enum Role {
 }
 
 impl Role {
+    /// Every role, the least first.
+    pub const ALL: [Self; 4] = [Self::None, Self::Listen, Self::Control, Self::Admin];
+
     /// Its name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "none",
+            Self::None => "none",
             Self::Listen => "listen",
             Self::Control => "control",
             Self::Admin => "admin",
@@ -40,22 +42,9 @@ impl fmt::Display for Role {
     }
 }
 
-impl FromStr for Role {
-    type Err = UnknownRole;
-
-    fn from_str(text: &str) -> Result<Self, UnknownRole> {
-        let all = [Self::Nobody, Self::Listen, Self::Control, Self::Admin];
-        all.into_iter().find(|role| role.name() == text).ok_or(UnknownRole)
-    }
-}
-
-/// Not `none`, `listen`, `control` or `admin`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownRole;
-
-/// The users and their roles.
+/// Users, and the roles of clients without a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct AccessPolicy {
     /// Users with unique names.
     pub users: Vec<User>,
     /// Role without a login.
@@ -66,7 +55,7 @@ pub struct Rules {
     pub guesses: u32,
 }
 
-impl Default for Rules {
+impl Default for AccessPolicy {
     /// Without users, every client has every permission.
     fn default() -> Self {
         let guesses = crate::limits::DEFAULT_LOGIN_ATTEMPTS;
@@ -87,10 +76,10 @@ pub struct User {
     pub token: Option<SecretDigest>,
 }
 
-impl Rules {
+impl AccessPolicy {
     /// Whether clients must log in to get any access.
     #[must_use]
-    pub fn is_closed(&self) -> bool {
+    pub fn requires_login(&self) -> bool {
         self.anonymous < Role::Listen
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use aulos_config::{ConfigValue, RelayConfig, RelaySettings};
+use aulos_config::RelaySettings;
 use aulos_server::exit::{Exit, Failure};
 use aulos_server::relay::{RelaySnapshot, Relays};
 use clap::{Args, ValueHint};
@@ -159,27 +159,29 @@ fn relays_from_args(args: &RelayArgs) -> Result<Vec<RelaySettings>, Failure> {
         }
         return Ok(resolved.relays);
     }
-    let word = |word: &Option<String>| word.clone().map(ConfigValue::default_value);
-    let config = RelayConfig {
-        listen: word(&args.listen),
-        from: word(&args.from),
-        to: word(&args.to),
-        dest: word(&args.dest),
-        also: word(&args.also),
-        events: word(&args.events),
-        red_from: args.red_from.map(ConfigValue::default_value),
-        red_to: args.red_to.map(ConfigValue::default_value),
-        red_distance: args.red_distance,
-        hold_ms: Some(args.hold),
-        takeover_ms: Some(args.takeover),
-        rtcp: Some(!args.no_rtcp),
-        symmetric: Some(args.symmetric),
-        opus_bitrate: Some(args.opus_bitrate),
-        opus_complexity: Some(args.opus_complexity),
-        opus_fec: Some(args.opus_fec),
-        ..RelayConfig::default()
-    };
-    aulos_config::resolve_relay(&config)
+    let given = [
+        ("listen", &args.listen),
+        ("also", &args.also),
+        ("from", &args.from),
+        ("to", &args.to),
+        ("dest", &args.dest),
+        ("dtmf", &args.events),
+    ];
+    let given = given.into_iter().filter_map(|(key, text)| Some((key, text.clone()?)));
+    let numbers = [
+        ("red_from", args.red_from),
+        ("red_to", args.red_to),
+        ("red_distance", args.red_distance),
+        ("hold_ms", Some(args.hold)),
+        ("takeover_ms", Some(args.takeover)),
+        ("opus_bitrate", Some(args.opus_bitrate)),
+        ("opus_complexity", Some(args.opus_complexity)),
+    ];
+    let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, number?.to_string())));
+    let flags =
+        [("rtcp", !args.no_rtcp), ("symmetric", args.symmetric), ("opus_fec", args.opus_fec)];
+    let flags = flags.into_iter().map(|(key, flag)| (key, flag.to_string()));
+    aulos_config::relay_from_keys(&given.chain(numbers).chain(flags).collect::<Vec<_>>())
         .map(|relay| vec![relay])
         .map_err(|problems| usage_failure(&problems))
 }

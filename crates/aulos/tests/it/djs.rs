@@ -358,16 +358,16 @@ sources = ["icecast://127.0.0.1:8002/twice"]
     let told = error.to_string();
     assert!(!told.contains("long enough\""), "{told}");
     for line in [
-        "aulos.toml:2:8: port 8000 is both `http` and that of a mount",
-        "aulos.toml:6:3: whoever reaches 0.0.0.0:8000 could go on air",
-        "aulos.toml:7:3: a password does not stand in an address",
-        "aulos.toml:8:3: a password does not stand in an address",
-        "aulos.toml:9:3: \"/\" cannot be a mount",
+        "aulos.toml:2:8: port 8000 is both `listen.http` and that of a mount",
+        "aulos.toml:6:3: the mount at 0.0.0.0:8000 accepts any client of the network",
+        "aulos.toml:7:3: a source URI must not contain a password",
+        "aulos.toml:8:3: a source URI must not contain a password",
+        "aulos.toml:9:3: \"/\" is not a valid mount",
         "aulos.toml:10:54: a secret of 6 bytes is too short",
         "aulos.toml:11:58: /does/not/exist: ",
-        "one source has two of `password`, `password_file` and `password_env`",
-        "aulos.toml:14:11: this source takes no password",
-        "aulos.toml:18:12: `/twice` at 127.0.0.1:8002 is there twice",
+        "`station.a.sources.6` has two of `password`, `password_file` and `password_env`",
+        "aulos.toml:14:11: `password` requires an icecast: source",
+        "aulos.toml:18:12: duplicate mount `/twice` at 127.0.0.1:8002",
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }

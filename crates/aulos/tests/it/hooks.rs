@@ -109,7 +109,7 @@ fn failure_and_return_of_a_source_are_notified() {
     let fifo = folder.join("studio.fifo");
     let server = Playing::start(resolve(&format!(
         "[listen]\nstream = 0\ncontrol = 0\nhttp = 0\n\
-         [[station]]\nname = \"hall\"\nswitch = {{ hold_in_s = 0 }}\n\
+         [[station]]\nname = \"hall\"\nswitch = {{ failback_delay_s = 0 }}\n\
          sources = [\"pipe://{}?name=studio\", \"tone://?dbfs=-20\"]\n\
          [[hook]]\nrun = \"{}\"\non = [\"fallback\", \"recovered\"]\nstations = [\"hall\"]",
         fifo.display(),

@@ -214,9 +214,9 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     let (text, here) = (text.display().to_string(), format!("file://{}", text.display()));
     let long = format!("hint: {here} for the file");
     for (arguments, code, says) in [
-        (&["gopher://x"][..], 2, "`gopher` is not a kind of source"),
+        (&["gopher://x"][..], 2, "unknown source scheme `gopher`"),
         (&["http://127.0.0.1:1/live"], 69, "the server cannot be reached"),
-        (&["tone://?dbfs=3"], 2, "a level is -120 to 0 dBFS"),
+        (&["tone://?dbfs=3"], 2, "`dbfs` is 3: it must be -120 to 0 dBFS"),
         (&[&text], 2, &long),
         (&["--no-pace", "demo://"], 2, "--no-pace needs a file"),
         (&["file:///nowhere/at/all.wav"], 66, "no such file"),

@@ -220,11 +220,11 @@ fn all_problems_of_an_invalid_relay_are_reported() {
     }));
     assert_eq!(code, -32_602);
     for part in [
-        "needs `name` (name = \"desk\")",
-        "it does not begin with udp:// or trunk:// (\"udp://0.0.0.0:6000-6999\")",
-        "there is no codec `pcmx` (did you mean `pcmu`?)",
-        "a relay needs `to` (to = \"pcma\")",
-        "nobody can be reached at port 0 (a port from 1 to 65535)",
+        "`relay` has no `name` (as in name = \"desk\")",
+        "it must begin with udp:// or trunk:// (as in listen = \"udp://0.0.0.0:6000-6999\")",
+        "unknown codec `pcmx`; did you mean `pcmu`?",
+        "`relay` has no `to` (as in to = \"pcma\")",
+        "packets cannot be sent to port 0 (a port from 1 to 65535)",
         "`hold`",
     ] {
         assert!(why.contains(part), "{part} is not in: {why}");

@@ -152,7 +152,7 @@ fn programs_that_are_killed_and_stopped_leave_no_hole() {
         |hz| format!("exec {}", plays(&ffmpeg, &format!("sine=frequency={hz}:sample_rate=48000")));
     let first = program(&scratch, "first", &sine(1_000));
     let second = program(&scratch, "second", &sine(440));
-    let mut stage = Stage::new(scratch, &[&first, &second], "switch = { hold_in_s = 1 }\n");
+    let mut stage = Stage::new(scratch, &[&first, &second], "switch = { failback_delay_s = 1 }\n");
     stage.hears("process");
     wait_for("the second one", PATIENCE, || {
         stage.station()["sources"][1]["health"]["state"] == "healthy"

@@ -26,7 +26,7 @@ also = "udp://127.0.0.2:5004"
 from = "opus:97"
 to = "opus:96"
 dest = "udp://192.0.2.7:5004"
-events = "101:100"
+dtmf = "101:100"
 red_from = 98
 red_to = 99
 red_distance = 2
@@ -37,7 +37,7 @@ listen = "udp://127.0.0.1:7100"
 from = "pcmu"
 to = "pcma"
 dest = "udp://192.0.2.7:5004"
-events = 101
+dtmf = 101
 "#;
     let relays = load_text(text, &[]).unwrap_or_else(|error| panic!("{error}")).relays;
     golden("relays", &format!("{relays:#?}\n"));
@@ -122,7 +122,7 @@ also = "udp://127.0.0.1:9001-9002"
 from = "opus:97"
 to = "opus"
 dest = "udp://localhost:7000"
-events = 97
+dtmf = 97
 red_from = 97
 red_to = 96
 [[relay]]
@@ -140,7 +140,7 @@ also = "udp://mars:9022"
 from = "pcmu"
 to = "pcma"
 dest = "udp://localhost:7000"
-events = "a:b"
+dtmf = "a:b"
 [[relay]]
 listen = "trunk://0.0.0.0:7000-7009"
 from = "pcmu"

@@ -38,6 +38,6 @@ impl Eq for SecretDigest {}
 
 impl fmt::Debug for SecretDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
+        f.write_str("SecretDigest([redacted])")
     }
 }

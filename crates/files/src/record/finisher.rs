@@ -508,7 +508,7 @@ const MAX_DELAY: Span = Span::from_secs(5);
 /// The pauses between attempts to finish a file.
 pub(super) const FINISH_BACKOFF: Backoff = Backoff::exact(FIRST_DELAY, MAX_DELAY);
 
-/// About ten minutes; then the file keeps the suffix `.part_name` until the next start.
+/// About ten minutes; then the file keeps the suffix `.part` until the next start.
 const MAX_RETRIES: u32 = 120;
 
 /// Number of the newest files of which the observer is notified again at the start.

@@ -17,7 +17,7 @@ use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
 
 pub(crate) use address_buckets::AddressBuckets;
-pub use aulos_config::users::{Role, Rules, SecretDigest, UnknownRole, User};
+pub use aulos_config::users::{AccessPolicy, Role, SecretDigest, User};
 
 /// Credentials of a client.
 #[derive(Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub enum LoginError {
 }
 
 /// Every user is compared, so that the time reveals nothing.
-fn check(rules: &Rules, credentials: &Credentials) -> Option<Role> {
+fn check(rules: &AccessPolicy, credentials: &Credentials) -> Option<Role> {
     let (name, given) = match credentials {
         Credentials::Password(name, password) => (Some(name), SecretDigest::new(password)),
         Credentials::Token(token) => (None, SecretDigest::new(token)),
@@ -104,7 +104,7 @@ fn check(rules: &Rules, credentials: &Credentials) -> Option<Role> {
 /// The rules in force, and the failed logins.
 #[derive(Debug)]
 pub struct AccessControl {
-    rules: Mutex<Arc<Rules>>,
+    rules: Mutex<Arc<AccessPolicy>>,
     guesses: Mutex<AddressBuckets>,
     /// Calls before a login.
     calls: Mutex<AddressBuckets>,
@@ -114,7 +114,7 @@ pub struct AccessControl {
 impl AccessControl {
     /// Creates it with these rules.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: AccessPolicy) -> Self {
         let guesses = Mutex::new(AddressBuckets::per_minute(rules.guesses));
         let calls = Mutex::new(AddressBuckets::new(CALLS_BEFORE_LOGIN, CALL_REFILL_INTERVAL));
         Self {
@@ -126,7 +126,7 @@ impl AccessControl {
     }
 
     /// Replaces the rules.
-    pub fn replace(&self, rules: Rules) {
+    pub fn replace(&self, rules: AccessPolicy) {
         lock(&self.guesses).set_per_minute(rules.guesses);
         *lock(&self.rules) = Arc::new(rules);
         self.changes.send_replace(());
@@ -134,7 +134,7 @@ impl AccessControl {
 
     /// The rules in force.
     #[must_use]
-    pub fn rules(&self) -> Arc<Rules> {
+    pub fn rules(&self) -> Arc<AccessPolicy> {
         Arc::clone(&lock(&self.rules))
     }
 

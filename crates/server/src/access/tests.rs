@@ -4,20 +4,20 @@ use std::net::Ipv4Addr;
 
 use super::*;
 
-fn rules() -> Rules {
+fn rules() -> AccessPolicy {
     let user = |name: &str, role, password: Option<&str>, token: Option<&str>| User {
         name: name.to_owned(),
         role,
         password: password.map(SecretDigest::new),
         token: token.map(SecretDigest::new),
     };
-    Rules {
+    AccessPolicy {
         users: vec![
             user("kitchen", Role::Listen, Some("pass one"), None),
             user("anna", Role::Admin, Some("pass:two"), Some("token-two")),
             user("board", Role::Control, None, Some("token-three")),
         ],
-        anonymous: Role::Nobody,
+        anonymous: Role::None,
         certified: Role::Listen,
         guesses: 3,
     }
@@ -72,7 +72,7 @@ fn headers_are_read_as_browsers_send_them() {
 
 #[test]
 fn without_configured_users_every_login_is_accepted() {
-    let access = AccessControl::new(Rules::default());
+    let access = AccessControl::new(AccessPolicy::default());
     let anything = Credentials::parse("Plain", "x:y");
     assert!((0..100).all(|_| access.login(THERE, &anything, NOW) == Ok(Role::Admin)));
 }
@@ -109,7 +109,7 @@ fn secrets_are_not_printed() {
 
 #[test]
 fn calls_before_a_login_are_limited_per_address_except_loopback() {
-    let access = AccessControl::new(Rules::default());
+    let access = AccessControl::new(AccessPolicy::default());
     let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
     let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
     let let_in = (0..2_000).filter(|_| access.may_call(one, at(0))).count();

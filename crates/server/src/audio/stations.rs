@@ -66,8 +66,8 @@ fn run(
     let station_config = station::StationConfig {
         quantum,
         switch: switch::Config {
-            failback_delay: Span::from_secs(i64::from(config.switch.hold_in_s)),
-            failback: config.switch.comeback,
+            failback_delay: Span::from_secs(i64::from(config.switch.failback_delay_s)),
+            failback: config.switch.failback,
             startup_wait: config.switch.immediate.then_some(switch::DEFAULT_STARTUP_WAIT),
         },
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),

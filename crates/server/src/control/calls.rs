@@ -28,7 +28,7 @@ impl Control {
                 return Some(not_understood);
             }
         };
-        if calls.is_batch() && caller.role == Role::Nobody {
+        if calls.is_batch() && caller.role == Role::None {
             count(&self.counters.calls_refused_before_login);
             return Some(refusal(UNAUTHORIZED, "a batch requires a login first"));
         }
@@ -123,7 +123,7 @@ impl Control {
     /// Limits the calls of a connection that has not logged in. Logins are limited per address by
     /// the failed ones only, so that others behind the same router can still log in.
     fn check_call_before_login(&self, caller: &mut Caller, method: &str) -> Result<(), RpcError> {
-        if caller.role != Role::Nobody {
+        if caller.role != Role::None {
             return Ok(());
         }
         let now = SystemClock::now();

@@ -242,7 +242,7 @@ impl Control {
         for name in registry.restore_presets(saved.presets) {
             tracing::warn!(name, "a saved preset exceeds the limits and is dropped");
         }
-        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.backend);
+        greetings.refresh(registry, !self.access.rules().requires_login(), &*self.backend);
     }
 
     /// Handles an event of the audio backend.
@@ -277,7 +277,7 @@ impl Control {
         let mut inner = self.lock();
         inner.outbox.flush(&*self.backend);
         let ControlState { greetings, registry, .. } = &mut *inner;
-        greetings.refresh(registry, !self.access.rules().is_closed(), &*self.backend);
+        greetings.refresh(registry, !self.access.rules().requires_login(), &*self.backend);
         self.backend.retain_channel_maps(&|| inner.registry.active_maps());
         self.backend.tidy();
         for task in self.backend.take_background_tasks() {

@@ -52,7 +52,7 @@ pub(super) fn authorize(caller: &Caller, method: &Method) -> Result<(), RpcError
     if caller.role >= *role {
         return Ok(());
     }
-    let (code, message) = if caller.role == Role::Nobody { UNAUTHORIZED } else { FORBIDDEN };
+    let (code, message) = if caller.role == Role::None { UNAUTHORIZED } else { FORBIDDEN };
     let data = format!("{name} is for the role `{role}`");
     Err(RpcError { data: Some(data.into()), ..RpcError::new(code, message) })
 }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_role_may_what_the_ones_below_it_may_and_no_more() {
         for method in methods::all() {
-            for role in [Role::Nobody, Role::Listen, Role::Control, Role::Admin] {
+            for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
                 let caller = Caller::new(Caller::internal().from, role);
                 let may = authorize(&caller, method).is_ok();
                 assert_eq!(may, role >= method.role, "{role} {}", method.name);

@@ -74,7 +74,7 @@ async fn open_stream(
     control: &Control,
 ) -> Option<ClientStream> {
     // A controller that must log in must send something, so it gets more time.
-    let may_be_quiet = !control.access.rules().is_closed();
+    let may_be_quiet = !control.access.rules().requires_login();
     let patience =
         if may_be_quiet && !policy.require_tls { TLS_DETECTION_TIME } else { LOGIN_TIMEOUT };
     keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).ok()?;
@@ -229,7 +229,7 @@ async fn run_session(
                 }
                 None => return Ok(()),
             },
-            () = &mut too_late, if caller.role == Role::Nobody => {
+            () = &mut too_late, if caller.role == Role::None => {
                 count(&control.counters.controllers_cut_without_login);
                 return Ok(());
             }
@@ -246,7 +246,7 @@ pub(crate) fn establish(
     slot: &ConnectionPermit,
     control: &Control,
 ) -> io::Result<()> {
-    if caller.role == Role::Nobody {
+    if caller.role == Role::None {
         return Ok(());
     }
     slot.establish(caller.has_logged_in).map_err(|_| {
@@ -260,7 +260,7 @@ pub(crate) const MAX_LINE_BEFORE_LOGIN: usize = 8 << 10;
 
 /// The longest line or message of a caller.
 pub(crate) fn max_line_length(caller: &Caller) -> usize {
-    if caller.role == Role::Nobody { MAX_LINE_BEFORE_LOGIN } else { MAX_LINE }
+    if caller.role == Role::None { MAX_LINE_BEFORE_LOGIN } else { MAX_LINE }
 }
 
 /// Checks that a connection begins with JSON; white space may come first.

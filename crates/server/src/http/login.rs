@@ -51,7 +51,7 @@ impl ConnectionIdentity {
     /// Makes the connection's slot permanent after a permitted request; false when the slots for
     /// connections without a login are taken.
     pub(super) fn establish(&self, caller: &Caller) -> bool {
-        caller.role == Role::Nobody || self.slot.establish(caller.has_logged_in).is_ok()
+        caller.role == Role::None || self.slot.establish(caller.has_logged_in).is_ok()
     }
 
     /// The role for this `Authorization` value. Wrong credentials are an error even where none are
@@ -86,14 +86,14 @@ pub(super) const LOGIN_PATH: &str = "/login";
 /// The role that a request requires, before the calls in its body are looked at.
 pub(super) fn required_role<B>(request: &Request<B>) -> Role {
     match request.uri().path() {
-        "/healthz" => Role::Nobody,
+        "/healthz" => Role::None,
         // Where the page is open to everyone, a browser has no other way to log in.
         LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
         // A caller can still log in over the WebSocket.
         "/jsonrpc" | "/stream"
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>
         {
-            Role::Nobody
+            Role::None
         }
         _ => Role::Listen,
     }

@@ -70,7 +70,7 @@ async fn run_session(
                 }
                 None => return Err(ConnectionClosed),
             },
-            () = &mut too_late, if caller.role == Role::Nobody => {
+            () = &mut too_late, if caller.role == Role::None => {
                 count(&control.counters.controllers_cut_without_login);
                 return Err(ConnectionClosed);
             }

@@ -17,7 +17,7 @@ use aulos_config::certificates::{CertificateFiles, TlsError, load};
 use aulos_io::reactor::{AddressLimits, LazyTlsConfig, ListenPolicy};
 use rustls::pki_types::CertificateDer;
 
-use crate::access::{Role, Rules};
+use crate::access::{AccessPolicy, Role};
 pub(crate) use byte_stream::ByteStream;
 pub(crate) use stream::{ClientStream, RefusalReason, open};
 
@@ -65,7 +65,7 @@ pub fn listen_policy(
 
 /// The role of a client with this valid certificate: that of the user it names (a DNS name equals
 /// the user's), otherwise the default role for certificates.
-pub(crate) fn role_of(certificate: &CertificateDer<'_>, rules: &Rules) -> Role {
+pub(crate) fn role_of(certificate: &CertificateDer<'_>, rules: &AccessPolicy) -> Role {
     let parsed = webpki::EndEntityCert::try_from(certificate);
     let named = parsed
         .ok()

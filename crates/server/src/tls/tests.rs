@@ -71,9 +71,9 @@ fn a_certificate_that_names_a_user_is_that_user() {
         CertificateParams::new(names).unwrap().self_signed(&key).unwrap().der().clone()
     };
     let user = |name: &str, role| User { name: name.to_owned(), role, password: None, token: None };
-    let rules = Rules {
+    let rules = AccessPolicy {
         users: vec![user("kitchen", Role::Control), user("anna", Role::Admin)],
-        ..Rules::default()
+        ..AccessPolicy::default()
     };
     assert_eq!(role_of(&certificate(&["kitchen"]), &rules), Role::Control);
     assert_eq!(role_of(&certificate(&["x", "kitchen", "anna"]), &rules), Role::Admin);

@@ -18,7 +18,7 @@ const PRESET: Param = Param::required("name", ParamType::Text, "the preset's nam
 pub(super) const STATUS: &[Method] = &[
     Method::new(
         "Aulos.GetInfo",
-        Role::Nobody,
+        Role::None,
         "Return the name and version of this server",
         |_, _| Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION") })),
     )

@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(method.only_reads(), expected, "{}", method.name);
         }
         let open: Vec<&str> =
-            all().filter(|one| one.role == Role::Nobody).map(|one| one.name).collect();
+            all().filter(|one| one.role == Role::None).map(|one| one.name).collect();
         assert_eq!(
             open,
             [

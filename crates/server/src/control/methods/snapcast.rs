@@ -28,7 +28,7 @@ pub(super) const SERVER: &[Method] = &[
     .long(),
     Method::snapcast(
         "Server.GetRPCVersion",
-        Role::Nobody,
+        Role::None,
         "Return the version of this API",
         |_, _| Ok(json!({ "major": 23, "minor": 0, "patch": 0 })),
     )
@@ -38,13 +38,13 @@ pub(super) const SERVER: &[Method] = &[
         .returns(&[("server", "object")])
         .notifies(&["Server.OnUpdate"])
         .long(),
-    Method::snapcast("Server.Authenticate", Role::Nobody, "Log in", authenticate).params(&[
+    Method::snapcast("Server.Authenticate", Role::None, "Log in", authenticate).params(&[
         Param::required("scheme", ParamType::Text, "`Basic`, `Plain` or `Bearer`"),
         Param::required("param", ParamType::Text, "the credentials"),
     ]),
     Method::snapcast(
         "General.GetRPCCommands",
-        Role::Nobody,
+        Role::None,
         "List the methods, with the caller's permissions",
         |context, _| {
             let list = Control::method_list(context.caller.role).to_owned();
@@ -54,7 +54,7 @@ pub(super) const SERVER: &[Method] = &[
     .returns(&[("commands", "array")]),
     Method::snapcast(
         DISCOVER,
-        Role::Nobody,
+        Role::None,
         "Describe all methods as an OpenRPC document",
         |context, _| Ok(context.answer_text(Control::openrpc().to_owned())),
     )

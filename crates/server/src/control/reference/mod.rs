@@ -20,14 +20,14 @@ impl Control {
     /// request it.
     pub(super) fn method_list(role: Role) -> &'static str {
         static LISTS: [LazyLock<String>; 4] = [
-            LazyLock::new(|| render_list(Role::Nobody)),
+            LazyLock::new(|| render_list(Role::None)),
             LazyLock::new(|| render_list(Role::Listen)),
             LazyLock::new(|| render_list(Role::Control)),
             LazyLock::new(|| render_list(Role::Admin)),
         ];
         let [nobody, listen, control, admin] = &LISTS;
         match role {
-            Role::Nobody => nobody,
+            Role::None => nobody,
             Role::Listen => listen,
             Role::Control => control,
             Role::Admin => admin,
@@ -52,7 +52,7 @@ fn list_entry(method: &Method, role: Role) -> Value {
         "method": method.name,
         "description": method.about,
         "hasPermission": role >= method.role,
-        "requires": if method.role == Role::Nobody { "" } else { method.role.name() },
+        "requires": if method.role == Role::None { "" } else { method.role.name() },
     })
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_list_of_methods_has_the_permissions_of_its_caller() {
-        for role in [Role::Nobody, Role::Listen, Role::Control, Role::Admin] {
+        for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
             let list: Value = serde_json::from_str(Control::method_list(role)).unwrap();
             for (method, entry) in methods::all().zip(list["commands"].as_array().unwrap()) {
                 assert_eq!(entry["method"], method.name);

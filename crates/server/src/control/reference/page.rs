@@ -24,7 +24,7 @@ fn render() -> String {
     let mut page = HEAD.to_owned();
     page += "\n## Permissions by role\n\nEach role includes those above it.\n\n";
     page += "| role | methods |\n|---|---|\n";
-    for role in [Role::Nobody, Role::Listen, Role::Control, Role::Admin] {
+    for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
         let own = methods::all().filter(|method| method.role == role);
         let names: Vec<String> = own.map(|method| format!("`{}`", method.name)).collect();
         writeln!(page, "| `{role}` | {} |", names.join(", ")).unwrap();

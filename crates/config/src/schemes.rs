@@ -1,0 +1,168 @@
+//! The table of source schemes: parser, hints, reference page and `convert` use it.
+
+use aulos_proto::uri::{Uri, UriError};
+
+use crate::keys::{KeyTable as _, Table, hint_for};
+use crate::problem::{ConfigValue, Problems};
+use crate::query::Query;
+use crate::source::SourceConfig;
+use crate::source_uri::{
+    self as uri, AirplayParams, FileParams, LibrespotParams, NoParams, PipeParams, ProcessParams,
+    RtpParams, SampleParams, SdpParams, TcpParams, ToneParams,
+};
+
+/// A scheme of source URIs.
+#[derive(Debug)]
+pub(crate) struct Scheme {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names of it.
+    pub aliases: &'static [&'static str],
+    /// What the source delivers.
+    pub doc: &'static str,
+    /// An example.
+    pub example: &'static str,
+    /// Its parameters, besides `name`.
+    pub params: &'static Table,
+    /// Whether controllers may add it.
+    pub remote: RemoteUse,
+    parse: fn(&Query<'_>) -> Option<Vec<SourceConfig>>,
+}
+
+/// Whether controllers may add a stream of a scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RemoteUse {
+    /// By default.
+    Allowed,
+    /// If `streams.schemes` has it.
+    OnRequest,
+    /// Never: the scheme starts a program. In snapserver this was a remote code execution
+    /// (CVE-2023-36177).
+    Never,
+}
+
+/// A row is the meaning, `scheme (parameters, who may add it) = "example", alias "other name";`,
+/// with a parser of the same name in `source_uri`.
+macro_rules! schemes {
+    ($($(#[doc = $doc:literal])+ $name:ident($params:ident, $remote:ident) = $example:literal
+        $(, alias $alias:literal)*;)*) => {
+        /// Every scheme.
+        pub(crate) const SCHEMES: &[Scheme] = &[$(Scheme {
+            name: stringify!($name),
+            aliases: &[$($alias),*],
+            doc: concat!($($doc),+),
+            example: $example,
+            params: $params::TABLE,
+            remote: RemoteUse::$remote,
+            parse: uri::$name,
+        }),*];
+    };
+}
+
+schemes! {
+    /// The built-in programme.
+    demo(SampleParams, OnRequest) = "demo://";
+    /// A sine tone.
+    tone(ToneParams, OnRequest) = "tone://?hz=440&dbfs=-18";
+    /// Raw samples from standard input; one source of a server can read it.
+    stdin(SampleParams, OnRequest) = "stdin:";
+    /// Raw samples from a FIFO.
+    pipe(PipeParams, Allowed) = "pipe:///run/aulos/kitchen?mode=read";
+    /// A file, encoded or with raw samples.
+    file(FileParams, Allowed) = "file:///srv/music/loop.flac?loop=true";
+    /// Raw samples from the standard output of a program.
+    process(ProcessParams, Never) = "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2";
+    /// Raw samples over TCP; the default port is 4953.
+    tcp(TcpParams, Allowed) = "tcp://0.0.0.0:4953";
+    /// Web radio, or a file on a web server. The whole query belongs to that server.
+    http(NoParams, Allowed) = "https://radio.example/live", alias "https";
+    /// A mount for a live source; the default port is 8000. The password is a key of the source's
+    /// table.
+    icecast(NoParams, OnRequest) = "icecast://127.0.0.1:8000/live";
+    /// RTP packets, unicast or multicast; the default port is 5004.
+    rtp(RtpParams, OnRequest) = "rtp://239.69.1.2:5004?payload=l24";
+    /// RTP packets as a file with a session description (SDP) defines them.
+    sdp(SdpParams, OnRequest) = "sdp:///etc/aulos/studio.sdp";
+    /// The programmes of other stations, in order of priority.
+    meta(NoParams, Allowed) = "meta:///kitchen/radio";
+    /// Spotify through the program librespot.
+    librespot(LibrespotParams, Never) = "librespot:///usr/bin/librespot?devicename=Kitchen", alias "spotify";
+    /// AirPlay through the program shairport-sync.
+    airplay(AirplayParams, Never) = "airplay:///usr/bin/shairport-sync?devicename=Kitchen";
+}
+
+impl Scheme {
+    /// The scheme of this name.
+    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+        SCHEMES.iter().find(|scheme| scheme.names().any(|known| known == name))
+    }
+
+    /// Its name and its other names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+
+    /// The names of all schemes that controllers may use like this.
+    pub(crate) fn names_for(remote: RemoteUse) -> impl Iterator<Item = &'static str> {
+        SCHEMES.iter().filter(move |scheme| scheme.remote == remote).flat_map(Self::names)
+    }
+
+    /// Whether its URIs have this parameter.
+    pub(crate) fn has_param(&self, name: &str) -> bool {
+        self.params.keys.iter().any(|key| key.name == name)
+    }
+}
+
+/// Parses a URI; returns the sources and the name in its query. There is one source, or several for
+/// `meta:`. Problems are reported; `None` if there is no usable source.
+pub(crate) fn parse(
+    text: &ConfigValue<String>,
+    problems: &Problems,
+) -> Option<(Vec<SourceConfig>, Option<String>)> {
+    let uri = match text.value.parse::<Uri>() {
+        Ok(uri) => uri,
+        Err(error) => {
+            let start: String = text.value.chars().take(60).collect();
+            let hint = match error {
+                UriError::NoScheme if start.starts_with('/') => {
+                    "file:// plus the path, or pipe:// for a FIFO".to_owned()
+                }
+                UriError::NoScheme => scheme_hint(),
+                _ => error.to_string(),
+            };
+            problems.add_with_hint(text.at, format!("\"{start}\" is not a source URI"), hint);
+            return None;
+        }
+    };
+    let query = Query { uri: &uri, at: text.at, problems };
+    let Some(scheme) = Scheme::find(&uri.scheme) else {
+        return report_unknown(&query);
+    };
+    let name = uri.get("name").map(str::to_owned);
+    Some(((scheme.parse)(&query)?, name))
+}
+
+fn scheme_hint() -> String {
+    let names: Vec<String> = SCHEMES.iter().map(|scheme| format!("{}:", scheme.name)).collect();
+    format!("a source URI begins with {}", names.join(" "))
+}
+
+fn report_unknown<T>(query: &Query<'_>) -> Option<T> {
+    let scheme = query.uri.scheme.as_str();
+    if let Some((_, instead)) = PLANNED_SCHEMES.iter().find(|(name, _)| *name == scheme) {
+        return query.refuse(format!("`{scheme}://` is not built yet in this version"), instead);
+    }
+    let known: Vec<&str> = SCHEMES.iter().flat_map(Scheme::names).collect();
+    query.refuse(format!("unknown source scheme `{scheme}`"), &hint_for(scheme, &known))
+}
+
+/// Planned schemes, and today's alternative.
+const PLANNED_SCHEMES: [(&str, &str); 7] = [
+    ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
+    ("alsa", "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2"),
+    ("pipewire", "process:///usr/bin/pw-record?params=--rate 48000 -"),
+    ("jack", "let jack write to a FIFO, and read it with pipe://"),
+    ("snapcast", "process:///usr/bin/snapclient?params=-h HOST --player file"),
+    ("nats", "send raw samples to tcp://0.0.0.0:4953"),
+    ("udp", "send raw samples to tcp://0.0.0.0:4953"),
+];

@@ -1,0 +1,192 @@
+//! A validated configuration as values.
+
+use std::path::PathBuf;
+
+use aulos_core::{Db, SampleSpec, Span};
+use aulos_engine::encode::CodecConfig;
+use aulos_engine::loudness_processor::NormalizerConfig;
+use aulos_engine::standby::Standby;
+use aulos_engine::switch::FailbackMode;
+
+use crate::hooks::Hook;
+use crate::names::Endpoint;
+use crate::push::PushSettings;
+use crate::record::RecorderSettings;
+use crate::relay::RelaySettings;
+use crate::rtp::RtpOutputSettings;
+use crate::security::SecuritySettings;
+use crate::sound::SoundSettings;
+use crate::source::SourceConfig;
+
+/// A validated configuration, in the order of the file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResolvedConfig {
+    /// The state directory.
+    pub state_dir: PathBuf,
+    /// Ports to listen on.
+    pub listen: ListenEndpoints,
+    /// HTTP settings.
+    pub http: HttpSettings,
+    /// Limits for streams that controllers add.
+    pub streams: StreamSettings,
+    /// Volumes of clients.
+    pub clients: ClientSettings,
+    /// mDNS announcements.
+    pub mdns: MdnsSettings,
+    /// TLS, users, permissions and limits.
+    pub security: SecuritySettings,
+    /// Stations; at least one.
+    pub stations: Vec<Station>,
+    /// Hooks for station events.
+    pub hooks: Vec<Hook>,
+    /// Relays.
+    pub relays: Vec<RelaySettings>,
+    /// What should be written in another way, as lines with locations.
+    pub warnings: Vec<String>,
+}
+
+/// Ports to listen on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenEndpoints {
+    /// Snapcast's stream port.
+    pub stream: Endpoint,
+    /// Snapcast's control port.
+    pub control: Endpoint,
+    /// The page and the API.
+    pub http: Endpoint,
+}
+
+/// HTTP settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// A folder whose files are served at `/`.
+    pub doc_root: Option<PathBuf>,
+    /// Accepted host names, in lower case.
+    pub names: Vec<String>,
+}
+
+/// Volumes of clients, 0 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// The volume of a new client.
+    pub initial_volume: u8,
+    /// Upper limit of all volumes.
+    pub volume_cap: u8,
+}
+
+/// mDNS announcements. Ports that other machines cannot reach are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MdnsSettings {
+    /// The service name.
+    pub name: String,
+    /// Whether the stream port is announced.
+    pub stream: bool,
+    /// Whether the control port is announced.
+    pub control: bool,
+    /// Whether the HTTP port is announced.
+    pub http: bool,
+    /// Whether the HTTP port is also announced for TLS.
+    pub https: bool,
+}
+
+/// Limits for streams that controllers add.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// Allowed schemes.
+    pub schemes: Vec<String>,
+    /// Folders for `pipe:` and `file:`.
+    pub roots: Vec<PathBuf>,
+    /// The folder of control scripts.
+    pub plugin_dir: PathBuf,
+}
+
+/// A station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Station {
+    /// Unique; also the id of the Snapcast stream.
+    pub name: String,
+    /// Codec and encoder settings.
+    pub codec: CodecConfig,
+    /// Sample spec of the output.
+    pub spec: SampleSpec,
+    /// Milliseconds per chunk.
+    pub chunk_ms: u32,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: u32,
+    /// In order of priority; at least one, with unique names.
+    pub sources: Vec<StationSource>,
+    /// Failover between sources.
+    pub switch: SwitchSettings,
+    /// Silence detection.
+    pub silence: SilenceSettings,
+    /// Normalizer and equalizer.
+    pub sound: SoundSettings,
+    /// What plays when no source has sound; none is silence.
+    pub last_resort: Option<SourceConfig>,
+    /// The control script.
+    pub plugin: Option<Plugin>,
+    /// Pushes to other servers.
+    pub pushes: Vec<PushSettings>,
+    /// RTP outputs.
+    pub rtp: Vec<RtpOutputSettings>,
+    /// Recorders.
+    pub records: Vec<RecorderSettings>,
+}
+
+/// A control script: a program that speaks JSON-RPC on standard input and output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The program; relative to `plugin_dir` unless it is absolute.
+    pub script: PathBuf,
+    /// Its arguments in one string, as written.
+    pub params: String,
+}
+
+/// A source of a station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StationSource {
+    /// The URI as written.
+    pub uri: String,
+    /// Unique in its station.
+    pub name: String,
+    /// The parsed URI.
+    pub config: SourceConfig,
+    /// Gain.
+    pub gain: Db,
+    /// Loudness normalization before the gain; none is off.
+    pub normalize: Option<NormalizerConfig>,
+    /// Milliseconds without data after which it has failed.
+    pub timeout_ms: u32,
+    /// Input buffer in milliseconds.
+    pub input_buffer_ms: u32,
+    /// Silence detection.
+    pub silence: SilenceSettings,
+    /// How ready it is kept while it is not needed.
+    pub standby: Standby,
+}
+
+/// Failover between sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchSettings {
+    /// Cross-fade in milliseconds; 0 cuts.
+    pub crossfade_ms: u32,
+    /// Seconds that a source with higher priority has to be healthy before it takes over.
+    pub failback_delay_s: u32,
+    /// Whether a source that had failed takes over again.
+    pub failback: FailbackMode,
+    /// Whether the station may start with another source than the first.
+    pub immediate: bool,
+}
+
+/// Silence detection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SilenceSettings {
+    /// Threshold, relative to full scale.
+    pub below: Db,
+    /// Time below the threshold.
+    pub span: Span,
+    /// Whether a constant value counts as silence.
+    pub dc: bool,
+    /// How long one channel may be silent while another one is not.
+    pub dead_channel: Option<Span>,
+}

@@ -1,0 +1,463 @@
+//! The parameters of each scheme of source URIs, and what a URI of the scheme means.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use aulos_core::{Db, SampleSpec, Span};
+use aulos_io::relay::RtpPayloadFormat;
+use aulos_io::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
+use aulos_proto::http::HttpUrl;
+use aulos_proto::rtp::{Encoding, RtpCodec};
+
+use crate::keys::{Choice, ConfigRead, Context, Shape, keys};
+use crate::limits::{
+    JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, RED_TYPES, RTP_TYPE, TONE_DBFS,
+};
+use crate::names::endpoint;
+use crate::query::Query;
+use crate::source::{
+    Mount, PipeMode, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat,
+};
+use crate::tree::Node;
+use crate::values::parsed;
+
+type Parsed = Option<Vec<SourceConfig>>;
+
+keys! {
+    /// Parameters of a scheme that has none.
+    pub(crate) struct NoParams {}
+
+    /// Parameters of raw or generated samples.
+    pub(crate) struct SampleParams {
+        /// Sample spec: `RATE:BITS:CHANNELS`.
+        sampleformat: SampleSpec = SampleSpec::DEFAULT;
+    }
+
+    /// Parameters of `tone:`.
+    pub(crate) struct ToneParams {
+        /// Frequency in Hz, below half the sample rate.
+        hz: f64 = 997.0;
+        /// Peak level.
+        dbfs: f64 = -20.0, range TONE_DBFS, "dBFS";
+        /// Sample spec: `RATE:BITS:CHANNELS`.
+        sampleformat: SampleSpec = SampleSpec::DEFAULT;
+    }
+
+    /// Parameters of `pipe:`.
+    pub(crate) struct PipeParams {
+        /// `create` makes the FIFO, for the server's user only; `read` requires that it exists.
+        mode: PipeMode = PipeMode::Create;
+        /// Sample spec: `RATE:BITS:CHANNELS`.
+        sampleformat: SampleSpec = SampleSpec::DEFAULT;
+    }
+
+    /// Parameters of `file:`.
+    pub(crate) struct FileParams {
+        /// Play the file in a loop.
+        repeat: bool = false, key "loop";
+        /// Sample spec of raw samples: `RATE:BITS:CHANNELS`.
+        sampleformat: Option<SampleSpec>, otherwise "`48000:16:2` with the extension `raw` or `pcm`; else the file has a header";
+    }
+
+    /// Parameters of `process:`.
+    pub(crate) struct ProcessParams {
+        /// Arguments of the program, separated by spaces.
+        params: String;
+        /// Log what the program writes to standard error.
+        log_stderr: bool = false;
+        /// Sample spec: `RATE:BITS:CHANNELS`.
+        sampleformat: SampleSpec = SampleSpec::DEFAULT;
+    }
+
+    /// Parameters of `tcp:`.
+    pub(crate) struct TcpParams {
+        /// `server` waits for a connection, `client` connects.
+        mode: TcpMode = TcpMode::Server;
+        /// Sample spec: `RATE:BITS:CHANNELS`.
+        sampleformat: SampleSpec = SampleSpec::DEFAULT;
+    }
+
+    /// Parameters of `librespot:`.
+    pub(crate) struct LibrespotParams {
+        /// Name of the device in Spotify.
+        devicename: String = "Snapcast";
+        /// Bit rate in kbit/s: 96, 160 or 320.
+        bitrate: String = "320";
+        /// Initial volume in percent.
+        volume: String = "100";
+        /// User name.
+        username: String;
+        /// Password.
+        password: String;
+        /// Directory of the cache.
+        cache: String;
+        /// Keep no sound in the cache.
+        disable_audio_cache: bool = false;
+        /// Spotify's volume normalization.
+        normalize: bool = false;
+        /// Continue with similar titles.
+        autoplay: bool = false;
+        /// Program that librespot runs on events.
+        onevent: String;
+        /// Further arguments of librespot.
+        params: String;
+        /// Read titles from librespot's log.
+        titles: bool = true;
+    }
+
+    /// Parameters of `airplay:`.
+    pub(crate) struct AirplayParams {
+        /// Name of the device in AirPlay.
+        devicename: String = "Snapcast";
+        /// Port of AirPlay.
+        port: String = "5000";
+        /// Password.
+        password: String;
+        /// Further arguments of shairport-sync.
+        params: String;
+        /// Read titles; requires a shairport-sync that was built with metadata.
+        titles: bool = true;
+    }
+
+    /// Parameters of `rtp:`.
+    pub(crate) struct RtpParams {
+        /// Encoding of the payload.
+        payload: Option<RtpCodec>, otherwise "`l16`; `l24` if `sampleformat` has more than 16 bits";
+        /// Rate and channels of `l16` and `l24`; channels that `opus` is decoded to.
+        sampleformat: SampleSpec = SampleSpec::DEFAULT;
+        /// Payload type.
+        payload_type: Option<u8>, range RTP_TYPE, "", otherwise "that of RFC 3551, or any from 96 to 127";
+        /// Payload type of RED (RFC 2198).
+        red: Option<u8>, range RED_TYPES, "";
+        /// Network interface on which a multicast group is joined: its name or an address of it.
+        interface: Option<String>, otherwise "by the routes";
+        /// Time to wait for a packet that later ones have overtaken.
+        jitter: Option<u32>, range JITTER_MS, "milliseconds", otherwise "100, at most half of the buffer";
+        /// Playout delay in milliseconds: `20-200` adapts to the network, `80` is fixed.
+        delay: Option<PlayoutDelay>;
+        /// Addresses of the accepted senders, separated by commas.
+        source: Senders, otherwise "all";
+    }
+
+    /// Parameters of `sdp:`.
+    pub(crate) struct SdpParams {
+        /// Network interface on which a multicast group is joined: its name or an address of it.
+        interface: Option<String>, otherwise "by the routes";
+        /// Time to wait for a packet that later ones have overtaken.
+        jitter: Option<u32>, range JITTER_MS, "milliseconds", otherwise "100, at most half of the buffer";
+        /// Playout delay in milliseconds: `20-200` adapts to the network, `80` is fixed.
+        delay: Option<PlayoutDelay>;
+        /// Addresses of the accepted senders, separated by commas.
+        source: Senders, otherwise "all";
+    }
+}
+
+/// Which end of a TCP connection waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TcpMode {
+    Server,
+    Client,
+}
+
+impl Choice for TcpMode {
+    fn values() -> Vec<(&'static str, Self)> {
+        vec![("server", Self::Server), ("client", Self::Client)]
+    }
+}
+
+impl Choice for PipeMode {
+    fn values() -> Vec<(&'static str, Self)> {
+        vec![("create", Self::Create), ("read", Self::Read)]
+    }
+}
+
+impl Choice for RtpCodec {
+    fn values() -> Vec<(&'static str, Self)> {
+        let named = |name| Some((name, Self::from_name(name)?));
+        ["l16", "l24", "pcmu", "pcma", "g722", "opus"].into_iter().filter_map(named).collect()
+    }
+}
+
+impl ConfigRead for PlayoutDelay {
+    const SHAPE: &'static Shape = &Shape::Text;
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        let most = MAX_PLAYOUT_DELAY.as_millis();
+        parsed(node, context, |text| {
+            let hint = "20-200 adapts to the network, 80 is fixed";
+            playout_delay(text).ok_or_else(|| format!("milliseconds, 0 to {most}: {hint}"))
+        })
+    }
+}
+
+/// Parses `20-200` or `80`, in milliseconds.
+fn playout_delay(text: &str) -> Option<PlayoutDelay> {
+    let (least, most) = text.split_once('-').unwrap_or((text, text));
+    let millis = |text: &str| text.parse::<u32>().ok().map(|ms| Span::from_millis(ms.into()));
+    let delay = PlayoutDelay { min: millis(least)?, max: millis(most)? };
+    (delay.min <= delay.max && delay.max <= MAX_PLAYOUT_DELAY).then_some(delay)
+}
+
+/// Addresses of senders.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Senders(Vec<IpAddr>);
+
+impl ConfigRead for Senders {
+    const SHAPE: &'static Shape = &Shape::Text;
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        parsed(node, context, |text| {
+            let all: Result<_, _> = text.split(',').map(str::parse).collect();
+            all.map(Self).map_err(|_| "the sender's address: 192.0.2.1".to_owned())
+        })
+    }
+}
+
+pub(crate) fn demo(query: &Query<'_>) -> Parsed {
+    let SampleParams { sampleformat: spec, .. } = query.params();
+    Some(vec![SourceConfig::Demo { spec }])
+}
+
+pub(crate) fn stdin(query: &Query<'_>) -> Parsed {
+    let SampleParams { sampleformat: spec, .. } = query.params();
+    Some(vec![SourceConfig::Stdin { spec }])
+}
+
+pub(crate) fn tone(query: &Query<'_>) -> Parsed {
+    let ToneParams { hz, dbfs, sampleformat: spec, .. } = query.params();
+    let top = f64::from(spec.rate.hz()) / 2.0;
+    if !(hz > 0.0 && hz < top) {
+        query
+            .refuse::<()>(format!("`hz` is {hz}: it must be above 0 and below {top} Hz"), "hz=997");
+    }
+    Some(vec![SourceConfig::Tone { hz, dbfs: Db::new(dbfs), spec }])
+}
+
+pub(crate) fn pipe(query: &Query<'_>) -> Parsed {
+    let PipeParams { mode, sampleformat: spec, .. } = query.params();
+    Some(vec![SourceConfig::Pipe { path: query.path()?.into(), mode, spec }])
+}
+
+pub(crate) fn file(query: &Query<'_>) -> Parsed {
+    let FileParams { repeat, sampleformat, .. } = query.params();
+    let path = query.path()?;
+    let raw = path.extension().is_some_and(|end| end == "raw" || end == "pcm");
+    let spec = sampleformat.or_else(|| raw.then_some(SampleSpec::DEFAULT));
+    Some(vec![SourceConfig::File { path: path.into(), repeat, spec }])
+}
+
+pub(crate) fn process(query: &Query<'_>) -> Parsed {
+    let ProcessParams { params, log_stderr, sampleformat: spec, .. } = query.params();
+    let path = query.path()?;
+    Some(vec![SourceConfig::Process { path, params, spec, log_stderr, titles: None }])
+}
+
+pub(crate) fn tcp(query: &Query<'_>) -> Parsed {
+    let TcpParams { mode, sampleformat: spec, .. } = query.params();
+    let client = mode == TcpMode::Client;
+    let host = if client { None } else { Some("0.0.0.0") };
+    let authority = query.uri.authority();
+    let Some(address) = endpoint(&authority, host, Some(TCP_PORT)) else {
+        let hint = "as in tcp://0.0.0.0:4953, or tcp://HOST:4953?mode=client";
+        return query.refuse(format!("\"{authority}\" is not HOST:PORT"), hint);
+    };
+    if client && address.port == 0 {
+        return query.refuse("a client cannot connect to port 0", "a port from 1 to 65535");
+    }
+    Some(vec![if client {
+        SourceConfig::TcpClient { address, spec }
+    } else {
+        SourceConfig::TcpServer { address, spec }
+    }])
+}
+
+/// The whole query belongs to the web server; a `name` in it is used as well.
+pub(crate) fn http(query: &Query<'_>) -> Parsed {
+    match query.uri.raw.parse::<HttpUrl>() {
+        Ok(url) => Some(vec![SourceConfig::Http { url }]),
+        Err(error) => query
+            .refuse(format!("\"{}\": {error}", query.uri.raw), "as in http://radio.example/live"),
+    }
+}
+
+/// The stations of `meta:///a/b`, in order of priority. As in snapserver, empty parts are skipped,
+/// and a name in place of the host counts.
+pub(crate) fn meta(query: &Query<'_>) -> Parsed {
+    let NoParams { .. } = query.params();
+    let host = query.uri.authority();
+    let names = std::iter::once(host.as_str()).chain(query.uri.path.split('/'));
+    let names = names.map(str::trim).filter(|name| !name.is_empty());
+    let stations: Vec<SourceConfig> =
+        names.map(|name| SourceConfig::Station { name: name.to_owned() }).collect();
+    if stations.is_empty() {
+        let hint = "the names of stations in order of priority, as in meta:///kitchen/radio";
+        return query.refuse(format!("\"{}\" names no station", query.uri.raw), hint);
+    }
+    Some(stations)
+}
+
+/// The password of the mount is a key of its own.
+pub(crate) fn icecast(query: &Query<'_>) -> Parsed {
+    let uri = query.uri;
+    let user = uri.user.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
+    if user.contains(':') || uri.get("password").is_some() {
+        return query.refuse("a source URI must not contain a password", MOUNT_SECRET_HINT);
+    }
+    let NoParams { .. } = query.params();
+    if user.is_empty() || user.len() > MAX_NAME || user.chars().any(char::is_control) {
+        let hint = "leave it out for the usual `source`";
+        return query.refuse("the URI has no valid user name", hint);
+    }
+    let authority = uri.authority();
+    let Some(address) = endpoint(&authority, Some("0.0.0.0"), Some(MOUNT_PORT)) else {
+        let hint = "as in icecast://127.0.0.1:8000/live";
+        return query.refuse(format!("\"{authority}\" is not HOST:PORT"), hint);
+    };
+    let path = uri.path.clone();
+    let odd = |c: char| c.is_control() || c.is_whitespace() || c == '?';
+    if path.len() < 2 || path.len() > MAX_MOUNT || path.contains(odd) || path.starts_with("/admin/")
+    {
+        let hint = format!("1 to {MAX_MOUNT} letters, as in icecast://{address}/live");
+        return query.refuse(format!("\"{}\" is not a valid mount", path.escape_debug()), &hint);
+    }
+    Some(vec![SourceConfig::Icecast(Mount { address, path, user, password: None })])
+}
+
+/// Spotify, played by librespot to standard output.
+pub(crate) fn librespot(query: &Query<'_>) -> Parsed {
+    let params: LibrespotParams = query.params();
+    let mut line = format!(
+        "--backend pipe --name {} --bitrate {} --initial-volume {}",
+        quote(&params.devicename),
+        quote(&params.bitrate),
+        quote(&params.volume)
+    );
+    for (value, option) in [
+        (&params.username, "--username"),
+        (&params.password, "--password"),
+        (&params.cache, "--cache"),
+        (&params.onevent, "--onevent"),
+    ] {
+        if !value.is_empty() {
+            line += &format!(" {option} {}", quote(value));
+        }
+    }
+    for (on, option) in [
+        (params.disable_audio_cache, "--disable-audio-cache"),
+        (params.normalize, "--enable-volume-normalisation"),
+        (params.autoplay, "--autoplay"),
+    ] {
+        if on {
+            line += &format!(" {option}");
+        }
+    }
+    player_process(query, line, &params.params, params.titles.then_some(TitleFormat::Librespot))
+}
+
+/// `AirPlay`, played by shairport-sync to standard output.
+pub(crate) fn airplay(query: &Query<'_>) -> Parsed {
+    let params: AirplayParams = query.params();
+    let mut line = format!(
+        "--output=stdout {} {}",
+        quote(&format!("--name={}", params.devicename)),
+        quote(&format!("--port={}", params.port))
+    );
+    if !params.password.is_empty() {
+        line += &format!(" {}", quote(&format!("--password={}", params.password)));
+    }
+    // A shairport-sync built without metadata support does not start with the options for titles.
+    player_process(query, line, &params.params, params.titles.then_some(TitleFormat::Airplay))
+}
+
+/// A player process with 44.1 kHz output; without a slash it is looked up in `PATH`.
+fn player_process(
+    query: &Query<'_>,
+    mut params: String,
+    more: &str,
+    titles: Option<TitleFormat>,
+) -> Parsed {
+    if !more.is_empty() {
+        params += &format!(" {more}");
+    }
+    let path = query.path()?;
+    let name = path.strip_prefix("/").ok().filter(|rest| rest.components().count() == 1);
+    let path = name.map_or_else(|| path.clone(), PathBuf::from);
+    let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
+    let titles = titles.map(|kind| TitleFifo { kind, fifo: PathBuf::new() });
+    Some(vec![SourceConfig::Process { path, params, spec, log_stderr: false, titles }])
+}
+
+/// Quotes one argument for [`aulos_io::feed::split_arguments`].
+fn quote(argument: &str) -> String {
+    format!("\"{}\"", argument.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// `rtp://ADDRESS:PORT?payload=...`.
+pub(crate) fn rtp(query: &Query<'_>) -> Parsed {
+    let params: RtpParams = query.params();
+    let RtpParams { sampleformat: spec, payload_type, red, .. } = params;
+    let authority = query.uri.authority();
+    let address = endpoint(&authority, Some("0.0.0.0"), Some(RTP_PORT));
+    let address = address.and_then(|at| Some(SocketAddr::new(at.host.parse().ok()?, at.port)));
+    let Some(address) = address else {
+        let hint = "an address of this machine or a multicast group, as in rtp://0.0.0.0:5004 or \
+                    rtp://239.69.1.2:5004";
+        return query.refuse(format!("\"{authority}\" is not an address and a port"), hint);
+    };
+    let linear = if spec.format.bytes() > 2 { RtpCodec::L24 } else { RtpCodec::L16 };
+    let (encoding, opus_channels) = rtp_encoding(params.payload.unwrap_or(linear), spec, query)?;
+    if red.is_some() && red == payload_type {
+        let hint = "a payload type from 96 to 127, other than that of the payload";
+        return query.refuse("`red` and `payload_type` are the same", hint);
+    }
+    let reception = reception(params.interface, params.jitter, params.delay, params.source);
+    let media = RtpPayloadFormat { encoding, payload_type };
+    Some(vec![SourceConfig::Rtp(RtpSource { address, media, opus_channels, red, reception })])
+}
+
+fn rtp_encoding(codec: RtpCodec, spec: SampleSpec, query: &Query<'_>) -> Option<(Encoding, u8)> {
+    let channels = u8::try_from(spec.layout.channels()).unwrap_or(u8::MAX);
+    let (clock_rate, wire) = match codec {
+        RtpCodec::L16 | RtpCodec::L24 => (spec.rate.hz(), channels),
+        RtpCodec::Opus => (48_000, 2),
+        _ => (8_000, 1),
+    };
+    let most = if codec == RtpCodec::Opus { 2 } else { MAX_STATION_CHANNELS };
+    if usize::from(channels) > most {
+        let message = format!("a source of {} has at most {most} channels", codec.name());
+        return query.refuse(message, "48000:16:2");
+    }
+    Some((Encoding { codec, clock_rate, channels: wire }, channels))
+}
+
+/// `sdp:///path/to.sdp`.
+pub(crate) fn sdp(query: &Query<'_>) -> Parsed {
+    let SdpParams { interface, jitter, delay, source, .. } = query.params();
+    let reception = reception(interface, jitter, delay, source);
+    Some(vec![SourceConfig::Sdp { path: query.path()?.into(), reception }])
+}
+
+fn reception(
+    interface: Option<String>,
+    jitter: Option<u32>,
+    delay: Option<PlayoutDelay>,
+    Senders(senders): Senders,
+) -> ReceptionSettings {
+    let jitter = jitter.map(|millis| Span::from_millis(millis.into()));
+    ReceptionSettings { interface, jitter, delay, senders }
+}
+
+/// Snapcast's default port of TCP sources.
+const TCP_PORT: u16 = 4953;
+
+/// The default port of AES67, and of the first examples in RFC 3550.
+pub(crate) const RTP_PORT: u16 = 5_004;
+
+/// Icecast's default port.
+const MOUNT_PORT: u16 = 8000;
+
+/// The user name of Icecast's source clients.
+const DEFAULT_USER: &str = "source";
+
+pub(crate) const MOUNT_SECRET_HINT: &str =
+    "write { uri = \"icecast://0.0.0.0:8000/live\", password_file = \"FILE\" }";

@@ -1,0 +1,205 @@
+//! Validates a station: codec, sample spec and sources.
+
+use std::path::PathBuf;
+
+use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
+use aulos_dsp::normalize::Mode;
+
+use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, OPUS_CHUNK_MS, STATION_RATE};
+use crate::model::{PluginConfig, SourceEntry, StationConfig};
+use crate::names::{check_name, report_duplicate};
+use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::settings::{Plugin, Station, StationSource};
+use crate::sound::{SoundSettings, default_normalizer, resolve_equalizer, resolve_normalize};
+use crate::source::SourceConfig;
+use crate::values::bounds;
+use crate::{fallback, schemes};
+
+/// Validates a station without its outputs.
+pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
+    let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
+    let (codec, spec) = (config.codec.value, config.spec.value);
+    check_spec(config, codec.codec(), spec, problems);
+    let ConfigValue { value: buffer_ms, at } = config.buffer_ms;
+    let chunk_ms = config.chunk_ms.value;
+    if buffer_ms < chunk_ms {
+        let message = format!("`buffer_ms` is {buffer_ms}: a chunk has {chunk_ms} ms");
+        problems.add_with_hint(at, message, "20 chunks or more are usual");
+    }
+    let base = default_normalizer(Mode::Full);
+    Station {
+        name,
+        codec,
+        spec,
+        chunk_ms,
+        buffer_ms,
+        sources: sources(config, spec, problems),
+        switch: fallback::switch(&config.switch),
+        silence: fallback::silence(&config.silence),
+        last_resort: fallback::last_resort(&config.switch.last_resort, problems),
+        sound: SoundSettings {
+            normalize: resolve_normalize(config.normalize.as_ref(), base, spec, problems),
+            equalizer: resolve_equalizer(&config.equalizer, spec, problems),
+        },
+        plugin: config.plugin.as_ref().and_then(|plugin| resolve_plugin(plugin, problems)),
+        pushes: Vec::new(),
+        rtp: Vec::new(),
+        records: Vec::new(),
+    }
+}
+
+fn resolve_plugin(config: &PluginConfig, problems: &Problems) -> Option<Plugin> {
+    let ConfigValue { value: script, at } = config.script.as_ref()?;
+    if script.is_empty() {
+        problems.add_with_hint(*at, "`script` is empty", "script = \"meta_mpd.py\"");
+    }
+    Some(Plugin { script: PathBuf::from(script), params: config.params.clone() })
+}
+
+/// Checks that clients can play the spec with this codec.
+fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: &Problems) {
+    let refuse =
+        |message: String, hint: &str| problems.add_with_hint(config.spec.at, message, hint);
+    let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
+    let format = spec.format;
+    if codec == Codec::Opus {
+        if rate != 48_000 || channels > 2 || format != SampleFormat::S16Le {
+            refuse(
+                format!("opus requires 48000 Hz, 16 bit and 1 or 2 channels: `spec` is {spec}"),
+                "spec = \"48000:16:2\", or codec = \"flac\"",
+            );
+        }
+        if !OPUS_CHUNK_MS.contains(&config.chunk_ms.value) {
+            let message =
+                format!("`chunk_ms` is {}: opus requires 10, 20, 40 or 60", config.chunk_ms.value);
+            problems.add_with_hint(config.chunk_ms.at, message, "20 is usual");
+        }
+        return;
+    }
+    if !STATION_RATE.contains(&rate) {
+        let range = bounds(&STATION_RATE);
+        refuse(format!("the sample rate is {rate}: it must be {range} Hz"), "48000 is usual");
+    } else if spec.rate.frames(Span::from_millis(i64::from(config.chunk_ms.value))) == Frames(0) {
+        refuse(format!("a chunk of {} ms has no frame", config.chunk_ms.value), "48000 is usual");
+    }
+    if channels > MAX_STATION_CHANNELS {
+        let message =
+            format!("`spec` has {channels} channels: it must have 1 to {MAX_STATION_CHANNELS}");
+        refuse(message, "2 are usual");
+    }
+    let wanted = match codec {
+        Codec::Flac => matches!(format, SampleFormat::S16Le | SampleFormat::S24In32Le),
+        _ => matches!(format, SampleFormat::S16Le | SampleFormat::S24In32Le | SampleFormat::S32Le),
+    };
+    if !wanted {
+        let bits = if codec == Codec::Flac { "16 or 24" } else { "16, 24 or 32" };
+        let message = format!("{codec} requires {bits} bits: `spec` has `{format}`");
+        refuse(message, "the format of a source is its own: ?sampleformat=44100:f32:2");
+    }
+    let samples = rate as usize * config.chunk_ms.value as usize / 1_000 * channels;
+    if samples > aulos_engine::source::BLOCK_SAMPLES {
+        let message = format!(
+            "a chunk of {} ms at {spec} has {samples} samples: it must have at most {}",
+            config.chunk_ms.value,
+            aulos_engine::source::BLOCK_SAMPLES
+        );
+        problems.add_with_hint(config.chunk_ms.at, message, "use a shorter chunk_ms");
+    }
+}
+
+fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec<StationSource> {
+    if let Some(source) = config.sources.get(MAX_SOURCES) {
+        problems.add(source.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
+    }
+    fallback::check_timeouts(config, problems);
+    let mut names: Vec<String> = Vec::new();
+    let mut all = Vec::new();
+    for entry in &config.sources {
+        // Without a URI, which has been reported.
+        if entry.uri.value.is_empty() && entry.uri.at == ConfigLocation::Default {
+            continue;
+        }
+        let Some((configs, from_uri)) = schemes::parse(&entry.uri, problems) else { continue };
+        let several = configs.len() > 1;
+        for config_of in configs {
+            let name = match &config_of {
+                // Several stations in one URI: each source is named after its station.
+                SourceConfig::Station { name } if several => unique_name(
+                    ConfigValue { value: name.clone(), at: entry.uri.at },
+                    &names,
+                    problems,
+                ),
+                _ => source_name(entry, from_uri.clone(), &config_of, &names, problems),
+            };
+            names.push(name.clone());
+            let input_buffer_ms = fallback::input_buffer_ms(entry, &config_of, config);
+            all.push(StationSource {
+                uri: display_uri(&entry.uri.value, &config_of),
+                name,
+                config: config_of,
+                gain: Db::new(entry.gain_db),
+                // The look-ahead of a mode with high latency would delay this source against the
+                // others.
+                normalize: resolve_normalize(
+                    entry.normalize.as_ref(),
+                    default_normalizer(Mode::Mid),
+                    spec,
+                    problems,
+                ),
+                timeout_ms: entry.timeout_ms.unwrap_or(config.switch.timeout_ms).value,
+                input_buffer_ms,
+                silence: fallback::silence(entry.silence.as_ref().unwrap_or(&config.silence)),
+                standby: entry.standby,
+            });
+        }
+    }
+    if let (true, Some(last)) = (all.len() > MAX_SOURCES, config.sources.last())
+        && config.sources.len() <= MAX_SOURCES
+    {
+        problems.add(last.uri.at, format!("a station has at most {MAX_SOURCES} sources"));
+    }
+    all
+}
+
+/// The URI for display: without the password of web radio.
+fn display_uri(uri: &str, config: &SourceConfig) -> String {
+    match config {
+        SourceConfig::Http { url } if url.user.is_some() => url.to_string(),
+        _ => uri.to_owned(),
+    }
+}
+
+fn source_name(
+    entry: &SourceEntry,
+    from_uri: Option<String>,
+    config: &SourceConfig,
+    used: &[String],
+    problems: &Problems,
+) -> String {
+    let given = entry
+        .name
+        .clone()
+        .or_else(|| from_uri.map(|value| ConfigValue { value, at: entry.uri.at }));
+    if let Some(given) = given {
+        return unique_name(given, used, problems);
+    }
+    let own = match config {
+        SourceConfig::Station { name } => name,
+        other => other.scheme(),
+    };
+    let mut name = own.to_owned();
+    let mut number = 1;
+    while used.contains(&name) {
+        number += 1;
+        name = format!("{own}-{number}");
+    }
+    name
+}
+
+fn unique_name(given: ConfigValue<String>, used: &[String], problems: &Problems) -> String {
+    let name = check_name(&given, problems);
+    if used.contains(&name) {
+        report_duplicate("source", &given, problems);
+    }
+    name
+}
