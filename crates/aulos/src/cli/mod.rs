@@ -1,5 +1,7 @@
 //! The command line: one definition for the parser, the help, the manual page and the completions.
 
+mod check;
+mod config;
 mod figures;
 mod meter;
 mod normalize;
@@ -107,8 +109,12 @@ enum Command {
 Examples:
   aulos check --config aulos.toml
   aulos check --config - < aulos.toml
-  aulos check --config aulos.toml --set station.kitchen.codec=opus")]
-    Check(ConfigArgs),
+  aulos check --config aulos.toml --set station.kitchen.codec=opus
+  aulos check --config aulos.toml --fix")]
+    Check(check::CheckArgs),
+    /// Print the reference of the configuration, or its JSON Schema
+    #[command(after_help = config::EXAMPLES)]
+    Config(config::ReferenceArgs),
     /// Measure the loudness of files and folders
     ///
     /// Measures loudness, loudness range and peaks as defined by ITU-R BS.1770-4 and EBU R 128, and
@@ -292,7 +298,8 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         ),
         Command::Convert(args) => snapserver::convert_file(&args),
         Command::Snapserver(args) => snapserver::run(args),
-        Command::Check(args) => check(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
         Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
@@ -305,23 +312,6 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             print(&out)
         }
         Command::Man { command } => man(command.as_deref()),
-    }
-}
-
-/// The problems are the result of `check`, so they go to standard output.
-fn check(args: &ConfigArgs) -> Result<Exit, Failure> {
-    match load(args) {
-        Ok(resolved) => {
-            let sources: usize =
-                resolved.stations.iter().map(|station| station.sources.len()).sum();
-            tracing::info!(stations = resolved.stations.len(), sources, "no problem found");
-            Ok(Exit::Ok)
-        }
-        Err(Failure { exit: Exit::Config, message }) => {
-            print(message.as_bytes())?;
-            Ok(Exit::Config)
-        }
-        Err(failure) => Err(failure),
     }
 }
 
@@ -346,7 +336,18 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
     }
 }
 
+/// Loads the configuration for a server; warnings are logged.
 fn load(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
+    resolve(args).inspect(log_warnings)
+}
+
+fn log_warnings(resolved: &ResolvedConfig) {
+    for warning in &resolved.warnings {
+        tracing::warn!("{warning}");
+    }
+}
+
+fn resolve(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
     let file = args.config.as_deref().map(read_config).transpose()?;
     let file = file.as_ref().map(|(name, text)| aulos_config::ConfigFile { name, text });
     let env = Environment::of_process();

@@ -151,6 +151,7 @@ fn relays_from_args(args: &RelayArgs) -> Result<Vec<RelaySettings>, Failure> {
         let resolved =
             aulos_config::load(Some(file), &[], &aulos_config::Environment::of_process())
                 .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+        super::log_warnings(&resolved);
         if resolved.relays.is_empty() {
             let message = format!(
                 "{name}: no [[relay]] table found; add one, or give the relay as arguments"

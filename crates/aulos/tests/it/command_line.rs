@@ -132,6 +132,45 @@ fn check_prints_every_problem_on_standard_output() {
 }
 
 #[test]
+fn check_fix_renames_old_keys_in_the_file_and_says_what_it_changed() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = scratch();
+    let (file, link) = (dir.join("kitchen.toml"), dir.join("link.toml"));
+    let text = "[[station]] # comeback\nname = \"a\"\nsources = [\"demo://\"]\n\
+        switch = { hold_in_s = 7,  comeback = \"never\" }\n";
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    let path = link.to_str().unwrap();
+    let (code, out, _) = run(&["check", "--config", path]);
+    assert!(code == 0 && out.contains("link.toml:4:12: warning: `hold_in_s`"), "{out}");
+    let (code, out, _) = run(&["check", "--config", path, "--fix"]);
+    let renamed = ["4:12: renamed `hold_in_s` to `failback_delay_s`", "4:28: renamed `comeback`"];
+    assert!(code == 0 && renamed.iter().all(|line| out.contains(line)), "{code}: {out}");
+    let new = text.replace("hold_in_s", "failback_delay_s").replace("comeback =", "failback =");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), new);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(link.is_symlink() && !dir.join("kitchen.toml.part").exists());
+    let (code, out, _) = run(&["check", "--config", path, "--fix"]);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert_eq!(run(&["check", "--config", "-", "--fix"]).0, 2);
+    assert_eq!(run(&["check", "--fix"]).0, 2);
+}
+
+#[test]
+fn config_prints_the_reference_and_a_schema() {
+    let (code, page, error) = run(&["config"]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    assert!(page.contains("`failback_delay_s`") && page.contains("### tone"), "{page}");
+    assert_eq!(run(&["config", "--reference"]).1, page);
+    let (code, schema, _) = run(&["config", "--schema"]);
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let chunk = &schema["properties"]["station"]["items"]["properties"]["chunk_ms"];
+    assert_eq!((code, &chunk["default"], &chunk["maximum"]), (0, &20.into(), &60.0.into()));
+    assert_eq!(run(&["config", "--schema", "--reference"]).0, 2);
+}
+
+#[test]
 fn what_cannot_be_understood_ends_with_2() {
     for arguments in [&[][..], &["dance"], &["serve", "--colour"], &["check", "-v", "-q"]] {
         assert_eq!(run(arguments).0, 2, "{arguments:?}");
