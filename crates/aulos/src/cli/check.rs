@@ -33,10 +33,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Exit, Failure> {
             }
             let sources: usize =
                 resolved.stations.iter().map(|station| station.sources.len()).sum();
-            tracing::info!(
-                "no problem: {} station(s), {sources} source(s)",
-                resolved.stations.len()
-            );
+            tracing::info!(stations = resolved.stations.len(), sources, "no problem found");
             Ok(Exit::Ok)
         }
         Err(Failure { exit: Exit::Config, message }) => {
