@@ -107,9 +107,9 @@ keys! {
 
     /// Parameters of `airplay:`.
     pub(crate) struct AirplayParams {
-        /// Name of the device in AirPlay.
+        /// Name of the device that players see.
         devicename: String = "Snapcast";
-        /// Port of AirPlay.
+        /// Port to listen on.
         port: String = "5000";
         /// Password.
         password: String;

@@ -41,7 +41,9 @@ pub(crate) fn format_span(span: Span) -> String {
 
 /// Formats a size so that [`parse_bytes`] reads it.
 pub(crate) fn format_bytes(bytes: u64) -> String {
-    match [(30, "GiB"), (20, "MiB"), (10, "KiB")].iter().find(|(bits, _)| bytes % (1 << bits) == 0)
+    match [(30, "GiB"), (20, "MiB"), (10, "KiB")]
+        .iter()
+        .find(|(bits, _)| bytes.is_multiple_of(1 << bits))
     {
         Some((bits, name)) => format!("{}{name}", bytes >> bits),
         None => bytes.to_string(),
