@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use aulos_core::Span;
-use aulos_io::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, RtpPayloadFormat};
+use aulos_session::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, RtpPayloadFormat};
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use serde_json::Value as Json;

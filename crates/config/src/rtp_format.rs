@@ -1,6 +1,6 @@
 //! The encodings of relays: `CODEC[/RATE[/CHANNELS]][:PAYLOAD_TYPE]`.
 
-use aulos_io::relay::RtpPayloadFormat;
+use aulos_session::relay::RtpPayloadFormat;
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec, Span};
 use aulos_io::SourcePath;
-use aulos_io::relay::RtpPayloadFormat;
-use aulos_io::rtp::PlayoutDelay;
+use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::PlayoutDelay;
 use aulos_proto::http::HttpUrl;
 
 use crate::names::Endpoint;

@@ -17,15 +17,15 @@ use aulos_engine::encode::{Encoder, RtpPayloadCodec, RtpPayloadEncoder};
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, PullResult, RingSource, Source};
 use aulos_io::SystemClock;
-use aulos_io::relay::RtpPayloadFormat;
-use aulos_io::rtp::{
-    RtpInput, RtpInputConfig, RtpInputSink, RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession,
-};
 use aulos_io::udp::{SocketOptions, UdpConfig, UdpContext, bind_socket};
 use aulos_proto::rtp::rtcp::NtpTime;
 use aulos_proto::rtp::{self, Encoding};
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
+use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::{
+    RtpInput, RtpInputConfig, RtpInputSink, RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession,
+};
 use counting::{ALLOCATED, COUNTING, FREED};
 
 fn output_config(dest: SocketAddr, encoding: Encoding, now: Instant) -> RtpOutputConfig {

@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
-use aulos_io::udp::{
-    Machine, Outbox, Packet, Packets, Route, SharedPortConfig, SocketOptions, UdpConfig,
-    UdpContext, bind_socket,
-};
+use aulos_io::udp::{SharedPortConfig, SocketOptions, UdpConfig, UdpContext, bind_socket};
+use aulos_session::datagram::{Machine, Outbox, Packet, Packets, Route};
 use counting::{ALLOCATED, COUNTING, FREED};
 
 /// Forwards packets after a delay, like a jitter buffer.

@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use aulos_core::{Instant, Span};
 use aulos_dsp::g711::{G711Law, encode};
 use aulos_io::SystemClock;
-use aulos_io::udp::{Machine, Outbox, Packets, Route, UdpConfig, UdpContext};
+use aulos_io::udp::{UdpConfig, UdpContext};
+use aulos_session::datagram::{Machine, Outbox, Packets, Route};
 
 /// What has been sent, and the order to stop.
 #[derive(Default)]

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use aulos_core::Instant;
-use aulos_io::relay::{
+use aulos_io::udp::{SharedPortConfig, SocketOptions, UdpConfig, UdpContext, bind_socket};
+use aulos_proto::rtp::{Encoding, RtpCodec};
+use aulos_session::datagram::{Machine, Packet, StreamKey};
+use aulos_session::relay::{
     RelayPlan, RelayStream, RelayStreamConfig, RelayStreamLabel, RtpPayloadFormat,
 };
-use aulos_io::udp::{
-    Packet, SharedPortConfig, SocketOptions, StreamKey, UdpConfig, UdpContext, bind_socket,
-};
-use aulos_proto::rtp::{Encoding, RtpCodec};
 
 pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_stop: impl FnOnce()) {
     let mut config = UdpConfig::default();
@@ -57,6 +56,6 @@ pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_sto
     until_stop();
     let ended = context.stop();
     let sent: u64 =
-        ended.iter().map(|ended| aulos_io::udp::Machine::report(&ended.machine).tally.sent).sum();
+        ended.iter().map(|ended| Machine::report(&ended.machine).tally.sent).sum();
     println!("{sent}");
 }

@@ -3,10 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use aulos_core::Instant;
-use aulos_io::udp::{
-    Machine, Outbox, Packet, Packets, SharedPortConfig, SocketOptions, UdpConfig, UdpContext,
-    bind_socket,
-};
+use aulos_io::udp::{SharedPortConfig, SocketOptions, UdpConfig, UdpContext, bind_socket};
+use aulos_session::datagram::{Machine, Outbox, Packet, Packets};
 
 /// Looks how late each packet is handed over, and drops it.
 struct Drain;

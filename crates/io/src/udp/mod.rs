@@ -32,7 +32,8 @@
 //! # Examples
 //! ```
 //! use aulos_core::Instant;
-//! use aulos_io::udp::{Machine, Outbox, Packets, Route, UdpConfig, UdpContext, bind_socket};
+//! use aulos_io::udp::{UdpConfig, UdpContext, bind_socket};
+//! use aulos_session::datagram::{Machine, Outbox, Packets, Route};
 //!
 //! /// Sends every packet back to its sender.
 //! struct Echo(u64);
@@ -75,17 +76,16 @@
 //! # std::io::Result::Ok(())
 //! ```
 
+mod arrival;
+mod flush;
+mod interface;
 mod load;
-mod machine;
-mod outbox;
 mod run;
 mod shared;
 mod slots;
 mod socket;
 mod stats;
 mod stream;
-#[cfg(test)]
-pub(crate) mod testing;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -98,12 +98,12 @@ use std::time::Duration;
 use aulos_core::Span;
 use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, SendError, Sender, bounded};
+use aulos_session::datagram::{Machine, MachineFactory, StreamKey};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::{SystemClock, sys};
+pub use interface::{Interface, find_interface, source_address_for};
 use load::ThreadLoads;
-pub use machine::{Machine, MachineFactory, Packet, Packets, StreamKey};
-pub use outbox::{Outbox, PACE_AHEAD, Route};
 use run::{INBOX, ThreadInit, UdpThread};
 use shared::StreamTable;
 pub use shared::{Demux, OpenPort, PortId, SharedPortConfig};
@@ -133,7 +133,7 @@ pub struct UdpConfig {
     /// The options of the context's own sockets.
     pub send: SocketOptions,
     /// Finds the stream of a packet that arrives at one of the context's own sockets; by default
-    /// the SSRC that an RTCP packet reports about. See [`Outbox::claim`].
+    /// the SSRC that an RTCP packet reports about. See [`Outbox::claim`](aulos_session::datagram::Outbox::claim).
     pub answer_key: AnswerKeyFn,
 }
 
@@ -180,7 +180,7 @@ pub struct EndedStream<M> {
 pub enum StreamEndCause {
     /// Removed by [`UdpContext::remove`], or by closing its shared port.
     Removed,
-    /// Its machine ended it ([`Outbox::end`]).
+    /// Its machine ended it ([`Outbox::end`](aulos_session::datagram::Outbox::end)).
     Machine,
     /// It was silent for longer than its shared port allows.
     Silent,
@@ -275,7 +275,7 @@ impl<M: Machine> UdpContext<M> {
     }
 
     /// Adds a stream that arrives over two networks, each on a socket of its own;
-    /// [`Packet::is_second`] says over which. The stream sends from the first socket.
+    /// [`Packet::is_second`](aulos_session::datagram::Packet::is_second) says over which. The stream sends from the first socket.
     ///
     /// # Errors
     /// As with [`Self::add`].

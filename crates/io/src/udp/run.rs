@@ -11,11 +11,11 @@ use aulos_core::{Instant, Span};
 use aulos_rt::LatestPublisher;
 use aulos_rt::channel::{FdReceiver, Sender};
 use aulos_rt::clock::ThreadPriority;
+use aulos_session::datagram::{Machine, SendQueue, StreamKey};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use super::machine::Machine;
-use super::outbox::{BatchSender, SendQueue};
+use super::flush::BatchSender;
 use super::shared::StreamTable;
 use super::stats::UdpStats;
 use super::stream::Streams;
@@ -141,7 +141,7 @@ impl<M: Machine> UdpThread<M> {
 
     /// One sleep and one poll.
     fn run_once(&mut self) {
-        let paced = self.queue.paced.poll_timeout();
+        let paced = self.queue.poll_timeout();
         let next = self.streams.wheel.next_tick_at();
         self.stats.wakes += 1;
         if let Some(paced) = paced.filter(|paced| *paced < next) {
@@ -151,7 +151,7 @@ impl<M: Machine> UdpThread<M> {
         }
         let is_idle = self.idle_polls >= IDLE_POLLS_BEFORE_SLEEP
             && paced.is_none()
-            && self.queue.ready.len() == 0;
+            && self.queue.ready_count() == 0;
         if is_idle {
             // The first packet wakes the thread, and the ticks continue from there.
             self.publish();
@@ -190,7 +190,7 @@ impl<M: Machine> UdpThread<M> {
                 INBOX => self.read_inbox(),
                 token => self.receive(token),
             }
-            if self.queue.ready.len() >= FLUSH_AT {
+            if self.queue.ready_count() >= FLUSH_AT {
                 self.send();
             }
         }
@@ -214,7 +214,7 @@ impl<M: Machine> UdpThread<M> {
         self.streams.wheel.take_due(now, &mut due);
         for token in due.drain(..) {
             self.streams.fire_timer(token, &mut self.queue, now);
-            if self.queue.ready.len() >= FLUSH_AT {
+            if self.queue.ready_count() >= FLUSH_AT {
                 self.send();
             }
         }
@@ -224,16 +224,16 @@ impl<M: Machine> UdpThread<M> {
     /// Passes the datagrams that are due to the kernel.
     fn send(&mut self) {
         let Self { queue, flush, sockets, send_sockets: posts, stats, .. } = self;
-        queue.paced.release(SystemClock::now(), &mut queue.ready);
-        stats.send_drops += core::mem::take(&mut queue.dropped);
-        if queue.ready.len() == 0 {
+        queue.release(SystemClock::now());
+        stats.send_drops += queue.take_dropped();
+        if queue.ready_count() == 0 {
             return;
         }
         let post = |from: Option<u64>, ipv6: bool| {
             let socket = sockets.get(from.or_else(|| posts[usize::from(ipv6)])?)?;
             Some((socket.socket.as_fd(), socket.ipv6))
         };
-        flush.flush(&mut queue.ready, post, stats);
+        flush.flush(queue, post, stats);
     }
 
     /// Periodic maintenance.
@@ -282,7 +282,7 @@ impl<M: Machine> UdpThread<M> {
     fn detach_socket(
         &mut self,
         stream: u64,
-        key: &Option<super::StreamKey>,
+        key: &Option<StreamKey>,
         socket: Option<u64>,
     ) -> Option<WatchedSocket<M>> {
         let socket = socket?;
@@ -342,20 +342,20 @@ impl<M: Machine> UdpThread<M> {
             self.streams.with_stream(token, &mut self.queue, now, |stream, out| {
                 stream.machine.finish(now, out);
             });
-            if self.queue.ready.len() >= FLUSH_AT {
+            if self.queue.ready_count() >= FLUSH_AT {
                 self.send();
             }
         }
         let until = now + FINISH_TIMEOUT;
         loop {
             self.send();
-            let waits = self.queue.ready.len() > 0 || self.queue.paced.poll_timeout().is_some();
+            let waits = self.queue.ready_count() > 0 || self.queue.poll_timeout().is_some();
             if !waits || SystemClock::now() > until {
                 break;
             }
             SystemClock::sleep_until(SystemClock::now() + Span::from_millis(1));
         }
-        self.stats.send_drops += self.queue.ready.len() as u64;
+        self.stats.send_drops += self.queue.ready_count() as u64;
         let mut ended: Vec<_> = self.unreported_ends.drain(..).map(|ended| *ended).collect();
         let streams = tokens.into_iter().filter_map(|token| self.streams.remove(token));
         ended.extend(streams.map(|stream| stream.into_ended(StreamEndCause::Stopped)));

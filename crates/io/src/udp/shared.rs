@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use aulos_core::{Instant, Span};
+use aulos_session::datagram::{MachineFactory, Packet, StreamKey};
 
-use super::machine::{MachineFactory, Packet, StreamKey};
 use super::socket::SocketOptions;
 
 /// How the streams of a shared port are distinguished.

@@ -98,6 +98,12 @@ impl DatagramInfo {
         lost: None,
         segment: None,
     };
+
+    /// Whether it can be delivered: neither empty nor truncated.
+    #[inline]
+    pub(super) const fn is_deliverable(&self) -> bool {
+        self.len > 0 && !self.truncated
+    }
 }
 
 /// Copies the beginning in front of the rest.

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::net::UdpSocket;
 
 use aulos_core::Instant;
+use aulos_session::datagram::{Machine, Outbox, Packet, Packets, SendQueue, StreamKey};
 
-use super::machine::{Machine, Packet, Packets, StreamKey};
-use super::outbox::{Outbox, SendQueue};
 use super::shared::StreamTable;
 use super::stats::{StreamStats, UdpStats};
 use super::{EndedStream, StreamEndCause, StreamId};
@@ -107,9 +106,9 @@ impl<M: Machine> Streams<M> {
         act: impl FnOnce(&mut Stream<M>, &mut Outbox<'_>),
     ) {
         let Some(stream) = self.all.get_mut(token) else { return };
-        let mut out = Outbox { queue, own: stream.socket, now, ended: false, claim: None };
+        let mut out = Outbox::new(queue, stream.socket, now);
         act(stream, &mut out);
-        let (ended, claim) = (out.ended, out.claim);
+        let (ended, claim) = (out.is_ended(), out.claimed_key());
         if ended {
             self.ending.push((token, StreamEndCause::Machine));
         }

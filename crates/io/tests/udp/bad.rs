@@ -35,7 +35,9 @@ fn what_is_no_rtp_is_of_no_stream_on_a_shared_port() {
     let mut context = UdpContext::<Probe>::start(&config(2)).unwrap();
     let port = aulos_io::udp::SharedPortConfig::new("127.0.0.1:0".parse().unwrap());
     let open = context
-        .open(&port, |_| |_: Instant, _, _: &aulos_io::udp::Packet<'_>| Some(Probe::default()))
+        .open(&port, |_| {
+            |_: Instant, _, _: &aulos_session::datagram::Packet<'_>| Some(Probe::default())
+        })
         .unwrap();
     let (source, _) = socket();
     for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x80", b"\x80\x00\x00", &[0; 11], &[0x40; 172]]

@@ -13,10 +13,8 @@ use std::time::Duration;
 
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
-use aulos_io::udp::{
-    Machine, Outbox, Packets, Route, SocketOptions, StreamEndCause, StreamId, StreamKey, UdpConfig,
-    UdpContext, bind_socket,
-};
+use aulos_io::udp::{SocketOptions, StreamEndCause, StreamId, UdpConfig, UdpContext, bind_socket};
+use aulos_session::datagram::{Machine, Outbox, Packets, Route, StreamKey};
 
 /// Records its packets, and forwards them.
 #[derive(Debug, Default)]

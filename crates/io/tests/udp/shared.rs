@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::Receiver;
 
-use aulos_io::udp::{Demux, EndedStream, Packet, SharedPortConfig, StreamKey};
+use aulos_io::udp::{Demux, EndedStream, SharedPortConfig};
+use aulos_session::datagram::{Packet, StreamKey};
 
 use super::*;
 

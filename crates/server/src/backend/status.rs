@@ -8,7 +8,7 @@ use aulos_engine::loudness_processor::NormalizerStatus;
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
 use aulos_io::feed::{DjEndReason, StreamInfo};
-use aulos_io::rtp::{RtpInputStatus, RtpOutputStatus};
+use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 use aulos_proto::titles::TrackMetadata;
 
 use crate::push::PushState;

@@ -18,13 +18,14 @@ use aulos_config::limits::MAX_RELAYS;
 use aulos_config::{PortRange, RelaySettings};
 use aulos_core::{Instant, Span};
 use aulos_io::SystemClock;
-use aulos_io::relay::{
-    RelayPlan, RelayReport, RelayStream as Stream, RelayStreamLabel, TranscodeError,
-};
 use aulos_io::udp::{
-    self, OpenPort, SharedPortConfig, SocketOptions, StreamId, StreamKey, UdpContext, bind_socket,
+    self, OpenPort, SharedPortConfig, SocketOptions, StreamId, UdpContext, bind_socket,
 };
 use aulos_proto::rtp::rtcp::NtpTime;
+use aulos_session::datagram::{Machine, Packet, StreamKey};
+use aulos_session::relay::{
+    RelayPlan, RelayReport, RelayStream as Stream, RelayStreamLabel, TranscodeError,
+};
 
 use crate::exit::{Exit, Failure};
 pub use manager::RelayChanges;
@@ -246,7 +247,7 @@ impl Relays {
     /// Collects streams that have ended, and balances the threads. Call about once a second.
     pub fn maintain(&mut self) {
         while let Some(ended) = self.context.poll_ended() {
-            let report = udp::Machine::report(&ended.machine);
+            let report = Machine::report(&ended.machine);
             let owner =
                 self.running.iter_mut().find(|running| running.number == report.label.relay);
             if let Some(running) = owner {
@@ -306,7 +307,7 @@ impl Relays {
         let mut status = self.status();
         let threads = self.context.stats();
         for ended in self.context.stop() {
-            let report = udp::Machine::report(&ended.machine);
+            let report = Machine::report(&ended.machine);
             // Packets sent during the shutdown are in none of the earlier figures.
             status.replace_final(&report);
         }
@@ -378,7 +379,7 @@ impl Relays {
             let (plan, ssrcs) = (Arc::clone(plan), Arc::clone(&self.ssrcs));
             let label = RelayStreamLabel { relay, port: address.port() };
             let ports = running.config.dest.clone();
-            move |_: Instant, key: StreamKey, _: &udp::Packet<'_>| {
+            move |_: Instant, key: StreamKey, _: &Packet<'_>| {
                 let StreamKey::Ssrc(from) = key else { return None };
                 let to = SocketAddr::new(dest.ip(), port_of(&ports, from)?);
                 let ssrc = ssrcs.next();

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use aulos_core::Span;
-use aulos_io::relay::RelayReport;
 use aulos_io::udp;
+use aulos_session::relay::RelayReport;
 use serde_json::{Value, json};
 
 use aulos_config::RelaySettings;
@@ -303,7 +303,7 @@ fn relay_json(total: &RelayStatus) -> Value {
 }
 
 /// In the notation of the configuration.
-pub fn encoding_name(media: &aulos_io::relay::RtpPayloadFormat) -> String {
+pub fn encoding_name(media: &aulos_session::relay::RtpPayloadFormat) -> String {
     let of = media.encoding;
     let mut text = of.codec.name().to_ascii_lowercase();
     if matches!(of.codec, aulos_proto::rtp::RtpCodec::L16 | aulos_proto::rtp::RtpCodec::L24) {

@@ -5,8 +5,8 @@ use std::os::fd::AsFd as _;
 
 use aulos_core::Span;
 use aulos_rt::channel::TryRecvError;
+use aulos_session::datagram::Machine;
 
-use super::super::machine::Machine;
 use super::super::shared::{PortId, StreamTable};
 use super::super::stream::MovingStream;
 use super::super::{StreamEndCause, StreamId, StreamReport, ThreadCommand};

@@ -3,7 +3,9 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 
-use super::super::machine::{ArrivalClock, Machine, Packet, Packets};
+use aulos_session::datagram::{Machine, Packet, Packets};
+
+use super::super::arrival::ArrivalClock;
 use super::super::slots::{DatagramInfo, Slots};
 use super::super::stats::{StreamStats, UdpStats};
 use super::{FLUSH_AT, SocketRole, UdpThread, WatchedSocket};
@@ -88,14 +90,14 @@ impl<M: Machine> UdpThread<M> {
                 Some(stream) => self.receive_stream_socket(token, stream),
                 None => self.receive_shared(token),
             };
-            if self.queue.ready.len() >= FLUSH_AT {
+            if self.queue.ready_count() >= FLUSH_AT {
                 self.send();
             }
             match read {
                 ReadStatus::Drained => return,
                 // With a full send queue, packets stay in the kernel; reading them would only drop
                 // them later.
-                ReadStatus::More if self.queue.ready.len() >= MAX_UNSENT => break,
+                ReadStatus::More if self.queue.ready_count() >= MAX_UNSENT => break,
                 ReadStatus::More if self.is_at_stream_limit(token) => break,
                 ReadStatus::More => {}
             }
@@ -138,8 +140,12 @@ impl<M: Machine> UdpThread<M> {
         if tally.packets > 0 {
             self.stats.packets += tally.packets;
             self.stats.bytes += tally.bytes;
-            let packets = Packets::many(slots.received(count), clock, is_second);
-            let queue = &mut self.queue;
+            let deliverable = slots.received(count).filter(|(arrived, _)| arrived.is_deliverable());
+            let mut packets = deliverable.map(|(arrived, bytes)| {
+                let received = clock.received(arrived.stamp);
+                Packet { bytes, received, from: arrived.from, is_answer: false, is_second }
+            });
+            let (queue, packets) = (&mut self.queue, Packets::many(&mut packets));
             self.streams.deliver(stream, queue, clock.now, packets, (tally.packets, tally.bytes));
         }
         if count < DATAGRAMS_PER_STREAM_CALL { ReadStatus::Drained } else { ReadStatus::More }

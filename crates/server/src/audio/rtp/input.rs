@@ -8,16 +8,14 @@ use aulos_core::{Backoff, Span};
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::{LinkState, StandbyHandle};
 use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
-use aulos_io::relay::RtpPayloadFormat;
-use aulos_io::rtp::{
-    RtpInput, RtpInputConfig, RtpInputSink, RtpInputStatus, RtpSession, find_interface,
-};
-use aulos_io::udp::{SocketOptions, bind_socket};
+use aulos_io::udp::{SocketOptions, bind_socket, find_interface};
 use aulos_io::{SourcePath, SystemClock};
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::sdp;
 use aulos_rt::LatestReader;
+use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpInputStatus, RtpSession};
 
 use super::{RtpService, SOCKET_BUFFER, SharedError};
 use crate::audio::AudioState;

@@ -9,8 +9,8 @@ mod output;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_io::rtp::RtpSession;
 use aulos_io::udp::{self, UdpContext};
+use aulos_session::rtp::RtpSession;
 
 use input::PendingRtpSource;
 pub(super) use input::{RtpSourceHandle, open};

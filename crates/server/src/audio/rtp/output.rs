@@ -11,16 +11,15 @@ use aulos_dsp::g711::G711Law;
 use aulos_engine::encode::{self, Encoder, OpusPacketEncoder, RtpPayloadCodec, RtpPayloadEncoder};
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
-use aulos_io::rtp::{
-    RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession, SapAnnouncement, find_interface,
-    source_address_for,
-};
-use aulos_io::udp::{SocketOptions, StreamId, bind_socket};
+use aulos_io::udp::{SocketOptions, StreamId, bind_socket, find_interface, source_address_for};
 use aulos_proto::rtp::RtpCodec as Payload;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::{sap, sdp};
 use aulos_rt::ring::ring;
 use aulos_rt::{LatestReader, Pool};
+use aulos_session::rtp::{
+    RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession, SapAnnouncement,
+};
 
 use super::SharedError;
 use crate::audio::{AudioState, RunningStation, take_matching};

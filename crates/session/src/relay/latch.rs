@@ -10,7 +10,7 @@
 //! A new source has to send two consecutive packets (RFC 3550, A.1), of which the first is held
 //! here. `docs/decisions/sender-selection.md` has what this cannot detect.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use aulos_core::{Instant, Span};
 

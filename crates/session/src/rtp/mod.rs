@@ -5,8 +5,8 @@
 //!  socket <-- RtpOutput: packets on their grid       <- ring of chunks <-- a station's rendition
 //! ```
 //!
-//! [`RtpInput`] and [`RtpOutput`] have no socket and no clock; [`RtpSession`] runs them on the
-//! threads of [`crate::udp`].
+//! [`RtpInput`] and [`RtpOutput`] have no socket and no clock; [`RtpSession`] makes
+//! either of them a [`Machine`](crate::datagram::Machine).
 //!
 //! # Where the delay is
 //! By default a source has no playout delay here. Its packets are put in order, a missing one is
@@ -21,7 +21,6 @@
 //! silence.
 
 mod input;
-mod interface;
 mod output;
 mod session;
 
@@ -29,6 +28,5 @@ pub use input::{
     MAX_PLAYOUT_DELAY, PlayoutDelay, RTP_INPUT_BLOCKS, RtpInput, RtpInputConfig, RtpInputCounts,
     RtpInputSink, RtpInputStatus, UnsupportedEncoding,
 };
-pub use interface::{Interface, find_interface, source_address_for};
 pub use output::{OutgoingDatagram, RtpOutput, RtpOutputConfig, RtpOutputStatus, SapAnnouncement};
 pub use session::RtpSession;

@@ -1,7 +1,7 @@
 //! One relayed stream as a state machine.
 
+use core::net::SocketAddr;
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
@@ -16,7 +16,7 @@ use super::egress::RtpEgress;
 use super::ingress::RtpIngress;
 use super::latch::{Latch, PacketOrigin, Verdict};
 use super::payload::{IgnoreReason, IncomingPacket};
-use crate::udp::{self, Machine, Outbox, Packets, Route, StreamKey};
+use crate::datagram::{Machine, Outbox, Packet, Packets, Route, StreamKey};
 
 /// The counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl RelayStream {
         &self.plan.config
     }
 
-    fn receive(&mut self, datagram: &udp::Packet<'_>, out: &mut Outbox<'_>) {
+    fn receive(&mut self, datagram: &Packet<'_>, out: &mut Outbox<'_>) {
         let (received, from) = (datagram.received, datagram.from);
         let packet = match rtp::RtpPacket::parse(datagram.bytes) {
             Ok(packet) => packet,

@@ -5,7 +5,7 @@ use aulos_proto::rtp::red::{self, RedBlock, RedBlocks};
 use aulos_core::Rng;
 
 use super::*;
-use crate::udp::testing::deliver_to;
+use crate::datagram::testing::deliver_to;
 
 const RED: u8 = 112;
 const PACKETS: u64 = 20_000;

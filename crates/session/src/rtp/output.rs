@@ -4,8 +4,8 @@
 //! packets of a chunk are sent one by one, each at its own time: the time of its first frame on the
 //! station's clock, plus [`RtpOutputConfig::lead`], which covers the lateness of the worker.
 
+use core::net::{IpAddr, SocketAddr};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use aulos_core::{HEADROOM, Instant, MediaTime, SampleRate, Span};

@@ -14,11 +14,11 @@ use aulos_engine::source::{Pacing, RingSource};
 use aulos_engine::station::{Station, StationConfig};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
-use aulos_io::relay::RtpPayloadFormat;
-use aulos_io::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputSink};
 use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
 use aulos_rt::ring::{Consumer, ring};
 use aulos_rt::{LatestReader, Pool};
+use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputSink};
 use aulos_sim::{DatagramLink, Link, SoundCard};
 
 pub(crate) const SENDER: &str = "192.0.2.1:5004";

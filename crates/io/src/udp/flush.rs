@@ -1,26 +1,31 @@
-//! Passes queued datagrams to the kernel.
+//! Passes queued datagrams to the kernel, 64 messages per call.
+//!
+//! Consecutive datagrams of the same length to the same destination form one message
+//! (`UDP_SEGMENT`), which the kernel or the network interface splits again. The receiver sees
+//! ordinary datagrams.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-use super::super::stats::UdpStats;
-use super::{BatchEntry, DatagramBatch};
+use aulos_session::datagram::{QueuedDatagram, SendQueue};
+
+use super::stats::UdpStats;
 use crate::sys::{SendMessage, Sender};
 
 /// A socket, and whether it is an IPv6 socket.
 type SendSocket<'a> = (BorrowedFd<'a>, bool);
 
 /// The buffers for sending.
-pub(in super::super) struct BatchSender {
+pub(super) struct BatchSender {
     sender: Sender,
     messages: Vec<SendMessage>,
     /// Whether consecutive datagrams are joined.
-    pub(in super::super) joins_datagrams: bool,
+    pub(super) joins_datagrams: bool,
 }
 
 impl BatchSender {
-    pub(in super::super) fn new(joins_datagrams: bool) -> Self {
+    pub(super) fn new(joins_datagrams: bool) -> Self {
         Self {
             sender: Sender::new(MESSAGES_PER_CALL),
             messages: Vec::with_capacity(MESSAGES_PER_CALL),
@@ -28,50 +33,30 @@ impl BatchSender {
         }
     }
 
-    /// Sends the whole batch; what the kernel has no room for stays in it. `post` finds the socket
+    /// Sends what is ready; what the kernel has no room for stays queued. `post` finds the socket
     /// for an address.
-    pub(in super::super) fn flush<'a>(
+    pub(super) fn flush<'a>(
         &mut self,
-        batch: &mut DatagramBatch,
+        queue: &mut SendQueue,
         post: impl Fn(Option<u64>, bool) -> Option<SendSocket<'a>>,
         stats: &mut UdpStats,
     ) {
-        let DatagramBatch { bytes, entries } = batch;
-        let (mut first, mut kept) = (0, 0);
-        while let Some(entry) = entries.get(first) {
-            let ipv6 = |entry: &BatchEntry| entry.to.is_ipv6();
-            let same = |other: &&BatchEntry| {
-                other.from == entry.from && (entry.from.is_some() || ipv6(other) == ipv6(entry))
-            };
-            let run = entries[first..].iter().take_while(same).count();
-            let end = first + run;
-            let stays = match post(entry.from, ipv6(entry)) {
-                Some(post) => self.send_run(&entries[first..end], bytes, post, stats),
+        queue.drain_runs(|run, bytes| {
+            let Some(first) = run.first() else { return 0 };
+            match post(first.from, first.to.is_ipv6()) {
+                Some(post) => self.send_run(run, bytes, post, stats),
                 None => {
-                    stats.send_errors += run as u64;
+                    stats.send_errors += run.len() as u64;
                     0
                 }
-            };
-            entries.copy_within(end - stays..end, kept);
-            kept += stays;
-            first = end;
-        }
-        entries.truncate(kept);
-        // Moves the remaining datagrams to the front.
-        let mut len = 0;
-        for entry in entries {
-            let (at, size) = (entry.at as usize, usize::from(entry.len));
-            bytes.copy_within(at..at + size, len);
-            entry.at = u32::try_from(len).unwrap_or(0);
-            len += size;
-        }
-        bytes.truncate(len);
+            }
+        });
     }
 
     /// Sends the datagrams of one socket, and returns how many remain.
     fn send_run(
         &mut self,
-        mut entries: &[BatchEntry],
+        mut entries: &[QueuedDatagram],
         bytes: &[u8],
         (socket, ipv6): SendSocket<'_>,
         stats: &mut UdpStats,
@@ -126,16 +111,22 @@ impl BatchSender {
 }
 
 /// Builds the messages of one call. Consecutive datagrams are contiguous in memory.
-fn join_entries(entries: &[BatchEntry], ipv6: bool, joins: bool, messages: &mut Vec<SendMessage>) {
+fn join_entries(
+    entries: &[QueuedDatagram],
+    ipv6: bool,
+    joins: bool,
+    messages: &mut Vec<SendMessage>,
+) {
     messages.clear();
     let mut last: Option<(SocketAddr, usize)> = None;
     for entry in entries {
-        let (at, len) = (entry.at as usize, usize::from(entry.len));
+        let range = entry.range();
+        let len = range.len();
         if let (Some((to, parts)), Some(message)) = (last, messages.last_mut())
             && joins
             && to == entry.to
             && parts < MAX_PARTS
-            && message.bytes.end == at
+            && message.bytes.end == range.start
             && message.bytes.len() + len <= MAX_JOINED
         {
             let size = message.segment.map_or_else(|| message.bytes.len(), usize::from);
@@ -152,7 +143,7 @@ fn join_entries(entries: &[BatchEntry], ipv6: bool, joins: bool, messages: &mut 
             break;
         }
         let to = if ipv6 { to_ipv4_mapped(entry.to) } else { entry.to };
-        messages.push(SendMessage { to, bytes: at..at + len, segment: None });
+        messages.push(SendMessage { to, bytes: range, segment: None });
         last = Some((entry.to, 1));
     }
 }

@@ -2,12 +2,12 @@
 
 use aulos_core::{Instant, Rng, Span};
 use aulos_engine::source::SourceItem;
-use aulos_io::relay::RtpPayloadFormat;
-use aulos_io::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputCounts, RtpInputSink};
 use aulos_proto::rtp::payload::opus_fec_ticks;
 use aulos_proto::rtp::red::{self, RedBlock};
 use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
 use aulos_rt::ring::Consumer;
+use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputCounts, RtpInputSink};
 use opus_rs::{Application, OpusEncoder};
 
 pub(crate) const PCMU: Encoding =

@@ -3,7 +3,7 @@
 mod repair;
 mod telephone;
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
@@ -11,8 +11,8 @@ use aulos_proto::rtp::{self, Encoding, RtpCodec, RtpHeader, is_rtcp, rtcp};
 use proptest::prelude::*;
 
 use super::*;
-use crate::udp::Machine as _;
-use crate::udp::testing::{SentDatagrams, deliver, finish, tick};
+use crate::datagram::Machine as _;
+use crate::datagram::testing::{SentDatagrams, deliver, finish, tick};
 
 const SENDER: &str = "192.0.2.1:5004";
 const INTRUDER: &str = "198.51.100.9:5004";

@@ -1,11 +1,10 @@
-//! The state machines that run on the UDP threads, and their inputs.
+//! The trait of the state machines, and their inputs.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use aulos_core::Instant;
 
 use super::Outbox;
-use super::slots::{DatagramInfo, ReceivedDatagrams};
 
 /// The state machine of one stream: its inputs are packets and time, and its output is datagrams.
 ///
@@ -14,10 +13,9 @@ use super::slots::{DatagramInfo, ReceivedDatagrams};
 /// a thread of its own, behind a ring. A machine should not allocate per packet either. Each call
 /// does what can be done at once and returns.
 pub trait Machine: Send + 'static {
-    /// A command from control to a running stream. It is dropped on the UDP thread.
+    /// A command from control to a running stream. It is dropped on the machine's thread.
     type Command: Send + 'static;
-    /// The status of a stream, for
-    /// [`UdpContext::stream_reports`](super::UdpContext::stream_reports).
+    /// The status of a stream.
     type Report: Send + 'static;
 
     /// Handles the packets that arrived since the last poll, in order. Packets left in `packets`
@@ -37,7 +35,7 @@ pub trait Machine: Send + 'static {
     /// The status of the stream.
     fn report(&self) -> Self::Report;
 
-    /// Sends what is still to be sent: the stream is being removed, or the context is stopping.
+    /// Sends what is still to be sent: the stream is being removed, or its thread is stopping.
     /// Called once, as the last call.
     fn finish(&mut self, _now: Instant, _out: &mut Outbox<'_>) {}
 }
@@ -104,7 +102,7 @@ impl StreamKey {
 
 /// A datagram.
 #[derive(Debug)]
-#[non_exhaustive]
+#[allow(clippy::exhaustive_structs, reason = "what receives datagrams makes it")]
 pub struct Packet<'a> {
     /// Its payload; never empty, and never truncated. It may be modified in place.
     pub bytes: &'a mut [u8],
@@ -112,40 +110,32 @@ pub struct Packet<'a> {
     pub received: Instant,
     /// The address of the sender.
     pub from: SocketAddr,
-    /// Whether it arrived at the context's own socket, as an answer to what this stream has sent;
-    /// see [`Outbox::claim`].
+    /// Whether it arrived at the socket that all streams send from, as an answer to what this
+    /// stream has sent; see [`Outbox::claim`].
     pub is_answer: bool,
-    /// Whether it arrived at the second of the stream's own sockets; see
-    /// [`super::UdpContext::add_redundant`].
+    /// Whether it arrived at the second of the stream's own sockets, of a stream over two networks.
     pub is_second: bool,
 }
 
-/// Datagrams of one stream.
-#[derive(Debug)]
+/// Datagrams of one stream, in the order of their arrival.
 pub struct Packets<'a>(PacketSource<'a>);
 
 enum PacketSource<'a> {
     One(Option<Packet<'a>>),
-    Many(ReceivedDatagrams<'a>, ArrivalClock, bool),
-}
-
-impl std::fmt::Debug for PacketSource<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if matches!(self, Self::One(_)) { "One(..)" } else { "Many(..)" })
-    }
+    Many(&'a mut dyn Iterator<Item = Packet<'a>>),
 }
 
 impl<'a> Packets<'a> {
-    pub(super) const fn one(packet: Packet<'a>) -> Self {
+    /// A single datagram.
+    #[must_use]
+    pub const fn one(packet: Packet<'a>) -> Self {
         Self(PacketSource::One(Some(packet)))
     }
 
-    pub(super) const fn many(
-        batch: ReceivedDatagrams<'a>,
-        clock: ArrivalClock,
-        is_second: bool,
-    ) -> Self {
-        Self(PacketSource::Many(batch, clock, is_second))
+    /// The datagrams of an iterator.
+    #[must_use]
+    pub fn many(packets: &'a mut dyn Iterator<Item = Packet<'a>>) -> Self {
+        Self(PacketSource::Many(packets))
     }
 }
 
@@ -156,42 +146,14 @@ impl<'a> Iterator for Packets<'a> {
     fn next(&mut self) -> Option<Packet<'a>> {
         match &mut self.0 {
             PacketSource::One(packet) => packet.take(),
-            PacketSource::Many(batch, clock, is_second) => {
-                let (arrived, bytes) = batch.find(|(arrived, _)| arrived.is_deliverable())?;
-                let received = clock.received(arrived.stamp);
-                let (from, is_second) = (arrived.from, *is_second);
-                Some(Packet { bytes, received, from, is_answer: false, is_second })
-            }
+            PacketSource::Many(packets) => packets.next(),
         }
     }
 }
 
-/// Converts the kernel's time stamps, which use the wall clock, to monotonic time.
-///
-/// The wall clock may be set between the stamp and its conversion. The result is therefore clamped
-/// to the interval from the last poll that left nothing unread to the time of the read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ArrivalClock {
-    /// Nanoseconds from the monotonic clock to the wall clock.
-    pub(super) ahead: i64,
-    pub(super) earliest_unread: Instant,
-    pub(super) now: Instant,
-}
-
-impl ArrivalClock {
-    #[inline]
-    pub(super) fn received(&self, stamp: Option<u64>) -> Instant {
-        let Some(stamp) = stamp else { return self.now };
-        let at = stamp.checked_add_signed(self.ahead.saturating_neg()).unwrap_or(0);
-        Instant::from_nanos(at).clamp(self.earliest_unread.min(self.now), self.now)
-    }
-}
-
-impl DatagramInfo {
-    /// Whether it can be delivered: neither empty nor truncated.
-    #[inline]
-    pub(super) const fn is_deliverable(&self) -> bool {
-        self.len > 0 && !self.truncated
+impl std::fmt::Debug for Packets<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if matches!(self.0, PacketSource::One(_)) { "One(..)" } else { "Many(..)" })
     }
 }
 
@@ -209,18 +171,6 @@ const RTCP_LAST: u8 = 223;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_timestamp_is_between_the_last_poll_and_now() {
-        let at = Instant::from_nanos;
-        let clock = ArrivalClock { ahead: 1_000_000, earliest_unread: at(500), now: at(900) };
-        assert_eq!(clock.received(Some(1_000_700)), at(700));
-        assert_eq!(clock.received(Some(1_000_950)), at(900));
-        // The wall clock was set: forward by a year, and back to its origin.
-        assert_eq!(clock.received(Some(31_536_000_000_000_000)), at(900));
-        assert_eq!(clock.received(Some(0)), at(500));
-        assert_eq!(clock.received(None), at(900));
-    }
 
     #[test]
     fn an_ssrc_is_found_in_rtp_and_in_rtcp_and_in_nothing_else() {

@@ -3,7 +3,7 @@
 
 use aulos_core::{Instant, Span};
 use aulos_engine::input;
-use aulos_io::rtp::PlayoutDelay;
+use aulos_session::rtp::PlayoutDelay;
 use aulos_sim::{DatagramLink, Link};
 
 use crate::fixture::StationFixture;

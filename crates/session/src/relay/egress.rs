@@ -1,6 +1,6 @@
 //! The sending side of a relay.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
@@ -13,7 +13,7 @@ use super::ingress::{IngressOutput, ReadyPacket, RtpIngress};
 use super::payload::{COMFORT_HZ, COMFORT_NOISE, PayloadKind, write_event};
 use super::red::RedEncoder;
 use super::transcode::Transcoder;
-use crate::udp::{Outbox, Route};
+use crate::datagram::{Outbox, Route};
 
 /// The sending side.
 #[derive(Debug)]

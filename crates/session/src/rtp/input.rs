@@ -3,7 +3,7 @@
 mod packet_decoder;
 
 use core::fmt;
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
@@ -53,13 +53,13 @@ pub struct PlayoutDelay {
 impl PlayoutDelay {
     /// The jitter buffer's configuration; it starts in the middle of its usual range.
     fn resolve(self) -> DelayPolicy {
-        let most = self.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
-        let least = self.min.clamp(Span::ZERO, most);
-        if least == most {
-            return DelayPolicy::Fixed(most);
+        let max = self.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
+        let min = self.min.clamp(Span::ZERO, max);
+        if min == max {
+            return DelayPolicy::Fixed(max);
         }
-        let first = FIRST_DELAY.clamp(least, most);
-        DelayPolicy::Adaptive { quantile: IN_TIME_RATIO, min: least, max: most, first }
+        let first = FIRST_DELAY.clamp(min, max);
+        DelayPolicy::Adaptive { quantile: IN_TIME_RATIO, min, max, first }
     }
 }
 

@@ -9,7 +9,7 @@
 //! leaves as soon as it is in order, with the sequence number and the timestamp of its sender.
 //! Missing packets stay missing, and the receiver conceals them (`docs/decisions/rtp-delay.md`).
 //!
-//! [`RelayStream`] is a machine for [`crate::udp`]: it does not block, and allocates nothing per
+//! [`RelayStream`] is a [`Machine`](crate::datagram::Machine): it does not block, and allocates nothing per
 //! packet.
 
 mod egress;
@@ -104,7 +104,7 @@ pub struct RelayStreamConfig {
     pub red_in: Option<u8>,
     /// Sends RED.
     pub red_out: Option<RedConfig>,
-    /// Whether the stream arrives over two networks ([`crate::udp::UdpContext::add_redundant`]).
+    /// Whether the stream arrives over two networks ([`Packet::is_second`](crate::datagram::Packet::is_second)).
     /// The first of each pair of packets is used.
     pub redundant: bool,
     /// How long a packet waits for an earlier one, 0 to 1 s.

@@ -13,14 +13,14 @@ use aulos_core::{
 use aulos_dsp::g711::G711Law;
 use aulos_engine::encode::{Encoder, RtpPayloadCodec, RtpPayloadEncoder};
 use aulos_engine::fanout::TimedChunk;
-use aulos_io::rtp::{
-    OutgoingDatagram, RtpOutput, RtpOutputConfig, RtpOutputStatus, SapAnnouncement,
-};
 use aulos_proto::rtp::rtcp::{self, CompoundPacket, NtpTime};
 use aulos_proto::rtp::{self, Encoding, is_rtcp};
 use aulos_proto::sap;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Producer, ring};
+use aulos_session::rtp::{
+    OutgoingDatagram, RtpOutput, RtpOutputConfig, RtpOutputStatus, SapAnnouncement,
+};
 
 const DEST: &str = "239.69.0.1:5004";
 const WALL_CLOCK_SECONDS: i64 = 1_700_000_000;

@@ -1,11 +1,10 @@
 //! Drives a machine without a thread, for tests of machines.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
 
 use aulos_core::Instant;
 
-use super::machine::{Machine, Packet, Packets};
-use super::outbox::{Outbox, SendQueue};
+use super::{Machine, Outbox, Packet, Packets, SendQueue};
 
 /// The datagrams that were sent, with their destinations.
 pub(crate) type SentDatagrams = Vec<(SocketAddr, Vec<u8>)>;
@@ -45,6 +44,11 @@ pub(crate) fn finish<M: Machine>(machine: &mut M, now: Instant) -> SentDatagrams
 
 fn with_outbox(now: Instant, call: impl FnOnce(&mut Outbox<'_>)) -> SentDatagrams {
     let mut queue = SendQueue::new();
-    call(&mut Outbox { queue: &mut queue, own: None, now, ended: false, claim: None });
-    queue.ready.datagrams()
+    call(&mut Outbox::new(&mut queue, None, now));
+    let mut sent = SentDatagrams::new();
+    queue.drain_runs(|run, bytes| {
+        sent.extend(run.iter().map(|one| (one.to, bytes[one.range()].to_vec())));
+        0
+    });
+    sent
 }

@@ -1,11 +1,11 @@
-//! RTP sources and outputs as machines of the UDP threads.
+//! RTP sources and outputs as machines that datagrams drive.
 
 use std::convert::Infallible;
 
 use aulos_core::Instant;
 
 use super::{OutgoingDatagram, RtpInput, RtpOutput};
-use crate::udp::{Machine, Outbox, Packets, Route};
+use crate::datagram::{Machine, Outbox, Packets, Route};
 
 /// A source or an output of a station, with its socket.
 #[derive(Debug)]

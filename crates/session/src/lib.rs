@@ -1,0 +1,17 @@
+//! Sans-IO machines that join a protocol and sound.
+//!
+//! ```text
+//!  bytes, datagrams (proto)            sound (engine)
+//!        RTP ----------- rtp ------ a station's input, a rendition
+//!        RTP ---------- relay ----- transcoded, without a station
+//! ```
+//!
+//! `aulos-proto` and `aulos-engine` know nothing of each other; what needs both is here. A machine
+//! has no clock, socket, file or thread: `now` is an argument, and what it sends is an output. So
+//! hours of a bad network are tested in seconds, and the edge (`aulos-io`) only performs the I/O.
+
+#![forbid(unsafe_code)]
+
+pub mod datagram;
+pub mod relay;
+pub mod rtp;
