@@ -13,5 +13,6 @@
 #![forbid(unsafe_code)]
 
 pub mod datagram;
+pub mod push;
 pub mod relay;
 pub mod rtp;

@@ -6,10 +6,11 @@ use aulos_config::{PushSettings, Station};
 use aulos_io::reactor::{ListenerOptions, media_type};
 use aulos_proto::icecast::StreamMetadata;
 use aulos_rt::channel::Receiver;
+use aulos_session::push::PushState;
 use tokio::sync::watch;
 
 use super::{AudioState, renditions, take_matching};
-use crate::push::{OpenedPush, PushParts, PushState, PushStatusHandle};
+use crate::push::{OpenedPush, PushParts, PushStatusHandle};
 
 /// A running push.
 pub(super) struct RunningPush {

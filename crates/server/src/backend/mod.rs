@@ -48,7 +48,7 @@ pub use status::{
     StationStatus,
 };
 
-pub use crate::push::PushState;
+pub use aulos_session::push::PushState;
 pub use crate::radio::{BackgroundTask, RadioState};
 pub use crate::recording::{RecorderState, StationRecorderEvent};
 

@@ -11,7 +11,7 @@ use aulos_io::feed::{DjEndReason, StreamInfo};
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 use aulos_proto::titles::TrackMetadata;
 
-use crate::push::PushState;
+use aulos_session::push::PushState;
 use crate::radio::RadioState;
 use crate::recording::RecorderState;
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use aulos_config::RedactedDebug;
 use aulos_io::reactor::MediaStream;
+use aulos_session::push::PushPhase;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use tokio::runtime::Runtime;
 

@@ -1,17 +1,14 @@
 //! Errors of pushes, by how long to wait before the next attempt, with remedies.
 
-use std::fmt;
+use core::fmt;
 use std::io;
 
-use aulos_io::reactor::SessionEndCause;
 use aulos_proto::http::HeadError;
-use aulos_proto::icecast::IcecastUrl;
-
-use crate::dial::DialError;
 
 /// Why a server does not accept a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PushError {
+#[non_exhaustive]
+pub enum PushError {
     /// The host name is unknown.
     Name(String),
     /// The server refused the connection or is unreachable.
@@ -60,25 +57,6 @@ pub(super) const COUNTER_NAMES: [&str; 9] = [
 ];
 
 impl PushError {
-    pub(super) fn from_dial(error: DialError, target: &IcecastUrl) -> Self {
-        match error {
-            DialError::Name => Self::Name(target.host.clone()),
-            DialError::Busy => Self::Busy,
-            DialError::Connect(kind) => Self::Connect(kind),
-            DialError::Tls(why) => Self::Tls(why),
-        }
-    }
-
-    /// The error of a stream that ended.
-    pub(super) const fn from_end(cause: Option<SessionEndCause>) -> Self {
-        match cause {
-            Some(SessionEndCause::Closed) => Self::HungUp,
-            Some(SessionEndCause::NotReading) => Self::NotReading,
-            None | Some(SessionEndCause::Kicked) => Self::Busy,
-            Some(_) => Self::Broken,
-        }
-    }
-
     /// Index of its counter.
     pub(super) const fn counter_index(&self) -> usize {
         match self {
