@@ -14,5 +14,6 @@
 
 pub mod datagram;
 pub mod push;
+pub mod radio;
 pub mod relay;
 pub mod rtp;

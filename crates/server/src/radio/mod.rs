@@ -13,9 +13,7 @@
 //!
 //! Each source has one task, which is idle most of the time. It ends with its station.
 
-mod error;
 mod fetch;
-mod scope;
 #[cfg(test)]
 mod tests;
 
@@ -31,14 +29,16 @@ use aulos_engine::source::SourceItem;
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::{StreamParts, StreamSource};
 use aulos_io::SystemClock;
-use aulos_io::feed::{HttpBodyEnd, HttpFeeder, HttpFeederCommand, StreamInfo, StreamState};
+use aulos_io::feed::{
+    HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand, StreamInfo, StreamState,
+};
 use aulos_proto::http::{HttpUrl, MAX_PLAYLIST_ENTRIES};
 use aulos_proto::titles::TrackMetadata;
 use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::Consumer;
+use aulos_session::radio::{RADIO_FAILURE_NAMES, RadioError, RadioInfo};
 
-use error::RadioError;
 use fetch::{OpenedStream, StreamFetcher};
 
 /// A task for the control runtime to run.
@@ -99,29 +99,12 @@ impl RadioPhase {
     }
 }
 
-/// What a station reports about itself in its response head.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RadioInfo {
-    /// Final URL of the stream, behind redirects and playlists, without its password.
-    pub url: Option<String>,
-    /// `icy-name`.
-    pub name: Option<String>,
-    /// `icy-genre`.
-    pub genre: Option<String>,
-    /// `icy-description`.
-    pub description: Option<String>,
-    /// `icy-br`: kilobits per second.
-    pub bitrate: Option<String>,
-    /// `Content-Type`, which the audio data may contradict.
-    pub content_type: Option<String>,
-}
-
 /// Counters of all web radio sources; never reset.
 #[derive(Debug, Default)]
 pub struct RadioCounters {
     connects: AtomicU64,
     redirects: AtomicU64,
-    failures: [AtomicU64; error::COUNTER_NAMES.len()],
+    failures: [AtomicU64; RADIO_FAILURE_NAMES.len()],
 }
 
 impl RadioCounters {
@@ -133,7 +116,7 @@ impl RadioCounters {
             ("radio_connects", read(&self.connects)),
             ("radio_redirects", read(&self.redirects)),
         ];
-        all.extend(error::COUNTER_NAMES.into_iter().zip(self.failures.iter().map(read)));
+        all.extend(RADIO_FAILURE_NAMES.into_iter().zip(self.failures.iter().map(read)));
         all
     }
 
@@ -330,9 +313,9 @@ impl RadioTask {
                     // Before any audio was decoded the decoder's verdict comes first: it may be a
                     // web page.
                     HttpBodyEnd::Broken(fault) if self.state.read().counts.packets == counts.packets => {
-                        broken = Some((RadioError::Body(fault), LAST_POLLS));
+                        broken = Some((body_error(fault), LAST_POLLS));
                     }
-                    HttpBodyEnd::Broken(fault) => return Some(RadioError::Body(fault)),
+                    HttpBodyEnd::Broken(fault) => return Some(body_error(fault)),
                 },
                 Some(needed) = poll_fn(|context| needs.poll_recv(context)) => {
                     self.needed = needed;
@@ -347,7 +330,7 @@ impl RadioTask {
                     if state.body > before && let Some(error) = state.error {
                         self.orders.try_send(HttpFeederCommand::Stop).ok();
                         self.unplayable.insert(url);
-                        return Some(RadioError::Undecodable(error));
+                        return Some(RadioError::Undecodable(error.to_string()));
                     }
                     if let Some((failure, left)) = &mut broken {
                         *left -= 1;
@@ -423,6 +406,16 @@ impl RadioTask {
             }
             state.title = None;
         });
+    }
+}
+
+/// The error of a body that broke off.
+const fn body_error(fault: HttpBodyError) -> RadioError {
+    match fault {
+        HttpBodyError::Stalled => RadioError::Stalled,
+        HttpBodyError::InvalidChunks => RadioError::InvalidChunks,
+        HttpBodyError::Io(kind) => RadioError::Io(kind),
+        _ => RadioError::HungUp,
     }
 }
 

@@ -263,9 +263,7 @@ impl PushSession {
             PushInput::Ended { error, refusal_status } => {
                 let error = match refusal_status {
                     Some(401) => self.unauthorized(),
-                    Some(status) => {
-                        PushError::Refused(status, "during the stream".to_owned())
-                    }
+                    Some(status) => PushError::Refused(status, "during the stream".to_owned()),
                     None => error,
                 };
                 self.fail(now, &error);

@@ -5,7 +5,7 @@
 //! on, only public ones are dialled. The check applies to the resolved address, which is the one
 //! connected to, so that a name with changing answers gains nothing.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use aulos_proto::http::AddressClass;
 

@@ -1,16 +1,15 @@
 //! Errors of web radio, by how long to wait before the next attempt.
 
-use std::fmt;
+use core::fmt;
+use core::net::IpAddr;
 use std::io;
-use std::net::IpAddr;
 
-use aulos_io::feed::HttpBodyError;
-use aulos_io::feed::StreamError;
 use aulos_proto::http::{AddressClass, HeadError, PlaylistError, UrlError};
 
 /// Why a stream does not play.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum RadioError {
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RadioError {
     /// The host name is unknown.
     Name(String),
     /// The server refused the connection or is unreachable.
@@ -19,13 +18,13 @@ pub(super) enum RadioError {
     TimedOut(&'static str),
     /// TLS failed, and why.
     Tls(String),
-    /// The connection broke before the audio began.
+    /// The connection broke.
     Io(io::ErrorKind),
     /// The answer is not HTTP.
     Head,
     /// The server answered with an error status.
     Status(u16),
-    /// More redirects than [`MAX_REDIRECTS`](super::fetch::MAX_REDIRECTS).
+    /// Too many redirects in a row.
     TooManyRedirects,
     /// A redirect loop.
     RedirectLoop,
@@ -45,14 +44,18 @@ pub(super) enum RadioError {
     NothingPlayable,
     /// The reactor has not taken the last stream yet.
     Busy,
-    /// It played, and broke off.
-    Body(HttpBodyError),
-    /// The data cannot be decoded.
-    Undecodable(StreamError),
+    /// The server closed the connection in the middle of the body.
+    HungUp,
+    /// It sent nothing, or next to nothing, in the middle of the body.
+    Stalled,
+    /// Its chunked encoding is invalid.
+    InvalidChunks,
+    /// The data cannot be decoded, and why.
+    Undecodable(String),
 }
 
 /// The names of the counters, in the order of [`RadioError::counter_index`].
-pub(super) const COUNTER_NAMES: [&str; 10] = [
+pub const RADIO_FAILURE_NAMES: [&str; 10] = [
     "radio_failures_name",
     "radio_failures_connect",
     "radio_failures_timeout",
@@ -67,11 +70,12 @@ pub(super) const COUNTER_NAMES: [&str; 10] = [
 
 impl RadioError {
     /// Index of its counter.
-    pub(super) const fn counter_index(&self) -> usize {
+    #[must_use]
+    pub const fn counter_index(&self) -> usize {
         match self {
             Self::Name(_) => 0,
             Self::Connect(_) => 1,
-            Self::TimedOut(_) | Self::Body(HttpBodyError::Stalled) => 2,
+            Self::TimedOut(_) | Self::Stalled => 2,
             Self::Tls(_) => 3,
             Self::Status(_) => 4,
             Self::TooManyRedirects
@@ -80,14 +84,15 @@ impl RadioError {
             | Self::NotPublic(..)
             | Self::Request(_) => 5,
             Self::Playlist(_) | Self::TooDeep => 6,
-            Self::Head | Self::Empty | Self::Body(HttpBodyError::InvalidChunks) => 7,
-            Self::Io(_) | Self::Busy | Self::Body(_) => 8,
+            Self::Head | Self::Empty | Self::InvalidChunks => 7,
+            Self::Io(_) | Self::Busy | Self::HungUp => 8,
             Self::NothingPlayable | Self::Undecodable(_) => 9,
         }
     }
 
     /// Whether an early retry is pointless.
-    pub(super) const fn is_permanent(&self) -> bool {
+    #[must_use]
+    pub const fn is_permanent(&self) -> bool {
         match self {
             Self::Status(status) => matches!(*status, 401 | 403 | 404 | 410),
             Self::TooManyRedirects
@@ -139,8 +144,10 @@ impl fmt::Display for RadioError {
                 "no stream of a supported format; MP3, AAC, Ogg, FLAC and WAVE are supported",
             ),
             Self::Busy => f.write_str("this machine is too busy"),
-            Self::Body(fault) => write!(f, "{fault}"),
-            Self::Undecodable(error) => write!(f, "{error}"),
+            Self::HungUp => f.write_str("the server closed the connection"),
+            Self::Stalled => f.write_str("the server stopped sending"),
+            Self::InvalidChunks => f.write_str("the server sent invalid chunked encoding"),
+            Self::Undecodable(why) => f.write_str(why),
         }
     }
 }

@@ -1,0 +1,113 @@
+//! Requests for streams, and the heads of their answers.
+
+use aulos_proto::http::{
+    BodyDecoder, BodyFraming, HeadError, HttpUrl, RequestHead, decode_text, is_playlist_type,
+};
+
+use super::{RadioError, RadioInfo};
+
+pub(super) fn request_head(url: &HttpUrl, agent: &str) -> Result<String, HeadError> {
+    // HTTP/1.0: nearly all servers then send an endless body without chunks.
+    RequestHead::new("GET", &url.target, "1.0")
+        .field("Host", &url.authority())
+        .field("User-Agent", agent)
+        .field("Accept", "*/*")
+        .field("Accept-Encoding", "identity")
+        .field("Icy-MetaData", "1")
+        .optional("Authorization", url.authorization().as_deref())
+        .field("Connection", "close")
+        .finish()
+}
+
+/// The relevant fields of a response head.
+#[derive(Debug, Default)]
+pub(super) struct ResponseHead {
+    pub(super) status: u16,
+    pub(super) location: Option<String>,
+    length: Option<u64>,
+    chunked: bool,
+    icy_metaint: Option<usize>,
+    pub(super) about: RadioInfo,
+}
+
+impl ResponseHead {
+    /// The head at the front of `bytes` and its length; `None` while it is incomplete.
+    pub(super) fn parse(bytes: &mut Vec<u8>) -> Result<Option<(Self, usize)>, RadioError> {
+        // Old Shoutcast servers send another status line, and continue as in HTTP.
+        if bytes.starts_with(b"ICY ") {
+            bytes.splice(..b"ICY ".len(), *b"HTTP/1.0 ");
+        }
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        let mut config = httparse::ParserConfig::default();
+        config
+            .ignore_invalid_headers_in_responses(true)
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_multiple_spaces_in_response_status_delimiters(true);
+        let length = match config.parse_response(&mut response, bytes.as_slice()) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if bytes.len() > MAX_HEAD => {
+                return Err(RadioError::Head);
+            }
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(_) => return Err(RadioError::Head),
+        };
+        let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
+        for header in response.headers {
+            let value = header_text(header.value);
+            let about = &mut head.about;
+            match &header.name.to_ascii_lowercase()[..] {
+                "location" => head.location = Some(value),
+                "content-length" => head.length = value.parse().ok(),
+                "transfer-encoding" => {
+                    head.chunked = value.to_ascii_lowercase().contains("chunked");
+                }
+                "icy-metaint" => head.icy_metaint = value.parse().ok(),
+                "content-type" => about.content_type = Some(value),
+                "icy-name" => about.name = Some(value).filter(|name| !name.is_empty()),
+                "icy-genre" => about.genre = Some(value).filter(|genre| !genre.is_empty()),
+                "icy-description" => about.description = Some(value).filter(|it| !it.is_empty()),
+                "icy-br" => about.bitrate = Some(value),
+                _ => {}
+            }
+        }
+        Ok(Some((head, length)))
+    }
+
+    pub(super) const fn framing(&self) -> BodyFraming {
+        match (self.chunked, self.length) {
+            (true, _) => BodyFraming::Chunked,
+            (false, Some(length)) => BodyFraming::Length(length),
+            (false, None) => BodyFraming::UntilClosed,
+        }
+    }
+
+    pub(super) fn body(&self) -> BodyDecoder {
+        BodyDecoder::new(self.framing(), self.icy_metaint)
+    }
+}
+
+/// A header's text, cut to a readable length.
+fn header_text(bytes: &[u8]) -> String {
+    decode_text(bytes).trim().chars().filter(|c| !c.is_control()).take(MAX_HEADER_TEXT).collect()
+}
+
+/// Whether it is a playlist, by its type, its name or its first words; audio that is labelled as a
+/// playlist is audio.
+pub(super) fn is_list(url: &HttpUrl, head: &ResponseHead, front: &[u8]) -> bool {
+    let path = url.target.split('?').next().unwrap_or_default().to_ascii_lowercase();
+    let named = [".m3u", ".m3u8", ".pls", ".xspf"].iter().any(|end| path.ends_with(end));
+    let typed = head.about.content_type.as_deref().is_some_and(is_playlist_type);
+    let text = front.strip_prefix(b"\xef\xbb\xbf").unwrap_or(front).trim_ascii_start();
+    let begins =
+        |with: &[u8]| text.get(..with.len()).is_some_and(|front| front.eq_ignore_ascii_case(with));
+    let looks =
+        begins(b"#extm3u") || begins(b"[playlist]") || begins(b"<?xml") || begins(b"http://");
+    let is_text = front.iter().all(|byte| *byte >= b' ' || matches!(byte, b'\t' | b'\r' | b'\n'));
+    (named || typed || looks) && is_text && !begins(b"<!doctype") && !begins(b"<html")
+}
+
+/// Maximum bytes of a head, its lines, and characters of one value.
+const MAX_HEAD: usize = 32 * 1024;
+const MAX_HEADERS: usize = 100;
+const MAX_HEADER_TEXT: usize = 1_024;
