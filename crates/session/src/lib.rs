@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod datagram;
+pub mod live_source;
 pub mod push;
 pub mod radio;
 pub mod relay;

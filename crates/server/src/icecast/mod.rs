@@ -5,7 +5,6 @@
 //! goes with its socket to a reactor. TLS is supported on the same port, as on every other, and the
 //! limits per address apply here as well.
 
-mod response;
 mod source_client;
 
 use std::io;

@@ -1,28 +1,28 @@
-//! One connection of a source client, up to its stream or its response.
+//! One connection of a source client, up to its stream or its response: performs the I/O of a
+//! [`SourceHandshake`].
 
+use std::io;
 use std::time::Duration;
 
 use aulos_config::{Endpoint, Mount};
-use aulos_io::feed::DjStream;
+use aulos_core::Span;
+use aulos_io::SystemClock;
+use aulos_io::feed::{DjMountPermit, DjStream};
 use aulos_io::reactor::MediaStream;
-use aulos_proto::http::head_length;
-use aulos_proto::icecast::{IcecastRequest, RequestKind, SourceRequest, is_unsupported_type};
-use aulos_proto::packets::FormatHint;
+use aulos_session::live_source::{
+    HandshakeInput, HandshakeOutput, LiveResponse, LiveStreamStart, SourceHandshake,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::response::Response;
 use crate::access::{Credentials, LoginError};
 use crate::backend::{DjInfo, ListenSink};
 use crate::control::{Control, count};
 use crate::http::is_our_host;
 use crate::tls::ClientStream;
 
-/// Time-out of the request.
+/// Time-out of the handshake of TLS, and of an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Maximum length of the request head in bytes.
-const MAX_HEAD: usize = 8 << 10;
 
 /// Reads the request, and puts the client on air if it is authorized.
 pub(super) async fn serve(
@@ -31,73 +31,66 @@ pub(super) async fn serve(
     control: &Control,
     sink: &dyn ListenSink,
 ) {
-    let mut read = Vec::with_capacity(1_024);
-    let head = match timeout(REQUEST_TIMEOUT, read_head(&mut stream, &mut read)).await {
-        Ok(Some(Some(head))) => head,
-        Ok(Some(None)) => {
-            count(&control.counters.djs_cut_long_request);
-            return stream.try_send_response(Response::HeadTooLong.text().as_bytes());
+    let mut handshake = SourceHandshake::new(SystemClock::now());
+    let (mut place, mut permit) = (None, None);
+    let mut piece = [0; 1_024];
+    loop {
+        while let Some(output) = handshake.poll_output() {
+            let input = match (output, &place) {
+                (HandshakeOutput::Authorize { mount, authorization, host }, _) => {
+                    let said = (authorization.as_deref(), host.as_deref());
+                    let found = authorize(&stream, address, &mount, said, control);
+                    HandshakeInput::Authorized(found.map(|found| place = Some(found)))
+                }
+                (
+                    HandshakeOutput::Acquire { name, content_type, agent },
+                    Some((station, mount)),
+                ) => {
+                    let (from, tls) = (Some(stream.peer_ip()), stream.is_tls());
+                    let about = DjInfo { from, agent, name, content_type, tls };
+                    permit = sink.acquire_mount(station, mount, about);
+                    HandshakeInput::Acquired(permit.is_some())
+                }
+                (HandshakeOutput::SetTitle(title), Some((station, mount))) => {
+                    HandshakeInput::TitleSet(sink.set_live_title(station, mount, title))
+                }
+                (HandshakeOutput::Start(start), _) => {
+                    return start_stream(stream, permit, start).await;
+                }
+                (HandshakeOutput::Respond(response), _) => {
+                    count_refusal(control, response);
+                    return stream.try_send_response(response.text().as_bytes());
+                }
+                (HandshakeOutput::Close { is_silent: true }, _) => {
+                    return count(&control.counters.djs_cut_without_request);
+                }
+                _ => return,
+            };
+            handshake.handle_input(input);
         }
-        // The client has closed.
-        Ok(None) => return,
-        Err(_) => return count(&control.counters.djs_cut_without_request),
-    };
-    let unread = read.split_off(head);
-    let answer = match IcecastRequest::parse(&read) {
-        // A mount on loopback may have no password, and a foreign web page may run in a local
-        // browser.
-        Ok(IcecastRequest { from_browser: true, .. }) => {
-            count(&control.counters.http_cross_site);
-            Response::CrossSite
-        }
-        Ok(IcecastRequest { kind: wish, authorization, agent, host, .. }) => {
-            let said = (authorization.as_deref(), host.as_deref());
-            let may = |path: &str| authorize(&stream, address, path, said, control);
-            match wish {
-                RequestKind::Source(push) => match may(&push.mount) {
-                    Ok(_) if is_unsupported_type(&push.content_type) => {
-                        count(&control.counters.djs_refused_type);
-                        Response::UnsupportedType
-                    }
-                    Ok(place) => {
-                        return start_stream((stream, unread), place, (push, agent), control, sink)
-                            .await;
-                    }
-                    Err(answer) => answer,
-                },
-                RequestKind::Metadata { mount, title } => match may(&mount) {
-                    Ok((station, mount)) if sink.set_live_title(&station, &mount, title) => {
-                        Response::TitleUpdated
-                    }
-                    Ok(_) => Response::NotOnAir,
-                    Err(answer) => answer,
-                },
-                RequestKind::Options => Response::Methods,
-                _ => Response::NotFound,
+        let at = handshake.poll_timeout();
+        let limit = at.map_or(Span::ZERO, |at| at.since(SystemClock::now())).as_nanos();
+        let limit = Duration::from_nanos(u64::try_from(limit).unwrap_or(0));
+        match timeout(limit, stream.read(&mut piece)).await {
+            Ok(read) => {
+                let read = piece.get(..read.unwrap_or(0)).unwrap_or_default();
+                handshake.handle_input(HandshakeInput::Received(read));
             }
+            Err(_) => handshake.handle_timeout(SystemClock::now()),
         }
-        Err(_) => {
-            count(&control.counters.djs_not_understood);
-            Response::BadRequest
-        }
-    };
-    stream.try_send_response(answer.text().as_bytes());
+    }
 }
 
-/// Reads to the end of the head and returns its length; `Some(None)` for one that is too long,
-/// `None` if the client has closed.
-async fn read_head(stream: &mut ClientStream, read: &mut Vec<u8>) -> Option<Option<usize>> {
-    loop {
-        if let Some(length) = head_length(read) {
-            return Some(Some(length));
-        }
-        if read.len() >= MAX_HEAD {
-            return Some(None);
-        }
-        let rest = MAX_HEAD - read.len();
-        if (&mut *stream).take(rest as u64).read_buf(read).await.ok()? == 0 {
-            return None;
-        }
+/// Counts a response where no other part has.
+fn count_refusal(control: &Control, response: LiveResponse) {
+    let counters = &control.counters;
+    match response {
+        LiveResponse::HeadTooLong => count(&counters.djs_cut_long_request),
+        LiveResponse::CrossSite => count(&counters.http_cross_site),
+        LiveResponse::BadRequest => count(&counters.djs_not_understood),
+        LiveResponse::UnsupportedType => count(&counters.djs_refused_type),
+        LiveResponse::MountInUse => count(&counters.djs_refused_taken),
+        _ => {}
     }
 }
 
@@ -108,12 +101,12 @@ fn authorize(
     path: &str,
     (authorization, host): (Option<&str>, Option<&str>),
     control: &Control,
-) -> Result<(String, Mount), Response> {
+) -> Result<(String, Mount), LiveResponse> {
     let mounts = control.mounts();
     let here = mounts.into_iter().filter(|(_, mount)| mount.address == *address);
     let Some((station, mount)) = here.into_iter().find(|(_, mount)| mount.path == path) else {
         count(&control.counters.djs_refused_unknown);
-        return Err(Response::NoMount);
+        return Err(LiveResponse::NoMount);
     };
     let Some(password) = &mount.password else {
         // A page whose own name resolves to this machine (DNS rebinding) sends no `Origin`. If
@@ -122,10 +115,10 @@ fn authorize(
             return Ok((station, mount));
         }
         count(&control.counters.http_wrong_host);
-        return Err(Response::Misdirected);
+        return Err(LiveResponse::Misdirected);
     };
     // libshout first sends a request without credentials, to learn the scheme.
-    let Some(said) = authorization else { return Err(Response::Unauthorized) };
+    let Some(said) = authorization else { return Err(LiveResponse::Unauthorized) };
     let right = match Credentials::from_header(said) {
         Credentials::Password(user, said) => {
             password.matches(&crate::access::SecretDigest::new(&said)) & (user == mount.user)
@@ -134,46 +127,27 @@ fn authorize(
     };
     match control.record_login_attempt(stream.peer_ip(), right) {
         Ok(()) => Ok((station, mount)),
-        Err(LoginError::WrongCredentials) => Err(Response::Unauthorized),
-        Err(LoginError::RateLimited) => Err(Response::TooManyAttempts),
+        Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
+        Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
     }
 }
 
 async fn start_stream(
-    (mut stream, unread): (ClientStream, Vec<u8>),
-    (station, mount): (String, Mount),
-    (push, agent): (SourceRequest, Option<String>),
-    control: &Control,
-    sink: &dyn ListenSink,
+    mut stream: ClientStream,
+    permit: Option<DjMountPermit>,
+    start: LiveStreamStart,
 ) {
-    let about = DjInfo {
-        from: Some(stream.peer_ip()),
-        agent,
-        name: push.name,
-        content_type: push.content_type.clone(),
-        tls: stream.is_tls(),
-    };
-    let Some(seat) = sink.acquire_mount(&station, &mount, about) else {
-        count(&control.counters.djs_refused_taken);
-        return stream.try_send_response(Response::MountInUse.text().as_bytes());
-    };
-    // A client that does not expect `100 Continue` would take it for the final answer.
-    let answer = if push.expects_continue { CONTINUE } else { OK };
+    let LiveStreamStart { answer, unread, framing, hint } = start;
     let answered = async {
         stream.write_all(answer).await?;
         stream.flush().await?;
         MediaStream::new(stream.into_media()?)
     };
-    match timeout(REQUEST_TIMEOUT, answered).await {
-        Ok(Ok(wire)) => {
-            let hint = FormatHint::from_content_type(&push.content_type);
-            seat.start(DjStream { wire, unread, framing: push.framing, hint });
+    let answered: Result<io::Result<MediaStream>, _> = timeout(REQUEST_TIMEOUT, answered).await;
+    match (answered, permit) {
+        (Ok(Ok(wire)), Some(permit)) => permit.start(DjStream { wire, unread, framing, hint }),
+        (gone, _) => {
+            tracing::debug!(reason = ?gone, "live source disconnected before its first audio")
         }
-        gone => tracing::debug!(reason = ?gone, "live source disconnected before its first audio"),
     }
 }
-
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-
-/// libshout and similar clients start to send when they have read this.
-const OK: &[u8] = b"HTTP/1.0 200 OK\r\n\r\n";

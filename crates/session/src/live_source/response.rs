@@ -2,7 +2,8 @@
 
 /// A response that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Response {
+#[non_exhaustive]
+pub enum LiveResponse {
     /// The title was updated.
     TitleUpdated,
     /// The supported methods.
@@ -31,8 +32,10 @@ pub(super) enum Response {
     TooManyAttempts,
 }
 
-impl Response {
-    pub(super) fn text(self) -> String {
+impl LiveResponse {
+    /// The response, head and body.
+    #[must_use]
+    pub fn text(self) -> String {
         let (status, extra, body) = self.parts();
         let kind = if self == Self::TitleUpdated { "text/xml" } else { "text/plain" };
         let length = body.len();

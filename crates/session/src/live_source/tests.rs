@@ -1,0 +1,98 @@
+//! Requests of source clients, whole and in pieces.
+
+use super::*;
+
+const PUT: &[u8] = b"PUT /live HTTP/1.1\r\nContent-Type: audio/mpeg\r\n\
+    Authorization: Basic eDp5\r\nExpect: 100-continue\r\n\r\nsound";
+
+fn handshake() -> SourceHandshake {
+    SourceHandshake::new(Instant::ZERO)
+}
+
+fn response(handshake: &mut SourceHandshake) -> LiveResponse {
+    match handshake.poll_output() {
+        Some(HandshakeOutput::Respond(response)) => response,
+        other => panic!("no response: {other:?}"),
+    }
+}
+
+fn response_to(request: &str) -> LiveResponse {
+    let mut handshake = handshake();
+    handshake.handle_input(HandshakeInput::Received(request.as_bytes()));
+    response(&mut handshake)
+}
+
+#[test]
+fn a_stream_begins_when_it_is_authorized_and_the_mount_is_free() {
+    let mut handshake = handshake();
+    for byte in PUT {
+        assert!(handshake.poll_output().is_none());
+        handshake.handle_input(HandshakeInput::Received(&[*byte]));
+        if handshake.poll_timeout().is_none() {
+            break;
+        }
+    }
+    match handshake.poll_output() {
+        Some(HandshakeOutput::Authorize { mount, authorization, .. }) => {
+            assert_eq!((&mount[..], authorization.as_deref()), ("/live", Some("Basic eDp5")));
+        }
+        other => panic!("{other:?}"),
+    }
+    handshake.handle_input(HandshakeInput::Authorized(Ok(())));
+    assert!(matches!(handshake.poll_output(), Some(HandshakeOutput::Acquire { .. })));
+    handshake.handle_input(HandshakeInput::Acquired(true));
+    match handshake.poll_output() {
+        Some(HandshakeOutput::Start(start)) => assert!(start.answer.starts_with(b"HTTP/1.1 100")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn bytes_behind_the_head_belong_to_the_stream() {
+    let mut handshake = handshake();
+    handshake.handle_input(HandshakeInput::Received(PUT));
+    handshake.handle_input(HandshakeInput::Authorized(Ok(())));
+    handshake.handle_input(HandshakeInput::Acquired(true));
+    let start = std::iter::from_fn(|| handshake.poll_output()).last();
+    assert!(matches!(start, Some(HandshakeOutput::Start(start)) if start.unread == b"sound"));
+}
+
+#[test]
+fn each_refusal_has_its_response() {
+    assert_eq!(
+        response_to("PUT /live HTTP/1.1\r\nOrigin: http://a\r\n\r\n"),
+        LiveResponse::CrossSite
+    );
+    assert_eq!(response_to("OPTIONS * HTTP/1.1\r\n\r\n"), LiveResponse::Methods);
+    assert_eq!(response_to("GET /listen HTTP/1.1\r\n\r\n"), LiveResponse::NotFound);
+    assert_eq!(response_to("\u{16}\u{3}\u{1}\r\n\r\n"), LiveResponse::BadRequest);
+    assert_eq!(response_to(&"x".repeat(MAX_HEAD)), LiveResponse::HeadTooLong);
+    let late_end = format!("PUT /live HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD));
+    assert_eq!(response_to(&late_end), LiveResponse::HeadTooLong);
+    let mut refused = handshake();
+    refused.handle_input(HandshakeInput::Received(PUT));
+    drop(refused.poll_output());
+    refused.handle_input(HandshakeInput::Authorized(Err(LiveResponse::NoMount)));
+    assert_eq!(response(&mut refused), LiveResponse::NoMount);
+    let mut taken = handshake();
+    taken.handle_input(HandshakeInput::Received(PUT));
+    taken.handle_input(HandshakeInput::Authorized(Ok(())));
+    taken.handle_input(HandshakeInput::Acquired(false));
+    let last = std::iter::from_fn(|| taken.poll_output()).last();
+    assert!(matches!(last, Some(HandshakeOutput::Respond(LiveResponse::MountInUse))), "{last:?}");
+}
+
+#[test]
+fn only_a_request_that_does_not_come_is_limited_and_what_was_not_asked_is_ignored() {
+    let mut handshake = handshake();
+    handshake.handle_input(HandshakeInput::Authorized(Ok(())));
+    handshake.handle_input(HandshakeInput::Acquired(true));
+    handshake.handle_timeout(Instant::ZERO + Span::from_secs(9));
+    assert!(handshake.poll_output().is_none());
+    assert_eq!(handshake.poll_timeout(), Some(Instant::ZERO + REQUEST_TIMEOUT));
+    handshake.handle_timeout(Instant::ZERO + REQUEST_TIMEOUT);
+    let closed = handshake.poll_output();
+    assert!(matches!(closed, Some(HandshakeOutput::Close { is_silent: true })), "{closed:?}");
+    handshake.handle_input(HandshakeInput::Received(PUT));
+    assert!(handshake.poll_output().is_none());
+}
