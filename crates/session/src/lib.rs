@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!  bytes, datagrams (proto)            sound (engine)
-//!        RTP ----------- rtp ------ a station's input, a rendition
-//!        RTP ---------- relay ----- transcoded, without a station
+//!        RTP ----------- rtp ----------- a station's input, a rendition
+//!        RTP ---------- relay ---------- transcoded, without a station
+//!        HTTP --------- radio ---------- the body of a stream
+//!        Icecast --- live_source ------- the body of a stream
+//!        Icecast ------- push ---------- a rendition
 //! ```
 //!
 //! `aulos-proto` and `aulos-engine` know nothing of each other; what needs both is here. A machine
