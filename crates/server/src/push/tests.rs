@@ -180,7 +180,7 @@ fn an_occupied_mount_and_a_rejected_one_are_distinguished() {
     let mut rig = PushHarness::plain(&script, Some("secret"));
     let state = rig.fails();
     assert_eq!(state.phase, PushPhase::Waiting, "it may be our own, from before");
-    assert!(state.error.as_deref().unwrap().contains("somebody else sends"), "{state:?}");
+    assert!(state.error.as_deref().unwrap().contains("in use by another source"), "{state:?}");
     let script = ScriptedServer::new(&["HTTP/1.0 403 No\r\n\r\n<b>too many sources connected</b>"]);
     let state = PushHarness::plain(&script, Some("secret")).fails();
     assert_eq!(state.phase, PushPhase::Refused);
@@ -207,7 +207,7 @@ fn no_server_a_foreign_one_and_a_silent_one_are_reported() {
     assert_eq!(state.phase, PushPhase::Waiting);
     let script = ScriptedServer::new(&["+OK POP3 ready\r\n\r\n"]);
     let state = PushHarness::plain(&script, None).fails();
-    assert!(state.error.unwrap().contains("look at host and port"));
+    assert!(state.error.unwrap().contains("check host and port"));
     let script = ScriptedServer::new(&[""]);
     let pusher = PushClient::default();
     let url = format!("icecast://127.0.0.1:{}/live", script.port);
