@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use aulos_core::Span;
-use aulos_session::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, RtpPayloadFormat};
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
+use aulos_session::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, RtpPayloadFormat};
 use serde_json::Value as Json;
 
 use crate::keys::{ConfigRead, Context, Shape, keys, table_of};

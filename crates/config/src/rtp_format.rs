@@ -1,8 +1,8 @@
 //! The encodings of relays: `CODEC[/RATE[/CHANNELS]][:PAYLOAD_TYPE]`.
 
-use aulos_session::relay::RtpPayloadFormat;
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::{Encoding, RtpCodec};
+use aulos_session::relay::RtpPayloadFormat;
 
 use crate::keys::{ConfigRead, Context, Shape, hint_for};
 use crate::tree::Node;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec, Span};
 use aulos_io::SourcePath;
+use aulos_proto::http::HttpUrl;
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::PlayoutDelay;
-use aulos_proto::http::HttpUrl;
 
 use crate::names::Endpoint;
 use crate::users::SecretDigest;

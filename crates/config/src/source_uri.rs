@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec, Span};
-use aulos_session::relay::RtpPayloadFormat;
-use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 use aulos_proto::http::HttpUrl;
 use aulos_proto::rtp::{Encoding, RtpCodec};
+use aulos_session::relay::RtpPayloadFormat;
+use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
 use crate::keys::{Choice, ConfigRead, Context, Shape, keys};
 use crate::limits::{

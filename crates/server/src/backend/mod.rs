@@ -48,9 +48,9 @@ pub use status::{
     StationStatus,
 };
 
-pub use aulos_session::push::PushState;
 pub use crate::radio::{BackgroundTask, RadioState};
 pub use crate::recording::{RecorderState, StationRecorderEvent};
+pub use aulos_session::push::PushState;
 
 /// Takes the greetings with which the audio side answers clients.
 pub trait GreetingSink {

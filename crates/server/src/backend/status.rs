@@ -8,12 +8,12 @@ use aulos_engine::loudness_processor::NormalizerStatus;
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
 use aulos_io::feed::{DjEndReason, StreamInfo};
-use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 use aulos_proto::titles::TrackMetadata;
+use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 
-use aulos_session::push::PushState;
 use crate::radio::RadioState;
 use crate::recording::RecorderState;
+use aulos_session::push::PushState;
 
 /// Media position of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]

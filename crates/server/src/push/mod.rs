@@ -287,7 +287,7 @@ async fn request_stream(
     target: IcecastUrl,
     request: String,
 ) -> Result<DialedStream, PushError> {
-    let reached = dialer.connect(target.secure, &target.host, target.port).await;
+    let reached = dialer.dial(target.secure, &target.host, target.port).await;
     let mut wire = reached.map_err(|error| match error {
         DialError::Name => PushError::Name(target.host.clone()),
         DialError::Busy => PushError::Busy,

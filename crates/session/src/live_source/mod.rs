@@ -11,9 +11,8 @@ use std::collections::VecDeque;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::http::BodyFraming;
-use aulos_proto::icecast::{
-    IcecastRequest, RequestKind, SourceRequest, head_length, is_unsupported_type,
-};
+use aulos_proto::http::head_length;
+use aulos_proto::icecast::{IcecastRequest, RequestKind, SourceRequest, is_unsupported_type};
 use aulos_proto::packets::FormatHint;
 use aulos_proto::titles::TrackMetadata;
 
