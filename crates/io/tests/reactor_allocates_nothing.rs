@@ -183,7 +183,7 @@ fn fifty_clients_are_served_without_a_call() {
     while !fifo.exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let writer = writer(fifo.clone(), done.clone());
+    let writer = writer(fifo, done.clone());
     // By now all clients are connected, and the FIFO is on air.
     std::thread::sleep(Duration::from_secs(3));
     wait_for(|| server.status.read().active == Some(0));

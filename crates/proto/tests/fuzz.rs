@@ -49,7 +49,7 @@ fn mutate(data: &mut Vec<u8>, files: &[Vec<u8>], random: &mut Rng) {
     let at = random.below(data.len() + 1);
     match random.below(7) {
         0 => data.truncate(at),
-        1 => data.insert(at, random.below(256) as u8),
+        1 => data.insert(at, random.next_u64().to_le_bytes()[0]),
         2 if at < data.len() => data[at] ^= 1_u8 << random.below(8),
         3 if at < data.len() => data[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
         4 => {

@@ -66,7 +66,7 @@ struct OutputArgs {
     /// Log errors only, and print no progress, notes or summaries to standard error
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL)]
     quiet: bool,
-    /// When to use colors; `auto`: on a terminal, unless NO_COLOR is set
+    /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = GLOBAL)]
     color: ColorMode,
 }

@@ -37,7 +37,7 @@ fn a_killed_server_leaves_no_child_behind() {
 /// A program that writes its process id to a file, and then neither reads, writes nor ends.
 fn idler(scratch: &ScratchDir, name: &str) -> String {
     let path = scratch.join(name);
-    let number = scratch.join(&format!("{name}.pid"));
+    let number = scratch.join(format!("{name}.pid"));
     std::fs::write(&path, format!("#!/bin/sh\necho $$ >{}\nexec sleep 600\n", text(&number)))
         .unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -45,7 +45,7 @@ fn idler(scratch: &ScratchDir, name: &str) -> String {
 }
 
 fn id_of(scratch: &ScratchDir, name: &str) -> Option<u32> {
-    std::fs::read_to_string(scratch.join(&format!("{name}.pid"))).ok()?.trim().parse().ok()
+    std::fs::read_to_string(scratch.join(format!("{name}.pid"))).ok()?.trim().parse().ok()
 }
 
 /// A zombie counts as ended.

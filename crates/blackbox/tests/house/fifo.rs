@@ -110,7 +110,7 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
         let mut command = Command::new(&ffmpeg);
         command.args(["-nostdin", "-v", "error", "-y", "-re", "-f", "lavfi", "-i", &tone]);
         command.args(["-f", "s16le", "-ar", "48000", "-ac", "2", text(&fifo)]);
-        let err = scratch.join(&format!("ffmpeg{n}.err"));
+        let err = scratch.join(format!("ffmpeg{n}.err"));
         let mut writer = Process::start(&mut command, &scratch.join("ffmpeg.out"), &err).unwrap();
         let status = writer.wait(Duration::from_secs(song + 10)).unwrap();
         assert!(status.success(), "{}", std::fs::read_to_string(err).unwrap());

@@ -195,7 +195,7 @@ impl Browser {
         name: &str,
         address: &str,
     ) -> Self {
-        let printed = ["out", "err"].map(|end| scratch.join(&format!("{name}.{end}")));
+        let printed = ["out", "err"].map(|end| scratch.join(format!("{name}.{end}")));
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/house/mdns.py");
         let process = net.run_inside(1, || {
             let mut command = Command::new(python);

@@ -33,7 +33,7 @@ impl Relay {
             "--dest",
             &format!("udp://127.0.0.1:{dest}"),
         ]);
-        let logs = [scratch.join(&format!("{name}.out")), scratch.join(&format!("{name}.err"))];
+        let logs = [scratch.join(format!("{name}.out")), scratch.join(format!("{name}.err"))];
         let process = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
         let mut port = None;
         wait_for("the relay's port", PATIENCE, || {

@@ -89,7 +89,7 @@ impl Relay {
         let mut command = Command::new(binary());
         command.args(["relay", listen, "--from", "pcmu", "--to", "pcmu", "--json"]);
         command.args(["--dest", dest]);
-        let [out, err] = ["out", "err"].map(|end| scratch.join(&format!("{name}.{end}")));
+        let [out, err] = ["out", "err"].map(|end| scratch.join(format!("{name}.{end}")));
         let process = Process::start(&mut command, &out, &err).unwrap();
         let mut place = String::new();
         wait_for("the relay's place", PATIENCE, || {

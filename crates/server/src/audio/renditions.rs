@@ -81,7 +81,7 @@ pub(super) fn play(
             // A mono station needs no map.
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(%error, %map, "cannot create a channel map; the client gets all channels")
+                tracing::warn!(%error, %map, "cannot create a channel map; the client gets all channels");
             }
         }
     }

@@ -124,13 +124,7 @@ fn open_config(
         }
         SourceConfig::File { path, repeat, spec } => {
             let options = FileDecodeOptions { looped: *repeat, raw: *spec };
-            let (file, items, state) =
-                FileSource::new(path.clone(), options, inner.seeds.next_u64());
-            inner.codecs.add(match standby.take() {
-                Some(handle) => Box::new(file.with_standby(handle)),
-                None => Box::new(file),
-            });
-            (Box::new(RingSource::new(items, Pacing::OnDemand)), SourceMonitor::File(state))
+            open_file(path.clone(), options, standby.take(), inner)
         }
         SourceConfig::Http { url } => open_radio(url, standby.take(), inner),
         SourceConfig::Stdin { spec } => {
@@ -174,6 +168,20 @@ fn open_config(
             })
         }
     }
+}
+
+fn open_file(
+    path: aulos_io::SourcePath,
+    options: FileDecodeOptions,
+    standby: Option<StandbyHandle>,
+    inner: &mut AudioState,
+) -> (Box<dyn Source>, SourceMonitor) {
+    let (file, items, state) = FileSource::new(path, options, inner.seeds.next_u64());
+    inner.codecs.add(match standby {
+        Some(handle) => Box::new(file.with_standby(handle)),
+        None => Box::new(file),
+    });
+    (Box::new(RingSource::new(items, Pacing::OnDemand)), SourceMonitor::File(state))
 }
 
 fn process_config(

@@ -173,7 +173,7 @@ impl Control {
             match (set, inner.slots[number].as_mut()) {
                 (Ok(sound), Some(slot)) => slot.set_sound(sound),
                 (Err(why), _) => {
-                    tracing::warn!(number, "cannot restore sound settings of earlier calls: {why}")
+                    tracing::warn!(number, "cannot restore sound settings of earlier calls: {why}");
                 }
                 (Ok(_), None) => {}
             }

@@ -147,7 +147,7 @@ async fn start_stream(
     match (answered, permit) {
         (Ok(Ok(wire)), Some(permit)) => permit.start(DjStream { wire, unread, framing, hint }),
         (gone, _) => {
-            tracing::debug!(reason = ?gone, "live source disconnected before its first audio")
+            tracing::debug!(reason = ?gone, "live source disconnected before its first audio");
         }
     }
 }

@@ -22,27 +22,7 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
     let target = args.target.lufs();
     let mut lines = Vec::new();
     if let Some(LinearGain { requested, gain, limit: Some(limit), .. }) = outcome.linear {
-        lines.push(match limit {
-            GainLimit::Silence => {
-                let what = if outcome.seconds < SHORTEST_S {
-                    "shorter than 400 ms, so it has no loudness"
-                } else {
-                    "silent, so it has no loudness"
-                };
-                let copy = if outcome.state == OutputFileState::Written {
-                    "; copied without gain"
-                } else {
-                    ""
-                };
-                format!("{what}{copy}")
-            }
-            GainLimit::Ceiling => format!(
-                "the peaks allow a gain of {gain} instead of {requested}: the result is {} below the \
-                 target; --limit reaches it by limiting the peaks",
-                requested - gain
-            ),
-            _ => format!("the gain is {gain} instead of {requested}"),
-        });
+        lines.push(limit_remark(outcome, limit, requested, gain));
     } else if let (Some(lufs), false) =
         (missed_loudness(outcome.after.integrated, target), args.album)
     {
@@ -84,6 +64,31 @@ pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<S
         lines.push(format!("the input is damaged at {} position(s)", outcome.damaged));
     }
     lines
+}
+
+/// Why the gain is not the requested one.
+fn limit_remark(outcome: &NormalizeOutcome, limit: GainLimit, requested: Db, gain: Db) -> String {
+    match limit {
+        GainLimit::Silence => {
+            let what = if outcome.seconds < SHORTEST_S {
+                "shorter than 400 ms, so it has no loudness"
+            } else {
+                "silent, so it has no loudness"
+            };
+            let copy = if outcome.state == OutputFileState::Written {
+                "; copied without gain"
+            } else {
+                ""
+            };
+            format!("{what}{copy}")
+        }
+        GainLimit::Ceiling => format!(
+            "the peaks allow a gain of {gain} instead of {requested}: the result is {} below the \
+             target; --limit reaches it by limiting the peaks",
+            requested - gain
+        ),
+        _ => format!("the gain is {gain} instead of {requested}"),
+    }
 }
 
 /// The table for one file, before and after.

@@ -56,7 +56,7 @@ fn a_power_failure_loses_at_most_the_sync_interval_and_a_second() {
         let mut rng = Rng::new(9);
         for end in (0..log.len()).step_by(7).chain([log.len()]) {
             let bytes = after_power_loss(&log, end, &mut rng);
-            let path = folder.join(&format!("a.{}", format.split(':').next().unwrap()));
+            let path = folder.join(format!("a.{}", format.split(':').next().unwrap()));
             std::fs::write(&path, bytes).unwrap();
             let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
             let at = log[..end].last().map_or(0, |(at, _)| at.0);

@@ -248,8 +248,8 @@ fn a_kill_while_a_file_is_completed_loses_neither_sound_nor_markers() {
     for end in (chunks..=whole.len()).step_by(5) {
         let scratch = Arc::new(aulos_blackbox::scratch::ScratchDir::new("completing").unwrap());
         let name = super::test_recorder::file_name(&path);
-        std::fs::write(scratch.join(&format!("{name}.part")), &whole[..end]).unwrap();
-        std::fs::write(scratch.join(&format!("{name}.json")), &begun).unwrap();
+        std::fs::write(scratch.join(format!("{name}.part")), &whole[..end]).unwrap();
+        std::fs::write(scratch.join(format!("{name}.json")), &begun).unwrap();
         let next = TestRecorder::in_folder(scratch.clone(), |_| {});
         drop(next);
         // Except for the loudness, which is written when the sound is complete, it is the same.

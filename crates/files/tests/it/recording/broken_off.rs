@@ -32,7 +32,7 @@ fn ffmpeg_decodes_all_flushed_frames_and_a_repair_completes_the_file() {
         let sound = music(hz, channels, hz as usize * 2 + 77);
         let steps = steps(kind, &metadata, &sound, hz as usize / 5);
         let (all, length) = written(&steps, usize::MAX, usize::MAX);
-        let place = |what: &str| scratch.join(&format!("{number}-{what}.{}", kind.extension()));
+        let place = |what: &str| scratch.join(format!("{number}-{what}.{}", kind.extension()));
         // Before the first flush nothing is guaranteed, and ffmpeg rejects a file without audio.
         let first = first_flush(&steps);
         let mut ends: Vec<_> =
@@ -112,7 +112,7 @@ fn a_file_truncated_at_any_byte_is_repaired() {
         let (kind, metadata) = (format(name), metadata(hz, channels));
         let steps = steps(kind, &metadata, &music(hz, channels, frames), frames / 3);
         let (all, length) = written(&steps, usize::MAX, usize::MAX);
-        let path = scratch.join(&format!("torn.{}", kind.extension()));
+        let path = scratch.join(format!("torn.{}", kind.extension()));
         let mut kept = Frames(0);
         let ends = appends(&steps);
         // All bytes of the padding in the head of a FLAC file are alike.

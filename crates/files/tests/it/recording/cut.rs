@@ -45,7 +45,7 @@ fn wav_and_flac_joined_are_the_stream_bit_for_bit() {
                 let metadata = metadata(hz, channels).after(Frames(pair[0] as u64));
                 let part = &sound[pair[0] * channels..pair[1] * channels];
                 let path =
-                    scratch.join(&format!("{name}-{channels}-{}.{}", pair[0], kind.extension()));
+                    scratch.join(format!("{name}-{channels}-{}.{}", pair[0], kind.extension()));
                 write_file(&path, &file(kind, &metadata, part));
                 path
             })
@@ -63,7 +63,7 @@ fn processed_sound_is_dithered_where_it_is_recorded_with_16_bits() {
     let scratch = ScratchDir::new("cut").unwrap();
     for name in ["wav:16", "flac:16"] {
         let sound = vec![5.3 / 32_768.0; 48_000];
-        let path = scratch.join(&name.replace(':', "."));
+        let path = scratch.join(name.replace(':', "."));
         write_file(&path, &file(format(name), &metadata(48_000, 1), &sound));
         let (parts, complaints) = decoded_by_ffmpeg(&[path], decode_format(format(name)));
         assert_eq!(complaints, "", "{name}");
@@ -86,7 +86,7 @@ fn opus_joined_has_exactly_the_frames() {
     let paths: Vec<_> = places
         .windows(2)
         .map(|pair| {
-            let path = scratch.join(&format!("{}.opus", pair[0]));
+            let path = scratch.join(format!("{}.opus", pair[0]));
             let part = &sound[pair[0] * 2..pair[1] * 2];
             write_file(&path, &file(format("opus:128k"), &metadata(48_000, 2), part));
             path

@@ -54,7 +54,7 @@ fn files_state_their_origin_and_channel_layout() {
         ("opus:32k", 1, &["channels=1", "TAG:DATE=2026-11-22T10:15:01Z", "TAG:TITLE=Hall"]),
     ] {
         let kind = format(name);
-        let path = scratch.join(&format!("{name}.{}", kind.extension()));
+        let path = scratch.join(format!("{name}.{}", kind.extension()));
         let metadata = metadata(48_000, channels).after(Frames(36_000));
         write_file(&path, &file(kind, &metadata, &music(48_000, channels, 1_000)));
         let report = probed(&path);
@@ -75,7 +75,7 @@ fn a_flac_file_has_the_md5_sum_of_its_samples() {
         ("flac:16", 1, 100, 4.0),
         ("flac:24", 6, 5_000, 4.0),
     ] {
-        let path = scratch.join(&format!("{channels}-{frames}.flac"));
+        let path = scratch.join(format!("{channels}-{frames}.flac"));
         let sound: Vec<f32> =
             music(48_000, channels, frames).iter().map(|sample| sample * gain).collect();
         write_file(&path, &file(format(name), &metadata(48_000, channels), &sound));
