@@ -280,12 +280,12 @@ push = [{ url = "icecast://radio.example/b" }]
     let error = aulos_config::load(Some(file), &[], &Environment::default()).unwrap_err();
     let told = error.to_string();
     for line in [
-        "aulos.toml:5:11: `url` does not begin with icecast:// or icecasts://",
-        "aulos.toml:6:11: `url` has a password in it, and addresses are shown",
+        "aulos.toml:5:11: `url` does not start with icecast:// or icecasts://",
+        "aulos.toml:6:11: `url` contains a password, but URLs are shown to users",
         "aulos.toml:7:53: `format` is \"mp3\", which is not supported",
         "aulos.toml:8:3: duplicate push to icecast://radio.example:8000/twice",
         "aulos.toml:9:59: /does/not/exist: ",
-        "aulos.toml:10:11: `url` names no mount",
+        "aulos.toml:10:11: `url` has no mount",
         "aulos.toml:11:3: `station.a.push.6` has no `url`",
         "aulos.toml:12:3: `push` is text: it must be a table",
         "unknown key `bitrate` in `station.a.push.8`",

@@ -247,7 +247,7 @@ fn a_file_that_cannot_be_tagged_is_unchanged_with_a_reason() {
         sound(&path, 0.3, arguments);
         let before = fs::read(&path).unwrap();
         let done = aulos("--tag", &[&path]);
-        assert!(done.code == 3 && done.out.contains("no tags can be written"), "{}", done.out);
+        assert!(done.code == 3 && done.out.contains("tags cannot be written"), "{}", done.out);
         assert!(fs::read(&path).unwrap() == before, "{name}");
     }
 }

@@ -296,5 +296,5 @@ fn paths_that_make_no_sense_are_named() {
     assert!(code == 66 && said.contains("no such file"), "{said}");
     fs::create_dir(folder.join("empty")).unwrap();
     let (code, out, _) = normalize(&[], &folder.join("empty"), &folder.join("y"));
-    assert!(code == 66 && out.contains("there is no sound file"), "{code}: {out}");
+    assert!(code == 66 && out.contains("no audio file in the folder"), "{code}: {out}");
 }
