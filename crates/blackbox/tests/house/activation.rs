@@ -26,7 +26,7 @@ fn clients_before_the_start_are_served_after_activation() {
     served(&python, "http:stream:control", [1, 2, 0], &[]);
     let by_port = ["stream=127.0.0.1:PORT0", "control=[::1]:PORT1", "http=PORT3"];
     let said = served(&python, "a.socket:a.socket:a.socket:a.socket", [0, 1, 3], &by_port);
-    assert_eq!(said.matches("has no use for it").count(), 1, "{said}");
+    assert_eq!(said.matches("not used by the configuration").count(), 1, "{said}");
 }
 
 /// Starts a server with the sockets `NAMES`, of which those with these indices are stream, control

@@ -108,7 +108,6 @@ impl Server {
             tracing::debug!("cannot set the allocator's mmap threshold");
         }
         let (bound, lock) = self.open(&config)?;
-        let runtime = control_runtime().map_err(internal)?;
         let (listener, stream) = bind_port("stream", &config.listen.stream, &mut self.sockets)?;
         self.sockets.close_unused();
         let bound = bound.with_relays(&config.relays)?;
@@ -127,7 +126,6 @@ impl Server {
         let (reload, reload_requests) = mpsc::channel(1);
         let (alive, ended) = oneshot::channel();
         let control_plane = ControlPlane {
-            runtime,
             config,
             bound,
             audio,
@@ -136,12 +134,14 @@ impl Server {
             config_loader: self.config_loader,
             supervisor: self.supervisor,
             reload_requests,
-            _alive: alive,
-            _lock: lock,
         };
         let thread = thread::Builder::new()
             .name("aulos-control".to_owned())
-            .spawn(move || control_plane.run(stopped))
+            .spawn(move || {
+                // Held until the end, also when it panics.
+                let _held = (lock, alive);
+                control_plane.run(stopped)
+            })
             .map_err(internal)?;
         Ok(ServerHandle { addresses, reload, stop: Some(stop), ended, thread: Some(thread) })
     }
@@ -229,7 +229,6 @@ impl Drop for ServerHandle {
 
 /// What the control thread owns.
 struct ControlPlane {
-    runtime: Runtime,
     config: Arc<ResolvedConfig>,
     bound: BoundPorts,
     audio: Arc<Audio>,
@@ -238,13 +237,24 @@ struct ControlPlane {
     config_loader: ConfigLoader,
     supervisor: Supervisor,
     reload_requests: mpsc::Receiver<()>,
-    /// Dropped with the thread, also when it panics.
-    _alive: oneshot::Sender<()>,
-    _lock: StateLock,
 }
 
 impl ControlPlane {
+    /// The runtime is made and dropped on this thread: a program may start and stop servers in an
+    /// asynchronous context, where no runtime may be dropped.
     fn run(self, stopped: oneshot::Receiver<()>) -> io::Result<()> {
+        let audio = Arc::clone(&self.audio);
+        let result = control_runtime().and_then(|runtime| {
+            let result = runtime.block_on(self.control(stopped));
+            // A task that blocks on a slow disk must not delay the end.
+            runtime.shutdown_background();
+            result
+        });
+        audio.stop();
+        result
+    }
+
+    async fn control(self, stopped: oneshot::Receiver<()>) -> io::Result<()> {
         let ports = announced_ports(&self.config, &self.bound, self.stream);
         let audio = AudioHandles {
             backend: Arc::clone(&self.audio) as _,
@@ -259,25 +269,19 @@ impl ControlPlane {
             supervisor: self.supervisor,
             neighbors,
         };
-        let result = self.runtime.block_on(async {
-            let announcer = mdns::start(&self.config.mdns, ports);
-            let stop = async move {
-                tokio::select! {
-                    _ = stopped => {}
-                    () = report_mdns(announcer.as_ref(), server_list) => {}
-                }
-                // The announcement is withdrawn first, so that no new client connects to a stopping
-                // server.
-                if let Some(announcer) = announcer {
-                    announcer.stop();
-                }
-            };
-            run(Arc::clone(&self.config), self.bound, audio, context, stop).await
-        });
-        // A task that blocks on a slow disk must not delay the end.
-        self.runtime.shutdown_background();
-        self.audio.stop();
-        result
+        let announcer = mdns::start(&self.config.mdns, ports);
+        let stop = async move {
+            tokio::select! {
+                _ = stopped => {}
+                () = report_mdns(announcer.as_ref(), server_list) => {}
+            }
+            // The announcement is withdrawn first, so that no new client connects to a stopping
+            // server.
+            if let Some(announcer) = announcer {
+                announcer.stop();
+            }
+        };
+        run(self.config, self.bound, audio, context, stop).await
     }
 }
 

@@ -40,6 +40,17 @@ fn a_stopped_server_frees_its_ports_and_its_state_directory() {
     assert!(TcpStream::connect(control).is_err());
 }
 
+#[tokio::test]
+async fn a_refused_start_and_a_stop_are_possible_in_an_asynchronous_context() {
+    let state = ScratchDir::new("embed-async").unwrap();
+    let first = Server::new().start(config(&state, "127.0.0.1:0")).unwrap();
+    let mut taken = config(&ScratchDir::new("embed-taken").unwrap(), "127.0.0.1:0");
+    taken.listen.stream.port = first.addresses().stream.port();
+    let refused = Server::new().start(taken).unwrap_err();
+    assert_eq!(refused.exit, Exit::Unavailable);
+    first.stop().unwrap();
+}
+
 #[test]
 fn a_second_server_on_the_same_state_directory_is_refused_with_a_reason() {
     let state = ScratchDir::new("embed-lock").unwrap();
