@@ -54,7 +54,7 @@ fn check_refusals(rpc: &mut Rpc) {
         (json!({ "station": "hall", "label": "" }), "label"),
         (json!({ "station": "hall", "label": "x".repeat(129) }), "128"),
         (json!({ "label": "it" }), "station"),
-        (json!({ "station": "hall", "label": "it", "in_s": 60 }), "still to come"),
+        (json!({ "station": "hall", "label": "it", "in_s": 60 }), "in the future"),
     ] {
         let answer = rpc.answer("Aulos.AddMarker", &params);
         assert!(answer["error"].to_string().contains(why), "{params}: {answer}");

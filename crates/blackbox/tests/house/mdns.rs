@@ -120,7 +120,7 @@ fn without_the_mdns_port_the_server_logs_it_once() {
     // Exclusive: without SO_REUSEADDR.
     let _taken = net.run_inside(0, || UdpSocket::bind("0.0.0.0:5353").unwrap());
     let warned =
-        |server: &AulosServer| server.printed().unwrap().matches("port 5353 for mDNS").count();
+        |server: &AulosServer| server.printed().unwrap().matches("port 5353 exclusively").count();
 
     let server = start(&net, &scratch, &["listen.stream=0.0.0.0:0"]);
     wait_for("a warning", PATIENCE, || warned(&server) > 0);

@@ -241,7 +241,7 @@ fn a_rejection_by_a_real_icecast_is_understood() {
         told = rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0]["pushes"].clone();
         (0..2).all(|at| told[at]["last_error"].is_string())
     });
-    assert!(told[0]["last_error"].as_str().unwrap().contains("somebody else sends"), "{told}");
+    assert!(told[0]["last_error"].as_str().unwrap().contains("in use by another source"), "{told}");
     assert!(told[1]["last_error"].as_str().unwrap().contains("(401)"), "{told}");
     assert_eq!(told[1]["state"], "refused", "{told}");
     server.stop().unwrap();

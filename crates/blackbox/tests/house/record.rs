@@ -220,7 +220,7 @@ fn the_command_records_a_source_to_its_end() {
     // Existing files are not overwritten.
     let (code, _, said) = record(&[&uri, "copy.flac", "--no-pace"]);
     assert_eq!(code, Some(73), "{said}");
-    assert!(said.contains("overwrites nothing") && said.contains("hint: "), "{said}");
+    assert!(said.contains("never overwrites a file") && said.contains("hint: "), "{said}");
     // Rotated, ended by a signal, and joined.
     let (code, out, said) =
         record(&[&uri, "part.wav", "--no-pace", "--rotate", "3s", "--for", "10s"]);
