@@ -158,7 +158,7 @@ fn an_error_names_the_line_and_the_expected_syntax() {
     assert_eq!(fault("a=framecount:48", "framecount"), (14, ErrorKind::InvalidLine));
     assert_eq!(fault("m=audio", "m=video"), (24, ErrorKind::NoAudio));
     let text = with("a=ptime:1\r\n", "a=ptime:soon\r\n").to_string();
-    assert_eq!(text, "line 13: the packet time is not milliseconds, such as `a=ptime:20`");
+    assert_eq!(text, "line 13: expected the packet time in milliseconds, as in `a=ptime:20`");
     let cut = SessionDescription::parse(b"v=0\no=\xff").unwrap_err();
     assert_eq!((cut.line, cut.kind), (2, ErrorKind::NotUtf8));
     assert_eq!(SessionDescription::parse(b"").unwrap_err().kind, ErrorKind::Version);

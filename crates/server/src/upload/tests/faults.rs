@@ -370,7 +370,7 @@ fn a_missing_bucket_is_distinguished_from_a_missing_object() {
     let station = RecordingHarness::start(&dir, &config(&proxy.endpoint()));
     station.record("a.wav", b"kept");
     let told = || station.uploader.state().error.unwrap_or_default();
-    wait("it is told", || told().contains("there is no such bucket: make it"), told);
+    wait("it is told", || told().contains("the bucket does not exist; create it"), told);
     assert_eq!(proxy.puts(), 0, "nothing is sent in vain");
     is_there.store(true, Ordering::Relaxed);
     station.wait_until_idle();

@@ -84,7 +84,7 @@ fn permanent_errors_are_reported_and_no_file_is_lost() {
     let right = config(&server.endpoint());
     let (secret, storage_class) = (RedactedDebug("hush-hush".to_owned()), Some("PILE".to_owned()));
     for (wrong, remedy) in [
-        (UploadTarget { storage_class, ..right.clone() }, "mend `storage_class` of `upload`"),
+        (UploadTarget { storage_class, ..right.clone() }, "correct `storage_class` of `upload`"),
         (
             UploadTarget { access_key: "WHO".to_owned(), ..right.clone() },
             "does not know `access_key`",
