@@ -65,7 +65,8 @@ impl Options {
             let more = find("mode", &name, &MODES)?;
             modes = Some(modes.map_or(more, |modes| modes | more));
         }
-        let mode = modes.ok_or_else(|| PyValueError::new_err("mode is empty: nothing to measure"))?;
+        let mode =
+            modes.ok_or_else(|| PyValueError::new_err("mode is empty: nothing to measure"))?;
         // Integrated loudness distinguishes silence, which has no range, from a tone, whose range
         // is 0.
         let mode =

@@ -50,7 +50,7 @@ pub enum AudioEvent {
         peer: IpAddr,
         /// Its Hello.
         hello: Box<Hello>,
-        /// The greeting it has received already, from [`AudioBackend::set_greeting`].
+        /// The greeting it has received already, from [`GreetingSink::set_greeting`](super::GreetingSink::set_greeting).
         greeting_sent: Option<Greeting>,
     },
     /// A session has ended, for whatever reason; it is the session's last event.
@@ -138,7 +138,7 @@ pub enum SessionCommand {
         /// The session.
         session: SessionId,
         /// The station's number: its index in `ResolvedConfig::stations`, or the result of
-        /// [`AudioBackend::add_station`].
+        /// [`AudioBackend::add_station`](super::AudioBackend::add_station).
         station: usize,
         /// The channels that the client plays.
         map: ChannelMap,
