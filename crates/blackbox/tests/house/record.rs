@@ -231,7 +231,7 @@ fn the_command_records_a_source_to_its_end() {
     same(&joined, &whole[..441_000]);
     for (arguments, code, words) in [
         (&[uri.as_str(), "copy.mp3"][..], 2, "--format"),
-        (&[uri.as_str(), "../up-%H.wav/", "--rotate", "5"], 2, "length of time"),
+        (&[uri.as_str(), "../up-%H.wav/", "--rotate", "5"], 2, "not a duration"),
         (&["file:///no/such/file.wav", "a.wav"], 66, "no such file"),
         (&[uri.as_str(), "/proc/a.wav"], 73, "/proc"),
         (&[uri.as_str(), "a.opus", "--bits", "16"], 2, "--kbps"),

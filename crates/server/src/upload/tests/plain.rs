@@ -87,7 +87,7 @@ fn permanent_errors_are_reported_and_no_file_is_lost() {
         (UploadTarget { storage_class, ..right.clone() }, "correct `storage_class` of `upload`"),
         (
             UploadTarget { access_key: "WHO".to_owned(), ..right.clone() },
-            "does not know `access_key`",
+            "`access_key` of `upload` is unknown to the server",
         ),
         (UploadTarget { secret_key: secret, ..right.clone() }, "`secret_key` of `upload` is wrong"),
         (
