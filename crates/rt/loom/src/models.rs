@@ -157,7 +157,7 @@ pub fn drop_the_oldest() {
             let tail = end.position();
             if end.assume_head(other.turn.head(tail)) == 0 {
                 match other.turn.drop_oldest(tail, 1) {
-                    Some(head) => assert!(end.assume_head(head) > 0),
+                    Some((head, _)) => assert!(end.assume_head(head) > 0),
                     None => continue,
                 }
             }

@@ -41,18 +41,20 @@ impl SharedHead {
     }
 
     /// The writer at `tail` drops the oldest bytes until at most `keep` are left. Returns the new
-    /// read position, or `None` while the reader is accessing the bytes.
-    pub(crate) fn drop_oldest(&self, tail: usize, keep: usize) -> Option<usize> {
+    /// read position and the number of bytes dropped, or `None` while the reader is accessing the
+    /// bytes.
+    pub(crate) fn drop_oldest(&self, tail: usize, keep: usize) -> Option<(usize, usize)> {
         let mut word = self.word.0.load(Ordering::Acquire);
         for _ in 0..MAX_TRIES {
             if word & BUSY != 0 {
                 return None;
             }
             let len = distance(word >> 1, tail);
-            let head = tail.wrapping_sub(len.min(keep));
+            let kept = len.min(keep);
+            let head = tail.wrapping_sub(kept);
             let new = head << 1;
             match self.word.0.compare_exchange(word, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(head),
+                Ok(_) => return Some((head, len - kept)),
                 Err(now) => word = now,
             }
         }

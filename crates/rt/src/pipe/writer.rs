@@ -106,10 +106,8 @@ impl PipeWriter {
                 // Of data longer than the pipe, the beginning is the oldest.
                 let too_old = data.len().saturating_sub(self.core.capacity);
                 let data = &data[too_old..];
-                let before = self.core.capacity - free;
-                let free = self.drop_oldest(data.len(), free);
+                let (free, pushed_out) = self.drop_oldest(data.len(), free);
                 let stored = data.len().min(free);
-                let pushed_out = before - (self.core.capacity - free);
                 self.store(&data[..stored]);
                 Ok(self.count_dropped(stored, too_old + pushed_out + (data.len() - stored)))
             }
@@ -122,14 +120,13 @@ impl PipeWriter {
     }
 
     /// Drops the oldest data to make space for `n` bytes, unless the reader is accessing it;
-    /// returns the resulting free space.
-    fn drop_oldest(&self, n: usize, free: usize) -> usize {
-        let Some(shared_head) = &self.core.shared_head else { return free };
-        let Some(head) = shared_head.drop_oldest(self.end.position(), self.core.capacity - n)
-        else {
-            return free;
-        };
-        self.end.assume_head(head)
+    /// returns the resulting free space and the number of bytes dropped. What the reader has
+    /// consumed meanwhile is free, but not dropped.
+    fn drop_oldest(&self, n: usize, free: usize) -> (usize, usize) {
+        let keep = self.core.capacity - n;
+        let shared_head = self.core.shared_head.as_ref();
+        let moved = shared_head.and_then(|head| head.drop_oldest(self.end.position(), keep));
+        moved.map_or((free, 0), |(head, dropped)| (self.end.assume_head(head), dropped))
     }
 
     /// Gives access in place to up to `n` free bytes as one slice: fewer if fewer are free, always
