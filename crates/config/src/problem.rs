@@ -195,9 +195,10 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The most similar candidate, if one is similar enough. Longer words than [`MAX_WORD`] are not
-/// compared.
-pub(super) fn did_you_mean<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+/// The most similar candidate, if one is similar enough to be a typing error. Words of more than 64
+/// bytes are not compared; the case of `word` does not matter.
+#[must_use]
+pub fn did_you_mean<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     if word.len() > MAX_WORD {
         return None;
     }

@@ -1,10 +1,10 @@
 //! `aulos check`: reports the problems of a configuration, and renames old keys.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
 
+use aulos_io::replace::{ReplaceError, Replacement};
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
@@ -49,6 +49,7 @@ fn fix(path: &Path) -> Result<(), Failure> {
     if path == Path::new("-") {
         return Err(Failure::new(Exit::Usage, "--fix requires a file, not standard input"));
     }
+    let before = fs::metadata(path);
     let (name, text) = read_config(path)?;
     let file = aulos_config::ConfigFile { name: &name, text: &text };
     // A file that is not TOML stays as it is; the check reports it.
@@ -56,32 +57,22 @@ fn fix(path: &Path) -> Result<(), Failure> {
     if renamed.changes.is_empty() {
         return Ok(());
     }
-    replace(path, &renamed.text).map_err(|error| {
-        let exit = match error.kind() {
-            io::ErrorKind::PermissionDenied => Exit::Permission,
-            _ => Exit::Io,
+    let written = before.map_err(ReplaceError::from).and_then(|before| {
+        // A symbolic link keeps pointing to the file.
+        let mut new = Replacement::create(&fs::canonicalize(path)?, before)?;
+        new.file().write_all(renamed.text.as_bytes())?;
+        new.commit()
+    });
+    written.map_err(|error| {
+        let (exit, reason) = match error {
+            ReplaceError::ReadOnly => {
+                (Exit::Permission, io::ErrorKind::PermissionDenied.to_string())
+            }
+            ReplaceError::Busy => (Exit::Io, "another program is replacing the file".to_owned()),
+            ReplaceError::Changed => (Exit::Io, "the file has changed meanwhile".to_owned()),
+            ReplaceError::Io(error) => (Exit::Io, error.to_string()),
         };
-        Failure::new(exit, format!("{name}: {error}"))
+        Failure::new(exit, format!("{name}: {reason}"))
     })?;
     print(format!("{}\n", renamed.changes.join("\n")).as_bytes()).map(drop)
-}
-
-/// Replaces a file atomically; the new one has its mode and, where permitted, its owner. A symbolic
-/// link keeps pointing to it.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let path = fs::canonicalize(path)?;
-    let old = fs::metadata(&path)?;
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let written = File::create(&part).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        fchown(&file, Some(old.uid()), Some(old.gid())).ok();
-        file.set_permissions(old.permissions())?;
-        file.sync_all()
-    });
-    if let Err(error) = written.and_then(|()| fs::rename(&part, &path)) {
-        fs::remove_file(&part).ok();
-        return Err(error);
-    }
-    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use aulos_config::did_you_mean;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Map, Value, json};
 
@@ -384,7 +385,7 @@ impl<'a> Params<'a> {
 
     fn unknown(&self, name: &str) -> RpcError {
         let names: Vec<&str> = self.declared.iter().map(|param| param.name).collect();
-        let hint = match (most_similar(name, &names), &names[..]) {
+        let hint = match (did_you_mean(name, &names), &names[..]) {
             (Some(similar), _) => format!("did you mean `{similar}`?"),
             (None, []) => "this method has no parameters".to_owned(),
             (None, names) => format!("the parameters are {}", quoted_list(names)),
@@ -402,14 +403,6 @@ fn exclusive(names: &[&str]) -> RpcError {
     let only = if names.len() > 2 { "only one of them" } else { "not both" };
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     RpcError::invalid_params(&format!("give {}, {only}", alternatives(&names)))
-}
-
-/// The most similar name, if one is similar enough to be a typing error.
-fn most_similar<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    let name = shorten(name);
-    let distances = known.iter().map(|one| (strsim::damerau_levenshtein(&name, one), *one));
-    let near = distances.filter(|(distance, one)| *distance <= 1 + one.len() / 4);
-    near.min_by_key(|(distance, _)| *distance).map(|(_, one)| one)
 }
 
 /// A value for an error message.

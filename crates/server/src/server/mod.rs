@@ -36,13 +36,15 @@ use crate::systemd::{InheritedSockets, Supervisor};
 ///
 /// # Examples
 /// ```no_run
-/// # fn resolve() -> aulos_config::ResolvedConfig { unimplemented!() }
+/// use aulos_config::{Environment, load};
 /// use aulos_server::server::Server;
 ///
-/// let server = Server::new().start(resolve())?;
+/// // The embedded default: a FIFO, and a demo programme until something is written to it.
+/// let config = load(None, &[], &Environment::of_process())?;
+/// let server = Server::new().start(config)?;
 /// println!("snapclient -h 127.0.0.1 -p {}", server.addresses().stream.port());
 /// server.stop()?;
-/// # Ok::<(), aulos_server::exit::Failure>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a server runs only when it is started"]
 pub struct Server {

@@ -1,7 +1,8 @@
 //! Requests for streams, and the heads of their answers.
 
 use aulos_proto::http::{
-    BodyDecoder, BodyFraming, HeadError, HttpUrl, RequestHead, decode_text, is_playlist_type,
+    BodyDecoder, BodyFraming, HeadError, HttpUrl, InvalidHead, ReceivedHead, RequestHead,
+    decode_text, head_length, is_playlist_type,
 };
 
 use super::{RadioError, RadioInfo};
@@ -32,31 +33,21 @@ pub(super) struct ResponseHead {
 
 impl ResponseHead {
     /// The head at the front of `bytes` and its length; `None` while it is incomplete.
-    pub(super) fn parse(bytes: &mut Vec<u8>) -> Result<Option<(Self, usize)>, RadioError> {
-        // Old Shoutcast servers send another status line, and continue as in HTTP.
-        if bytes.starts_with(b"ICY ") {
-            bytes.splice(..b"ICY ".len(), *b"HTTP/1.0 ");
+    pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, RadioError> {
+        let agrees = |line: &[u8]| bytes.iter().zip(line).all(|(found, wanted)| found == wanted);
+        if !STATUS_LINES.iter().any(|line| agrees(line)) {
+            return Err(RadioError::Head);
         }
-        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-        let mut response = httparse::Response::new(&mut headers);
-        let mut config = httparse::ParserConfig::default();
-        config
-            .ignore_invalid_headers_in_responses(true)
-            .allow_spaces_after_header_name_in_responses(true)
-            .allow_multiple_spaces_in_response_status_delimiters(true);
-        let length = match config.parse_response(&mut response, bytes.as_slice()) {
-            Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) if bytes.len() > MAX_HEAD => {
-                return Err(RadioError::Head);
-            }
-            Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => return Err(RadioError::Head),
+        let Some(length) = head_length(bytes) else {
+            return if bytes.len() > MAX_HEAD { Err(RadioError::Head) } else { Ok(None) };
         };
-        let mut head = Self { status: response.code.unwrap_or(0), ..Self::default() };
-        for header in response.headers {
-            let value = header_text(header.value);
+        let received = ReceivedHead::parse(bytes).map_err(|InvalidHead| RadioError::Head)?;
+        let (_, status, _) = received.status_line().ok_or(RadioError::Head)?;
+        let mut head = Self { status, ..Self::default() };
+        for (name, value) in received.fields() {
+            let value = header_text(value);
             let about = &mut head.about;
-            match &header.name.to_ascii_lowercase()[..] {
+            match name {
                 "location" => head.location = Some(value),
                 "content-length" => head.length = value.parse().ok(),
                 "transfer-encoding" => {
@@ -107,7 +98,9 @@ pub(super) fn is_list(url: &HttpUrl, head: &ResponseHead, front: &[u8]) -> bool 
     (named || typed || looks) && is_text && !begins(b"<!doctype") && !begins(b"<html")
 }
 
-/// Maximum bytes of a head, its lines, and characters of one value.
+/// Beginnings of a response; the second is that of old Shoutcast servers, which continue as in HTTP.
+const STATUS_LINES: [&[u8]; 2] = [b"HTTP/1.", b"ICY "];
+
+/// Maximum bytes of a head, and characters of one value.
 const MAX_HEAD: usize = 32 * 1024;
-const MAX_HEADERS: usize = 100;
 const MAX_HEADER_TEXT: usize = 1_024;
