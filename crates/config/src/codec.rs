@@ -1,6 +1,6 @@
 //! `codec` of a station and `format` of a push: a codec with encoder settings.
 
-use aulos_core::Codec;
+use aulos_core::{CODECS, CodecInfo};
 use aulos_engine::encode::{CodecConfig, CodecConfigError};
 
 use crate::keys::{ConfigRead, Context, Shape, hint_for};
@@ -30,7 +30,7 @@ pub(crate) fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
             return (format!("`codec` is \"{text}\": {error}"), error.remedy().to_owned());
         }
         let name = text.split(':').next().unwrap_or_default();
-        (format!("`{name}` is not a codec"), hint_for(name, &["flac", "opus", "pcm"]))
+        (format!("`{name}` is not a codec"), hint_for(name, &CODECS.each_ref().map(|row| row.name)))
     })
 }
 
@@ -42,12 +42,13 @@ pub(crate) fn resolve_container(
     station: CodecConfig,
 ) -> Result<CodecConfig, (String, String)> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-    let Some((_, codec)) = CONTAINERS.into_iter().find(|(container, _)| *container == name) else {
-        let hint = hint_for(name, &CONTAINERS.map(|(container, _)| container));
+    let Some(CodecInfo { codec, .. }) = CodecInfo::of_extension(name) else {
+        let containers: Vec<_> = CODECS.iter().flat_map(|row| row.extensions).copied().collect();
+        let hint = hint_for(name, &containers);
         return Err((format!("`format` is \"{name}\", which is not supported"), hint));
     };
     if settings.is_empty() {
-        return Ok(station.or_default_of(codec));
+        return Ok(station.or_default_of(*codec));
     }
     format!("{codec}:{settings}").parse().map_err(|error: CodecConfigError| {
         let remedy = match error {
@@ -57,9 +58,6 @@ pub(crate) fn resolve_container(
         (format!("`format` is \"{text}\": {error}"), remedy)
     })
 }
-
-const CONTAINERS: [(&str, Codec); 4] =
-    [("ogg", Codec::Opus), ("opus", Codec::Opus), ("flac", Codec::Flac), ("wav", Codec::Pcm)];
 
 #[cfg(test)]
 mod tests {

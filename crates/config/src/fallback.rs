@@ -72,9 +72,7 @@ pub(crate) fn last_resort(
             );
             None
         }
-        sound @ (SourceConfig::File { .. }
-        | SourceConfig::Demo { .. }
-        | SourceConfig::Tone { .. }) => Some(sound),
+        sound @ (SourceConfig::File { .. } | SourceConfig::Generated { .. }) => Some(sound),
         other => refuse(format!(
             "`last_resort` must not be a {}: source, which can fail",
             other.scheme()

@@ -59,22 +59,23 @@ pub use mounts::OPEN_MOUNT_HINT;
 pub use names::Endpoint;
 pub use old_keys::{RenamedKeys, rename_old_keys};
 pub use ports::PortRange;
-pub use problem::{ConfigError, ConfigFile, ConfigLocation, Problem};
+pub use problem::{ConfigError, ConfigFile, ConfigLocation, Problem, did_you_mean};
 pub use push::PushSettings;
-pub use record::{FormatError, RecorderSettings, file_format_by_name, rotation_for};
+pub use record::{RecorderSettings, rotation_for};
 pub use reference::{json_schema, reference};
 pub use relay::{RelaySettings, relay_from_json, relay_from_keys};
 pub use rtp::RtpOutputSettings;
 pub use secrets::RedactedDebug;
 pub use security::SecuritySettings;
 pub use settings::{
-    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, Plugin, ResolvedConfig,
-    SilenceSettings, Station, StationSource, StreamSettings, SwitchSettings,
+    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, SilenceSettings,
+    StreamSettings, SwitchSettings,
 };
 pub use sound::SoundSettings;
 pub use source::{
     Mount, PipeMode, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat,
 };
+pub use station::{Plugin, Station, StationSource};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
 pub use upload::UploadTarget;
 

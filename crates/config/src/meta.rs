@@ -3,8 +3,8 @@
 use crate::keys::hint_for;
 use crate::model::StationConfig;
 use crate::problem::Problems;
-use crate::settings::Station;
 use crate::source::SourceConfig;
+use crate::station::Station;
 
 /// Reports unknown stations and loops.
 pub(crate) fn check(configs: &[StationConfig], all: &[Station], problems: &Problems) {

@@ -11,9 +11,9 @@ use crate::limits::MIN_PASSWORD;
 use crate::model::{Config, SourceEntry};
 use crate::names::{Endpoint, endpoint};
 use crate::problem::{ConfigLocation, Problems};
-use crate::settings::Station;
 use crate::source::{Mount, SourceConfig};
 use crate::source_uri::MOUNT_SECRET_HINT;
+use crate::station::Station;
 
 /// The message for a mount that is open to the network.
 pub const OPEN_MOUNT_HINT: &str =

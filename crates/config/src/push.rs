@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use aulos_core::Codec;
+use aulos_core::{Codec, SampleSpec};
 use aulos_engine::encode::CodecConfig;
 use aulos_proto::icecast::{IcecastUrl, IcecastUrlError};
 
@@ -133,9 +133,11 @@ fn codec(config: &PushConfig, station: &StationOutput, problems: &Problems) -> C
         problems.add_with_hint(config.format.at, message, hint);
         Codec::Opus.into()
     });
-    let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
-    if codec.codec() == Codec::Opus && (rate != 48_000 || channels > 2) {
-        let message = format!("Opus in Ogg cannot carry {}", station.spec);
+    let info = codec.codec().info();
+    let format = info.nearest_format(station.spec.format);
+    if !info.supports(SampleSpec { format, ..station.spec }) {
+        let message =
+            format!("{} requires {}: `spec` is {}", info.name, info.requires, station.spec);
         let hint = "format = \"flac\", or a station of 48000 Hz with one or two channels";
         let at = match config.format.at {
             ConfigLocation::Default => config.at,

@@ -8,7 +8,9 @@ use aulos_engine::recorder::{
     ClockAlignment, ClockZone, DEFAULT_PRE_ROLL, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT,
     RecorderConfig as Keeping, Rotation,
 };
-use aulos_files::record::format::{self, FileFormat, FileMetadata, WavEncoding};
+use aulos_files::record::format::{
+    self, DEFAULT_KBPS, FILE_FORMATS, FileFormat, FileFormatInfo, FileMetadata, FormatSettings,
+};
 use aulos_files::record::{
     DEFAULT_PATTERN, Durability, FileNamePattern, MAX_RECORDER_NAME_BYTES, MIN_SYNC_INTERVAL,
     RetentionRules, SyncPolicy,
@@ -281,69 +283,26 @@ fn file_format(config: &RecordConfig, station: &StationOutput, problems: &Proble
         _ => 24,
     };
     let bits = config.bits.map(|bits| bits.value);
-    let format = match file_format_by_name(name, bits, own, Some(config.kbps)) {
-        Ok(format) => format,
-        Err(why) => {
-            let at = config.bits.map_or(at, |bits| bits.at);
-            match why {
-                FormatError::Bits(bits, hint) => {
-                    let message = format!("`bits` is {bits}, which {name} does not support");
-                    problems.add_with_hint(at, message, hint);
-                }
-                FormatError::Name => {
-                    let message = format!("`format` is \"{name}\", which is not supported");
-                    problems.add_with_hint(at, message, hint_for(name, &FORMATS));
-                }
-            }
-            return FileFormat::Flac { bits: 16 };
-        }
+    let Some(row) = FileFormatInfo::of_name(name) else {
+        let message = format!("`format` is \"{name}\", which is not supported");
+        let names = FILE_FORMATS.each_ref().map(|row| row.name);
+        problems.add_with_hint(at, message, hint_for(name, &names));
+        return FileFormat::Flac { bits: 16 };
     };
+    let settings = FormatSettings { bits, usual_bits: own, kbps: Some(config.kbps) };
+    let format = row.with(settings).unwrap_or_else(|hint| {
+        let at = config.bits.map_or(at, |bits| bits.at);
+        let bits = bits.unwrap_or(own);
+        let message = format!("`bits` is {bits}, which {name} does not support");
+        problems.add_with_hint(at, message, hint);
+        FileFormat::Flac { bits: 16 }
+    });
     let (rate, layout) = (station.spec.rate, station.spec.layout);
     let metadata = FileMetadata::new(rate, layout, &station.name, SystemTime::UNIX_EPOCH);
     if let Err(why) = format::make_file_encoder(format, &metadata, &mut Vec::new()) {
         problems.add(at, format!("`format`: {why}"));
     }
     format
-}
-
-/// Why a file format does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FormatError {
-    /// Unknown format.
-    Name,
-    /// Not available with this number of bits; and what to write instead.
-    Bits(u32, &'static str),
-}
-
-/// The format of this name with this number of bits, or by default as close as possible to `usual`.
-///
-/// # Errors
-/// An unknown name, or a bit depth that the format does not have.
-pub fn file_format_by_name(
-    name: &str,
-    bits: Option<u32>,
-    usual: u32,
-    kbps: Option<u32>,
-) -> Result<FileFormat, FormatError> {
-    match (name, bits) {
-        ("wav", bits) => match bits.unwrap_or(usual) {
-            16 => Ok(FileFormat::Wav(WavEncoding::S16)),
-            24 => Ok(FileFormat::Wav(WavEncoding::S24)),
-            32 => Ok(FileFormat::Wav(WavEncoding::F32)),
-            other => Err(FormatError::Bits(other, "bits = 16, 24 or 32, which is floating point")),
-        },
-        ("flac", None) => Ok(FileFormat::Flac { bits: if usual == 16 { 16 } else { 24 } }),
-        ("flac", Some(16)) => Ok(FileFormat::Flac { bits: 16 }),
-        ("flac", Some(24)) => Ok(FileFormat::Flac { bits: 24 }),
-        ("flac", Some(other)) => Err(FormatError::Bits(other, "bits = 16 or 24")),
-        ("opus", None) => {
-            Ok(FileFormat::Opus { bits_per_second: kbps.unwrap_or(DEFAULT_KBPS) * 1_000 })
-        }
-        ("opus", Some(other)) => {
-            Err(FormatError::Bits(other, "kbps = 96 sets the bit rate of Opus"))
-        }
-        _ => Err(FormatError::Name),
-    }
 }
 
 fn pre_roll(config: &RecordConfig, problems: &Problems) -> Span {
@@ -374,8 +333,3 @@ const FILE_EXAMPLE: &str = "as in file = \"%Y-%m-%d/{name}-%H%M%S\"";
 
 /// Default free space: a full disk affects more than the recorder.
 const DEFAULT_KEEP_FREE: u64 = 256 << 20;
-
-const FORMATS: [&str; 3] = ["wav", "flac", "opus"];
-
-/// Default bit rate of Opus in kbit/s: transparent for two channels.
-const DEFAULT_KBPS: u32 = 160;

@@ -13,10 +13,10 @@ use crate::problem::{ConfigLocation, Problems};
 use crate::schemes::{RemoteUse, Scheme};
 use crate::security::{self, SecurityTables};
 use crate::settings::{
-    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, Station,
-    StreamSettings,
+    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, StreamSettings,
 };
 use crate::source::SourceConfig;
+use crate::station::Station;
 use crate::{meta, mounts, push, record, relay, rtp, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.

@@ -2,21 +2,14 @@
 
 use std::path::PathBuf;
 
-use aulos_core::{Db, SampleSpec, Span};
-use aulos_engine::encode::CodecConfig;
-use aulos_engine::loudness_processor::NormalizerConfig;
-use aulos_engine::standby::Standby;
+use aulos_core::{Db, Span};
 use aulos_engine::switch::FailbackMode;
 
 use crate::hooks::Hook;
 use crate::names::Endpoint;
-use crate::push::PushSettings;
-use crate::record::RecorderSettings;
 use crate::relay::RelaySettings;
-use crate::rtp::RtpOutputSettings;
 use crate::security::SecuritySettings;
-use crate::sound::SoundSettings;
-use crate::source::SourceConfig;
+use crate::station::Station;
 
 /// A validated configuration, in the order of the file.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,71 +91,6 @@ pub struct StreamSettings {
     pub roots: Vec<PathBuf>,
     /// The folder of control scripts.
     pub plugin_dir: PathBuf,
-}
-
-/// A station.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Station {
-    /// Unique; also the id of the Snapcast stream.
-    pub name: String,
-    /// Codec and encoder settings.
-    pub codec: CodecConfig,
-    /// Sample spec of the output.
-    pub spec: SampleSpec,
-    /// Milliseconds per chunk.
-    pub chunk_ms: u32,
-    /// Milliseconds from capture to play-out.
-    pub buffer_ms: u32,
-    /// In order of priority; at least one, with unique names.
-    pub sources: Vec<StationSource>,
-    /// Failover between sources.
-    pub switch: SwitchSettings,
-    /// Silence detection.
-    pub silence: SilenceSettings,
-    /// Normalizer and equalizer.
-    pub sound: SoundSettings,
-    /// What plays when no source has sound; none is silence.
-    pub last_resort: Option<SourceConfig>,
-    /// The control script.
-    pub plugin: Option<Plugin>,
-    /// Pushes to other servers.
-    pub pushes: Vec<PushSettings>,
-    /// RTP outputs.
-    pub rtp: Vec<RtpOutputSettings>,
-    /// Recorders.
-    pub records: Vec<RecorderSettings>,
-}
-
-/// A control script: a program that speaks JSON-RPC on standard input and output.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plugin {
-    /// The program; relative to `plugin_dir` unless it is absolute.
-    pub script: PathBuf,
-    /// Its arguments in one string, as written.
-    pub params: String,
-}
-
-/// A source of a station.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StationSource {
-    /// The URI as written.
-    pub uri: String,
-    /// Unique in its station.
-    pub name: String,
-    /// The parsed URI.
-    pub config: SourceConfig,
-    /// Gain.
-    pub gain: Db,
-    /// Loudness normalization before the gain; none is off.
-    pub normalize: Option<NormalizerConfig>,
-    /// Milliseconds without data after which it has failed.
-    pub timeout_ms: u32,
-    /// Input buffer in milliseconds.
-    pub input_buffer_ms: u32,
-    /// Silence detection.
-    pub silence: SilenceSettings,
-    /// How ready it is kept while it is not needed.
-    pub standby: Standby,
 }
 
 /// Failover between sources.

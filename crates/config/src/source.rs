@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use aulos_core::{Db, SampleSpec, Span};
+use aulos_core::{SampleSpec, Span};
+use aulos_engine::generate::Generator;
 use aulos_io::SourcePath;
 use aulos_proto::http::HttpUrl;
 use aulos_session::relay::RtpPayloadFormat;
@@ -15,17 +16,10 @@ use crate::users::SecretDigest;
 /// A parsed source. For raw sources, the spec is that of the incoming samples.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceConfig {
-    /// The built-in demo programme.
-    Demo {
-        /// The generated spec.
-        spec: SampleSpec,
-    },
-    /// A sine tone.
-    Tone {
-        /// Frequency, below half the rate.
-        hz: f64,
-        /// Peak level.
-        dbfs: Db,
+    /// Generated sound: the demo programme, a tone.
+    Generated {
+        /// The sound.
+        generator: Generator,
         /// The generated spec.
         spec: SampleSpec,
     },
@@ -202,8 +196,7 @@ impl SourceConfig {
     #[must_use]
     pub const fn scheme(&self) -> &'static str {
         match self {
-            Self::Demo { .. } => "demo",
-            Self::Tone { .. } => "tone",
+            Self::Generated { generator, .. } => generator.scheme(),
             Self::Stdin { .. } => "stdin",
             Self::Pipe { .. } => "pipe",
             Self::File { .. } => "file",
@@ -226,7 +219,7 @@ impl SourceConfig {
     /// Whether it delivers on demand, without a pace of its own.
     #[must_use]
     pub const fn is_on_demand(&self) -> bool {
-        matches!(self, Self::Demo { .. } | Self::Tone { .. } | Self::File { .. })
+        matches!(self, Self::Generated { .. } | Self::File { .. })
     }
 
     /// The incoming spec; `None` if the data has its own header, and for another station.
@@ -239,8 +232,7 @@ impl SourceConfig {
             | Self::Icecast(_)
             | Self::Rtp(_)
             | Self::Sdp { .. } => None,
-            Self::Demo { spec }
-            | Self::Tone { spec, .. }
+            Self::Generated { spec, .. }
             | Self::Stdin { spec }
             | Self::Pipe { spec, .. }
             | Self::Process { spec, .. }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec, Span};
+use aulos_engine::generate::Generator;
 use aulos_proto::http::HttpUrl;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_session::relay::RtpPayloadFormat;
@@ -215,7 +216,7 @@ impl ConfigRead for Senders {
 
 pub(crate) fn demo(query: &Query<'_>) -> Parsed {
     let SampleParams { sampleformat: spec, .. } = query.params();
-    Some(vec![SourceConfig::Demo { spec }])
+    Some(vec![SourceConfig::Generated { generator: Generator::Demo, spec }])
 }
 
 pub(crate) fn stdin(query: &Query<'_>) -> Parsed {
@@ -230,7 +231,8 @@ pub(crate) fn tone(query: &Query<'_>) -> Parsed {
         query
             .refuse::<()>(format!("`hz` is {hz}: it must be above 0 and below {top} Hz"), "hz=997");
     }
-    Some(vec![SourceConfig::Tone { hz, dbfs: Db::new(dbfs), spec }])
+    let generator = Generator::Tone { hz, dbfs: Db::new(dbfs) };
+    Some(vec![SourceConfig::Generated { generator, spec }])
 }
 
 pub(crate) fn pipe(query: &Query<'_>) -> Parsed {

@@ -1,19 +1,90 @@
-//! Validates a station: codec, sample spec and sources.
+//! A station as resolved: its settings, and the checks of codec, sample spec and sources.
 
 use std::path::PathBuf;
 
-use aulos_core::{Codec, Db, Frames, SampleFormat, SampleSpec, Span};
+use aulos_core::{Codec, Db, Frames, SampleSpec, Span};
 use aulos_dsp::normalize::Mode;
+use aulos_engine::encode::CodecConfig;
+use aulos_engine::loudness_processor::NormalizerConfig;
+use aulos_engine::standby::Standby;
 
-use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, OPUS_CHUNK_MS, STATION_RATE};
+use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, STATION_RATE};
 use crate::model::{PluginConfig, SourceEntry, StationConfig};
 use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
-use crate::settings::{Plugin, Station, StationSource};
+use crate::push::PushSettings;
+use crate::record::RecorderSettings;
+use crate::rtp::RtpOutputSettings;
+use crate::settings::{SilenceSettings, SwitchSettings};
 use crate::sound::{SoundSettings, default_normalizer, resolve_equalizer, resolve_normalize};
 use crate::source::SourceConfig;
 use crate::values::bounds;
 use crate::{fallback, schemes};
+
+/// A station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Station {
+    /// Unique; also the id of the Snapcast stream.
+    pub name: String,
+    /// Codec and encoder settings.
+    pub codec: CodecConfig,
+    /// Sample spec of the output.
+    pub spec: SampleSpec,
+    /// Milliseconds per chunk.
+    pub chunk_ms: u32,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: u32,
+    /// In order of priority; at least one, with unique names.
+    pub sources: Vec<StationSource>,
+    /// Failover between sources.
+    pub switch: SwitchSettings,
+    /// Silence detection.
+    pub silence: SilenceSettings,
+    /// Normalizer and equalizer.
+    pub sound: SoundSettings,
+    /// What plays when no source has sound; none is silence.
+    pub last_resort: Option<SourceConfig>,
+    /// The control script.
+    pub plugin: Option<Plugin>,
+    /// Pushes to other servers.
+    pub pushes: Vec<PushSettings>,
+    /// RTP outputs.
+    pub rtp: Vec<RtpOutputSettings>,
+    /// Recorders.
+    pub records: Vec<RecorderSettings>,
+}
+
+/// A control script: a program that speaks JSON-RPC on standard input and output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plugin {
+    /// The program; relative to `plugin_dir` unless it is absolute.
+    pub script: PathBuf,
+    /// Its arguments in one string, as written.
+    pub params: String,
+}
+
+/// A source of a station.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StationSource {
+    /// The URI as written.
+    pub uri: String,
+    /// Unique in its station.
+    pub name: String,
+    /// The parsed URI.
+    pub config: SourceConfig,
+    /// Gain.
+    pub gain: Db,
+    /// Loudness normalization before the gain; none is off.
+    pub normalize: Option<NormalizerConfig>,
+    /// Milliseconds without data after which it has failed.
+    pub timeout_ms: u32,
+    /// Input buffer in milliseconds.
+    pub input_buffer_ms: u32,
+    /// Silence detection.
+    pub silence: SilenceSettings,
+    /// How ready it is kept while it is not needed.
+    pub standby: Standby,
+}
 
 /// Validates a station without its outputs.
 pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
@@ -61,20 +132,20 @@ fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: 
     let refuse =
         |message: String, hint: &str| problems.add_with_hint(config.spec.at, message, hint);
     let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
-    let format = spec.format;
-    if codec == Codec::Opus {
-        if rate != 48_000 || channels > 2 || format != SampleFormat::S16Le {
-            refuse(
-                format!("opus requires 48000 Hz, 16 bit and 1 or 2 channels: `spec` is {spec}"),
-                "spec = \"48000:16:2\", or codec = \"flac\"",
-            );
-        }
-        if !OPUS_CHUNK_MS.contains(&config.chunk_ms.value) {
-            let message =
-                format!("`chunk_ms` is {}: opus requires 10, 20, 40 or 60", config.chunk_ms.value);
-            problems.add_with_hint(config.chunk_ms.at, message, "20 is usual");
-        }
-        return;
+    let info = codec.info();
+    if !info.supports(spec) && channels <= MAX_STATION_CHANNELS && STATION_RATE.contains(&rate) {
+        let message = format!("{codec} requires {}: `spec` is {spec}", info.requires);
+        let hint = if info.formats.contains(&spec.format) {
+            "spec = \"48000:16:2\", or codec = \"flac\""
+        } else {
+            "the format of a source is its own: ?sampleformat=44100:f32:2"
+        };
+        refuse(message, hint);
+    }
+    let chunk_ms = config.chunk_ms.value;
+    if info.chunk_ms.is_some_and(|possible| !possible.contains(&chunk_ms)) {
+        let message = format!("`chunk_ms` is {chunk_ms}: {codec} supports {}", info.chunks);
+        problems.add_with_hint(config.chunk_ms.at, message, "20 is usual");
     }
     if !STATION_RATE.contains(&rate) {
         let range = bounds(&STATION_RATE);
@@ -86,15 +157,6 @@ fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: 
         let message =
             format!("`spec` has {channels} channels: it must have 1 to {MAX_STATION_CHANNELS}");
         refuse(message, "2 are usual");
-    }
-    let wanted = match codec {
-        Codec::Flac => matches!(format, SampleFormat::S16Le | SampleFormat::S24In32Le),
-        _ => matches!(format, SampleFormat::S16Le | SampleFormat::S24In32Le | SampleFormat::S32Le),
-    };
-    if !wanted {
-        let bits = if codec == Codec::Flac { "16 or 24" } else { "16, 24 or 32" };
-        let message = format!("{codec} requires {bits} bits: `spec` has `{format}`");
-        refuse(message, "the format of a source is its own: ?sampleformat=44100:f32:2");
     }
     let samples = rate as usize * config.chunk_ms.value as usize / 1_000 * channels;
     if samples > aulos_engine::source::BLOCK_SAMPLES {

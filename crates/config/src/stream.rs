@@ -4,15 +4,15 @@
 //! They come from controllers (`Stream.AddStream`) and from `snapserver.conf`; both get the same
 //! station for the same line.
 
-use aulos_core::{Codec, SampleFormat, SampleSpec};
+use aulos_core::{Codec, SampleRate, SampleSpec};
 use aulos_proto::uri::{Uri, UriError, percent_encode};
 
 use crate::limits::SILENCE_S;
 use crate::model::{SilenceConfig, SourceEntry, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::schemes::{self, Scheme};
-use crate::settings::Station;
 use crate::source::SourceConfig;
+use crate::station::Station;
 use crate::{codec, station};
 
 /// A parsed stream URI.
@@ -255,18 +255,11 @@ pub fn parse_announcement(text: &str) -> Result<AnnouncementUri, String> {
 /// The spec of the station's output for a source of this spec.
 pub(crate) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
     let codec = codec.split(':').next().unwrap_or_default();
-    let format = match wanted.format {
-        SampleFormat::S24Le | SampleFormat::S24In32Le => SampleFormat::S24In32Le,
-        SampleFormat::S32Le | SampleFormat::F32 if codec == Codec::Pcm.name() => {
-            SampleFormat::S32Le
-        }
-        SampleFormat::S32Le | SampleFormat::F32 => SampleFormat::S24In32Le,
-        _ => SampleFormat::S16Le,
-    };
-    match codec {
-        "opus" => SampleSpec { layout: wanted.layout, ..SampleSpec::DEFAULT },
-        _ => SampleSpec { format, ..wanted },
-    }
+    let Ok(codec) = codec.parse::<Codec>() else { return wanted };
+    let info = codec.info();
+    let rate =
+        if info.rates.contains(&wanted.rate.hz()) { wanted.rate } else { SampleRate::HZ_48000 };
+    SampleSpec { rate, format: info.nearest_format(wanted.format), ..wanted }
 }
 
 #[cfg(test)]

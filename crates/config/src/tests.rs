@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use aulos_core::{Codec, Db, SampleSpec, Span};
 use aulos_dsp::normalize::Mode;
+use aulos_engine::generate::Generator;
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
 
@@ -64,7 +65,10 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
             spec: SampleSpec::DEFAULT
         }
     );
-    assert_eq!(station.sources[1].config, SourceConfig::Demo { spec: SampleSpec::DEFAULT });
+    assert_eq!(
+        station.sources[1].config,
+        SourceConfig::Generated { generator: Generator::Demo, spec: SampleSpec::DEFAULT }
+    );
 }
 
 #[test]

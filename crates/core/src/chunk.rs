@@ -1,67 +1,10 @@
 //! Encoded audio.
 
-use core::fmt;
-use core::str::FromStr;
-
-use crate::{Frames, MediaTime};
+use crate::{Codec, Frames, MediaTime};
 
 /// Bytes that an encoder leaves free in front of its payload, so that a wire header can be written
 /// there without moving the payload. Snapcast needs 38, WebSocket at most 10 more.
 pub const HEADROOM: usize = 64;
-
-/// Encoding of a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Codec {
-    /// Interleaved little-endian samples.
-    Pcm,
-    /// Whole FLAC frames (RFC 9639).
-    Flac,
-    /// One Opus packet (RFC 6716).
-    Opus,
-}
-
-impl Codec {
-    /// Name in configuration files and in the Snapcast protocol.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pcm => "pcm",
-            Self::Flac => "flac",
-            Self::Opus => "opus",
-        }
-    }
-}
-
-impl fmt::Display for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Codec {
-    type Err = UnknownCodec;
-
-    fn from_str(text: &str) -> Result<Self, UnknownCodec> {
-        Ok(match text {
-            "pcm" => Self::Pcm,
-            "flac" => Self::Flac,
-            "opus" => Self::Opus,
-            _ => return Err(UnknownCodec),
-        })
-    }
-}
-
-/// Error: the text names no known codec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownCodec;
-
-impl fmt::Display for UnknownCodec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown codec: use pcm, flac or opus")
-    }
-}
-
-impl core::error::Error for UnknownCodec {}
 
 /// An encoded, frozen run of frames: the same bytes for every client.
 ///
@@ -115,13 +58,5 @@ mod tests {
         assert_eq!(chunk.payload(), b"sound");
         assert_eq!(chunk.framed(), b"hdsound");
         assert_eq!(chunk.end(), MediaTime(15));
-    }
-
-    #[test]
-    fn codec_names_read_back() {
-        for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
-            assert_eq!(codec.name().parse(), Ok(codec));
-        }
-        assert_eq!("vorbis".parse::<Codec>(), Err(UnknownCodec));
     }
 }

@@ -12,6 +12,7 @@ pub mod backend;
 pub mod control;
 mod dial;
 pub mod exit;
+pub mod feeder;
 pub mod hooks;
 pub mod http;
 mod icecast;

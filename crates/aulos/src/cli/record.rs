@@ -12,6 +12,7 @@ use aulos_core::{MediaTime, Span};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::{CommandTime, RecorderCommand, RecordingState};
 use aulos_files::record::RecorderEventKind;
+use aulos_files::record::format::FILE_FORMATS;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,7 +37,7 @@ pub(super) struct RecordArgs {
     #[arg(value_name = "OUT")]
     out: PathBuf,
     /// File format [default: that of the extension of OUT]
-    #[arg(long, value_name = "wav|flac|opus", value_parser = ["wav", "flac", "opus"])]
+    #[arg(long, value_name = "wav|flac|opus", value_parser = FILE_FORMATS.each_ref().map(|row| row.name))]
     format: Option<String>,
     /// Bits per sample: 16, 24 or, in wav only, 32 (floating point) [default: 16]
     #[arg(long, value_name = "16|24|32", value_parser = clap::value_parser!(u32).range(16..=32))]

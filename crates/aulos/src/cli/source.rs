@@ -3,21 +3,18 @@
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use aulos_config::{PipeMode, SourceConfig};
+use aulos_config::SourceConfig;
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
-use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::source::{Pacing, PullResult, RingSource, Source};
 use aulos_files::decode::{
     DecodeError, FileDecodeOptions, FileDecodeStatus, FileDecoder, OpenError,
 };
 use aulos_files::source::StreamSource;
 use aulos_io::Job as _;
-use aulos_io::feed::{
-    ByteFeed, FeedState, Feeder, FifoFeeder, FifoMode, HttpFeeder, NextPoll, ProcessConfig,
-    ProcessFeeder, StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
-};
+use aulos_io::feed::{ByteFeed, FeedState, Feeder, HttpFeeder, NextPoll};
 use aulos_rt::LatestReader;
 use aulos_server::exit::{Exit, Failure};
+use aulos_server::feeder::{FeederCounters, make_feeder};
 use aulos_server::radio::{BackgroundTask, RadioClient, RadioParts, RadioPhase, RadioStatusHandle};
 
 use super::usage_failure;
@@ -96,12 +93,9 @@ pub(super) enum ReadResult {
 impl OpenSource {
     pub(super) fn open(uri: &str, config: &SourceConfig) -> Result<Self, Failure> {
         let kind = match config {
-            SourceConfig::Demo { spec } => {
-                OpenSourceKind::Generated(Box::new(Demo::new(spec.rate, QUANTUM)))
+            SourceConfig::Generated { generator, spec } => {
+                OpenSourceKind::Generated(generator.source(*spec, QUANTUM))
             }
-            SourceConfig::Tone { hz, dbfs, spec } => OpenSourceKind::Generated(Box::new(
-                Tone::new(*hz, *dbfs, spec.rate, spec.layout, QUANTUM),
-            )),
             SourceConfig::File { path, repeat, spec } => {
                 let options = FileDecodeOptions { looped: *repeat, raw: *spec };
                 let decoder = FileDecoder::open_source(path, options)
@@ -195,42 +189,26 @@ impl FeedSource {
         let spec = config.spec().unwrap_or(SampleSpec::DEFAULT);
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new(spec, publisher, 0);
-        let (feeder, stays, failure): (Box<dyn Feeder>, _, _) = match config {
-            SourceConfig::Pipe { path, mode, .. } => {
-                let mode = match mode {
-                    PipeMode::Create => FifoMode::Create,
-                    PipeMode::Read => FifoMode::Read,
-                };
-                let fifo = FifoFeeder::new(path.clone(), mode, feed);
-                (Box::new(fifo), true, "the path exists but is not a FIFO")
+        let stdin = matches!(config, SourceConfig::Stdin { .. });
+        if stdin && io::stdin().is_terminal() {
+            let message = "standard input is a terminal; raw samples are expected\n    hint: \
+                           ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos ...";
+            return Err(Failure::new(Exit::NoInput, message));
+        }
+        let Some(feeder) = make_feeder(config, feed, &FeederCounters::default()) else {
+            let message = format!("{}: sources are for stations of a server", config.scheme());
+            return Err(Failure::new(Exit::Usage, message));
+        };
+        let (stays, failure) = match config {
+            SourceConfig::Pipe { .. } => (true, "the path exists but is not a FIFO"),
+            SourceConfig::TcpServer { .. } => {
+                (true, "not an address of this machine; use 0.0.0.0 for all addresses")
             }
-            SourceConfig::Process { path, params, log_stderr, .. } => {
-                let process = ProcessConfig {
-                    program: path.clone(),
-                    arguments: split_arguments(params),
-                    log_stderr: *log_stderr,
-                    log_to: None,
-                };
-                (Box::new(ProcessFeeder::new(process, feed)), false, "")
+            SourceConfig::TcpClient { .. } => {
+                (false, "no answer; is a server listening at this address?")
             }
-            SourceConfig::TcpServer { address, .. } => (
-                Box::new(TcpServerFeeder::new(address.to_string(), feed)),
-                true,
-                "not an address of this machine; use 0.0.0.0 for all addresses",
-            ),
-            SourceConfig::TcpClient { address, .. } => (
-                Box::new(TcpClientFeeder::new(address.to_string(), feed)),
-                false,
-                "no answer; is a server listening at this address?",
-            ),
-            _ => {
-                if io::stdin().is_terminal() {
-                    let message = "standard input is a terminal; raw samples are expected\n    hint: \
-                                   ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos ...";
-                    return Err(Failure::new(Exit::NoInput, message));
-                }
-                (Box::new(StdinFeeder::new(feed)), false, "standard input cannot be read")
-            }
+            SourceConfig::Stdin { .. } => (false, "standard input cannot be read"),
+            _ => (false, ""),
         };
         let items = RingSource::new(items, Pacing::Live);
         let program = match config {

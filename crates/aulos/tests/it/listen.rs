@@ -169,7 +169,7 @@ fn an_unavailable_format_is_reported_with_the_available_ones() {
     let server = start();
     let mp3 = ask(&server, "GET /listen/default.mp3 HTTP/1.1");
     assert!(
-        mp3.starts_with("HTTP/1.1 404 ") && mp3.contains("available formats: .flac, .wav"),
+        mp3.starts_with("HTTP/1.1 404 ") && mp3.contains("available formats: .flac, .ogg"),
         "{mp3}"
     );
     let opus = ask(&server, "GET /listen/cd.wav.opus HTTP/1.1");

@@ -289,7 +289,7 @@ push = [{ url = "icecast://radio.example/b" }]
         "aulos.toml:11:3: `station.a.push.6` has no `url`",
         "aulos.toml:12:3: `push` is text: it must be a table",
         "unknown key `bitrate` in `station.a.push.8`",
-        "aulos.toml:19:9: Opus in Ogg cannot carry 44100:16:2",
+        "aulos.toml:19:9: opus requires 48000 Hz, 16 bit and 1 or 2 channels: `spec` is 44100:16:2",
     ] {
         assert!(told.contains(line), "{line}\n{told}");
     }

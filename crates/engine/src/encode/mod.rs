@@ -111,15 +111,21 @@ pub enum UnsupportedFormat {
 
 impl fmt::Display for UnsupportedFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Format(_) => "flac needs 16 or 24 bit samples",
-            Self::Rate(Codec::Opus) => "opus supports 48000 Hz only",
-            Self::Rate(_) => "flac does not support this sample rate",
-            Self::Channels(Codec::Opus) => "opus supports one or two channels",
-            Self::Channels(_) => "flac supports at most eight channels",
-            Self::BlockLength(Codec::Opus) => "an opus packet lasts 10, 20, 40 or 60 ms",
-            Self::BlockLength(_) => "a flac frame has 16 to 65535 samples per channel",
-        })
+        let (Self::Format(codec)
+        | Self::Rate(codec)
+        | Self::Channels(codec)
+        | Self::BlockLength(codec)) = self;
+        let info = codec.info();
+        let (low, high) = (info.rates.start(), info.rates.end());
+        match self {
+            Self::Format(_) => write!(f, "{codec} requires {}", info.requires),
+            Self::Rate(_) if low == high => write!(f, "{codec} supports {low} Hz only"),
+            Self::Rate(_) => write!(f, "{codec} does not support this sample rate"),
+            Self::Channels(_) => {
+                write!(f, "{codec} supports at most {} channels", info.max_channels)
+            }
+            Self::BlockLength(_) => write!(f, "{codec} supports {}", info.chunks),
+        }
     }
 }
 

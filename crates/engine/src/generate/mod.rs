@@ -6,6 +6,7 @@
 //! output is the same whatever the length of a block, today and after a year.
 
 mod demo;
+mod generator;
 mod loop_source;
 mod reverb;
 mod score;
@@ -13,5 +14,6 @@ mod tone;
 mod voice;
 
 pub use demo::Demo;
+pub use generator::Generator;
 pub use loop_source::{LoopSource, MAX_LOOP_SAMPLES};
 pub use tone::Tone;

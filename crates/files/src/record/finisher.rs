@@ -15,7 +15,7 @@ use aulos_proto::Marker;
 use aulos_rt::channel::{Receiver, TryRecvError};
 
 use super::clock;
-use super::format::{RepairError, RepairReport, repair, write_markers};
+use super::format::{FileFormatInfo, RepairError, RepairReport, repair, write_markers};
 use super::job::{MAX_NAME_NUMBER, numbered_name};
 use super::marker::{SidecarState, put_sidecar};
 use super::report::{FileOperation, RecorderEventKind, RecorderFault};
@@ -486,7 +486,7 @@ fn publish_repaired(
 
 fn has_audio_extension(name: &str) -> bool {
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
-    matches!(extension, Some("wav" | "flac" | "opus"))
+    extension.is_some_and(|extension| FileFormatInfo::of_name(extension).is_some())
 }
 
 /// Time of the last modification of a file.

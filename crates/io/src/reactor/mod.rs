@@ -45,7 +45,7 @@ pub use push::{PushMonitor, PushReporter, push_channel};
 pub use stations::StationDescriptor;
 pub use stats::ReactorStats;
 pub use tls::{LazyTlsConfig, ListenPolicy, MediaSocket, TLS_FIRST_BYTE};
-pub use web::{ListenerOptions, media_type, response_head};
+pub use web::{ListenerOptions, response_head};
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
 

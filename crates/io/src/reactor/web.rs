@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 use std::sync::Arc;
 
-use aulos_core::{Codec, Frames, Instant, SampleFormat, SampleSpec, Span};
+use aulos_core::{Frames, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::fanout::ChunkCursor;
 use aulos_proto::http::icy::{self, IcyWriter};
 use aulos_proto::{ogg, wav};
@@ -72,34 +72,22 @@ pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
 
 /// Kilobits per second, where they do not depend on the content.
 fn kbps(channel: &StationDescriptor) -> Option<u32> {
-    match channel.codec {
-        Codec::Pcm => {
+    match channel.codec.info().container {
+        StreamContainer::Wave => {
             let second = channel.spec.bytes(channel.spec.rate.frames(Span::from_secs(1)));
             u32::try_from(second * 8 / 1_000).ok()
         }
-        Codec::Opus | Codec::Flac => channel.bitrate.map(|bitrate| bitrate / 1_000),
+        _ => channel.bitrate.map(|bitrate| bitrate / 1_000),
     }
 }
 
 /// The media type of a station's stream; `None` where no browser could play it.
 #[must_use]
 fn content_type(channel: &StationDescriptor) -> Option<&'static str> {
-    match channel.codec {
-        Codec::Opus if channel.spec.layout.channels() > 2 => None,
-        // On Snapcast's wire, 24-bit samples occupy 4 bytes, which no WAVE header describes.
-        Codec::Pcm if channel.spec.format == SampleFormat::S24In32Le => None,
-        codec => Some(media_type(codec)),
-    }
-}
-
-/// The media type of a codec's container.
-#[must_use]
-pub const fn media_type(codec: Codec) -> &'static str {
-    match codec {
-        Codec::Flac => "audio/flac",
-        Codec::Opus => "audio/ogg",
-        Codec::Pcm => "audio/wav",
-    }
+    let (info, spec) = (channel.codec.info(), channel.spec);
+    // On Snapcast's wire, 24-bit samples occupy 4 bytes, which no WAVE header describes.
+    let padded = info.container == StreamContainer::Wave && spec.format == SampleFormat::S24In32Le;
+    (spec.layout.channels() <= info.max_channels && !padded).then_some(info.media_type)
 }
 
 impl WebListener {
@@ -118,10 +106,10 @@ impl WebListener {
         }
         let (mut ogg, mut icy_titles) = (None, options.titles.then(IcyWriter::new));
         let mut begin = Vec::new();
-        match channel.codec {
-            Codec::Flac => begin.extend_from_slice(&channel.stream_header),
-            Codec::Pcm => begin = wave_header(channel.spec),
-            Codec::Opus => ogg = start_ogg(channel, &tap.title, &mut begin),
+        match channel.codec.info().container {
+            StreamContainer::Native => begin.extend_from_slice(&channel.stream_header),
+            StreamContainer::Wave => begin = wave_header(channel.spec),
+            StreamContainer::Ogg => ogg = start_ogg(channel, &tap.title, &mut begin),
         }
         queue_with_titles(&begin, &mut icy_titles, &tap.title, &mut outbox);
         let cursor = match &options.push {

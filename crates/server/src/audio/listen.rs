@@ -5,7 +5,7 @@
 //! made for it. All listeners of the same format share the rendition, which ends after the last
 //! one. `NAME.m3u` and `NAME.pls` are playlists with one entry.
 
-use aulos_core::Codec;
+use aulos_core::{CODECS, Codec, CodecInfo};
 use aulos_io::reactor::{ListenerOptions, response_head};
 use aulos_proto::uri::{Uri, percent_encode};
 
@@ -60,8 +60,9 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
             return socket.respond_and_close(list.as_bytes());
         }
         ListenFormat::Unsupported => {
-            return socket
-                .respond_and_close(text_response("404 Not Found", AVAILABLE_FORMATS).as_bytes());
+            return socket.respond_and_close(
+                text_response("404 Not Found", &available_formats()).as_bytes(),
+            );
         }
     };
     match target {
@@ -79,7 +80,8 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
         }
         Err(error) => {
             let text = format!(
-                "this format is not available for the station: {error}; {AVAILABLE_FORMATS}"
+                "this format is not available for the station: {error}; {}",
+                available_formats()
             );
             socket.respond_and_close(text_response("406 Not Acceptable", &text).as_bytes());
         }
@@ -119,12 +121,10 @@ fn find_station(name: &str, stations: &[Option<RunningStation>]) -> Option<(usiz
 }
 
 fn format_of_extension(ending: &str) -> ListenFormat {
-    match ending {
-        "flac" => ListenFormat::Codec(Codec::Flac),
-        "wav" => ListenFormat::Codec(Codec::Pcm),
-        "ogg" | "oga" | "opus" => ListenFormat::Codec(Codec::Opus),
-        "m3u" => ListenFormat::M3u,
-        "pls" => ListenFormat::Pls,
+    match (ending, CodecInfo::of_extension(ending)) {
+        (_, Some(row)) => ListenFormat::Codec(row.codec),
+        ("m3u", None) => ListenFormat::M3u,
+        ("pls", None) => ListenFormat::Pls,
         _ => ListenFormat::Unsupported,
     }
 }
@@ -158,8 +158,10 @@ fn response(status: &str, kind: &str, body: &str) -> String {
     )
 }
 
-const AVAILABLE_FORMATS: &str =
-    "available formats: .flac, .wav, .ogg (Opus), .opus, and the playlists .m3u and .pls\n";
+fn available_formats() -> String {
+    let extensions: Vec<_> = CODECS.iter().flat_map(|row| row.extensions).copied().collect();
+    format!("available formats: .{}, and the playlists .m3u and .pls\n", extensions.join(", ."))
+}
 
 #[cfg(test)]
 mod tests {
@@ -186,6 +188,6 @@ mod tests {
     fn the_extension_selects_the_container() {
         assert_eq!(format_of_extension("ogg"), ListenFormat::Codec(Codec::Opus));
         assert_eq!(format_of_extension("mp3"), ListenFormat::Unsupported);
-        assert!(AVAILABLE_FORMATS.contains(".flac"));
+        assert!(available_formats().contains(".flac, .ogg"));
     }
 }

@@ -20,7 +20,7 @@ mod view;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_config::{
@@ -33,7 +33,7 @@ use aulos_engine::output_bus::OutputBusHandle;
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::station::{PreferenceRequest, SwitchEvent};
 use aulos_files::record::MarkerRequest;
-use aulos_io::feed::{DjCounters, FifoCounters};
+use aulos_io::feed::DjCounters;
 use aulos_io::reactor::{self, EventSink, ReactorPool, StationDescriptor};
 use aulos_io::{CodecPool, SystemClock, WorkerTaskId, Workers};
 use aulos_proto::snap::session::Refusal;
@@ -51,6 +51,7 @@ use crate::backend::{
     MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
     StationRecorderEvent, StationStatus,
 };
+use crate::feeder::FeederCounters;
 use crate::push::PushClient;
 use crate::radio::{BackgroundTask, RadioClient};
 use announcements::StationAnnouncements;
@@ -98,8 +99,7 @@ struct AudioState {
     dj_ports: Vec<(Endpoint, djs::PortStatus)>,
     dj_counters: Arc<DjCounters>,
     /// Connections to sources' TCP ports that sent an HTTP request instead of samples.
-    source_requests: Arc<AtomicU64>,
-    fifo_counters: Arc<FifoCounters>,
+    feeder_counters: FeederCounters,
     /// Ended announcements of removed stations that control has not collected yet.
     finished_announcements: Vec<(u64, AnnouncementEvent)>,
 }
@@ -178,8 +178,7 @@ impl Audio {
             rtp: rtp::RtpService::default(),
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),
-            source_requests: Arc::default(),
-            fifo_counters: Arc::default(),
+            feeder_counters: FeederCounters::default(),
             finished_announcements: Vec::new(),
         };
         for station in &config.stations {
@@ -463,9 +462,9 @@ impl AudioBackend for Audio {
             all.extend(inner.radio_client.counters());
             all.extend(inner.pusher.counters());
             all.extend(djs::counters(&inner.dj_counters));
-            let requests = inner.source_requests.load(Ordering::Relaxed);
+            let requests = inner.feeder_counters.refused.load(Ordering::Relaxed);
             all.push(("source_connections_refused_request", requests));
-            all.extend(sources::counters(&inner.fifo_counters));
+            all.extend(sources::counters(&inner.feeder_counters.fifos));
             all
         })
     }

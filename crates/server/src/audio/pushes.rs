@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aulos_config::{PushSettings, Station};
-use aulos_io::reactor::{ListenerOptions, media_type};
+use aulos_io::reactor::ListenerOptions;
 use aulos_proto::icecast::StreamMetadata;
 use aulos_rt::channel::Receiver;
 use aulos_session::push::PushState;
@@ -104,7 +104,7 @@ fn stream_info(push: &PushSettings, station: &Station) -> StreamMetadata {
         audio_info += &format!(";ice-bitrate={}", bitrate / 1_000);
     }
     StreamMetadata {
-        content_type: media_type(push.codec.codec()).to_owned(),
+        content_type: push.codec.codec().info().media_type.to_owned(),
         name: Some(push.name.clone().unwrap_or_else(|| station.name.clone())),
         description: push.description.clone(),
         genre: push.genre.clone(),

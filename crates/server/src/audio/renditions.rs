@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_config::Station;
-use aulos_core::{ChannelMap, Codec, Instant, SampleFormat, SampleSpec, Span};
+use aulos_core::{ChannelMap, Codec, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::encode::CodecConfig;
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
@@ -250,11 +250,11 @@ pub(super) fn listen(
 
 /// The station's configuration with another codec, in the nearest sample format of that codec.
 fn station_in_codec(config: &Station, codec: CodecConfig) -> Station {
-    let format = match (codec.codec(), config.spec.format) {
-        (Codec::Opus, _) | (_, SampleFormat::S16Le) => SampleFormat::S16Le,
-        (Codec::Flac, _) => SampleFormat::S24In32Le,
-        (Codec::Pcm, SampleFormat::S24In32Le) => SampleFormat::S24Le,
-        (Codec::Pcm, other) => other,
+    let info = codec.codec().info();
+    let format = match (info.container, info.nearest_format(config.spec.format)) {
+        // On Snapcast's wire, 24-bit samples occupy 4 bytes, in a file 3.
+        (StreamContainer::Wave, SampleFormat::S24In32Le) => SampleFormat::S24Le,
+        (_, nearest) => nearest,
     };
     let spec = SampleSpec { format, ..config.spec };
     Station { codec, spec, ..config.clone() }

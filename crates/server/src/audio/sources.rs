@@ -2,23 +2,19 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use aulos_config::{PipeMode, SourceConfig, Station, TitleFifo, TitleFormat};
-use aulos_core::{Block, Frames, Span};
+use aulos_config::{SourceConfig, Station};
+use aulos_core::{Block, Frames, SampleSpec, Span};
 use aulos_dsp::silence;
-use aulos_engine::generate::{Demo, LoopSource, MAX_LOOP_SAMPLES, Tone};
+use aulos_engine::generate::{LoopSource, MAX_LOOP_SAMPLES};
 use aulos_engine::input::{self, Input};
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source};
 use aulos_engine::standby::{StandbyHandle, standby_channel};
 use aulos_engine::swappable_source::swappable_source;
 use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
 use aulos_files::source::FileSource;
-use aulos_io::feed::{
-    ByteFeed, FeedState, Feeder, FifoCounters, FifoFeeder, FifoMode, ProcessConfig, ProcessFeeder,
-    StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
-};
+use aulos_io::feed::{ByteFeed, FeedState, FifoCounters};
 use aulos_proto::http::HttpUrl;
 
 use super::AudioState;
@@ -26,6 +22,7 @@ use super::djs;
 use super::links::StationLink;
 use super::rtp;
 use super::source_monitor::SourceMonitor;
+use crate::feeder::make_feeder;
 use crate::radio::RadioParts;
 
 /// Opens a source. If it cannot be opened now, it is retried, and its state holds the error.
@@ -67,16 +64,17 @@ pub(super) fn last_resort(
     quantum: Frames,
 ) -> io::Result<Input> {
     let sound: Box<dyn Source> = match config {
-        SourceConfig::Tone { hz, dbfs, spec } => {
-            Box::new(Tone::new(*hz, *dbfs, spec.rate, spec.layout, quantum))
-        }
+        SourceConfig::Generated { generator, spec } => generator.source(*spec, quantum),
         SourceConfig::File { path, spec, .. } => Box::new(load_recording(path, *spec)?),
-        _ => Box::new(Demo::new(station.spec.rate, quantum)),
+        other => {
+            let message = format!("last_resort cannot be a {} source", other.scheme());
+            return Err(io::Error::other(message));
+        }
     };
     Ok(Input::new(sound, station.spec.rate, station.spec.layout, input::Config::default()))
 }
 
-fn load_recording(path: &Path, raw: Option<aulos_core::SampleSpec>) -> io::Result<LoopSource> {
+fn load_recording(path: &Path, raw: Option<SampleSpec>) -> io::Result<LoopSource> {
     let fail = |why: String| io::Error::other(format!("last_resort {}: {why}", path.display()));
     let mut decoder = FileDecoder::open(path, FileDecodeOptions { looped: false, raw })
         .map_err(|error| fail(error.to_string()))?;
@@ -115,37 +113,14 @@ fn open_config(
             let (source, received) = rtp::open(config, buffer, standby.take(), inner);
             (source, SourceMonitor::Rtp(Box::new(received)))
         }
-        SourceConfig::Demo { spec } => {
-            (Box::new(Demo::new(spec.rate, quantum)), SourceMonitor::Generated)
-        }
-        SourceConfig::Tone { hz, dbfs, spec } => {
-            let tone = Tone::new(*hz, *dbfs, spec.rate, spec.layout, quantum);
-            (Box::new(tone), SourceMonitor::Generated)
+        SourceConfig::Generated { generator, spec } => {
+            (generator.source(*spec, quantum), SourceMonitor::Generated)
         }
         SourceConfig::File { path, repeat, spec } => {
             let options = FileDecodeOptions { looped: *repeat, raw: *spec };
             open_file(path.clone(), options, standby.take(), inner)
         }
         SourceConfig::Http { url } => open_radio(url, standby.take(), inner),
-        SourceConfig::Stdin { spec } => {
-            open_byte_source(inner, standby, *spec, |feed| Box::new(StdinFeeder::new(feed)))
-        }
-        SourceConfig::Pipe { path, mode, spec } => {
-            let mode = match mode {
-                PipeMode::Create => FifoMode::Create,
-                PipeMode::Read => FifoMode::Read,
-            };
-            let counters = Arc::clone(&inner.fifo_counters);
-            open_byte_source(inner, standby, *spec, |feed| {
-                Box::new(FifoFeeder::new(path.clone(), mode, feed).with_counters(counters))
-            })
-        }
-        SourceConfig::Process { path, params, spec, log_stderr, titles } => {
-            let process = process_config(path, params, *log_stderr, titles.as_ref());
-            open_byte_source(inner, standby, *spec, |feed| {
-                Box::new(ProcessFeeder::new(process, feed))
-            })
-        }
         SourceConfig::Icecast(mount) => {
             let (source, input) = djs::open(mount, standby.take(), inner);
             (source, SourceMonitor::Dj(Box::new(input)))
@@ -155,18 +130,11 @@ fn open_config(
             inner.links.push(StationLink::new(name, patch));
             (Box::new(source), SourceMonitor::Generated)
         }
-        SourceConfig::TcpServer { address, spec } => {
-            let refused = Arc::clone(&inner.source_requests);
-            let server = |feed| {
-                TcpServerFeeder::new(address.to_string(), feed).with_refusal_counter(refused)
-            };
-            open_byte_source(inner, standby, *spec, |feed| Box::new(server(feed)))
-        }
-        SourceConfig::TcpClient { address, spec } => {
-            open_byte_source(inner, standby, *spec, |feed| {
-                Box::new(TcpClientFeeder::new(address.to_string(), feed))
-            })
-        }
+        raw @ (SourceConfig::Stdin { spec }
+        | SourceConfig::Pipe { spec, .. }
+        | SourceConfig::Process { spec, .. }
+        | SourceConfig::TcpServer { spec, .. }
+        | SourceConfig::TcpClient { spec, .. }) => open_byte_source(raw, *spec, standby, inner),
     }
 }
 
@@ -184,32 +152,6 @@ fn open_file(
     (Box::new(RingSource::new(items, Pacing::OnDemand)), SourceMonitor::File(state))
 }
 
-fn process_config(
-    path: &Path,
-    params: &str,
-    log_stderr: bool,
-    titles: Option<&TitleFifo>,
-) -> ProcessConfig {
-    let mut process = ProcessConfig {
-        program: path.to_path_buf(),
-        arguments: split_arguments(params),
-        log_stderr,
-        log_to: None,
-    };
-    match titles {
-        Some(TitleFifo { kind: TitleFormat::Librespot, fifo }) => {
-            process.log_to = Some(fifo.clone());
-        }
-        Some(TitleFifo { kind: TitleFormat::Airplay, fifo }) => {
-            let pipe = format!("--metadata-pipename={}", fifo.display());
-            let enable = ["--metadata-enable".to_owned(), "--get-coverart".to_owned(), pipe];
-            process.arguments.extend(enable);
-        }
-        None => {}
-    }
-    process
-}
-
 fn open_radio(
     url: &HttpUrl,
     standby: Option<StandbyHandle>,
@@ -224,10 +166,10 @@ fn open_radio(
 }
 
 fn open_byte_source(
-    inner: &mut AudioState,
+    config: &SourceConfig,
+    spec: SampleSpec,
     standby: &mut Option<StandbyHandle>,
-    spec: aulos_core::SampleSpec,
-    make: impl FnOnce(ByteFeed) -> Box<dyn Feeder>,
+    inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
     let (feed, items) = ByteFeed::new(spec, publisher, inner.seeds.next_u64());
@@ -235,7 +177,9 @@ fn open_byte_source(
         Some(handle) => feed.with_standby(handle),
         None => feed,
     };
-    inner.context.add_feeder(make(feed));
+    if let Some(feeder) = make_feeder(config, feed, &inner.feeder_counters) {
+        inner.context.add_feeder(feeder);
+    }
     (Box::new(RingSource::new(items, Pacing::Live)), SourceMonitor::Feed(state))
 }
 

@@ -1,7 +1,7 @@
 //! The status of pushes, as JSON.
 
 use aulos_config::PushSettings;
-use aulos_core::{Codec, Span};
+use aulos_core::Span;
 use serde_json::{Value, json};
 
 use crate::backend::PushState;
@@ -10,11 +10,7 @@ use crate::backend::PushState;
 pub(super) fn status_json(push: &PushSettings, state: &PushState) -> Value {
     json!({
         "target": push.target.to_string(),
-        "format": match push.codec.codec() {
-            Codec::Opus => "ogg",
-            Codec::Flac => "flac",
-            Codec::Pcm => "wav",
-        },
+        "format": push.codec.codec().info().extensions.first(),
         "codec": push.codec.to_string(),
         "state": state.phase.name(),
         "since_s": state.since.map(|since| since.as_millis() / 1_000),

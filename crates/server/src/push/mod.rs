@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aulos_config::PushSettings;
-use aulos_core::{Codec, Instant, Span};
+use aulos_core::{Instant, Span, StreamContainer};
 use aulos_io::SystemClock;
 use aulos_io::reactor::{
     AddressPermit, MediaSocket, PushMonitor, PushReporter, SessionEndCause, push_channel,
@@ -90,7 +90,7 @@ impl PushClient {
         let (orders, opened) = bounded(1);
         let (titles, title_receiver) = watch::channel(Arc::from(""));
         let watch = PushStatusHandle::default();
-        let in_stream = push.codec.codec() == Codec::Opus;
+        let in_stream = push.codec.codec().info().container == StreamContainer::Ogg;
         let config = PushConfig {
             target: push.target.clone(),
             password: push.password.0.clone(),

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use aulos_config::RedactedDebug;
+use aulos_core::Codec;
 use aulos_io::reactor::MediaStream;
 use aulos_session::push::PushPhase;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

@@ -4,6 +4,7 @@
 //! be invisible.
 
 use aulos_config::UploadTarget;
+use aulos_files::record::format::FileFormatInfo;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
@@ -255,15 +256,13 @@ fn parse(key: &str) -> Result<Key, UploadError> {
     Key::parse(key).map_err(|error| UploadError::Answer(error.to_string()))
 }
 
-/// MIME type of a file with this name.
+/// MIME type of an uploaded file: a recording or its sidecar.
 fn content_type(name: &str) -> &'static str {
-    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    match ending.to_ascii_lowercase().as_str() {
-        "wav" | "rf64" | "bwf" => "audio/wav",
-        "flac" => "audio/flac",
-        "opus" | "ogg" | "oga" => "audio/ogg",
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    match extension {
         "json" => "application/json",
-        _ => "application/octet-stream",
+        _ => FileFormatInfo::of_name(extension)
+            .map_or("application/octet-stream", |row| row.media_type),
     }
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use aulos_config::FormatError;
 use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate, Span};
 use aulos_engine::recorder::{
     ClockZone, CommandTime, DEFAULT_CAPACITY, DEFAULT_PRE_ROLL, RecordTap, RecorderCommand,
     RecordingState, Rotation, TapPoint, record_tap,
 };
-use aulos_files::record::format::FileFormat;
+use aulos_files::record::format::{FILE_FORMATS, FileFormat, FileFormatInfo, FormatSettings};
 use aulos_files::record::{
     FileNamePattern, RecorderEvent, RecorderEventKind, RecorderFault, RecorderHandle,
     RecorderService, RecorderStatus, RecordingConfig,
@@ -89,17 +88,17 @@ fn split(out: &Path) -> (PathBuf, String) {
 
 fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure> {
     let name = args.format.as_deref().or(ending).map(str::to_ascii_lowercase).unwrap_or_default();
-    aulos_config::file_format_by_name(&name, args.bits, DEFAULT_BITS, args.kbps).map_err(|why| {
-        let message = match why {
-            FormatError::Bits(bits, _) => {
-                let hint = "16, 24 or 32 for wav, 16 or 24 for flac; opus has --kbps instead";
-                format!("--bits {bits} is not possible for {name}\n    hint: {hint}")
-            }
-            FormatError::Name => {
-                let hint = "use the extension .wav, .flac or .opus, or --format";
-                format!("{}: unknown file format\n    hint: {hint}", args.out.display())
-            }
-        };
+    let Some(row) = FileFormatInfo::of_name(&name) else {
+        let names = FILE_FORMATS.each_ref().map(|row| format!(".{}", row.name)).join(" or ");
+        let hint = format!("use the extension {names}, or --format");
+        let message = format!("{}: unknown file format\n    hint: {hint}", args.out.display());
+        return Err(Failure::new(Exit::Usage, message));
+    };
+    let settings = FormatSettings { bits: args.bits, usual_bits: DEFAULT_BITS, kbps: args.kbps };
+    row.with(settings).map_err(|_| {
+        let bits = args.bits.unwrap_or(DEFAULT_BITS);
+        let hint = "16, 24 or 32 for wav, 16 or 24 for flac; opus has --kbps instead";
+        let message = format!("--bits {bits} is not possible for {name}\n    hint: {hint}");
         Failure::new(Exit::Usage, message)
     })
 }

@@ -25,9 +25,9 @@ mod flac;
 mod markers;
 mod opus;
 mod repair;
+mod table;
 #[cfg(test)]
 mod tests;
-mod text;
 mod wave;
 
 use core::fmt;
@@ -42,7 +42,7 @@ use super::report::SegmentLoudness;
 pub use markers::write_markers;
 pub(crate) use opus::OpusFileEncoder;
 pub use repair::{RepairError, RepairReport, repair};
-pub use text::UnknownFileFormat;
+pub use table::{DEFAULT_KBPS, FILE_FORMATS, FileFormatInfo, FormatSettings, UnknownFileFormat};
 pub(crate) use wave::WaveFileEncoder;
 
 /// Format of a recording. Parses and prints as `wav:16`, `wav:24`, `wav:f32`, `flac:16`, `flac:24`,

@@ -1,4 +1,4 @@
-//! Text form of a format in configurations.
+//! The recording formats: one row each, and their text form.
 
 use core::fmt;
 use core::str::FromStr;
@@ -26,20 +26,101 @@ impl FromStr for FileFormat {
     type Err = UnknownFileFormat;
 
     fn from_str(text: &str) -> Result<Self, UnknownFileFormat> {
-        let (kind, detail) =
-            text.split_once(':').map_or((text, None), |(kind, detail)| (kind, Some(detail)));
-        Ok(match (kind, detail) {
-            ("wav", None | Some("16")) => Self::Wav(WavEncoding::S16),
-            ("wav", Some("24")) => Self::Wav(WavEncoding::S24),
-            ("wav", Some("f32")) => Self::Wav(WavEncoding::F32),
-            ("flac", None | Some("16")) => Self::Flac { bits: 16 },
-            ("flac", Some("24")) => Self::Flac { bits: 24 },
-            ("opus", None) => Self::Opus { bits_per_second: OpusPacketEncoder::DEFAULT_BITRATE },
-            ("opus", Some(rate)) => {
-                Self::Opus { bits_per_second: bits_per_second(rate).ok_or(UnknownFileFormat)? }
-            }
-            _ => return Err(UnknownFileFormat),
-        })
+        let (name, detail) =
+            text.split_once(':').map_or((text, None), |(name, detail)| (name, Some(detail)));
+        let row = FileFormatInfo::of_name(name).ok_or(UnknownFileFormat)?;
+        (row.parse)(detail).ok_or(UnknownFileFormat)
+    }
+}
+
+/// What is known of a recording format besides its encoder.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct FileFormatInfo {
+    /// Name in settings, and extension of file names without the dot.
+    pub name: &'static str,
+    /// Media type of a file.
+    pub media_type: &'static str,
+    /// The format of the text behind the colon, as in `wav:24`.
+    parse: fn(Option<&str>) -> Option<FileFormat>,
+    /// The format with these settings; the error says what to write.
+    with: fn(FormatSettings) -> Result<FileFormat, &'static str>,
+}
+
+/// Settings of a recording format, in the notation of configuration and command line.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a plain record of settings")]
+pub struct FormatSettings {
+    /// Bits per sample; by default as close as possible to `usual_bits`.
+    pub bits: Option<u32>,
+    /// Bits per sample of the sound.
+    pub usual_bits: u32,
+    /// Bit rate in kbit/s of formats with a loss.
+    pub kbps: Option<u32>,
+}
+
+/// All recording formats.
+pub static FILE_FORMATS: [FileFormatInfo; 3] = [
+    FileFormatInfo {
+        name: "wav",
+        media_type: "audio/wav",
+        parse: |detail| match detail {
+            None | Some("16") => Some(FileFormat::Wav(WavEncoding::S16)),
+            Some("24") => Some(FileFormat::Wav(WavEncoding::S24)),
+            Some("f32") => Some(FileFormat::Wav(WavEncoding::F32)),
+            _ => None,
+        },
+        with: |settings| match settings.bits.unwrap_or(settings.usual_bits) {
+            16 => Ok(FileFormat::Wav(WavEncoding::S16)),
+            24 => Ok(FileFormat::Wav(WavEncoding::S24)),
+            32 => Ok(FileFormat::Wav(WavEncoding::F32)),
+            _ => Err("bits = 16, 24 or 32, which is floating point"),
+        },
+    },
+    FileFormatInfo {
+        name: "flac",
+        media_type: "audio/flac",
+        parse: |detail| match detail {
+            None | Some("16") => Some(FileFormat::Flac { bits: 16 }),
+            Some("24") => Some(FileFormat::Flac { bits: 24 }),
+            _ => None,
+        },
+        with: |settings| match (settings.bits, settings.usual_bits) {
+            (Some(16), _) | (None, 16) => Ok(FileFormat::Flac { bits: 16 }),
+            (Some(24) | None, _) => Ok(FileFormat::Flac { bits: 24 }),
+            _ => Err("bits = 16 or 24"),
+        },
+    },
+    FileFormatInfo {
+        name: "opus",
+        media_type: "audio/ogg",
+        parse: |detail| {
+            let bits_per_second =
+                detail.map_or(Some(OpusPacketEncoder::DEFAULT_BITRATE), bits_per_second)?;
+            Some(FileFormat::Opus { bits_per_second })
+        },
+        with: |settings| match settings.bits {
+            None => Ok(FileFormat::Opus {
+                bits_per_second: settings.kbps.unwrap_or(DEFAULT_KBPS).saturating_mul(1_000),
+            }),
+            Some(_) => Err("kbps = 96 sets the bit rate of Opus"),
+        },
+    },
+];
+
+impl FileFormatInfo {
+    /// The row of a name, which is also the extension of files.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<&'static Self> {
+        FILE_FORMATS.iter().find(|row| row.name == name)
+    }
+
+    /// The format with these settings.
+    ///
+    /// # Errors
+    /// What to write instead, when the format does not have this number of bits.
+    pub fn with(&self, settings: FormatSettings) -> Result<FileFormat, &'static str> {
+        (self.with)(settings)
     }
 }
 
@@ -48,6 +129,9 @@ fn bits_per_second(text: &str) -> Option<u32> {
     let rate = number.parse::<u32>().ok()?.checked_mul(unit)?;
     BITRATES.contains(&rate).then_some(rate)
 }
+
+/// Default bit rate of Opus in kbit/s: transparent for two channels.
+pub const DEFAULT_KBPS: u32 = 160;
 
 /// Range of Opus (RFC 6716, section 2.1.1).
 const BITRATES: core::ops::RangeInclusive<u32> = 6_000..=510_000;

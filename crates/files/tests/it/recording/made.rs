@@ -127,8 +127,8 @@ fn unsupported_sound_is_reported_with_a_remedy() {
             2,
             "opus supports 48000 Hz only: record flac or wav, or run the station",
         ),
-        ("opus:64k", 48_000, 6, "opus supports one or two channels: record flac or wav"),
-        ("flac:16", 48_000, 9, "flac supports at most eight channels: record wav"),
+        ("opus:64k", 48_000, 6, "opus supports at most 2 channels: record flac or wav"),
+        ("flac:16", 48_000, 9, "flac supports at most 8 channels: record wav"),
         ("flac:16", 705_607, 2, "flac does not support this sample rate: record wav"),
     ] {
         let refused = make_file_encoder(format(name), &metadata(hz, channels), &mut Vec::new());

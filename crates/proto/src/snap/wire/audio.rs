@@ -60,8 +60,8 @@ pub fn write_chunk_header(
 ///
 /// * `pcm`: a RIFF/WAVE header of 44 bytes without audio. With 24 bits, its block align is three
 ///   bytes per sample although four are sent; clients expect this.
-/// * `flac`: `stream_header`, the encoder's own `fLaC` and metadata blocks.
 /// * `opus`: `SUPO`, rate, 16 bits, channels.
+/// * Others: `stream_header`, the encoder's own; for FLAC, `fLaC` and metadata blocks.
 ///
 /// # Errors
 /// [`UnsupportedSampleFormat`] for a PCM format that Snapcast does not support.
@@ -74,8 +74,8 @@ pub fn codec_header(
     put_blob(&mut payload, codec.name().as_bytes());
     match codec {
         Codec::Pcm => put_blob(&mut payload, &pcm_header(spec)?),
-        Codec::Flac => put_blob(&mut payload, stream_header),
         Codec::Opus => put_blob(&mut payload, &opus_header(spec)),
+        _ => put_blob(&mut payload, stream_header),
     }
     Ok(payload)
 }

@@ -1,0 +1,200 @@
+//! The codecs of chunks: one row of facts for each, so that all others ask and none compares.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+use core::str::FromStr;
+
+use crate::{SampleFormat, SampleSpec};
+
+/// Encoding of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// Interleaved little-endian samples.
+    Pcm,
+    /// Whole FLAC frames (RFC 9639).
+    Flac,
+    /// One Opus packet (RFC 6716).
+    Opus,
+}
+
+/// Container of a codec's chunks in a stream over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "every writer of streams handles all")]
+pub enum StreamContainer {
+    /// The codec's own stream header, then the chunks as they are.
+    Native,
+    /// RIFF/WAVE without a length.
+    Wave,
+    /// Ogg pages, which also carry titles.
+    Ogg,
+}
+
+/// What the program knows of a codec besides its encoder.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CodecInfo {
+    /// The codec of this row.
+    pub codec: Codec,
+    /// Name in configuration files and in the Snapcast protocol.
+    pub name: &'static str,
+    /// Container over HTTP.
+    pub container: StreamContainer,
+    /// Names of the container in addresses and settings; the first is the usual one.
+    pub extensions: &'static [&'static str],
+    /// Media type of the container.
+    pub media_type: &'static str,
+    /// Sample rates in Hz, both ends included.
+    pub rates: RangeInclusive<u32>,
+    /// Maximum number of channels.
+    pub max_channels: usize,
+    /// Sample formats of a station with this codec, in ascending size.
+    pub formats: &'static [SampleFormat],
+    /// Chunk durations in milliseconds, if not all are possible.
+    pub chunk_ms: Option<&'static [u32]>,
+    /// Supported chunks, for messages: `opus supports ...`.
+    pub chunks: &'static str,
+    /// What a sample spec must be, for messages: `opus requires ...`.
+    pub requires: &'static str,
+}
+
+/// All codecs.
+pub static CODECS: [CodecInfo; 3] = [
+    CodecInfo {
+        codec: Codec::Flac,
+        name: "flac",
+        container: StreamContainer::Native,
+        extensions: &["flac"],
+        media_type: "audio/flac",
+        // What a frame header can have; above 65,535 Hz not every rate (RFC 9639, section 9.1.2).
+        rates: 1..=655_350,
+        max_channels: 8,
+        formats: &[SampleFormat::S16Le, SampleFormat::S24In32Le],
+        chunk_ms: None,
+        chunks: "chunks of 16 to 65535 samples per channel",
+        requires: "16 or 24 bit and 1 to 8 channels",
+    },
+    CodecInfo {
+        codec: Codec::Opus,
+        name: "opus",
+        container: StreamContainer::Ogg,
+        extensions: &["ogg", "opus", "oga"],
+        media_type: "audio/ogg",
+        rates: 48_000..=48_000,
+        max_channels: 2,
+        formats: &[SampleFormat::S16Le],
+        // RFC 6716, section 2.1.4; 2.5 and 5 ms are too short for a message each.
+        chunk_ms: Some(&[10, 20, 40, 60]),
+        chunks: "chunks of 10, 20, 40 or 60 ms",
+        requires: "48000 Hz, 16 bit and 1 or 2 channels",
+    },
+    CodecInfo {
+        codec: Codec::Pcm,
+        name: "pcm",
+        container: StreamContainer::Wave,
+        extensions: &["wav"],
+        media_type: "audio/wav",
+        rates: 1..=u32::MAX,
+        max_channels: usize::MAX,
+        formats: &[SampleFormat::S16Le, SampleFormat::S24In32Le, SampleFormat::S32Le],
+        chunk_ms: None,
+        chunks: "chunks of any duration",
+        requires: "16, 24 or 32 bit",
+    },
+];
+
+impl CodecInfo {
+    /// The row of the container of this name, as in `ogg` or `wav`.
+    #[must_use]
+    pub fn of_extension(extension: &str) -> Option<&'static Self> {
+        CODECS.iter().find(|row| row.extensions.contains(&extension))
+    }
+
+    /// True if a station can have this codec and this spec.
+    #[must_use]
+    pub fn supports(&self, spec: SampleSpec) -> bool {
+        self.rates.contains(&spec.rate.hz())
+            && spec.layout.channels() <= self.max_channels
+            && self.formats.contains(&spec.format)
+    }
+
+    /// The format of the codec that loses least of `format`: itself, the next larger one, or the
+    /// largest.
+    #[must_use]
+    pub fn nearest_format(&self, format: SampleFormat) -> SampleFormat {
+        let enough = self.formats.iter().find(|own| own.bits() >= format.bits());
+        enough.or(self.formats.last()).copied().unwrap_or(format)
+    }
+}
+
+impl Codec {
+    /// The row of this codec.
+    #[must_use]
+    pub fn info(self) -> &'static CodecInfo {
+        // Every codec has a row: a test says so.
+        CODECS.iter().find(|row| row.codec == self).unwrap_or(&CODECS[0])
+    }
+
+    /// Name in configuration files and in the Snapcast protocol.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Codec {
+    type Err = UnknownCodec;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCodec> {
+        CODECS.iter().find(|row| row.name == text).map(|row| row.codec).ok_or(UnknownCodec)
+    }
+}
+
+/// Error: the text names no known codec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownCodec;
+
+impl fmt::Display for UnknownCodec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown codec: use one of")?;
+        CODECS.iter().try_for_each(|row| write!(f, " {}", row.name))
+    }
+}
+
+impl core::error::Error for UnknownCodec {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_codec_has_one_row_and_no_name_means_two() {
+        for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
+            assert_eq!(codec.info().codec, codec);
+            assert_eq!(codec.to_string().parse(), Ok(codec));
+        }
+        let mut names: Vec<_> = CODECS.iter().flat_map(|row| row.extensions).collect();
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+        assert!(CODECS.iter().all(|row| row.supports(SampleSpec::DEFAULT)));
+        assert_eq!(
+            "mp3".parse::<Codec>().unwrap_err().to_string(),
+            "unknown codec: use one of flac opus pcm"
+        );
+    }
+
+    #[test]
+    fn the_nearest_format_loses_least() {
+        use SampleFormat::{F32, S8, S16Le, S24In32Le, S24Le, S32Le};
+        let nearest =
+            |codec: Codec| [S8, S16Le, S24Le, S32Le, F32].map(|f| codec.info().nearest_format(f));
+        assert_eq!(nearest(Codec::Pcm), [S16Le, S16Le, S24In32Le, S32Le, S32Le]);
+        assert_eq!(nearest(Codec::Flac), [S16Le, S16Le, S24In32Le, S24In32Le, S24In32Le]);
+        assert_eq!(nearest(Codec::Opus), [S16Le; 5]);
+    }
+}

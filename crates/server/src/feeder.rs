@@ -1,0 +1,82 @@
+//! Feeders of sources that deliver raw samples: FIFO, standard input, TCP, program.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use aulos_config::{PipeMode, SourceConfig, TitleFifo, TitleFormat};
+use aulos_io::feed::{
+    ByteFeed, Feeder, FifoCounters, FifoFeeder, FifoMode, ProcessConfig, ProcessFeeder,
+    StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
+};
+
+/// Counters that feeders share.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct FeederCounters {
+    /// What happened to FIFOs.
+    pub fifos: Arc<FifoCounters>,
+    /// TCP connections that were closed because they began like a request of a browser.
+    pub refused: Arc<AtomicU64>,
+}
+
+/// The feeder of a source into `feed`; `None` for a source that does not deliver raw samples.
+#[must_use]
+pub fn make_feeder(
+    source: &SourceConfig,
+    feed: ByteFeed,
+    counters: &FeederCounters,
+) -> Option<Box<dyn Feeder>> {
+    Some(match source {
+        SourceConfig::Stdin { .. } => Box::new(StdinFeeder::new(feed)),
+        SourceConfig::Pipe { path, mode, .. } => {
+            let mode = match mode {
+                PipeMode::Create => FifoMode::Create,
+                PipeMode::Read => FifoMode::Read,
+            };
+            let fifos = Arc::clone(&counters.fifos);
+            Box::new(FifoFeeder::new(path.clone(), mode, feed).with_counters(fifos))
+        }
+        SourceConfig::Process { path, params, log_stderr, titles, .. } => {
+            let process = process_config(path, params, *log_stderr, titles.as_ref());
+            Box::new(ProcessFeeder::new(process, feed))
+        }
+        SourceConfig::TcpServer { address, .. } => {
+            let refused = Arc::clone(&counters.refused);
+            let server = TcpServerFeeder::new(address.to_string(), feed);
+            Box::new(server.with_refusal_counter(refused))
+        }
+        SourceConfig::TcpClient { address, .. } => {
+            Box::new(TcpClientFeeder::new(address.to_string(), feed))
+        }
+        _ => return None,
+    })
+}
+
+fn process_config(
+    path: &Path,
+    params: &str,
+    log_stderr: bool,
+    titles: Option<&TitleFifo>,
+) -> ProcessConfig {
+    let mut process = ProcessConfig {
+        program: path.to_path_buf(),
+        arguments: split_arguments(params),
+        log_stderr,
+        log_to: None,
+    };
+    match titles {
+        // Empty while the source does not belong to a station.
+        Some(TitleFifo { fifo, .. }) if fifo.as_os_str().is_empty() => {}
+        Some(TitleFifo { kind: TitleFormat::Librespot, fifo }) => {
+            process.log_to = Some(fifo.clone());
+        }
+        Some(TitleFifo { kind: TitleFormat::Airplay, fifo }) => {
+            let pipe = format!("--metadata-pipename={}", fifo.display());
+            let enable = ["--metadata-enable".to_owned(), "--get-coverart".to_owned(), pipe];
+            process.arguments.extend(enable);
+        }
+        None => {}
+    }
+    process
+}
