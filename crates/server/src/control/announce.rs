@@ -119,29 +119,32 @@ pub(super) const MIN_GAIN_DB: f64 = -40.0;
 pub(super) const MAX_GAIN_DB: f64 = 20.0;
 
 impl Control {
-    /// Notifies controllers of what happened to announcements.
-    pub(super) fn notify_announcements(&self, inner: &mut ControlState) {
-        for (id, what) in self.backend.announcement_events() {
-            let list = &mut inner.announcements.list;
-            let Some(at) = list.iter().position(|entry| entry.id == id) else { continue };
-            let entry = &mut list[at];
-            let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
-            match what {
-                AnnouncementEvent::Started => {
-                    entry.is_playing = true;
-                    params["state"] = json!("began");
-                }
-                AnnouncementEvent::Ended(outcome) => {
-                    let (cause, reason) = outcome_text(outcome);
-                    params["state"] = json!("ended");
-                    params["cause"] = json!(cause);
-                    params["reason"] = json!(reason);
-                    list.remove(at);
-                }
+    /// Notifies controllers of what happened to an announcement.
+    pub(super) fn notify_announcement(
+        &self,
+        inner: &mut ControlState,
+        id: u64,
+        event: AnnouncementEvent,
+    ) {
+        let list = &mut inner.announcements.list;
+        let Some(at) = list.iter().position(|entry| entry.id == id) else { return };
+        let entry = &mut list[at];
+        let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
+        match event {
+            AnnouncementEvent::Started => {
+                entry.is_playing = true;
+                params["state"] = json!("began");
             }
-            self.notify(inner, None, "Aulos.OnAnnouncement", &params);
-            self.bump_revision();
+            AnnouncementEvent::Ended(outcome) => {
+                let (cause, reason) = outcome_text(outcome);
+                params["state"] = json!("ended");
+                params["cause"] = json!(cause);
+                params["reason"] = json!(reason);
+                list.remove(at);
+            }
         }
+        self.notify(inner, None, "Aulos.OnAnnouncement", &params);
+        self.bump_revision();
     }
 }
 

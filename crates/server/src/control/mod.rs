@@ -65,7 +65,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use crate::access::{AccessControl, AddressBuckets, Role};
-use crate::backend::{AudioBackend, AudioEvent, StationPosition, StationStatus};
+use crate::backend::{AudioBackend, AudioEvent, StationEvent, StationPosition, StationStatus};
 use crate::hooks::{Hooks, Observation};
 use crate::registry::store::{SavedState, Snapshot};
 use crate::registry::{
@@ -284,8 +284,16 @@ impl Control {
             tokio::spawn(task);
         }
         self.send_due_update(&mut inner);
-        self.notify_announcements(&mut inner);
-        self.notify_switches(&mut inner);
+        for event in self.backend.station_events() {
+            match event {
+                StationEvent::Switched(number, switch) => {
+                    self.notify_switch(&mut inner, number, switch);
+                }
+                StationEvent::Announcement(id, event) => {
+                    self.notify_announcement(&mut inner, id, event);
+                }
+            }
+        }
         self.notify_recordings(&mut inner);
         let now = (self.clock)();
         let is_due = |since: &mut Instant| now.saturating_duration_since(*since) >= HEALTH_INTERVAL;
