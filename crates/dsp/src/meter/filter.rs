@@ -6,6 +6,8 @@
 //! the difference of its last two values instead of the values themselves, which are ten thousand
 //! times as great as its output.
 
+use core::slice::Chunks;
+
 use super::sample::SampleView;
 use crate::simd::{self, PairContext, SimdLevel, WeightingTask};
 
@@ -147,10 +149,12 @@ impl Filter {
                 let (filter, gentle) = (&self.coefficients, !plain);
                 match view {
                     SampleView::Narrow(x) => {
-                        scalar(filter, &x[from..], stride, weights, gentle, states, out);
+                        let frames = x[from..].chunks(stride);
+                        scalar(filter, frames, weights, gentle, states, out);
                     }
                     SampleView::Wide(x) => {
-                        scalar(filter, &x[from..], stride, weights, gentle, states, out);
+                        let frames = x[from..].chunks(stride);
+                        scalar(filter, frames, weights, gentle, states, out);
                     }
                 }
             }
@@ -169,8 +173,7 @@ impl Filter {
 
 fn scalar<T: Copy + Into<f64>>(
     coefficients: &Coefficients,
-    samples: &[T],
-    stride: usize,
+    frames: Chunks<'_, T>,
     weights: &[f64],
     tell: bool,
     states: &mut [FilterState],
@@ -180,7 +183,7 @@ fn scalar<T: Copy + Into<f64>>(
         // Two filters at a time keep the arithmetic units busy despite the dependencies within
         // each.
         let (mut one, mut two) = (*first, *second);
-        for (frame, energy) in samples.chunks(stride).zip(out) {
+        for (frame, energy) in frames.zip(out) {
             let left = coefficients.step(frame[0].into(), &mut one);
             let right = coefficients.step(frame[1].into(), &mut two);
             *energy += weights[0] * (left * left) + weights[1] * (right * right);
@@ -191,13 +194,13 @@ fn scalar<T: Copy + Into<f64>>(
     for (channel, (state, &weight)) in states.iter_mut().zip(weights).enumerate() {
         if weight > 0.0 {
             let mut one = *state;
-            for (frame, energy) in samples.chunks(stride).zip(out.iter_mut()) {
+            for (frame, energy) in frames.clone().zip(out.iter_mut()) {
                 let y = coefficients.step(frame[channel].into(), &mut one);
                 *energy += weight * (y * y);
             }
             *state = one;
         } else if tell {
-            for (frame, energy) in samples.chunks(stride).zip(out.iter_mut()) {
+            for (frame, energy) in frames.clone().zip(out.iter_mut()) {
                 *energy += 0.0 * frame[channel].into();
             }
         }
