@@ -1,7 +1,5 @@
 //! Frame headers (RFC 9639, section 9.1).
 
-use super::StreamInfo;
-
 /// Header of a FLAC frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
@@ -80,13 +78,6 @@ impl FrameHeader {
             number: coded_number(bytes.get(4..at).unwrap_or_default()),
             bytes: end + 1,
         })
-    }
-
-    /// Whether the header fits the stream: `None` stands for the value in STREAMINFO.
-    pub(crate) fn is_like(&self, info: &StreamInfo) -> bool {
-        self.channels == info.channels
-            && self.hz.is_none_or(|hz| hz == info.hz)
-            && self.bits.is_none_or(|bits| bits == info.bits)
     }
 }
 
