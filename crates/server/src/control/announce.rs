@@ -5,8 +5,9 @@
 
 use aulos_core::Db;
 use aulos_proto::snap::control::RpcError;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::announcement_list::AnnouncementEntry;
 use super::context::CallContext;
 use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
@@ -14,39 +15,6 @@ use super::streams::remote_refusal;
 use super::{Control, ControlState};
 use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};
 use crate::registry::NotFound;
-
-/// Every announcement of the server that has not ended.
-#[derive(Debug, Default)]
-pub(super) struct AnnouncementList {
-    last: u64,
-    list: Vec<AnnouncementEntry>,
-}
-
-#[derive(Debug)]
-struct AnnouncementEntry {
-    id: u64,
-    station: String,
-    number: usize,
-    uri: String,
-    duck: Db,
-    is_playing: bool,
-}
-
-impl AnnouncementList {
-    /// The announcements of one station, for its status.
-    pub(super) fn of_station(&self, station: usize) -> Value {
-        let own = self.list.iter().filter(|entry| entry.number == station);
-        own.map(|entry| {
-            json!({
-                "id": entry.id,
-                "uri": entry.uri,
-                "duck_db": entry.duck.get(),
-                "state": if entry.is_playing { "playing" } else { "waiting" },
-            })
-        })
-        .collect()
-    }
-}
 
 /// `Aulos.Announce`.
 pub(super) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
