@@ -16,6 +16,8 @@ use aulos_core::Codec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "one variant for each codec")]
 pub enum CodecConfig {
+    /// A-law.
+    Alaw,
     /// Uncompressed samples.
     Pcm,
     /// Lossless compression.
@@ -66,6 +68,7 @@ impl CodecConfig {
     #[must_use]
     pub const fn codec(self) -> Codec {
         match self {
+            Self::Alaw => Codec::Alaw,
             Self::Pcm => Codec::Pcm,
             Self::Flac { .. } => Codec::Flac,
             Self::Opus(_) => Codec::Opus,
@@ -77,7 +80,7 @@ impl CodecConfig {
     pub const fn bitrate(self) -> Option<u32> {
         match self {
             Self::Opus(opus) => Some(opus.bitrate),
-            Self::Pcm | Self::Flac { .. } => None,
+            Self::Alaw | Self::Pcm | Self::Flac { .. } => None,
         }
     }
 
@@ -92,6 +95,7 @@ impl From<Codec> for CodecConfig {
     /// The codec with its default settings.
     fn from(codec: Codec) -> Self {
         match codec {
+            Codec::Alaw => Self::Alaw,
             Codec::Pcm => Self::Pcm,
             Codec::Flac => Self::Flac { level: DEFAULT_LEVEL },
             Codec::Opus => Self::Opus(OpusConfig::default()),
@@ -134,7 +138,7 @@ impl FromStr for CodecConfig {
         let codec: Codec = name.parse().map_err(|_| CodecConfigError::UnknownCodec)?;
         match codec {
             _ if options.is_empty() => Ok(codec.into()),
-            Codec::Pcm => Err(CodecConfigError::NoSettings),
+            Codec::Alaw | Codec::Pcm => Err(CodecConfigError::NoSettings),
             Codec::Flac => options
                 .parse()
                 .ok()
