@@ -13,8 +13,6 @@ pub enum Codec {
     Pcm,
     /// Whole FLAC frames (RFC 9639).
     Flac,
-    /// A-law (ITU-T G.711), one byte a sample.
-    Alaw,
     /// One Opus packet (RFC 6716).
     Opus,
 }
@@ -60,20 +58,7 @@ pub struct CodecInfo {
 }
 
 /// All codecs.
-pub static CODECS: [CodecInfo; 4] = [
-    CodecInfo {
-        codec: Codec::Alaw,
-        name: "alaw",
-        container: StreamContainer::Native,
-        extensions: &["al"],
-        media_type: "audio/PCMA",
-        rates: 1..=u32::MAX,
-        max_channels: usize::MAX,
-        formats: &[SampleFormat::S16Le],
-        chunk_ms: None,
-        chunks: "chunks of any duration",
-        requires: "16 bit",
-    },
+pub static CODECS: [CodecInfo; 3] = [
     CodecInfo {
         codec: Codec::Flac,
         name: "flac",

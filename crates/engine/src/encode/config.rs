@@ -16,8 +16,6 @@ use aulos_core::Codec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "one variant for each codec")]
 pub enum CodecConfig {
-    /// A-law.
-    Alaw,
     /// Uncompressed samples.
     Pcm,
     /// Lossless compression.
@@ -68,7 +66,6 @@ impl CodecConfig {
     #[must_use]
     pub const fn codec(self) -> Codec {
         match self {
-            Self::Alaw => Codec::Alaw,
             Self::Pcm => Codec::Pcm,
             Self::Flac { .. } => Codec::Flac,
             Self::Opus(_) => Codec::Opus,
@@ -80,7 +77,7 @@ impl CodecConfig {
     pub const fn bitrate(self) -> Option<u32> {
         match self {
             Self::Opus(opus) => Some(opus.bitrate),
-            Self::Alaw | Self::Pcm | Self::Flac { .. } => None,
+            Self::Pcm | Self::Flac { .. } => None,
         }
     }
 
@@ -95,7 +92,6 @@ impl From<Codec> for CodecConfig {
     /// The codec with its default settings.
     fn from(codec: Codec) -> Self {
         match codec {
-            Codec::Alaw => Self::Alaw,
             Codec::Pcm => Self::Pcm,
             Codec::Flac => Self::Flac { level: DEFAULT_LEVEL },
             Codec::Opus => Self::Opus(OpusConfig::default()),
@@ -138,7 +134,7 @@ impl FromStr for CodecConfig {
         let codec: Codec = name.parse().map_err(|_| CodecConfigError::UnknownCodec)?;
         match codec {
             _ if options.is_empty() => Ok(codec.into()),
-            Codec::Alaw | Codec::Pcm => Err(CodecConfigError::NoSettings),
+            Codec::Pcm => Err(CodecConfigError::NoSettings),
             Codec::Flac => options
                 .parse()
                 .ok()

@@ -15,7 +15,6 @@ pub fn make_encoder(
     block: Frames,
 ) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
     Ok(match config.into() {
-        CodecConfig::Alaw => Box::new(super::alaw::AlawEncoder { spec }),
         CodecConfig::Pcm => Box::new(PcmEncoder::new(spec)),
         CodecConfig::Flac { level } => Box::new(FlacEncoder::new(spec, block, level)?),
         CodecConfig::Opus(config) => Box::new(OpusPacketEncoder::with_config(spec, block, config)?),

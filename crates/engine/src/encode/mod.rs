@@ -9,7 +9,6 @@
 //! The codec libraries stay behind [`Encoder`]: no other module names them, so that one can be
 //! exchanged without changes elsewhere.
 
-mod alaw;
 mod config;
 mod flac;
 mod make_encoder;
