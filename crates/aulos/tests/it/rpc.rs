@@ -85,13 +85,6 @@ fn a_short_call_is_answered_while_long_ones_wait() {
     assert!(one && two);
 }
 
-#[test]
-fn an_echo_returns_its_text() {
-    let (_, control) = control();
-    let answer = call(&control, "Aulos.Echo", &json!({ "text": "hello" }));
-    assert_eq!(answer["result"]["text"], "hello");
-}
-
 /// Each call makes the server write a megabyte for those who are told of the change.
 #[test]
 fn calls_without_an_id_cannot_make_the_server_write_without_a_bound() {

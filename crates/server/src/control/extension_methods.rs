@@ -9,11 +9,6 @@ use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
 use crate::registry::{NotFound, Preset, PresetError, PresetGroups, VolumeChange, to_json_text};
 
-/// `Aulos.Echo`.
-pub(super) fn echo(_: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
-    Ok(json!({ "text": params.text("text")? }))
-}
-
 /// `Aulos.SetVolume`.
 pub(super) fn set_volume(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
     let change = match params.only_one(&["percent", "delta"])? {

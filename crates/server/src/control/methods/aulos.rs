@@ -23,9 +23,6 @@ pub(super) const STATUS: &[Method] = &[
         |_, _| Ok(json!({ "name": "aulos", "version": env!("CARGO_PKG_VERSION") })),
     )
     .returns(&[("name", "string"), ("version", "string")]),
-    Method::new("Aulos.Echo", Role::Listen, "Return a text", extension_methods::echo)
-        .params(&[Param::required("text", ParamType::Text, "any text")])
-        .returns(&[("text", "string")]),
     Method::new(
         "Aulos.GetServers",
         Role::Listen,
