@@ -113,8 +113,6 @@ keys! {
     pub(crate) struct StationConfig {
         /// Unique name; also the id of the Snapcast stream.
         name: Option<ConfigValue<String>>, required "name = \"kitchen\"";
-        /// Kind of programme, as in `jazz`; part of the status.
-        genre: Option<String>;
         /// Codec for clients: `pcm`, `flac` or `opus`, with encoder settings as in `flac:8` or
         /// `opus:128k,cbr`.
         codec: ConfigValue<CodecConfig> = CodecConfig::from(Codec::Flac);

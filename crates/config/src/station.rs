@@ -26,8 +26,6 @@ use crate::{fallback, schemes};
 pub struct Station {
     /// Unique; also the id of the Snapcast stream.
     pub name: String,
-    /// Kind of programme.
-    pub genre: Option<String>,
     /// Codec and encoder settings.
     pub codec: CodecConfig,
     /// Sample spec of the output.
@@ -102,7 +100,6 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
     let base = default_normalizer(Mode::Full);
     Station {
         name,
-        genre: config.genre.clone(),
         codec,
         spec,
         chunk_ms,
@@ -267,17 +264,4 @@ fn unique_name(given: ConfigValue<String>, used: &[String], problems: &Problems)
         report_duplicate("source", &given, problems);
     }
     name
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{ConfigFile, Environment, load};
-
-    #[test]
-    fn a_station_has_a_genre() {
-        let text = "[[station]]\nname = \"a\"\ngenre = \"jazz\"\nsources = [\"demo://\"]\n";
-        let file = ConfigFile { name: "aulos.toml", text };
-        let config = load(Some(file), &[], &Environment::default()).unwrap();
-        assert_eq!(config.stations[0].genre.as_deref(), Some("jazz"));
-    }
 }

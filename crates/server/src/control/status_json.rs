@@ -244,7 +244,6 @@ pub(super) fn station<'a>(
         "codec": station.codec.codec().name(),
         "encoder": station.codec.to_string(),
         "spec": station.spec.to_string(),
-        "genre": station.genre,
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
         "listeners": status.listeners,
