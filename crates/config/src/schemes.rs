@@ -62,8 +62,6 @@ macro_rules! schemes {
 schemes! {
     /// The built-in programme.
     demo(SampleParams, OnRequest) = "demo://";
-    /// Digital silence.
-    silence(SampleParams, OnRequest) = "silence://";
     /// A sine tone.
     tone(ToneParams, OnRequest) = "tone://?hz=440&dbfs=-18";
     /// Raw samples from standard input; one source of a server can read it.

@@ -219,11 +219,6 @@ pub(crate) fn demo(query: &Query<'_>) -> Parsed {
     Some(vec![SourceConfig::Generated { generator: Generator::Demo, spec }])
 }
 
-pub(crate) fn silence(query: &Query<'_>) -> Parsed {
-    let SampleParams { sampleformat: spec, .. } = query.params();
-    Some(vec![SourceConfig::Generated { generator: Generator::Silence, spec }])
-}
-
 pub(crate) fn stdin(query: &Query<'_>) -> Parsed {
     let SampleParams { sampleformat: spec, .. } = query.params();
     Some(vec![SourceConfig::Stdin { spec }])

@@ -11,8 +11,6 @@ use crate::source::Source;
 pub enum Generator {
     /// The demo programme, in stereo.
     Demo,
-    /// Digital silence.
-    Silence,
     /// A sine tone.
     Tone {
         /// Frequency in Hz, below half the rate.
@@ -28,7 +26,6 @@ impl Generator {
     pub const fn scheme(self) -> &'static str {
         match self {
             Self::Demo => "demo",
-            Self::Silence => "silence",
             Self::Tone { .. } => "tone",
         }
     }
@@ -38,27 +35,9 @@ impl Generator {
     pub fn source(self, spec: SampleSpec, quantum: Frames) -> Box<dyn Source> {
         match self {
             Self::Demo => Box::new(Demo::new(spec.rate, quantum)),
-            Self::Silence => Box::new(Tone::new(1.0, Db::SILENCE, spec.rate, spec.layout, quantum)),
             Self::Tone { hz, dbfs } => {
                 Box::new(Tone::new(hz, dbfs, spec.rate, spec.layout, quantum))
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use aulos_core::{Block, Instant};
-
-    use super::*;
-
-    #[test]
-    fn silence_is_zero() {
-        let spec = SampleSpec::DEFAULT;
-        let mut source = Generator::Silence.source(spec, Frames(960));
-        let mut block = Block::with_capacity(spec.rate, spec.layout, 2 * 960);
-        let _ = source.pull(Instant::ZERO, &mut block);
-        assert_eq!(block.frames(), Frames(960));
-        assert!(block.samples().iter().all(|sample| *sample == 0.0));
     }
 }
