@@ -6,36 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use aulos_config::{Endpoint, Mount};
-use aulos_core::Instant;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::StreamParts;
 use aulos_io::SystemClock;
-use aulos_io::feed::{DjCounters, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot};
+use aulos_io::feed::{DjCounters, DjFeeder, DjMountPermit};
 use aulos_proto::titles::TrackMetadata;
-use aulos_rt::LatestReader;
-use aulos_rt::channel::Receiver;
 
-use super::AudioState;
-use crate::backend::{DjInfo, DjStatus};
-
-/// The address on which a mount's port is open, or the error that keeps it closed.
-pub(super) type PortStatus = Result<SocketAddr, String>;
-
-/// One mount and the live source on it.
-#[derive(Debug)]
-pub(super) struct LiveInput {
-    mount: Mount,
-    seat: DjMountSlot,
-    state: LatestReader<DjFeederState>,
-    /// Titles from the stream itself.
-    titles: Receiver<TrackMetadata>,
-    /// Whether the mount's port is open; none until the listener has reported.
-    port_status: Option<PortStatus>,
-    about: DjInfo,
-    since: Instant,
-    title: Option<TrackMetadata>,
-}
+use super::live_input::{LiveInput, PortStatus};
+use super::state::AudioState;
+use crate::backend::DjInfo;
 
 /// Makes the source of a mount.
 pub(super) fn open(
@@ -122,34 +102,6 @@ fn find_input<'a>(
     let running = running.find(|running| running.config.name == station)?;
     let mut inputs = running.sources.iter_mut().filter_map(|source| source.live_input());
     inputs.find(|input| input.mount.is_same_mount(mount))
-}
-
-impl LiveInput {
-    pub(super) fn status(&mut self) -> DjStatus {
-        let state = *self.state.read();
-        while let Ok(title) = self.titles.try_recv() {
-            self.title = Some(title);
-        }
-        if !self.seat.is_occupied() {
-            self.title = None;
-        }
-        let now = SystemClock::now();
-        DjStatus {
-            address: self.port_status.as_ref().and_then(|opened| opened.as_ref().ok()).copied(),
-            on_air: state.on_air,
-            client_info: self.about.clone(),
-            since: state.on_air.then(|| now.since(self.since)),
-            bytes: state.bytes,
-            info: state.info.filter(|_| state.on_air),
-            title: self.title.clone(),
-            left: state.last_end,
-        }
-    }
-
-    /// Why the mount cannot accept a source.
-    pub(super) fn problem(&self) -> Option<String> {
-        self.port_status.as_ref()?.as_ref().err().cloned()
-    }
 }
 
 /// Counters for the status; their names are stable.

@@ -14,7 +14,7 @@ use aulos_proto::snap;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
 
-use super::AudioState;
+use super::state::AudioState;
 
 /// One encoding of a station: encoder, buffers, rings and the reactors' channel.
 pub(super) struct EncodingParts {

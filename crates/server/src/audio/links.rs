@@ -8,26 +8,13 @@
 use aulos_core::{Block, ChannelLayout, SampleRate};
 use aulos_engine::output_bus::StationTap;
 use aulos_engine::source::BLOCK_SAMPLES;
-use aulos_engine::swappable_source::SwappableSourceHandle;
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
 
-use super::{AudioState, RunningStation};
-
-/// One source that is another station.
-#[derive(Debug)]
-pub(super) struct StationLink {
-    from: String,
-    source: SwappableSourceHandle,
-    /// The run of the station to which this source is connected.
-    connected_run: Option<u64>,
-}
+use super::state::{AudioState, RunningStation};
+use super::station_link::StationLink;
 
 impl StationLink {
-    pub(super) fn new(from: &str, source: SwappableSourceHandle) -> Self {
-        Self { from: from.to_owned(), source, connected_run: None }
-    }
-
     fn connect(&mut self, running: &mut RunningStation) {
         if self.connected_run == Some(running.run) || !self.source.can_swap() {
             return;

@@ -8,12 +8,18 @@ mod djs;
 mod encoding;
 mod links;
 mod listen;
+mod live_input;
 mod pushes;
 mod recordings;
 mod renditions;
 mod rtp;
+mod running_push;
+mod running_rendition;
 mod source_monitor;
 mod sources;
+mod state;
+mod station_link;
+mod station_recorder;
 mod stations;
 mod view;
 
@@ -27,13 +33,12 @@ use aulos_config::{
     Endpoint, Mount, PushSettings, RecorderSettings, ResolvedConfig, RtpOutputSettings,
     SoundSettings, Station,
 };
-use aulos_core::{ChannelMap, Instant, MediaTime, Rng, Span};
+use aulos_core::{ChannelMap, MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
-use aulos_engine::station::{StationEvent, StationHandle};
+use aulos_engine::station::StationEvent;
 use aulos_files::record::MarkerRequest;
-use aulos_io::feed::DjCounters;
-use aulos_io::reactor::{self, EventSink, ReactorPool, StationDescriptor};
-use aulos_io::{CodecPool, SystemClock, WorkerTaskId, Workers};
+use aulos_io::reactor::{self, EventSink, ReactorPool};
+use aulos_io::{CodecPool, SystemClock, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_proto::titles::TrackMetadata;
@@ -50,12 +55,8 @@ use crate::backend::{
 use crate::feeder::FeederCounters;
 use crate::push::PushClient;
 use crate::radio::{BackgroundTask, RadioClient};
-use announcements::StationAnnouncements;
-use links::StationLink;
-use pushes::RunningPush;
-use recordings::{RecorderManager, StationRecorder};
-use renditions::{PendingMove, RunningRendition};
-use source_monitor::SourceMonitor;
+use state::{AudioState, RunningStation};
+use station_recorder::RecorderManager;
 
 /// The audio backend; see [`crate::backend`] for its interface.
 pub struct Audio {
@@ -66,73 +67,6 @@ impl std::fmt::Debug for Audio {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Audio").finish_non_exhaustive()
     }
-}
-
-struct AudioState {
-    context: ReactorPool,
-    workers: Workers,
-    codecs: CodecPool,
-    /// Indexed by station number; none where a station was removed.
-    stations: Vec<Option<RunningStation>>,
-    /// Sources that are other stations.
-    links: Vec<StationLink>,
-    /// Renditions for channel maps and listeners' codecs, and sessions that wait to be moved to
-    /// one.
-    renditions: Vec<RunningRendition>,
-    pending_moves: Vec<PendingMove>,
-    /// Number of stations started so far.
-    station_runs: u64,
-    /// Connects to web radio and to push targets. Their tasks wait here until the control runtime
-    /// takes them.
-    radio_client: RadioClient,
-    pusher: PushClient,
-    recorder_manager: RecorderManager,
-    background_tasks: Vec<BackgroundTask>,
-    /// Seeds of other generators, different in each run of the server.
-    seeds: Rng,
-    rtp: rtp::RtpService,
-    /// Ports for DJs, and whether each is open.
-    dj_ports: Vec<(Endpoint, djs::PortStatus)>,
-    dj_counters: Arc<DjCounters>,
-    feeder_counters: FeederCounters,
-    /// Events of removed stations that control has not collected yet.
-    finished_events: Vec<backend::StationEvent>,
-}
-
-impl AudioState {
-    /// The running station of this number.
-    fn station(&mut self, number: usize) -> Option<&mut RunningStation> {
-        self.stations.get_mut(number).and_then(Option::as_mut)
-    }
-}
-
-/// Removes the first matching element, so that it is kept when a list is replaced.
-fn take_matching<T>(list: &mut Vec<T>, is_same: impl FnMut(&T) -> bool) -> Option<T> {
-    let at = list.iter().position(is_same)?;
-    Some(list.swap_remove(at))
-}
-
-/// A running station: its configuration and the handles to its parts.
-#[derive(Debug)]
-struct RunningStation {
-    config: Station,
-    handle: StationHandle,
-    /// What the reactors serve.
-    channel: StationDescriptor,
-    sources: Vec<SourceMonitor>,
-    announcements: StationAnnouncements,
-    /// Push targets of its stream.
-    pushes: Vec<RunningPush>,
-    /// Its RTP outputs.
-    rtp: Vec<rtp::StationRtpOutput>,
-    recordings: Vec<StationRecorder>,
-    /// The time at which clients discard what they have buffered.
-    flush_at: Option<Instant>,
-    /// The current title, in one line.
-    title: Arc<str>,
-    /// A number that is never used for two stations.
-    run: u64,
-    worker_slot: WorkerTaskId,
 }
 
 impl Audio {

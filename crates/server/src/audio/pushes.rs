@@ -5,26 +5,11 @@ use std::sync::Arc;
 use aulos_config::{PushSettings, Station};
 use aulos_io::reactor::ListenerOptions;
 use aulos_proto::icecast::StreamMetadata;
-use aulos_rt::channel::Receiver;
-use aulos_session::push::PushState;
-use tokio::sync::watch;
 
-use super::{AudioState, renditions, take_matching};
-use crate::push::{OpenedPush, PushParts, PushStatusHandle};
-
-/// A running push.
-pub(super) struct RunningPush {
-    config: PushSettings,
-    opened: Receiver<OpenedPush>,
-    watch: PushStatusHandle,
-    titles: watch::Sender<Arc<str>>,
-}
-
-impl std::fmt::Debug for RunningPush {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pushed").field("config", &self.config).finish_non_exhaustive()
-    }
-}
+use super::renditions;
+use super::running_push::RunningPush;
+use super::state::{AudioState, take_matching};
+use crate::push::{OpenedPush, PushParts};
 
 /// Starts every push of a station.
 pub(super) fn start(station: &Station, inner: &mut AudioState) -> Vec<RunningPush> {
@@ -80,12 +65,6 @@ pub(super) fn hand_over(inner: &mut AudioState) {
 pub(super) fn show_title(pushes: &[RunningPush], title: &Arc<str>) {
     for push in pushes {
         push.titles.send_replace(Arc::clone(title));
-    }
-}
-
-impl RunningPush {
-    pub(super) fn status(&self) -> PushState {
-        self.watch.state()
     }
 }
 

@@ -5,61 +5,26 @@
 //! because a disk that is missing at startup may be mounted later; the station does not wait for
 //! it.
 
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use aulos_config::{RecorderSettings, Station};
-use aulos_core::{Instant, MediaTime, Span};
+use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
     record_tap,
 };
 use aulos_engine::station::StationHandle;
 use aulos_files::record::{
-    CompletionObserver, MarkerRequest, RecorderEvent, RecorderHandle, RecorderService,
-    RecordingConfig,
+    CompletionObserver, MarkerRequest, RecorderHandle, RecorderService, RecordingConfig,
 };
 use aulos_io::SystemClock;
-use aulos_rt::channel::Receiver;
 
-use super::{AudioState, take_matching};
-use crate::recording::{RecorderState, RecordingEventKind, StationRecorderEvent};
-use crate::upload::{UploadWorker, Uploader};
-
-/// State that all recorders of the server share.
-#[derive(Debug, Default)]
-pub(super) struct RecorderManager {
-    /// None before the first recorder, so that a server without recordings has no recorder threads.
-    recorders: Option<(RecorderService, Receiver<RecorderEvent>)>,
-    /// Station and upload target of every recorder so far, by the recorder's name.
-    known: HashMap<String, KnownRecorder>,
-    /// The thread that uploads.
-    upload_worker: UploadWorker,
-}
-
-#[derive(Debug)]
-struct KnownRecorder {
-    station: String,
-    uploader: Option<Uploader>,
-}
-
-/// A recorder of a running station.
-#[derive(Debug)]
-pub(super) struct StationRecorder {
-    config: RecorderSettings,
-    slot: RecorderSlot,
-}
-
-/// An open recorder, or one that waits for its next attempt.
-#[derive(Debug)]
-enum RecorderSlot {
-    /// Open.
-    Open(RecorderHandle),
-    /// Waits to be opened again.
-    Unavailable { trouble: String, retry_at: Instant },
-}
+use super::state::{AudioState, take_matching};
+use super::station_recorder::{KnownRecorder, RecorderSlot, StationRecorder};
+use crate::recording::{RecordingEventKind, StationRecorderEvent};
+use crate::upload::Uploader;
 
 /// Starts every recorder of a new station.
 pub(super) fn start(number: usize, inner: &mut AudioState) {
@@ -200,20 +165,6 @@ pub(super) fn stop(inner: &mut AudioState, limit: Span) {
         for name in recorders.stop(limit) {
             tracing::error!(recorder = name, "the end of the recording could not be written");
         }
-    }
-}
-
-impl StationRecorder {
-    pub(super) fn status(&self, manager: &RecorderManager) -> RecorderState {
-        let state = match &self.slot {
-            RecorderSlot::Open(handle) => RecorderState::from(handle.status()),
-            RecorderSlot::Unavailable { trouble, .. } => {
-                RecorderState { trouble: Some(trouble.clone()), ..RecorderState::default() }
-            }
-        };
-        let uploader =
-            manager.known.get(&self.config.name).and_then(|known| known.uploader.as_ref());
-        RecorderState { upload: uploader.map(Uploader::state), ..state }
     }
 }
 

@@ -10,31 +10,15 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_config::Station;
-use aulos_core::{ChannelMap, Codec, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
+use aulos_core::{ChannelMap, Codec, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::encode::CodecConfig;
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 
 use super::encoding::{EncodingParts, WRITE_HEADER, register_channel};
-use super::{AudioState, RunningStation};
-
-/// A running rendition.
-#[derive(Debug)]
-pub(super) struct RunningRendition {
-    /// The number of its station.
-    pub(super) station: usize,
-    kind: RenditionKind,
-    /// Its number in the reactors.
-    pub(super) number: usize,
-    /// Its number on the station's output bus.
-    output_id: u64,
-    channel: StationDescriptor,
-    since: Instant,
-    unused_since: Option<Instant>,
-    /// Every web listener holds a clone.
-    listeners: Arc<()>,
-}
+use super::running_rendition::{PendingMove, RenditionKind, RunningRendition};
+use super::state::{AudioState, RunningStation};
 
 /// The channel that a listener gets.
 pub(super) struct ListenTarget {
@@ -43,23 +27,6 @@ pub(super) struct ListenTarget {
     pub(super) channel: StationDescriptor,
     /// A reference that keeps a rendition alive; none for the station's own codec.
     pub(super) keep_alive: Option<Arc<()>>,
-}
-
-/// How it differs from its station.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RenditionKind {
-    /// A channel map.
-    Map(ChannelMap),
-    /// Another codec or other encoder settings.
-    Codec(CodecConfig),
-}
-
-/// A session that moves to a rendition once that has enough history.
-#[derive(Debug)]
-pub(super) struct PendingMove {
-    session: SessionId,
-    station: usize,
-    map: ChannelMap,
 }
 
 /// Lets a session play a station through a channel map. Returns false when the reactor's queue is
@@ -292,18 +259,6 @@ fn create(
     let number = register_channel(number, &channel, taps, inner);
     inner.context.set_title(number, &title);
     Ok((number, outlet, channel))
-}
-
-impl PendingMove {
-    pub(super) const fn session(&self) -> SessionId {
-        self.session
-    }
-}
-
-impl RunningRendition {
-    fn matches(&self, station: usize, kind: RenditionKind) -> bool {
-        self.station == station && self.kind == kind
-    }
 }
 
 /// A client that reconnects within this time still finds its rendition.

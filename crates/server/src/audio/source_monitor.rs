@@ -4,7 +4,7 @@ use aulos_files::source::FileState;
 use aulos_io::feed::FeedState;
 use aulos_rt::LatestReader;
 
-use super::djs::LiveInput;
+use super::live_input::LiveInput;
 use super::rtp::RtpSourceHandle;
 use crate::radio::RadioStatusHandle;
 

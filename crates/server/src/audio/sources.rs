@@ -17,11 +17,11 @@ use aulos_files::source::FileSource;
 use aulos_io::feed::{ByteFeed, FeedState, FifoCounters};
 use aulos_proto::http::HttpUrl;
 
-use super::AudioState;
 use super::djs;
-use super::links::StationLink;
 use super::rtp;
 use super::source_monitor::SourceMonitor;
+use super::state::AudioState;
+use super::station_link::StationLink;
 use crate::feeder::make_feeder;
 use crate::radio::RadioParts;
 

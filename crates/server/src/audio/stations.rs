@@ -12,7 +12,8 @@ use aulos_io::SystemClock;
 
 use super::announcements::StationAnnouncements;
 use super::encoding::{EncodingParts, WRITE_HEADER, register_channel};
-use super::{AudioState, RunningStation, pushes, recordings, rtp, sources};
+use super::state::{AudioState, RunningStation};
+use super::{pushes, recordings, rtp, sources};
 
 /// Starts a station and returns its number: a free one or a new one.
 pub(super) fn start(config: &Station, inner: &mut AudioState) -> io::Result<usize> {

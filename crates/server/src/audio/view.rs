@@ -8,11 +8,11 @@ use aulos_engine::switch::{InputFault, InputHealth};
 use aulos_io::SystemClock;
 use aulos_io::reactor::{self, ReactorStats};
 
-use super::RunningStation;
-use super::pushes::RunningPush;
-use super::recordings::RecorderManager;
 use super::rtp::StationRtpOutput;
+use super::running_push::RunningPush;
 use super::source_monitor::SourceMonitor;
+use super::state::RunningStation;
+use super::station_recorder::RecorderManager;
 use crate::backend::{
     self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
 };

@@ -13,41 +13,12 @@ use aulos_io::{SourcePath, SystemClock};
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::sdp;
-use aulos_rt::LatestReader;
 use aulos_session::relay::RtpPayloadFormat;
-use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpInputStatus, RtpSession};
+use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpSession};
 
-use super::{RtpService, SOCKET_BUFFER, SharedError};
-use crate::audio::AudioState;
-use crate::backend::RtpSourceStatus;
-
-/// State of an RTP source, as the station's status reads it.
-#[derive(Debug)]
-pub(in crate::audio) struct RtpSourceHandle {
-    state: LatestReader<RtpInputStatus>,
-    problem: SharedError,
-}
-
-impl RtpSourceHandle {
-    pub(in crate::audio) fn problem(&self) -> Option<String> {
-        self.problem.text()
-    }
-
-    pub(in crate::audio) fn status(&mut self) -> RtpSourceStatus {
-        RtpSourceStatus(*self.state.read())
-    }
-}
-
-/// An RTP source that is not open yet.
-#[derive(Debug)]
-pub(super) struct PendingRtpSource {
-    config: SourceConfig,
-    buffer: Span,
-    /// None once it is open.
-    intake: Option<RtpInputSink>,
-    problem: SharedError,
-    backoff: Backoff,
-}
+use super::handles::{RtpSourceHandle, SharedError};
+use super::service::{PendingRtpSource, RtpService};
+use crate::audio::state::AudioState;
 
 /// Opens a source with this input buffer, now or as soon as possible.
 pub(in crate::audio) fn open(
@@ -207,6 +178,9 @@ fn red_payload_type(media: &sdp::MediaDescription, format: &sdp::PayloadFormat) 
     });
     red.map(|red| red.payload_type)
 }
+
+/// Kernel receive buffer, for packets that arrive while the shared thread is busy.
+const SOCKET_BUFFER: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

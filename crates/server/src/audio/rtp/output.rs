@@ -11,41 +11,20 @@ use aulos_dsp::g711::G711Law;
 use aulos_engine::encode::{self, Encoder, OpusPacketEncoder, RtpPayloadCodec, RtpPayloadEncoder};
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
-use aulos_io::udp::{SocketOptions, StreamId, bind_socket, find_interface, source_address_for};
+use aulos_io::udp::{SocketOptions, bind_socket, find_interface, source_address_for};
 use aulos_proto::rtp::RtpCodec as Payload;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::{sap, sdp};
+use aulos_rt::Pool;
 use aulos_rt::ring::ring;
-use aulos_rt::{LatestReader, Pool};
 use aulos_session::rtp::{
     RtpOutput, RtpOutputConfig, RtpOutputStatus, RtpSession, SapAnnouncement,
 };
 
-use super::SharedError;
-use crate::audio::{AudioState, RunningStation, take_matching};
-use crate::backend::RtpDestinationStatus;
+use super::handles::{OpenRtpOutput, SharedError, StationRtpOutput};
+use super::service::RtpService;
+use crate::audio::state::{AudioState, RunningStation, take_matching};
 use crate::relay::wall_clock;
-
-/// An RTP output of a station.
-#[derive(Debug)]
-pub(in crate::audio) struct StationRtpOutput {
-    config: RtpOutputSettings,
-    /// None while it is not open.
-    open_output: Option<OpenRtpOutput>,
-    problem: SharedError,
-    backoff: Backoff,
-    /// SSRC and SDP session id; constant for the life of the output.
-    ssrc: u32,
-    id: u64,
-}
-
-#[derive(Debug)]
-struct OpenRtpOutput {
-    stream: StreamId,
-    output_id: u64,
-    state: LatestReader<RtpOutputStatus>,
-    sdp: String,
-}
 
 /// The outputs of a new station; [`open_outputs`] opens them.
 pub(in crate::audio) fn start(station: &Station, inner: &mut AudioState) -> Vec<StationRtpOutput> {
@@ -123,21 +102,10 @@ impl StationRtpOutput {
         }
     }
 
-    pub(in crate::audio) fn status(&mut self) -> RtpDestinationStatus {
-        RtpDestinationStatus {
-            state: self.open_output.as_mut().map(|sending| *sending.state.read()),
-            problem: self.problem.text(),
-        }
-    }
-
-    pub(in crate::audio) fn description(&self) -> Option<&str> {
-        self.open_output.as_ref().map(|sending| sending.sdp.as_str())
-    }
-
     fn open(
         &self,
         running: &mut RunningStation,
-        rtp: &mut super::RtpService,
+        rtp: &mut RtpService,
     ) -> Result<OpenRtpOutput, String> {
         let config = &self.config;
         let fail = |error: io::Error| format!("rtp://{}: {error}", config.dest);

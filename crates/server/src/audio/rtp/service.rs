@@ -1,0 +1,55 @@
+//! The thread that all RTP sources and outputs share, and the sources that wait for their socket.
+
+use std::io;
+
+use aulos_config::SourceConfig;
+use aulos_core::{Backoff, Span};
+use aulos_io::udp::{self, UdpContext};
+use aulos_session::rtp::{RtpInputSink, RtpSession};
+
+use super::handles::SharedError;
+
+/// The shared RTP thread, and the sources that wait to be opened.
+#[derive(Debug, Default)]
+pub(in crate::audio) struct RtpService {
+    /// Created by the first source or output.
+    pub(super) context: Option<UdpContext<RtpSession>>,
+    pub(super) waiting: Vec<PendingRtpSource>,
+}
+
+impl RtpService {
+    pub(super) fn context(&mut self) -> io::Result<&mut UdpContext<RtpSession>> {
+        if self.context.is_none() {
+            let mut config = udp::UdpConfig::default();
+            config.threads = 1;
+            self.context = Some(UdpContext::start(&config)?);
+        }
+        self.context.as_mut().ok_or_else(|| io::Error::other("the RTP service is missing"))
+    }
+
+    /// Ends every session; receivers get a BYE.
+    pub(in crate::audio) fn stop(&mut self) {
+        self.waiting.clear();
+        if let Some(context) = self.context.take() {
+            drop(context.stop());
+        }
+    }
+
+    /// Frees sessions that have ended.
+    pub(in crate::audio) fn tidy(&mut self) {
+        if let Some(context) = &mut self.context {
+            while context.poll_ended().is_some() {}
+        }
+    }
+}
+
+/// An RTP source that is not open yet.
+#[derive(Debug)]
+pub(super) struct PendingRtpSource {
+    pub(super) config: SourceConfig,
+    pub(super) buffer: Span,
+    /// None once it is open.
+    pub(super) intake: Option<RtpInputSink>,
+    pub(super) problem: SharedError,
+    pub(super) backoff: Backoff,
+}

@@ -1,0 +1,94 @@
+//! The state of the audio backend: its threads, its running stations and what runs beside them.
+//!
+//! It is apart from the operations on it, so that each of them needs the state and not the others. The
+//! types of its fields have files of their own, below this one, for the same reason.
+
+use std::sync::Arc;
+
+use aulos_config::{Endpoint, Station};
+use aulos_core::{Instant, Rng};
+use aulos_engine::station::StationHandle;
+use aulos_io::feed::DjCounters;
+use aulos_io::reactor::{ReactorPool, StationDescriptor};
+use aulos_io::{CodecPool, WorkerTaskId, Workers};
+
+use super::announcements::StationAnnouncements;
+use super::live_input::PortStatus;
+use super::rtp::{RtpService, StationRtpOutput};
+use super::running_push::RunningPush;
+use super::running_rendition::{PendingMove, RunningRendition};
+use super::source_monitor::SourceMonitor;
+use super::station_link::StationLink;
+use super::station_recorder::{RecorderManager, StationRecorder};
+use crate::backend::StationEvent;
+use crate::feeder::FeederCounters;
+use crate::push::PushClient;
+use crate::radio::{BackgroundTask, RadioClient};
+
+/// What the operations of the audio backend share, under one lock.
+pub(super) struct AudioState {
+    pub(super) context: ReactorPool,
+    pub(super) workers: Workers,
+    pub(super) codecs: CodecPool,
+    /// Indexed by station number; none where a station was removed.
+    pub(super) stations: Vec<Option<RunningStation>>,
+    /// Sources that are other stations.
+    pub(super) links: Vec<StationLink>,
+    /// Renditions for channel maps and listeners' codecs, and sessions that wait to be moved to
+    /// one.
+    pub(super) renditions: Vec<RunningRendition>,
+    pub(super) pending_moves: Vec<PendingMove>,
+    /// Number of stations started so far.
+    pub(super) station_runs: u64,
+    /// Connects to web radio and to push targets. Their tasks wait here until the control runtime
+    /// takes them.
+    pub(super) radio_client: RadioClient,
+    pub(super) pusher: PushClient,
+    pub(super) recorder_manager: RecorderManager,
+    pub(super) background_tasks: Vec<BackgroundTask>,
+    /// Seeds of other generators, different in each run of the server.
+    pub(super) seeds: Rng,
+    pub(super) rtp: RtpService,
+    /// Ports for DJs, and whether each is open.
+    pub(super) dj_ports: Vec<(Endpoint, PortStatus)>,
+    pub(super) dj_counters: Arc<DjCounters>,
+    pub(super) feeder_counters: FeederCounters,
+    /// Events of removed stations that control has not collected yet.
+    pub(super) finished_events: Vec<StationEvent>,
+}
+
+impl AudioState {
+    /// The running station of this number.
+    pub(super) fn station(&mut self, number: usize) -> Option<&mut RunningStation> {
+        self.stations.get_mut(number).and_then(Option::as_mut)
+    }
+}
+
+/// A running station: its configuration and the handles to its parts.
+#[derive(Debug)]
+pub(super) struct RunningStation {
+    pub(super) config: Station,
+    pub(super) handle: StationHandle,
+    /// What the reactors serve.
+    pub(super) channel: StationDescriptor,
+    pub(super) sources: Vec<SourceMonitor>,
+    pub(super) announcements: StationAnnouncements,
+    /// Push targets of its stream.
+    pub(super) pushes: Vec<RunningPush>,
+    /// Its RTP outputs.
+    pub(super) rtp: Vec<StationRtpOutput>,
+    pub(super) recordings: Vec<StationRecorder>,
+    /// The time at which clients discard what they have buffered.
+    pub(super) flush_at: Option<Instant>,
+    /// The current title, in one line.
+    pub(super) title: Arc<str>,
+    /// A number that is never used for two stations.
+    pub(super) run: u64,
+    pub(super) worker_slot: WorkerTaskId,
+}
+
+/// Removes the first matching element, so that it is kept when a list is replaced.
+pub(super) fn take_matching<T>(list: &mut Vec<T>, is_same: impl FnMut(&T) -> bool) -> Option<T> {
+    let at = list.iter().position(is_same)?;
+    Some(list.swap_remove(at))
+}

@@ -1,0 +1,59 @@
+//! A recorder of a station and what all recorders share; `recordings` opens and replaces them.
+
+use std::collections::HashMap;
+
+use aulos_config::RecorderSettings;
+use aulos_core::Instant;
+use aulos_files::record::{RecorderEvent, RecorderHandle, RecorderService};
+use aulos_rt::channel::Receiver;
+
+use crate::recording::RecorderState;
+use crate::upload::{UploadWorker, Uploader};
+
+/// State that all recorders of the server share.
+#[derive(Debug, Default)]
+pub(super) struct RecorderManager {
+    /// None before the first recorder, so that a server without recordings has no recorder threads.
+    pub(super) recorders: Option<(RecorderService, Receiver<RecorderEvent>)>,
+    /// Station and upload target of every recorder so far, by the recorder's name.
+    pub(super) known: HashMap<String, KnownRecorder>,
+    /// The thread that uploads.
+    pub(super) upload_worker: UploadWorker,
+}
+
+/// The station and the upload target of a recorder.
+#[derive(Debug)]
+pub(super) struct KnownRecorder {
+    pub(super) station: String,
+    pub(super) uploader: Option<Uploader>,
+}
+
+/// A recorder of a running station.
+#[derive(Debug)]
+pub(super) struct StationRecorder {
+    pub(super) config: RecorderSettings,
+    pub(super) slot: RecorderSlot,
+}
+
+/// An open recorder, or one that waits for its next attempt.
+#[derive(Debug)]
+pub(super) enum RecorderSlot {
+    /// Open.
+    Open(RecorderHandle),
+    /// Waits to be opened again.
+    Unavailable { trouble: String, retry_at: Instant },
+}
+
+impl StationRecorder {
+    pub(super) fn status(&self, manager: &RecorderManager) -> RecorderState {
+        let state = match &self.slot {
+            RecorderSlot::Open(handle) => RecorderState::from(handle.status()),
+            RecorderSlot::Unavailable { trouble, .. } => {
+                RecorderState { trouble: Some(trouble.clone()), ..RecorderState::default() }
+            }
+        };
+        let uploader =
+            manager.known.get(&self.config.name).and_then(|known| known.uploader.as_ref());
+        RecorderState { upload: uploader.map(Uploader::state), ..state }
+    }
+}
