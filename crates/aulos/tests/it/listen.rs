@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use crate::common::{
     ANY_PORTS, Controller, PATIENCE, Playing, eventually, player, resolve, scratch, script,
 };
+use aulos_proto::flac::{FlacFileHeader, FlacScanner};
 use aulos_proto::http::{BodyDecoder, BodyFraming, icy};
 use aulos_proto::ogg::{ParsedPage, parse_page};
 use serde_json::json;
@@ -141,6 +142,21 @@ fn packets_of_opus_share_pages_and_none_waits_longer_than_a_listener_is_served()
         // A page for each packet of 480 bytes would be 5.6 %.
         assert!(heads * 50 < bytes, "{heads} of {bytes}");
     }
+}
+
+/// A player takes the number of the first frame for its position.
+#[test]
+fn frames_of_flac_count_from_where_the_listener_joins() {
+    let server = start();
+    let (_, body) = get(&server, "cd.wav", "", 6_000);
+    let head = FlacFileHeader::parse(&body).unwrap().unwrap();
+    let sound = &body[usize::try_from(head.audio_offset).unwrap()..];
+    let mut scanner = FlacScanner::new(head.info.clone());
+    scanner.push(sound);
+    let found = scanner.finish();
+    let most = sound.len() as u64 / u64::from(found.smallest);
+    let numbered = found.frames.0 / u64::from(head.info.block_size().unwrap());
+    assert!((2..=most).contains(&numbered) && found.damaged == 0, "{most} frames: {found:?}");
 }
 
 #[test]

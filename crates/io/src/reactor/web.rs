@@ -1,10 +1,14 @@
 //! A web listener: an HTTP response without an end, or, for a push, a request without an end.
+//!
+//! A stream begins where its listener joins: FLAC frames and Ogg pages are numbered from there.
+//! With a station's own numbers, a player would take the station's uptime for its position.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
 
-use aulos_core::{Frames, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
+use aulos_core::{Codec, Frames, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::fanout::ChunkCursor;
+use aulos_proto::flac::FrameRenumberer;
 use aulos_proto::http::icy::{self, IcyWriter};
 use aulos_proto::{ogg, wav};
 
@@ -25,6 +29,7 @@ pub(super) struct WebListener {
     outbox: Outbox,
     cursor: ChunkCursor,
     ogg: Option<ogg::OpusStream>,
+    flac: Option<FrameRenumberer>,
     /// Inserts titles into the stream, if the listener requested them.
     icy_titles: Option<IcyWriter>,
     /// The serial number and the title of the current link of a chained stream.
@@ -125,6 +130,7 @@ impl WebListener {
             outbox,
             cursor,
             ogg,
+            flac: (channel.codec == Codec::Flac).then(FrameRenumberer::default),
             icy_titles,
             link: (OGG_SERIAL, Arc::clone(&tap.title)),
             options,
@@ -163,7 +169,8 @@ impl WebListener {
             }
             self.cursor = present;
         }
-        let (flow, sent) = if self.ogg.is_none() && self.icy_titles.is_none() {
+        let is_shared = self.ogg.is_none() && self.flac.is_none() && self.icy_titles.is_none();
+        let (flow, sent) = if is_shared {
             let Self { outbox, connection, cursor, .. } = self;
             outbox.send_chunks(connection, &tap.log, cursor, limit).map_err(gone)?
         } else {
@@ -226,15 +233,15 @@ impl WebListener {
         }
     }
 
-    /// Queues copies: Ogg pages are individual, because their numbers count from where the listener
-    /// joined, and so are titles, because they follow a fixed number of bytes.
+    /// Queues copies: numbers count from where the listener joined, and titles follow a fixed
+    /// number of bytes.
     fn queue_copies(&mut self, tap: &ReactorStation) -> usize {
         let (mut pages, mut sent) = (Vec::new(), 0);
         while let Ok(Some(stamped)) = tap.log.get(self.cursor, 0) {
             let chunk = &stamped.chunk;
             pages.clear();
-            let bytes = match self.ogg.take() {
-                Some(stream) => {
+            let bytes = match (self.ogg.take(), &mut self.flac) {
+                (Some(stream), _) => {
                     let packet = (chunk.payload(), chunk.duration);
                     self.ogg = append_packet(
                         stream,
@@ -246,7 +253,11 @@ impl WebListener {
                     );
                     &pages[..]
                 }
-                None => chunk.payload(),
+                (None, Some(flac)) => {
+                    flac.write(chunk.payload(), &mut pages);
+                    &pages[..]
+                }
+                (None, None) => chunk.payload(),
             };
             queue_with_titles(bytes, &mut self.icy_titles, &tap.title, &mut self.outbox);
             self.cursor.advance(1);
