@@ -165,7 +165,7 @@ impl Registry {
             }
             AudioEvent::Left { session } => self.handle_left(session, now),
             AudioEvent::Health { session, health } => {
-                self.table.set_health(session, health);
+                self.table.set_health(session, health, now);
                 Effects::default()
             }
             AudioEvent::ClientInfo { session, volume, muted } => {
