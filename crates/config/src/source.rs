@@ -125,6 +125,8 @@ pub struct Mount {
     pub user: String,
     /// The password; none means no authentication.
     pub password: Option<SecretDigest>,
+    /// Whether the next port is open as well, for streams of SHOUTcast programs.
+    pub shoutcast: bool,
 }
 
 impl Mount {

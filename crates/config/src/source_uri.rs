@@ -88,7 +88,7 @@ keys! {
         volume: String = "100";
         /// User name.
         username: String;
-        /// Password.
+        /// Not used: librespot 0.5 and later log in by an app of Spotify in the same network.
         password: String;
         /// Directory of the cache.
         cache: String;
@@ -97,13 +97,15 @@ keys! {
         /// Spotify's volume normalization.
         normalize: bool = false;
         /// Continue with similar titles.
-        autoplay: bool = false;
+        autoplay: Option<bool>, otherwise "as the app of Spotify sets it";
         /// Program that librespot runs on events.
         onevent: String;
         /// Further arguments of librespot.
         params: String;
         /// Read titles from librespot's log.
         titles: bool = true;
+        /// Log what librespot writes to standard error.
+        log_stderr: bool = false;
     }
 
     /// Parameters of `airplay:`.
@@ -118,6 +120,14 @@ keys! {
         params: String;
         /// Read titles; requires a shairport-sync that was built with metadata.
         titles: bool = true;
+        /// Log what shairport-sync writes to standard error.
+        log_stderr: bool = false;
+    }
+
+    /// Parameters of `icecast:`.
+    pub(crate) struct IcecastParams {
+        /// Listen on the next port as well: there SHOUTcast programs connect with their stream.
+        shoutcast: bool = false;
     }
 
     /// Parameters of `rtp:`.
@@ -305,7 +315,7 @@ pub(crate) fn icecast(query: &Query<'_>) -> Parsed {
     if user.contains(':') || uri.get("password").is_some() {
         return query.refuse("a source URI must not contain a password", MOUNT_SECRET_HINT);
     }
-    let NoParams { .. } = query.params();
+    let IcecastParams { shoutcast, .. } = query.params();
     if user.is_empty() || user.len() > MAX_NAME || user.chars().any(char::is_control) {
         let hint = "leave it out for the usual `source`";
         return query.refuse("the URI has no valid user name", hint);
@@ -322,7 +332,10 @@ pub(crate) fn icecast(query: &Query<'_>) -> Parsed {
         let hint = format!("1 to {MAX_MOUNT} letters, as in icecast://{address}/live");
         return query.refuse(format!("\"{}\" is not a valid mount", path.escape_debug()), &hint);
     }
-    Some(vec![SourceConfig::Icecast(Mount { address, path, user, password: None })])
+    if shoutcast && address.port == u16::MAX {
+        return query.refuse("`shoutcast` needs the next port, and 65535 is the last", "port 8000");
+    }
+    Some(vec![SourceConfig::Icecast(Mount { address, path, user, password: None, shoutcast })])
 }
 
 /// Spotify, played by librespot to standard output.
@@ -336,7 +349,6 @@ pub(crate) fn librespot(query: &Query<'_>) -> Parsed {
     );
     for (value, option) in [
         (&params.username, "--username"),
-        (&params.password, "--password"),
         (&params.cache, "--cache"),
         (&params.onevent, "--onevent"),
     ] {
@@ -347,13 +359,22 @@ pub(crate) fn librespot(query: &Query<'_>) -> Parsed {
     for (on, option) in [
         (params.disable_audio_cache, "--disable-audio-cache"),
         (params.normalize, "--enable-volume-normalisation"),
-        (params.autoplay, "--autoplay"),
     ] {
         if on {
             line += &format!(" {option}");
         }
     }
-    player_process(query, line, &params.params, params.titles.then_some(TitleFormat::Librespot))
+    if let Some(on) = params.autoplay {
+        line += if on { " --autoplay on" } else { " --autoplay off" };
+    }
+    if !params.password.is_empty() {
+        let hint = "remove it; choose the device in an app of Spotify once, and set `cache` to keep \
+                    the login";
+        query.problems.warn(query.at, "librespot has no option for a password any more", hint);
+    }
+    add_arguments(&mut line, &params.params);
+    let titles = params.titles.then_some(TitleFormat::Librespot);
+    player_process(query, line, params.log_stderr, titles)
 }
 
 /// `AirPlay`, played by shairport-sync to standard output.
@@ -368,25 +389,29 @@ pub(crate) fn airplay(query: &Query<'_>) -> Parsed {
         line += &format!(" {}", quote(&format!("--password={}", params.password)));
     }
     // A shairport-sync built without metadata support does not start with the options for titles.
-    player_process(query, line, &params.params, params.titles.then_some(TitleFormat::Airplay))
+    add_arguments(&mut line, &params.params);
+    player_process(query, line, params.log_stderr, params.titles.then_some(TitleFormat::Airplay))
+}
+
+fn add_arguments(line: &mut String, more: &str) {
+    if !more.is_empty() {
+        *line += &format!(" {more}");
+    }
 }
 
 /// A player process with 44.1 kHz output; without a slash it is looked up in `PATH`.
 fn player_process(
     query: &Query<'_>,
-    mut params: String,
-    more: &str,
+    params: String,
+    log_stderr: bool,
     titles: Option<TitleFormat>,
 ) -> Parsed {
-    if !more.is_empty() {
-        params += &format!(" {more}");
-    }
     let path = query.path()?;
     let name = path.strip_prefix("/").ok().filter(|rest| rest.components().count() == 1);
     let path = name.map_or_else(|| path.clone(), PathBuf::from);
     let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
     let titles = titles.map(|kind| TitleFifo { kind, fifo: PathBuf::new() });
-    Some(vec![SourceConfig::Process { path, params, spec, log_stderr: false, titles }])
+    Some(vec![SourceConfig::Process { path, params, spec, log_stderr, titles }])
 }
 
 /// Quotes one argument for [`aulos_io::feed::split_arguments`].

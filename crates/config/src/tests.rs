@@ -4,6 +4,7 @@
 mod keys;
 mod records;
 mod relays;
+mod sources;
 
 use proptest::prelude::*;
 
