@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use aulos_config::{Endpoint, Mount};
+use aulos_config::Endpoint;
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::feed::{DjMountPermit, DjStream};
@@ -15,11 +15,11 @@ use aulos_session::live_source::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::access::{Credentials, LoginError};
 use crate::backend::{DjInfo, ListenSink};
 use crate::control::{Control, count};
-use crate::http::is_our_host;
 use crate::tls::ClientStream;
+
+use super::authorize::{MountClaim, RefusalLog};
 
 /// Time-out of the handshake of TLS, and of an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,24 +30,36 @@ pub(super) async fn serve(
     address: &Endpoint,
     control: &Control,
     sink: &dyn ListenSink,
+    refusals: &RefusalLog,
 ) {
     let mut handshake = SourceHandshake::new(SystemClock::now());
     let (mut place, mut permit) = (None, None);
+    let mut claim = MountClaim::default();
+    let from = stream.peer_ip();
     let mut piece = [0; 1_024];
     loop {
         while let Some(output) = handshake.poll_output() {
             let input = match (output, &place) {
-                (HandshakeOutput::Authorize { mount, authorization, host }, _) => {
-                    let said = (authorization.as_deref(), host.as_deref());
-                    let found = authorize(&stream, address, &mount, said, control);
+                (
+                    HandshakeOutput::Authorize { mount, is_title, password, authorization, host },
+                    _,
+                ) => {
+                    claim = MountClaim { mount, is_title, password, authorization, host };
+                    let found = claim.authorize(from, address, control);
                     HandshakeInput::Authorized(found.map(|found| place = Some(found)))
+                }
+                (HandshakeOutput::Send(bytes), _) => {
+                    match timeout(REQUEST_TIMEOUT, send(&mut stream, bytes)).await {
+                        Ok(Ok(())) => continue,
+                        _ => return,
+                    }
                 }
                 (
                     HandshakeOutput::Acquire { name, content_type, agent },
                     Some((station, mount)),
                 ) => {
-                    let (from, tls) = (Some(stream.peer_ip()), stream.is_tls());
-                    let about = DjInfo { from, agent, name, content_type, tls };
+                    let tls = stream.is_tls();
+                    let about = DjInfo { from: Some(from), agent, name, content_type, tls };
                     permit = sink.acquire_mount(station, mount, about);
                     HandshakeInput::Acquired(permit.is_some())
                 }
@@ -55,10 +67,12 @@ pub(super) async fn serve(
                     HandshakeInput::TitleSet(sink.set_live_title(station, mount, title))
                 }
                 (HandshakeOutput::Start(start), _) => {
+                    refusals.forget(from);
                     return start_stream(stream, permit, start).await;
                 }
                 (HandshakeOutput::Respond(response), _) => {
                     count_refusal(control, response);
+                    refusals.report(from, address, &claim, response);
                     return stream.try_send_response(response.text().as_bytes());
                 }
                 (HandshakeOutput::Close { is_silent: true }, _) => {
@@ -87,49 +101,18 @@ fn count_refusal(control: &Control, response: LiveResponse) {
     match response {
         LiveResponse::HeadTooLong => count(&counters.djs_cut_long_request),
         LiveResponse::CrossSite => count(&counters.http_cross_site),
-        LiveResponse::BadRequest => count(&counters.djs_not_understood),
+        LiveResponse::BadRequest | LiveResponse::InvalidPassword => {
+            count(&counters.djs_not_understood);
+        }
         LiveResponse::UnsupportedType => count(&counters.djs_refused_type),
         LiveResponse::MountInUse => count(&counters.djs_refused_taken),
         _ => {}
     }
 }
 
-/// The mount of this name and its station, if the client is authorized for it.
-fn authorize(
-    stream: &ClientStream,
-    address: &Endpoint,
-    path: &str,
-    (authorization, host): (Option<&str>, Option<&str>),
-    control: &Control,
-) -> Result<(String, Mount), LiveResponse> {
-    let mounts = control.mounts();
-    let here = mounts.into_iter().filter(|(_, mount)| mount.address == *address);
-    let Some((station, mount)) = here.into_iter().find(|(_, mount)| mount.path == path) else {
-        count(&control.counters.djs_refused_unknown);
-        return Err(LiveResponse::NoMount);
-    };
-    let Some(password) = &mount.password else {
-        // A page whose own name resolves to this machine (DNS rebinding) sends no `Origin`. If
-        // there is a password, the page does not know it.
-        if is_our_host(host, &control.config().http.names) {
-            return Ok((station, mount));
-        }
-        count(&control.counters.http_wrong_host);
-        return Err(LiveResponse::Misdirected);
-    };
-    // libshout first sends a request without credentials, to learn the scheme.
-    let Some(said) = authorization else { return Err(LiveResponse::Unauthorized) };
-    let right = match Credentials::from_header(said) {
-        Credentials::Password(user, said) => {
-            password.matches(&crate::access::SecretDigest::new(&said)) & (user == mount.user)
-        }
-        _ => false,
-    };
-    match control.record_login_attempt(stream.peer_ip(), right) {
-        Ok(()) => Ok((station, mount)),
-        Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
-        Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
-    }
+async fn send(stream: &mut ClientStream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 async fn start_stream(
@@ -139,8 +122,7 @@ async fn start_stream(
 ) {
     let LiveStreamStart { answer, unread, framing, hint } = start;
     let answered = async {
-        stream.write_all(answer).await?;
-        stream.flush().await?;
+        send(&mut stream, answer).await?;
         MediaStream::new(stream.into_media()?)
     };
     let answered: Result<io::Result<MediaStream>, _> = timeout(REQUEST_TIMEOUT, answered).await;
