@@ -144,6 +144,28 @@ pub struct RtpInputStatus {
     pub wait: Span,
     /// Packets that are queued behind a missing one.
     pub held: usize,
+    /// What arrives, while only packets of other payload types do.
+    pub unexpected_type: Option<UnexpectedPayloadType>,
+}
+
+/// Packets of another payload type arrive in place of the source's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a fact")]
+pub struct UnexpectedPayloadType {
+    /// The payload type that arrives.
+    pub arrives: u8,
+    /// The source's payload type; `None` for any of the dynamic ones.
+    pub expected: Option<u8>,
+}
+
+impl fmt::Display for UnexpectedPayloadType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "payload type {} arrives, ", self.arrives)?;
+        match self.expected {
+            Some(expected) => write!(f, "{expected} is expected"),
+            None => f.write_str("one of 96 to 127 is expected"),
+        }
+    }
 }
 
 /// There is no decoder for this encoding.
@@ -218,6 +240,7 @@ pub struct RtpInput {
     candidate: Option<(u32, u16)>,
     decoder: PacketDecoder,
     refused: RtpErrorCounts,
+    unexpected_type: Option<(Instant, UnexpectedPayloadType)>,
     counts: RtpInputCounts,
     /// The totals of earlier senders.
     previous_counts: RtpInputCounts,
@@ -257,6 +280,7 @@ impl RtpInput {
             candidate: None,
             decoder: sound,
             refused: RtpErrorCounts::default(),
+            unexpected_type: None,
             counts: RtpInputCounts::default(),
             previous_counts: RtpInputCounts::default(),
             standby,
@@ -294,6 +318,10 @@ impl RtpInput {
             }
             Ok(_) | Err(IgnoreReason::UnknownPayloadType) => {
                 self.counts.other_types += 1;
+                let arrives = packet.payload_type();
+                let expected = self.config.media.expected_payload_type();
+                let unexpected = UnexpectedPayloadType { arrives, expected };
+                self.unexpected_type = Some((received, unexpected));
                 return;
             }
         };
@@ -303,6 +331,7 @@ impl RtpInput {
         }
         let ssrc = packet.ssrc();
         self.candidate = None;
+        self.unexpected_type = None;
         let (ingress_config, delay) = (&self.ingress_config, self.config.delay);
         let begin = || {
             let ingress = match delay {
@@ -348,6 +377,7 @@ impl RtpInput {
         {
             self.end_sender(now);
         }
+        self.unexpected_type.take_if(|(at, _)| now.since(*at) >= FORGET_AFTER);
         self.flush();
         if self.next_report <= now {
             self.next_report = now + STATE_INTERVAL;
@@ -383,7 +413,8 @@ impl RtpInput {
         let mut counts = self.counts;
         counts.refused = self.refused.total();
         add(&mut counts, &self.previous_counts);
-        let mut state = RtpInputStatus { counts, ..RtpInputStatus::default() };
+        let unexpected_type = self.unexpected_type.map(|(_, unexpected)| unexpected);
+        let mut state = RtpInputStatus { counts, unexpected_type, ..RtpInputStatus::default() };
         if let Some(ingress) = &self.ingress {
             add(&mut state.counts, &counts_of(ingress));
             let stats = ingress.jitter_stats();
