@@ -163,7 +163,8 @@ impl RadioSource {
         Self { feed, decoder: source, items, watch, background_task: Some(task) }
     }
 
-    /// Reconnects after a break; if the first connection failed, returns the reason.
+    /// Reconnects after a break; if the first connection failed or its stream cannot be decoded,
+    /// returns the reason.
     fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, String> {
         match self.items.pull(now, block) {
             PullResult::Block => return Ok(ReadResult::Block),
@@ -171,7 +172,8 @@ impl RadioSource {
             PullResult::Lost | PullResult::Pending => {}
         }
         let state = self.watch.state();
-        if let (RadioPhase::Waiting, 0, Some(why)) = (state.phase, state.connects, state.reason) {
+        let is_first = state.connects == 0 || (state.is_permanent && state.info.is_none());
+        if let (RadioPhase::Waiting, true, Some(why)) = (state.phase, is_first, state.reason) {
             return Err(why);
         }
         let next = self.feed.tick(now);
@@ -229,7 +231,7 @@ impl FeedSource {
         match *self.state.read() {
             FeedState::Finished => return Ok(ReadResult::End),
             // The process has exited, and its output has been read.
-            FeedState::Failed(0) if self.failure.is_empty() => return Ok(ReadResult::End),
+            FeedState::Exited(_) => return Ok(ReadResult::End),
             FeedState::Failed(error) => return Err(self.failed(error)),
             _ if self.ended => return Ok(ReadResult::End),
             _ => {}

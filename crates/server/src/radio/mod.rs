@@ -51,6 +51,8 @@ pub struct RadioState {
     pub phase: RadioPhase,
     /// Why it does not play, while it does not.
     pub reason: Option<String>,
+    /// Whether an early retry is pointless: the stream does not exist, or cannot be decoded.
+    pub is_permanent: bool,
     /// What the station reports about itself.
     pub station_info: RadioInfo,
     /// The current title, if known.
@@ -355,7 +357,7 @@ impl RadioTask {
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
         self.watch.change(|state| {
             state.phase = RadioPhase::Playing;
-            (state.reason, state.title) = (None, None);
+            (state.reason, state.title, state.is_permanent) = (None, None, false);
             state.station_info = about;
             state.connects += 1;
         });
@@ -405,6 +407,7 @@ impl RadioTask {
                 state.reason = Some(failure.to_string());
             }
             state.title = None;
+            state.is_permanent = failure.is_permanent() && !others;
         });
     }
 }
