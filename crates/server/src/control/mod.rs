@@ -16,6 +16,7 @@ mod extension_methods;
 mod fallback;
 mod greetings;
 mod hooks;
+mod icecast_stats;
 mod level_json;
 mod markers;
 mod method;

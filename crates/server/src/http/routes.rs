@@ -10,7 +10,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -51,6 +51,7 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
         .route("/healthz", get(async || "ok\n"))
         .route(login::LOGIN_PATH, get(async || Redirect::to("/")))
         .route("/api/v1/status", get(status))
+        .route("/status-json.xsl", get(icecast_status))
         .route("/api/v1/events", get(events))
         .route("/openrpc.json", get(async || json(Control::openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
@@ -100,6 +101,21 @@ async fn page() -> Response {
 
 async fn status(State(app): State<AppState>) -> Response {
     json(app.control.status_after_long_calls().await)
+}
+
+/// Icecast's status, for directories and widgets; `?mount=/listen/NAME` limits it to one source.
+async fn icecast_status(
+    State(app): State<AppState>,
+    Extension(identity): Extension<ConnectionIdentity>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    // The host has been checked, so it is safe to repeat.
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    let mount = uri.query().and_then(|query| query.strip_prefix("mount="));
+    let mount = mount.map(|mount| mount.replace("%2F", "/").replace("%2f", "/"));
+    let scheme = if identity.is_tls { "https" } else { "http" };
+    json(app.control.icecast_status(&format!("{scheme}://{host}"), mount.as_deref()))
 }
 
 async fn events(State(app): State<AppState>) -> Response {
