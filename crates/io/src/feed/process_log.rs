@@ -35,8 +35,22 @@ impl fmt::Display for ProgramExit {
         }
         let line = String::from_utf8_lossy(self.line.get(..self.length).unwrap_or_default());
         let line = line.trim_matches(char::REPLACEMENT_CHARACTER).trim();
-        if line.is_empty() { Ok(()) } else { write!(f, ": {line}") }
+        if line.is_empty() { Ok(()) } else { write!(f, ": {}", without_userinfo(line)) }
     }
+}
+
+/// The line without user names and passwords in its URLs, which programs repeat in their messages.
+fn without_userinfo(line: &str) -> String {
+    let mut parts = line.split("://");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str("://");
+        let end = part.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(part.len());
+        let (authority, rest) = part.split_at(end);
+        out.push_str(authority.rsplit_once('@').map_or(authority, |(_, host)| host));
+        out.push_str(rest);
+    }
+    out
 }
 
 /// Reads a program's standard error.
@@ -158,6 +172,8 @@ mod tests {
         assert_eq!(last(&["one\ntwo\n", "\n  \r\n"]), format!("{exited}: two"));
         assert_eq!(last(&["one\nt", "wo"]), format!("{exited}: two"));
         assert_eq!(last(&["\x1b[31mno\u{7} card\n"]), format!("{exited}: [31mno card"));
+        let url = last(&["https://me:p@ss@h/a: failed, then icecast://x:y@h:8000 and a@b"]);
+        assert_eq!(url, format!("{exited}: https://h/a: failed, then icecast://h:8000 and a@b"));
         let long = "ä".repeat(1_000);
         assert_eq!(last(&[&long]), format!("{exited}: {}", "ä".repeat(MAX_LINE / 2)));
     }

@@ -2,9 +2,10 @@
 //! [`SourceHandshake`].
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use aulos_config::Endpoint;
+use aulos_config::{Endpoint, Mount};
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::feed::{DjMountPermit, DjStream};
@@ -24,6 +25,45 @@ use super::authorize::{MountClaim, RefusalLog};
 /// Time-out of the handshake of TLS, and of an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What a connection may use, as far as it is known.
+struct MountAccess<'a> {
+    from: IpAddr,
+    is_tls: bool,
+    address: &'a Endpoint,
+    control: &'a Control,
+    sink: &'a dyn ListenSink,
+    claim: MountClaim,
+    /// The station and its mount, once the client is authorized.
+    place: Option<(String, Mount)>,
+    permit: Option<DjMountPermit>,
+}
+
+impl MountAccess<'_> {
+    /// Answers what the handshake asks; other outputs are returned.
+    fn answer(
+        &mut self,
+        output: HandshakeOutput,
+    ) -> Result<HandshakeInput<'static>, HandshakeOutput> {
+        Ok(match (output, &self.place) {
+            (HandshakeOutput::Authorize { mount, is_title, password, authorization, host }, _) => {
+                self.claim = MountClaim { mount, is_title, password, authorization, host };
+                let found = self.claim.authorize(self.from, self.address, self.control);
+                HandshakeInput::Authorized(found.map(|found| self.place = Some(found)))
+            }
+            (HandshakeOutput::Acquire { name, content_type, agent }, Some((station, mount))) => {
+                let (from, tls) = (Some(self.from), self.is_tls);
+                let about = DjInfo { from, agent, name, content_type, tls };
+                self.permit = self.sink.acquire_mount(station, mount, about);
+                HandshakeInput::Acquired(self.permit.is_some())
+            }
+            (HandshakeOutput::SetTitle(title), Some((station, mount))) => {
+                HandshakeInput::TitleSet(self.sink.set_live_title(station, mount, title))
+            }
+            (output, _) => return Err(output),
+        })
+    }
+}
+
 /// Reads the request, and puts the client on air if it is authorized.
 pub(super) async fn serve(
     mut stream: ClientStream,
@@ -33,54 +73,34 @@ pub(super) async fn serve(
     refusals: &RefusalLog,
 ) {
     let mut handshake = SourceHandshake::new(SystemClock::now());
-    let (mut place, mut permit) = (None, None);
-    let mut claim = MountClaim::default();
-    let from = stream.peer_ip();
+    let (from, is_tls) = (stream.peer_ip(), stream.is_tls());
+    let (claim, place, permit) = (MountClaim::default(), None, None);
+    let mut access = MountAccess { from, is_tls, address, control, sink, claim, place, permit };
     let mut piece = [0; 1_024];
     loop {
         while let Some(output) = handshake.poll_output() {
-            let input = match (output, &place) {
-                (
-                    HandshakeOutput::Authorize { mount, is_title, password, authorization, host },
-                    _,
-                ) => {
-                    claim = MountClaim { mount, is_title, password, authorization, host };
-                    let found = claim.authorize(from, address, control);
-                    HandshakeInput::Authorized(found.map(|found| place = Some(found)))
-                }
-                (HandshakeOutput::Send(bytes), _) => {
+            match access.answer(output) {
+                Ok(input) => handshake.handle_input(input),
+                Err(HandshakeOutput::Send(bytes)) => {
                     match timeout(REQUEST_TIMEOUT, send(&mut stream, bytes)).await {
-                        Ok(Ok(())) => continue,
+                        Ok(Ok(())) => {}
                         _ => return,
                     }
                 }
-                (
-                    HandshakeOutput::Acquire { name, content_type, agent },
-                    Some((station, mount)),
-                ) => {
-                    let tls = stream.is_tls();
-                    let about = DjInfo { from: Some(from), agent, name, content_type, tls };
-                    permit = sink.acquire_mount(station, mount, about);
-                    HandshakeInput::Acquired(permit.is_some())
-                }
-                (HandshakeOutput::SetTitle(title), Some((station, mount))) => {
-                    HandshakeInput::TitleSet(sink.set_live_title(station, mount, title))
-                }
-                (HandshakeOutput::Start(start), _) => {
+                Err(HandshakeOutput::Start(start)) => {
                     refusals.forget(from);
-                    return start_stream(stream, permit, start).await;
+                    return start_stream(stream, access.permit, start).await;
                 }
-                (HandshakeOutput::Respond(response), _) => {
+                Err(HandshakeOutput::Respond(response)) => {
                     count_refusal(control, response);
-                    refusals.report(from, address, &claim, response);
+                    refusals.report(from, address, &access.claim, response);
                     return stream.try_send_response(response.text().as_bytes());
                 }
-                (HandshakeOutput::Close { is_silent: true }, _) => {
+                Err(HandshakeOutput::Close { is_silent: true }) => {
                     return count(&control.counters.djs_cut_without_request);
                 }
-                _ => return,
-            };
-            handshake.handle_input(input);
+                Err(_) => return,
+            }
         }
         let at = handshake.poll_timeout();
         let limit = at.map_or(Span::ZERO, |at| at.since(SystemClock::now())).as_nanos();
