@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
-use super::process_log::ProcessLog;
+use super::process_log::{ProcessLog, set_nonblocking};
 use super::{ByteFeed, FeedState, Feeder, NextPoll};
 use crate::sys::end_with_parent;
 
@@ -137,11 +137,6 @@ impl Feeder for ProcessFeeder {
 
 fn failed(error: &io::Error) -> FeedState {
     FeedState::Failed(error.raw_os_error().unwrap_or(0))
-}
-
-pub(super) fn set_nonblocking(end: BorrowedFd<'_>) -> io::Result<()> {
-    let flags = fcntl_getfl(end)?;
-    Ok(fcntl_setfl(end, flags | OFlags::NONBLOCK)?)
 }
 
 /// How long a program may run after it has closed its output; less than a source's usual time-out.

@@ -3,12 +3,11 @@
 use core::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::process::{ChildStderr, ExitStatus};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-use super::process::set_nonblocking;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// How a program ended: its exit status, and the last line of its standard error, which usually is
 /// the reason.
@@ -92,6 +91,12 @@ impl ProcessLog {
         let (line, length) = self.line.last();
         ProgramExit { status: status.and_then(|status| status.code()), line, length }
     }
+}
+
+/// Makes reads of a child's output return at once.
+pub(super) fn set_nonblocking(end: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = fcntl_getfl(end)?;
+    Ok(fcntl_setfl(end, flags | OFlags::NONBLOCK)?)
 }
 
 /// Whether our standard error takes a piece without waiting.
