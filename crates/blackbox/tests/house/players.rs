@@ -116,9 +116,9 @@ fn liquidsoap_streams_with_titles_as_a_shoutcast_source() {
         assert!(source.ended().unwrap().is_none(), "{}", said());
         state =
             rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0]["sources"][0]["dj"].clone();
-        state["on_air"] == true && state["title"]["title"] == "Penguin"
+        state["on_air"] == true && state["title"]["title"] == "Penguin" && state["codec"] == "pcm"
     });
-    assert_eq!((&state["codec"], &state["name"]), (&"pcm".into(), &"House".into()), "{state}");
+    assert_eq!(state["name"], "House", "{state}");
     assert_eq!(state["title"]["artist"], serde_json::json!(["Frozen"]));
     source.terminate(PATIENCE).unwrap();
     server.stop().unwrap();
