@@ -125,7 +125,7 @@ pub struct Mount {
     pub user: String,
     /// The password; none means no authentication.
     pub password: Option<SecretDigest>,
-    /// Whether the next port is open as well, for streams of SHOUTcast programs.
+    /// Whether the next port is open as well, for streams of Shoutcast programs.
     pub shoutcast: bool,
 }
 

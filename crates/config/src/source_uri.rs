@@ -126,7 +126,7 @@ keys! {
 
     /// Parameters of `icecast:`.
     pub(crate) struct IcecastParams {
-        /// Listen on the next port as well: there SHOUTcast programs connect with their stream.
+        /// Listen on the next port as well: there Shoutcast programs connect with their stream.
         shoutcast: bool = false;
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Current source clients send `PUT /mount HTTP/1.1`, old ones `SOURCE /mount ICE/1.0`. Metadata
 //! updates are separate requests, `GET /admin/metadata?mode=updinfo&mount=/mount&song=...`.
-//! Programs of SHOUTcast's time use [`shoutcast`].
+//! Programs of Shoutcast's time use [`shoutcast`].
 //!
 //! Sources: Icecast's documentation ("Icecast protocol specification", "Admin interface"), RFC 9110
 //! and 9112.
@@ -50,7 +50,7 @@ pub enum RequestKind {
         mount: String,
         /// Metadata of the current track; empty when the track has no name.
         title: TrackMetadata,
-        /// Password in the query, as SHOUTcast's programs send it.
+        /// Password in the query, as Shoutcast's programs send it.
         password: Option<String>,
     },
     /// Query the capabilities (`OPTIONS`).

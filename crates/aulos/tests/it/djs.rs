@@ -170,7 +170,7 @@ fn a_live_source_goes_on_air_sends_titles_ends_and_returns() {
     assert_eq!(counter(&mut caller, "djs_refused_taken"), 1);
 }
 
-/// A SHOUTcast program sends its password alone, waits for the answer, and sends titles to
+/// A Shoutcast program sends its password alone, waits for the answer, and sends titles to
 /// `/admin.cgi`.
 #[test]
 fn a_shoutcast_source_goes_on_air_and_sends_titles() {

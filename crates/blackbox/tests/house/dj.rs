@@ -250,7 +250,7 @@ fn a_refused_live_source_is_logged_once_for_each_reason() {
     let printed = server.printed().unwrap();
     let lines: Vec<_> =
         printed.lines().filter(|line| line.contains("live source refused")).collect();
-    let reasons = ["wrong user name or password", "unknown mount", "SHOUTcast v1"];
+    let reasons = ["wrong user name or password", "unknown mount", "Shoutcast v1"];
     assert_eq!(lines.len(), reasons.len(), "{printed}");
     for (line, reason) in lines.iter().zip(reasons) {
         assert!(line.contains(reason) && line.contains("127.0.0.1"), "{reason}: {line}");

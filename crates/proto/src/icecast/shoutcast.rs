@@ -1,4 +1,4 @@
-//! The SHOUTcast v1 source protocol: a line with the password, the answer `OK2`, fields up to an
+//! The Shoutcast v1 source protocol: a line with the password, the answer `OK2`, fields up to an
 //! empty line, and the stream. Titles come as `GET /admin.cgi?mode=updinfo&pass=...&song=...`.
 //!
 //! Programs connect to the port after the configured one for the stream, and to the configured one

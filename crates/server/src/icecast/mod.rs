@@ -1,6 +1,6 @@
 //! Ports for source clients (DJs): requests, passwords and mounts.
 //!
-//! The protocols are Icecast's (`PUT`, `SOURCE`) and SHOUTcast v1's (a line with the password).
+//! The protocols are Icecast's (`PUT`, `SOURCE`) and Shoutcast v1's (a line with the password).
 //! A port may have mounts of several stations. It is opened as soon as a station has a mount there,
 //! and closed when none is left. Requests are read here, on the control runtime; the stream itself
 //! goes with its socket to a reactor. TLS is supported on the same port, as on every other, and the
@@ -90,7 +90,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// The addresses to open, each behind that of its mounts. SHOUTcast programs send their stream to
+/// The addresses to open, each behind that of its mounts. Shoutcast programs send their stream to
 /// the port after the configured one.
 fn addresses(all: &[(String, Mount)]) -> Vec<(Endpoint, Endpoint)> {
     let all = || all.iter().map(|(_, mount)| mount);

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use aulos_config::{Endpoint, Mount};
@@ -43,8 +44,8 @@ impl MountAccess<'_> {
     fn answer(
         &mut self,
         output: HandshakeOutput,
-    ) -> Result<HandshakeInput<'static>, HandshakeOutput> {
-        Ok(match (output, &self.place) {
+    ) -> ControlFlow<HandshakeOutput, HandshakeInput<'static>> {
+        ControlFlow::Continue(match (output, &self.place) {
             (HandshakeOutput::Authorize { mount, is_title, password, authorization, host }, _) => {
                 self.claim = MountClaim { mount, is_title, password, authorization, host };
                 let found = self.claim.authorize(self.from, self.address, self.control);
@@ -59,7 +60,7 @@ impl MountAccess<'_> {
             (HandshakeOutput::SetTitle(title), Some((station, mount))) => {
                 HandshakeInput::TitleSet(self.sink.set_live_title(station, mount, title))
             }
-            (output, _) => return Err(output),
+            (output, _) => return ControlFlow::Break(output),
         })
     }
 }
@@ -80,26 +81,26 @@ pub(super) async fn serve(
     loop {
         while let Some(output) = handshake.poll_output() {
             match access.answer(output) {
-                Ok(input) => handshake.handle_input(input),
-                Err(HandshakeOutput::Send(bytes)) => {
+                ControlFlow::Continue(input) => handshake.handle_input(input),
+                ControlFlow::Break(HandshakeOutput::Send(bytes)) => {
                     match timeout(REQUEST_TIMEOUT, send(&mut stream, bytes)).await {
                         Ok(Ok(())) => {}
                         _ => return,
                     }
                 }
-                Err(HandshakeOutput::Start(start)) => {
+                ControlFlow::Break(HandshakeOutput::Start(start)) => {
                     refusals.forget(from);
                     return start_stream(stream, access.permit, start).await;
                 }
-                Err(HandshakeOutput::Respond(response)) => {
+                ControlFlow::Break(HandshakeOutput::Respond(response)) => {
                     count_refusal(control, response);
                     refusals.report(from, address, &access.claim, response);
                     return stream.try_send_response(response.text().as_bytes());
                 }
-                Err(HandshakeOutput::Close { is_silent: true }) => {
+                ControlFlow::Break(HandshakeOutput::Close { is_silent: true }) => {
                     return count(&control.counters.djs_cut_without_request);
                 }
-                Err(_) => return,
+                ControlFlow::Break(_) => return,
             }
         }
         let at = handshake.poll_timeout();

@@ -45,7 +45,7 @@ pub enum HandshakeOutput {
         mount: String,
         /// Whether it is for a title only.
         is_title: bool,
-        /// A password without a user name, as SHOUTcast's programs send it.
+        /// A password without a user name, as Shoutcast's programs send it.
         password: Option<String>,
         /// `Authorization`, unchanged.
         authorization: Option<String>,
@@ -106,7 +106,7 @@ pub struct SourceHandshake {
 enum Step {
     /// The head of the request is being read.
     Reading,
-    /// Control checks the password of a SHOUTcast source.
+    /// Control checks the password of a Shoutcast source.
     AuthorizingLine,
     /// The fields behind the password are being read.
     ReadingFields,

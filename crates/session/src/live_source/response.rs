@@ -72,7 +72,7 @@ impl LiveResponse {
             Self::InvalidPassword => (
                 "400 Bad Request",
                 "",
-                "neither an Icecast source request nor the password of a mount (SHOUTcast v1)\n",
+                "neither an Icecast source request nor the password of a mount (Shoutcast v1)\n",
             ),
             Self::MountInUse => (
                 "403 Forbidden",
