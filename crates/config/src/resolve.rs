@@ -146,6 +146,10 @@ fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
     HttpSettings {
         doc_root: config.doc_root.as_ref().map(|dir| absolute_path("doc_root", dir, problems)),
         names: names.collect(),
+        access_log: config
+            .access_log
+            .as_ref()
+            .map(|file| absolute_path("access_log", file, problems)),
     }
 }
 

@@ -56,6 +56,8 @@ pub struct HttpSettings {
     pub doc_root: Option<PathBuf>,
     /// Accepted host names, in lower case.
     pub names: Vec<String>,
+    /// The access log of web listeners.
+    pub access_log: Option<PathBuf>,
 }
 
 /// Volumes of clients, 0 to 100.

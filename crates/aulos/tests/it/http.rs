@@ -86,7 +86,6 @@ fn playing() -> StationStatus {
         normalizer: None,
         radios: vec![None, None],
         live_inputs: Vec::new(),
-        listeners: 2,
         ..StationStatus::default()
     }
 }

@@ -233,3 +233,58 @@ fn titles_are_sent_to_clients_that_request_them() {
         assert_eq!(icy::stream_title(&titles[0]), "Björk - Jóga", "{path}");
     }
 }
+
+/// Directories and statistics tools read Icecast's interfaces.
+#[test]
+fn listeners_are_counted_listed_and_logged() {
+    let dir = scratch();
+    let log = dir.join("access.log");
+    let text = format!("{ANY_PORTS}[http]\naccess_log = \"{}\"\n{STATIONS}", log.display());
+    let server = Playing::start(resolve(&text));
+    let body = |path: &str| {
+        let answer = ask(&server, &format!("GET {path} HTTP/1.0"));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.0 200") || head.starts_with("HTTP/1.1 200"), "{head}");
+        body.to_owned()
+    };
+    let count = |field: &str| {
+        let stats: serde_json::Value =
+            serde_json::from_str(&body("/status-json.xsl?mount=/listen/default")).unwrap();
+        stats["icestats"]["source"][field].as_u64().unwrap()
+    };
+    let agent = "User-Agent: VLC \"3\" <x>\r\n";
+    let mut first = open(&server, "GET /listen/default?token=secret HTTP/1.1", agent);
+    first.read_exact(&mut [0; 20_000]).unwrap();
+    let second = open(&server, "GET /listen/default.ogg HTTP/1.1", agent);
+    // A playlist is no listener.
+    ask(&server, "GET /listen/default.m3u HTTP/1.1");
+    eventually(|| count("listeners") == 2);
+    let clients = body("/admin/listclients?mount=/listen/default");
+    assert!(clients.contains("<Listeners>2</Listeners>"), "{clients}");
+    assert!(clients.contains("<IP>127.0.0.1</IP>"), "{clients}");
+    assert!(clients.contains("<UserAgent>VLC '3' &lt;x&gt;</UserAgent>"), "{clients}");
+    let stats = body("/admin/stats");
+    assert!(stats.contains("<listeners>2</listeners>"), "{stats}");
+    assert!(stats.contains("<source mount=\"/listen/two%20words\">"), "{stats}");
+    let one = body("/admin/stats?mount=/listen/default");
+    assert_eq!(one.matches("<source ").count(), 1, "{one}");
+    assert!(body("/admin/listmounts").contains("<server_type>audio/wav</server_type>"));
+    assert!(ask(&server, "GET /admin/listclients?mount=/x HTTP/1.0").contains(" 404 "));
+    let status = server.controller().call("Aulos.GetStatus", json!({}));
+    assert_eq!(status["result"]["stations"][0]["listeners"], 2);
+    drop((first, second));
+    eventually(|| count("listeners") == 0);
+    assert_eq!(count("listener_peak"), 2);
+    let mut lines = String::new();
+    eventually(|| {
+        lines = std::fs::read_to_string(&log).unwrap_or_default();
+        lines.lines().count() == 2
+    });
+    assert!(lines.contains("] \"GET /listen/default HTTP/1.1\" 200 "), "{lines}");
+    assert!(lines.lines().all(|line| line.starts_with("127.0.0.1 - - [")), "{lines}");
+    assert!(lines.contains("\"-\" \"VLC '3' <x>\" ") && !lines.contains("secret"), "{lines}");
+    let line = lines.lines().find(|line| line.contains("/listen/default HTTP")).unwrap();
+    let bytes: u64 =
+        line.split("\" 200 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(bytes >= 20_000, "{lines}");
+}

@@ -8,6 +8,7 @@
 mod connection;
 mod connection_limiter;
 mod greeting;
+mod listener_session;
 mod media_stream;
 mod outbox;
 mod peer;
@@ -40,6 +41,7 @@ pub use connection_limiter::{
     AddressLimits, AddressPermit, AdmitError, ConnectionLimiter, address_key,
 };
 pub use greeting::Greeting;
+pub use listener_session::ListenerSession;
 pub use media_stream::MediaStream;
 pub use push::{PushMonitor, PushReporter, push_channel};
 pub use stations::StationDescriptor;

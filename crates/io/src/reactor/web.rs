@@ -15,6 +15,7 @@ use aulos_proto::{ogg, wav};
 use super::SessionEndCause;
 use super::connection::{MediaConnection, SendCounts};
 use super::connection_limiter::AddressPermit;
+use super::listener_session::ListenerSession;
 use super::outbox::{ChunkFraming, Outbox, WriteStatus};
 use super::push::PushReporter;
 use super::stations::{ReactorStation, StationDescriptor};
@@ -54,6 +55,8 @@ pub struct ListenerOptions {
     pub titles: bool,
     /// A reference that keeps the rendition of this listener alive.
     pub rendition_guard: Option<Arc<()>>,
+    /// Its entry in the table of listeners.
+    pub session: Option<Arc<ListenerSession>>,
     /// Set for a push: the connection was opened by the server, and the request head has been sent.
     pub push: Option<PushReporter>,
 }
@@ -123,6 +126,9 @@ impl WebListener {
             // The server that is pushed to provides the burst to its own listeners.
             Some(_) => tap.log.cursor_at_end(),
         };
+        if let Some(session) = &options.session {
+            session.begin();
+        }
         let permit = core::mem::take(&mut socket.permit);
         Self {
             connection: MediaConnection::from_media_socket(socket, MediaConnection::new),
@@ -202,6 +208,9 @@ impl WebListener {
     }
 
     pub(super) fn maintain(&self, now: Instant) -> Result<(), SessionEndCause> {
+        if self.options.session.as_ref().is_some_and(|session| session.is_cut()) {
+            return Err(SessionEndCause::Kicked);
+        }
         let patience = match &self.options.push {
             Some(push) if push.is_abandoned() => return Err(SessionEndCause::Kicked),
             Some(_) => PUSH_STALL_TIMEOUT,
@@ -222,6 +231,9 @@ impl WebListener {
         let tally = self.connection.take_counts();
         if let Some(push) = &self.options.push {
             push.add_sent(tally.bytes);
+        }
+        if let Some(session) = &self.options.session {
+            session.add_sent(tally.bytes);
         }
         tally
     }

@@ -68,7 +68,6 @@ pub(super) fn status(
         rtp_outputs: sent,
         pushes: running.pushes.iter().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
-        listeners: 0,
     }
 }
 

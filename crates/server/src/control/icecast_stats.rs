@@ -1,5 +1,5 @@
-//! Icecast's view of the server: what `/status-json.xsl` shows, which directories, widgets and
-//! statistics tools read.
+//! Icecast's view of the server, for directories, widgets and statistics tools: `/status-json.xsl`,
+//! `/admin/stats`, `/admin/listmounts` and `/admin/listclients`.
 //!
 //! A station is a source, and its mount is its path on the HTTP port. As in Icecast, one source is
 //! an object and several are a list, and dates are those of RFC 822 and ISO 8601. Unlike there, a
@@ -45,6 +45,72 @@ impl Control {
         json!({ "icestats": stats }).to_string()
     }
 
+    /// The content of `/admin/stats` (all figures) and `/admin/listmounts` (`is_short`), as XML.
+    pub(crate) fn icecast_stats(&self, base: &str, mount: Option<&str>, is_short: bool) -> String {
+        let start = IcecastDate::new(SystemTime::now() - self.started.elapsed());
+        let inner = self.lock();
+        let sources = self.icecast_sources(&inner, base, &start);
+        drop(inner);
+        let (total, present) = self.listeners.totals();
+        let mut xml = XML_HEAD.to_owned() + "<icestats>";
+        if !is_short {
+            for (name, value) in [
+                ("client_connections", total.to_string()),
+                ("clients", present.to_string()),
+                ("host", self.host.name.clone()),
+                ("listener_connections", total.to_string()),
+                ("listeners", present.to_string()),
+                ("server_id", concat!("aulos ", env!("CARGO_PKG_VERSION")).to_owned()),
+                ("server_start", start.rfc_822),
+                ("server_start_iso8601", start.iso_8601),
+                ("sources", sources.len().to_string()),
+            ] {
+                push_element(&mut xml, name, &value);
+            }
+        }
+        for (path, fields) in sources {
+            if mount.is_some_and(|mount| mount != path) {
+                continue;
+            }
+            xml += &format!("<source mount=\"{}\">", escaped(&path));
+            for (name, value) in fields {
+                let is_wanted = !is_short || LISTMOUNTS_FIELDS.contains(&name.as_str());
+                if is_wanted && !value.is_null() {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    push_element(&mut xml, &name, &text);
+                }
+            }
+            xml += "</source>";
+        }
+        xml + "</icestats>\n"
+    }
+
+    /// The content of `/admin/listclients`, as XML; `None` for an unknown mount.
+    pub(crate) fn icecast_clients(&self, mount: &str) -> Option<String> {
+        let inner = self.lock();
+        let is_it = |name: &str| mount == format!("/listen/{}", percent_encode(name));
+        let name =
+            inner.slots().map(|(_, slot)| &slot.station.name).find(|name| is_it(name))?.clone();
+        drop(inner);
+        let listeners = self.listeners.of_station(&name);
+        let mut xml = format!("{XML_HEAD}<icestats><source mount=\"{}\">", escaped(mount));
+        push_element(&mut xml, "Listeners", &listeners.len().to_string());
+        for listener in listeners {
+            xml += &format!("<listener id=\"{}\">", listener.id);
+            for (name, value) in [
+                ("IP", listener.from.to_canonical().to_string()),
+                ("UserAgent", listener.agent),
+                ("Referer", listener.referer),
+                ("Connected", listener.since.elapsed().as_secs().to_string()),
+                ("ID", listener.id.to_string()),
+            ] {
+                push_element(&mut xml, name, &value);
+            }
+            xml += "</listener>";
+        }
+        Some(xml + "</source></icestats>\n")
+    }
+
     /// Each station's mount and fields.
     fn icecast_sources(
         &self,
@@ -55,7 +121,7 @@ impl Control {
         let sources = inner.slots().map(|(number, slot)| {
             let station = &slot.station;
             let path = format!("/listen/{}", percent_encode(&station.name));
-            let status = self.backend.status(number);
+            let (listeners, peak) = self.listeners.count(&station.name);
             let metadata_slot = self.metadata_slot(inner, number).unwrap_or(slot);
             let (title, artist) = title_and_artist(&metadata_slot.properties);
             let codec = station.codec.codec();
@@ -68,7 +134,8 @@ impl Control {
                 set("bitrate", json!(kbps));
             }
             set("channels", json!(station.spec.layout.channels()));
-            set("listeners", json!(status.listeners));
+            set("listener_peak", json!(peak));
+            set("listeners", json!(listeners));
             set("listenurl", json!(format!("{base}{path}")));
             set("samplerate", json!(station.spec.rate.hz()));
             set("server_description", json!(""));
@@ -94,6 +161,39 @@ fn kbps(station: &Station) -> Option<u32> {
         _ => station.codec.bitrate(),
     };
     bits.map(|bits| bits / 1_000)
+}
+
+fn push_element(xml: &mut String, name: &str, text: &str) {
+    *xml += &format!("<{name}>{}</{name}>", escaped(text));
+}
+
+/// Text of XML 1.0, which has no place for control characters.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '&' => out += "&amp;",
+            '"' => out += "&quot;",
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+const XML_HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+
+/// What `/admin/listmounts` shows of a source.
+const LISTMOUNTS_FIELDS: [&str; 3] = ["listeners", "server_type", "stream_start"];
+
+/// The date of an access log: `29/Feb/2000:11:59:59 +0000`.
+pub(super) fn log_date(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let Utc { year, month, day, hour, minute, second } = Utc::from_unix(seconds);
+    let name = text_at(&MONTHS, u64::from(month) - 1);
+    format!("{day:02}/{name}/{year}:{hour:02}:{minute:02}:{second:02} +0000")
 }
 
 /// A date as Icecast writes it.
@@ -128,6 +228,11 @@ const MONTHS: [&str; 12] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_of_others_are_escaped() {
+        assert_eq!(escaped("<a b=\"c\">&\u{1}"), "&lt;a b=&quot;c&quot;&gt;&amp; ");
+    }
 
     #[test]
     fn dates_are_icecasts() {

@@ -4,6 +4,7 @@
 //! for one call and never across an `await`, so all controllers see changes in the same order.
 //! Alternatives: `docs/decisions/control-state.md`. The audio threads do not use this lock.
 
+pub(crate) mod access_log;
 mod admission;
 mod announce;
 mod art;
@@ -18,6 +19,7 @@ mod greetings;
 mod hooks;
 mod icecast_stats;
 mod level_json;
+mod listeners;
 mod markers;
 mod method;
 mod methods;
@@ -73,9 +75,11 @@ use crate::registry::{
     Effects, MAX_CLIENTS, Notice, Registry, StationInfo, WallTime, to_json_text,
 };
 use crate::relay::RelayManager;
+use access_log::AccessLog;
 use announce::AnnouncementList;
 use art::ArtCache;
 use greetings::GreetingSync;
+use listeners::ListenerTable;
 use notices::PendingUpdate;
 use outbox::Outbox;
 use peers::Peers;
@@ -101,6 +105,9 @@ pub struct Control {
     /// Held by a call whose work grows with the number of clients; separate from the lock of the
     /// state.
     long_calls: tokio::sync::Mutex<()>,
+    /// Web listeners, and the log of those that have ended.
+    listeners: ListenerTable,
+    access_log: AccessLog,
     /// Relays are independent of stations.
     relays: Mutex<RelayManager>,
     /// Incremented with every change that a page shows.
@@ -192,6 +199,8 @@ impl Control {
             started: Instant::now(),
             inner: Mutex::new(inner),
             long_calls: tokio::sync::Mutex::default(),
+            listeners: ListenerTable::default(),
+            access_log: AccessLog::default(),
             relays: Mutex::default(),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
@@ -288,6 +297,7 @@ impl Control {
         self.notify_announcements(&mut inner);
         self.notify_switches(&mut inner);
         self.notify_recordings(&mut inner);
+        self.log_ended_listeners(&inner);
         let now = (self.clock)();
         let is_due = |since: &mut Instant| now.saturating_duration_since(*since) >= HEALTH_INTERVAL;
         if inner.health_changed_at.take_if(is_due).is_some() {
@@ -445,6 +455,7 @@ impl Control {
                 slot,
                 metadata_slot,
                 &self.backend.status(number),
+                self.listeners.count(&slot.station.name).0,
                 announcements,
                 clients,
             )

@@ -221,6 +221,7 @@ pub(super) fn station<'a>(
     slot: &StationSlot,
     metadata_slot: Option<&StationSlot>,
     status: &StationStatus,
+    listeners: usize,
     announcements: Value,
     clients: ClientList<'a>,
 ) -> StationJson<'a> {
@@ -270,7 +271,7 @@ pub(super) fn station<'a>(
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
-        "listeners": status.listeners,
+        "listeners": listeners,
         "pushes": pushes,
         "rtp": sent,
         "recorders": recordings::station_json(station, &status.recorders),

@@ -88,6 +88,8 @@ pub(super) const LOGIN_PATH: &str = "/login";
 pub(super) fn required_role<B>(request: &Request<B>) -> Role {
     match request.uri().path() {
         "/healthz" => Role::None,
+        // Addresses of listeners are personal data.
+        path if path.starts_with("/admin/") => Role::Admin,
         // Where the page is open to everyone, a browser has no other way to log in.
         LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
         // A caller can still log in over the WebSocket.

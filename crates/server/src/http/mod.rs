@@ -216,7 +216,10 @@ fn hand_over_listener(
         return stream.try_send_response(refusal);
     }
     match stream.into_media() {
-        Ok(socket) => sink.accept_listener(socket, read),
+        Ok(socket) => {
+            let session = control.register_listener(&read, identity.from);
+            sink.accept_listener(socket, read, session);
+        }
         Err(error) => tracing::debug!(%error, "cannot hand over a listener"),
     }
 }

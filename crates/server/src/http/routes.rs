@@ -52,6 +52,10 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
         .route(login::LOGIN_PATH, get(async || Redirect::to("/")))
         .route("/api/v1/status", get(status))
         .route("/status-json.xsl", get(icecast_status))
+        .route("/admin/stats", get(icecast_admin))
+        .route("/admin/stats.xml", get(icecast_admin))
+        .route("/admin/listmounts", get(icecast_admin))
+        .route("/admin/listclients", get(icecast_admin))
         .route("/api/v1/events", get(events))
         .route("/openrpc.json", get(async || json(Control::openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
@@ -110,12 +114,48 @@ async fn icecast_status(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    // The host has been checked, so it is safe to repeat.
+    json(app.control.icecast_status(&base_url(&identity, &headers), mount(&uri).as_deref()))
+}
+
+/// The URL at which a client has reached this server. The host has been checked, so it is safe to
+/// repeat.
+fn base_url(identity: &ConnectionIdentity, headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    let mount = uri.query().and_then(|query| query.strip_prefix("mount="));
-    let mount = mount.map(|mount| mount.replace("%2F", "/").replace("%2f", "/"));
-    let scheme = if identity.is_tls { "https" } else { "http" };
-    json(app.control.icecast_status(&format!("{scheme}://{host}"), mount.as_deref()))
+    format!("{}://{host}", if identity.is_tls { "https" } else { "http" })
+}
+
+/// The `mount` of a query. Its slashes may be encoded; what is encoded in the path stays so.
+fn mount(uri: &Uri) -> Option<String> {
+    let mut pairs = uri.query()?.split('&');
+    let mount = pairs.find_map(|pair| pair.strip_prefix("mount="))?;
+    let mount = mount.replace("%2F", "/").replace("%2f", "/").replace("%25", "%");
+    Some(if mount.starts_with('/') { mount } else { format!("/{mount}") })
+}
+
+/// Icecast's figures for administrators, as XML.
+async fn icecast_admin(
+    State(app): State<AppState>,
+    Extension(identity): Extension<ConnectionIdentity>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    let (base, mount) = (base_url(&identity, &headers), mount(&uri));
+    let xml = match uri.path() {
+        "/admin/listclients" => {
+            mount.as_deref().and_then(|mount| app.control.icecast_clients(mount))
+        }
+        path => {
+            let is_short = path == "/admin/listmounts";
+            Some(app.control.icecast_stats(&base, mount.as_deref(), is_short))
+        }
+    };
+    match xml {
+        Some(xml) => ([(CONTENT_TYPE, "text/xml; charset=utf-8")], xml).into_response(),
+        None => {
+            let text = "unknown mount; /admin/listmounts lists all\n";
+            (StatusCode::NOT_FOUND, text).into_response()
+        }
+    }
 }
 
 async fn events(State(app): State<AppState>) -> Response {

@@ -17,7 +17,7 @@ use super::bind::{BoundPorts, listen_policy};
 use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
 use crate::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
-use crate::control::{ConfigLoader, Control, HostInfo, TICK, registry_for};
+use crate::control::{ConfigLoader, Control, HostInfo, TICK, access_log, registry_for};
 use crate::saver::Saver;
 use crate::systemd::{Liveness, Supervisor};
 use crate::{control, hooks, http, icecast};
@@ -125,14 +125,14 @@ pub async fn run(
     Ok(())
 }
 
-/// Spawns the tasks of the control port, of live sources and of the HTTP port.
+/// Spawns the tasks of the control port, of live sources, of the HTTP port and of the access log.
 fn spawn_servers(
     [controllers, browsers]: [TcpListener; 2],
     control: &Arc<Control>,
     audio: &Arc<dyn AudioBackend>,
     listen: Arc<dyn ListenSink>,
     policy: watch::Receiver<ListenPolicy>,
-) -> io::Result<[JoinHandle<()>; 3]> {
+) -> io::Result<[JoinHandle<()>; 4]> {
     let controllers = tokio::net::TcpListener::from_std(controllers)?;
     let browsers = tokio::net::TcpListener::from_std(browsers)?;
     Ok([
@@ -144,6 +144,7 @@ fn spawn_servers(
             policy.clone(),
         )),
         tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
+        tokio::spawn(access_log::run(Arc::clone(control))),
     ])
 }
 
