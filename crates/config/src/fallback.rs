@@ -1,12 +1,38 @@
 //! Checks the keys for failover: switch, silence, input buffers and last resort.
 
 use aulos_core::{Db, Span};
+use aulos_engine::switch::FailbackMode;
 
 use crate::model::{SilenceConfig, SourceEntry, StationConfig, SwitchConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::schemes;
-use crate::settings::{SilenceSettings, SwitchSettings};
 use crate::source::SourceConfig;
+
+/// Failover between sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchSettings {
+    /// Cross-fade in milliseconds; 0 cuts.
+    pub crossfade_ms: u32,
+    /// Seconds that a source with higher priority has to be healthy before it takes over.
+    pub failback_delay_s: u32,
+    /// Whether a source that had failed takes over again.
+    pub failback: FailbackMode,
+    /// Whether the station may start with another source than the first.
+    pub immediate: bool,
+}
+
+/// Silence detection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SilenceSettings {
+    /// Threshold, relative to full scale.
+    pub below: Db,
+    /// Time below the threshold.
+    pub span: Span,
+    /// Whether a constant value counts as silence.
+    pub dc: bool,
+    /// How long one channel may be silent while another one is not.
+    pub dead_channel: Option<Span>,
+}
 
 pub(crate) fn switch(config: &SwitchConfig) -> SwitchSettings {
     SwitchSettings {

@@ -53,6 +53,7 @@ mod values;
 
 pub use certificates::TlsSettings;
 pub use env::{Environment, Variables};
+pub use fallback::{SilenceSettings, SwitchSettings};
 pub use hooks::{Hook, HookAction, HookEventKind, Webhook};
 pub use meta::meta_loop;
 pub use mounts::OPEN_MOUNT_HINT;
@@ -68,8 +69,7 @@ pub use rtp::RtpOutputSettings;
 pub use secrets::RedactedDebug;
 pub use security::SecuritySettings;
 pub use settings::{
-    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, SilenceSettings,
-    StreamSettings, SwitchSettings,
+    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, StreamSettings,
 };
 pub use sound::SoundSettings;
 pub use source::{

@@ -2,9 +2,6 @@
 
 use std::path::PathBuf;
 
-use aulos_core::{Db, Span};
-use aulos_engine::switch::FailbackMode;
-
 use crate::hooks::Hook;
 use crate::names::Endpoint;
 use crate::relay::RelaySettings;
@@ -93,30 +90,4 @@ pub struct StreamSettings {
     pub roots: Vec<PathBuf>,
     /// The folder of control scripts.
     pub plugin_dir: PathBuf,
-}
-
-/// Failover between sources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwitchSettings {
-    /// Cross-fade in milliseconds; 0 cuts.
-    pub crossfade_ms: u32,
-    /// Seconds that a source with higher priority has to be healthy before it takes over.
-    pub failback_delay_s: u32,
-    /// Whether a source that had failed takes over again.
-    pub failback: FailbackMode,
-    /// Whether the station may start with another source than the first.
-    pub immediate: bool,
-}
-
-/// Silence detection.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SilenceSettings {
-    /// Threshold, relative to full scale.
-    pub below: Db,
-    /// Time below the threshold.
-    pub span: Span,
-    /// Whether a constant value counts as silence.
-    pub dc: bool,
-    /// How long one channel may be silent while another one is not.
-    pub dead_channel: Option<Span>,
 }

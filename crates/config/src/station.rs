@@ -8,6 +8,7 @@ use aulos_engine::encode::CodecConfig;
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::standby::Standby;
 
+use crate::fallback::{SilenceSettings, SwitchSettings};
 use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, STATION_RATE};
 use crate::model::{PluginConfig, SourceEntry, StationConfig};
 use crate::names::{check_name, report_duplicate};
@@ -15,7 +16,6 @@ use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::push::PushSettings;
 use crate::record::RecorderSettings;
 use crate::rtp::RtpOutputSettings;
-use crate::settings::{SilenceSettings, SwitchSettings};
 use crate::sound::{SoundSettings, default_normalizer, resolve_equalizer, resolve_normalize};
 use crate::source::SourceConfig;
 use crate::values::bounds;

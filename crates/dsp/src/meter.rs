@@ -13,7 +13,7 @@
 
 mod config;
 mod energy_ring;
-pub(crate) mod filter;
+mod filter;
 mod gate;
 mod measurement;
 mod peaks;
@@ -21,6 +21,7 @@ mod position;
 mod sample;
 #[cfg(test)]
 mod tests;
+pub(crate) mod weighting;
 mod windows;
 
 use aulos_core::{Db, Frames, Lufs, SampleRate};
@@ -378,12 +379,6 @@ impl Meter {
         let windows = self.windows.as_ref().filter(|w| frames <= w.longest_frames())?;
         #[allow(clippy::cast_precision_loss, reason = "below 2^53 frames")]
         Some(windows.energy(frames) / frames as f64)
-    }
-
-    /// The measurement of the programme so far, to be merged, stored or sent.
-    #[must_use]
-    pub fn measurement(&self) -> Measurement {
-        Measurement::of(self)
     }
 
     /// The meter's configuration.

@@ -16,6 +16,7 @@ mod lanes;
 mod peak;
 mod row;
 mod weigh;
+mod weighting;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -24,7 +25,8 @@ pub(crate) use peak::{
     FoundPeaks, PeakScratch, PeakSearch, TruePeakTaps, all_finite, sample_peaks, search_peaks,
 };
 pub(crate) use row::side_by_side;
-pub(crate) use weigh::{PairContext, WeightingTask, sum, weigh};
+pub(crate) use weigh::{PairContext, sum, weigh};
+pub(crate) use weighting::WeightingTask;
 
 /// Instruction set of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  control:  AnnouncementQueue  queues, opens and cancels announcements   (may allocate and free)
-//!              | ring: MixerCommand
-//!              v                          ^ ring: MixerReport
+//!              | Announcement             ^ MixerReport
+//!              v                          |
 //!  station:  AnnouncementMixer  ducks the programme and mixes             (real-time)
 //! ```
 //!
@@ -22,7 +22,6 @@ use std::collections::VecDeque;
 
 use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, SampleRate, Span};
 use aulos_dsp::{GainRamp, mix_in};
-use aulos_rt::ring::{Consumer, Producer, ring};
 
 use crate::input::{self, Input};
 use crate::loudness::Loudness;
@@ -76,51 +75,14 @@ impl fmt::Display for QueueFull {
 
 impl core::error::Error for QueueFull {}
 
-/// Creates the queue and the mixer for a station of this rate, layout and quantum.
-#[must_use]
-pub fn queue_and_mixer(
-    rate: SampleRate,
-    layout: ChannelLayout,
-    quantum: Frames,
-) -> (AnnouncementQueue, AnnouncementMixer) {
-    let (command_sender, command_receiver) = ring(2 * MAX_IN_MIXER);
-    // Each announcement in the mixer starts and ends once before the queue hands over another.
-    let (report_sender, report_receiver) = ring(2 * MAX_IN_MIXER);
-    let queue = AnnouncementQueue {
-        rate,
-        layout,
-        quantum,
-        queued: VecDeque::new(),
-        in_mixer: VecDeque::new(),
-        commands: command_sender,
-        reports: report_receiver,
-        events: VecDeque::new(),
-    };
-    let (duck, stage) = (GainRamp::at(1.0), MixerState::Idle);
-    let next = VecDeque::with_capacity(MAX_IN_MIXER);
-    (
-        queue,
-        AnnouncementMixer {
-            rate,
-            commands: command_receiver,
-            reports: report_sender,
-            duck,
-            stage,
-            next,
-        },
-    )
-}
-
-/// The control thread's half: not for a real-time thread.
+/// The control thread's half, which decides what plays next: not for a real-time thread.
 #[derive(Debug)]
 pub struct AnnouncementQueue {
     rate: SampleRate,
     layout: ChannelLayout,
     quantum: Frames,
     queued: VecDeque<QueuedAnnouncement>,
-    in_mixer: VecDeque<ActiveAnnouncement>,
-    commands: Producer<MixerCommand>,
-    reports: Consumer<MixerReport>,
+    in_mixer: VecDeque<u64>,
     events: VecDeque<QueueEvent>,
 }
 
@@ -133,32 +95,26 @@ struct QueuedAnnouncement {
     waits_for_gain: bool,
 }
 
-#[derive(Debug)]
-struct ActiveAnnouncement {
-    id: u64,
-    cancel: CancelState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CancelState {
-    NotRequested,
-    Requested,
-    Sent,
-}
-
 impl AnnouncementQueue {
-    /// Appends an announcement to the queue. `duck` is the gain of the programme while it plays,
-    /// clamped to [`MIN_DUCK`] and [`MAX_DUCK`]. The source must be finite and paced on demand
+    /// An empty queue for a station of this rate, layout and quantum.
+    pub(crate) const fn new(rate: SampleRate, layout: ChannelLayout, quantum: Frames) -> Self {
+        Self {
+            rate,
+            layout,
+            quantum,
+            queued: VecDeque::new(),
+            in_mixer: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Appends an announcement. `duck` is the gain of the programme while it plays, clamped to
+    /// [`MIN_DUCK`] and [`MAX_DUCK`]. The source must be finite and paced on demand
     /// ([`Pacing::OnDemand`](crate::source::Pacing::OnDemand)).
     ///
     /// # Errors
     /// [`QueueFull`].
-    pub fn announce(
-        &mut self,
-        id: u64,
-        source: Box<dyn Source>,
-        duck: Db,
-    ) -> Result<(), QueueFull> {
+    pub fn add(&mut self, id: u64, source: Box<dyn Source>, duck: Db) -> Result<(), QueueFull> {
         if self.queued.len() + self.in_mixer.len() >= MAX_QUEUE {
             return Err(QueueFull);
         }
@@ -206,118 +162,73 @@ impl AnnouncementQueue {
         }
     }
 
-    /// Cancels an announcement, queued or playing. An unknown id is ignored: that announcement has
-    /// ended.
-    pub fn cancel(&mut self, id: u64) {
+    /// Cancels an announcement. Returns whether the mixer has it, so that the mixer has to cancel it.
+    pub(crate) fn cancel(&mut self, id: u64) -> bool {
         if let Some(at) = self.queued.iter().position(|one| one.announcement.id == id) {
             self.queued.remove(at);
             self.events.push_back(QueueEvent::Ended(id, EndReason::Cancelled));
         }
-        let mut inside = self.in_mixer.iter_mut();
-        if let Some(one) =
-            inside.find(|one| one.id == id && one.cancel == CancelState::NotRequested)
-        {
-            one.cancel = CancelState::Requested;
-        }
-        self.send_cancels();
+        self.in_mixer.contains(&id)
     }
 
-    /// Prepares the next announcement, hands it to the mixer, and reads the mixer's reports. Call
-    /// about ten times a second.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.receive_reports();
-        self.send_cancels();
+    /// The next announcement for the mixer, if it has room and one is ready.
+    pub(crate) fn poll_ready(&mut self, now: Instant) -> Option<Box<Announcement>> {
         while self.in_mixer.len() < MAX_IN_MIXER
             && let Some(mut head) = self.queued.pop_front()
         {
             let since = *head.first_since.get_or_insert(now);
             if head.waits_for_gain && now.since(since) <= MAX_START_WAIT {
                 self.queued.push_front(head);
-                break;
+                return None;
             }
             head.announcement.input.refill(now);
             let id = head.announcement.id;
             let facts = head.announcement.input.facts();
             if facts.buffered > Span::ZERO {
-                if let Err(MixerCommand::Play(announcement)) =
-                    self.commands.push(MixerCommand::Play(head.announcement))
-                {
-                    // The command ring is full: the station has not run for a while.
-                    let head = QueuedAnnouncement {
-                        announcement,
-                        first_since: Some(since),
-                        waits_for_gain: false,
-                    };
-                    self.queued.push_front(head);
-                    break;
-                }
-                self.in_mixer
-                    .push_back(ActiveAnnouncement { id, cancel: CancelState::NotRequested });
+                self.in_mixer.push_back(id);
+                return Some(head.announcement);
             } else if facts.ended || now.since(since) > MAX_START_WAIT {
                 self.events.push_back(QueueEvent::Ended(id, EndReason::NoSound));
             } else {
                 self.queued.push_front(head);
-                break;
+                return None;
             }
         }
+        None
+    }
+
+    /// Handles a report of the mixer, and frees an announcement that has ended.
+    pub(crate) fn handle_report(&mut self, report: MixerReport) {
+        self.events.push_back(match report {
+            MixerReport::Began(id) => QueueEvent::Began(id),
+            MixerReport::Ended(announcement, cause) => {
+                self.in_mixer.retain(|id| *id != announcement.id);
+                QueueEvent::Ended(announcement.id, cause)
+            }
+        });
     }
 
     /// The next event, in order of occurrence.
-    pub fn poll_event(&mut self) -> Option<QueueEvent> {
+    pub(crate) fn poll_event(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
     }
 
     /// The announcements that have not ended, in the order of playback.
     pub fn ids(&self) -> impl Iterator<Item = u64> {
-        let inside = self.in_mixer.iter().map(|one| one.id);
-        inside.chain(self.queued.iter().map(|one| one.announcement.id))
-    }
-
-    fn receive_reports(&mut self) {
-        while let Some(report) = self.reports.pop() {
-            match report {
-                MixerReport::Began(id) => self.events.push_back(QueueEvent::Began(id)),
-                MixerReport::Ended(announcement, cause) => {
-                    self.in_mixer.retain(|one| one.id != announcement.id);
-                    self.events.push_back(QueueEvent::Ended(announcement.id, cause));
-                }
-            }
-        }
-    }
-
-    fn send_cancels(&mut self) {
-        for one in self.in_mixer.iter_mut().filter(|one| one.cancel == CancelState::Requested) {
-            if self.commands.push(MixerCommand::Cancel(one.id)).is_ok() {
-                one.cancel = CancelState::Sent;
-            }
-        }
+        let queued = self.queued.iter().map(|one| one.announcement.id);
+        self.in_mixer.iter().copied().chain(queued)
     }
 }
 
 /// The station's half.
 #[derive(Debug)]
-pub struct AnnouncementMixer {
+pub(crate) struct AnnouncementMixer {
     rate: SampleRate,
-    commands: Consumer<MixerCommand>,
-    reports: Producer<MixerReport>,
     /// The programme's gain.
     duck: GainRamp,
     stage: MixerState,
     /// At most [`MAX_IN_MIXER`].
     next: VecDeque<Box<Announcement>>,
-}
-
-#[derive(Debug)]
-enum MixerCommand {
-    Play(Box<Announcement>),
-    Cancel(u64),
-}
-
-#[derive(Debug)]
-enum MixerReport {
-    Began(u64),
-    /// The announcement returns to the control thread, which frees it.
-    Ended(Box<Announcement>, EndReason),
 }
 
 #[derive(Debug)]
@@ -332,37 +243,62 @@ enum MixerState {
     FadingOut(Box<Announcement>, GainRamp, EndReason),
 }
 
+/// What the mixer reports to the queue.
+#[derive(Debug)]
+pub(crate) enum MixerReport {
+    Began(u64),
+    /// The announcement returns to the control thread, which frees it.
+    Ended(Box<Announcement>, EndReason),
+}
+
 impl AnnouncementMixer {
-    /// Mixes announcements over `programme`: at most one quantum, interleaved.
+    pub(crate) fn new(rate: SampleRate) -> Self {
+        let next = VecDeque::with_capacity(MAX_IN_MIXER);
+        Self { rate, duck: GainRamp::at(1.0), stage: MixerState::Idle, next }
+    }
+
+    /// Plays an announcement after those that it already has.
+    pub(crate) fn play(&mut self, announcement: Box<Announcement>) {
+        self.next.push_back(announcement);
+    }
+
+    /// Mixes announcements over `programme`: at most one quantum, interleaved. Passes what happens
+    /// to `report`.
     ///
     /// The programme is left untouched while no announcement plays and the duck ramp is complete.
     ///
     /// # Real-time
     /// Does not allocate, unless an announcement changes its sample rate while it plays.
-    pub(crate) fn mix(&mut self, now: Instant, programme: &mut [f32], channels: usize) {
-        while let Some(command) = self.commands.pop() {
-            match command {
-                MixerCommand::Play(announcement) => self.next.push_back(announcement),
-                MixerCommand::Cancel(id) => self.cancel(id),
-            }
-        }
+    pub(crate) fn mix(
+        &mut self,
+        now: Instant,
+        programme: &mut [f32],
+        channels: usize,
+        report: &mut impl FnMut(MixerReport),
+    ) {
         if matches!(self.stage, MixerState::Idle) && self.next.is_empty() && self.duck.is_unity() {
             return;
         }
         let mut done = 0;
         while done < programme.len() {
-            done += self.step(now, &mut programme[done..], channels);
+            done += self.step(now, &mut programme[done..], channels, report);
         }
     }
 
     /// Runs the current state until it changes or the block ends; returns the number of samples
     /// processed.
-    fn step(&mut self, now: Instant, rest: &mut [f32], channels: usize) -> usize {
+    fn step(
+        &mut self,
+        now: Instant,
+        rest: &mut [f32],
+        channels: usize,
+        report: &mut impl FnMut(MixerReport),
+    ) -> usize {
         match core::mem::replace(&mut self.stage, MixerState::Idle) {
             MixerState::Idle => match self.next.pop_front() {
                 Some(announcement) => {
                     self.duck.ramp_to(announcement.duck, self.rate.frames(DUCK_TIME));
-                    self.report(MixerReport::Began(announcement.id));
+                    report(MixerReport::Began(announcement.id));
                     self.stage = MixerState::Ducking(announcement);
                     0
                 }
@@ -391,7 +327,7 @@ impl AnnouncementMixer {
                     Some(EndReason::TooLong) => {
                         self.begin_fade_out(announcement, EndReason::TooLong);
                     }
-                    Some(cause) => self.end(announcement, cause),
+                    Some(cause) => self.end(announcement, cause, report),
                 }
                 count
             }
@@ -405,7 +341,7 @@ impl AnnouncementMixer {
                 mix_in(samples, gain, rest);
                 let over = count == way || over.is_some_and(|over| over != EndReason::TooLong);
                 if over {
-                    self.end(announcement, cause);
+                    self.end(announcement, cause, report);
                 } else {
                     self.stage = MixerState::FadingOut(announcement, ramp, cause);
                 }
@@ -414,14 +350,15 @@ impl AnnouncementMixer {
         }
     }
 
-    fn cancel(&mut self, id: u64) {
+    /// Cancels an announcement; one that plays is faded out.
+    pub(crate) fn cancel(&mut self, id: u64, report: &mut impl FnMut(MixerReport)) {
         let at = self.next.iter().position(|next| next.id == id);
         if let Some(next) = at.and_then(|at| self.next.remove(at)) {
-            self.report(MixerReport::Ended(next, EndReason::Cancelled));
+            report(MixerReport::Ended(next, EndReason::Cancelled));
         }
         match core::mem::replace(&mut self.stage, MixerState::Idle) {
             MixerState::Ducking(announcement) if announcement.id == id => {
-                self.end(announcement, EndReason::Cancelled);
+                self.end(announcement, EndReason::Cancelled, report);
             }
             MixerState::Playing(announcement) if announcement.id == id => {
                 self.begin_fade_out(announcement, EndReason::Cancelled);
@@ -437,23 +374,23 @@ impl AnnouncementMixer {
     }
 
     /// Ramps the programme up, unless the next announcement is already waiting.
-    fn end(&mut self, announcement: Box<Announcement>, cause: EndReason) {
+    fn end(
+        &mut self,
+        announcement: Box<Announcement>,
+        cause: EndReason,
+        report: &mut impl FnMut(MixerReport),
+    ) {
         if self.next.is_empty() {
             self.duck.ramp_to(1.0, self.rate.frames(DUCK_TIME));
         }
         self.stage = MixerState::Idle;
-        self.report(MixerReport::Ended(announcement, cause));
-    }
-
-    fn report(&mut self, report: MixerReport) {
-        // The ring has room for the start and the end of each announcement that was handed over.
-        drop(self.reports.push(report));
+        report(MixerReport::Ended(announcement, cause));
     }
 }
 
 /// An announcement that is ready to play.
 #[derive(Debug)]
-struct Announcement {
+pub(crate) struct Announcement {
     id: u64,
     input: Input,
     /// Gain of the programme while it plays.
@@ -553,4 +490,7 @@ pub const MIN_DUCK: Db = Db::new(-6.0);
 pub const DEFAULT_DUCK: Db = Db::new(-15.0);
 
 /// The playing announcement and the one that follows.
-const MAX_IN_MIXER: usize = 2;
+pub(crate) const MAX_IN_MIXER: usize = 2;
+
+/// Reports about an announcement: it began, it ended.
+pub(crate) const REPORTS: usize = 2;

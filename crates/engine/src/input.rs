@@ -357,9 +357,9 @@ impl Input {
     pub(crate) fn detach_record_tap(
         &mut self,
         which: &impl Fn(u64, &RecordTap) -> bool,
-    ) -> Option<Box<RecordTap>> {
+    ) -> Option<(u64, Box<RecordTap>)> {
         let at = self.record_taps.iter().position(|(number, tap)| which(*number, tap))?;
-        Some(self.record_taps.swap_remove(at).1)
+        Some(self.record_taps.swap_remove(at))
     }
 
     /// The facts on which the switch decides.

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+mod control_port;
 pub mod decode;
 pub mod encode;
 pub mod fanout;

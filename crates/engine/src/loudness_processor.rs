@@ -3,9 +3,9 @@
 //! that each keep the ceiling can exceed it together.
 //!
 //! ```text
-//!  control:  LoudnessControl    settings; creates and frees normalizers   (may allocate and free)
-//!              | ring: new normalizers, new settings
-//!              v                          ^ drop queue: replaced normalizers
+//!  control:  StationHandle      settings; creates and frees normalizers   (may allocate and free)
+//!              | ProcessorCommand
+//!              v                          ^ replaced normalizers
 //!  station:  LoudnessProcessor  switch -> equalizer -> normalizer -+-> announcements -> limiter
 //!                                                     (real-time)  +-> taps: other stations
 //! ```
@@ -19,13 +19,11 @@
 use std::collections::VecDeque;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, SampleRate, Span};
-use aulos_dsp::equalizer::{Equalizer, EqualizerBand, FilterType, InvalidBand, MAX_BANDS};
+use aulos_dsp::equalizer::{Equalizer, EqualizerBand};
 use aulos_dsp::normalize::{
     LoudnessStats, Mode, Normalizer, NormalizerError, NormalizerStats, Settings,
 };
 use aulos_dsp::{Crossfade, GainRamp, Limiter, mix_in};
-use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{DropCollector, DropQueue, LatestPublisher, LatestReader, drop_queue, latest};
 
 /// Configuration of a station's normalizer.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,130 +53,9 @@ pub struct NormalizerStatus {
     pub programme_stats: NormalizerStats,
 }
 
-/// Creates both ends for a station of this rate, layout and quantum.
-#[must_use]
-pub(crate) fn loudness_processor(
-    rate: SampleRate,
-    layout: ChannelLayout,
-    quantum: Frames,
-) -> (LoudnessControl, LoudnessProcessor) {
-    let (command_sender, command_receiver) = ring(MAX_COMMANDS);
-    // Each command can replace one chain, and so can the transition in progress.
-    let (bin, replaced) = drop_queue(MAX_COMMANDS + 2);
-    let samples = quantum.as_usize() * layout.channels();
-    let (bands, new_bands) = latest([None; MAX_BANDS]);
-    let waiting = VecDeque::new();
-    let control = LoudnessControl {
-        rate,
-        layout,
-        quantum,
-        mode: None,
-        unsent: waiting,
-        commands: command_sender,
-        replaced,
-        bands,
-    };
-    let processor = LoudnessProcessor {
-        rate,
-        channels: layout.channels(),
-        commands: command_receiver,
-        bin,
-        bands: new_bands,
-        equalizer: Equalizer::new(rate, layout),
-        chain: None,
-        transition: None,
-        started: false,
-        other: vec![0.0; samples].into(),
-        real_frames: RealFrameHistory::new(rate, quantum),
-    };
-    (control, processor)
-}
-
-/// The control thread's end: not for a real-time thread.
+/// A change of the loudness processing.
 #[derive(Debug)]
-pub struct LoudnessControl {
-    rate: SampleRate,
-    layout: ChannelLayout,
-    quantum: Frames,
-    mode: Option<Mode>,
-    /// Commands that did not fit into the ring; at most one of each kind.
-    unsent: VecDeque<ProcessorCommand>,
-    commands: Producer<ProcessorCommand>,
-    replaced: DropCollector<Box<Chain>>,
-    bands: LatestPublisher<BandRow>,
-}
-
-/// Equalizer bands in transit; nothing is on the heap.
-type BandRow = [Option<EqualizerBand>; MAX_BANDS];
-
-impl LoudnessControl {
-    /// Enables, changes or disables the normalizer. New settings take effect at once, at the slopes
-    /// that they allow; enabling, disabling and changing the mode take some seconds, without
-    /// interrupting the audio. A change before the first quantum applies from the first frame on.
-    ///
-    /// # Errors
-    /// [`NormalizerError`] when a value is out of range; nothing has changed then.
-    pub fn set_normalizer(
-        &mut self,
-        config: Option<&NormalizerConfig>,
-    ) -> Result<(), NormalizerError> {
-        match config {
-            Some(NormalizerConfig { mode, settings }) if Some(*mode) == self.mode => {
-                // Only the normalizer knows all limits, including those of its layout.
-                Normalizer::validate(settings, self.layout)?;
-                self.send(ProcessorCommand::Set(settings.clone()));
-            }
-            Some(config) => {
-                let chain = Chain::new(config, self.rate, self.layout, self.quantum)?;
-                self.mode = Some(config.mode);
-                self.send(ProcessorCommand::Replace(Some(Box::new(chain))));
-            }
-            None if self.mode.take().is_some() => self.send(ProcessorCommand::Replace(None)),
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Bypasses the normalizer, or ends the bypass. The bypassed programme keeps its latency and
-    /// plays at the one gain that matches the normalized loudness. Switches within 50 ms.
-    pub fn set_bypass(&mut self, on: bool) {
-        self.send(ProcessorCommand::Bypass(on));
-    }
-
-    /// Replaces the equalizer bands, which process the programme before it is normalized; the old
-    /// bands are faded out. Bands beyond [`MAX_BANDS`] are ignored.
-    ///
-    /// # Errors
-    /// [`InvalidBand`] for the first invalid band; nothing has changed then.
-    pub fn set_equalizer(&mut self, bands: &[EqualizerBand]) -> Result<(), InvalidBand> {
-        bands.iter().try_for_each(|band| band.validate(self.rate))?;
-        let mut row = [None; MAX_BANDS];
-        row.iter_mut().zip(bands).for_each(|(place, band)| *place = Some(*band));
-        self.bands.publish(row);
-        Ok(())
-    }
-
-    /// Frees replaced chains and sends the commands that did not fit before. Call about ten times a
-    /// second.
-    pub fn tidy(&mut self) {
-        self.replaced.collect();
-        while let Some(command) = self.unsent.pop_front() {
-            if let Err(command) = self.commands.push(command) {
-                self.unsent.push_front(command);
-                break;
-            }
-        }
-    }
-
-    fn send(&mut self, command: ProcessorCommand) {
-        self.unsent.retain(|old| !command.supersedes(old));
-        self.unsent.push_back(command);
-        self.tidy();
-    }
-}
-
-#[derive(Debug)]
-enum ProcessorCommand {
+pub(crate) enum ProcessorCommand {
     Set(Settings),
     Replace(Option<Box<Chain>>),
     Bypass(bool),
@@ -186,8 +63,8 @@ enum ProcessorCommand {
 
 impl ProcessorCommand {
     /// Whether this command makes the older one void.
-    const fn supersedes(&self, old: &Self) -> bool {
-        match old {
+    pub(crate) const fn supersedes(&self, older: &Self) -> bool {
+        match older {
             Self::Set(_) => matches!(self, Self::Set(_) | Self::Replace(_)),
             Self::Replace(_) => matches!(self, Self::Replace(_)),
             Self::Bypass(_) => matches!(self, Self::Bypass(_) | Self::Replace(_)),
@@ -200,9 +77,8 @@ impl ProcessorCommand {
 pub(crate) struct LoudnessProcessor {
     rate: SampleRate,
     channels: usize,
-    commands: Consumer<ProcessorCommand>,
-    bin: DropQueue<Box<Chain>>,
-    bands: LatestReader<BandRow>,
+    /// Commands that wait for the end of a fade.
+    deferred: VecDeque<ProcessorCommand>,
     equalizer: Equalizer,
     chain: Option<Box<Chain>>,
     transition: Option<ChainTransition>,
@@ -223,13 +99,49 @@ struct ChainTransition {
 }
 
 impl LoudnessProcessor {
+    pub(crate) fn new(rate: SampleRate, layout: ChannelLayout, quantum: Frames) -> Self {
+        let samples = quantum.as_usize() * layout.channels();
+        Self {
+            rate,
+            channels: layout.channels(),
+            deferred: VecDeque::with_capacity(MAX_DEFERRED),
+            equalizer: Equalizer::new(rate, layout),
+            chain: None,
+            transition: None,
+            started: false,
+            other: vec![0.0; samples].into(),
+            real_frames: RealFrameHistory::new(rate, quantum),
+        }
+    }
+
+    /// Whether [`Self::handle_command`] may be called.
+    pub(crate) fn has_room(&self) -> bool {
+        self.deferred.len() < MAX_DEFERRED
+    }
+
+    /// Takes a command, which is carried out with the next quantum.
+    pub(crate) fn handle_command(&mut self, command: ProcessorCommand) {
+        self.deferred.push_back(command);
+    }
+
+    /// Replaces the bands of the equalizer.
+    pub(crate) fn set_bands(&mut self, bands: &[EqualizerBand]) {
+        // The control thread has validated the bands, so none is refused.
+        let _set = self.equalizer.set(bands);
+    }
+
     /// Processes one quantum in place, of which the first `real` frames come from a source. Returns
-    /// how many of the output frames do.
+    /// how many of the output frames do. Passes replaced chains to `discard`.
     ///
     /// # Real-time
     /// Does not allocate or free.
-    pub(crate) fn process_programme(&mut self, block: &mut [f32], real: usize) -> usize {
-        self.handle_commands();
+    pub(crate) fn process_programme(
+        &mut self,
+        block: &mut [f32],
+        real: usize,
+        discard: &mut impl FnMut(Box<Chain>),
+    ) -> usize {
+        self.change_chains(discard);
         self.equalizer.process(block);
         self.started = true;
         self.real_frames.push(real);
@@ -253,7 +165,7 @@ impl LoudnessProcessor {
     ///
     /// # Real-time
     /// Does not allocate or free.
-    pub(crate) fn limit(&mut self, block: &mut [f32]) {
+    pub(crate) fn limit(&mut self, block: &mut [f32], discard: &mut impl FnMut(Box<Chain>)) {
         let Some(change) = &mut self.transition else {
             return limit(self.chain.as_deref_mut(), block);
         };
@@ -270,7 +182,7 @@ impl LoudnessProcessor {
         if change.fades[1].remaining() == Frames::ZERO {
             let old = core::mem::replace(&mut self.chain, change.to.take());
             self.transition = None;
-            self.discard(old);
+            old.into_iter().for_each(&mut *discard);
         }
     }
 
@@ -302,18 +214,11 @@ impl LoudnessProcessor {
         self.chain.as_mut().map(|chain| chain.status())
     }
 
-    fn handle_commands(&mut self) {
-        if let Some(row) = self.bands.read_new() {
-            let mut bands = [NO_BAND; MAX_BANDS];
-            let given = bands.iter_mut().zip(row.iter().flatten());
-            let count = given.map(|(place, band)| *place = *band).count();
-            // The control thread has validated the bands, so none is refused.
-            let _set = self.equalizer.set(&bands[..count]);
-        }
+    fn change_chains(&mut self, discard: &mut impl FnMut(Box<Chain>)) {
         // A fade in progress is completed first, which takes three quanta.
         let is_fading = |change: &ChainTransition| change.warm_up == Frames::ZERO;
         while !self.transition.as_ref().is_some_and(is_fading)
-            && let Some(command) = self.commands.pop()
+            && let Some(command) = self.deferred.pop_front()
         {
             let next = self.transition.as_mut().map_or(&mut self.chain, |change| &mut change.to);
             match command {
@@ -329,14 +234,14 @@ impl LoudnessProcessor {
                 }
                 ProcessorCommand::Replace(chain) if !self.started => {
                     let old = core::mem::replace(&mut self.chain, chain);
-                    self.discard(old);
+                    old.into_iter().for_each(&mut *discard);
                 }
-                ProcessorCommand::Replace(to) => self.begin_transition(to),
+                ProcessorCommand::Replace(to) => self.begin_transition(to, discard),
             }
         }
     }
 
-    fn begin_transition(&mut self, to: Option<Box<Chain>>) {
+    fn begin_transition(&mut self, to: Option<Box<Chain>>, discard: &mut impl FnMut(Box<Chain>)) {
         let hears = to.as_ref().map_or(Frames::ZERO, |chain| {
             self.rate
                 .frames(WARM_UP)
@@ -345,13 +250,7 @@ impl LoudnessProcessor {
         let fade = Crossfade::linear(self.rate.frames(FADE));
         let change = ChainTransition { to, warm_up: hears, fades: [fade.clone(), fade] };
         let old = self.transition.replace(change).and_then(|change| change.to);
-        self.discard(old);
-    }
-
-    fn discard(&mut self, chain: Option<Box<Chain>>) {
-        // The control thread empties the drop queue before each command, and it has room for one
-        // chain per command.
-        drop(chain.map(|chain| self.bin.discard(chain)));
+        old.into_iter().for_each(&mut *discard);
     }
 }
 
@@ -369,7 +268,7 @@ fn limit(chain: Option<&mut Chain>, block: &mut [f32]) {
 
 /// A normalizer, its bypass, and the limiter after announcements.
 #[derive(Debug)]
-struct Chain {
+pub(crate) struct Chain {
     normalizer: Normalizer,
     /// `None` where peaks may exceed the ceiling anyway, so that no latency is added.
     limiter: Option<Limiter>,
@@ -394,7 +293,7 @@ struct MixGains {
 }
 
 impl Chain {
-    fn new(
+    pub(crate) fn new(
         config: &NormalizerConfig,
         rate: SampleRate,
         layout: ChannelLayout,
@@ -549,9 +448,6 @@ impl RealFrameHistory {
     }
 }
 
-/// Placeholder in an unused slot.
-const NO_BAND: EqualizerBand =
-    EqualizerBand { filter_type: FilterType::Notch, hz: 0.0, gain: Db::ZERO, q: 0.0 };
 /// Duration of the cross-fades between chains, and into and out of the bypass.
 const FADE: Span = Span::from_millis(50);
 /// Audio that a new chain processes before it takes over: one short-term window.
@@ -561,8 +457,11 @@ const MOMENTARY: Span = Span::from_millis(400);
 const SHORT_TERM: Span = Span::from_secs(3);
 /// Longer than any look-ahead.
 const MAX_LATENCY: Span = Span::from_millis(3_200);
-/// Commands that wait for the next quantum.
-const MAX_COMMANDS: usize = 16;
+/// Commands that wait for the end of a fade; the station takes no further ones meanwhile.
+const MAX_DEFERRED: usize = 16;
+
+/// Chains and bands on the way to the station, in it and on the way back.
+pub(crate) const MAX_PARTS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -589,46 +488,5 @@ mod tests {
         assert_eq!(real_frames(1_000), [0, 960, 960, 540, 0, 0, 0]);
         trail.clear();
         assert_eq!(trail.real(144_000), 0);
-    }
-
-    #[test]
-    fn commands_for_a_stalled_station_stay_bounded() {
-        let (mut control, mut processor) =
-            loudness_processor(SampleRate::HZ_48000, ChannelLayout::MONO, Frames(960));
-        let config = |mode| NormalizerConfig { mode, settings: Settings::default() };
-        for _ in 0..50 {
-            for mode in [Mode::Low, Mode::Mid] {
-                control.set_normalizer(Some(&config(mode))).unwrap();
-                control.set_normalizer(Some(&config(mode))).unwrap();
-                control.set_bypass(true);
-            }
-        }
-        assert!(control.unsent.len() <= 3, "{:?}", control.unsent.len());
-        for _ in 0..20 {
-            processor.process_programme(&mut [0.0; 960], 960);
-            control.tidy();
-        }
-        assert!(control.unsent.is_empty());
-        // 400 ms of look-ahead and 5 ms after the announcements, as in the last configuration.
-        for _ in 0..200 {
-            processor.process_programme(&mut [0.0; 960], 960);
-            processor.limit(&mut [0.0; 960]);
-        }
-        assert_eq!(processor.status().unwrap().latency, Frames(19_200 + 240));
-        let wrong = Settings { dual_mono: true, target: Lufs::new(9.0), ..Settings::default() };
-        assert!(
-            control
-                .set_normalizer(Some(&NormalizerConfig { mode: Mode::Mid, settings: wrong }))
-                .is_err()
-        );
-        let (mut stereo, _) =
-            loudness_processor(SampleRate::HZ_48000, ChannelLayout::STEREO, Frames(960));
-        let twice = Settings { dual_mono: true, ..Settings::default() };
-        stereo.set_normalizer(Some(&config(Mode::Low))).unwrap();
-        assert!(
-            stereo
-                .set_normalizer(Some(&NormalizerConfig { mode: Mode::Low, settings: twice }))
-                .is_err()
-        );
     }
 }

@@ -4,7 +4,7 @@
 //! say) share a further one. It is made from the same blocks and carries the same timestamps, so
 //! that a client can change from one to the other and stay in sync.
 
-use aulos_core::{Block, ChannelMap, Chunk, Frames, HEADROOM, Instant, MediaTime};
+use aulos_core::{Block, ChannelMap, Chunk, Frames, HEADROOM, Instant, MediaTime, SampleSpec};
 use aulos_dsp::route;
 use aulos_rt::Pool;
 use aulos_rt::ring::Producer;
@@ -51,6 +51,11 @@ impl Rendition {
         let block = Block::with_capacity(spec.rate, spec.layout, samples);
         self.routed = (map != ChannelMap::Stereo).then_some((map, block));
         self
+    }
+
+    /// The format of its samples.
+    pub(crate) fn spec(&self) -> SampleSpec {
+        self.encoder.spec()
     }
 
     /// Encodes a block and sends it; counts chunks and failures in `status`.

@@ -8,23 +8,24 @@
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::{Crossfade, LevelMeter, mix_in};
-use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{LatestPublisher, LatestReader, Pool};
+use aulos_rt::LatestPublisher;
 
-use crate::announce::{self, AnnouncementMixer, AnnouncementQueue};
-use crate::encode::Encoder;
-use crate::fanout::TimedChunk;
+use crate::announce::AnnouncementMixer;
 use crate::input::{FADE_RESERVE, Input};
 use crate::loudness::LoudnessMeter;
-use crate::loudness_processor::{self, LoudnessControl, LoudnessProcessor};
-use crate::output_bus::{self, OutputBus, OutputBusHandle};
-use crate::rendition::{Rendition, WriteHeader};
+use crate::loudness_processor::LoudnessProcessor;
+use crate::output_bus::OutputBus;
+use crate::rendition::Rendition;
 use crate::status::{InputState, StationOutput, StationStatus};
-use crate::switch::{InputChange, InputFacts, InputFault, InputHealth, Preference, Switch};
+use crate::switch::{InputFacts, InputFault, InputHealth, Preference, Switch};
 use crate::{source, switch};
+use handle::{StationCommand, StationPort, StationReply};
 use input_crossfade::{ActiveInput, InputCrossfade};
 
+mod handle;
 mod input_crossfade;
+
+pub use handle::{MAX_SWITCH_EVENTS, PreferenceRequest, StationEvent, StationHandle, SwitchEvent};
 
 /// Configuration of a station.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +36,6 @@ pub struct StationConfig {
     pub switch: switch::Config,
     /// Duration of the cross-fade between inputs.
     pub crossfade: Span,
-    /// Writer of the chunks' wire header.
-    pub write_header: WriteHeader,
 }
 
 /// Renders one chunk after the other.
@@ -49,8 +48,9 @@ pub struct Station {
     inputs: Vec<Input>,
     facts: Vec<InputFacts>,
     switch: Switch,
-    preference_requests: Option<LatestReader<PreferenceRequest>>,
-    switch_events: Option<Producer<SwitchEvent>>,
+    port: StationPort,
+    /// The buffered audio is discarded with the next quantum.
+    flush: bool,
     /// Plays while no input has audio; without it, silence.
     last_resort: Option<Box<Input>>,
     /// The input that plays now.
@@ -62,48 +62,32 @@ pub struct Station {
     part: Vec<f32>,
     level: LevelMeter,
     meter: LoudnessMeter,
-    resets: Option<LatestReader<u64>>,
-    loudness_processor: Option<LoudnessProcessor>,
+    loudness_processor: LoudnessProcessor,
     /// Media time of the last read of the normalizer's status.
     normalizer_read_at: MediaTime,
-    announcement_mixer: Option<AnnouncementMixer>,
+    announcement_mixer: AnnouncementMixer,
     main: Rendition,
-    output_bus: Option<OutputBus>,
+    output_bus: OutputBus,
     status: StationStatus,
     published: LatestPublisher<StationStatus>,
 }
 
-/// A request for an input and for how long, or `None` to let the switch choose.
-pub type PreferenceRequest = Option<(usize, Option<Span>)>;
-
-/// A change of the input on air, with its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SwitchEvent {
-    /// Media time of the block in which it began.
-    pub at: MediaTime,
-    /// The change and its cause.
-    pub change: InputChange,
-}
-
 impl Station {
-    /// A station whose first chunk is due one quantum after `now`.
-    ///
-    /// `pool` provides the buffers of the chunks, each with room for headroom and payload;
-    /// `outputs` are the rings to the reactors.
+    /// A station whose first chunk is due one quantum after `now`, and its handle. `main` encodes
+    /// its output.
     #[must_use]
     pub fn new(
         config: StationConfig,
         now: Instant,
         inputs: Vec<Input>,
-        encoder: Box<dyn Encoder>,
-        pool: Pool<Vec<u8>>,
-        outputs: Vec<Producer<TimedChunk>>,
-        published: LatestPublisher<StationStatus>,
-    ) -> Self {
-        let spec = encoder.spec();
+        main: Rendition,
+    ) -> (Self, StationHandle) {
+        let spec = main.spec();
         let samples = config.quantum.as_usize() * spec.layout.channels();
         let block = Block::with_capacity(spec.rate, spec.layout, samples);
-        Self {
+        let (published, status) = aulos_rt::latest(StationStatus::new(now));
+        let (handle, port) = StationHandle::new(spec.rate, spec.layout, config.quantum, status);
+        let station = Self {
             config,
             rate: spec.rate,
             layout: spec.layout,
@@ -112,8 +96,8 @@ impl Station {
             facts: Vec::with_capacity(inputs.len()),
             switch: Switch::new(config.switch, inputs.len()),
             inputs,
-            preference_requests: None,
-            switch_events: None,
+            port,
+            flush: false,
             last_resort: None,
             active: ActiveInput::Silence,
             fade: None,
@@ -122,72 +106,21 @@ impl Station {
             block,
             level: LevelMeter::new(spec.rate, spec.layout.channels()),
             meter: LoudnessMeter::new(spec.rate, spec.layout, MeterHistory::Histogram),
-            resets: None,
-            loudness_processor: None,
+            loudness_processor: LoudnessProcessor::new(spec.rate, spec.layout, config.quantum),
             normalizer_read_at: MediaTime::ZERO,
-            announcement_mixer: None,
-            main: Rendition::new(encoder, pool, outputs, config.write_header),
-            output_bus: None,
+            announcement_mixer: AnnouncementMixer::new(spec.rate),
+            main,
+            output_bus: OutputBus::new(),
             status: StationStatus::new(now),
             published,
-        }
-    }
-
-    /// Returns the publisher that restarts the loudness measurement of the station and all its
-    /// inputs: with every published value.
-    #[must_use]
-    pub fn loudness_resets(&mut self) -> LatestPublisher<u64> {
-        let (publisher, reader) = aulos_rt::latest(0);
-        self.resets = Some(reader);
-        publisher
-    }
-
-    /// Returns the publisher of requests for an input.
-    #[must_use]
-    pub fn preference_requests(&mut self) -> LatestPublisher<PreferenceRequest> {
-        let (publisher, reader) = aulos_rt::latest(None);
-        self.preference_requests = Some(reader);
-        publisher
-    }
-
-    /// Returns the consumer of every change of the input on air. An event that does not fit,
-    /// because the consumer does not read, is dropped.
-    #[must_use]
-    pub fn switch_events(&mut self) -> Consumer<SwitchEvent> {
-        let (events, consumer) = ring(MAX_EVENTS);
-        self.switch_events = Some(events);
-        consumer
+        };
+        (station, handle)
     }
 
     /// Plays `sound`, which is paced on demand and endless, while no input has audio.
     pub fn set_last_resort(&mut self, sound: Input) {
         self.last_resort = Some(Box::new(sound));
         self.active = ActiveInput::LastResort;
-    }
-
-    /// Returns the queue for announcements on this station.
-    #[must_use]
-    pub fn announcement_queue(&mut self) -> AnnouncementQueue {
-        let (queue, mixer) = announce::queue_and_mixer(self.rate, self.layout, self.config.quantum);
-        self.announcement_mixer = Some(mixer);
-        queue
-    }
-
-    /// Returns the control of this station's normalizer and equalizer.
-    #[must_use]
-    pub fn loudness_control(&mut self) -> LoudnessControl {
-        let (control, processor) =
-            loudness_processor::loudness_processor(self.rate, self.layout, self.config.quantum);
-        self.loudness_processor = Some(processor);
-        control
-    }
-
-    /// Returns the handle that attaches taps and renditions to this station while it runs.
-    #[must_use]
-    pub fn output_bus(&mut self) -> OutputBusHandle {
-        let (handle, bus) = output_bus::output_bus();
-        self.output_bus = Some(bus);
-        handle
     }
 
     /// Renders every chunk that is due at `now`.
@@ -202,18 +135,7 @@ impl Station {
             self.timeline = self.timeline.delayed(behind);
             self.status.stalls += 1;
         }
-        if self.resets.as_mut().is_some_and(|resets| resets.read_new().is_some()) {
-            self.meter.reset();
-            self.inputs.iter_mut().for_each(Input::reset_loudness);
-        }
-        if let Some(bus) = &mut self.output_bus {
-            bus.handle_commands(&mut self.inputs);
-        }
-        if let Some(request) = self.preference_requests.as_mut().and_then(LatestReader::read_new) {
-            let until = |span| now + span;
-            let request = request.map(|(input, span)| Preference { input, until: span.map(until) });
-            self.switch.set_preference(request);
-        }
+        self.handle_commands(now);
         while now >= self.poll_timeout() {
             self.render(now);
             self.send(now);
@@ -231,6 +153,50 @@ impl Station {
     #[must_use]
     pub const fn timeline(&self) -> Timeline {
         self.timeline
+    }
+
+    fn handle_commands(&mut self, now: Instant) {
+        let Self { port, inputs, output_bus, .. } = self;
+        // Commands for normalizers are deferred while two of them are cross-faded. So many that no
+        // further one has room delay everything behind them, for 50 ms at most.
+        while self.loudness_processor.has_room()
+            && let Some(command) = port.next()
+        {
+            let mut discard = |number, output| port.reply(StationReply::Output(number, output));
+            match command {
+                StationCommand::ResetLoudness => {
+                    self.meter.reset();
+                    inputs.iter_mut().for_each(Input::reset_loudness);
+                }
+                StationCommand::Prefer(request) => {
+                    let preference = |(input, span): (_, Option<Span>)| Preference {
+                        input,
+                        until: span.map(|span| now + span),
+                    };
+                    self.switch.set_preference(request.map(preference));
+                }
+                StationCommand::Flush => self.flush = true,
+                StationCommand::AddOutput(number, output) => {
+                    output_bus.attach(number, output, inputs, &mut discard);
+                }
+                StationCommand::RemoveOutput(number) => {
+                    output_bus.detach(Some(number), inputs, &mut discard);
+                }
+                StationCommand::Loudness(command) => {
+                    self.loudness_processor.handle_command(command);
+                }
+                StationCommand::Equalizer(bands) => {
+                    self.loudness_processor.set_bands(&bands);
+                    port.reply(StationReply::Bands(bands));
+                }
+                StationCommand::Play(announcement) => self.announcement_mixer.play(announcement),
+                StationCommand::Cancel(id) => self.announcement_mixer.cancel(id, &mut |report| {
+                    port.reply(StationReply::Announcement(report));
+                }),
+            }
+        }
+        let mut discard = |number, output| port.reply(StationReply::Output(number, output));
+        output_bus.detach(None, inputs, &mut discard);
     }
 
     fn render(&mut self, now: Instant) {
@@ -255,36 +221,33 @@ impl Station {
         self.status.silent_frames += silent;
         let resorts = self.active == ActiveInput::LastResort && silent == 0;
         self.status.last_resort_frames += if resorts { quantum.0 } else { 0 };
-        let mut real = if resorts { 0 } else { filled };
-        if let Some(processor) = &mut self.loudness_processor {
-            real = processor.process_programme(self.block.samples_mut(), real);
-        }
-        if self.output_bus.as_mut().is_some_and(OutputBus::take_flush) {
-            // The rest is faded out within this quantum, without a click.
-            match &mut self.loudness_processor {
-                Some(processor) => processor.flush(self.block.samples_mut()),
-                None => Crossfade::fade_out(self.block.samples_mut(), self.layout.channels()),
-            }
-            self.inputs.iter_mut().for_each(|input| input.clear(now));
-        }
-        self.update_inputs(now, quantum);
-        if let Some(bus) = &mut self.output_bus {
-            // Announcements are for this station's listeners only. Another station gets the
-            // programme at the same loudness, and falls back to its own sources when this one has
-            // none.
-            bus.feed_station_taps(now, &self.block, real);
-        }
-        if let Some(mixer) = &mut self.announcement_mixer {
-            mixer.mix(now, self.block.samples_mut(), self.layout.channels());
-        }
-        if let Some(processor) = &mut self.loudness_processor {
-            processor.limit(self.block.samples_mut());
-        }
-        if let Some(bus) = &mut self.output_bus {
-            bus.feed_record_taps(&self.block, self.timeline);
-        }
+        let real = if resorts { 0 } else { filled };
+        self.process(now, real);
         self.level.update(self.block.samples());
         self.meter.push(self.block.samples());
+    }
+
+    /// Processes the block, of which the first `real` frames come from a source, and feeds the taps.
+    fn process(&mut self, now: Instant, real: usize) {
+        let mut discard = |chain| self.port.reply(StationReply::Chain(chain));
+        let (samples, processor) = (self.block.samples_mut(), &mut self.loudness_processor);
+        let real = processor.process_programme(samples, real, &mut discard);
+        if core::mem::take(&mut self.flush) {
+            // The rest is faded out within this quantum, without a click.
+            processor.flush(samples);
+            self.inputs.iter_mut().for_each(|input| input.clear(now));
+        }
+        self.update_inputs(now, self.config.quantum);
+        // Announcements are for this station's listeners only. Another station gets the programme
+        // at the same loudness, and falls back to its own sources when this one has none.
+        self.output_bus.feed_station_taps(now, &self.block, real);
+        let (samples, channels) = (self.block.samples_mut(), self.layout.channels());
+        self.announcement_mixer.mix(now, samples, channels, &mut |report| {
+            self.port.reply(StationReply::Announcement(report));
+        });
+        let mut discard = |chain| self.port.reply(StationReply::Chain(chain));
+        self.loudness_processor.limit(samples, &mut discard);
+        self.output_bus.feed_record_taps(&self.block, self.timeline);
     }
 
     /// Runs the switch; a change starts a cross-fade at frame `at` of the block.
@@ -294,8 +257,9 @@ impl Station {
         let changed = self.switch.decide(now, &self.facts);
         if let Some(changed) = changed {
             self.status.record_switch(now, changed);
-            if let Some(events) = &mut self.switch_events {
-                let _ = events.push(SwitchEvent { at: self.next, change: changed });
+            let event = SwitchEvent { at: self.next, change: changed };
+            if !self.port.notify(StationReply::Switched(event)) {
+                self.status.switch_events_lost += 1;
             }
             self.begin_fade(now, changed.to, at);
         }
@@ -441,9 +405,7 @@ impl Station {
         self.status.position = self.next;
         let times = (pts, timestamp);
         self.main.send(&self.block, now, times, &mut self.status);
-        if let Some(bus) = &mut self.output_bus {
-            bus.send_renditions(&self.block, now, times, &mut self.status);
-        }
+        self.output_bus.send_renditions(&self.block, now, times, &mut self.status);
     }
 
     fn publish_status(&mut self, now: Instant) {
@@ -462,8 +424,7 @@ impl Station {
         self.status.loudness = self.meter.loudness();
         if self.next.since(self.normalizer_read_at) >= self.rate.frames(NORMALIZER_READ_INTERVAL) {
             self.normalizer_read_at = self.next;
-            self.status.normalizer =
-                self.loudness_processor.as_mut().and_then(LoudnessProcessor::status);
+            self.status.normalizer = self.loudness_processor.status();
         }
         for (index, input) in self.inputs.iter().enumerate().take(self.status.inputs.len()) {
             self.status.inputs[index] = InputState {
@@ -490,9 +451,6 @@ impl core::fmt::Debug for Station {
 
 /// Fade-in after silence, and after a sender that left nothing to fade from.
 const FADE_IN: Span = Span::from_millis(20);
-
-/// Changes that wait to be read; they are read ten times a second.
-const MAX_EVENTS: usize = 64;
 
 /// Backlog up to which a station still sends everything it missed.
 const MAX_CATCH_UP: Span = Span::from_millis(1_000);

@@ -56,6 +56,8 @@ pub struct StationStatus {
     pub switches: u64,
     /// The same by cause, in the order of [`SwitchCause::ALL`].
     pub switches_by: [u64; SwitchCause::ALL.len()],
+    /// Changes of the input on air that were not reported, because the reports were not read.
+    pub switch_events_lost: u64,
     /// Stalls of the whole process that were so long that the timeline had to move.
     pub stalls: u64,
     /// Chunks not produced because every buffer was in use.
@@ -162,6 +164,7 @@ impl StationStatus {
             last_resort_frames: 0,
             switches: 0,
             switches_by: [0; SwitchCause::ALL.len()],
+            switch_events_lost: 0,
             stalls: 0,
             pool_exhausted: 0,
             encode_errors: 0,

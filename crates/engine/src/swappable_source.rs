@@ -5,76 +5,77 @@
 //! playing station was the alternative; its clients would hear that.
 
 use aulos_core::{Block, Instant};
-use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{DropCollector, DropQueue, Pool, drop_queue};
+use aulos_rt::Pool;
+use aulos_rt::ring::Consumer;
 
+use crate::control_port::{ControlPort, Message, PortLimits, RealTimePort, control_ports};
 use crate::source::{Pacing, PullResult, Source, SourceItem};
 
 /// Creates the control thread's handle, and the source for the playing station.
 #[must_use]
 pub fn swappable_source() -> (SwappableSourceHandle, SwappableSource) {
-    let (cords, plugged) = ring(1);
-    // The ring in use and the one before it.
-    let (bin, old) = drop_queue(2);
-    let source = SwappableSource { new_items: plugged, items: None, bin, open: false };
-    (SwappableSourceHandle { new_items: cords, replaced: old, pools: [const { None }; 2] }, source)
+    // The next sender, the one in use and the one before it.
+    let limits = PortLimits { commands: 1, reserved: 3, notices: 0 };
+    let (control, port) = control_ports(limits);
+    (SwappableSourceHandle(control), SwappableSource { port, sender: None, open: false })
 }
 
 /// The control thread's handle: not for a real-time thread.
 #[derive(Debug)]
-pub struct SwappableSourceHandle {
-    new_items: Producer<Consumer<SourceItem>>,
-    replaced: DropCollector<Consumer<SourceItem>>,
-    /// A pool stays as long as its blocks may still be returned: the playing station must not free
-    /// it.
-    pools: [Option<Pool<Block>>; 2],
+pub struct SwappableSourceHandle(ControlPort<SenderRing, SenderRing>);
+
+/// The blocks of a sender. Their pool travels with them, because the playing station must not free
+/// it while it plays them.
+#[derive(Debug)]
+struct SenderRing {
+    items: Consumer<SourceItem>,
+    _pool: Pool<Block>,
 }
+
+impl Message for SenderRing {}
 
 impl SwappableSourceHandle {
     /// Plays `items`, blocks of `pool`, from now on. Returns false when the station has not taken
     /// the last exchange yet: try again.
     pub fn swap(&mut self, items: Consumer<SourceItem>, pool: Pool<Block>) -> bool {
-        self.replaced.collect();
-        if self.new_items.push(items).is_err() {
+        if !self.can_swap() {
             return false;
         }
-        self.pools.swap(0, 1);
-        self.pools[0] = Some(pool);
+        self.0.send(SenderRing { items, _pool: pool });
         true
     }
 
-    /// Whether the sender can be exchanged now.
+    /// Whether the sender can be exchanged now. Frees the one that was replaced.
     #[must_use]
-    pub fn can_swap(&self) -> bool {
-        self.new_items.free() > 0
+    pub fn can_swap(&mut self) -> bool {
+        self.0.collect();
+        self.0.has_room()
     }
 
     /// Whether the playing station is gone.
     #[must_use]
     pub fn is_abandoned(&self) -> bool {
-        self.new_items.is_abandoned()
+        self.0.is_abandoned()
     }
 }
 
 /// The playing station's end.
 #[derive(Debug)]
 pub struct SwappableSource {
-    new_items: Consumer<Consumer<SourceItem>>,
-    items: Option<Consumer<SourceItem>>,
-    bin: DropQueue<Consumer<SourceItem>>,
+    port: RealTimePort<SenderRing, SenderRing>,
+    sender: Option<SenderRing>,
     open: bool,
 }
 
 impl Source for SwappableSource {
     fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
-        if let Some(items) = self.new_items.pop() {
-            if let Some(old) = self.items.replace(items) {
-                // The control thread empties the drop queue with every exchange.
-                drop(self.bin.discard(old));
+        if let Some(sender) = self.port.next() {
+            if let Some(old) = self.sender.replace(sender) {
+                self.port.reply(old);
             }
             return self.end();
         }
-        let Some(items) = &mut self.items else { return PullResult::Pending };
+        let Some(SenderRing { items, .. }) = &mut self.sender else { return PullResult::Pending };
         match items.pop() {
             Some(SourceItem::Block(mut block)) => {
                 core::mem::swap(into, &mut block);

@@ -22,12 +22,11 @@ use aulos_engine::recorder::{TapPoint, record_tap};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source, SourceItem};
 use aulos_engine::standby::{self, LinkState, Standby, StandbyHandle};
-use aulos_engine::station::{PreferenceRequest, Station, StationConfig, SwitchEvent};
-use aulos_engine::status::StationStatus;
+use aulos_engine::station::{Station, StationConfig, StationEvent, StationHandle};
 use aulos_engine::swappable_source::swappable_source;
 use aulos_engine::switch;
+use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
@@ -113,10 +112,7 @@ struct World {
     near: Sender,
     far: Sender,
     desks: [ReactorStub; 2],
-    status: LatestReader<StationStatus>,
-    resets: LatestPublisher<u64>,
-    orders: LatestPublisher<PreferenceRequest>,
-    events: Consumer<SwitchEvent>,
+    handle: StationHandle,
     keepers: Vec<StandbyHandle>,
 }
 
@@ -165,32 +161,33 @@ impl World {
         };
         let inputs = sources.map(&mut input).collect();
         let (there, here): (Vec<_>, Vec<_>) = (0..2).map(|_| ring(64)).unzip();
-        let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let config = StationConfig {
             quantum,
             // Every failure is followed by a recovery, so that there are many.
             switch: switch::Config { failback_delay: Span::ZERO, ..switch::Config::default() },
             crossfade: Span::from_millis(20),
-            write_header: |_, _, _, _| 26,
         };
         let samples = quantum.as_usize() * spec.layout.channels();
-        let mut station = Station::new(
-            config,
-            now,
-            inputs,
-            make_encoder(codec, spec, quantum).expect("an encoder"),
-            Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * samples + 64)),
-            there,
-            published,
-        );
+        let encoder = make_encoder(codec, spec, quantum).expect("an encoder");
+        let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * samples + 64));
+        let main = Rendition::new(encoder, pool, there, |_, _, _, _| 26);
+        let (mut station, handle) = Station::new(config, now, inputs, main);
         let mut desks = here.into_iter().map(ReactorStub::new);
         let desks = [(); 2].map(|()| desks.next().expect("two rings"));
-        let resets = station.loudness_resets();
-        let (orders, events) = (station.preference_requests(), station.switch_events());
         let loops = LoopSource::new(vec![0.1; 9_000], SampleRate::HZ_44100, ChannelLayout::MONO);
         let resort = Box::new(loops.expect("whole frames"));
         station.set_last_resort(Input::new(resort, spec.rate, spec.layout, wishes));
-        Self { now, station, near, far, desks, status, resets, orders, events, keepers }
+        Self { now, station, near, far, desks, handle, keepers }
+    }
+
+    /// The control thread's part, which may free memory; returns the announcements played.
+    fn poll(&mut self) -> u64 {
+        let (mut played, was_played) = (0, announce::EndReason::Played);
+        self.handle.handle_timeout(self.now, |event| {
+            let ended = matches!(event, StationEvent::Announcement(QueueEvent::Ended(_, end)) if end == was_played);
+            played += u64::from(ended);
+        });
+        played
     }
 
     /// Ten milliseconds of everything.
@@ -215,16 +212,15 @@ impl World {
         self.near.muted = second % 16 == 7;
         match step % 1_600 {
             920 => drop(self.near.items.push(SourceItem::Lost)),
-            1_050 => self.orders.publish(Some((1, Some(Span::from_millis(500))))),
-            1_120 => self.orders.publish(Some((self.keepers.len(), None))),
-            1_170 => self.orders.publish(None),
+            1_050 => self.handle.set_preference(Some((1, Some(Span::from_millis(500))))),
+            1_120 => self.handle.set_preference(Some((self.keepers.len(), None))),
+            1_170 => self.handle.set_preference(None),
             _ => {}
         }
         let told = if step % 700 < 10 { LinkState::Broken } else { LinkState::Open };
         self.keepers.iter_mut().for_each(|keeper| keeper.report(told));
-        while self.events.pop().is_some() {}
         if step == RESET_AT {
-            self.resets.publish(step);
+            self.handle.reset_loudness();
         }
         if self.now >= self.station.poll_timeout() {
             self.station.handle_timeout(self.now);
@@ -236,10 +232,14 @@ impl World {
 /// Allocations and frees in a minute of virtual time, after a warm-up of twenty seconds.
 fn calls_in_a_minute(codec: Codec) -> u64 {
     let mut world = World::new(codec);
-    (0..2_000).for_each(|step| world.step(step));
-    let before = *world.status.read();
-    let calls = calls_during(|| (2_000..8_000).for_each(|step| world.step(step)));
-    let after = *world.status.read();
+    let step = |world: &mut World, step| {
+        world.step(step);
+        world.poll();
+    };
+    (0..2_000).for_each(|number| step(&mut world, number));
+    let before = *world.handle.status();
+    let calls = calls_during(|| (2_000..8_000).for_each(|number| step(&mut world, number)));
+    let after = *world.handle.status();
 
     let chunks = after.chunks - before.chunks;
     let switches = after.switches - before.switches;
@@ -249,6 +249,7 @@ fn calls_in_a_minute(codec: Codec) -> u64 {
     let kinds = after.switches_by.iter().zip(before.switches_by).filter(|(a, b)| **a > *b).count();
     assert!(kinds >= 5, "{:?}", after.switches_by);
     assert_eq!((after.pool_exhausted, after.fanout_full, after.encode_errors), (0, 0, 0));
+    assert_eq!(after.switch_events_lost, 0);
     // The meters were running, and were reset on the way.
     let since = Span::from_millis(10) * i64::try_from(8_000 - RESET_AT).expect("a few thousand");
     assert!((since - after.loudness.measured).as_millis().abs() <= 100, "{:?}", after.loudness);
@@ -285,7 +286,6 @@ fn chunks_of_opus() {
 #[test]
 fn announcements_of_any_rate() {
     let mut world = World::new(Codec::Pcm);
-    let mut desk = world.station.announcement_queue();
     (0..2_000).for_each(|step| world.step(step));
     let (mut calls, mut played, mut kept) = (0, 0, Vec::new());
     for step in 2_000..8_000 {
@@ -301,16 +301,13 @@ fn announcements_of_any_rate() {
                 // Blocks return to their pool: their decoder keeps it.
                 kept.push(voice.pool);
                 let source = Box::new(RingSource::new(consumer, Pacing::OnDemand));
-                desk.announce(id, source, DEFAULT_DUCK).expect("room");
+                world.handle.announcements().add(id, source, DEFAULT_DUCK).expect("room");
             }
         }
         if step % 500 == 120 {
-            desk.cancel(step - 119);
+            world.handle.cancel_announcement(step - 119);
         }
-        desk.handle_timeout(world.now);
-        while let Some(event) = desk.poll_event() {
-            played += u64::from(matches!(event, QueueEvent::Ended(_, announce::EndReason::Played)));
-        }
+        played += world.poll();
         calls += calls_during(|| world.step(step));
     }
     assert_eq!((played, calls), (12, 0));
@@ -321,7 +318,7 @@ fn a_station_that_plays_another_and_changing_renditions() {
     let (mut patch, source) = swappable_source();
     let mut world = World::new(Codec::Flac);
     let mut other = World::before(Codec::Pcm, Some(Box::new(source)));
-    let (spec, mut outlets) = (SampleSpec::DEFAULT, world.station.output_bus());
+    let spec = SampleSpec::DEFAULT;
     let (mut calls, mut hung) = (0, None);
     for step in 0..8_000 {
         if step % 1_500 == 0 {
@@ -329,7 +326,7 @@ fn a_station_that_plays_another_and_changing_renditions() {
             let block = || Block::with_capacity(spec.rate, spec.layout, BLOCK_SAMPLES);
             let (pool, (items, consumer)) = (Pool::new(16, block), ring(17));
             assert!(patch.swap(consumer, pool.clone()));
-            outlets.add(StationTap::new(pool, items)).expect("room");
+            world.handle.add_output(StationTap::new(pool, items)).expect("room");
         }
         if step % 500 == 250 {
             let (there, here) = ring(64);
@@ -337,8 +334,10 @@ fn a_station_that_plays_another_and_changing_renditions() {
             let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * 1_920 + 64));
             let rendition = Rendition::new(encoder, pool, vec![there], |_, _, _, _| 26);
             let rendition = rendition.with_channel_map(ChannelMap::Mono, Frames(960));
-            let old = hung.replace((outlets.add(rendition).expect("room"), ReactorStub::new(here)));
-            assert!(old.is_none_or(|(number, _)| outlets.remove(number)));
+            let number = world.handle.add_output(rendition).expect("room");
+            if let Some((old, _)) = hung.replace((number, ReactorStub::new(here))) {
+                world.handle.remove_output(old);
+            }
         }
         let made = calls_during(|| {
             world.step(step);
@@ -352,7 +351,7 @@ fn a_station_that_plays_another_and_changing_renditions() {
         }
     }
     assert_eq!(calls, 0);
-    assert_eq!(other.status.read().active, Some(0));
+    assert_eq!(other.handle.status().active, Some(0));
     assert!(hung.is_some_and(|(_, desk)| desk.read > 0));
 }
 
@@ -360,24 +359,25 @@ fn a_station_that_plays_another_and_changing_renditions() {
 fn changing_recorders_and_one_that_lags() {
     let (spec, room) = (SampleSpec::DEFAULT, Span::from_secs(2));
     let mut world = World::new(Codec::Pcm);
-    let mut outlets = world.station.output_bus();
     let (pickup_behind, behind) = record_tap(TapPoint::Output, spec.rate, spec.layout, room);
-    outlets.add(pickup_behind).expect("room");
+    world.handle.add_output(pickup_behind).expect("room");
     let (mut calls, mut hung, mut heard) = (0, Vec::new(), Vec::new());
     for step in 0..8_000 {
         if step % 500 == 250 {
             // One output is removed, the reader of the other is dropped, and a new one is attached.
             if let Some((number, spool)) = hung.pop() {
                 drop(spool);
-                assert!(step % 1_000 == 250 || outlets.remove(number));
+                if step % 1_000 != 250 {
+                    world.handle.remove_output(number);
+                }
             }
             let side =
                 [TapPoint::Output, TapPoint::Input(0), TapPoint::Input(1), TapPoint::Input(99)];
             let side = side[(step / 500) as usize % 4];
             let (pickup, spool) = record_tap(side, spec.rate, spec.layout, room);
-            hung.push((outlets.add(pickup).expect("room"), spool));
+            hung.push((world.handle.add_output(pickup).expect("room"), spool));
         }
-        outlets.tidy();
+        world.poll();
         let made = calls_during(|| world.step(step));
         if step >= 2_000 {
             calls += made;
@@ -395,8 +395,6 @@ fn changing_recorders_and_one_that_lags() {
 #[test]
 fn a_normalizer_with_other_settings_other_modes_comparisons_and_bands() {
     let mut world = World::levelled(Codec::Pcm, None, Some(Mode::Mid));
-    let mut knobs = world.station.loudness_control();
-    let mut outlets = world.station.output_bus();
     let (mut calls, mut latencies) = (0, Vec::new());
     for step in 0..8_000_u64 {
         // The control thread's part, which may allocate: every five seconds another mode, or none,
@@ -407,27 +405,28 @@ fn a_normalizer_with_other_settings_other_modes_comparisons_and_bands() {
         if step % 50 == 0 {
             let settings = Settings { target: Lufs::new(target), ..Settings::default() };
             let wish = mode.map(|mode| NormalizerConfig { mode, settings });
-            knobs.set_normalizer(wish.as_ref()).expect("what can be");
-            knobs.set_bypass(step % 300 < 150);
+            world.handle.set_normalizer(wish.as_ref()).expect("what can be");
+            world.handle.set_bypass(step % 300 < 150);
             let band = EqualizerBand {
                 filter_type: FilterType::Peaking,
                 hz: 100.0,
                 gain: Db::new(target + 24.0),
                 q: 1.0,
             };
-            knobs
+            world
+                .handle
                 .set_equalizer(&[band; 16][..(step / 50) as usize % 17])
                 .expect("bands that can be");
             if step % 1_000 == 950 {
-                assert!(outlets.flush());
+                world.handle.flush();
             }
         }
-        knobs.tidy();
+        world.poll();
         let made = calls_during(|| world.step(step));
         if step >= 2_000 {
             calls += made;
         }
-        if let Some(steady) = world.status.read().normalizer {
+        if let Some(steady) = world.handle.status().normalizer {
             latencies.push(steady.latency.0);
         }
     }

@@ -159,9 +159,9 @@ mod tests {
     use aulos_core::{Block, Codec, SampleSpec};
     use aulos_engine::encode::make_encoder;
     use aulos_engine::input::{self, Input};
+    use aulos_engine::rendition::Rendition;
     use aulos_engine::source::{Pacing, PullResult, Source};
     use aulos_engine::station::{Station, StationConfig};
-    use aulos_engine::status::StationStatus;
     use aulos_engine::switch;
 
     use super::*;
@@ -197,17 +197,13 @@ mod tests {
         let quantum = spec.rate.frames(Span::from_millis(5));
         let source = Box::new(Silent(drops.clone(), thread::current().id()));
         let input = Input::new(source, spec.rate, spec.layout, input::Config::default());
-        let config = StationConfig {
-            quantum,
-            switch: switch::Config::default(),
-            crossfade: Span::ZERO,
-            write_header: |_, _, _, _| 0,
-        };
+        let config =
+            StationConfig { quantum, switch: switch::Config::default(), crossfade: Span::ZERO };
         let now = SystemClock::now();
-        let (published, _) = aulos_rt::latest(StationStatus::new(now));
         let encoder = make_encoder(Codec::Pcm, spec, quantum).unwrap();
         let pool = aulos_rt::Pool::new(2, Vec::new);
-        Station::new(config, now, [input].into(), encoder, pool, vec![], published)
+        let main = Rendition::new(encoder, pool, vec![], |_, _, _, _| 0);
+        Station::new(config, now, [input].into(), main).0
     }
 
     #[test]

@@ -17,9 +17,9 @@ use aulos_core::{Codec, HEADROOM, SampleSpec, Span};
 use aulos_engine::encode::make_encoder;
 use aulos_engine::generate::Demo;
 use aulos_engine::input::{self, Input};
+use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, RingSource, Source};
-use aulos_engine::station::{Station, StationConfig};
-use aulos_engine::status::StationStatus;
+use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::switch;
 use aulos_io::feed::{ByteFeed, FeedState, FifoFeeder, FifoMode};
 use aulos_io::reactor::{EventSink, ReactorEvent, ReactorPool, StationDescriptor};
@@ -27,8 +27,8 @@ use aulos_io::{SystemClock, Workers};
 use aulos_proto::snap::client::{self, Client, ClientOutput};
 use aulos_proto::snap::sync::OffsetFilter;
 use aulos_proto::snap::wire::{self, Hello, ServerSettings};
+use aulos_rt::Pool;
 use aulos_rt::ring::ring;
-use aulos_rt::{LatestReader, Pool};
 use counting::{ALLOCATED, COUNTING, FREED};
 
 /// Answers every Hello like the control plane.
@@ -51,7 +51,7 @@ struct TestServer {
     control: Arc<ControlStub>,
     workers: Workers,
     address: SocketAddr,
-    status: LatestReader<StationStatus>,
+    handle: StationHandle,
 }
 
 impl TestServer {
@@ -83,22 +83,21 @@ impl TestServer {
         let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
         context.add_station(&channel, taps);
         let now = SystemClock::now();
-        let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let config = StationConfig {
             quantum,
             switch: switch::Config::default(),
             crossfade: Span::from_millis(20),
-            write_header: wire::write_chunk_header,
         };
         let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 8 * quantum.as_usize() + 256));
-        let station = Station::new(config, now, inputs.into(), encoder, pool, outputs, published);
+        let main = Rendition::new(encoder, pool, outputs, wire::write_chunk_header);
+        let (station, handle) = Station::new(config, now, inputs.into(), main);
         let mut workers = Workers::start(1).unwrap();
         workers.add(station);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         context.listen(listener).unwrap();
         *control.0.lock().unwrap() = Some(context);
-        Self { control, workers, address, status }
+        Self { control, workers, address, handle }
     }
 
     fn stop(mut self) {
@@ -186,13 +185,13 @@ fn fifty_clients_are_served_without_a_call() {
     let writer = writer(fifo, done.clone());
     // By now all clients are connected, and the FIFO is on air.
     std::thread::sleep(Duration::from_secs(3));
-    wait_for(|| server.status.read().active == Some(0));
+    wait_for(|| server.handle.status().active == Some(0));
     std::thread::sleep(Duration::from_millis(500));
 
-    let before = server.status.read().chunks;
+    let before = server.handle.status().chunks;
     COUNTING.store(true, SeqCst);
     wait_for(|| {
-        server.status.read().chunks >= before + 250
+        server.handle.status().chunks >= before + 250
             && CHUNKS.load(SeqCst) >= 200 * CLIENTS
             && ANSWERS.load(SeqCst) >= 3 * CLIENTS
     });

@@ -14,9 +14,9 @@ use std::time::Duration;
 use aulos_core::{Block, Codec, Instant, SampleSpec, Span};
 use aulos_engine::encode::{EncodeError, Encoder};
 use aulos_engine::input::{self, Input};
+use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
 use aulos_engine::station::{Station, StationConfig};
-use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
 use aulos_io::reactor::{
     EventSink, Greeting, ReactorEvent, ReactorPool, SessionEndCause, SessionId, StationDescriptor,
@@ -148,12 +148,10 @@ impl TestServer {
             quantum,
             switch: switch::Config::default(),
             crossfade: Span::from_millis(20),
-            write_header: wire::write_chunk_header,
         };
         let pool = Pool::new(256, || Vec::with_capacity(8_192));
-        let (published, _) = aulos_rt::latest(StationStatus::new(now));
-        let station =
-            Station::new(config, now, vec![input], Box::new(PcmEncoder), pool, outputs, published);
+        let main = Rendition::new(Box::new(PcmEncoder), pool, outputs, wire::write_chunk_header);
+        let (station, _) = Station::new(config, now, vec![input], main);
         let mut workers = Workers::start(1).unwrap();
         workers.add(station);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -145,7 +145,6 @@ impl Meter {
 #[pyfunction]
 #[pyo3(signature = (sound, rate, *, mode=None, positions=None, dual_mono=false, lra_hop=1.0))]
 pub(crate) fn measure(
-    py: Python<'_>,
     sound: &Bound<'_, PyAny>,
     rate: u32,
     mode: Option<Modes>,
@@ -153,7 +152,7 @@ pub(crate) fn measure(
     dual_mono: bool,
     lra_hop: f64,
 ) -> PyResult<Loudness> {
-    let sound = SampleArray::of(sound)?;
+    let (py, sound) = (sound.py(), SampleArray::of(sound)?);
     let options = Options::new(mode, positions, dual_mono, lra_hop)?;
     let config = options.config(rate, sound.channels)?;
     let mut meter = meter::Meter::new(config).map_err(|error| invalid(&error))?;

@@ -8,7 +8,8 @@ use aulos_io::replace::{ReplaceError, Replacement};
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
-use super::{ConfigArgs, print, read_config, resolve};
+use super::config_args::{ConfigArgs, read_config, resolve};
+use super::output::print;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {

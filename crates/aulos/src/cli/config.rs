@@ -3,7 +3,7 @@
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
-use super::print;
+use super::output::print;
 
 #[derive(Debug, Args)]
 pub(super) struct ReferenceArgs {

@@ -13,11 +13,11 @@ use aulos_engine::loudness::Loudness;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
+use super::output::{ColorMode, is_reader_open};
 use super::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use super::signals::Signals;
 use super::source::{self, OpenSource};
-use super::{ColorMode, is_reader_open};
-use output::MeterOutput;
+use output::{MeterOutput, MeterResult};
 
 #[derive(Debug, Args)]
 pub(super) struct MeterArgs {
@@ -78,14 +78,6 @@ pub(super) fn run(args: &MeterArgs, quiet: bool, color: ColorMode) -> Result<Exi
         }
         ended.result.map(|()| Exit::Ok)
     })
-}
-
-/// The result of a measurement.
-struct MeterResult {
-    loudness: Loudness,
-    result: Result<(), Failure>,
-    /// Whether the reader of standard output has closed it.
-    pipe_closed: bool,
 }
 
 #[cfg(feature = "tui")]

@@ -2,9 +2,11 @@
 
 mod check;
 mod config;
+mod config_args;
 mod figures;
 mod meter;
 mod normalize;
+mod output;
 mod reader;
 mod record;
 mod relay;
@@ -15,15 +17,16 @@ mod signals;
 mod snapserver;
 mod source;
 
-use std::io::{self, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::path::Path;
 
-use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use aulos_config::{Environment, ResolvedConfig, limits};
 use aulos_server::exit::{Exit, Failure};
-use serve::LoadReason;
+
+use config_args::{ConfigArgs, check_rereadable, load};
+use output::{ColorMode, print};
 
 /// Audio server for synchronized playback, and tools for loudness and RTP
 ///
@@ -69,26 +72,6 @@ struct OutputArgs {
     /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = GLOBAL)]
     color: ColorMode,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ColorMode {
-    Auto,
-    Always,
-    Never,
-}
-
-impl ColorMode {
-    /// Whether to use colors on a stream; `terminal` tells whether it is one.
-    fn colors(self, terminal: bool) -> bool {
-        match self {
-            Self::Always => true,
-            Self::Never => false,
-            Self::Auto => {
-                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-            }
-        }
-    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -164,7 +147,7 @@ Examples:
   aulos rpc General.GetRPCCommands --server kitchen.local
   aulos rpc Aulos.Reload --server kitchen.local --login /etc/aulos/login \\
       --tls-ca kitchen.pem")]
-    Rpc(RpcArgs),
+    Rpc(rpc::RpcArgs),
     /// Convert a snapserver configuration file
     ///
     /// Prints an aulos configuration. Settings without a counterpart are listed in its comments and
@@ -211,40 +194,6 @@ Examples:
   aulos serve --config aulos.toml --set station.kitchen.codec=opus
       Override any key of the file by its path; a station is addressed by
       name or number.";
-
-#[derive(Debug, Args)]
-struct ConfigArgs {
-    /// Configuration file (TOML), at most 4 MiB; `-` reads standard input [default: none]
-    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    config: Option<PathBuf>,
-    /// Directory for groups, client names, volumes and the TLS certificate
-    /// [default: the key `state_dir`, then ~/.local/state/aulos]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    state_dir: Option<PathBuf>,
-    /// Set a configuration key, as in listen.address=0.0.0.0; overrides the file; repeatable
-    #[arg(long = "set", short = 's', value_name = "KEY=VALUE")]
-    sets: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-struct RpcArgs {
-    /// Method name, as in Server.GetStatus; General.GetRPCCommands lists all
-    method: String,
-    /// Parameters as a JSON object; `-` reads standard input
-    #[arg(value_name = "JSON", default_value = "{}")]
-    params: String,
-    /// Control address of the server (JSON-RPC over TCP); the default port is 1705
-    #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
-    server: String,
-    /// Log in with the first line of this file: `user:password` or a token
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    login: Option<PathBuf>,
-    /// Connect with TLS, and trust this server or CA certificate (PEM)
-    ///
-    /// A server writes its own certificate to `tls/cert.pem` in its state directory.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    tls_ca: Option<PathBuf>,
-}
 
 /// Runs the command line of this process.
 #[must_use]
@@ -334,94 +283,6 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
         Ok(()) => print(&out),
         Err(error) => Err(Failure::new(Exit::Internal, error.to_string())),
     }
-}
-
-/// Loads the configuration for a server; warnings are logged.
-fn load(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
-    resolve(args).inspect(log_warnings)
-}
-
-fn log_warnings(resolved: &ResolvedConfig) {
-    for warning in &resolved.warnings {
-        tracing::warn!("{warning}");
-    }
-}
-
-fn resolve(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
-    let file = args.config.as_deref().map(read_config).transpose()?;
-    let file = file.as_ref().map(|(name, text)| aulos_config::ConfigFile { name, text });
-    let env = Environment::of_process();
-    let mut resolved = aulos_config::load(file, &args.sets, &env)
-        .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-    if let Some(dir) = &args.state_dir {
-        resolved.state_dir.clone_from(dir);
-    }
-    Ok(resolved)
-}
-
-/// Checks before a reload that the configuration can be read again: standard input and pipes are
-/// empty by now, which would read as a configuration without stations.
-fn check_rereadable(path: Option<&Path>, reading: LoadReason) -> Result<(), Failure> {
-    let Some(path) = path.filter(|_| reading == LoadReason::Again) else { return Ok(()) };
-    // If this fails, reading the file reports the error.
-    if path != Path::new("-") && std::fs::metadata(path).map_or(true, |data| data.is_file()) {
-        return Ok(());
-    }
-    let why = "not a regular file, so the configuration cannot be read again; restart the server";
-    Err(Failure::new(Exit::NoInput, format!("{}: {why}", path.display())))
-}
-
-fn read_config(path: &Path) -> Result<(String, String), Failure> {
-    use io::Read;
-    let name = if path == Path::new("-") { "stdin".into() } else { path.display().to_string() };
-    let fail = |exit, why: &dyn std::fmt::Display| Failure::new(exit, format!("{name}: {why}"));
-    let mut bytes = Vec::new();
-    let limit = limits::MAX_FILE;
-    let read = if path == Path::new("-") {
-        io::stdin().lock().take(limit + 1).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-    };
-    read.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => fail(Exit::NoInput, &"no such file"),
-        io::ErrorKind::PermissionDenied => fail(Exit::Permission, &error),
-        _ => fail(Exit::Io, &error),
-    })?;
-    if bytes.len() as u64 > limit {
-        return Err(fail(Exit::Config, &format!("the file is larger than {limit} bytes")));
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok((name, text)),
-        Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            let lines = error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
-            Err(fail(Exit::Config, &format!("line {} is not valid UTF-8", lines + 1)))
-        }
-    }
-}
-
-/// Writes to standard output; a closed pipe counts as success.
-fn print(bytes: &[u8]) -> Result<Exit, Failure> {
-    let mut out = io::stdout().lock();
-    is_reader_open(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
-}
-
-/// Whether standard output is still open; other errors are failures.
-fn is_reader_open(written: io::Result<()>) -> Result<bool, Failure> {
-    match written {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
-    }
-}
-
-/// All problems of command line arguments, with their hints.
-fn usage_failure(problems: &[aulos_config::Problem]) -> Failure {
-    let lines = problems.iter().map(|aulos_config::Problem { message, hint, .. }| match hint {
-        Some(hint) => format!("{message}\n    hint: {hint}"),
-        None => message.clone(),
-    });
-    Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
 }
 
 fn start_log(chatter: &OutputArgs) {

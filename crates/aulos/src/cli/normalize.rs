@@ -1,106 +1,26 @@
 //! `aulos normalize`: normalizes the loudness of files.
 
+mod args;
 mod output;
 mod signals;
 
 use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use aulos_core::{Db, Lufs};
-use aulos_dsp::normalize::{Mode, Settings};
 use aulos_files::decode::{DecodeError, OpenError};
 use aulos_files::normalize::{
-    self, NormalizeConfig, NormalizeError, NormalizeEvent, NormalizeItem, NormalizeMethod,
-    NormalizeResult, NormalizeTask, OutputContainer, OutputFileState,
+    self, NormalizeError, NormalizeEvent, NormalizeResult, NormalizeTask, OutputFileState,
 };
 use aulos_server::exit::{Exit, Failure};
-use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::is_reader_open;
-use super::scan::{LoudnessTarget, ceiling, plain};
+pub(super) use args::NormalizeArgs;
+
+use super::output::is_reader_open;
+use super::scan::plain;
 use signals::StopFlag;
-
-#[derive(Debug, Args)]
-#[command(override_usage = "aulos normalize [OPTIONS] <IN> <OUT>
-       aulos normalize [OPTIONS] --in-place <FILE|FOLDER>...")]
-#[allow(clippy::struct_excessive_bools, reason = "each is a command line switch")]
-pub(super) struct NormalizeArgs {
-    /// Input file, in any format that `aulos scan` reads, and output file: .wav, .flac or .opus,
-    /// replaced if it exists; or input folder and output folder
-    #[arg(required = true, num_args = 1.., value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    paths: Vec<PathBuf>,
-    /// Replace the input files; a folder stands for the audio files in it and in its subfolders
-    #[arg(long)]
-    in_place: bool,
-    /// Target loudness: -70 to -5 LUFS, or a preset as in `aulos scan --target`
-    #[arg(long, value_name = "LUFS|PRESET", default_value = "-23", allow_hyphen_values = true)]
-    target: LoudnessTarget,
-    /// Maximum true peak, -30 to 0 dBTP
-    #[arg(
-        long,
-        value_name = "DB",
-        default_value = "-1",
-        allow_hyphen_values = true,
-        value_parser = ceiling
-    )]
-    true_peak: Db,
-    /// How the gain is computed
-    #[arg(long, value_name = "MODE", default_value = "linear")]
-    mode: NormalizeMode,
-    /// Reach the target with one gain, and limit the peaks above --true-peak
-    #[arg(long)]
-    limit: bool,
-    /// Loudness range that the modes full, mid and low keep, 1 to 50 LU: quiet passages stay up to
-    /// this far below the target, loud ones up to half of it above [default: one gain, which keeps
-    /// the range, and the limiter]
-    #[arg(long, value_name = "LU", value_parser = range)]
-    lra: Option<Db>,
-    /// Measure a mono file as played by two loudspeakers (+3 LU)
-    #[arg(long)]
-    dual_mono: bool,
-    /// Apply the same gain to all files of a folder, so that the folder reaches the target
-    #[arg(long)]
-    album: bool,
-    /// Format of the output files of a folder [default: that of the input; flac if it cannot be
-    /// written]
-    #[arg(long, value_name = "FORMAT", conflicts_with = "in_place")]
-    format: Option<OutputFormat>,
-    /// Opus bit rate of all channels together, 6 to 510 kbit/s [default: 192]
-    #[arg(long, value_name = "KBPS", value_parser = bitrate)]
-    bitrate: Option<u32>,
-    /// Number of files processed in parallel, 1 to 256 [default: one per processor]
-    #[arg(long, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
-    /// Measure, print what would be written, and write nothing
-    #[arg(long)]
-    dry_run: bool,
-    /// Print one JSON object per line
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum NormalizeMode {
-    /// One gain, from a measurement of the whole file
-    Linear,
-    /// Time-varying gain of a station with 3 s of look-ahead, and a limiter; needs --lra
-    Full,
-    /// As full, with 400 ms of look-ahead
-    Mid,
-    /// As full, with 5 ms of look-ahead
-    Low,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OutputFormat {
-    Wav,
-    Flac,
-    Opus,
-}
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -156,95 +76,6 @@ pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
     })
     .map_err(|error| Failure::new(Exit::Internal, format!("cannot start a thread: {error}")))?;
     run.end(stop.is_set())
-}
-
-impl NormalizeArgs {
-    /// The files, and whether a single file was given by name.
-    fn items(&self) -> Result<(Vec<NormalizeItem>, bool), Failure> {
-        let usage = |what: &str| Failure::new(Exit::Usage, what.to_owned());
-        if self.in_place {
-            let single = self.paths.len() == 1 && !self.paths[0].is_dir();
-            return Ok((normalize::plan_in_place(&self.paths), single));
-        }
-        let [from, to] = &self.paths[..] else {
-            return Err(usage(
-                "expected two paths, IN and OUT; use --in-place to replace the input files",
-            ));
-        };
-        if !from.is_dir() {
-            let container = self.format.map(OutputFormat::container);
-            let (from, to) = (from.clone(), to.clone());
-            let task =
-                NormalizeTask { from, to, in_place: false, create_folders: false, container };
-            return Ok((vec![NormalizeItem { task, error: None }], true));
-        }
-        let name = plain(&to.to_string_lossy());
-        if to.exists() && !to.is_dir() {
-            return Err(usage(&format!(
-                "{name}: is a file, but IN is a folder; OUT must be a folder too"
-            )));
-        }
-        let real = |path: &Path| std::fs::canonicalize(path).ok();
-        if real(to).is_some() && real(from) == real(to) {
-            return Err(usage(&format!("{name}: is also the input folder; use --in-place")));
-        }
-        Ok((normalize::plan_folder(from, to, self.format.map(OutputFormat::container)), false))
-    }
-
-    fn options(&self) -> Result<NormalizeConfig, Failure> {
-        let usage = |what: &str| Err(Failure::new(Exit::Usage, what.to_owned()));
-        let live = |mode| match self.lra {
-            Some(_) => NormalizeMethod::Live(mode),
-            None => NormalizeMethod::Limited,
-        };
-        let manner = match self.mode {
-            NormalizeMode::Linear if self.lra.is_some() => {
-                return usage(
-                    "--lra needs --mode full, mid or low: the mode linear keeps the range",
-                );
-            }
-            _ if self.limit && self.lra.is_some() => {
-                return usage(
-                    "--limit (one gain) excludes --lra (time-varying gain): omit one of them",
-                );
-            }
-            NormalizeMode::Linear if self.limit => NormalizeMethod::Limited,
-            NormalizeMode::Linear => NormalizeMethod::Linear,
-            NormalizeMode::Full => live(Mode::Full),
-            NormalizeMode::Mid => live(Mode::Mid),
-            NormalizeMode::Low => live(Mode::Low),
-        };
-        if self.album && matches!(manner, NormalizeMethod::Live(_)) {
-            return usage(
-                "--album (one gain) excludes --lra (time-varying gain): omit one of them",
-            );
-        }
-        let default = Settings::default();
-        // A file may need any gain, so the gain limits of a station do not apply.
-        let settings = Settings {
-            target: self.target.lufs(),
-            ceiling: self.true_peak,
-            range: self.lra.unwrap_or(default.range),
-            min_gain: Db::new(-60.0),
-            max_gain: Db::new(60.0),
-            dual_mono: self.dual_mono,
-            ..default
-        };
-        let Self { album, dry_run, .. } = *self;
-        let bitrate =
-            self.bitrate.unwrap_or(aulos_engine::encode::OpusPacketEncoder::DEFAULT_BITRATE);
-        Ok(NormalizeConfig { settings, method: manner, bitrate, album, dry_run })
-    }
-}
-
-impl OutputFormat {
-    const fn container(self) -> OutputContainer {
-        match self {
-            Self::Wav => OutputContainer::Wave,
-            Self::Flac => OutputContainer::Flac,
-            Self::Opus => OutputContainer::Opus,
-        }
-    }
 }
 
 /// A normalization run.
@@ -374,22 +205,6 @@ fn failure(task: &NormalizeTask, error: &NormalizeError) -> Failure {
     Failure::new(exit, format!("{}: {error}", plain(&path.to_string_lossy())))
 }
 
-/// Parses a loudness range.
-fn range(text: &str) -> Result<Db, String> {
-    match text.parse() {
-        Ok(lu) if (1.0..=50.0).contains(&lu) => Ok(Db::new(lu)),
-        _ => Err("a loudness range is a number from 1 to 50 LU".to_owned()),
-    }
-}
-
-/// Parses a bit rate in kbit/s.
-fn bitrate(text: &str) -> Result<u32, String> {
-    match text.strip_suffix(['k', 'K']).unwrap_or(text).parse::<u32>() {
-        Ok(kbps) if (6..=510).contains(&kbps) => Ok(kbps * 1_000),
-        _ => Err("a bit rate is a number from 6 to 510 kbit/s".to_owned()),
-    }
-}
-
 fn bar(quiet: bool, files: usize) -> ProgressBar {
     if quiet || files == 0 || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -402,14 +217,7 @@ fn bar(quiet: bool, files: usize) -> ProgressBar {
     )
 }
 
-/// Smallest deviation from the target that is reported, in LU: the tolerance of EBU R 128.
-const REPORTED_ERROR_LU: f64 = 0.5;
 /// Resolution of the progress bar.
 const BAR_STEPS: u32 = 1_000;
 /// Limit of parallel files: each takes memory, and more than the number of processors is no faster.
 const MAX_JOBS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-
-/// The reached loudness, if it deviates from the target by a reportable amount.
-fn missed_loudness(after: Option<Lufs>, target: Lufs) -> Option<Lufs> {
-    after.filter(|lufs| (*lufs - target).get().abs() > REPORTED_ERROR_LU)
-}

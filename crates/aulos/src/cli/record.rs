@@ -1,78 +1,29 @@
 //! `aulos record`: records a source into files.
 
+mod args;
 mod output;
 mod recorder;
 
 use std::io::{self, BufRead, IsTerminal};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use aulos_config::{SourceConfig, units};
-use aulos_core::{MediaTime, Span};
+use aulos_config::SourceConfig;
+use aulos_core::MediaTime;
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::{CommandTime, RecorderCommand, RecordingState};
 use aulos_files::record::RecorderEventKind;
-use aulos_files::record::format::FILE_FORMATS;
 use aulos_server::exit::{Exit, Failure};
-use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::ColorMode as Colors;
+pub(super) use args::RecordArgs;
+
+use super::output::ColorMode;
 use super::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use super::signals::Signals;
 use super::source::{self, OpenSource};
 use output::RecordOutput;
 use recorder::FileRecorder;
-
-#[derive(Debug, Args)]
-pub(super) struct RecordArgs {
-    /// Source URI as in the configuration; `-` reads raw samples (48000 Hz, 16 bit, stereo) from
-    /// standard input
-    #[arg(value_name = "SOURCE")]
-    source: String,
-    /// Output file: .wav, .flac or .opus; may contain strftime codes, as in %Y-%m-%d
-    ///
-    /// An existing file is never overwritten. An incomplete file has the suffix `.part`.
-    #[arg(value_name = "OUT")]
-    out: PathBuf,
-    /// File format [default: that of the extension of OUT]
-    #[arg(long, value_name = "wav|flac|opus", value_parser = FILE_FORMATS.each_ref().map(|row| row.name))]
-    format: Option<String>,
-    /// Bits per sample: 16, 24 or, in wav only, 32 (floating point) [default: 16]
-    #[arg(long, value_name = "16|24|32", value_parser = clap::value_parser!(u32).range(16..=32))]
-    bits: Option<u32>,
-    /// Opus bit rate, 6 to 510 kbit/s [default: 160]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=510))]
-    kbps: Option<u32>,
-    /// Maximum duration of a file: 90s, 30min, 1h; at least 1 s [default: none]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_span)]
-    rotate: Option<Span>,
-    /// Align --rotate to the clock: 1h starts a new file at every full hour
-    #[arg(long, requires = "rotate")]
-    align: bool,
-    /// Maximum size of a file: 500MB, 2GiB; at least 64 KiB [default: none]
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_bytes)]
-    rotate_size: Option<u64>,
-    /// Use the local time zone in file names and for --align, instead of UTC
-    #[arg(long)]
-    local_time: bool,
-    /// Stop after this duration of audio: 90s, 30min, 1h [default: none]
-    #[arg(long = "for", value_name = "TIME", value_parser = units::parse_span)]
-    length: Option<Span>,
-    /// Start on Enter or SIGUSR1, and include this much audio from before it: up to 10min
-    #[arg(long, value_name = "TIME", value_parser = units::parse_span)]
-    pre_roll: Option<Span>,
-    /// Write a JSON file beside each file: start time, loudness, SHA-256
-    #[arg(long)]
-    sidecar: bool,
-    /// Print one JSON object per complete file instead of its path
-    #[arg(long)]
-    json: bool,
-    /// Read a file as fast as possible instead of in real time
-    #[arg(long)]
-    no_pace: bool,
-}
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -92,7 +43,7 @@ repaired by the next recording to the same path.";
 /// Interval of the status line.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(super) fn run(args: &RecordArgs, quiet: bool, color: Colors) -> Result<Exit, Failure> {
+pub(super) fn run(args: &RecordArgs, quiet: bool, color: ColorMode) -> Result<Exit, Failure> {
     let (uri, config) = source::parse(&args.source)?;
     if args.no_pace && !matches!(config, SourceConfig::File { repeat: false, .. }) {
         let message = "--no-pace needs a file source without `repeat`: other sources have a pace \
@@ -164,7 +115,7 @@ async fn watch(
                 return Err(Failure::new(Exit::CannotCreate, fault.to_string()));
             }
         }
-        output.print_progress(recorder, &loudness);
+        output.print_progress(&recorder.status(), &loudness);
         if recorder.is_length_reached() {
             reader.send(ReaderCommand::Quit);
         }

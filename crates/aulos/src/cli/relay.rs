@@ -11,8 +11,8 @@ use aulos_server::exit::{Exit, Failure};
 use aulos_server::relay::{RelaySnapshot, Relays};
 use clap::{Args, ValueHint};
 
+use super::output::{ColorMode, is_reader_open, print, usage_failure};
 use super::signals::Signals;
-use super::{ColorMode, is_reader_open, print, usage_failure};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
@@ -146,12 +146,12 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: ColorMode) -> Result<Exi
 /// The relays to run, from a file or from the arguments.
 fn relays_from_args(args: &RelayArgs) -> Result<Vec<RelaySettings>, Failure> {
     if let Some(path) = &args.config {
-        let (name, text) = super::read_config(path)?;
+        let (name, text) = super::config_args::read_config(path)?;
         let file = aulos_config::ConfigFile { name: &name, text: &text };
         let resolved =
             aulos_config::load(Some(file), &[], &aulos_config::Environment::of_process())
                 .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-        super::log_warnings(&resolved);
+        super::config_args::log_warnings(&resolved);
         if resolved.relays.is_empty() {
             let message = format!(
                 "{name}: no [[relay]] table found; add one, or give the relay as arguments"

@@ -2,18 +2,39 @@
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aulos_server::exit::{Exit, Failure};
+use clap::{Args, ValueHint};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
-use super::{RpcArgs, print};
+use super::output::print;
+
+#[derive(Debug, Args)]
+pub(super) struct RpcArgs {
+    /// Method name, as in Server.GetStatus; General.GetRPCCommands lists all
+    method: String,
+    /// Parameters as a JSON object; `-` reads standard input
+    #[arg(value_name = "JSON", default_value = "{}")]
+    params: String,
+    /// Control address of the server (JSON-RPC over TCP); the default port is 1705
+    #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
+    server: String,
+    /// Log in with the first line of this file: `user:password` or a token
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    login: Option<PathBuf>,
+    /// Connect with TLS, and trust this server or CA certificate (PEM)
+    ///
+    /// A server writes its own certificate to `tls/cert.pem` in its state directory.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    tls_ca: Option<PathBuf>,
+}
 
 /// Snapcast's control port.
 const PORT: u16 = 1705;

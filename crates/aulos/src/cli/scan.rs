@@ -23,7 +23,7 @@ use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::is_reader_open;
+use super::output::is_reader_open;
 use album::{Album, AlbumRule};
 use journal::Journal;
 pub(super) use output::plain;

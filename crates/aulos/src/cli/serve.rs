@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::print;
+use super::output::print;
 
 /// Runs the configuration that `read` returns until a signal ends it, and reads it again on SIGHUP.
 /// `head` is printed before the startup message.

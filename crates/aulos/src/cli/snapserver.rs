@@ -8,8 +8,9 @@ use aulos_config::{Environment, ResolvedConfig};
 use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueHint};
 
-use super::serve::LoadReason;
-use super::{check_rereadable, print, read_config, serve};
+use super::config_args::{check_rereadable, read_config};
+use super::output::print;
+use super::serve::{self, LoadReason};
 
 pub(super) const CONVERT_EXAMPLES: &str = "\
 Examples:

@@ -17,7 +17,7 @@ use aulos_server::exit::{Exit, Failure};
 use aulos_server::feeder::{FeederCounters, make_feeder};
 use aulos_server::radio::{BackgroundTask, RadioClient, RadioParts, RadioPhase, RadioStatusHandle};
 
-use super::usage_failure;
+use super::output::usage_failure;
 
 /// Parses a SOURCE argument; returns its URI and configuration. `-` is standard input.
 pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {

@@ -26,26 +26,29 @@ pub struct Measurement {
     frames: u64,
 }
 
-impl Measurement {
+impl Meter {
+    /// The measurement of the programme so far, to be merged, stored or sent.
+    #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a few thousand frames")]
-    pub(super) fn of(meter: &Meter) -> Self {
-        let maxima =
-            meter.windows.as_ref().and_then(|windows| windows.maxima()).unwrap_or_default();
+    pub fn measurement(&self) -> Measurement {
+        let maxima = self.windows.as_ref().and_then(|windows| windows.maxima()).unwrap_or_default();
         let peaks = |channel| {
-            let sample = meter.sample_peak(channel).unwrap_or(0.0);
-            [sample, meter.true_peak(channel).unwrap_or(0.0)]
+            let sample = self.sample_peak(channel).unwrap_or(0.0);
+            [sample, self.true_peak(channel).unwrap_or(0.0)]
         };
-        Self {
-            blocks: meter.blocks.clone(),
-            ranges: meter.ranges.clone(),
-            max_momentary: maxima.momentary / (MOMENTARY_HOPS * meter.hop) as f64,
-            max_short_term: maxima.short_term / (SHORT_TERM_HOPS * meter.hop) as f64,
-            peaks: (0..meter.channels()).map(peaks).collect(),
-            rejected: meter.rejected,
-            frames: meter.frames,
+        Measurement {
+            blocks: self.blocks.clone(),
+            ranges: self.ranges.clone(),
+            max_momentary: maxima.momentary / (MOMENTARY_HOPS * self.hop) as f64,
+            max_short_term: maxima.short_term / (SHORT_TERM_HOPS * self.hop) as f64,
+            peaks: (0..self.channels()).map(peaks).collect(),
+            rejected: self.rejected,
+            frames: self.frames,
         }
     }
+}
 
+impl Measurement {
     /// Adds another measurement to this one. Nothing is dropped, whatever the history's limit.
     ///
     /// # Errors

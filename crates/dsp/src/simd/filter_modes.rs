@@ -5,7 +5,7 @@
 //! weighted sum of samples. The shelf decays within some hundred samples, so that of a long segment
 //! only the end matters for it; the high-pass needs two products per sample.
 
-use crate::meter::filter::{Coefficients, FilterState};
+use crate::meter::weighting::{Coefficients, FilterState};
 
 type Vector2 = [f64; 2];
 type Matrix2 = [[f64; 2]; 2];

@@ -8,9 +8,9 @@
 
 use super::SimdLevel;
 use super::lanes::F64Lanes;
-use super::weigh::{KernelCoefficients, WIDEST, WeightingTask, load_states, store_states};
+use super::weighting::{KernelCoefficients, WIDEST, WeightingTask, load_states, store_states};
 use crate::meter::SampleView;
-use crate::meter::filter::{Coefficients, FilterState};
+use crate::meter::weighting::{Coefficients, FilterState};
 
 /// How many of `left` channels are filtered at once.
 pub(crate) fn side_by_side(level: SimdLevel, left: usize) -> usize {

@@ -7,8 +7,11 @@ use super::filter_modes::{BLOCK, FilterModes};
 use super::lanes::{F64Lanes, prefetch};
 #[cfg(target_arch = "x86_64")]
 use super::row::weigh_row;
+use super::weighting::{
+    KernelCoefficients, WIDEST, WeightingTask, broadcast_pair, load_states, store_states,
+};
 use crate::meter::SampleView;
-use crate::meter::filter::{Coefficients, FilterState};
+use crate::meter::weighting::{Coefficients, FilterState};
 
 /// Coefficients and weights of the kernel for two channels.
 #[derive(Clone, Debug)]
@@ -40,20 +43,6 @@ fn weights(modes: &FilterModes, lanes: usize, channels: usize) -> Box<[f64]> {
         }
     }
     weights.into()
-}
-
-/// The location of the samples of some channels, and of their energies.
-pub(crate) struct WeightingTask<'a> {
-    pub(crate) view: SampleView<'a>,
-    /// Number of samples between frames.
-    pub(crate) stride: usize,
-    /// The first channel.
-    pub(crate) first: usize,
-    /// One per channel.
-    pub(crate) weights: &'a [f64],
-    /// Whether energies are added to the contents of `out`.
-    pub(crate) add: bool,
-    pub(crate) out: &'a mut [f64],
 }
 
 /// Filters as many frames as the kernel supports; returns their number.
@@ -399,31 +388,6 @@ fn run<V: F64Lanes, T, const CHANNELS: usize, const UNIT: bool, const STRIDE: us
     store_states(states)
 }
 
-// (`map` on arrays is not always inlined either.)
-/// Two values, each broadcast to all lanes.
-#[inline(always)]
-fn broadcast_pair<V: F64Lanes>([one, other]: [f64; 2]) -> [V; 2] {
-    [V::splat(one), V::splat(other)]
-}
-
-/// Loads the state of all lanes, from one row per value.
-#[inline(always)]
-pub(super) fn load_states<V: F64Lanes>(
-    [w1, w2, difference, before]: &[[f64; WIDEST]; 4],
-) -> [V; 4] {
-    [V::read(w1), V::read(w2), V::read(difference), V::read(before)]
-}
-
-/// Stores the state of each lane, one row per value.
-#[inline(always)]
-pub(super) fn store_states<V: F64Lanes>(states: [V; 4]) -> [[f64; WIDEST]; 4] {
-    let mut ends = [[0.0; WIDEST]; 4];
-    for (end, state) in ends.iter_mut().zip(states) {
-        state.write(end);
-    }
-    ends
-}
-
 /// (A closure might not be inlined, and then be compiled without the registers.)
 #[inline(always)]
 fn weighted<V: F64Lanes, const UNIT: bool>(y: V, weight: V) -> V {
@@ -444,37 +408,6 @@ unsafe fn put<V: F64Lanes>(energies: V, to: *mut f64, length: usize, add: bool) 
     };
     // SAFETY: the caller vouches for the room.
     unsafe { energies.put_pairs(to, length) };
-}
-
-/// The coefficients in registers.
-pub(super) struct KernelCoefficients<V> {
-    zeros: [V; 2],
-    poles: [V; 2],
-    keep: V,
-    leak: V,
-}
-
-impl<V: F64Lanes> KernelCoefficients<V> {
-    #[inline(always)]
-    pub(super) fn new(coefficients: &Coefficients) -> Self {
-        Self {
-            zeros: broadcast_pair(coefficients.zeros),
-            poles: broadcast_pair(coefficients.poles),
-            keep: V::splat(coefficients.keep),
-            leak: V::splat(coefficients.leak),
-        }
-    }
-
-    /// [`Coefficients::step`], in all lanes.
-    #[inline(always)]
-    pub(super) fn step(&self, x: V, states: &mut [V; 4]) -> V {
-        let [w1, w2, difference, before] = *states;
-        let w = w1.times_from(self.poles[0], w2.times_from(self.poles[1], x));
-        let y = w2.times_plus(self.zeros[1], w1.times_plus(self.zeros[0], w));
-        let new = difference.times_plus(self.keep, before.times_from(self.leak, y));
-        *states = [w, w1, new, before.plus(difference)];
-        new.minus(difference)
-    }
 }
 
 /// The sum of the values.
@@ -508,8 +441,6 @@ fn sum_of<const CHAINS: usize>(values: &[f64]) -> f64 {
 
 /// A stride that is not known at compile time.
 const ANY: usize = 0;
-/// Lanes of the widest register.
-pub(super) const WIDEST: usize = 8;
 /// Frames of the longest segment.
 const LONGEST_SEGMENT: usize = 2400;
 /// Runs of fewer frames do not use the widest register, because of the overhead of its many

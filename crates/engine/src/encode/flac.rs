@@ -6,6 +6,7 @@ use aulos_core::{Block, Codec, Frames, SampleFormat, SampleRate, SampleSpec};
 use aulos_dsp::Dither;
 use flac_codec::encode::{FlacStreamWriter, Options};
 
+use super::config;
 use super::shared_buffer::{BufferReader, BufferWriter, shared_buffer};
 use super::{EncodeError, Encoder, UnsupportedFormat, check_block};
 
@@ -27,9 +28,8 @@ pub struct FlacEncoder {
 }
 
 impl FlacEncoder {
-    /// Linear prediction without the search of level 5: 13 to 21 % smaller than fixed predictors
-    /// (level 2) on music, for a fifth more work; see docs/decisions/flac-level.md.
-    pub const DEFAULT_LEVEL: u8 = 4;
+    /// The default compression level.
+    pub const DEFAULT_LEVEL: u8 = config::DEFAULT_LEVEL;
 
     /// An encoder of blocks of exactly `block` frames. `level` is 0 (least work) to 8 (smallest);
     /// 3 and more use linear prediction.

@@ -11,6 +11,7 @@
 
 mod config;
 mod flac;
+mod make_encoder;
 mod opus;
 mod pcm;
 mod rtp_payload;
@@ -22,6 +23,7 @@ use aulos_core::{Block, Codec, Frames, SampleSpec};
 
 pub use config::{CodecConfig, CodecConfigError, OpusConfig, RateControl};
 pub use flac::FlacEncoder;
+pub use make_encoder::make_encoder;
 pub use opus::OpusPacketEncoder;
 pub use pcm::PcmEncoder;
 pub use rtp_payload::{RtpPayloadCodec, RtpPayloadEncoder};
@@ -55,23 +57,6 @@ pub trait Encoder: Send {
     fn clipped(&self) -> u64 {
         0
     }
-}
-
-/// Creates the encoder of a codec, with the settings of a [`CodecConfig`] or the defaults of a
-/// [`Codec`].
-///
-/// # Errors
-/// [`UnsupportedFormat`] names what the codec does not support.
-pub fn make_encoder(
-    config: impl Into<CodecConfig>,
-    spec: SampleSpec,
-    block: Frames,
-) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
-    Ok(match config.into() {
-        CodecConfig::Pcm => Box::new(PcmEncoder::new(spec)),
-        CodecConfig::Flac { level } => Box::new(FlacEncoder::new(spec, block, level)?),
-        CodecConfig::Opus(config) => Box::new(OpusPacketEncoder::with_config(spec, block, config)?),
-    })
 }
 
 /// Why a block was not encoded. Both are internal faults, not faults of the audio.

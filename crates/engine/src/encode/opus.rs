@@ -7,7 +7,7 @@ use core::fmt;
 use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use opus_rs::{Application, OpusEncoder};
 
-use super::config::{BITRATES, MAX_COMPLEXITY};
+use super::config::{self, BITRATES, MAX_COMPLEXITY};
 use super::{EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block};
 
 /// Opus encoder: one packet per block.
@@ -23,8 +23,8 @@ pub struct OpusPacketEncoder {
 }
 
 impl OpusPacketEncoder {
-    /// Snapcast's default, in bits per second.
-    pub const DEFAULT_BITRATE: u32 = 192_000;
+    /// The default bit rate, in bits per second.
+    pub const DEFAULT_BITRATE: u32 = config::DEFAULT_BITRATE;
 
     /// Delay of a decoder's output relative to the encoder's input: the overlap of the transform.
     pub const DELAY: Frames = Frames(120);

@@ -3,30 +3,28 @@
 //! Each reader has a lane of its own, so each goes at its own pace and none blocks the sender or
 //! another reader: a slow reader loses its oldest frames, and learns how many. (One graph into one
 //! other, with back-pressure, is a [`queue`](super::queue()).) Readers come and go at run time:
-//! they reach the sender's thread through a ring, and leave it through a drop queue, so that
-//! nothing is allocated or freed there.
+//! they reach the sender's thread as commands, and leave it as events, so that nothing is allocated
+//! or freed there.
 
 use std::fmt;
 
 use aulos_core::{Block, ChannelLayout, Frames, Instant, SampleRate};
 use aulos_rt::pipe::PipeConfigError;
-use aulos_rt::ring::{Consumer, Producer, ring};
-use aulos_rt::{DropCollector, DropQueue, drop_queue};
 
 use super::ends::LaneSource;
 use super::lane::{LaneConfig, LaneOverflow, LaneReader, LaneWriter};
 use super::{AppReader, PushResult, Sink, StreamEnd};
+use crate::control_port::{ControlPort, Message, PortLimits, RealTimePort, control_ports};
 
 /// Creates the sink of the sending graph, and the handle that creates readers.
 ///
 /// Not for a real-time thread: allocates.
 #[must_use]
 pub fn proxy(rate: SampleRate, layout: ChannelLayout) -> (ProxySink, Proxy) {
-    let (command_sender, commands) = ring(MAX_READERS);
-    let (bin, removed) = drop_queue(2 * MAX_READERS);
+    let (control, port) = control_ports(LIMITS);
     let readers = Vec::with_capacity(MAX_READERS);
-    let sink = ProxySink { rate, layout, commands, readers, bin, ended: None };
-    (sink, Proxy { rate, layout, command_sender, removed })
+    let sink = ProxySink { rate, layout, port, readers, ended: None };
+    (sink, Proxy { rate, layout, control })
 }
 
 /// Creates readers, on a thread that may allocate.
@@ -34,8 +32,7 @@ pub fn proxy(rate: SampleRate, layout: ChannelLayout) -> (ProxySink, Proxy) {
 pub struct Proxy {
     rate: SampleRate,
     layout: ChannelLayout,
-    command_sender: Producer<LaneWriter>,
-    removed: DropCollector<LaneWriter>,
+    control: ControlPort<LaneWriter, LaneWriter>,
 }
 
 impl Proxy {
@@ -59,7 +56,7 @@ impl Proxy {
 
     /// Frees the ends of readers that have left.
     pub fn tidy(&mut self) {
-        self.removed.collect();
+        self.control.collect();
     }
 
     fn open(&mut self, lane: &LaneConfig) -> Result<LaneReader, ProxyError> {
@@ -67,7 +64,10 @@ impl Proxy {
         let (rate, layout) = (self.rate, self.layout);
         let lane = LaneConfig { rate, layout, overflow: LaneOverflow::DropOldest, ..*lane };
         let (way_in, way_out) = lane.open().map_err(ProxyError::Lane)?;
-        self.command_sender.push(way_in).map_err(|_| ProxyError::Busy)?;
+        if !self.control.has_room() {
+            return Err(ProxyError::Busy);
+        }
+        self.control.send(way_in);
         Ok(way_out)
     }
 }
@@ -98,15 +98,14 @@ impl std::error::Error for ProxyError {}
 pub struct ProxySink {
     rate: SampleRate,
     layout: ChannelLayout,
-    commands: Consumer<LaneWriter>,
+    port: RealTimePort<LaneWriter, LaneWriter>,
     readers: Vec<LaneWriter>,
-    bin: DropQueue<LaneWriter>,
     ended: Option<StreamEnd>,
 }
 
 impl Sink for ProxySink {
     fn push(&mut self, _now: Instant, block: &Block, from: Frames) -> PushResult {
-        self.take_orders();
+        self.take_readers();
         if (block.rate(), block.layout()) != (self.rate, self.layout) {
             return PushResult::FormatMismatch;
         }
@@ -115,7 +114,7 @@ impl Sink for ProxySink {
             match reader.push_block(block, from) {
                 PushResult::Disconnected => {
                     let left = self.readers.swap_remove(at);
-                    self.discard(left);
+                    self.port.reply(left);
                 }
                 PushResult::Accepted(_) | PushResult::FormatMismatch => at += 1,
             }
@@ -124,7 +123,7 @@ impl Sink for ProxySink {
     }
 
     fn end(&mut self, how: StreamEnd) {
-        self.take_orders();
+        self.take_readers();
         self.ended = Some(how);
         self.readers.iter().for_each(|reader| reader.end(how));
     }
@@ -137,22 +136,23 @@ impl ProxySink {
         self.readers.len()
     }
 
-    fn take_orders(&mut self) {
+    fn take_readers(&mut self) {
         // A surplus reader waits in the ring; a full ring refuses further ones.
         while self.readers.len() < MAX_READERS {
-            let Some(reader) = self.commands.pop() else { return };
+            let Some(reader) = self.port.next() else { return };
             if let Some(how) = self.ended {
                 reader.end(how);
             }
             self.readers.push(reader);
         }
     }
-
-    fn discard(&mut self, reader: LaneWriter) {
-        // The drop queue is emptied before each new reader, and has room for all of them.
-        drop(self.bin.discard(reader));
-    }
 }
 
 /// Maximum number of readers of a graph, those that wait to be accepted included.
 pub const MAX_READERS: usize = 64;
+
+/// As many readers again can wait in the ring.
+const LIMITS: PortLimits =
+    PortLimits { commands: MAX_READERS, reserved: 2 * MAX_READERS, notices: 0 };
+
+impl Message for LaneWriter {}

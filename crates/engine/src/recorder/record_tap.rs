@@ -37,8 +37,8 @@ pub enum TapPoint {
 }
 
 /// Creates both ends for a station of `layout`: the tap for
-/// [`OutputBusHandle::add`](crate::output_bus::OutputBusHandle::add), and its reader. The ring
-/// holds `room` of audio at `rate`, by default [`DEFAULT_CAPACITY`].
+/// [`StationHandle::add_output`](crate::station::StationHandle::add_output), and its reader. The
+/// ring holds `room` of audio at `rate`, by default [`DEFAULT_CAPACITY`].
 ///
 /// Not for a real-time thread: allocates, and touches all memory that it has allocated, so that the
 /// real-time side causes no page faults.

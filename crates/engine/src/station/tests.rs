@@ -8,10 +8,12 @@ mod recorder;
 
 use aulos_core::{Db, HEADROOM, Lufs, SampleFormat, SampleSpec};
 use aulos_dsp::Resampler;
-use aulos_rt::ring::{Consumer, ring};
+use aulos_rt::Pool;
+use aulos_rt::ring::{Consumer, Producer, ring};
 
 use super::*;
 use crate::encode::PcmEncoder;
+use crate::fanout::TimedChunk;
 use crate::generate::Tone;
 use crate::input;
 use crate::loudness::Loudness;
@@ -54,7 +56,7 @@ struct World {
     now: Instant,
     station: Station,
     chunks: Consumer<TimedChunk>,
-    status: LatestReader<StationStatus>,
+    handle: StationHandle,
 }
 
 impl World {
@@ -72,17 +74,15 @@ impl World {
             quantum: Frames(960),
             switch: switch::Config { startup_wait: Some(Span::ZERO), ..switch::Config::default() },
             crossfade: Span::from_millis(20),
-            write_header: |_, _, _, _| 0,
         };
         let now = Instant::ZERO + Span::from_secs(5);
         let inputs = sources.into_iter().map(input).collect();
         let (producer, chunks) = ring(64);
-        let (publisher, status) = aulos_rt::latest(StationStatus::new(now));
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
         let outputs = vec![producer];
-        let encoder = Box::new(PcmEncoder::new(SPEC));
-        let station = Station::new(config, now, inputs, encoder, pool, outputs, publisher);
-        Self { now, station, chunks, status }
+        let main = Rendition::new(Box::new(PcmEncoder::new(SPEC)), pool, outputs, |_, _, _, _| 0);
+        let (station, handle) = Station::new(config, now, inputs, main);
+        Self { now, station, chunks, handle }
     }
 
     /// Runs one quantum and returns its samples.
@@ -189,7 +189,7 @@ fn a_stalled_process_shifts_its_timeline_once_and_reports_it() {
     world.now += Span::from_secs(60);
     world.station.handle_timeout(world.now);
     assert_eq!(world.samples().len(), 960, "not three thousand chunks at once");
-    assert_eq!(world.status.read().stalls, 1);
+    assert_eq!(world.handle.status().stalls, 1);
     assert!(world.station.poll_timeout() > world.now);
 }
 
@@ -216,7 +216,7 @@ fn without_a_source_silence_is_output_on_time() {
     let samples = world.run(1_000);
     assert_eq!(samples.len(), 48_000);
     assert!(samples.iter().all(|sample| *sample == 0.0));
-    assert_eq!(world.status.read().silent_frames, 48_000);
+    assert_eq!(world.handle.status().silent_frames, 48_000);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_sender_that_dies_leaves_no_hole() {
     }
     let out = world.run(2_000);
     assert!(out.iter().all(|sample| *sample > 0.0), "a frame of silence");
-    let status = *world.status.read();
+    let status = *world.handle.status();
     assert_eq!((status.active, status.underruns), (Some(1), 0));
 }
 
@@ -270,7 +270,7 @@ fn a_lone_sender_that_stops_is_faded_out_and_back_in() {
     }
     let step = out.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f32::max);
     assert!(step < 0.01, "a click of {step}");
-    assert_eq!(world.status.read().underruns, 1);
+    assert_eq!(world.handle.status().underruns, 1);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_fast_sender_is_held_back_and_played_whole() {
     let mut world = World::new(vec![source]);
     feed.send(world.now, 2_500);
     let out = world.run(2_000);
-    let status = *world.status.read();
+    let status = *world.handle.status();
     assert_eq!(status.underruns, 0);
     expect_run(&out[latency()..], 0);
 }
@@ -309,11 +309,11 @@ fn senders_of_different_rates_replace_each_other() {
             feed.send(world.now, 20);
             world.step();
         }
-        assert_eq!(world.status.read().active, Some(0), "{hz} Hz");
-        assert_eq!(world.status.read().inputs[0].rate, feed.rate);
+        assert_eq!(world.handle.status().active, Some(0), "{hz} Hz");
+        assert_eq!(world.handle.status().inputs[0].rate, feed.rate);
         // It stops unexpectedly and counts as failed; some of its audio is still buffered.
         world.run(600);
-        assert_eq!(world.status.read().active, Some(1), "after {hz} Hz");
+        assert_eq!(world.handle.status().active, Some(1), "after {hz} Hz");
         // Each time it must run for twice as long before it is trusted.
         for _ in 0..1_100 {
             feed.send(world.now, 20);
@@ -334,7 +334,7 @@ fn loudness_is_measured_before_the_gain_and_at_the_output() {
     let wishes = input::Config { gain: Db::new(-6.0), ..input::Config::default() };
     let mut world = World::of(vec![tone(), tone()], wishes);
     world.run(5_000);
-    let status = *world.status.read();
+    let status = *world.handle.status();
     let near = |value: Option<Lufs>, expected: f64| {
         value.is_some_and(|value| (value.get() - expected).abs() < 0.06)
     };
@@ -350,23 +350,22 @@ fn loudness_is_measured_before_the_gain_and_at_the_output() {
 fn a_stopped_sender_has_no_momentary_loudness_and_a_reset_clears_integration() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
-    let mut resets = world.station.loudness_resets();
     feed.next = 400_000;
     for _ in 0..250 {
         feed.send(world.now, 20);
         world.step();
     }
-    let playing = world.status.read().inputs[0].loudness;
+    let playing = world.handle.status().inputs[0].loudness;
     assert!(playing.momentary.is_some() && playing.integrated.is_some(), "{playing:?}");
     world.run(1_000);
-    let stopped = world.status.read().inputs[0].loudness;
+    let stopped = world.handle.status().inputs[0].loudness;
     assert_eq!(stopped, Loudness { momentary: None, short_term: None, ..stopped });
     assert_eq!(stopped.integrated, playing.integrated);
-    resets.publish(1);
+    world.handle.reset_loudness();
     world.run(20);
-    let status = *world.status.read();
+    let status = *world.handle.status();
     assert_eq!(status.inputs[0].loudness, Loudness::NONE);
     assert_eq!(status.loudness, Loudness::NONE);
     world.run(1_000);
-    assert_eq!(world.status.read().loudness.measured, Span::from_secs(1), "once, not for ever");
+    assert_eq!(world.handle.status().loudness.measured, Span::from_secs(1), "once, not for ever");
 }

@@ -3,7 +3,11 @@
 mod preferences;
 mod properties;
 
+use aulos_dsp::silence::SilenceVerdict;
+
 use super::*;
+use crate::source::Pacing;
+use crate::standby::LinkState;
 
 /// An input that the test controls.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,8 @@ use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use aulos_core::Frames;
 use aulos_proto::wav;
 
-use super::save::{OutputContainer, OutputSpec};
+use super::container::OutputContainer;
+use super::spec::OutputSpec;
 use crate::record::format::{OpusFileEncoder, WaveFileEncoder};
 
 /// A file that is being written.

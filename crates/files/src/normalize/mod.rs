@@ -7,10 +7,12 @@
 //! ```
 
 mod batch;
+mod container;
 mod error;
 mod framed;
 mod input;
 mod save;
+mod spec;
 mod stage;
 mod tags;
 
@@ -22,13 +24,14 @@ use aulos_dsp::meter::{self, ChannelPosition, Meter};
 use aulos_dsp::normalize::{GainLimit, LinearGain, Mode, NormalizerError, Settings};
 
 pub use batch::{NormalizeEvent, NormalizeItem, NormalizeResult, plan_folder, plan_in_place, run};
+pub use container::OutputContainer;
 pub use error::NormalizeError;
-pub use save::OutputContainer;
 
 use crate::decode::FileInfo;
 use crate::scan::LoudnessSummary;
 use input::{InputFile, RateConverter};
-use save::{OutputFile, OutputSpec, OutputTarget};
+use save::{OutputFile, OutputTarget};
+use spec::OutputSpec;
 use stage::GainStage;
 use tags::Tags;
 

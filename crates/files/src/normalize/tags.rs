@@ -19,7 +19,7 @@ use lofty::ogg::tag::VorbisComments;
 use lofty::picture::{Picture, PictureInformation};
 use lofty::tag::{ItemKey, ItemValue, SplitTag, Tag, TagExt, TagType};
 
-use super::save;
+use super::container::OutputContainer;
 use crate::scan::tag::TagError;
 use crate::scan::tag::container::TagContainer;
 
@@ -38,10 +38,10 @@ pub(super) struct Tags {
 impl Tags {
     /// The tags of the file `from`, for an output in the format `to`. Missing or damaged tags
     /// result in none; only the audio is essential.
-    pub(super) fn read(from: &Path, to: save::OutputContainer) -> Self {
+    pub(super) fn read(from: &Path, to: OutputContainer) -> Self {
         let read = File::open(from).map_err(TagError::from);
         match read.and_then(|mut file| TagContainer::read(&mut file)) {
-            Ok(container) if to == save::OutputContainer::Wave => Self::for_wave(container),
+            Ok(container) if to == OutputContainer::Wave => Self::for_wave(container),
             Ok(container) => Self::for_comments(container),
             Err(TagError::Damaged) => Self { lost: vec!["all: damaged".into()], ..Self::default() },
             Err(_) => Self::default(),

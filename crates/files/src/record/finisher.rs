@@ -16,13 +16,15 @@ use aulos_rt::channel::{Receiver, TryRecvError};
 
 use super::clock;
 use super::format::{FileFormatInfo, RepairError, RepairReport, repair, write_markers};
-use super::job::{MAX_NAME_NUMBER, numbered_name};
-use super::marker::{SidecarState, put_sidecar};
 use super::report::{FileOperation, RecorderEventKind, RecorderFault};
 use super::retention::{RetainedFile, files_to_delete};
-use super::segment_file::{PART_SUFFIX, part_name, segment_end_utc};
+use super::segment_file::{
+    MAX_NAME_NUMBER, PART_SUFFIX, numbered_name, part_name, segment_end_utc,
+};
 use super::shared::RecorderShared;
-use super::sidecar::{FileDigest, MAX_SIDECAR, ParsedSidecar, Sidecar, sidecar_name};
+use super::sidecar::{
+    FileDigest, MAX_SIDECAR, ParsedSidecar, Sidecar, SidecarState, put_sidecar, sidecar_name,
+};
 use super::store::{FolderEntry, RecordingStore, read_in_pieces};
 
 /// Work for the finisher's thread.

@@ -17,12 +17,14 @@ use aulos_rt::channel::Sender;
 use super::config::{MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, SyncPolicy};
 use super::finisher::{FinisherTask, PendingFile};
 use super::format::FileMetadata;
-use super::marker::MarkerQueue;
+use super::marker_queue::MarkerQueue;
 use super::report::{
     FileOperation, RecorderEventKind, RecorderFault, RecorderStatus, SegmentStatus,
 };
 use super::sample_buffer::SampleBuffer;
-use super::segment_file::{self, PreparedFile, SegmentFile, part_name};
+use super::segment_file::{
+    self, MAX_NAME_NUMBER, PreparedFile, SegmentFile, numbered_name, part_name,
+};
 use super::shared::RecorderShared;
 use super::sidecar::{SegmentGap, sidecar_name};
 use super::store::RecordingStore;
@@ -516,17 +518,6 @@ impl RecorderJob {
         finished
     }
 }
-
-/// The `number`th name for the same time.
-pub(super) fn numbered_name(stem: &str, number: u32, extension: &str) -> String {
-    match number {
-        1 => format!("{stem}.{extension}"),
-        _ => format!("{stem}-{number}.{extension}"),
-    }
-}
-
-/// Maximum number of names for the same time.
-pub(super) const MAX_NAME_NUMBER: u32 = 9_999;
 
 /// Frames per write.
 const PIECE_FRAMES: Frames = Frames(4_096);

@@ -19,6 +19,7 @@ mod finisher;
 pub mod format;
 mod job;
 mod marker;
+mod marker_queue;
 mod report;
 mod retention;
 mod sample_buffer;

@@ -13,9 +13,8 @@ use aulos_io::disk::AppendFile;
 use aulos_proto::Patch;
 
 use super::format::{self, FileEncoder, FileFormat, FileMetadata};
-use super::marker::SidecarState;
 use super::report::{FileOperation, RecorderFault, SegmentLoudness};
-use super::sidecar::Sidecar;
+use super::sidecar::{Sidecar, SidecarState};
 use super::store::RecordingStore;
 
 /// The file of a segment that is being written.
@@ -249,6 +248,14 @@ pub(super) fn part_name(name: &str) -> String {
     format!("{name}{PART_SUFFIX}")
 }
 
+/// The `number`th name for the same time.
+pub(super) fn numbered_name(stem: &str, number: u32, extension: &str) -> String {
+    match number {
+        1 => format!("{stem}.{extension}"),
+        _ => format!("{stem}-{number}.{extension}"),
+    }
+}
+
 /// End of a segment of `frames` frames.
 pub(super) fn segment_end_utc(start: &SegmentStart, frames: Frames) -> UnixTime {
     let length = start.rate.span(frames).as_nanos();
@@ -271,6 +278,9 @@ fn segment_loudness(meter: &Meter) -> SegmentLoudness {
 
 /// Suffix of incomplete files.
 pub(super) const PART_SUFFIX: &str = ".part";
+
+/// Maximum number of names for the same time.
+pub(super) const MAX_NAME_NUMBER: u32 = 9_999;
 
 /// Maximum number of runs in a file; a marker before the oldest one kept has no position.
 const MAX_RUNS: usize = 1_000;

@@ -2,7 +2,9 @@
 //! that a repair after a crash knows the recorder and the start time; and it identifies the files
 //! that a recorder may delete.
 
+use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use aulos_core::{ChannelLayout, Frames, MediaTime, SampleRate};
 use aulos_engine::recorder::{SegmentEnd, SegmentStart, SilenceReason, UnixTime};
@@ -12,6 +14,7 @@ use serde_json::{Value, json};
 use super::file_name::rfc3339;
 use super::marker::{MAX_MARKERS, Marker, is_valid_label};
 use super::report::{ClosedSegment, SegmentLoudness};
+use super::store::RecordingStore;
 
 /// Metadata of a segment.
 #[derive(Clone, Debug)]
@@ -247,6 +250,33 @@ impl FileDigest {
 /// The name of a file's sidecar.
 pub(super) fn sidecar_name(file: &str) -> String {
     format!("{file}.json")
+}
+
+/// State of a sidecar. Several threads write it; an older state never replaces a newer one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SidecarState {
+    /// The file was created.
+    #[default]
+    Recording,
+    /// The file has markers.
+    Marked,
+    /// The file is being completed.
+    Completing,
+}
+
+/// Writes the sidecar `name` unless a later state was written.
+pub(super) fn put_sidecar(
+    now: &Mutex<SidecarState>,
+    state: SidecarState,
+    store: &dyn RecordingStore,
+    (name, text): (&str, &[u8]),
+) -> io::Result<()> {
+    let mut now = now.lock().unwrap_or_else(PoisonError::into_inner);
+    if *now > state {
+        return Ok(());
+    }
+    *now = state;
+    store.write_atomic(name, text)
 }
 
 fn to_json_bytes(json: &Value) -> Vec<u8> {

@@ -17,7 +17,7 @@ use aulos_dsp::meter::{ChannelPosition, Measurement, Meter, MeterConfig, MeterHi
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::error::ScanError;
-use super::measure::ScanOptions;
+use super::options::ScanOptions;
 use super::positions::positions;
 use super::progress::FileProgress;
 use super::sound::SoundReader;

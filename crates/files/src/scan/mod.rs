@@ -13,6 +13,7 @@ mod error;
 mod find;
 mod measure;
 mod meter_file;
+mod options;
 mod positions;
 mod progress;
 mod run;
@@ -23,8 +24,9 @@ mod tests;
 
 pub use error::ScanError;
 pub use find::{ScanFile, find_files};
-pub use measure::{FileShape, LoudnessSummary, ScanOptions, ScanReport, measure_file};
+pub use measure::{FileShape, LoudnessSummary, ScanReport, measure_file};
 pub use meter_file::LoudnessCurve;
+pub use options::ScanOptions;
 pub(crate) use positions::positions;
 pub use progress::ScanProgress;
 pub use run::{ScanEvent, scan_files};

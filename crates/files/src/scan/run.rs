@@ -12,7 +12,8 @@ use aulos_rt::channel::{Receiver, TryRecvError, unbounded};
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::find::ScanFile;
-use super::measure::{ScanOptions, ScanReport, measure_counted};
+use super::measure::{ScanReport, measure_counted};
+use super::options::ScanOptions;
 use super::progress::{ProgressCounter, ScanProgress};
 
 /// Progress of [`scan_files`].

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aulos_core::{Backoff, Instant, Span};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::{ByteFeed, FeedState, Feeder, NextPoll};
+use super::{ByteFeed, FeedState, Feeder, FifoError, NextPoll};
 use crate::SourcePath;
 
 /// Reads a FIFO for ever, through any number of writers.
@@ -289,36 +289,6 @@ pub fn make_fifo(path: &Path) -> Result<(), FifoError> {
         Err(error) => Err(FifoError::Io(error.into())),
     }
 }
-
-/// Why there is no FIFO.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum FifoError {
-    /// A file, directory or link has the name: choose another path or remove it.
-    NotAFifo,
-    /// An error of the system.
-    Io(io::Error),
-}
-
-impl FifoError {
-    pub(super) fn io(self) -> io::Error {
-        match self {
-            Self::NotAFifo => io::Error::from(io::ErrorKind::AlreadyExists),
-            Self::Io(error) => error,
-        }
-    }
-}
-
-impl core::fmt::Display for FifoError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::NotAFifo => f.write_str("the path exists but is not a FIFO"),
-            Self::Io(error) => core::fmt::Display::fmt(error, f),
-        }
-    }
-}
-
-impl core::error::Error for FifoError {}
 
 /// The capacity of a Linux pipe.
 pub(super) const READ_BYTES: usize = 65_536;

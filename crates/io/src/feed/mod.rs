@@ -7,6 +7,7 @@
 mod bytes;
 mod dj;
 mod fifo;
+mod fifo_error;
 mod http;
 mod process;
 mod process_log;
@@ -25,7 +26,8 @@ pub use dj::{
     DJ_STALL_TIMEOUT, DjCounters, DjEndReason, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot,
     DjStream,
 };
-pub use fifo::{FifoCounters, FifoError, FifoFeeder, FifoMode, make_fifo};
+pub use fifo::{FifoCounters, FifoFeeder, FifoMode, make_fifo};
+pub use fifo_error::FifoError;
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};
 pub use process_log::ProgramExit;

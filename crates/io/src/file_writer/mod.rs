@@ -114,6 +114,7 @@ mod error;
 mod producer;
 mod shared;
 mod sink;
+mod status;
 mod swap;
 #[cfg(test)]
 mod tests;
@@ -133,6 +134,7 @@ use aulos_rt::writer_ring::{self, writer_ring};
 
 pub use error::{AddError, FileWriteError};
 pub use producer::{Producer, RealtimeProducer, SharedProducer};
+pub use status::{FileWriterState, FileWriterStatus};
 pub use ticket::Ticket;
 
 use crate::disk::{self, AppendFile};
@@ -158,41 +160,6 @@ impl Default for FileWriterConfig {
     fn default() -> Self {
         Self { shared_bytes: 256 * 1024, sync_at_end: true, drop_limit: Duration::from_secs(2) }
     }
-}
-
-/// The status of a file. Bytes count from when it was opened here.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FileWriterStatus {
-    /// Bytes of all accepted records.
-    pub accepted: u64,
-    /// Accepted bytes that are in the file.
-    pub written: u64,
-    /// Written bytes that would survive a power failure.
-    pub synced: u64,
-    /// Records that [`RealtimeProducer::add_or_drop`] dropped.
-    pub dropped_records: u64,
-    /// The bytes of these records.
-    pub dropped_bytes: u64,
-    /// The state of the file.
-    pub state: FileWriterState,
-}
-
-/// The state of a file.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum FileWriterState {
-    /// It accepts and writes records.
-    Open,
-    /// The disk or a quota is full. Accepted data is kept, and the write is retried with increasing
-    /// pauses of at most a second.
-    DiskFull,
-    /// It accepts no more records, and writes what is pending.
-    Closing,
-    /// Everything is written.
-    Closed,
-    /// It cannot be written any more.
-    Failed(FileWriteError),
 }
 
 /// The threads of all devices: for each device one that writes and one that syncs. They start with

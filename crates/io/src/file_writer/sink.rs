@@ -14,9 +14,8 @@ use aulos_rt::writer_ring::RecordConsumer;
 
 use super::batch::{MAX_PARTS, WriteBatch};
 use super::shared::{SharedState, thread_ended_error};
-use super::thread::WriterHandle;
 use super::ticket::TicketReply;
-use crate::disk::{AppendFile, SyncHandle, Syncer};
+use crate::disk::{AppendFile, SyncCallback, SyncHandle, Syncer};
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +79,14 @@ impl FileSink {
     }
 
     /// Collects and writes until the data of a turn is in the file, or an error occurs.
-    pub(super) fn work(&mut self, now: Instant, syncer: &Syncer, handle: &WriterHandle) {
+    /// `on_synced` makes the callback that passes the result of a sync of so many bytes to
+    /// [`FileSink::synced`].
+    pub(super) fn work(
+        &mut self,
+        now: Instant,
+        syncer: &Syncer,
+        on_synced: impl FnOnce(u64) -> SyncCallback,
+    ) {
         if self.is_paused(now) {
             return;
         }
@@ -92,7 +98,7 @@ impl FileSink {
                 Ok(true) => {}
                 Ok(false) => {
                     self.end_turn();
-                    return self.begin_sync(now, syncer, handle);
+                    return self.begin_sync(now, syncer, on_synced);
                 }
                 Err(error) => return self.handle_error(error, now),
             }
@@ -188,14 +194,17 @@ impl FileSink {
     }
 
     /// All pending sync requests share one sync, which covers everything written by now.
-    fn begin_sync(&mut self, now: Instant, syncer: &Syncer, handle: &WriterHandle) {
+    fn begin_sync(
+        &mut self,
+        now: Instant,
+        syncer: &Syncer,
+        on_synced: impl FnOnce(u64) -> SyncCallback,
+    ) {
         if self.unsynced.is_empty() || self.syncing.is_some() {
             return;
         }
         let up_to = self.shared.written.load(Ordering::Acquire);
-        let (handle, number) = (handle.clone(), self.number);
-        let done = Box::new(move |result| handle.synced(number, up_to, result));
-        if syncer.sync(Box::new(self.sync_handle.clone()), done).is_ok() {
+        if syncer.sync(Box::new(self.sync_handle.clone()), on_synced(up_to)).is_ok() {
             self.syncing = Some(std::mem::take(&mut self.unsynced));
         } else {
             self.pause = None;

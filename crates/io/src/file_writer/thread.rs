@@ -17,7 +17,7 @@ use aulos_rt::writer_ring::{ConsumerWaker, RecordConsumer};
 use super::sink::{FileSink, RequestKind};
 use super::ticket::TicketReply;
 use crate::SystemClock;
-use crate::disk::Syncer;
+use crate::disk::{SyncCallback, Syncer};
 
 pub(super) enum WriterCommand {
     Open(Box<FileSink>),
@@ -41,8 +41,10 @@ impl WriterHandle {
         self.consumer_waker.wake();
     }
 
-    pub(super) fn synced(&self, file: u64, up_to: u64, result: io::Result<()>) {
-        self.send(WriterCommand::Synced { file, up_to, result });
+    /// Tells the thread the result of a sync.
+    fn sync_callback(&self, file: u64, up_to: u64) -> SyncCallback {
+        let handle = self.clone();
+        Box::new(move |result| handle.send(WriterCommand::Synced { file, up_to, result }))
     }
 
     pub(super) fn consumer_waker(&self) -> &ConsumerWaker {
@@ -97,7 +99,8 @@ impl WriterThread {
             if self.is_due(now) {
                 self.oldest = None;
                 for sink in &mut self.sinks {
-                    sink.work(now, &self.syncer, &self.handle);
+                    let number = sink.number;
+                    sink.work(now, &self.syncer, |up_to| self.handle.sync_callback(number, up_to));
                 }
             } else {
                 self.sleep(now);

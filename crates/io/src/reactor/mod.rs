@@ -7,8 +7,10 @@
 
 mod connection;
 mod connection_limiter;
+mod event;
 mod greeting;
 mod listener_session;
+mod mailbox;
 mod media_stream;
 mod outbox;
 mod peer;
@@ -23,23 +25,22 @@ mod zerocopy;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use aulos_core::Span;
 use aulos_engine::fanout::TimedChunk;
-use aulos_proto::snap::session::{CloseReason, Refusal};
-use aulos_proto::snap::wire::{ClientInfo, Hello, ServerSettings};
+use aulos_proto::snap::session::Refusal;
+use aulos_proto::snap::wire::ServerSettings;
 use aulos_rt::LatestReader;
-use aulos_rt::channel::{FdReceiver, RealtimeSender, ReceiverWaker, Sender, bounded};
 use aulos_rt::ring::Consumer;
 
 use crate::feed::Feeder;
 pub use connection_limiter::{
     AddressLimits, AddressPermit, AdmitError, ConnectionLimiter, address_key,
 };
+pub use event::{ConnectionHealth, EventSink, ReactorEvent, SessionEndCause, SessionId};
 pub use greeting::Greeting;
 pub use listener_session::ListenerSession;
 pub use media_stream::MediaStream;
@@ -50,6 +51,8 @@ pub use tls::{LazyTlsConfig, ListenPolicy, MediaSocket, TLS_FIRST_BYTE};
 pub use web::{ListenerOptions, response_head};
 #[cfg_attr(not(target_os = "linux"), allow(unused_imports))]
 pub(crate) use zerocopy::QueuedError;
+
+use mailbox::{Mailbox, ReactorCommand};
 
 /// The reactor threads and the handle to them.
 pub struct ReactorPool {
@@ -261,198 +264,6 @@ impl fmt::Debug for ReactorPool {
     }
 }
 
-/// Receives the events of the reactors. Called on a reactor thread: must not block.
-pub trait EventSink: Send + Sync {
-    /// Takes an event.
-    ///
-    /// # Errors
-    /// Returns the event when there is no room; the reactor tries again a little later.
-    fn push(&self, event: ReactorEvent) -> Result<(), ReactorEvent>;
-}
-
-/// An event of a session.
-#[derive(Debug)]
-pub enum ReactorEvent {
-    /// A client has sent its Hello. Unless it has been answered, it waits for
-    /// [`ReactorPool::set_settings`] and [`ReactorPool::set_station`], in that order, or for
-    /// [`ReactorPool::refuse`], for two seconds at most.
-    Hello {
-        /// The session.
-        session: SessionId,
-        /// The content of the Hello.
-        hello: Box<Hello>,
-        /// The client's address.
-        address: SocketAddr,
-        /// Whether the client is already authorized, by HTTP or by a valid certificate.
-        authorized: bool,
-        /// The answer that the reactor has given.
-        answered: Option<Greeting>,
-    },
-    /// A client has changed its own volume.
-    ClientInfo {
-        /// The session.
-        session: SessionId,
-        /// The new volume and mute state.
-        info: ClientInfo,
-    },
-    /// The state of a client's connection, every two seconds, or less often with very many clients.
-    /// The only event that is not repeated when there was no room for it.
-    Health {
-        /// The session.
-        session: SessionId,
-        /// The state of the connection.
-        health: ConnectionHealth,
-    },
-    /// A session that had sent its Hello has ended.
-    SessionEnded {
-        /// The session.
-        session: SessionId,
-        /// The cause.
-        cause: SessionEndCause,
-    },
-}
-
-/// The state of a client's connection as seen from the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConnectionHealth {
-    /// How long the client can play from what it has been sent; `None` before the first chunk,
-    /// negative when it is late.
-    pub buffered: Option<Span>,
-    /// The smoothed round-trip time as measured by TCP.
-    pub round_trip: Span,
-    /// The mean deviation of the round-trip time.
-    pub jitter: Span,
-    /// Bytes that are waiting in this machine.
-    pub unsent: u64,
-    /// Segments that were retransmitted since the connection began.
-    pub retransmitted: u64,
-    /// Chunks that were skipped because the client was too slow.
-    pub skipped: u64,
-    /// Time since the last skipped chunk.
-    pub since_skip: Option<Span>,
-    /// Time since the client's last Time request.
-    pub since_time_request: Option<Span>,
-}
-
-/// One connection of one client: the reactor, and a number that is never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SessionId(u64);
-
-impl SessionId {
-    /// The session with this number, as [`SessionId::number`] gave it.
-    #[must_use]
-    pub const fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-
-    /// A number that is unique among the sessions of this server.
-    #[must_use]
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
-    const fn new(reactor: usize, token: u64) -> Self {
-        Self((reactor as u64) << TOKEN_BITS | token)
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "eight bits")]
-    const fn reactor(self) -> usize {
-        (self.0 >> TOKEN_BITS) as usize
-    }
-
-    const fn token(self) -> u64 {
-        self.0 & ((1 << TOKEN_BITS) - 1)
-    }
-}
-
-/// A token has 24 bits of generation and 32 bits of index; the bits above hold the reactor.
-const TOKEN_BITS: u32 = 56;
-
-/// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SessionEndCause {
-    /// The peer closed the connection.
-    Closed,
-    /// The connection failed: reset, or nothing was acknowledged for ten seconds.
-    Network,
-    /// The peer read nothing for ten seconds.
-    NotReading,
-    /// The peer violated the protocol.
-    Protocol(CloseReason),
-    /// The server ended it on command.
-    Kicked,
-    /// What the peer sent was invalid TLS.
-    TlsFailed,
-    /// The peer began a TLS handshake and did not finish it.
-    TlsUnfinished,
-    /// The peer does not use TLS although it is required.
-    PlainRefused,
-}
-
-enum ReactorCommand {
-    /// Boxed, because a mailbox allocates room for thousands of commands at the start.
-    AddStation(Box<(StationDescriptor, Consumer<TimedChunk>)>),
-    ReplaceStation(usize, Box<(StationDescriptor, Consumer<TimedChunk>)>),
-    RemoveStation(usize),
-    FlushStation(usize),
-    AddAcceptor(TcpListener),
-    AddSnapcastClient(TcpStream, SocketAddr, AddressPermit),
-    AddWebSocketClient(Box<MediaSocket>, Vec<u8>),
-    AddWebListener(Box<(MediaSocket, ListenerOptions)>, usize),
-    SetTitle(usize, Arc<str>),
-    SetListenPolicy(Box<ListenPolicy>),
-    AddFeeder(Box<dyn Feeder>),
-    SetSettings(SessionId, ServerSettings),
-    SetStation(SessionId, usize),
-    Refuse(SessionId, Refusal),
-    Kick(SessionId),
-    /// `None` for the client: the default.
-    SetGreeting(Option<Arc<str>>, Option<Greeting>),
-    Stop,
-}
-
-/// The sending side of a reactor's command queue.
-struct Mailbox {
-    commands: Sender<ReactorCommand>,
-    /// Queues commands without waking the reactor.
-    non_waking_sender: RealtimeSender<ReactorCommand>,
-    wake_handle: ReceiverWaker<ReactorCommand>,
-}
-
-/// The receiving side.
-type Inbox = FdReceiver<ReactorCommand>;
-
-impl Mailbox {
-    fn new() -> io::Result<(Self, Inbox)> {
-        let (commands, inbox) = bounded(MAX_COMMANDS);
-        let mailbox =
-            Self { non_waking_sender: commands.realtime(), wake_handle: inbox.waker(), commands };
-        Ok((mailbox, inbox.into_fd().map_err(|none| none.error)?))
-    }
-
-    /// Blocks only when the reactor is thousands of commands behind; never called on an audio path.
-    fn post(&self, command: ReactorCommand) {
-        // A reactor that has ended takes no commands.
-        drop(self.commands.send(command));
-    }
-
-    /// Like `post` without blocking: two reactors that wait for each other would deadlock.
-    fn try_post(&self, command: ReactorCommand) -> bool {
-        self.commands.try_send(command).is_ok()
-    }
-
-    /// Queues a command without waking the reactor, for callers that queue many.
-    fn enqueue(&self, command: ReactorCommand) -> bool {
-        self.non_waking_sender.push(command).is_ok()
-    }
-
-    /// Wakes the reactor.
-    fn wake(&self) {
-        self.wake_handle.wake();
-    }
-}
-
 /// Grows the kernel's descriptor table in advance. The table doubles when it is full, and in a
 /// process with threads each growth delays the opening of a descriptor by about 15 ms (an RCU grace
 /// period). While many clients connect, all of them would wait for that.
@@ -478,8 +289,6 @@ pub fn lengthen_backlog(listener: &TcpListener) -> io::Result<()> {
 
 /// Connections that may wait to be accepted; the kernel applies its own limit.
 const BACKLOG: i32 = 4_096;
-
-const MAX_COMMANDS: usize = 4_096;
 
 /// The highest descriptor number that fits without growing the table: 64 kB of kernel memory.
 const RESERVED_DESCRIPTORS: i32 = 8_191;

@@ -3,6 +3,7 @@
 mod accept;
 mod entity;
 mod health;
+mod socket;
 mod stations;
 
 use std::collections::VecDeque;
@@ -18,19 +19,20 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::connection_limiter::{AddressLimits, ConnectionLimiter};
 use super::greeting::{Greeting, GreetingTable};
+use super::mailbox::{Inbox, Mailbox, ReactorCommand};
 use super::peer::{Peer, PeerEvent};
 use super::send_wheel::SendWheel;
 use super::stations::{MAINTENANCE, ReactorStation};
 use super::stats::ReactorStats;
 use super::tls::{ListenPolicy, MediaSocket};
 use super::web::{ListenerOptions, WebListener};
-use super::{EventSink, Inbox, Mailbox, ReactorCommand, ReactorEvent, SessionEndCause, SessionId};
+use super::{EventSink, ReactorEvent, SessionEndCause, SessionId};
 use crate::SystemClock;
 use crate::clock::timespec;
 use crate::feed::{Feeder, NextPoll};
 use crate::slab::Slab;
-use accept::configure_socket;
 use entity::ReactorEntity;
+use socket::configure_socket;
 
 /// Everything that one thread serves.
 pub(super) struct Reactor {

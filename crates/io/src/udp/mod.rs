@@ -77,9 +77,12 @@
 //! ```
 
 mod arrival;
+mod command;
+mod config;
 mod flush;
 mod interface;
 mod load;
+mod report;
 mod run;
 mod shared;
 mod slots;
@@ -90,7 +93,7 @@ mod stream;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -98,109 +101,23 @@ use std::time::Duration;
 use aulos_core::Span;
 use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, SendError, Sender, bounded};
-use aulos_session::datagram::{Machine, MachineFactory, StreamKey};
+use aulos_session::datagram::{Machine, MachineFactory};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use crate::{SystemClock, sys};
+pub use config::{AnswerKeyFn, UdpConfig};
 pub use interface::{Interface, find_interface, source_address_for};
-use load::ThreadLoads;
-use run::{INBOX, ThreadInit, UdpThread};
-use shared::StreamTable;
+pub use report::{EndedStream, StreamEndCause, StreamId, StreamReport};
 pub use shared::{Demux, OpenPort, PortId, SharedPortConfig};
 pub(crate) use slots::{DatagramInfo, SMALL_SLOT_BYTES, Slots};
 pub use socket::{SocketOptions, bind_socket, granted_receive_buffer};
 pub use stats::{StreamStats, UdpStats};
+
+use crate::{SystemClock, sys};
+use command::ThreadCommand;
+use load::ThreadLoads;
+use run::{INBOX, ThreadInit, UdpThread};
+use shared::StreamTable;
 use stream::MovingStream;
-
-/// The configuration of a context.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct UdpConfig {
-    /// The number of threads: one for each processor that can be spared. More threads cost without
-    /// gain.
-    pub threads: usize,
-    /// The interval of polls, 1 to 20 ms. It adds at most this much delay, half of it on average.
-    pub wait: Span,
-    /// The longest datagram accepted, 256 to 65,507 bytes; longer ones are counted and dropped.
-    pub max_datagram: usize,
-    /// Whether consecutive datagrams of the same length to the same destination are passed to the
-    /// kernel as one. The receiver sees no difference.
-    pub join_sends: bool,
-    /// The local address that the context sends from; the kernel chooses the port.
-    pub bind_v4: Ipv4Addr,
-    /// The same for IPv6; optional on a machine without IPv6.
-    pub bind_v6: Ipv6Addr,
-    /// The options of the context's own sockets.
-    pub send: SocketOptions,
-    /// Finds the stream of a packet that arrives at one of the context's own sockets; by default
-    /// the SSRC that an RTCP packet reports about. See [`Outbox::claim`](aulos_session::datagram::Outbox::claim).
-    pub answer_key: AnswerKeyFn,
-}
-
-/// A function that finds the key of an answer.
-pub type AnswerKeyFn = fn(&[u8], SocketAddr) -> Option<StreamKey>;
-
-impl Default for UdpConfig {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            threads: cores.min(MAX_DEFAULT_THREADS),
-            wait: Span::from_millis(5),
-            max_datagram: 9_216,
-            join_sends: true,
-            bind_v4: Ipv4Addr::UNSPECIFIED,
-            bind_v6: Ipv6Addr::UNSPECIFIED,
-            send: SocketOptions { send_buffer: SEND_BUFFER, ..SocketOptions::default() },
-            answer_key: |bytes, _| StreamKey::reported_ssrc(bytes),
-        }
-    }
-}
-
-/// Identifies a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamId(u64);
-
-/// A stream that has ended.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct EndedStream<M> {
-    /// The stream.
-    pub id: StreamId,
-    /// Its machine.
-    pub machine: M,
-    /// Its final counters.
-    pub stats: StreamStats,
-    /// Why it ended.
-    pub cause: StreamEndCause,
-}
-
-/// Why a stream ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StreamEndCause {
-    /// Removed by [`UdpContext::remove`], or by closing its shared port.
-    Removed,
-    /// Its machine ended it ([`Outbox::end`](aulos_session::datagram::Outbox::end)).
-    Machine,
-    /// It was silent for longer than its shared port allows.
-    Silent,
-    /// The system could not watch its socket.
-    WatchFailed,
-    /// The context has stopped.
-    Stopped,
-}
-
-/// The status of a stream.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct StreamReport<R> {
-    /// The stream.
-    pub id: StreamId,
-    /// Its counters.
-    pub stats: StreamStats,
-    /// The report of its machine.
-    pub report: R,
-}
 
 /// The UDP threads and the handle to them. Dropping it ends the threads as [`Self::stop`] does, but
 /// without waiting for them. A machine that panics ends its thread and the streams on it.
@@ -221,17 +138,6 @@ struct ThreadHandle<M: Machine> {
     commands: Sender<ThreadCommand<M>>,
     stats: LatestReader<UdpStats>,
     thread: JoinHandle<Vec<EndedStream<M>>>,
-}
-
-enum ThreadCommand<M: Machine> {
-    Add(Box<MovingStream<M>>),
-    OpenPort(Box<(UdpSocket, StreamTable<M>)>),
-    ClosePort(PortId),
-    ToStream(StreamId, M::Command),
-    Remove(StreamId),
-    Detach(StreamId, Sender<Option<Box<MovingStream<M>>>>),
-    Report(Vec<StreamReport<M::Report>>, Sender<Vec<StreamReport<M::Report>>>),
-    Stop,
 }
 
 impl<M: Machine> UdpContext<M> {
@@ -526,7 +432,6 @@ fn start_thread<M: Machine>(
 const THREAD_SHIFT: u32 = 48;
 
 const MAX_THREADS: usize = 64;
-const MAX_DEFAULT_THREADS: usize = 4;
 const MAX_COMMANDS: usize = 4_096;
 
 /// Ended streams that wait to be taken: more than a shared port has, because all of them may end at
@@ -535,6 +440,3 @@ const MAX_ENDED: usize = 16_384;
 
 /// Streams that move at the same time.
 const MAX_MOVES: usize = 64;
-
-/// The datagrams of one tick of thousands of streams, in the kernel's accounting.
-const SEND_BUFFER: usize = 4 << 20;

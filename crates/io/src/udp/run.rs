@@ -1,5 +1,6 @@
 //! The event loop of one UDP thread.
 
+mod buffers;
 mod commands;
 mod receive;
 
@@ -15,16 +16,17 @@ use aulos_session::datagram::{Machine, SendQueue, StreamKey};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
+use super::command::ThreadCommand;
 use super::flush::BatchSender;
 use super::shared::StreamTable;
 use super::stats::UdpStats;
 use super::stream::Streams;
-use super::{AnswerKeyFn, EndedStream, StreamEndCause, ThreadCommand, UdpConfig};
+use super::{AnswerKeyFn, EndedStream, StreamEndCause, UdpConfig};
 use crate::clock::timespec;
 use crate::slab::Slab;
 use crate::wheel::Wheel;
 use crate::{SystemClock, sys};
-use receive::ReceiveBuffers;
+use buffers::ReceiveBuffers;
 
 /// The initial state of a thread.
 pub(super) struct ThreadInit<M: Machine> {

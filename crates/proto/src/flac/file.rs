@@ -156,7 +156,7 @@ impl FlacScanner {
         while !self.input.bytes().is_empty() && self.failures < MAX_FAILURES {
             let (bytes, ended) = (self.input.bytes(), self.input.is_ended());
             let header = match FrameHeader::parse(bytes) {
-                ParsedFrameHeader::Header(header) if header.is_like(&self.info) => header,
+                ParsedFrameHeader::Header(header) if self.info.fits(&header) => header,
                 ParsedFrameHeader::Incomplete if !ended => return,
                 _ => {
                     let next = bytes.iter().skip(1).position(|byte| *byte == 0xff);

@@ -41,9 +41,7 @@ impl FrameEndSearch {
                 ParsedFrameHeader::Header(_) | ParsedFrameHeader::Incomplete if self.is_whole() => {
                     return FrameEnd::Found;
                 }
-                ParsedFrameHeader::Header(header)
-                    if info.is_none_or(|info| header.is_like(info)) =>
-                {
+                ParsedFrameHeader::Header(header) if info.is_none_or(|info| info.fits(&header)) => {
                     match self.later {
                         // A later frame is complete, so the one at the front is not a frame.
                         Some((at, 0)) if self.at > at + SMALLEST => return FrameEnd::Damaged(at),

@@ -1,7 +1,5 @@
 //! Frame headers (RFC 9639, section 9.1).
 
-use super::StreamInfo;
-
 /// Header of a FLAC frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
@@ -84,13 +82,6 @@ impl FrameHeader {
             number_bytes: number,
             bytes: end + 1,
         })
-    }
-
-    /// Whether the header fits the stream: `None` stands for the value in STREAMINFO.
-    pub(crate) fn is_like(&self, info: &StreamInfo) -> bool {
-        self.channels == info.channels
-            && self.hz.is_none_or(|hz| hz == info.hz)
-            && self.bits.is_none_or(|bits| bits == info.bits)
     }
 }
 

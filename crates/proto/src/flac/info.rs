@@ -41,6 +41,13 @@ impl StreamInfo {
         Some(Self { bytes, hz, channels: header.channels, bits })
     }
 
+    /// Whether the header fits the stream: `None` stands for the value in STREAMINFO.
+    pub(crate) fn fits(&self, header: &FrameHeader) -> bool {
+        self.channels == header.channels
+            && header.hz.is_none_or(|hz| hz == self.hz)
+            && header.bits.is_none_or(|bits| bits == self.bits)
+    }
+
     /// Sets the number of frames, and the sizes of the smallest and the largest FLAC frame in
     /// bytes; 0 means unknown. Values that exceed their field are set to unknown.
     pub fn set_totals(&mut self, frames: u64, smallest: u32, largest: u32) {

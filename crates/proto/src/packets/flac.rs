@@ -100,7 +100,7 @@ impl Reader {
             ParsedFrameHeader::Incomplete => return ReaderStep::NeedMore,
             ParsedFrameHeader::Invalid => return ReaderStep::Lost(0),
         };
-        if self.info.as_ref().is_some_and(|info| header.is_like(info)) {
+        if self.info.as_ref().is_some_and(|info| info.fits(&header)) {
             self.state = State::Frames(FrameEndSearch::default());
             return ReaderStep::Consumed;
         }

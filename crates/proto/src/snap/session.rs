@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use aulos_core::{Instant, Span, TokenBucket};
 
+pub use assembly::MAX_READ;
 use assembly::{AssembledMessage, MessageAssembler};
 pub use outgoing::{Refusal, ServerOutgoing};
 
@@ -31,10 +32,6 @@ use super::wire::{
 
 /// Time within which a peer must send its Hello.
 pub const HELLO_TIMEOUT: Span = Span::from_secs(5);
-
-/// Maximum payload of a received message in bytes; a Hello has about 300. After the Hello, larger
-/// messages within [`MAX_MESSAGE`] are skipped.
-pub const MAX_READ: usize = 64 * 1024;
 
 /// Number of Time requests that are answered at once. Snapclient sends 50 when it connects.
 pub const TIME_BURST: u32 = 256;

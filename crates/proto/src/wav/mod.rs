@@ -17,9 +17,6 @@ pub use bext::{BroadcastExtension, BroadcastLoudness};
 pub use markers::marker_chunks;
 pub use parser::{MAX_PREAMBLE, ParseOutcome, WavError, WavSampleFormat, WaveInfo, parse};
 pub use size_fields::{FileTooLong, SizeFields, WavFileHeader};
-pub use stream_header::{DataLength, UnsupportedWavFormat, header};
+pub use stream_header::{DataLength, HEADER_LEN, UnsupportedWavFormat, header};
 pub(crate) use stream_header::{RIFF_SIZE_WITHOUT_DATA, RawHeader, TAG_FLOAT, TAG_PCM};
 use stream_header::{SUB_FORMAT_TAIL, TAG_EXTENSIBLE};
-
-/// Bytes of the header that [`header`] returns.
-pub const HEADER_LEN: usize = 44;

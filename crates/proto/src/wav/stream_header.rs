@@ -4,8 +4,6 @@ use core::fmt;
 
 use aulos_core::{SampleFormat, SampleSpec};
 
-use super::HEADER_LEN;
-
 /// The header of a WAVE file or stream of `spec`; the samples follow.
 ///
 /// A 44-byte header cannot state the loudspeakers of more than two channels. All readers known to
@@ -116,6 +114,9 @@ pub(super) const SUB_FORMAT_TAIL: [u8; 14] =
 /// What the RIFF size counts beside the samples: everything behind its own field.
 #[allow(clippy::cast_possible_truncation, reason = "44")]
 pub(crate) const RIFF_SIZE_WITHOUT_DATA: u32 = HEADER_LEN as u32 - 8;
+
+/// Bytes of the header that [`header`] returns.
+pub const HEADER_LEN: usize = 44;
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,41 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::handle::LoopHandle;
+use super::handle::{LocalHandle, LoopHandle};
+use super::task::Task;
 use super::timer::Sleep;
 use crate::channel::Receiver;
 use crate::notify::Dispatcher;
 
+impl LocalHandle {
+    /// Runs `each` for every item of the channel, in order. The task is finished after the last
+    /// item, when the channel is closed; if it is dropped before that, the receiver is dropped.
+    ///
+    /// While there is a [`RealtimeSender`](crate::channel::RealtimeSender), which does not wake the
+    /// loop, the loop polls the channel every 5 ms.
+    pub fn attach<T, F>(&self, receiver: Receiver<T>, each: F) -> Task<()>
+    where
+        T: Send + 'static,
+        F: FnMut(T) + 'static,
+    {
+        self.spawn(AttachedReceiver::new(self.handle.clone(), receiver, each))
+    }
+
+    /// Polls a dispatcher at the times that it returns, so that its callbacks run on this loop. Not
+    /// for [`PollStrategy::Event`](crate::notify::PollStrategy::Event), which returns no time.
+    ///
+    /// [`Notifier::callback_ended`](crate::notify::Notifier::callback_ended) and the loop must use
+    /// the same clock.
+    pub fn dispatch<F>(&self, dispatcher: Dispatcher<F>) -> Task<()>
+    where
+        F: ?Sized + FnMut() + 'static,
+    {
+        self.spawn(dispatch(self.handle.clone(), dispatcher))
+    }
+}
+
 /// Runs a closure for every item of a channel.
-pub(super) struct AttachedReceiver<T, F> {
+struct AttachedReceiver<T, F> {
     handle: LoopHandle,
     receiver: Receiver<T>,
     each: F,
@@ -20,7 +48,7 @@ pub(super) struct AttachedReceiver<T, F> {
 }
 
 impl<T, F> AttachedReceiver<T, F> {
-    pub(super) fn new(handle: LoopHandle, receiver: Receiver<T>, each: F) -> Self {
+    fn new(handle: LoopHandle, receiver: Receiver<T>, each: F) -> Self {
         Self { handle, receiver, each, poll_timer: None }
     }
 }
@@ -61,7 +89,7 @@ const MAX_ITEMS_PER_TURN: usize = 64;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Polls a dispatcher at the times that it returns.
-pub(super) async fn dispatch<F>(handle: LoopHandle, mut dispatcher: Dispatcher<F>)
+async fn dispatch<F>(handle: LoopHandle, mut dispatcher: Dispatcher<F>)
 where
     F: ?Sized + FnMut(),
 {

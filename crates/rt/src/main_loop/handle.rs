@@ -1,16 +1,15 @@
 //! Handles of a loop, for its own thread and for others.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::attach::{AttachedReceiver, dispatch};
+use super::shared::Shared;
 use super::task::{self, Task};
-use super::timer::{Interval, Sleep, TimerExpiry};
-use super::{Command, NotSendMarker};
-use crate::channel::{Receiver, UnboundedSender};
-use crate::notify::Dispatcher;
+use super::timer::{Interval, Sleep};
+use super::timer_heap::TimerExpiry;
 
 /// Handle for the loop's own thread. Clones refer to the same loop.
 #[derive(Clone, Debug)]
@@ -20,31 +19,6 @@ pub struct LocalHandle {
 }
 
 impl LocalHandle {
-    /// Runs `each` for every item of the channel, in order. The task is finished after the last
-    /// item, when the channel is closed; if it is dropped before that, the receiver is dropped.
-    ///
-    /// While there is a [`RealtimeSender`](crate::channel::RealtimeSender), which does not wake the
-    /// loop, the loop polls the channel every 5 ms.
-    pub fn attach<T, F>(&self, receiver: Receiver<T>, each: F) -> Task<()>
-    where
-        T: Send + 'static,
-        F: FnMut(T) + 'static,
-    {
-        self.spawn(AttachedReceiver::new(self.handle.clone(), receiver, each))
-    }
-
-    /// Polls a dispatcher at the times that it returns, so that its callbacks run on this loop. Not
-    /// for [`PollStrategy::Event`](crate::notify::PollStrategy::Event), which returns no time.
-    ///
-    /// [`Notifier::callback_ended`](crate::notify::Notifier::callback_ended) and the loop must use
-    /// the same clock.
-    pub fn dispatch<F>(&self, dispatcher: Dispatcher<F>) -> Task<()>
-    where
-        F: ?Sized + FnMut() + 'static,
-    {
-        self.spawn(dispatch(self.handle.clone(), dispatcher))
-    }
-
     /// Runs a future that need not be `Send`.
     pub fn spawn<F>(&self, future: F) -> Task<F::Output>
     where
@@ -86,31 +60,30 @@ impl LoopHandle {
     /// Waits until the loop's time is `at`, in nanoseconds on the clock that it is polled with. The
     /// future can be awaited on any thread.
     pub fn sleep_until(&self, at: u64) -> Sleep {
-        Sleep::new(self.clone(), TimerExpiry::At(at))
+        Sleep::new(self.shared.clone(), TimerExpiry::At(at))
     }
 
     /// Waits for `span`, counted from the poll of the loop that follows the future's first poll,
     /// not from this call.
     pub fn sleep(&self, span: Duration) -> Sleep {
-        Sleep::new(self.clone(), TimerExpiry::after(span))
+        Sleep::new(self.shared.clone(), TimerExpiry::after(span))
     }
 
     /// A timer that ticks every `period`, the first time one period after its first poll.
     pub fn every(&self, period: Duration) -> Interval {
-        Interval::new(self.clone(), period)
+        Interval::new(self.shared.clone(), period)
     }
 
     /// The time of the loop's latest poll, in nanoseconds.
     #[must_use]
     pub fn now(&self) -> u64 {
-        self.shared.now.load(Ordering::Acquire)
+        self.shared.now()
     }
 
     /// Ends [`MainLoop::run`](super::MainLoop::run) after the current turn; if it does not run, the
     /// next run ends after its first turn.
     pub fn quit(&self) {
-        self.shared.quit.store(true, Ordering::Release);
-        self.shared.inbox.wake();
+        self.shared.quit();
     }
 
     /// Whether [`LoopHandle::quit`] was called and no run has ended by it yet. A foreign loop in
@@ -127,35 +100,5 @@ impl fmt::Debug for LoopHandle {
     }
 }
 
-/// State that the loop and its handles share.
-pub(super) struct Shared {
-    inbox: UnboundedSender<Command>,
-    quit: AtomicBool,
-    now: AtomicU64,
-}
-
-impl Shared {
-    pub(super) fn new(inbox: UnboundedSender<Command>) -> Self {
-        Self { inbox, quit: AtomicBool::new(false), now: AtomicU64::new(0) }
-    }
-
-    /// Sends a command to the loop; returns it, to be dropped by the caller, if the loop is gone.
-    pub(super) fn send(&self, command: Command) -> Result<(), Command> {
-        self.inbox.send(command).map_err(|closed| closed.0)
-    }
-
-    /// Advances the loop's time to `now`, never backwards. Called by the loop's thread only.
-    pub(super) fn advance(&self, now: u64) -> u64 {
-        let now = now.max(self.now.load(Ordering::Relaxed));
-        self.now.store(now, Ordering::Release);
-        now
-    }
-
-    pub(super) fn is_quitting(&self) -> bool {
-        self.quit.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn take_quit(&self) -> bool {
-        self.quit.swap(false, Ordering::Acquire)
-    }
-}
+/// Marker that keeps a value on its thread.
+type NotSendMarker = PhantomData<Rc<()>>;

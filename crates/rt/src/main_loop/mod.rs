@@ -75,15 +75,17 @@
 
 mod attach;
 mod handle;
+mod shared;
 mod task;
+mod task_list;
 #[cfg(test)]
 mod tests;
 mod timer;
+mod timer_heap;
 
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -92,9 +94,9 @@ pub use handle::{LocalHandle, LoopHandle};
 pub use task::Task;
 pub use timer::{Interval, Sleep};
 
-use self::handle::Shared;
-use self::task::Tasks;
-use self::timer::TimerHeap;
+use self::shared::{Command, Shared};
+use self::task_list::Tasks;
+use self::timer_heap::TimerHeap;
 use crate::channel::{Receiver, SignalWaker, unbounded};
 use crate::sys::Signal;
 use crate::{clock, sys};
@@ -106,12 +108,6 @@ pub struct MainLoop {
     timers: TimerHeap,
     tasks: Tasks,
     fd: Option<(Arc<Signal>, Waker)>,
-}
-
-/// Work for the loop's thread.
-enum Command {
-    Run(task::Runnable),
-    ArmTimer(timer::ArmedTimer),
 }
 
 /// Maximum number of commands that one poll handles before it checks the timers again.
@@ -263,6 +259,3 @@ impl LoopFd {
         &self.signal
     }
 }
-
-/// Marker that keeps a value on its thread.
-type NotSendMarker = PhantomData<Rc<()>>;

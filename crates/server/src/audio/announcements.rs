@@ -1,24 +1,22 @@
-//! The announcements of one station: decoding, gain matching and the queue in front of the mixer.
+//! The announcements of one station: decoding and gain matching.
 
 use aulos_config::{SourceConfig, Station};
-use aulos_core::{Db, Instant};
+use aulos_core::Db;
 use aulos_dsp::normalize::Settings;
-use aulos_engine::announce::{
-    AnnouncementQueue, EndReason, MAX_LENGTH, MAX_QUEUE, QueueEvent, matching_gain,
-};
+use aulos_engine::announce::{EndReason, MAX_LENGTH, MAX_QUEUE, QueueEvent, matching_gain};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::source::{Pacing, RingSource};
+use aulos_engine::station::StationHandle;
 use aulos_files::decode::FileDecodeOptions;
 use aulos_files::source::{FileMeter, FileSource, FileState};
 use aulos_io::CodecPool;
 use aulos_rt::LatestReader;
 
-use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};
+use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome, StationEvent};
 
-/// A station's announcement queue, with the decode state of each queued file.
-#[derive(Debug)]
+/// The decode state of each file in a station's announcement queue.
+#[derive(Debug, Default)]
 pub(super) struct StationAnnouncements {
-    queue: AnnouncementQueue,
     files: Vec<(u64, LatestReader<FileState>)>,
     /// Announcements whose gain is not known yet.
     pending: Vec<PendingGain>,
@@ -35,15 +33,12 @@ struct PendingGain {
 }
 
 impl StationAnnouncements {
-    pub(super) const fn new(queue: AnnouncementQueue) -> Self {
-        Self { queue, files: Vec::new(), pending: Vec::new() }
-    }
-
     /// Appends an announcement to the queue and starts decoding it.
     pub(super) fn add(
         &mut self,
         announcement: &Announcement,
         station: &Station,
+        handle: &mut StationHandle,
         codecs: &mut CodecPool,
     ) -> Result<(), String> {
         let SourceConfig::File { path, repeat: false, spec } = &announcement.source else {
@@ -53,14 +48,14 @@ impl StationAnnouncements {
         let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
         let source = Box::new(RingSource::new(items, Pacing::OnDemand));
         let Announcement { id, duck, gain, .. } = *announcement;
-        self.queue.announce(id, source, duck).map_err(|full| full.to_string())?;
+        handle.announcements().add(id, source, duck).map_err(|full| full.to_string())?;
         match station.sound.normalize.as_ref().filter(|_| announcement.normalize) {
-            None => self.queue.set_gain(id, gain),
+            None => handle.announcements().set_gain(id, gain),
             Some(normalize) => {
                 let layout = (station.spec.layout, normalize.settings.dual_mono);
                 let (meter, loudness) = FileMeter::new(path.clone(), options, layout, MAX_LENGTH);
                 codecs.add(Box::new(meter));
-                self.queue.hold(id);
+                handle.announcements().hold(id);
                 let settings = normalize.settings.clone();
                 self.pending.push(PendingGain { id, duck, gain, settings, loudness });
             }
@@ -71,40 +66,33 @@ impl StationAnnouncements {
         Ok(())
     }
 
-    pub(super) fn cancel(&mut self, id: u64) {
-        self.queue.cancel(id);
-    }
-
-    /// Advances the queue to `now` and appends what happened to `events`.
-    pub(super) fn poll(&mut self, now: Instant, events: &mut Vec<(u64, AnnouncementEvent)>) {
-        let Self { queue, pending, .. } = self;
-        pending.retain_mut(|PendingGain { id, duck, gain, settings, loudness }| {
+    /// Sets gains that are known by now, and cancels announcements whose file cannot be opened.
+    pub(super) fn update(&mut self, handle: &mut StationHandle) {
+        self.pending.retain_mut(|PendingGain { id, duck, gain, settings, loudness }| {
             let Some(loudness) = *loudness.read() else { return true };
             let matching = matching_gain(&loudness, settings.target, settings.ceiling, *duck);
-            queue.set_gain(*id, Db::new(matching.get() + gain.get()));
+            handle.announcements().set_gain(*id, Db::new(matching.get() + gain.get()));
             false
         });
-        self.queue.handle_timeout(now);
         for (id, state) in &mut self.files {
             // The decoder would retry for ever, and an announcement that starts late is useless.
             if matches!(state.read(), FileState::OpenFailed(_)) {
-                self.queue.cancel(*id);
+                handle.cancel_announcement(*id);
             }
         }
-        while let Some(event) = self.queue.poll_event() {
-            events.push(match event {
-                QueueEvent::Began(id) => (id, AnnouncementEvent::Started),
-                QueueEvent::Ended(id, cause) => {
-                    (id, AnnouncementEvent::Ended(self.outcome(id, cause)))
-                }
-            });
+    }
+
+    /// The control plane's event for an event of the queue.
+    pub(super) fn event(&mut self, event: QueueEvent) -> StationEvent {
+        match event {
+            QueueEvent::Began(id) => StationEvent::Announcement(id, AnnouncementEvent::Started),
+            QueueEvent::Ended(id, cause) => ended(id, self.outcome(id, cause)),
         }
     }
 
     /// Ends every announcement because the station ends.
-    pub(super) fn end_all(self) -> Vec<(u64, AnnouncementEvent)> {
-        let ended = |(id, _)| (id, AnnouncementEvent::Ended(AnnouncementOutcome::StationGone));
-        self.files.into_iter().map(ended).collect()
+    pub(super) fn end_all(self) -> impl Iterator<Item = StationEvent> {
+        self.files.into_iter().map(|(id, _)| ended(id, AnnouncementOutcome::StationGone))
     }
 
     fn outcome(&mut self, id: u64, cause: EndReason) -> AnnouncementOutcome {
@@ -119,4 +107,8 @@ impl StationAnnouncements {
             (None, _) => AnnouncementOutcome::Failed("the file contains no audio".to_owned()),
         }
     }
+}
+
+const fn ended(id: u64, outcome: AnnouncementOutcome) -> StationEvent {
+    StationEvent::Announcement(id, AnnouncementEvent::Ended(outcome))
 }

@@ -1,7 +1,7 @@
 //! `meta:` sources: stations that play other stations.
 //!
 //! A link refers to the other station by name. It is connected again whenever a station starts,
-//! ends or is replaced, and several times a second while a station's order queue is full. Opening
+//! ends or is replaced, and several times a second while a station has no free slot. Opening
 //! the same source twice was rejected: a source has one owner and one clock, and a station's
 //! programme is more than its source.
 
@@ -35,7 +35,7 @@ impl StationLink {
         let block =
             || Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES);
         let (pool, (items, consumer)) = (Pool::new(LINK_BLOCKS, block), ring(LINK_BLOCKS + 1));
-        if running.output_bus.add(StationTap::new(pool.clone(), items)).is_some()
+        if running.handle.add_output(StationTap::new(pool.clone(), items)).is_ok()
             && self.source.swap(consumer, pool)
         {
             self.connected_run = Some(running.run);

@@ -28,10 +28,8 @@ use aulos_config::{
     SoundSettings, Station,
 };
 use aulos_core::{ChannelMap, Instant, MediaTime, Rng, Span};
-use aulos_engine::loudness_processor::LoudnessControl;
-use aulos_engine::output_bus::OutputBusHandle;
 use aulos_engine::recorder::{self, CommandTime};
-use aulos_engine::station::{PreferenceRequest, SwitchEvent};
+use aulos_engine::station::{StationEvent, StationHandle};
 use aulos_files::record::MarkerRequest;
 use aulos_io::feed::DjCounters;
 use aulos_io::reactor::{self, EventSink, ReactorPool, StationDescriptor};
@@ -39,16 +37,14 @@ use aulos_io::{CodecPool, SystemClock, WorkerTaskId, Workers};
 use aulos_proto::snap::session::Refusal;
 use aulos_proto::snap::wire::ServerSettings;
 use aulos_proto::titles::TrackMetadata;
-use aulos_rt::ring::Consumer;
-use aulos_rt::{LatestPublisher, LatestReader};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::access::Credentials;
 use crate::backend::{
-    self, Announcement, AnnouncementEvent, AudioBackend, AudioEvent, CommandQueueFull, DjInfo,
-    DjMountPermit, Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink,
-    ListenerSession, MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
+    self, Announcement, AudioBackend, AudioEvent, CommandQueueFull, DjInfo, DjMountPermit,
+    Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink, ListenerSession,
+    MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
     StationRecorderEvent, StationStatus,
 };
 use crate::feeder::FeederCounters;
@@ -98,10 +94,9 @@ struct AudioState {
     /// Ports for DJs, and whether each is open.
     dj_ports: Vec<(Endpoint, djs::PortStatus)>,
     dj_counters: Arc<DjCounters>,
-    /// Connections to sources' TCP ports that sent an HTTP request instead of samples.
     feeder_counters: FeederCounters,
-    /// Ended announcements of removed stations that control has not collected yet.
-    finished_announcements: Vec<(u64, AnnouncementEvent)>,
+    /// Events of removed stations that control has not collected yet.
+    finished_events: Vec<backend::StationEvent>,
 }
 
 impl AudioState {
@@ -121,23 +116,16 @@ fn take_matching<T>(list: &mut Vec<T>, is_same: impl FnMut(&T) -> bool) -> Optio
 #[derive(Debug)]
 struct RunningStation {
     config: Station,
-    status: LatestReader<aulos_engine::status::StationStatus>,
+    handle: StationHandle,
     /// What the reactors serve.
     channel: StationDescriptor,
     sources: Vec<SourceMonitor>,
-    /// Number of loudness resets, and the cell through which the station sees it.
-    loudness_resets: (u64, LatestPublisher<u64>),
     announcements: StationAnnouncements,
     /// Push targets of its stream.
     pushes: Vec<RunningPush>,
     /// Its RTP outputs.
     rtp: Vec<rtp::StationRtpOutput>,
     recordings: Vec<StationRecorder>,
-    output_bus: OutputBusHandle,
-    loudness_control: LoudnessControl,
-    /// The preferred source, as set by control, and the station's switch events.
-    source_preference: LatestPublisher<PreferenceRequest>,
-    switch_events: Consumer<SwitchEvent>,
     /// The time at which clients discard what they have buffered.
     flush_at: Option<Instant>,
     /// The current title, in one line.
@@ -179,7 +167,7 @@ impl Audio {
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),
             feeder_counters: FeederCounters::default(),
-            finished_announcements: Vec::new(),
+            finished_events: Vec::new(),
         };
         for station in &config.stations {
             stations::start(station, &mut inner)?;
@@ -261,10 +249,8 @@ impl AudioBackend for Audio {
 
     fn reset_loudness(&self, station: usize) {
         self.with(|inner| {
-            let running = inner.station(station);
-            if let Some(RunningStation { loudness_resets: (count, publisher), .. }) = running {
-                *count += 1;
-                publisher.publish(*count);
+            if let Some(running) = inner.station(station) {
+                running.handle.reset_loudness();
             }
         });
     }
@@ -273,7 +259,7 @@ impl AudioBackend for Audio {
         self.with(|inner| {
             let running = inner.station(station);
             let running = running.ok_or_else(|| "the station has been removed".to_owned())?;
-            stations::apply_sound(&mut running.loudness_control, sound)?;
+            stations::apply_sound(&mut running.handle, sound)?;
             running.config.sound = sound.clone();
             Ok(())
         })
@@ -325,7 +311,7 @@ impl AudioBackend for Audio {
     fn set_bypass(&self, station: usize, on: bool) {
         self.with(|inner| {
             if let Some(running) = inner.station(station) {
-                running.loudness_control.set_bypass(on);
+                running.handle.set_bypass(on);
             }
         });
     }
@@ -360,9 +346,8 @@ impl AudioBackend for Audio {
     fn flush(&self, station: usize) {
         self.with(|inner| {
             let running = inner.station(station);
-            if let Some(running) = running.filter(|running| running.flush_at.is_none())
-                && running.output_bus.flush()
-            {
+            if let Some(running) = running.filter(|running| running.flush_at.is_none()) {
+                running.handle.flush();
                 let quantum = Span::from_millis(i64::from(running.config.chunk_ms));
                 running.flush_at = Some(SystemClock::now() + quantum + quantum);
             }
@@ -373,43 +358,43 @@ impl AudioBackend for Audio {
         self.with(|inner| {
             let running = inner.stations.get_mut(station).and_then(Option::as_mut);
             let running = running.ok_or_else(|| "the station has been removed".to_owned())?;
-            let RunningStation { config, announcements, .. } = running;
-            announcements.add(announcement, config, &mut inner.codecs)
+            let RunningStation { config, announcements, handle, .. } = running;
+            announcements.add(announcement, config, handle, &mut inner.codecs)
         })
     }
 
     fn cancel_announcement(&self, station: usize, id: u64) {
         self.with(|inner| {
             if let Some(running) = inner.station(station) {
-                running.announcements.cancel(id);
+                running.handle.cancel_announcement(id);
             }
         });
-    }
-
-    fn announcement_events(&self) -> Vec<(u64, AnnouncementEvent)> {
-        self.with(|inner| {
-            let now = SystemClock::now();
-            let mut all = std::mem::take(&mut inner.finished_announcements);
-            for running in inner.stations.iter_mut().flatten() {
-                running.announcements.poll(now, &mut all);
-            }
-            all
-        })
     }
 
     fn set_preferred_source(&self, station: usize, request: Option<(usize, Option<Span>)>) {
         self.with(|inner| {
             if let Some(running) = inner.station(station) {
-                running.source_preference.publish(request);
+                running.handle.set_preference(request);
             }
         });
     }
 
-    fn switch_events(&self) -> Vec<(usize, backend::SourceSwitch)> {
+    fn station_events(&self) -> Vec<backend::StationEvent> {
         self.with(|inner| {
-            let stations = inner.stations.iter_mut().enumerate();
-            let running = stations.filter_map(|(number, slot)| Some((number, slot.as_mut()?)));
-            running.flat_map(|(number, running)| view::switched(number, running)).collect()
+            let mut events = std::mem::take(&mut inner.finished_events);
+            for (number, slot) in inner.stations.iter_mut().enumerate() {
+                let Some(RunningStation { announcements, handle, .. }) = slot else { continue };
+                announcements.update(handle);
+                handle.handle_timeout(SystemClock::now(), |event| {
+                    events.push(match event {
+                        StationEvent::Switched(event) => {
+                            backend::StationEvent::Switched(number, view::switched(event))
+                        }
+                        StationEvent::Announcement(event) => announcements.event(event),
+                    });
+                });
+            }
+            events
         })
     }
 
@@ -445,10 +430,6 @@ impl AudioBackend for Audio {
             rtp::open_outputs(inner);
             recordings::retry(inner);
             flush_due(inner);
-            for running in inner.stations.iter_mut().flatten() {
-                running.output_bus.tidy();
-                running.loudness_control.tidy();
-            }
         });
     }
 
@@ -456,7 +437,7 @@ impl AudioBackend for Audio {
         self.with(|inner| {
             let reactors = inner.context.stats();
             let mut stations =
-                inner.stations.iter_mut().flatten().map(|station| *station.status.read());
+                inner.stations.iter_mut().flatten().map(|station| *station.handle.status());
             let mut all = view::counters(&reactors, &mut stations);
             all.extend(renditions::counters(&inner.renditions));
             all.extend(inner.radio_client.counters());

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use aulos_config::{RecorderSettings, Station};
 use aulos_core::{Instant, MediaTime, Span};
-use aulos_engine::output_bus::OutputBusHandle;
 use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
     record_tap,
 };
+use aulos_engine::station::StationHandle;
 use aulos_files::record::{
     CompletionObserver, MarkerRequest, RecorderEvent, RecorderHandle, RecorderService,
     RecordingConfig,
@@ -103,7 +103,7 @@ pub(super) fn reattach(inner: &mut AudioState, number: usize, old: Vec<StationRe
         if let RecorderSlot::Open(handle) = &recording.slot
             && config.records.iter().any(|record| recording.config.is_continued_by(record))
             && let Some(tap_reader) =
-                open_tap(&mut running.output_bus, &config, recording.config.source)
+                open_tap(&mut running.handle, &config, recording.config.source)
         {
             handle.replace_tap(tap_reader);
         }
@@ -254,7 +254,7 @@ fn open_recorder(
     };
     let running = inner.station(number).ok_or("the station has been removed")?;
     let station = running.config.name.clone();
-    let spool = open_tap(&mut running.output_bus, &running.config, record.source);
+    let spool = open_tap(&mut running.handle, &running.config, record.source);
     let spool = spool.ok_or("the station has no free slot for a recorder; try again later")?;
     let config = RecordingConfig {
         name: record.name.clone(),
@@ -297,16 +297,16 @@ impl CompletionObserver for UploadObserver {
     }
 }
 
-/// Adds a record tap to a station; none while its order queue is full.
+/// Adds a record tap to a station; none while it has no free slot.
 fn open_tap(
-    output_bus: &mut OutputBusHandle,
+    handle: &mut StationHandle,
     config: &Station,
     source: Option<usize>,
 ) -> Option<RecordTapReader> {
     let side = source.map_or(TapPoint::Output, TapPoint::Input);
     let (tap, tap_reader) =
         record_tap(side, config.spec.rate, config.spec.layout, DEFAULT_CAPACITY);
-    output_bus.add(tap).map(|_| tap_reader)
+    handle.add_output(tap).ok().map(|_| tap_reader)
 }
 
 /// Time between two attempts to open a recorder.

@@ -123,12 +123,11 @@ pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap
     }
     for at in over.into_iter().rev() {
         let mapped = &inner.renditions[at];
-        let running = inner.stations.get_mut(mapped.station).and_then(Option::as_mut);
-        // If the station's order queue is full, this is repeated on the next call.
-        if running.is_none_or(|running| running.output_bus.remove(mapped.output_id)) {
-            inner.context.remove_station(mapped.number);
-            inner.renditions.swap_remove(at);
+        if let Some(running) = inner.stations.get_mut(mapped.station).and_then(Option::as_mut) {
+            running.handle.remove_output(mapped.output_id);
         }
+        inner.context.remove_station(mapped.number);
+        inner.renditions.swap_remove(at);
     }
 }
 
@@ -277,7 +276,7 @@ fn create(
     let gone = || io::Error::other("the station has been removed");
     let reactors = inner.context.reactors();
     let running = inner.station(station).ok_or_else(gone)?;
-    let RunningStation { config, output_bus: outlets, title, .. } = running;
+    let RunningStation { config, handle, title, .. } = running;
     let title = Arc::clone(title);
     let (config, name, map) = match kind {
         RenditionKind::Map(map) => (config.clone(), format!("{} ({map})", config.name), map),
@@ -288,8 +287,8 @@ fn create(
     let parts = EncodingParts::new(&config, &name, reactors)?;
     let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
     let rendition = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
-    let busy = || io::Error::other("the station has no free slot for another output");
-    let outlet = outlets.add(rendition.with_channel_map(map, quantum)).ok_or_else(busy)?;
+    let rendition = rendition.with_channel_map(map, quantum);
+    let outlet = handle.add_output(rendition).map_err(io::Error::other)?;
     let number = register_channel(number, &channel, taps, inner);
     inner.context.set_title(number, &title);
     Ok((number, outlet, channel))

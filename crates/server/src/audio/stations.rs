@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use aulos_config::{SoundSettings, Station};
 use aulos_core::Span;
-use aulos_engine::loudness_processor::LoudnessControl;
-use aulos_engine::status::StationStatus;
+use aulos_engine::rendition::Rendition;
+use aulos_engine::station::StationHandle;
 use aulos_engine::{station, switch};
 use aulos_io::SystemClock;
 
@@ -43,7 +43,7 @@ pub(super) fn replace(number: usize, config: &Station, inner: &mut AudioState) -
 pub(super) fn end(old: RunningStation, inner: &mut AudioState) {
     rtp::end(&old, inner);
     inner.workers.remove(old.worker_slot);
-    inner.finished_announcements.extend(old.announcements.end_all());
+    inner.finished_events.extend(old.announcements.end_all());
 }
 
 /// Opens the sources, builds the station, registers it with the reactors and hands it to a worker.
@@ -61,7 +61,6 @@ fn run(
     let opened: io::Result<Vec<_>> = opened.collect();
     let (inputs, watches) = opened?.into_iter().unzip();
     let now = SystemClock::now();
-    let (published, status) = aulos_rt::latest(StationStatus::new(now));
     let number = register_channel(number, &channel, taps, inner);
     let station_config = station::StationConfig {
         quantum,
@@ -71,16 +70,10 @@ fn run(
             startup_wait: config.switch.immediate.then_some(switch::DEFAULT_STARTUP_WAIT),
         },
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
-        write_header: WRITE_HEADER,
     };
-    let mut station =
-        station::Station::new(station_config, now, inputs, encoder, pool, outputs, published);
-    let resets = (0, station.loudness_resets());
-    let announcements = StationAnnouncements::new(station.announcement_queue());
-    let outlets = station.output_bus();
-    let mut loudness_control = station.loudness_control();
-    apply_sound(&mut loudness_control, &config.sound).map_err(io::Error::other)?;
-    let (source_preference, switched) = (station.preference_requests(), station.switch_events());
+    let main = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
+    let (mut station, mut handle) = station::Station::new(station_config, now, inputs, main);
+    apply_sound(&mut handle, &config.sound).map_err(io::Error::other)?;
     if let Some(sound) = last_resort {
         station.set_last_resort(sound);
     }
@@ -91,18 +84,13 @@ fn run(
     let (config, run) = (config.clone(), inner.station_runs);
     let running = RunningStation {
         config,
-        status,
+        handle,
         channel,
         sources: watches,
-        loudness_resets: resets,
-        announcements,
+        announcements: StationAnnouncements::default(),
         pushes,
         rtp,
         recordings: Vec::new(),
-        output_bus: outlets,
-        loudness_control,
-        source_preference,
-        switch_events: switched,
         flush_at: None,
         title: Arc::from(""),
         run,
@@ -112,12 +100,9 @@ fn run(
 }
 
 /// Applies normalizer and equalizer settings to a station.
-pub(super) fn apply_sound(
-    control: &mut LoudnessControl,
-    sound: &SoundSettings,
-) -> Result<(), String> {
-    control.set_normalizer(sound.normalize.as_ref()).map_err(|error| error.to_string())?;
-    control.set_equalizer(&sound.equalizer).map_err(|error| error.to_string())
+pub(super) fn apply_sound(handle: &mut StationHandle, sound: &SoundSettings) -> Result<(), String> {
+    handle.set_normalizer(sound.normalize.as_ref()).map_err(|error| error.to_string())?;
+    handle.set_equalizer(&sound.equalizer).map_err(|error| error.to_string())
 }
 
 /// Shows a station's new title on all its channels.

@@ -2,6 +2,7 @@
 
 use aulos_config::SourceConfig;
 use aulos_core::{Frames, Span};
+use aulos_engine::station::SwitchEvent;
 use aulos_engine::status::{InputState, StationOutput, StationStatus};
 use aulos_engine::switch::{InputFault, InputHealth};
 use aulos_io::SystemClock;
@@ -21,7 +22,7 @@ pub(super) fn status(
     running: &mut RunningStation,
     recorder_manager: &RecorderManager,
 ) -> backend::StationStatus {
-    let status = *running.status.read();
+    let status = *running.handle.status();
     // An active source that is silent counts as silence, whatever its type.
     let is_audible =
         |active: usize| status.inputs.get(active).is_some_and(|input| !input.is_silent());
@@ -73,7 +74,7 @@ pub(super) fn status(
 
 /// The media position of a station.
 pub(super) fn position(running: &mut RunningStation) -> backend::StationPosition {
-    let position = running.status.read().position;
+    let position = running.handle.status().position;
     backend::StationPosition { instance: running.run, name: running.config.name.clone(), position }
 }
 
@@ -126,15 +127,9 @@ fn latency(status: &StationStatus, running: &RunningStation) -> Latency {
     }
 }
 
-/// The switch events since the last call.
-pub(super) fn switched(number: usize, running: &mut RunningStation) -> Vec<(usize, SourceSwitch)> {
-    let events = std::iter::from_fn(|| running.switch_events.pop());
-    let switches = events.map(|event| SourceSwitch {
-        from: event.change.from,
-        to: event.change.to,
-        cause: event.change.cause,
-    });
-    switches.map(|switch| (number, switch)).collect()
+/// A switch for the control plane.
+pub(super) const fn switched(SwitchEvent { change, .. }: SwitchEvent) -> SourceSwitch {
+    SourceSwitch { from: change.from, to: change.to, cause: change.cause }
 }
 
 fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) -> SourceState {
@@ -218,12 +213,13 @@ pub(super) fn counters(
 
 type Counter = (&'static str, fn(&StationStatus) -> u64);
 
-const STATION_COUNTERS: [Counter; 11] = [
+const STATION_COUNTERS: [Counter; 12] = [
     ("chunks_made", |status| status.chunks),
     ("payload_bytes", |status| status.payload_bytes),
     ("underruns", |status| status.underruns),
     ("silent_frames", |status| status.silent_frames),
     ("switches", |status| status.switches),
+    ("switch_events_lost", |status| status.switch_events_lost),
     ("timeline_stalls", |status| status.stalls),
     ("pool_exhausted", |status| status.pool_exhausted),
     ("encode_errors", |status| status.encode_errors),

@@ -44,8 +44,8 @@ pub use session::{
 };
 pub use status::{
     DjInfo, DjStatus, Latency, OnAir, RtpDestinationStatus, RtpSourceStatus, SourceCondition,
-    SourceHealth, SourceState, SourceSwitch, StationOutput, StationPosition, StationState,
-    StationStatus,
+    SourceHealth, SourceState, SourceSwitch, StationEvent, StationOutput, StationPosition,
+    StationState, StationStatus,
 };
 
 pub use crate::radio::{BackgroundTask, RadioState};
@@ -164,16 +164,12 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     /// Cancels an announcement, queued or playing.
     fn cancel_announcement(&self, station: usize, id: u64);
 
-    /// Announcement events since the last call, each with the announcement's number; called about
-    /// ten times a second.
-    fn announcement_events(&self) -> Vec<(u64, AnnouncementEvent)>;
-
     /// Prefers a source of a station, as an index in `Station::sources`, for a while or until it
     /// fails. `None` lets the station choose by itself again. Does not wait.
     fn set_preferred_source(&self, station: usize, request: Option<(usize, Option<Span>)>);
 
-    /// Source changes since the last call, each with its station; called about ten times a second.
-    fn switch_events(&self) -> Vec<(usize, SourceSwitch)>;
+    /// What happened on all stations since the last call; called about ten times a second.
+    fn station_events(&self) -> Vec<StationEvent>;
 
     /// Keeps the channel-mapped renditions in use, by station and map; others are ended. Called
     /// about ten times a second.

@@ -11,6 +11,7 @@ use aulos_io::feed::{DjEndReason, StreamInfo};
 use aulos_proto::titles::TrackMetadata;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 
+use super::announcement::AnnouncementEvent;
 use crate::radio::RadioState;
 use crate::recording::RecorderState;
 use aulos_session::push::PushState;
@@ -240,6 +241,15 @@ pub struct Latency {
     pub look_ahead_ms: i64,
     /// Buffer of the clients.
     pub client_ms: i64,
+}
+
+/// What happened on a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StationEvent {
+    /// Another source of the station with this number is on air.
+    Switched(usize, SourceSwitch),
+    /// The announcement with this number began or ended.
+    Announcement(u64, AnnouncementEvent),
 }
 
 /// A change of the source on air; `None` is the last resort.

@@ -5,8 +5,9 @@
 
 use aulos_core::Db;
 use aulos_proto::snap::control::RpcError;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::announcement_list::AnnouncementEntry;
 use super::context::CallContext;
 use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
@@ -14,39 +15,6 @@ use super::streams::remote_refusal;
 use super::{Control, ControlState};
 use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome};
 use crate::registry::NotFound;
-
-/// Every announcement of the server that has not ended.
-#[derive(Debug, Default)]
-pub(super) struct AnnouncementList {
-    last: u64,
-    list: Vec<AnnouncementEntry>,
-}
-
-#[derive(Debug)]
-struct AnnouncementEntry {
-    id: u64,
-    station: String,
-    number: usize,
-    uri: String,
-    duck: Db,
-    is_playing: bool,
-}
-
-impl AnnouncementList {
-    /// The announcements of one station, for its status.
-    pub(super) fn of_station(&self, station: usize) -> Value {
-        let own = self.list.iter().filter(|entry| entry.number == station);
-        own.map(|entry| {
-            json!({
-                "id": entry.id,
-                "uri": entry.uri,
-                "duck_db": entry.duck.get(),
-                "state": if entry.is_playing { "playing" } else { "waiting" },
-            })
-        })
-        .collect()
-    }
-}
 
 /// `Aulos.Announce`.
 pub(super) fn announce(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -119,29 +87,32 @@ pub(super) const MIN_GAIN_DB: f64 = -40.0;
 pub(super) const MAX_GAIN_DB: f64 = 20.0;
 
 impl Control {
-    /// Notifies controllers of what happened to announcements.
-    pub(super) fn notify_announcements(&self, inner: &mut ControlState) {
-        for (id, what) in self.backend.announcement_events() {
-            let list = &mut inner.announcements.list;
-            let Some(at) = list.iter().position(|entry| entry.id == id) else { continue };
-            let entry = &mut list[at];
-            let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
-            match what {
-                AnnouncementEvent::Started => {
-                    entry.is_playing = true;
-                    params["state"] = json!("began");
-                }
-                AnnouncementEvent::Ended(outcome) => {
-                    let (cause, reason) = outcome_text(outcome);
-                    params["state"] = json!("ended");
-                    params["cause"] = json!(cause);
-                    params["reason"] = json!(reason);
-                    list.remove(at);
-                }
+    /// Notifies controllers of what happened to an announcement.
+    pub(super) fn notify_announcement(
+        &self,
+        inner: &mut ControlState,
+        id: u64,
+        event: AnnouncementEvent,
+    ) {
+        let list = &mut inner.announcements.list;
+        let Some(at) = list.iter().position(|entry| entry.id == id) else { return };
+        let entry = &mut list[at];
+        let mut params = json!({ "id": id, "station": entry.station, "uri": entry.uri });
+        match event {
+            AnnouncementEvent::Started => {
+                entry.is_playing = true;
+                params["state"] = json!("began");
             }
-            self.notify(inner, None, "Aulos.OnAnnouncement", &params);
-            self.bump_revision();
+            AnnouncementEvent::Ended(outcome) => {
+                let (cause, reason) = outcome_text(outcome);
+                params["state"] = json!("ended");
+                params["cause"] = json!(cause);
+                params["reason"] = json!(reason);
+                list.remove(at);
+            }
         }
+        self.notify(inner, None, "Aulos.OnAnnouncement", &params);
+        self.bump_revision();
     }
 }
 

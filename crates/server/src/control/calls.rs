@@ -11,8 +11,8 @@ use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 
 use super::context::{CallContext, CallEffects, LaterAnswer};
-use super::method::{CallCost, Method};
-use super::roles::{self, FORBIDDEN, UNAUTHORIZED};
+use super::method::{self, CallCost, Method};
+use super::roles::{FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
 use super::{Caller, Control, ControlState, count, methods};
 use crate::access::Role;
@@ -102,7 +102,7 @@ impl Control {
             has_id,
             outcome: CallEffects::default(),
         };
-        let result = roles::authorize(context.caller, method).and_then(|()| {
+        let result = method::authorize(context.caller, method).and_then(|()| {
             context.inner.warn_of_alias(method, &request.method);
             method.call(&mut context, &request.params)
         });

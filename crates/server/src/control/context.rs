@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::params::{Params, quoted_list};
 use super::rpc::{MethodResult, internal_error};
-use super::streams::StationSlot;
+use super::station_slot::StationSlot;
 use super::{Caller, Control, ControlState};
 use crate::registry::{Effects, NotFound};
 

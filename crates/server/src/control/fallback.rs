@@ -13,8 +13,8 @@ use super::params::Params;
 use super::rpc::MethodResult;
 use super::{Control, ControlState};
 use crate::backend::{
-    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, Standby,
-    StationOutput, SwitchCause,
+    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, SourceSwitch,
+    Standby, StationOutput, SwitchCause,
 };
 use crate::hooks::{Observation, cause_name};
 
@@ -64,24 +64,27 @@ pub(super) const MIN_DURATION_S: f64 = 0.1;
 pub(super) const MAX_DURATION_S: f64 = 86_400.0;
 
 impl Control {
-    /// Notifies controllers and hooks of source switches.
-    pub(super) fn notify_switches(&self, inner: &mut ControlState) {
-        for (number, switched) in self.backend.switch_events() {
-            self.observe_station(inner, number, Observation::Switched(switched));
-            let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { continue };
-            let station = &slot.station;
-            let name = |index: Option<usize>| {
-                index.and_then(|index| station.sources.get(index)).map(|source| &source.name)
-            };
-            let params = json!({
-                "station": station.name,
-                "from": name(switched.from),
-                "to": name(switched.to),
-                "cause": cause_name(switched.cause),
-            });
-            self.notify(inner, None, "Aulos.OnSwitch", &params);
-            self.bump_revision();
-        }
+    /// Notifies controllers and hooks of a source switch.
+    pub(super) fn notify_switch(
+        &self,
+        inner: &mut ControlState,
+        number: usize,
+        switch: SourceSwitch,
+    ) {
+        self.observe_station(inner, number, Observation::Switched(switch));
+        let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
+        let station = &slot.station;
+        let name = |index: Option<usize>| {
+            index.and_then(|index| station.sources.get(index)).map(|source| &source.name)
+        };
+        let params = json!({
+            "station": station.name,
+            "from": name(switch.from),
+            "to": name(switch.to),
+            "cause": cause_name(switch.cause),
+        });
+        self.notify(inner, None, "Aulos.OnSwitch", &params);
+        self.bump_revision();
     }
 }
 

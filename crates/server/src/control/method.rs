@@ -4,10 +4,12 @@
 //! the reference page all read the row. Separate lists of roles and of expensive methods were
 //! rejected: a method that is missing in one of them is noticed late.
 
+use aulos_proto::snap::control::RpcError;
 use serde_json::Value;
 
 use super::context::CallContext;
 use super::params::{Param, ParamPolicy, Params};
+use super::roles::{Caller, FORBIDDEN, UNAUTHORIZED};
 use super::rpc::MethodResult;
 use crate::access::Role;
 
@@ -146,5 +148,33 @@ impl Method {
         let params = Params::new(self.params, values, self.policy);
         params.check()?;
         (self.run)(context, &params)
+    }
+}
+
+/// Checks that a caller may call a method; the error codes are HTTP's, as in snapserver.
+pub(super) fn authorize(caller: &Caller, method: &Method) -> Result<(), RpcError> {
+    let Method { name, role, .. } = method;
+    if caller.role >= *role {
+        return Ok(());
+    }
+    let (code, message) = if caller.role == Role::None { UNAUTHORIZED } else { FORBIDDEN };
+    let data = format!("{name} is for the role `{role}`");
+    Err(RpcError { data: Some(data.into()), ..RpcError::new(code, message) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::methods;
+    use super::*;
+
+    #[test]
+    fn a_role_may_what_the_ones_below_it_may_and_no_more() {
+        for method in methods::all() {
+            for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
+                let caller = Caller::new(Caller::internal().from, role);
+                let may = authorize(&caller, method).is_ok();
+                assert_eq!(may, role >= method.role, "{role} {}", method.name);
+            }
+        }
     }
 }

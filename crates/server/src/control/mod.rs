@@ -7,6 +7,7 @@
 pub(crate) mod access_log;
 mod admission;
 mod announce;
+mod announcement_list;
 mod art;
 mod calls;
 pub(crate) mod connections;
@@ -28,6 +29,7 @@ mod notification;
 mod outbox;
 mod params;
 mod peers;
+mod pending_update;
 mod playback;
 pub mod plugin;
 mod pushes;
@@ -40,6 +42,8 @@ mod roles;
 mod rpc;
 mod rtp;
 mod sound;
+mod state;
+mod station_slot;
 mod status_json;
 mod streams;
 pub mod tcp;
@@ -52,14 +56,13 @@ pub(crate) use counters::count;
 pub use notification::Notification;
 pub use peers::{Inbox, PeerId};
 pub use recordings::closed_figures;
-pub use reload::{ConfigLoader, ReloadReport};
+pub use reload::ReloadReport;
 pub use roles::Caller;
-pub use status_json::HostInfo;
+pub use state::{Clock, ConfigLoader, Control, HostInfo};
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use aulos_config::ResolvedConfig;
@@ -67,8 +70,8 @@ use aulos_io::mdns::DiscoveredServer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
-use crate::access::{AccessControl, AddressBuckets, Role};
-use crate::backend::{AudioBackend, AudioEvent, StationPosition, StationStatus};
+use crate::access::{AccessControl, Role};
+use crate::backend::{AudioBackend, AudioEvent, StationEvent, StationPosition, StationStatus};
 use crate::hooks::{Hooks, Observation};
 use crate::registry::store::{SavedState, Snapshot};
 use crate::registry::{
@@ -76,84 +79,15 @@ use crate::registry::{
 };
 use crate::relay::RelayManager;
 use access_log::AccessLog;
-use announce::AnnouncementList;
+use announcement_list::AnnouncementList;
 use art::ArtCache;
 use greetings::GreetingSync;
 use listeners::ListenerTable;
-use notices::PendingUpdate;
 use outbox::Outbox;
 use peers::Peers;
-use streams::StationSlot;
-
-/// The monotonic clock of the control plane.
-pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
-
-/// The control plane. All methods take `&self` and return at once.
-pub struct Control {
-    /// Replaced as a whole by a reload.
-    resolved: Mutex<Arc<ResolvedConfig>>,
-    config_loader: ConfigLoader,
-    neighbours: watch::Receiver<Vec<DiscoveredServer>>,
-    reloaded: Notify,
-    backend: Arc<dyn AudioBackend>,
-    host: HostInfo,
-    /// The base URL of pictures: `http://HOST:PORT`.
-    base_url: String,
-    clock: Clock,
-    started: Instant,
-    inner: Mutex<ControlState>,
-    /// Held by a call whose work grows with the number of clients; separate from the lock of the
-    /// state.
-    long_calls: tokio::sync::Mutex<()>,
-    /// Web listeners, and the log of those that have ended.
-    listeners: ListenerTable,
-    access_log: AccessLog,
-    /// Relays are independent of stations.
-    relays: Mutex<RelayManager>,
-    /// Incremented with every change that a page shows.
-    revision: watch::Sender<u64>,
-    /// Users and permissions.
-    pub access: AccessControl,
-    /// Event hooks.
-    pub hooks: Hooks,
-    /// Connections and requests that were cut or refused.
-    pub counters: Counters,
-}
-
-impl fmt::Debug for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").field("counters", &self.counters).finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug)]
-struct ControlState {
-    registry: Registry,
-    peers: Peers,
-    outbox: Outbox,
-    greetings: GreetingSync,
-    /// Rate limit for unknown clients, per address: ids are free to invent, and each one is
-    /// remembered.
-    new_clients: AddressBuckets,
-    /// Indexed by station number; none where a station was removed.
-    slots: Vec<Option<StationSlot>>,
-    art: ArtCache,
-    announcements: AnnouncementList,
-    /// Each station's status at the last notification, without levels and times.
-    last_shown: Vec<StationStatus>,
-    /// A new client has connected and controllers have not been notified yet. At startup a thousand
-    /// clients may connect at once, and one full status for each would delay them all.
-    update_pending: PendingUpdate,
-    /// The time of the first client health report that pages have not shown yet.
-    health_changed_at: Option<Instant>,
-    /// The time of the oldest unsaved change.
-    unsaved_since: Option<Instant>,
-    /// Former names of methods whose use has been logged.
-    logged_aliases: BTreeSet<&'static str>,
-    /// Bytes of JSON rendered since the start, in answers and notifications; the cost of a batch is
-    /// measured with it.
-    rendered_bytes: usize,
-}
+use pending_update::PendingUpdate;
+use state::ControlState;
+use station_slot::StationSlot;
 
 impl Control {
     /// A control plane over this audio backend, with the saved state restored.
@@ -294,8 +228,16 @@ impl Control {
             tokio::spawn(task);
         }
         self.send_due_update(&mut inner);
-        self.notify_announcements(&mut inner);
-        self.notify_switches(&mut inner);
+        for event in self.backend.station_events() {
+            match event {
+                StationEvent::Switched(number, switch) => {
+                    self.notify_switch(&mut inner, number, switch);
+                }
+                StationEvent::Announcement(id, event) => {
+                    self.notify_announcement(&mut inner, id, event);
+                }
+            }
+        }
         self.notify_recordings(&mut inner);
         self.log_ended_listeners(&inner);
         let now = (self.clock)();
@@ -476,12 +418,6 @@ impl Control {
                 .collect::<serde_json::Map<_, _>>(),
         });
         status_json::status(head, stations.collect())
-    }
-
-    /// A poisoned lock is taken all the same: the panic has been logged, and the state is
-    /// consistent enough to continue.
-    fn lock(&self) -> MutexGuard<'_, ControlState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::context::CallContext;
 use super::params::Params;
-use super::plugin::{PluginHandle, merge};
+use super::plugin::merge;
 use super::rpc::MethodResult;
-use super::streams::{StationSlot, uncontrollable_properties};
+use super::station_slot::{PluginHandle, StationSlot, uncontrollable_properties};
 use super::{Control, ControlState, art, titles};
 use crate::registry::NotFound;
 

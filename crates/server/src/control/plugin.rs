@@ -19,6 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
 use super::Control;
+use super::station_slot::PluginHandle;
 
 /// Calls that may wait for a script.
 const MAX_QUEUED_CALLS: usize = 64;
@@ -29,18 +30,6 @@ const MIN_RESTART_DELAY: Span = Span::from_secs(1);
 const MAX_RESTART_DELAY: Span = Span::from_secs(60);
 /// How long a script may take to read a call.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Handle to a running script.
-#[derive(Clone, Debug)]
-pub(super) struct PluginHandle(mpsc::Sender<String>);
-
-impl PluginHandle {
-    /// Sends a call; false when the script does not read.
-    pub(super) fn call(&self, method: &str, params: &Value) -> bool {
-        let call = json!({ "id": 1, "jsonrpc": "2.0", "method": method, "params": params });
-        self.0.try_send(call.to_string()).is_ok()
-    }
-}
 
 /// Keeps the script of a stream running until the future is dropped.
 pub async fn run(control: Arc<Control>, stream: String, plugin: Plugin, http_port: u16) {

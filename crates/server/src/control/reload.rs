@@ -12,13 +12,11 @@ use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
 use super::rpc::internal_error;
-use super::streams::StationSlot;
+use super::state::ConfigLoader;
+use super::station_slot::StationSlot;
 use super::{Control, ControlState, sound};
 use crate::registry::{Effects, Notice, StationInfo};
 use crate::relay::RelayChanges;
-
-/// Reads the configuration again; the error is the text that `aulos check` prints.
-pub type ConfigLoader = Box<dyn Fn() -> Result<ResolvedConfig, String> + Send + Sync>;
 
 /// The result of a reload, by names of stations and keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

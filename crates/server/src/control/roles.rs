@@ -1,12 +1,10 @@
-//! Callers, and the check of their role.
+//! Callers and their roles.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use aulos_core::{Instant, Span, TokenBucket};
-use aulos_proto::snap::control::RpcError;
 
 use super::PeerId;
-use super::method::Method;
 use crate::access::Role;
 
 /// The origin and permissions of a call.
@@ -46,33 +44,5 @@ const CALLS_BEFORE_LOGIN: u32 = 16;
 /// Interval at which one more call before a login is allowed.
 const CALL_INTERVAL: Span = Span::from_millis(100);
 
-/// Checks that a caller may call a method; the error codes are HTTP's, as in snapserver.
-pub(super) fn authorize(caller: &Caller, method: &Method) -> Result<(), RpcError> {
-    let Method { name, role, .. } = method;
-    if caller.role >= *role {
-        return Ok(());
-    }
-    let (code, message) = if caller.role == Role::None { UNAUTHORIZED } else { FORBIDDEN };
-    let data = format!("{name} is for the role `{role}`");
-    Err(RpcError { data: Some(data.into()), ..RpcError::new(code, message) })
-}
-
 pub(super) const UNAUTHORIZED: (i64, &str) = (401, "Unauthorized");
 pub(super) const FORBIDDEN: (i64, &str) = (403, "Forbidden");
-
-#[cfg(test)]
-mod tests {
-    use super::super::methods;
-    use super::*;
-
-    #[test]
-    fn a_role_may_what_the_ones_below_it_may_and_no_more() {
-        for method in methods::all() {
-            for role in [Role::None, Role::Listen, Role::Control, Role::Admin] {
-                let caller = Caller::new(Caller::internal().from, role);
-                let may = authorize(&caller, method).is_ok();
-                assert_eq!(may, role >= method.role, "{role} {}", method.name);
-            }
-        }
-    }
-}

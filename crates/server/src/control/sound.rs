@@ -11,7 +11,7 @@ use super::context::CallContext;
 use super::level_json::{loudness, normalizer_json};
 use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
-use super::streams::StationSlot;
+use super::station_slot::StationSlot;
 use super::{Control, ControlState};
 
 /// `Aulos.GetLoudness`.

@@ -7,35 +7,11 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::level_json::{levels, loudness, normalizer_json, round_to_hundredths};
-use super::streams::StationSlot;
+use super::state::HostInfo;
+use super::station_slot::StationSlot;
 use super::{djs, fallback, pushes, radio, recordings, rtp};
 use crate::backend::{ClientHealth, SourceState, StationState, StationStatus};
 use crate::registry::{ClientJson, Group, GroupJson, Registry, to_json_text};
-
-/// The machine that the server runs on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostInfo {
-    /// Its host name.
-    pub name: String,
-    /// Its operating system.
-    pub os: String,
-    /// Its processor.
-    pub arch: String,
-}
-
-impl HostInfo {
-    /// Reads it from the system.
-    #[must_use]
-    pub fn of_machine() -> Self {
-        let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
-        let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-        Self {
-            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            os: pretty.unwrap_or(std::env::consts::OS).trim_matches('"').to_owned(),
-            arch: std::env::consts::ARCH.to_owned(),
-        }
-    }
-}
 
 /// Controllers check this before they use newer methods; our own version is in `name`.
 const SNAPSERVER_VERSION: &str = "0.34.0";

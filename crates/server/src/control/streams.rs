@@ -8,50 +8,17 @@ use std::net::{IpAddr, TcpListener};
 use std::path::{Component, Path, PathBuf};
 
 use aulos_config::{
-    Mount, OPEN_MOUNT_HINT, SoundSettings, SourceConfig, Station, StreamSettings, StreamUri,
-    meta_loop,
+    Mount, OPEN_MOUNT_HINT, SourceConfig, Station, StreamSettings, StreamUri, meta_loop,
 };
 use aulos_core::SampleSpec;
 use aulos_proto::snap::control::RpcError;
 use aulos_proto::uri::Uri;
-use serde_json::{Map, Value, json};
 
-use super::plugin::PluginHandle;
 use super::rpc::internal_error;
+use super::station_slot::StationSlot;
 use super::{Control, ControlState};
-use crate::hooks::StationWatch;
 use crate::registry::store::MAX_ADDED;
 use crate::registry::{Effects, Notice, StationInfo};
-
-/// A station, with the state that Snapcast keeps per stream.
-#[derive(Debug)]
-pub(super) struct StationSlot {
-    pub(super) station: Station,
-    /// The URI with which a call added it; none for a station of the configuration.
-    pub(super) added: Option<Uri>,
-    /// The configuration's sound settings, if a call has changed them.
-    pub(super) file_sound: Option<SoundSettings>,
-    /// Properties reported by the control script.
-    pub(super) properties: Map<String, Value>,
-    /// The control script, while it runs.
-    pub(super) plugin: Option<PluginHandle>,
-    /// The state of this station's hook events.
-    pub(super) watch: StationWatch,
-}
-
-impl StationSlot {
-    pub(super) fn new(station: Station, added: Option<Uri>) -> Self {
-        let (properties, plugin, watch) =
-            (uncontrollable_properties(), None, StationWatch::default());
-        Self { station, added, file_sound: None, properties, plugin, watch }
-    }
-}
-
-/// The properties of a stream without a control script.
-pub(super) fn uncontrollable_properties() -> Map<String, Value> {
-    let keys = ["canControl", "canGoNext", "canGoPrevious", "canPause", "canPlay", "canSeek"];
-    keys.into_iter().map(|key| (key.to_owned(), json!(false))).collect()
-}
 
 impl ControlState {
     /// The running stations with their numbers.

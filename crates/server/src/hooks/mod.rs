@@ -12,6 +12,7 @@
 //! a program that hangs would delay the next alarm, and losses could not be counted.
 
 mod command;
+mod event;
 mod post;
 mod queue;
 mod run;
@@ -19,6 +20,7 @@ mod run;
 mod tests;
 mod watch;
 
+pub(crate) use event::{HookEvent, HookMessage, cause_name};
 pub use run::{HookRunner, SHUTDOWN_TIMEOUT};
 pub(crate) use watch::{Observation, StationWatch};
 
@@ -29,140 +31,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use aulos_core::{Db, Span, Utc};
+use aulos_core::Utc;
 use aulos_io::SystemClock;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
-use crate::backend::SwitchCause;
-use aulos_config::{Hook, HookAction, HookEventKind};
+use aulos_config::{Hook, HookAction};
+use event::tenths;
 use queue::{HookQueue, QueueInput};
-
-/// An event of a station, with its cause and figures. Sources are given by name.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum HookEvent {
-    /// A source failed; `None` in `to` is the last resort.
-    Fallback { from: Option<String>, to: Option<String>, cause: SwitchCause },
-    /// A better source has recovered; `complete` means as good as before the failure, which was
-    /// `after` ago.
-    Recovered {
-        from: Option<String>,
-        to: Option<String>,
-        cause: SwitchCause,
-        after: Span,
-        complete: bool,
-    },
-    /// The output has been silent for this long.
-    Silence { source: Option<String>, cause: &'static str, lasted: Span },
-    /// The output is audible again, after this long.
-    Sound { source: Option<String>, lasted: Span },
-    /// The highest peak since the last report, and the number of polls that found one.
-    OverCeiling { source: Option<String>, peak: Db, ceiling: Db, times: u64 },
-    /// An event of a recorder: its kind, text and figures.
-    Recorder { kind: HookEventKind, text: String, figures: Value },
-    /// A test.
-    Test,
-}
-
-impl HookEvent {
-    const fn kind(&self) -> HookEventKind {
-        match self {
-            Self::Fallback { .. } => HookEventKind::Fallback,
-            Self::Recovered { .. } => HookEventKind::Recovered,
-            Self::Silence { .. } => HookEventKind::Silence,
-            Self::Sound { .. } => HookEventKind::Sound,
-            Self::OverCeiling { .. } => HookEventKind::OverCeiling,
-            Self::Recorder { kind, .. } => *kind,
-            Self::Test => HookEventKind::Test,
-        }
-    }
-
-    /// Description for users.
-    fn text(&self) -> String {
-        let named = |source: &Option<String>| {
-            source.clone().unwrap_or_else(|| "the last resort".to_owned())
-        };
-        match self {
-            Self::Fallback { from, to, cause } => {
-                format!("{} failed ({}); playing {}", named(from), cause_name(*cause), named(to))
-            }
-            Self::Recovered { to, after, complete, .. } => {
-                let part = if *complete { "" } else { ", but not the source that failed" };
-                format!("playing {} after {:.1} s{part}", named(to), after.as_secs_f64())
-            }
-            Self::Silence { lasted, .. } => {
-                format!("silence for {:.1} s", lasted.as_secs_f64())
-            }
-            Self::Sound { lasted, .. } => {
-                format!("audio again after {:.1} s of silence", lasted.as_secs_f64())
-            }
-            Self::OverCeiling { peak, ceiling, .. } => {
-                let (peak, ceiling) = (peak.get(), ceiling.get());
-                format!("true peak {peak:+.1} dBTP exceeds the ceiling of {ceiling:+.1} dBTP")
-            }
-            Self::Recorder { text, .. } => text.clone(),
-            Self::Test => "test event".to_owned(),
-        }
-    }
-
-    fn figures(&self) -> Value {
-        match self {
-            Self::Fallback { from, to, cause } => {
-                json!({ "from": from, "to": to, "cause": cause_name(*cause) })
-            }
-            Self::Recovered { from, to, cause, after, complete } => json!({
-                "from": from,
-                "to": to,
-                "cause": cause_name(*cause),
-                "after_s": tenths(after.as_secs_f64()),
-                "complete": complete,
-            }),
-            Self::Silence { source, cause, lasted } => json!({
-                "source": source,
-                "cause": cause,
-                "silent_s": tenths(lasted.as_secs_f64()),
-            }),
-            Self::Sound { source, lasted } => {
-                json!({ "source": source, "silent_s": tenths(lasted.as_secs_f64()) })
-            }
-            Self::OverCeiling { source, peak, ceiling, times } => json!({
-                "source": source,
-                "true_peak_dbtp": tenths(peak.get()),
-                "ceiling_dbtp": tenths(ceiling.get()),
-                "times": times,
-            }),
-            Self::Recorder { figures, .. } => figures.clone(),
-            Self::Test => json!({}),
-        }
-    }
-}
-
-/// The name of a cause, in hook messages and in the control API.
-pub(crate) const fn cause_name(cause: SwitchCause) -> &'static str {
-    match cause {
-        SwitchCause::First => "first",
-        SwitchCause::Better => "better",
-        SwitchCause::Ended => "ended",
-        SwitchCause::Late => "late",
-        SwitchCause::Silent => "silent",
-        SwitchCause::Dc => "dc",
-        SwitchCause::DeadChannel => "dead channel",
-        SwitchCause::Error => "error",
-        SwitchCause::Manual => "manual",
-        _ => "other",
-    }
-}
-
-/// An event in the form that hooks receive.
-#[derive(Debug)]
-pub(crate) struct HookMessage {
-    kind: HookEventKind,
-    station: Option<String>,
-    /// Unique across servers.
-    id: String,
-    /// Everything that is the same for all hooks.
-    body: Map<String, Value>,
-}
 
 /// All hooks, with their queues and counters.
 pub struct Hooks {
@@ -329,8 +205,4 @@ impl Hooks {
         }
         HookMessage { kind: event.kind(), station: station.map(str::to_owned), id, body }
     }
-}
-
-fn tenths(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }

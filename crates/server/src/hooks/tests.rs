@@ -4,9 +4,11 @@ mod deliver;
 mod queue;
 mod trouble;
 
-use aulos_config::{ConfigFile, Environment, ResolvedConfig};
+use aulos_config::{ConfigFile, Environment, HookEventKind, ResolvedConfig};
+use aulos_core::{Db, Span};
 
 use super::*;
+use crate::backend::SwitchCause;
 
 fn resolve(text: &str) -> ResolvedConfig {
     let env = Environment { home: Some("/nonexistent".into()), ..Environment::default() };

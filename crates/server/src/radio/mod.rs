@@ -14,14 +14,15 @@
 //! Each source has one task, which is idle most of the time. It ends with its station.
 
 mod fetch;
+mod status;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aulos_core::{Backoff, Instant, Span};
@@ -29,121 +30,20 @@ use aulos_engine::source::SourceItem;
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::{StreamParts, StreamSource};
 use aulos_io::SystemClock;
-use aulos_io::feed::{
-    HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand, StreamInfo, StreamState,
-};
+use aulos_io::feed::{HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand, StreamState};
 use aulos_proto::http::{HttpUrl, MAX_PLAYLIST_ENTRIES};
 use aulos_proto::titles::TrackMetadata;
 use aulos_rt::LatestReader;
 use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::Consumer;
-use aulos_session::radio::{RADIO_FAILURE_NAMES, RadioError, RadioInfo};
+use aulos_session::radio::{RadioError, RadioInfo};
+
+pub use status::{RadioCounters, RadioPhase, RadioState, RadioStatusHandle};
 
 use fetch::{OpenedStream, StreamFetcher};
 
 /// A task for the control runtime to run.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// State of a web radio source, for users to read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RadioState {
-    /// What it is doing.
-    pub phase: RadioPhase,
-    /// Why it does not play, while it does not.
-    pub reason: Option<String>,
-    /// Whether an early retry is pointless: the stream does not exist, or cannot be decoded.
-    pub is_permanent: bool,
-    /// What the station reports about itself.
-    pub station_info: RadioInfo,
-    /// The current title, if known.
-    pub title: Option<TrackMetadata>,
-    /// Format of the audio.
-    pub info: Option<StreamInfo>,
-    /// Number of connections that delivered a body.
-    pub connects: u64,
-    /// Number of failed or broken connections.
-    pub failures: u64,
-    /// Number of redirects followed.
-    pub redirects: u64,
-    /// Number of times the packet parser had to resynchronize.
-    pub resyncs: u64,
-    /// Number of damaged packets.
-    pub damaged: u64,
-}
-
-/// Phase of a web radio source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RadioPhase {
-    /// It connects to the stream.
-    #[default]
-    Connecting,
-    /// It plays.
-    Playing,
-    /// It could not be reached, or broke off, and is tried again.
-    Waiting,
-    /// It was a file, and has ended.
-    Finished,
-    /// It is not needed, and is on cold stand-by.
-    Standby,
-}
-
-impl RadioPhase {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Connecting => "connecting",
-            Self::Playing => "playing",
-            Self::Waiting => "waiting",
-            Self::Finished => "finished",
-            Self::Standby => "resting",
-        }
-    }
-}
-
-/// Counters of all web radio sources; never reset.
-#[derive(Debug, Default)]
-pub struct RadioCounters {
-    connects: AtomicU64,
-    redirects: AtomicU64,
-    failures: [AtomicU64; RADIO_FAILURE_NAMES.len()],
-}
-
-impl RadioCounters {
-    /// The counters, under stable names.
-    #[must_use]
-    pub fn counters(&self) -> Vec<(&'static str, u64)> {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let mut all = vec![
-            ("radio_connects", read(&self.connects)),
-            ("radio_redirects", read(&self.redirects)),
-        ];
-        all.extend(RADIO_FAILURE_NAMES.into_iter().zip(self.failures.iter().map(read)));
-        all
-    }
-
-    fn count_failure(&self, failure: &RadioError) {
-        if let Some(count) = self.failures.get(failure.counter_index()) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Handle to the state of one source.
-#[derive(Clone, Debug, Default)]
-pub struct RadioStatusHandle(Arc<Mutex<RadioState>>);
-
-impl RadioStatusHandle {
-    /// The current state.
-    #[must_use]
-    pub fn state(&self) -> RadioState {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn change(&self, change: impl FnOnce(&mut RadioState)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
 
 /// The parts of one web radio source, for the threads that run them.
 pub struct RadioParts {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use aulos_engine::standby::{Standby, StandbyRequest, standby_channel};

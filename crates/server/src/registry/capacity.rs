@@ -7,31 +7,10 @@
 
 use aulos_core::ChannelMap;
 
+use super::Registry;
 use super::client::{Client, Group, client_id};
-use super::{MAX_CLIENTS, Registry};
+use super::retention::{ClientRetention, DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
 use crate::backend::Hello;
-
-/// Clients that play without being remembered: as many as one address may have sessions, and an
-/// eighth of [`MAX_CLIENTS`].
-pub const MAX_TRANSIENT: usize = 1_024;
-
-/// Counts of what was lost for lack of room; they only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiscardCounts {
-    /// Clients without settings that were forgotten for newer ones.
-    pub evicted: u64,
-    /// Clients that were not remembered.
-    pub transient: u64,
-}
-
-/// Whether a new client is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClientRetention {
-    /// It is remembered.
-    Remembered,
-    /// It is forgotten when it disconnects.
-    Transient,
-}
 
 impl Registry {
     /// Whether the client of this Hello is known.

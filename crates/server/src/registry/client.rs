@@ -175,3 +175,20 @@ impl IdGenerator {
         format!("{a:08x}-{b:04x}-{c:04x}-{d:04x}-{e:012x}")
     }
 }
+
+/// A group and its clients, as far as they are readable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SavedGroup {
+    /// The group.
+    pub group: Group,
+    /// Its clients.
+    pub clients: Vec<Client>,
+}
+
+/// Snapcast's lower bound of a client's latency; the upper bound is the station's buffer.
+pub const MIN_LATENCY_MS: i32 = -10_000;
+
+/// A volume in percent.
+pub(super) fn clamp_volume(percent: i64) -> u8 {
+    u8::try_from(percent.clamp(0, 100)).unwrap_or(100)
+}

@@ -7,7 +7,9 @@
 mod capacity;
 mod client;
 mod map;
+mod preset_calls;
 mod presets;
+mod retention;
 mod snapcast_json;
 pub mod store;
 mod table;
@@ -15,12 +17,12 @@ mod table;
 mod tests;
 mod volume;
 
-pub use capacity::{DiscardCounts, MAX_TRANSIENT};
-pub use client::{Client, Group, MAX_ID, MAX_TEXT, WallTime};
+pub use client::{Client, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime};
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
     PresetGroups,
 };
+pub use retention::{DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
 pub(crate) use snapcast_json::to_json_text;
 pub use snapcast_json::{ClientJson, GroupJson, volume_json};
 pub use volume::VolumeChange;
@@ -34,10 +36,9 @@ use aulos_core::ChannelMap;
 use crate::backend::{
     AudioEvent, Greeting, Hello, KickReason, PlaybackSettings, SessionCommand, SessionId,
 };
-use capacity::ClientRetention;
-use client::{IdGenerator, client_id};
+use client::{IdGenerator, clamp_volume, client_id};
 use presets::Presets;
-use snapcast_json::SavedGroup;
+use retention::ClientRetention;
 use table::ClientTable;
 
 /// What the registry needs of a station.
@@ -126,12 +127,6 @@ pub struct Registry {
     initial_volume: u8,
     cap: u8,
 }
-
-/// Limit of remembered clients. The largest tested installation has 5,000; the status of this many
-/// is four megabytes, half of what may wait for one controller.
-pub const MAX_CLIENTS: usize = 8_192;
-/// Snapcast's lower bound of a client's latency; the upper bound is the station's buffer.
-pub const MIN_LATENCY_MS: i32 = -10_000;
 
 impl Registry {
     /// An empty registry for these stations; `seed` generates the groups' ids.
@@ -605,8 +600,4 @@ fn push_station(
     effects: &mut Effects,
 ) {
     effects.commands.push(SessionCommand::MoveClient { session, station, map });
-}
-
-fn clamp_volume(percent: i64) -> u8 {
-    u8::try_from(percent.clamp(0, 100)).unwrap_or(100)
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::client::{MAX_ID, clip, clip_to};
-use super::{Effects, MAX_CLIENTS, NotFound, Notice, Registry};
+use super::client::{MAX_ID, clamp_volume, clip, clip_to};
+use super::retention::MAX_CLIENTS;
 
 /// Limit of presets; more would not be usable in a list.
 pub const MAX_PRESETS: usize = 64;
@@ -33,28 +33,28 @@ pub const MAX_PRESETS_BYTES: usize = 16 << 20;
 pub struct Preset {
     /// The name that a user gave it.
     pub name: String,
-    groups: Vec<PresetGroup>,
+    pub(super) groups: Vec<PresetGroup>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct PresetGroup {
-    name: String,
+pub(super) struct PresetGroup {
+    pub(super) name: String,
     #[serde(rename = "stream_id")]
-    station: String,
-    muted: bool,
-    clients: Vec<PresetClient>,
+    pub(super) station: String,
+    pub(super) muted: bool,
+    pub(super) clients: Vec<PresetClient>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct PresetClient {
-    id: String,
-    volume: PresetVolume,
+pub(super) struct PresetClient {
+    pub(super) id: String,
+    pub(super) volume: PresetVolume,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct PresetVolume {
-    percent: u8,
-    muted: bool,
+pub(super) struct PresetVolume {
+    pub(super) percent: u8,
+    pub(super) muted: bool,
 }
 
 /// Serializes the groups of a preset.
@@ -99,7 +99,7 @@ impl std::error::Error for PresetError {}
 /// All presets, with their sizes and members.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Presets {
-    list: Vec<Arc<Preset>>,
+    pub(super) list: Vec<Arc<Preset>>,
     /// Size of each preset as JSON, in bytes.
     sizes: Vec<usize>,
     /// For each client, in how many groups of presets it is.
@@ -113,7 +113,7 @@ impl Presets {
     }
 
     /// Adds a preset, or replaces the one of the same name.
-    fn put(&mut self, preset: Preset) -> Result<(), PresetError> {
+    pub(super) fn put(&mut self, preset: Preset) -> Result<(), PresetError> {
         let size = preset.bytes();
         let old = self.list.iter().position(|old| old.name == preset.name);
         let freed = old.map_or(0, |at| self.sizes[at]);
@@ -144,7 +144,7 @@ impl Presets {
         Ok(())
     }
 
-    fn take(&mut self, at: usize) {
+    pub(super) fn take(&mut self, at: usize) {
         let preset = self.list.remove(at);
         self.sizes.remove(at);
         for id in preset.ids() {
@@ -204,96 +204,6 @@ impl io::Write for ByteCounter {
     }
 }
 
-impl Registry {
-    /// Saves the current groups under a name; replaces an older preset of that name.
-    ///
-    /// # Errors
-    /// [`PresetError`].
-    pub fn save_preset(&mut self, name: &str) -> Result<(), PresetError> {
-        let name = clip(name);
-        let groups = self.groups().map(|group| PresetGroup {
-            name: group.name.clone(),
-            station: group.station.clone(),
-            muted: group.muted,
-            clients: self
-                .members(&group.id)
-                .filter(|client| !client.transient)
-                .map(|client| PresetClient {
-                    id: client.id.clone(),
-                    volume: PresetVolume { percent: client.volume, muted: client.muted },
-                })
-                .collect(),
-        });
-        let groups = groups.filter(|group| !group.clients.is_empty()).collect();
-        self.presets.put(Preset { name, groups })
-    }
-
-    /// Restores the groups of a preset, and the clients' volumes if `volumes`.
-    ///
-    /// # Errors
-    /// [`NotFound::Preset`].
-    pub fn apply_preset(&mut self, name: &str, volumes: bool) -> Result<Effects, NotFound> {
-        let preset = self.presets().iter().find(|preset| preset.name == name).cloned();
-        let mut all = Effects { save: true, ..Effects::default() };
-        for wanted in &preset.ok_or(NotFound::Preset)?.groups {
-            let known = wanted.clients.iter().filter(|client| self.client(&client.id).is_some());
-            let known: Vec<&PresetClient> = known.collect();
-            let Some((group, _)) = known.first().and_then(|first| self.client(&first.id)) else {
-                continue;
-            };
-            let group = group.id.clone();
-            let ids: Vec<String> = known.iter().map(|client| client.id.clone()).collect();
-            let station = match self.station(&wanted.station) {
-                Some(_) => wanted.station.clone(),
-                None => self.default_station().to_owned(),
-            };
-            let mut steps = vec![
-                self.set_clients(&group, &ids)?,
-                self.set_stream(&group, &station)?,
-                self.set_mute(&group, wanted.muted)?,
-                self.set_group_name(&group, &wanted.name)?,
-            ];
-            for client in known.iter().filter(|_| volumes) {
-                let PresetVolume { percent, muted } = client.volume;
-                steps.push(self.set_volume(&client.id, Some(percent.into()), Some(muted))?);
-            }
-            all.commands.extend(steps.into_iter().flat_map(|step| step.commands));
-        }
-        // One notice for all changes: controllers read the full status anyway.
-        all.notices.push(Notice::Server);
-        Ok(all)
-    }
-
-    /// Deletes a preset.
-    ///
-    /// # Errors
-    /// [`NotFound::Preset`].
-    pub fn delete_preset(&mut self, name: &str) -> Result<(), NotFound> {
-        let at = self.presets().iter().position(|preset| preset.name == name);
-        self.presets.take(at.ok_or(NotFound::Preset)?);
-        Ok(())
-    }
-
-    /// Every preset, in order of creation.
-    #[must_use]
-    pub fn presets(&self) -> &[Arc<Preset>] {
-        &self.presets.list
-    }
-
-    /// Restores saved presets; returns the names of those that exceed the limits.
-    pub fn restore_presets(&mut self, presets: Vec<Preset>) -> Vec<String> {
-        self.presets = Presets::default();
-        let mut refused = Vec::new();
-        for preset in presets {
-            let name = preset.name.clone();
-            if self.presets.put(preset).is_err() {
-                refused.push(name);
-            }
-        }
-        refused
-    }
-}
-
 /// Reads a saved preset.
 pub(super) fn preset_from(value: &Value) -> Preset {
     let text = |value: &Value| value.as_str().map_or_else(String::new, clip);
@@ -302,7 +212,7 @@ pub(super) fn preset_from(value: &Value) -> Preset {
     let client = |value: &Value| PresetClient {
         id: value["id"].as_str().map_or_else(String::new, |id| clip_to(id, MAX_ID)),
         volume: PresetVolume {
-            percent: super::clamp_volume(value["volume"]["percent"].as_i64().unwrap_or(100)),
+            percent: clamp_volume(value["volume"]["percent"].as_i64().unwrap_or(100)),
             muted: flag(&value["volume"]["muted"]),
         },
     };

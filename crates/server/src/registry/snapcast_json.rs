@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::client::{Client, Group, MAX_ID, WallTime, clip, clip_to};
+use super::client::{Client, Group, MAX_ID, SavedGroup, WallTime, clip, clip_to};
 
 /// A client as `Client.GetStatus` shows it.
 #[derive(Debug, Serialize)]
@@ -170,15 +170,6 @@ pub(crate) fn to_json_text(shape: &impl Serialize) -> String {
     serde_json::to_string(shape).unwrap_or_default()
 }
 
-/// A group and its clients, as far as they are readable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SavedGroup {
-    /// The group.
-    pub group: Group,
-    /// Its clients.
-    pub clients: Vec<Client>,
-}
-
 /// Reads a saved group, written by this server or by snapserver. Missing values get defaults;
 /// entries without an id are skipped.
 pub(super) fn group_from(value: &Value) -> SavedGroup {
@@ -203,13 +194,13 @@ fn client_from(value: &Value) -> Option<Client> {
     (!id.is_empty()).then(|| Client {
         id,
         name: text(&config["name"]),
-        volume: super::clamp_volume(percent),
+        volume: super::client::clamp_volume(percent),
         muted: config["volume"]["muted"].as_bool().unwrap_or(false),
-        cap: super::clamp_volume(config["volume"]["cap"].as_i64().unwrap_or(100)),
+        cap: super::client::clamp_volume(config["volume"]["cap"].as_i64().unwrap_or(100)),
         volume_by_client: config["volume"]["by_client"].as_bool().unwrap_or(false),
         transient: false,
         map: config["channels"].as_str().and_then(|map| map.parse().ok()).unwrap_or_default(),
-        latency_ms: i32::try_from(latency).unwrap_or(0).max(super::MIN_LATENCY_MS),
+        latency_ms: i32::try_from(latency).unwrap_or(0).max(super::client::MIN_LATENCY_MS),
         instance: integer(&config["instance"], 1),
         host_name: text(&host["name"]),
         os: text(&host["os"]),

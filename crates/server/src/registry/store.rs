@@ -19,9 +19,9 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+pub use super::client::SavedGroup;
 use super::client::{MAX_ID, MAX_TEXT};
 use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset, preset_from};
-pub use super::snapcast_json::SavedGroup;
 use super::snapcast_json::{GroupJson, group_from};
 use super::{MAX_CLIENTS, Registry};
 

@@ -90,7 +90,7 @@ impl Registry {
     /// [`NotFound::Client`].
     pub fn set_cap(&mut self, id: &str, percent: i64) -> Result<Effects, NotFound> {
         let client = self.client_mut(id)?;
-        client.cap = super::clamp_volume(percent);
+        client.cap = super::client::clamp_volume(percent);
         let volume = i64::from(client.volume);
         let mut effects = self.set_volume(id, Some(volume), None)?;
         effects.notices = vec![Notice::Volume(id.to_owned())];

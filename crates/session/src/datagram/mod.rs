@@ -14,9 +14,11 @@
 mod machine;
 mod outbox;
 mod queue;
+mod stream_key;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use machine::{Machine, MachineFactory, Packet, Packets, StreamKey};
+pub use machine::{Machine, MachineFactory, Packet, Packets};
 pub use outbox::{Outbox, Route};
 pub use queue::{PACE_AHEAD, QueuedDatagram, SendQueue};
+pub use stream_key::StreamKey;

@@ -7,6 +7,7 @@ use core::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_core::{Instant, Span};
+use aulos_proto::rtp::rtcp::NtpTime;
 use aulos_proto::rtp::{self, Encoding, RtpCodec, RtpHeader, is_rtcp, rtcp};
 use proptest::prelude::*;
 

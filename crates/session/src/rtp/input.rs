@@ -1,188 +1,29 @@
 //! An RTP source of a station: packets in, blocks out.
 
+mod config;
 mod packet_decoder;
+mod status;
 
 use core::fmt;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use aulos_core::{Block, ChannelLayout, Instant, SampleRate, Span};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_engine::standby::{LinkState, StandbyHandle, StandbyRequest};
-use aulos_proto::rtp::jitter::{DelayPolicy, GapCause};
+use aulos_proto::rtp::jitter::GapCause;
 use aulos_proto::rtp::rtcp::{CompoundPacket, RtcpPacket};
-use aulos_proto::rtp::{self, Encoding, RtpErrorCounts};
+use aulos_proto::rtp::{self, RtpErrorCounts};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
+pub use config::{MAX_PLAYOUT_DELAY, PlayoutDelay, RtpInputConfig};
+pub use packet_decoder::UnsupportedEncoding;
+pub use status::{RtpInputCounts, RtpInputStatus, UnexpectedPayloadType};
+
+use crate::relay::RelayStreamConfig;
 use crate::relay::ingress::{IngressOutput, RtpIngress};
 use crate::relay::payload::{IgnoreReason, PayloadKind};
-use crate::relay::{RelayStreamConfig, RtpPayloadFormat};
 use packet_decoder::PacketDecoder;
-
-/// The configuration of an [`RtpInput`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "wishes, made with new and changed")]
-pub struct RtpInputConfig {
-    /// The format of the packets.
-    pub media: RtpPayloadFormat,
-    /// How long a packet waits for an earlier one that is still under way; at most one second.
-    pub max_wait: Span,
-    /// The longest gap that is concealed. After a longer gap the audio starts anew.
-    pub max_concealed: Span,
-    /// Only packets from these addresses are accepted; all if it is empty.
-    pub allowed_senders: Vec<IpAddr>,
-    /// The channel count that Opus is decoded to, 1 or 2: its packets do not contain it.
-    pub opus_channels: u8,
-    /// The payload type of RED (RFC 2198), if packets are repeated that way.
-    pub red_payload_type: Option<u8>,
-    /// The playout delay. Without one, packets are decoded as soon as they are in order, and all
-    /// buffering is in the station's input.
-    pub delay: Option<PlayoutDelay>,
-}
-
-/// The adaptive playout delay after the fastest packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "the ends of a range")]
-pub struct PlayoutDelay {
-    /// The lower limit.
-    pub min: Span,
-    /// The upper limit, [`MAX_PLAYOUT_DELAY`] at most. The delay is fixed if both limits are equal.
-    pub max: Span,
-}
-
-impl PlayoutDelay {
-    /// The jitter buffer's configuration; it starts in the middle of its usual range.
-    fn resolve(self) -> DelayPolicy {
-        let max = self.max.clamp(Span::ZERO, MAX_PLAYOUT_DELAY);
-        let min = self.min.clamp(Span::ZERO, max);
-        if min == max {
-            return DelayPolicy::Fixed(max);
-        }
-        let first = FIRST_DELAY.clamp(min, max);
-        DelayPolicy::Adaptive { quantile: IN_TIME_RATIO, min, max, first }
-    }
-}
-
-impl RtpInputConfig {
-    /// Waits up to 100 ms for late packets, and conceals 400 ms at most.
-    #[must_use]
-    pub const fn new(media: RtpPayloadFormat) -> Self {
-        Self {
-            media,
-            max_wait: Span::from_millis(100),
-            max_concealed: Span::from_millis(400),
-            allowed_senders: Vec::new(),
-            opus_channels: 2,
-            red_payload_type: None,
-            delay: None,
-        }
-    }
-}
-
-/// The counters of an RTP source, over all senders.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RtpInputCounts {
-    /// Packets of the source, without duplicates.
-    pub received: u64,
-    /// Packets known to be lost.
-    pub lost: u64,
-    /// Lost packets that were recovered from RED.
-    pub recovered_red: u64,
-    /// Lost packets that were recovered from Opus FEC.
-    pub recovered_fec: u64,
-    /// Packets that arrived after they had been concealed.
-    pub late: u64,
-    /// Packets that arrived twice.
-    pub duplicates: u64,
-    /// Packets that arrived after a later one.
-    pub reordered: u64,
-    /// Frames that were concealed.
-    pub concealed: u64,
-    /// Frames that the sender omitted as silence.
-    pub left_out: u64,
-    /// Concealed frames that made the playout delay longer.
-    pub stretched: u64,
-    /// Packets that were skipped because more arrived than could be played in time.
-    pub skipped: u64,
-    /// Gaps that were too long to be concealed.
-    pub gaps: u64,
-    /// Packets of this source that are not valid payloads of its codec.
-    pub undecodable: u64,
-    /// Packets for which the jitter buffer had no room.
-    pub no_room: u64,
-    /// Frames that the station did not take in time.
-    pub overflown: u64,
-    /// How often another sender took over, or the same one restarted.
-    pub changes: u64,
-    /// Datagrams that are not RTP.
-    pub refused: u64,
-    /// Packets of other payload types.
-    pub other_types: u64,
-    /// Packets of other senders while the sender is active, and from addresses that are not
-    /// allowed.
-    pub other_senders: u64,
-    /// RTCP that was malformed or not for this source.
-    pub other_rtcp: u64,
-    /// BYEs after which the sender continued.
-    pub forged_byes: u64,
-}
-
-/// The status of an RTP source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RtpInputStatus {
-    /// The address of the sender, while there is one.
-    pub from: Option<SocketAddr>,
-    /// Its SSRC.
-    pub ssrc: Option<u32>,
-    /// The counters.
-    pub counts: RtpInputCounts,
-    /// The interarrival jitter of RFC 3550.
-    pub jitter: Span,
-    /// The current wait for late packets; with a playout delay, that delay.
-    pub wait: Span,
-    /// Packets that are queued behind a missing one.
-    pub held: usize,
-    /// What arrives, while only packets of other payload types do.
-    pub unexpected_type: Option<UnexpectedPayloadType>,
-}
-
-/// Packets of another payload type arrive in place of the source's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "a fact")]
-pub struct UnexpectedPayloadType {
-    /// The payload type that arrives.
-    pub arrives: u8,
-    /// The source's payload type; `None` for any of the dynamic ones.
-    pub expected: Option<u8>,
-}
-
-impl fmt::Display for UnexpectedPayloadType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "payload type {} arrives, ", self.arrives)?;
-        match self.expected {
-            Some(expected) => write!(f, "{expected} is expected"),
-            None => f.write_str("one of 96 to 127 is expected"),
-        }
-    }
-}
-
-/// There is no decoder for this encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "a fact")]
-pub struct UnsupportedEncoding(
-    /// The encoding.
-    pub Encoding,
-);
-
-impl fmt::Display for UnsupportedEncoding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be decoded", self.0)
-    }
-}
-
-impl core::error::Error for UnsupportedEncoding {}
 
 /// The output of an [`RtpInput`]. It exists before the format of the packets is known.
 #[derive(Debug)]
@@ -571,16 +412,6 @@ fn add(sum: &mut RtpInputCounts, more: &RtpInputCounts) {
     sum.reordered += more.reordered;
     sum.no_room += more.no_room;
 }
-
-/// The longest playout delay: with packets of a millisecond, the jitter buffer holds no more than
-/// twice as much.
-pub const MAX_PLAYOUT_DELAY: Span = Span::from_millis(500);
-
-/// The initial delay, when the network is not known yet.
-const FIRST_DELAY: Span = Span::from_millis(40);
-
-/// The target share of packets that arrive in time.
-const IN_TIME_RATIO: f32 = 0.995;
 
 /// Blocks between a source and its station: a poll of 5 ms fills one, so a third of a second.
 pub const RTP_INPUT_BLOCKS: usize = 64;

@@ -10,13 +10,14 @@ use aulos_engine::encode::PcmEncoder;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::generate::Tone;
 use aulos_engine::input::{self, Input};
+use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, RingSource};
-use aulos_engine::station::{Station, StationConfig};
+use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
 use aulos_proto::rtp::{Encoding, HEADER_LEN, RtpCodec, RtpHeader};
+use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, ring};
-use aulos_rt::{LatestReader, Pool};
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{PlayoutDelay, RtpInput, RtpInputConfig, RtpInputSink};
 use aulos_sim::{DatagramLink, Link, SoundCard};
@@ -38,7 +39,7 @@ pub(crate) struct StationFixture {
     is_cut: bool,
     station: Station,
     chunks: Consumer<TimedChunk>,
-    status: LatestReader<StationStatus>,
+    handle: StationHandle,
     /// The station's output, up to a minute.
     heard: Vec<f32>,
 }
@@ -92,17 +93,13 @@ impl StationFixture {
             let tone = Tone::new(440.0, Db::new(-20.0), rate, spec.layout, quantum);
             inputs.push(input(Box::new(tone)));
         }
-        let config = StationConfig {
-            quantum,
-            switch: switch::Config::default(),
-            crossfade: QUANTUM,
-            write_header: |_, _, _, _| 0,
-        };
+        let config =
+            StationConfig { quantum, switch: switch::Config::default(), crossfade: QUANTUM };
         let (output, chunks) = ring(64);
-        let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 4 * quantum.as_usize()));
         let encoder = Box::new(PcmEncoder::new(spec));
-        let station = Station::new(config, now, inputs, encoder, pool, vec![output], published);
+        let main = Rendition::new(encoder, pool, vec![output], |_, _, _, _| 0);
+        let (station, handle) = Station::new(config, now, inputs, main);
         let card = SoundCard::new(rate, Frames(FRAMES), Ppm::from_ppm(ppm), now);
         let sender = Sender { ssrc: SSRC, card, number: 0, silent_until: None, now };
         Self {
@@ -113,7 +110,7 @@ impl StationFixture {
             is_cut: false,
             station,
             chunks,
-            status,
+            handle,
             heard: Vec::new(),
         }
     }
@@ -173,7 +170,7 @@ impl StationFixture {
     }
 
     pub(crate) fn status(&mut self) -> StationStatus {
-        *self.status.read()
+        *self.handle.status()
     }
 
     /// The output from the sender's first frame on.

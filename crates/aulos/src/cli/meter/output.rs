@@ -8,7 +8,7 @@ use aulos_server::exit::Failure;
 use serde_json::Value;
 
 use crate::cli::figures::{clock, db, lufs};
-use crate::cli::print;
+use crate::cli::output::print;
 
 /// Prints readings to standard output, line by line.
 #[derive(Debug)]
@@ -101,6 +101,14 @@ fn seconds(span: Span) -> f64 {
 
 fn hundredth(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
+}
+
+/// The result of a measurement.
+pub(super) struct MeterResult {
+    pub(super) loudness: Loudness,
+    pub(super) result: Result<(), Failure>,
+    /// Whether the reader of standard output has closed it.
+    pub(super) pipe_closed: bool,
 }
 
 #[cfg(test)]

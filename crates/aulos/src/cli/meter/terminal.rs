@@ -9,9 +9,10 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::output::MeterResult;
 use super::screen::Screen;
-use super::{MeterResult, Signals};
 use crate::cli::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
+use crate::cli::signals::Signals;
 
 /// Shows the meter until it ends.
 pub(super) async fn run(

@@ -9,7 +9,8 @@ use aulos_files::scan::LoudnessSummary;
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use super::{NormalizeArgs, missed_loudness, plain};
+use super::args::NormalizeArgs;
+use crate::cli::scan::plain;
 
 pub(super) fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -212,3 +213,11 @@ fn tidy(value: f64) -> f64 {
 
 /// The length of a gating block.
 const SHORTEST_S: f64 = 0.4;
+
+/// Smallest deviation from the target that is reported, in LU: the tolerance of EBU R 128.
+const REPORTED_ERROR_LU: f64 = 0.5;
+
+/// The reached loudness, if it deviates from the target by a reportable amount.
+fn missed_loudness(after: Option<Lufs>, target: Lufs) -> Option<Lufs> {
+    after.filter(|lufs| (*lufs - target).get().abs() > REPORTED_ERROR_LU)
+}

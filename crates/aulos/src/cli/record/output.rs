@@ -5,13 +5,12 @@ use std::io::{self, IsTerminal, Write};
 use aulos_core::Span;
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::RecordingState;
-use aulos_files::record::RecorderEventKind;
+use aulos_files::record::{RecorderEventKind, RecorderStatus};
 use aulos_server::control::closed_figures;
 use aulos_server::exit::Failure;
 
-use super::recorder::FileRecorder;
 use crate::cli::figures::{clock, db, lufs};
-use crate::cli::{ColorMode, print};
+use crate::cli::output::{ColorMode, print};
 
 /// Files go to standard output, messages to standard error.
 pub(super) struct RecordOutput {
@@ -38,11 +37,10 @@ impl RecordOutput {
     }
 
     /// Draws the status line.
-    pub(super) fn print_progress(&self, recorder: &FileRecorder, loudness: &Loudness) {
+    pub(super) fn print_progress(&self, status: &RecorderStatus, loudness: &Loudness) {
         if !self.line {
             return;
         }
-        let status = recorder.status();
         let word = match status.state {
             RecordingState::Idle | RecordingState::Waiting { .. } => "wait",
             RecordingState::Recording { .. } => "REC ",
@@ -71,7 +69,7 @@ impl RecordOutput {
         if !file.is_empty() {
             text += &format!("  {file}");
         }
-        if let Some(fault) = status.fault {
+        if let Some(fault) = &status.fault {
             text += &format!("  ({fault})");
         }
         eprint!("\r\x1b[K{text}");

@@ -19,7 +19,7 @@ use aulos_io::SystemClock;
 use aulos_rt::channel::Receiver;
 use aulos_server::exit::{Exit, Failure};
 
-use super::RecordArgs;
+use super::args::RecordArgs;
 use super::output::RecordOutput;
 use crate::cli::reader::BlockSink;
 

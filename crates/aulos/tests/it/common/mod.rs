@@ -28,9 +28,9 @@ use aulos_engine::recorder::{CommandTime, RecorderCommand};
 use aulos_files::record::MarkerRequest;
 use aulos_proto::titles::TrackMetadata;
 use aulos_server::backend::{
-    Announcement, AnnouncementEvent, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull,
-    DjInfo, DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink,
-    ListenerSession, Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch,
+    Announcement, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull, DjInfo,
+    DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink,
+    ListenerSession, Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationEvent,
     StationPosition, StationRecorderEvent, StationStatus,
 };
 use aulos_server::server::{self, AudioHandles, ServerContext};
@@ -108,8 +108,9 @@ impl AudioBackend for FakeHouse {
         self.wishes.lock().unwrap().push((station, wish));
     }
 
-    fn switch_events(&self) -> Vec<(usize, SourceSwitch)> {
-        std::mem::take(&mut self.switches.lock().unwrap())
+    fn station_events(&self) -> Vec<StationEvent> {
+        let switches = std::mem::take(&mut *self.switches.lock().unwrap());
+        switches.into_iter().map(|(number, to)| StationEvent::Switched(number, to)).collect()
     }
 
     fn replace_station(&self, number: usize, _: &Station) -> std::io::Result<()> {
@@ -173,10 +174,6 @@ impl AudioBackend for FakeHouse {
     }
 
     fn cancel_announcement(&self, _: usize, _: u64) {}
-
-    fn announcement_events(&self) -> Vec<(u64, AnnouncementEvent)> {
-        Vec::new()
-    }
 
     fn retain_channel_maps(&self, _: &dyn Fn() -> Vec<(usize, ChannelMap)>) {}
 

@@ -4,8 +4,7 @@ use std::f64::consts::PI;
 
 use super::*;
 use crate::announce::{
-    AnnouncementQueue, DEFAULT_DUCK, DUCK_TIME, EndReason, FADE_OUT_TIME, MAX_LENGTH, MAX_QUEUE,
-    QueueEvent, QueueFull,
+    DEFAULT_DUCK, DUCK_TIME, EndReason, FADE_OUT_TIME, MAX_LENGTH, MAX_QUEUE, QueueEvent, QueueFull,
 };
 use crate::announce::{MAX_STALL, MAX_START_WAIT, matching_gain};
 
@@ -42,7 +41,6 @@ fn announcement_source(value: f32, millis: u64) -> Box<dyn Source> {
 /// A station that plays 0.5 for ever, with its announcement queue.
 struct AnnouncementHarness {
     world: World,
-    desk: AnnouncementQueue,
     events: Vec<QueueEvent>,
 }
 
@@ -63,22 +61,31 @@ impl Source for HalfScaleSource {
 impl AnnouncementHarness {
     fn new(programme: Box<dyn Source>) -> Self {
         let mut world = World::new(vec![programme]);
-        let desk = world.station.announcement_queue();
         world.run(100);
-        Self { world, desk, events: Vec::new() }
+        Self { world, events: Vec::new() }
+    }
+
+    fn add(&mut self, id: u64, source: Box<dyn Source>, duck: Db) -> Result<(), QueueFull> {
+        self.world.handle.announcements().add(id, source, duck)
     }
 
     /// Runs for this long; the queue is polled every 100 ms.
     fn run(&mut self, millis: u64) -> Vec<f32> {
         let mut out = Vec::new();
         for _ in 0..millis / 100 {
-            self.desk.handle_timeout(self.world.now);
-            self.events.extend(core::iter::from_fn(|| self.desk.poll_event()));
+            self.poll();
             out.extend(self.world.run(100));
         }
-        self.desk.handle_timeout(self.world.now);
-        self.events.extend(core::iter::from_fn(|| self.desk.poll_event()));
+        self.poll();
         out
+    }
+
+    fn poll(&mut self) {
+        self.world.handle.handle_timeout(self.world.now, |event| {
+            if let StationEvent::Announcement(event) = event {
+                self.events.push(event);
+            }
+        });
     }
 }
 
@@ -92,7 +99,7 @@ fn envelope(from: f64, to: f64, frame: usize) -> f64 {
 #[test]
 fn an_announcement_ducks_the_programme_and_restores_it() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
-    room.desk.announce(7, announcement_source(0.8, 500), DEFAULT_DUCK).unwrap();
+    room.add(7, announcement_source(0.8, 500), DEFAULT_DUCK).unwrap();
     let out = room.run(2_000);
     let duck = 10f64.powf(-15.0 / 20.0);
     let (down, lag) = (9_600, latency());
@@ -109,7 +116,7 @@ fn an_announcement_ducks_the_programme_and_restores_it() {
         assert!((f64::from(*sample) - expected).abs() < 1e-6, "{frame}: {sample}, {expected}");
     }
     assert_eq!(room.events, [QueueEvent::Began(7), QueueEvent::Ended(7, EndReason::Played)]);
-    assert_eq!(room.desk.ids().count(), 0);
+    assert_eq!(room.world.handle.announcements().ids().count(), 0);
 }
 
 #[test]
@@ -120,7 +127,7 @@ fn the_programme_outside_an_announcement_is_bit_exact() {
     assert_eq!(room.run(500), twin.run(500));
     // A signal at another rate.
     let bell = ConstantSource { value: 0.3, frames: 4_410, rate: 44_100, ends: true };
-    room.desk.announce(1, Box::new(bell), DEFAULT_DUCK).unwrap();
+    room.add(1, Box::new(bell), DEFAULT_DUCK).unwrap();
     let (with, without) = (room.run(1_000), twin.run(1_000));
     let differs = |at: &usize| with[*at].to_bits() != without[*at].to_bits();
     let last = (0..with.len()).rev().find(differs).unwrap();
@@ -133,8 +140,8 @@ fn the_programme_outside_an_announcement_is_bit_exact() {
 #[test]
 fn one_follows_the_other_without_the_programme_between_them() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
-    room.desk.announce(1, announcement_source(0.0, 300), Db::new(-20.0)).unwrap();
-    room.desk.announce(2, announcement_source(0.0, 300), Db::new(-40.0)).unwrap();
+    room.add(1, announcement_source(0.0, 300), Db::new(-20.0)).unwrap();
+    room.add(2, announcement_source(0.0, 300), Db::new(-40.0)).unwrap();
     let out = room.run(2_000);
     let between = &out[9_600..out.len() / 2];
     let (low, high) = (0.5 * 0.01, 0.5 * 0.1);
@@ -155,10 +162,9 @@ fn the_sum_never_passes_full_scale() {
             rate: 48_000,
             ends: false,
         })]);
-        let mut desk = world.station.announcement_queue();
-        desk.announce(1, announcement_source(1.0, 400), Db::new(duck)).unwrap();
+        world.handle.announcements().add(1, announcement_source(1.0, 400), Db::new(duck)).unwrap();
         for _ in 0..15 {
-            desk.handle_timeout(world.now);
+            world.handle.handle_timeout(world.now, |_| {});
             assert!(world.run(100).iter().all(|sample| *sample <= 1.0 + 1e-6), "{duck} dB");
         }
     }
@@ -170,11 +176,11 @@ fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
     for (id, after) in [(1, 100), (1, 500), (2, 500), (3, 100)] {
         let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
         for id in 1..=3 {
-            room.desk.announce(id, announcement_source(0.4, 600), DEFAULT_DUCK).unwrap();
+            room.add(id, announcement_source(0.4, 600), DEFAULT_DUCK).unwrap();
         }
         let mut out = room.run(after);
-        room.desk.cancel(id);
-        room.desk.cancel(id);
+        room.world.handle.cancel_announcement(id);
+        room.world.handle.cancel_announcement(id);
         out.extend(room.run(4_000));
         let ended = |event: &&QueueEvent| matches!(event, QueueEvent::Ended(..));
         let causes: Vec<_> = room.events.iter().filter(ended).copied().collect();
@@ -195,15 +201,15 @@ fn who_is_cancelled_leaves_without_a_click_wherever_it_is() {
 fn a_silent_announcement_does_not_duck_and_a_stalled_one_ends() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
     let dumb = |frames| Box::new(ConstantSource { value: 0.4, frames, rate: 48_000, ends: false });
-    room.desk.announce(1, dumb(0), DEFAULT_DUCK).unwrap();
-    room.desk.announce(2, announcement_source(0.4, 100), DEFAULT_DUCK).unwrap();
+    room.add(1, dumb(0), DEFAULT_DUCK).unwrap();
+    room.add(2, announcement_source(0.4, 100), DEFAULT_DUCK).unwrap();
     let wait = u64::try_from(MAX_START_WAIT.as_millis()).unwrap();
     assert!(room.run(wait).iter().all(|sample| sample.to_bits() == 0.5f32.to_bits()));
     room.run(1_000);
     let played = [QueueEvent::Began(2), QueueEvent::Ended(2, EndReason::Played)];
     assert_eq!(room.events[0], QueueEvent::Ended(1, EndReason::NoSound));
     assert_eq!(room.events[1..], played);
-    room.desk.announce(3, dumb(4_800), DEFAULT_DUCK).unwrap();
+    room.add(3, dumb(4_800), DEFAULT_DUCK).unwrap();
     let stall = u64::try_from((MAX_STALL + DUCK_TIME + DUCK_TIME).as_millis()).unwrap();
     let out = room.run(stall + 600);
     assert_eq!(out.last().unwrap().to_bits(), 0.5f32.to_bits());
@@ -214,14 +220,14 @@ fn a_silent_announcement_does_not_duck_and_a_stalled_one_ends() {
 fn nothing_lasts_for_ever_and_no_queue_grows_without_bound() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
     for id in 0..MAX_QUEUE as u64 {
-        room.desk.announce(id, announcement_source(0.1, 10_000_000), DEFAULT_DUCK).unwrap();
+        room.add(id, announcement_source(0.1, 10_000_000), DEFAULT_DUCK).unwrap();
     }
-    assert_eq!(room.desk.announce(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
+    assert_eq!(room.add(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
     room.run(300);
-    assert_eq!(room.desk.announce(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
+    assert_eq!(room.add(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
     room.run(u64::try_from(MAX_LENGTH.as_millis()).unwrap() + 300);
     assert_eq!(room.events[..2], [QueueEvent::Began(0), QueueEvent::Ended(0, EndReason::TooLong)]);
-    assert!(room.desk.announce(99, announcement_source(0.1, 1), DEFAULT_DUCK).is_ok());
+    assert!(room.add(99, announcement_source(0.1, 1), DEFAULT_DUCK).is_ok());
 }
 
 #[test]

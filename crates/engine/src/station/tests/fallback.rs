@@ -42,27 +42,30 @@ fn last_resort(level: f32) -> Input {
 fn the_last_resort_is_there_from_the_first_frame_and_fades_both_ways() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
-    let mut events = world.station.switch_events();
     world.station.set_last_resort(last_resort(0.25));
     let mut out = world.run(500);
-    assert_eq!(world.status.read().output, StationOutput::LastResort);
+    assert_eq!(world.handle.status().output, StationOutput::LastResort);
     for _ in 0..100 {
         send_level(&mut feed, world.now, 20, 0.5);
         out.extend(world.step());
     }
-    assert_eq!(world.status.read().output, StationOutput::Active(0));
+    assert_eq!(world.handle.status().output, StationOutput::Active(0));
     out.extend(world.run(2_000));
     let start = 3 * latency();
     // Faded out and in; never a millisecond of silence.
     assert!(longest_silence(&out[start..]) < 48);
     // The sender starts with a step of its own, early in the fade.
     assert!(greatest_step(&out[start..]) < 0.04, "{}", greatest_step(&out[start..]));
-    let status = *world.status.read();
+    let status = *world.handle.status();
     assert_eq!(status.output, StationOutput::LastResort);
     assert_eq!((status.switches, status.silent_frames), (2, 0));
     assert!(status.last_resort_frames > 48_000, "{}", status.last_resort_frames);
-    let causes: Vec<SwitchCause> =
-        std::iter::from_fn(|| events.pop()).map(|event| event.change.cause).collect();
+    let mut causes: Vec<SwitchCause> = Vec::new();
+    world.handle.handle_timeout(world.now, |event| {
+        if let StationEvent::Switched(event) = event {
+            causes.push(event.change.cause);
+        }
+    });
     assert_eq!(causes, [SwitchCause::First, SwitchCause::Late]);
     assert_eq!(status.switches_by[SwitchCause::Late as usize], 1);
 }
@@ -84,7 +87,7 @@ fn a_long_fade_from_a_sender_that_dies_is_over_before_its_sound() {
     let least = heard.iter().fold(1.0f32, |least, sample| least.min(*sample));
     assert!(least > 0.49, "a hole down to {least}");
     assert!(greatest_step(heard) < 0.003, "a click of {}", greatest_step(heard));
-    assert_eq!(world.status.read().output, StationOutput::Active(1), "not ten seconds later");
+    assert_eq!(world.handle.status().output, StationOutput::Active(1), "not ten seconds later");
 }
 
 #[test]
@@ -92,25 +95,24 @@ fn a_change_during_a_fade_causes_no_step() {
     let feeds: Vec<_> = (0..3).map(|_| live_source()).collect();
     let (mut feeds, sources): (Vec<_>, Vec<_>) = feeds.into_iter().unzip();
     let mut world = World::with_fade(sources, 1_000);
-    let mut wishes = world.station.preference_requests();
     let mut out = Vec::new();
     for step in 0..500u32 {
         for (feed, level) in feeds.iter_mut().zip([0.2, 0.3, 0.5]) {
             send_level(feed, world.now, 20, level);
         }
         match step {
-            100 => wishes.publish(Some((1, None))),
-            120 => wishes.publish(Some((2, None))),
-            135 => wishes.publish(Some((1, None))),
-            150 => wishes.publish(None),
-            300 => wishes.publish(Some((2, Some(Span::from_millis(600))))),
+            100 => world.handle.set_preference(Some((1, None))),
+            120 => world.handle.set_preference(Some((2, None))),
+            135 => world.handle.set_preference(Some((1, None))),
+            150 => world.handle.set_preference(None),
+            300 => world.handle.set_preference(Some((2, Some(Span::from_millis(600))))),
             _ => {}
         }
         out.extend(world.step());
     }
     let heard = &out[48_000..];
     assert!(greatest_step(heard) < 0.002, "a click of {}", greatest_step(heard));
-    let status = *world.status.read();
+    let status = *world.handle.status();
     assert_eq!((status.active, status.preference), (Some(0), None));
     assert_eq!(status.switches_by[SwitchCause::Manual as usize], 4, "{:?}", status.switches_by);
 }
@@ -127,7 +129,6 @@ fn the_same_programme_from_another_source_is_as_loud_during_the_fade() {
         let feeds: Vec<_> = (0..2).map(|_| live_source()).collect();
         let (mut feeds, sources): (Vec<_>, Vec<_>) = feeds.into_iter().unzip();
         let mut world = World::with_fade(sources, millis);
-        let mut wishes = world.station.preference_requests();
         let mut out = Vec::new();
         for step in 0..250u32 {
             for feed in &mut feeds {
@@ -145,11 +146,11 @@ fn the_same_programme_from_another_source_is_as_loud_during_the_fade() {
                 feed.items.push(SourceItem::Block(block)).expect("room");
             }
             if step == 100 {
-                wishes.publish(Some((1, None)));
+                world.handle.set_preference(Some((1, None)));
             }
             out.extend(world.step());
         }
-        assert_eq!(world.status.read().output, StationOutput::Active(1));
+        assert_eq!(world.handle.status().output, StationOutput::Active(1));
         for (index, level) in levels_db(&out[48_000..]).into_iter().enumerate() {
             assert!(level.abs() < 0.5, "{millis} ms: {level} dB at {index}0 ms");
         }
@@ -221,7 +222,7 @@ fn a_gate_without_a_sound_behind_it_plays_nothing() {
     assert_eq!(keeper.request(), standby::StandbyRequest::Play, "it is all there is");
     keeper.report(standby::LinkState::Broken);
     world.run(100);
-    assert_eq!(world.status.read().inputs[0].health, InputHealth::Backoff);
+    assert_eq!(world.handle.status().inputs[0].health, InputHealth::Backoff);
 }
 
 /// A tone of 500 Hz whose amplitude counts its frames, from a quarter of full scale on.
@@ -249,15 +250,15 @@ fn heard_again(pause: u64, closes: bool, alone: bool) -> f64 {
         feed.items.push(SourceItem::End).expect("room");
     }
     world.run(pause);
-    assert_eq!(world.status.read().active, (!alone).then_some(1));
-    let underruns = world.status.read().underruns;
+    assert_eq!(world.handle.status().active, (!alone).then_some(1));
+    let underruns = world.handle.status().underruns;
     feed.next = 0;
     let mut out = Vec::new();
     for _ in 0..400 {
         feed.send_with(world.now, 20, counted);
         out.extend(world.step());
     }
-    assert_eq!(world.status.read().underruns, underruns, "it stays");
+    assert_eq!(world.handle.status().underruns, underruns, "it stays");
     let first = out.iter().position(|sample| sample.abs() > 0.2).expect("heard again");
     // After its fade-in and its older rest it plays as it was sent.
     let settled = first + 10 * 960;
@@ -283,4 +284,21 @@ fn a_paused_player_is_back_within_half_a_second_from_its_first_frame() {
             }
         }
     }
+}
+
+#[test]
+fn switches_that_are_not_read_in_time_are_counted() {
+    let counter = |base| -> Box<dyn Source> { Box::new(Counter { next: 0, base }) };
+    let mut world = World::new(vec![counter(0), counter(500_000)]);
+    for step in 0..400 {
+        world.handle.set_preference(Some((step % 2, None)));
+        world.step();
+    }
+    let mut read = 0;
+    world.handle.handle_timeout(world.now, |event| {
+        read += u64::from(matches!(event, StationEvent::Switched(_)));
+    });
+    let status = *world.handle.status();
+    assert!(read >= MAX_SWITCH_EVENTS as u64 && status.switch_events_lost > 0, "{read}");
+    assert_eq!(read + status.switch_events_lost, status.switches);
 }

@@ -5,7 +5,7 @@ use aulos_dsp::normalize::{Mode, Settings};
 
 use super::*;
 use crate::announce::DEFAULT_DUCK;
-use crate::loudness_processor::{LoudnessControl, NormalizerConfig};
+use crate::loudness_processor::NormalizerConfig;
 use crate::output_bus::StationTap;
 
 /// A source computed frame by frame.
@@ -87,11 +87,10 @@ fn with_normalizer(sources: Vec<Box<dyn Source>>, wish: &NormalizerConfig) -> Wo
     })
 }
 
-fn station(source: Box<dyn Source>, wish: Option<&NormalizerConfig>) -> (World, LoudnessControl) {
+fn station(source: Box<dyn Source>, wish: Option<&NormalizerConfig>) -> World {
     let mut world = World::new(vec![source]);
-    let mut knobs = world.station.loudness_control();
-    knobs.set_normalizer(wish).unwrap();
-    (world, knobs)
+    world.handle.set_normalizer(wish).unwrap();
+    world
 }
 
 /// Integrated loudness and true peak.
@@ -117,9 +116,9 @@ const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
 fn sound_is_complete_and_delayed_by_the_stated_latency() {
     for (mode, usual) in MODES.into_iter().zip([144_240, 19_440, 480, 0]) {
         let counter = Box::new(Counter { next: 0, base: 0 });
-        let (mut world, _knobs) = station(counter, Some(&transparent(mode)));
+        let mut world = station(counter, Some(&transparent(mode)));
         let out = world.run(5_000);
-        let said = world.status.read().normalizer.unwrap().latency.as_usize();
+        let said = world.handle.status().normalizer.unwrap().latency.as_usize();
         assert_eq!(said, usual, "{mode:?}");
         assert_eq!(out.len(), 5 * 48_000);
         let late = said + latency();
@@ -137,16 +136,16 @@ fn the_output_has_the_target_loudness() {
         _ => -24.0,
     };
     for mode in [Mode::Full, Mode::Mid, Mode::Low] {
-        let (mut world, _knobs) = station(noise(|_| -33.0), Some(&normalizer_config(mode, -20.0)));
+        let mut world = station(noise(|_| -33.0), Some(&normalizer_config(mode, -20.0)));
         let out = world.run(60_000);
         let (lufs, peak) = loudness_and_peak(&out);
         assert!((lufs + 20.0).abs() <= 0.5, "{mode:?}: {lufs}");
         assert!(peak <= -0.9, "{mode:?}: {peak}");
-        let steady = world.status.read().normalizer.unwrap();
+        let steady = world.handle.status().normalizer.unwrap();
         assert_eq!((steady.clamped, steady.programme_stats.rejected), (0, 0));
         assert!((steady.programme_stats.output.integrated.get() - lufs).abs() < 0.2, "{steady:?}");
     }
-    let (mut world, _knobs) = station(noise(pieces), Some(&normalizer_config(Mode::Full, -18.0)));
+    let mut world = station(noise(pieces), Some(&normalizer_config(Mode::Full, -18.0)));
     let (lufs, peak) = loudness_and_peak(&world.run(90_000));
     assert!((lufs + 18.0).abs() <= 0.5 && peak <= -0.9, "{lufs} {peak}");
 }
@@ -159,9 +158,9 @@ fn a_fade_is_not_undone_and_room_tone_is_not_raised() {
         _ => -26.0,
     };
     for mode in [Mode::Full, Mode::Mid, Mode::Low] {
-        let (mut world, _knobs) = station(noise(level), Some(&normalizer_config(mode, -30.0)));
+        let mut world = station(noise(level), Some(&normalizer_config(mode, -30.0)));
         let out = world.run(70_000);
-        let late = world.status.read().normalizer.unwrap().latency.as_usize() + latency();
+        let late = world.handle.status().normalizer.unwrap().latency.as_usize() + latency();
         // The gain in dB of this tenth of a second.
         let gain = |tenth: u32| {
             let from = late + tenth as usize * 4_800;
@@ -183,24 +182,23 @@ fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
     for mode in [Mode::Full, Mode::Mid, Mode::Low] {
         let mut wish = normalizer_config(mode, -6.0);
         wish.settings.ceiling = Db::new(-3.0);
-        let (mut world, _knobs) = station(noise(|_| -8.0), Some(&wish));
-        let mut desk = world.station.announcement_queue();
+        let mut world = station(noise(|_| -8.0), Some(&wish));
         let mut out = world.run(5_000);
         for id in 0..3 {
             // Above full scale, as in a bad file.
             let square = |frame: u64| if (frame / 40).is_multiple_of(2) { 1.4 } else { -1.4 };
             let bell = FunctionSource { frame: 0, until: 48_000, of: square };
-            desk.announce(id, Box::new(bell), Db::new(-6.0)).unwrap();
+            world.handle.announcements().add(id, Box::new(bell), Db::new(-6.0)).unwrap();
         }
         for _ in 0..60 {
-            desk.handle_timeout(world.now);
+            world.handle.handle_timeout(world.now, |_| {});
             out.extend(world.run(100));
         }
         let (_, peak) = loudness_and_peak(&out);
         // 0.2 above the ceiling is what another interpolator may find in noise; ffmpeg reads -3.0.
         assert!(peak <= -2.8, "{mode:?}: {peak}");
         assert!(peak > -4.0, "{mode:?}: it was quiet: {peak}");
-        let steady = world.status.read().normalizer.unwrap();
+        let steady = world.handle.status().normalizer.unwrap();
         assert_eq!(steady.clamped, 0, "{mode:?}");
         // The normalizer is not affected by the announcement.
         assert!(steady.programme_stats.output.true_peak.get() <= -2.8);
@@ -211,8 +209,7 @@ fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
 fn a_pause_takes_effect_at_once_despite_the_look_ahead() {
     let (mut feed, source) = live_source();
     feed.next = 300_000;
-    let (mut world, _knobs) = station(source, Some(&transparent(Mode::Full)));
-    let mut outlets = world.station.output_bus();
+    let mut world = station(source, Some(&transparent(Mode::Full)));
     let feeding = |world: &mut World, feed: &mut LiveSender, millis: u64| -> Vec<f32> {
         (0..millis / 20)
             .flat_map(|_| {
@@ -223,7 +220,7 @@ fn a_pause_takes_effect_at_once_despite_the_look_ahead() {
     };
     let out = feeding(&mut world, &mut feed, 6_000);
     assert!(*out.last().unwrap() > 0.2);
-    assert!(outlets.flush());
+    world.handle.flush();
     let last = world.step();
     assert!(last[0] > 0.2 && last[959].abs() < 1e-4, "{} {}", last[0], last[959]);
     assert!(greatest_step(&[&out[out.len() - 960..], &last].concat()) < 0.002, "a click");
@@ -237,16 +234,16 @@ fn a_pause_takes_effect_at_once_despite_the_look_ahead() {
 
 #[test]
 fn a_change_of_mode_causes_no_gap_and_no_step() {
-    let (mut world, mut knobs) = station(sine(0.1), None);
+    let mut world = station(sine(0.1), None);
     let mut out = world.run(1_000);
-    assert_eq!(world.status.read().normalizer, None);
+    assert_eq!(world.handle.status().normalizer, None);
     for mode in [Some(Mode::Full), Some(Mode::Low), Some(Mode::Mid), Some(Mode::GainOnly), None] {
-        knobs.set_normalizer(mode.map(transparent).as_ref()).unwrap();
+        world.handle.set_normalizer(mode.map(transparent).as_ref()).unwrap();
         out.extend(world.run(5_000));
-        knobs.tidy();
+        world.handle.handle_timeout(world.now, |_| {});
     }
     assert_eq!(out.len(), 26 * 48_000);
-    assert_eq!(world.status.read().normalizer, None);
+    assert_eq!(world.handle.status().normalizer, None);
     // There was no audio yet where it began.
     let out = &out[latency() + 1..];
     // A sine of this amplitude and frequency moves by 0.013 a frame.
@@ -260,9 +257,9 @@ fn a_change_of_mode_causes_no_gap_and_no_step() {
 
 #[test]
 fn settings_change_while_playing_and_the_gain_follows() {
-    let (mut world, mut knobs) = station(sine(0.05), Some(&normalizer_config(Mode::Low, -30.0)));
+    let mut world = station(sine(0.05), Some(&normalizer_config(Mode::Low, -30.0)));
     world.run(20_000);
-    knobs.set_normalizer(Some(&normalizer_config(Mode::Low, -24.0))).unwrap();
+    world.handle.set_normalizer(Some(&normalizer_config(Mode::Low, -24.0))).unwrap();
     let out = world.run(20_000);
     // -24 LUFS in one channel; at most 3 dB per second, which is far below a step of the sine.
     let (lufs, _) = loudness_and_peak(&out[10 * 48_000..]);
@@ -272,27 +269,27 @@ fn settings_change_while_playing_and_the_gain_follows() {
     let mut low = normalizer_config(Mode::Low, -24.0);
     low.settings.ceiling = Db::new(-9.0);
     low.settings.target = Lufs::new(-5.0);
-    knobs.set_normalizer(Some(&low)).unwrap();
+    world.handle.set_normalizer(Some(&low)).unwrap();
     world.run(10_000);
     let out = world.run(5_000);
     let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
     assert!((0.34..0.355).contains(&loudest), "not -9 dBFS: {loudest}");
     low.settings.target = Lufs::new(1.0);
-    assert!(knobs.set_normalizer(Some(&low)).is_err());
+    assert!(world.handle.set_normalizer(Some(&low)).is_err());
 }
 
 #[test]
 fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() {
     let pieces = |time: f64| if (time / 8.0) % 2.0 < 1.0 { -40.0 } else { -26.0 };
     for mode in [Mode::Full, Mode::Low] {
-        let (mut world, mut knobs) = station(noise(pieces), Some(&normalizer_config(mode, -18.0)));
+        let mut world = station(noise(pieces), Some(&normalizer_config(mode, -18.0)));
         world.run(48_000);
         let (normalized, _) = loudness_and_peak(&world.run(48_000));
-        knobs.set_bypass(true);
+        world.handle.set_bypass(true);
         let plain = world.run(48_000);
         let (compared, _) = loudness_and_peak(&plain);
         assert!((normalized - compared).abs() <= 1.0, "{mode:?}: {normalized} {compared}");
-        let steady = world.status.read().normalizer.unwrap();
+        let steady = world.handle.status().normalizer.unwrap();
         assert!(steady.bypassed && steady.matching_gain > Db::ZERO, "{steady:?}");
         // One gain: quiet and loud are 14 dB apart, as in the source.
         let seconds = plain[48_000..].chunks_exact(48_000);
@@ -303,28 +300,27 @@ fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() 
         let apart = most - least;
         assert!((apart - 14.0).abs() < 0.5, "{mode:?}: {apart}");
     }
-    let (mut world, mut knobs) = station(sine(0.02), Some(&normalizer_config(Mode::Mid, -23.0)));
+    let mut world = station(sine(0.02), Some(&normalizer_config(Mode::Mid, -23.0)));
     world.run(20_000);
     let mut out = Vec::new();
     for on in [true, false, true, false, false, true] {
-        knobs.set_bypass(on);
+        world.handle.set_bypass(on);
         // Shorter than the fade, and longer.
         out.extend(world.run(if on { 40 } else { 1_000 }));
     }
     let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
     assert!(greatest_step(&out) <= 0.135 * loudest, "a click of {}", greatest_step(&out));
-    knobs.set_bypass(false);
+    world.handle.set_bypass(false);
     world.run(200);
-    assert!(!world.status.read().normalizer.unwrap().bypassed);
+    assert!(!world.handle.status().normalizer.unwrap().bypassed);
 }
 
 /// Attaches a tap to a station.
-fn tap(world: &mut World) -> (OutputBusHandle, Consumer<SourceItem>) {
+fn tap(world: &mut World) -> Consumer<SourceItem> {
     let (items, heard) = ring(600);
     let block = || Block::with_capacity(SPEC.rate, SPEC.layout, source::BLOCK_SAMPLES);
-    let mut outlets = world.station.output_bus();
-    outlets.add(StationTap::new(Pool::new(599, block), items)).unwrap();
-    (outlets, heard)
+    world.handle.add_output(StationTap::new(Pool::new(599, block), items)).unwrap();
+    heard
 }
 
 #[test]
@@ -332,15 +328,14 @@ fn another_station_gets_the_normalized_programme_its_end_and_no_announcement() {
     let wish = normalizer_config(Mode::Full, -30.0);
     let mut noise = white();
     let programme = FunctionSource { frame: 0, until: 5 * 48_000, of: move |_| 0.3 * noise() };
-    let (mut world, _knobs) = station(Box::new(programme), Some(&wish));
-    let (_outlets, mut heard) = tap(&mut world);
-    let mut desk = world.station.announcement_queue();
+    let mut world = station(Box::new(programme), Some(&wish));
+    let mut heard = tap(&mut world);
     for step in 0..100 {
         if step == 40 {
             let bell = FunctionSource { frame: 0, until: 9_600, of: |_| 0.9 };
-            desk.announce(1, Box::new(bell), DEFAULT_DUCK).unwrap();
+            world.handle.announcements().add(1, Box::new(bell), DEFAULT_DUCK).unwrap();
         }
-        desk.handle_timeout(world.now);
+        world.handle.handle_timeout(world.now, |_| {});
         world.run(100);
     }
     let (mut sound, mut ends) = (Vec::new(), 0);
@@ -362,18 +357,18 @@ fn another_station_gets_the_normalized_programme_its_end_and_no_announcement() {
 
 #[test]
 fn equalizer_bands_act_before_the_normalizer_without_a_step() {
-    let (mut world, mut knobs) = station(sine(0.1), None);
+    let mut world = station(sine(0.1), None);
     world.run(1_000);
     let band =
         EqualizerBand { filter_type: FilterType::Peaking, hz: 997.0, gain: Db::new(6.0), q: 1.0 };
-    knobs.set_equalizer(&[band]).unwrap();
+    world.handle.set_equalizer(&[band]).unwrap();
     let out = world.run(2_000);
     let loudest = out[48_000..].iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
     assert!((loudest - 0.1995).abs() < 0.001, "{loudest}");
     assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
-    assert!(knobs.set_equalizer(&[EqualizerBand { q: 0.0, ..band }]).is_err());
+    assert!(world.handle.set_equalizer(&[EqualizerBand { q: 0.0, ..band }]).is_err());
     // The normalizer reduces it.
-    knobs.set_normalizer(Some(&normalizer_config(Mode::Low, -23.0))).unwrap();
+    world.handle.set_normalizer(Some(&normalizer_config(Mode::Low, -23.0))).unwrap();
     world.run(10_000);
     let (lufs, _) = loudness_and_peak(&world.run(5_000));
     assert!((lufs + 23.0).abs() < 0.3, "{lufs}");
@@ -394,10 +389,10 @@ fn a_quiet_fallback_is_normalized_to_the_same_loudness() {
         let on_air = usize::from(step >= 1_500);
         out[on_air].extend(world.step());
     }
-    assert_eq!(world.status.read().active, Some(1));
+    assert_eq!(world.handle.status().active, Some(1));
     let [live, file] = out.map(|out| loudness_and_peak(&out[10 * 48_000..]).0);
     assert!((live + 23.0).abs() < 0.5 && (file - live).abs() <= 1.0, "{live} {file}");
-    let heard = world.status.read().inputs[0].loudness.integrated.unwrap().get();
+    let heard = world.handle.status().inputs[0].loudness.integrated.unwrap().get();
     assert!((heard + 13.0).abs() < 3.0, "it is shown as it comes in: {heard}");
 }
 
@@ -411,7 +406,7 @@ fn a_normalized_source_is_played_completely_from_first_to_last_frame() {
         let first = out.iter().position(|sample| *sample > 0.0).unwrap() - 1;
         assert!(first < 48_000, "{mode:?}: it was pulled ahead, and begins with {first}");
         expect_run(&out[first..], 0);
-        assert_eq!(world.status.read().underruns, 0);
+        assert_eq!(world.handle.status().underruns, 0);
         for length in [100, 2_000] {
             let (mut feed, source) = live_source();
             let mut world = with_normalizer(vec![source], &wish);
@@ -450,7 +445,7 @@ fn a_normalized_sender_plays_to_its_end_and_returns_in_order() {
     // buffered.
     let waits = u64::try_from(heard.len()).unwrap() + 2 * (400 + 400) * 48;
     assert!(waits > sent - 200_000 - 48 * 100, "{} of {}", heard.len(), sent - 200_000);
-    assert_eq!(world.status.read().underruns, 1);
+    assert_eq!(world.handle.status().underruns, 1);
 }
 
 #[test]
@@ -458,12 +453,11 @@ fn a_normalized_sender_that_pauses_is_silent_at_once() {
     let (mut feed, source) = live_source();
     feed.next = 200_000;
     let mut world = with_normalizer(vec![source], &transparent(Mode::Full));
-    let mut outlets = world.station.output_bus();
     for _ in 0..300 {
         feed.send(world.now, 20);
         world.step();
     }
-    assert!(outlets.flush());
+    world.handle.flush();
     world.step();
     let paused = feed.next;
     assert!(world.run(2_000).iter().all(|sample| *sample == 0.0), "something came late");
@@ -495,6 +489,44 @@ fn a_sender_that_follows_another_at_once_leaves_no_hole() {
         let begins = out.iter().position(|sample| *sample > 0.0).expect("sound");
         // The rest in the first one's resampler comes out before the second.
         assert!(longest_silence(&out[begins + 960..]) <= latency(), "{mode:?}");
-        assert_eq!(world.status.read().underruns, 0, "{mode:?}");
+        assert_eq!(world.handle.status().underruns, 0, "{mode:?}");
     }
+}
+
+#[test]
+fn what_waits_for_a_station_that_does_not_run_stays_small() {
+    let mut world = World::new(vec![]);
+    let config = |mode| NormalizerConfig { mode, settings: Settings::default() };
+    for _ in 0..50 {
+        for mode in [Mode::Low, Mode::Mid] {
+            world.handle.set_normalizer(Some(&config(mode))).unwrap();
+            world.handle.set_normalizer(Some(&config(mode))).unwrap();
+            world.handle.set_bypass(true);
+        }
+    }
+    assert!(world.handle.waiting() <= 3, "{:?}", world.handle.waiting());
+    for _ in 0..20 {
+        world.step();
+        world.handle.handle_timeout(world.now, |_| {});
+    }
+    assert_eq!(world.handle.waiting(), 0);
+    // 400 ms of look-ahead and 5 ms after the announcements, as in the last configuration.
+    world.run(4_000);
+    assert_eq!(world.handle.status().normalizer.unwrap().latency, Frames(19_200 + 240));
+    let set = |handle: &mut StationHandle, mode, settings: &Settings| {
+        handle.set_normalizer(Some(&NormalizerConfig { mode, settings: settings.clone() }))
+    };
+    let wrong = Settings { dual_mono: true, target: Lufs::new(9.0), ..Settings::default() };
+    assert!(set(&mut world.handle, Mode::Mid, &wrong).is_err());
+    let spec = SampleSpec { layout: ChannelLayout::STEREO, ..SPEC };
+    let main = Rendition::new(
+        Box::new(PcmEncoder::new(spec)),
+        Pool::new(1, Vec::new),
+        vec![],
+        |_, _, _, _| 0,
+    );
+    let (_, mut stereo) = Station::new(world.station.config, world.now, vec![], main);
+    set(&mut stereo, Mode::Low, &Settings::default()).unwrap();
+    let twice = Settings { dual_mono: true, ..Settings::default() };
+    assert!(set(&mut stereo, Mode::Low, &twice).is_err());
 }

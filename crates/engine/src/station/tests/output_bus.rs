@@ -3,22 +3,21 @@
 use aulos_core::ChannelMap;
 
 use super::*;
-use crate::output_bus::{OutputBusHandle, StationTap};
+use crate::output_bus::{MAX_BUS_OUTPUTS, StationTap, TooManyOutputs};
 use crate::source::BLOCK_SAMPLES;
 use crate::swappable_source::{SwappableSourceHandle, swappable_source};
 
-/// Makes `patch` play the station of `outlets`.
-fn swap_in(outlets: &mut OutputBusHandle, patch: &mut SwappableSourceHandle) {
+/// Makes `patch` play the station of `handle`.
+fn swap_in(handle: &mut StationHandle, patch: &mut SwappableSourceHandle) {
     let pool = Pool::new(16, || Block::with_capacity(SPEC.rate, SPEC.layout, BLOCK_SAMPLES));
     let (items, consumer) = ring(17);
     assert!(patch.swap(consumer, pool.clone()));
-    outlets.add(StationTap::new(pool, items)).expect("room");
+    handle.add_output(StationTap::new(pool, items)).expect("room");
 }
 
 /// Two stations: the second plays the first, or counts from half a million.
 struct StationPair {
     first: World,
-    outlets: OutputBusHandle,
     second: World,
     patch: SwappableSourceHandle,
 }
@@ -26,12 +25,11 @@ struct StationPair {
 impl StationPair {
     fn new(first: Vec<Box<dyn Source>>) -> Self {
         let mut first = World::new(first);
-        let mut outlets = first.station.output_bus();
         let (mut patch, source) = swappable_source();
-        swap_in(&mut outlets, &mut patch);
+        swap_in(&mut first.handle, &mut patch);
         let second =
             World::new(vec![Box::new(source), Box::new(Counter { next: 0, base: 500_000 })]);
-        Self { first, outlets, second, patch }
+        Self { first, second, patch }
     }
 
     fn run(&mut self, millis: u64) -> Vec<f32> {
@@ -48,14 +46,14 @@ impl StationPair {
 fn another_station_is_played_bit_by_bit_and_keeps_its_distance() {
     let mut pair = StationPair::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     pair.run(1_000);
-    assert_eq!(pair.second.status.read().active, Some(0));
+    assert_eq!(pair.second.handle.status().active, Some(0));
     let out = pair.run(20_000);
     let first = (0..96_000).find(|frame| (number(*frame) - out[0]).abs() == 0.0).expect("its own");
     expect_run(&out, first);
     // Its delay is its buffer; it neither grows nor shrinks.
-    let buffered = pair.second.status.read().inputs[0].buffered;
+    let buffered = pair.second.handle.status().inputs[0].buffered;
     assert!((380..=440).contains(&buffered.as_millis()), "{buffered:?}");
-    assert_eq!(pair.second.status.read().underruns, 0);
+    assert_eq!(pair.second.handle.status().underruns, 0);
 }
 
 #[test]
@@ -69,10 +67,10 @@ fn a_station_without_active_sources_falls_back_and_returns() {
         }
     };
     play(&mut pair);
-    assert_eq!(pair.second.status.read().active, Some(0));
+    assert_eq!(pair.second.handle.status().active, Some(0));
     // Its sender stops: silence there is no source here.
     let out = pair.run(2_000);
-    assert_eq!(pair.second.status.read().active, Some(1));
+    assert_eq!(pair.second.handle.status().active, Some(1));
     let hole = out.windows(48).any(|window| window.iter().all(|sample| *sample == 0.0));
     assert!(!hole, "a millisecond of silence");
     // The failure, and the failback delay with it, is in the first station; here the source ended
@@ -82,7 +80,7 @@ fn a_station_without_active_sources_falls_back_and_returns() {
         feed.send(pair.first.now, 20);
         pair.run(20);
     }
-    assert_eq!(pair.second.status.read().active, Some(0));
+    assert_eq!(pair.second.handle.status().active, Some(0));
 }
 
 #[test]
@@ -91,13 +89,12 @@ fn a_restarted_station_is_played_again() {
     pair.run(1_000);
     let now = pair.first.now;
     pair.first = World::new(vec![Box::new(Counter { next: 0, base: 250_000 })]);
-    pair.outlets = pair.first.station.output_bus();
     while pair.first.now < now {
         pair.first.step();
     }
-    swap_in(&mut pair.outlets, &mut pair.patch);
+    swap_in(&mut pair.first.handle, &mut pair.patch);
     pair.run(1_000);
-    let status = *pair.second.status.read();
+    let status = *pair.second.handle.status();
     assert_eq!((status.active, status.silent_frames), (Some(0), 0));
     assert!(!pair.patch.is_abandoned());
     drop(pair.second);
@@ -107,14 +104,13 @@ fn a_restarted_station_is_played_again() {
 #[test]
 fn a_rendition_has_the_times_of_its_station_and_ends_on_command() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
-    let mut outlets = world.station.output_bus();
     world.run(200);
     let (producer, mut chunks) = ring(64);
     let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
     let encoder = Box::new(PcmEncoder::new(SPEC));
     let rendition = Rendition::new(encoder, pool, vec![producer], |_, _, _, _| 0);
     let rendition = rendition.with_channel_map(ChannelMap::Left, Frames(960));
-    let number = outlets.add(rendition).expect("room");
+    let number = world.handle.add_output(rendition).expect("room");
     let mut main = Vec::new();
     for _ in 0..20 {
         world.now = world.station.poll_timeout();
@@ -128,10 +124,10 @@ fn a_rendition_has_the_times_of_its_station_and_ends_on_command() {
         assert_eq!((other.chunk.pts, other.timestamp), (*pts, *timestamp));
         assert_eq!(other.chunk.payload(), payload, "one channel is every channel");
     }
-    assert!(outlets.remove(number));
+    world.handle.remove_output(number);
     world.run(100);
     assert!(chunks.pop().is_none());
-    outlets.tidy();
+    world.handle.handle_timeout(world.now, |_| {});
     assert!(chunks.is_abandoned(), "freed");
 }
 
@@ -139,13 +135,12 @@ fn a_rendition_has_the_times_of_its_station_and_ends_on_command() {
 fn a_flush_discards_sent_audio_and_continues() {
     let (mut feed, source) = live_source();
     let mut world = World::new(vec![source]);
-    let mut outlets = world.station.output_bus();
     feed.next = 400_000;
     for _ in 0..100 {
         feed.send(world.now, 20);
         world.step();
     }
-    assert!(outlets.flush());
+    world.handle.flush();
     let last = world.step();
     assert!(last[900..].iter().all(|sample| *sample < 0.01), "it ends without a click");
     assert!(world.run(1_000).iter().all(|sample| *sample == 0.0), "nothing of it is left");
@@ -158,4 +153,30 @@ fn a_flush_discards_sent_audio_and_continues() {
     let first =
         out.iter().position(|sample| *sample >= number(resumed + 1_000)).expect("it is back");
     assert!(out[..first].iter().all(|sample| *sample < number(resumed + 1_000)), "old sound");
+}
+
+#[test]
+fn outputs_of_a_station_that_does_not_run_are_bounded_and_none_is_forgotten() {
+    let mut world = World::new(vec![]);
+    let add = |handle: &mut StationHandle| {
+        let (producer, chunks) = ring(4);
+        let (encoder, pool) = (Box::new(PcmEncoder::new(SPEC)), Pool::new(1, Vec::new));
+        let rendition = Rendition::new(encoder, pool, vec![producer], |_, _, _, _| 0);
+        handle.add_output(rendition).map(|number| (number, chunks))
+    };
+    let outputs: Vec<_> = (0..MAX_BUS_OUTPUTS).map(|_| add(&mut world.handle).unwrap()).collect();
+    assert_eq!(add(&mut world.handle).unwrap_err(), TooManyOutputs);
+    for _ in 0..3 {
+        outputs.iter().for_each(|(number, _)| world.handle.remove_output(*number));
+        world.handle.remove_output(99);
+        world.handle.flush();
+    }
+    assert!(world.handle.waiting() < 2 * MAX_BUS_OUTPUTS, "{}", world.handle.waiting());
+    for _ in 0..10 {
+        world.step();
+        world.handle.handle_timeout(world.now, |_| {});
+    }
+    assert_eq!(world.handle.waiting(), 0);
+    assert!(outputs.iter().all(|(_, chunks)| chunks.is_abandoned()), "all are freed");
+    assert!(add(&mut world.handle).is_ok());
 }

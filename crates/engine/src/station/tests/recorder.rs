@@ -7,7 +7,7 @@ const ROOM: Span = Span::from_secs(12);
 
 fn attach_record_tap(world: &mut World, side: TapPoint) -> RecordTapReader {
     let (pickup, spool) = record_tap(side, SPEC.rate, SPEC.layout, ROOM);
-    world.station.output_bus().add(pickup).expect("room");
+    world.handle.add_output(pickup).expect("room");
     spool
 }
 
@@ -39,7 +39,7 @@ fn frames_without_room_are_missing_between_two_runs() {
     let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
     let (pickup, mut spool) =
         record_tap(TapPoint::Output, SPEC.rate, SPEC.layout, Span::from_millis(1_000));
-    world.station.output_bus().add(pickup).expect("room");
+    world.handle.add_output(pickup).expect("room");
     let mut out = world.run(3_000);
     let (first, mut samples) = take_all(&mut spool);
     out.extend(world.run(1_000));

@@ -13,14 +13,13 @@ use aulos_core::{
 };
 use aulos_engine::encode::make_encoder;
 use aulos_engine::input::{self, Input};
-use aulos_engine::output_bus::OutputBusHandle;
 use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
     UnixTime, WallClock, record_tap,
 };
+use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
-use aulos_engine::station::{Station, StationConfig};
-use aulos_engine::status::StationStatus;
+use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::switch;
 use aulos_io::disk::{AppendFile, SyncHandle, Syncer};
 use aulos_rt::channel::{Receiver, bounded};
@@ -69,7 +68,7 @@ pub(super) const SOURCE_DELAY: u64 = 40;
 /// A station whose output counts its frames.
 pub(super) struct TestStation {
     pub(super) station: Station,
-    output_bus: OutputBusHandle,
+    handle: StationHandle,
 }
 
 impl TestStation {
@@ -86,15 +85,12 @@ impl TestStation {
             quantum,
             switch: switch::Config { startup_wait: Some(Span::ZERO), ..switch::Config::default() },
             crossfade: Span::ZERO,
-            write_header: |_, _, _, _| 0,
         };
-        let (published, _) = aulos_rt::latest(StationStatus::new(now));
         let encoder = make_encoder(Codec::Pcm, spec, quantum).unwrap();
         let pool = aulos_rt::Pool::new(2, || Vec::with_capacity(8_192));
-        let mut station =
-            Station::new(config, now, [input].into(), encoder, pool, vec![], published);
-        let output_bus = station.output_bus();
-        Self { station, output_bus }
+        let main = Rendition::new(encoder, pool, vec![], |_, _, _, _| 0);
+        let (station, handle) = Station::new(config, now, [input].into(), main);
+        Self { station, handle }
     }
 
     pub(super) fn record_tap_reader(&mut self) -> RecordTapReader {
@@ -104,7 +100,7 @@ impl TestStation {
             ChannelLayout::MONO,
             DEFAULT_CAPACITY,
         );
-        self.output_bus.add(tap).unwrap();
+        self.handle.add_output(tap).unwrap();
         tap_reader
     }
 

@@ -21,7 +21,7 @@ use lofty::ogg::{OpusFile, VorbisFile};
 use lofty::probe::Probe;
 use lofty::tag::ItemValue;
 
-use super::{TagChange, TagError};
+use super::TagError;
 
 /// All tags of a file.
 pub(crate) enum TagContainer {
@@ -278,3 +278,14 @@ fn catch_panic<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagEr
 }
 
 pub(crate) const ITUNES: &str = "com.apple.iTunes";
+
+/// One tag before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagChange {
+    /// Its name as spelled in the standard.
+    pub name: &'static str,
+    /// Its current text.
+    pub old: Option<String>,
+    /// Its new text; `None` if it is removed.
+    pub new: Option<String>,
+}

@@ -22,6 +22,7 @@ use std::path::Path;
 use aulos_core::{Db, Lufs};
 use aulos_io::replace::Replacement;
 
+pub use container::TagChange;
 pub use error::TagError;
 
 use super::measure::LoudnessSummary;
@@ -79,17 +80,6 @@ pub fn limit_gain(gain: Db, peak: Option<Db>, ceiling: Option<Db>) -> Db {
         (Some(peak), Some(ceiling)) => Db::new(gain.get().min(ceiling.get() - peak.get())),
         _ => gain,
     }
-}
-
-/// One tag before and after.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TagChange {
-    /// Its name as spelled in the standard.
-    pub name: &'static str,
-    /// Its current text.
-    pub old: Option<String>,
-    /// Its new text; `None` if it is removed.
-    pub new: Option<String>,
 }
 
 /// The tags of `path` that differ from the request. Writes nothing.

@@ -4,17 +4,17 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 #[cfg(not(target_os = "linux"))]
 use std::os::fd::AsFd as _;
-use std::os::fd::BorrowedFd;
 
 use aulos_core::Span;
 use rustix::event::epoll::EventFlags;
-use rustix::net::{SocketFlags, acceptfrom_with, sockopt};
+use rustix::net::{SocketFlags, acceptfrom_with};
 
-use super::super::ReactorCommand;
 use super::super::connection_limiter::{AddressPermit, AdmitError};
+use super::super::mailbox::ReactorCommand;
+#[cfg(not(target_os = "linux"))]
+use super::socket::configure_socket;
 use super::{Reactor, ReactorEntity};
 use crate::SystemClock;
-use crate::sys::set_notsent_lowat;
 
 impl Reactor {
     pub(super) fn accept(&mut self, token: u64) {
@@ -99,39 +99,19 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     Ok((socket, address))
 }
 
-/// Sets the options of a media socket.
-pub(super) fn configure_socket(socket: BorrowedFd<'_>) -> io::Result<()> {
-    sockopt::set_tcp_nodelay(socket, true)?;
-    sockopt::set_tcp_user_timeout(socket, DEAD_AFTER_MS)?;
-    sockopt::set_socket_keepalive(socket, true)?;
-    sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
-    sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER)?;
-    set_notsent_lowat(socket, NOTSENT_BYTES)
-}
-
 /// Connections accepted per poll.
 const MAX_ACCEPTS: usize = 64;
 
 /// The pause after running out of descriptors.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
 
-/// Bytes that may wait unsent before a socket counts as full. A Time reply queues behind them, so
-/// this is little more than the 19 kB of one batch: 100 ms of 48 kHz, 16 bit, stereo.
-const NOTSENT_BYTES: u32 = 32 * 1_024;
-
-/// Kernel buffers of one session. At most a second of a typical stream is in flight, and clients
-/// send next to nothing.
-const SEND_BUFFER: usize = 256 * 1_024;
-
-const RECEIVE_BUFFER: usize = 32 * 1_024;
-
-/// A peer that acknowledges nothing for this long counts as dead.
-const DEAD_AFTER_MS: u32 = 10_000;
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd as _;
 
+    use rustix::net::sockopt;
+
+    use super::super::socket::{DEAD_AFTER_MS, SEND_BUFFER, configure_socket};
     use super::*;
 
     #[test]

@@ -10,7 +10,7 @@ use aulos_session::datagram::Machine;
 use super::super::shared::{PortId, StreamTable};
 use super::super::stream::MovingStream;
 use super::super::{StreamEndCause, StreamId, StreamReport, ThreadCommand};
-use super::receive::ReceiveBuffers;
+use super::buffers::ReceiveBuffers;
 use super::{SocketRole, UdpThread, WatchedSocket};
 use crate::SystemClock;
 

@@ -6,28 +6,11 @@ use std::os::fd::AsFd as _;
 use aulos_session::datagram::{Machine, Packet, Packets};
 
 use super::super::arrival::ArrivalClock;
-use super::super::slots::{DatagramInfo, Slots};
+use super::super::slots::DatagramInfo;
 use super::super::stats::{StreamStats, UdpStats};
+use super::buffers::ReceiveBuffers;
 use super::{FLUSH_AT, SocketRole, UdpThread, WatchedSocket};
 use crate::SystemClock;
-use crate::sys::Receiver;
-
-/// The buffers of a receive call.
-pub(super) struct ReceiveBuffers {
-    slots: Slots,
-    receiver: Receiver,
-}
-
-impl ReceiveBuffers {
-    pub(super) fn new(count: usize, largest: usize) -> Self {
-        Self { slots: Slots::new(count, largest), receiver: Receiver::new(count) }
-    }
-
-    /// For joined datagrams.
-    pub(super) fn for_joined() -> Self {
-        Self::new(JOINED_SLOTS, MAX_JOINED_BYTES)
-    }
-}
 
 /// What one call has received.
 #[derive(Default)]
@@ -237,7 +220,3 @@ const MAX_SHARED_CALLS: usize = 256;
 
 /// Reading pauses when this many datagrams are unsent.
 const MAX_UNSENT: usize = 4_096;
-
-/// Joined pieces of up to 64 datagrams per call.
-const JOINED_SLOTS: usize = 16;
-const MAX_JOINED_BYTES: usize = 65_536;

@@ -1,6 +1,5 @@
 //! Reassembly of messages from the bytes of a socket.
 
-use super::MAX_READ;
 use crate::snap::wire::{
     FrameError, HEADER_LEN, MessageFrame, MessageHeader, ParsedMessage, parse_message,
 };
@@ -130,3 +129,7 @@ fn is_too_large(header: Option<MessageHeader>) -> bool {
 
 /// Capacity that an idle session keeps for the next partial message; a Time request has 34 bytes.
 const IDLE_BYTES: usize = 256;
+
+/// Maximum payload of a received message in bytes; a Hello has about 300. After the Hello, larger
+/// messages within [`MAX_MESSAGE`](crate::snap::wire::MAX_MESSAGE) are skipped.
+pub const MAX_READ: usize = 64 * 1024;

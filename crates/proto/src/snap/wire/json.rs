@@ -3,11 +3,12 @@
 //! They are parsed from a [`Value`] and not by derived code: clients omit keys, send numbers as
 //! strings and add unknown keys, and none of this should keep a client from playing.
 
+use core::fmt;
+
 use aulos_core::Span;
 use serde_json::{Map, Value, json};
 
-use super::PayloadError;
-use crate::json;
+use crate::json::{self, JsonError};
 
 /// Maximum length of a client id in bytes. A MAC address has 17, a UUID 36.
 pub const MAX_ID: usize = 128;
@@ -49,9 +50,9 @@ pub struct Auth {
     pub param: String,
 }
 
-impl core::fmt::Debug for Auth {
+impl fmt::Debug for Auth {
     /// Omits the credentials, because Hello messages are logged.
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Auth").field("scheme", &self.scheme).finish_non_exhaustive()
     }
 }
@@ -248,3 +249,36 @@ fn integer(value: &Value) -> Option<i64> {
 fn percent(value: &Value) -> Option<u8> {
     integer(value).and_then(|value| u8::try_from(value.clamp(0, 100)).ok())
 }
+
+/// Reason why a payload is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// An inner length exceeds the message, or a field is missing.
+    Truncated,
+    /// Invalid JSON.
+    Json(JsonError),
+    /// A Hello without `ID` and `MAC`.
+    NoIdentity,
+    /// An `ID` above [`MAX_ID`].
+    IdTooLong,
+}
+
+impl From<JsonError> for PayloadError {
+    fn from(error: JsonError) -> Self {
+        Self::Json(error)
+    }
+}
+
+impl fmt::Display for PayloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("a length exceeds the message"),
+            Self::Json(error) => error.fmt(f),
+            Self::NoIdentity => f.write_str("the Hello message has neither ID nor MAC"),
+            Self::IdTooLong => write!(f, "the ID is longer than {} bytes", MAX_ID),
+        }
+    }
+}
+
+impl core::error::Error for PayloadError {}

@@ -1,10 +1,8 @@
 //! Parsed messages, one enum per direction.
 
-use core::fmt;
-
 use super::{
-    ClientInfo, HEADER_LEN, Hello, JsonError, MessageFrame, MessageHeader, MessageKind,
-    MessageStamp, ServerSettings, WireTime,
+    ClientInfo, HEADER_LEN, Hello, MessageFrame, MessageHeader, MessageKind, MessageStamp,
+    PayloadError, ServerSettings, WireTime,
 };
 use crate::bytes::{Reader, put_blob};
 
@@ -196,36 +194,3 @@ fn json_body(payload: &[u8], framing: Transport) -> Option<&[u8]> {
         Transport::WebSocket => payload.get(4..),
     }
 }
-
-/// Reason why a payload is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PayloadError {
-    /// An inner length exceeds the message, or a field is missing.
-    Truncated,
-    /// Invalid JSON.
-    Json(JsonError),
-    /// A Hello without `ID` and `MAC`.
-    NoIdentity,
-    /// An `ID` above [`MAX_ID`](super::MAX_ID).
-    IdTooLong,
-}
-
-impl From<JsonError> for PayloadError {
-    fn from(error: JsonError) -> Self {
-        Self::Json(error)
-    }
-}
-
-impl fmt::Display for PayloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("a length exceeds the message"),
-            Self::Json(error) => error.fmt(f),
-            Self::NoIdentity => f.write_str("the Hello message has neither ID nor MAC"),
-            Self::IdTooLong => write!(f, "the ID is longer than {} bytes", super::MAX_ID),
-        }
-    }
-}
-
-impl core::error::Error for PayloadError {}

@@ -17,9 +17,9 @@ pub use header::{
     FrameError, HEADER_LEN, MAX_MESSAGE, MessageFrame, MessageHeader, MessageHeaderView,
     MessageKind, MessageStamp, ParsedMessage, parse_framed, parse_message,
 };
-pub use json::{Auth, ClientInfo, Hello, MAX_ID, MAX_TEXT, ServerSettings};
+pub use json::{Auth, ClientInfo, Hello, MAX_ID, MAX_TEXT, PayloadError, ServerSettings};
 pub(crate) use message::write_message;
-pub use message::{ClientMessage, PayloadError, ServerMessage, Transport};
+pub use message::{ClientMessage, ServerMessage, Transport};
 pub use time::WireTime;
 
 pub use crate::json::JsonError;

@@ -68,9 +68,7 @@ pub(in crate::audio) fn change(
     }
     let Some(running) = inner.stations.get_mut(number).and_then(Option::as_mut) else { return };
     for removed in old.into_iter().filter_map(|one| one.open_output) {
-        // If the station's order queue is full, the rendition keeps encoding until the station
-        // ends.
-        running.output_bus.remove(removed.output_id);
+        running.handle.remove_output(removed.output_id);
         if let Some(context) = &mut inner.rtp.context {
             context.remove(removed.stream);
         }
@@ -192,12 +190,14 @@ impl StationRtpOutput {
         };
         let (published, state) = aulos_rt::latest(RtpOutputStatus::default());
         let output = RtpOutput::new(output_config, chunks, published, SystemClock::now());
-        let busy = || "the station has no free slot for another output".to_owned();
-        let outlet = running.output_bus.add(rendition).ok_or_else(busy)?;
         let context = rtp.context().map_err(fail)?;
-        let stream =
-            context.add(Some(socket), RtpSession::Output(Box::new(output))).map_err(fail)?;
-        Ok(OpenRtpOutput { stream, output_id: outlet, state, sdp: description })
+        let output_id = running.handle.add_output(rendition).map_err(|full| full.to_string())?;
+        let session = RtpSession::Output(Box::new(output));
+        let stream = context.add(Some(socket), session).map_err(|error| {
+            running.handle.remove_output(output_id);
+            fail(error)
+        })?;
+        Ok(OpenRtpOutput { stream, output_id, state, sdp: description })
     }
 
     /// The description (SDP) of AES67, except for the reference clock: this server does not follow

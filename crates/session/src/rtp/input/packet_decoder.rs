@@ -1,5 +1,7 @@
 //! From ordered packets to blocks of audio: decoding, recovery, concealment.
 
+use core::fmt;
+
 use aulos_core::{Block, ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_dsp::g711::G711Law;
 use aulos_engine::decode::{
@@ -11,7 +13,7 @@ use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_rt::ring::Producer;
 use aulos_rt::{Pool, Pooled};
 
-use super::{RtpInputConfig, RtpInputCounts, UnsupportedEncoding};
+use super::{RtpInputConfig, RtpInputCounts};
 use crate::relay::ingress::ReadyPacket;
 
 /// The decoder of one source.
@@ -295,3 +297,19 @@ const INAUDIBLE_PEAK: f32 = 0.001;
 
 /// Skipping less than this is not worthwhile.
 const MIN_SHORTENED: Span = Span::from_millis(2);
+
+/// There is no decoder for this encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a fact")]
+pub struct UnsupportedEncoding(
+    /// The encoding.
+    pub Encoding,
+);
+
+impl fmt::Display for UnsupportedEncoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be decoded", self.0)
+    }
+}
+
+impl core::error::Error for UnsupportedEncoding {}

@@ -16,12 +16,13 @@ use aulos_core::{ChannelLayout, SampleRate};
 use aulos_engine::encode::PcmEncoder;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::input::{self, Input};
+use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
-use aulos_engine::station::{Station, StationConfig};
+use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::status::StationStatus;
 use aulos_engine::switch;
+use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, ring};
-use aulos_rt::{LatestReader, Pool};
 
 pub(crate) use analyzer::ContinuityAnalyzer;
 pub(crate) use sender::{Sender, SentContent};
@@ -33,7 +34,7 @@ pub(crate) struct StationSim {
     pub(crate) analyzer: ContinuityAnalyzer,
     station: Station,
     chunks: Consumer<TimedChunk>,
-    status: LatestReader<StationStatus>,
+    handle: StationHandle,
     /// Maximum delays of decisions, per fault.
     pub(crate) decision_times: DecisionTimes,
     silence: Span,
@@ -73,21 +74,13 @@ impl StationSim {
         }
         let input = |source| Input::new(source, rate, spec.layout, input_config);
         let quantum = rate.frames(QUANTUM);
-        let config =
-            StationConfig { quantum, switch, crossfade: QUANTUM, write_header: |_, _, _, _| 0 };
+        let config = StationConfig { quantum, switch, crossfade: QUANTUM };
         let (output, chunks) = ring(64);
-        let (published, status) = aulos_rt::latest(StationStatus::new(now));
         let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 8 * quantum.as_usize()));
         let inputs = sources.into_iter().map(input).collect();
-        let station = Station::new(
-            config,
-            now,
-            inputs,
-            Box::new(PcmEncoder::new(spec)),
-            pool,
-            vec![output],
-            published,
-        );
+        let encoder = Box::new(PcmEncoder::new(spec));
+        let main = Rendition::new(encoder, pool, vec![output], |_, _, _, _| 0);
+        let (station, handle) = Station::new(config, now, inputs, main);
         let due = station.poll_timeout();
         let (random, lateness) = (Rng::new(seed), Span::from_millis(3));
         Self {
@@ -98,7 +91,7 @@ impl StationSim {
             silence: input_config.silence.duration,
             station,
             chunks,
-            status,
+            handle,
             lateness,
             random,
             due,
@@ -123,7 +116,7 @@ impl StationSim {
             return false;
         }
         self.station.handle_timeout(next);
-        let status = *self.status.read();
+        let status = *self.handle.status();
         self.decision_times.record(next, self.silence, &self.senders, &status);
         let spoils = |sender: &Sender| {
             sender.content != SentContent::Sound || next.since(sender.since) < LINGER
@@ -139,7 +132,7 @@ impl StationSim {
     }
 
     pub(crate) fn status(&mut self) -> StationStatus {
-        *self.status.read()
+        *self.handle.status()
     }
 }
 

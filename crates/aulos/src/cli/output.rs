@@ -1,0 +1,50 @@
+//! What all commands print with, and the failure of a bad argument.
+
+use std::io::{self, Write};
+
+use aulos_server::exit::{Exit, Failure};
+use clap::ValueEnum;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ColorMode {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorMode {
+    /// Whether to use colors on a stream; `terminal` tells whether it is one.
+    pub(super) fn colors(self, terminal: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        }
+    }
+}
+
+/// Writes to standard output; a closed pipe counts as success.
+pub(super) fn print(bytes: &[u8]) -> Result<Exit, Failure> {
+    let mut out = io::stdout().lock();
+    is_reader_open(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
+}
+
+/// Whether standard output is still open; other errors are failures.
+pub(super) fn is_reader_open(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
+    }
+}
+
+/// All problems of command line arguments, with their hints.
+pub(super) fn usage_failure(problems: &[aulos_config::Problem]) -> Failure {
+    let lines = problems.iter().map(|aulos_config::Problem { message, hint, .. }| match hint {
+        Some(hint) => format!("{message}\n    hint: {hint}"),
+        None => message.clone(),
+    });
+    Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
+}

@@ -1,0 +1,22 @@
+//! The encoder of each codec.
+
+use aulos_core::{Frames, SampleSpec};
+
+use super::{CodecConfig, Encoder, FlacEncoder, OpusPacketEncoder, PcmEncoder, UnsupportedFormat};
+
+/// Creates the encoder of a codec, with the settings of a [`CodecConfig`] or the defaults of a
+/// [`Codec`].
+///
+/// # Errors
+/// [`UnsupportedFormat`] names what the codec does not support.
+pub fn make_encoder(
+    config: impl Into<CodecConfig>,
+    spec: SampleSpec,
+    block: Frames,
+) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+    Ok(match config.into() {
+        CodecConfig::Pcm => Box::new(PcmEncoder::new(spec)),
+        CodecConfig::Flac { level } => Box::new(FlacEncoder::new(spec, block, level)?),
+        CodecConfig::Opus(config) => Box::new(OpusPacketEncoder::with_config(spec, block, config)?),
+    })
+}

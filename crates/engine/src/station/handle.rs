@@ -1,0 +1,288 @@
+//! The control thread's end of a running station: everything that is asked of a station goes
+//! through its [`StationHandle`], and everything that it reports comes back there.
+
+use aulos_core::{ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
+use aulos_dsp::equalizer::{EqualizerBand, InvalidBand, MAX_BANDS};
+use aulos_dsp::normalize::{Mode, Normalizer, NormalizerError};
+use aulos_rt::LatestReader;
+
+use crate::announce::{
+    self, Announcement, AnnouncementQueue, MAX_IN_MIXER, MixerReport, QueueEvent,
+};
+use crate::control_port::{ControlPort, Message, PortLimits, RealTimePort, control_ports};
+use crate::loudness_processor::{Chain, MAX_PARTS, NormalizerConfig, ProcessorCommand};
+use crate::output_bus::{BusOutput, MAX_BUS_OUTPUTS, TooManyOutputs};
+use crate::status::StationStatus;
+use crate::switch::InputChange;
+
+/// A request for an input and for how long, or `None` to let the switch choose.
+pub type PreferenceRequest = Option<(usize, Option<Span>)>;
+
+/// What happened on a station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StationEvent {
+    /// Another input is on air.
+    Switched(SwitchEvent),
+    /// An announcement began or ended.
+    Announcement(QueueEvent),
+}
+
+/// A change of the input on air, with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchEvent {
+    /// Media time of the block in which it began.
+    pub at: MediaTime,
+    /// The change and its cause.
+    pub change: InputChange,
+}
+
+/// The control of a running station: not for a real-time thread, because it allocates and frees.
+///
+/// Commands take effect with the station's next quantum, in the order of the calls. Those for which
+/// the station has no room wait here, to be sent by a later call, and none is refused. What waits is
+/// bounded: of each setting only the newest, and two commands for each output and announcement. Call
+/// [`StationHandle::handle_timeout`] about ten times a second.
+#[derive(Debug)]
+pub struct StationHandle {
+    port: ControlPort<StationCommand, StationReply>,
+    status: LatestReader<StationStatus>,
+    announcements: AnnouncementQueue,
+    rate: SampleRate,
+    layout: ChannelLayout,
+    quantum: Frames,
+    /// That of the normalizer, if there is one.
+    mode: Option<Mode>,
+    /// Outputs that are on the way to the station, attached, or on the way back.
+    outputs: Vec<u64>,
+    last_output: u64,
+}
+
+impl StationHandle {
+    pub(super) fn new(
+        rate: SampleRate,
+        layout: ChannelLayout,
+        quantum: Frames,
+        status: LatestReader<StationStatus>,
+    ) -> (Self, StationPort) {
+        let (control, port) = control_ports(LIMITS);
+        let handle = Self {
+            port: control,
+            status,
+            announcements: AnnouncementQueue::new(rate, layout, quantum),
+            rate,
+            layout,
+            quantum,
+            mode: None,
+            outputs: Vec::new(),
+            last_output: 0,
+        };
+        (handle, port)
+    }
+
+    /// The newest status of the station.
+    pub fn status(&mut self) -> &StationStatus {
+        self.status.read()
+    }
+
+    /// Passes what happened since the last call to `report`, frees what the station does not need
+    /// any more, prepares announcements and sends commands that wait.
+    ///
+    /// At least [`MAX_SWITCH_EVENTS`] switches wait for this call; those that find no room are
+    /// counted in [`StationStatus::switch_events_lost`]. Other events are never lost.
+    pub fn handle_timeout(&mut self, now: Instant, mut report: impl FnMut(StationEvent)) {
+        while let Some(reply) = self.port.poll_event() {
+            match reply {
+                StationReply::Switched(event) => report(StationEvent::Switched(event)),
+                StationReply::Announcement(report) => self.announcements.handle_report(report),
+                StationReply::Output(number, output) => {
+                    self.outputs.retain(|other| *other != number);
+                    drop(output);
+                }
+                StationReply::Chain(chain) => drop(chain),
+                StationReply::Bands(bands) => drop(bands),
+            }
+        }
+        self.port.flush();
+        while let Some(announcement) = self.announcements.poll_ready(now) {
+            self.port.send(StationCommand::Play(announcement));
+        }
+        while let Some(event) = self.announcements.poll_event() {
+            report(StationEvent::Announcement(event));
+        }
+    }
+
+    /// Restarts the loudness measurement of the station and all its inputs.
+    pub fn reset_loudness(&mut self) {
+        self.port.send(StationCommand::ResetLoudness);
+    }
+
+    /// Prefers an input, or ends the preference.
+    pub fn set_preference(&mut self, request: PreferenceRequest) {
+        self.port.send(StationCommand::Prefer(request));
+    }
+
+    /// Discards the audio that the station's senders have sent and that has not been played yet.
+    pub fn flush(&mut self) {
+        self.port.send(StationCommand::Flush);
+    }
+
+    /// Attaches an output; returns the number for [`StationHandle::remove_output`].
+    ///
+    /// # Errors
+    /// [`TooManyOutputs`]. An output that was removed counts until it has come back from the station.
+    pub fn add_output(&mut self, output: impl Into<BusOutput>) -> Result<u64, TooManyOutputs> {
+        if self.outputs.len() >= MAX_BUS_OUTPUTS {
+            return Err(TooManyOutputs);
+        }
+        self.last_output += 1;
+        self.outputs.push(self.last_output);
+        self.port.send(StationCommand::AddOutput(self.last_output, output.into()));
+        Ok(self.last_output)
+    }
+
+    /// Detaches an output. An unknown number is ignored: the reader of that output has gone.
+    pub fn remove_output(&mut self, number: u64) {
+        if self.outputs.contains(&number) {
+            self.port.send(StationCommand::RemoveOutput(number));
+        }
+    }
+
+    /// Enables, changes or disables the normalizer. New settings take effect at once, at the slopes
+    /// that they allow; enabling, disabling and changing the mode take some seconds, without
+    /// interrupting the audio. A change before the first quantum applies from the first frame on.
+    ///
+    /// # Errors
+    /// [`NormalizerError`] when a value is out of range; nothing has changed then.
+    pub fn set_normalizer(
+        &mut self,
+        config: Option<&NormalizerConfig>,
+    ) -> Result<(), NormalizerError> {
+        let command = match config {
+            Some(NormalizerConfig { mode, settings }) if Some(*mode) == self.mode => {
+                // Only the normalizer knows all limits, including those of its layout.
+                Normalizer::validate(settings, self.layout)?;
+                ProcessorCommand::Set(settings.clone())
+            }
+            Some(config) => {
+                let chain = Chain::new(config, self.rate, self.layout, self.quantum)?;
+                self.mode = Some(config.mode);
+                ProcessorCommand::Replace(Some(Box::new(chain)))
+            }
+            None if self.mode.take().is_some() => ProcessorCommand::Replace(None),
+            None => return Ok(()),
+        };
+        self.port.send(StationCommand::Loudness(command));
+        Ok(())
+    }
+
+    /// Bypasses the normalizer, or ends the bypass. The bypassed programme keeps its latency and
+    /// plays at the one gain that matches the normalized loudness. Switches within 50 ms.
+    pub fn set_bypass(&mut self, on: bool) {
+        self.port.send(StationCommand::Loudness(ProcessorCommand::Bypass(on)));
+    }
+
+    /// Replaces the equalizer bands, which process the programme before it is normalized; the old
+    /// bands are faded out. Bands beyond [`MAX_BANDS`] are ignored.
+    ///
+    /// # Errors
+    /// [`InvalidBand`] for the first invalid band; nothing has changed then.
+    pub fn set_equalizer(&mut self, bands: &[EqualizerBand]) -> Result<(), InvalidBand> {
+        bands.iter().try_for_each(|band| band.validate(self.rate))?;
+        self.port.send(StationCommand::Equalizer(bands[..bands.len().min(MAX_BANDS)].into()));
+        Ok(())
+    }
+
+    /// The announcements that have not ended. [`StationHandle::handle_timeout`] starts them.
+    pub const fn announcements(&mut self) -> &mut AnnouncementQueue {
+        &mut self.announcements
+    }
+
+    /// Cancels an announcement, queued or playing. An unknown id is ignored: that announcement has
+    /// ended.
+    pub fn cancel_announcement(&mut self, id: u64) {
+        if self.announcements.cancel(id) {
+            self.port.send(StationCommand::Cancel(id));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.port.waiting()
+    }
+}
+
+/// The station's end of its handle.
+pub(super) type StationPort = RealTimePort<StationCommand, StationReply>;
+
+/// What a handle asks of its station.
+#[derive(Debug)]
+pub(super) enum StationCommand {
+    ResetLoudness,
+    Prefer(PreferenceRequest),
+    Flush,
+    AddOutput(u64, BusOutput),
+    RemoveOutput(u64),
+    Loudness(ProcessorCommand),
+    Equalizer(Box<[EqualizerBand]>),
+    Play(Box<Announcement>),
+    Cancel(u64),
+}
+
+impl Message for StationCommand {
+    fn places(&self) -> usize {
+        match self {
+            Self::AddOutput(..)
+            | Self::Equalizer(_)
+            | Self::Loudness(ProcessorCommand::Replace(Some(_))) => 1,
+            Self::Play(_) => announce::REPORTS,
+            Self::ResetLoudness
+            | Self::Prefer(_)
+            | Self::Flush
+            | Self::RemoveOutput(_)
+            | Self::Loudness(_)
+            | Self::Cancel(_) => 0,
+        }
+    }
+
+    fn supersedes(&self, older: &Self) -> bool {
+        match (self, older) {
+            (Self::Loudness(new), Self::Loudness(older)) => new.supersedes(older),
+            (Self::RemoveOutput(new), Self::RemoveOutput(older))
+            | (Self::Cancel(new), Self::Cancel(older)) => new == older,
+            (Self::ResetLoudness, Self::ResetLoudness)
+            | (Self::Prefer(_), Self::Prefer(_))
+            | (Self::Flush, Self::Flush)
+            | (Self::Equalizer(_), Self::Equalizer(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a station reports, and what it gives back to be freed.
+#[derive(Debug)]
+pub(super) enum StationReply {
+    Switched(SwitchEvent),
+    Announcement(MixerReport),
+    Output(u64, BusOutput),
+    Chain(Box<Chain>),
+    Bands(Box<[EqualizerBand]>),
+}
+
+impl Message for StationReply {
+    fn places(&self) -> usize {
+        match self {
+            Self::Switched(_) | Self::Announcement(MixerReport::Began(_)) => 0,
+            // One that is cancelled at once never begins.
+            Self::Announcement(MixerReport::Ended(..)) => announce::REPORTS,
+            Self::Output(..) | Self::Chain(_) | Self::Bands(_) => 1,
+        }
+    }
+}
+
+/// Switches that wait for [`StationHandle::handle_timeout`].
+pub const MAX_SWITCH_EVENTS: usize = 64;
+
+const RESERVED: usize = MAX_BUS_OUTPUTS + MAX_PARTS + MAX_IN_MIXER * announce::REPORTS;
+
+const LIMITS: PortLimits =
+    PortLimits { commands: 16, reserved: RESERVED, notices: RESERVED + MAX_SWITCH_EVENTS };

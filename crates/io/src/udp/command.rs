@@ -1,0 +1,21 @@
+//! The commands to a thread.
+
+use std::net::UdpSocket;
+
+use aulos_rt::channel::Sender;
+use aulos_session::datagram::Machine;
+
+use super::report::{StreamId, StreamReport};
+use super::shared::{PortId, StreamTable};
+use super::stream::MovingStream;
+
+pub(super) enum ThreadCommand<M: Machine> {
+    Add(Box<MovingStream<M>>),
+    OpenPort(Box<(UdpSocket, StreamTable<M>)>),
+    ClosePort(PortId),
+    ToStream(StreamId, M::Command),
+    Remove(StreamId),
+    Detach(StreamId, Sender<Option<Box<MovingStream<M>>>>),
+    Report(Vec<StreamReport<M::Report>>, Sender<Vec<StreamReport<M::Report>>>),
+    Stop,
+}
