@@ -78,7 +78,7 @@ impl HookEvent {
     }
 
     /// Description for users.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let named = |source: &Option<String>| {
             source.clone().unwrap_or_else(|| "the last resort".to_owned())
         };
@@ -322,7 +322,8 @@ impl Hooks {
                 None => event.text(),
             },
         });
-        for part in [head, event.figures()] {
+        // The head last: a figure never takes the place of one of its fields.
+        for part in [event.figures(), head] {
             if let Value::Object(part) = part {
                 body.extend(part);
             }
