@@ -110,7 +110,7 @@ fn what_a_call_must_not_have_opened_is_refused() {
         (json!({ "station": "hall" }), "`uri`"),
         (
             json!({ "station": "attic", "uri": good }),
-            "there is no station `attic`; there are `hall`",
+            "there is no station `attic`; there is `hall`",
         ),
         (json!({ "group": "attic", "uri": good }), "Group not found"),
     ] {

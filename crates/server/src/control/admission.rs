@@ -65,7 +65,7 @@ impl Control {
     /// [`LoginError`].
     pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, LoginError> {
         let role = self.access.login(from, credentials, SystemClock::now());
-        role.inspect_err(|denied| self.count_denied(*denied))
+        role.inspect_err(|denied| self.count_denied(from, *denied))
     }
 
     /// Records a login attempt from this address that was checked elsewhere.
@@ -74,14 +74,20 @@ impl Control {
     /// [`LoginError`].
     pub(crate) fn record_login_attempt(&self, from: IpAddr, right: bool) -> Result<(), LoginError> {
         let result = self.access.check_guess(from, right, SystemClock::now());
-        result.inspect_err(|denied| self.count_denied(*denied))
+        result.inspect_err(|denied| self.count_denied(from, *denied))
     }
 
-    fn count_denied(&self, denied: LoginError) {
-        count(match denied {
-            LoginError::WrongCredentials => &self.counters.logins_failed,
-            LoginError::RateLimited => &self.counters.logins_slowed,
-        });
+    fn count_denied(&self, from: IpAddr, denied: LoginError) {
+        let (counter, reason) = match denied {
+            LoginError::WrongCredentials => {
+                (&self.counters.logins_failed, "wrong user, password or token")
+            }
+            LoginError::RateLimited => {
+                (&self.counters.logins_slowed, "too many wrong logins from this address")
+            }
+        };
+        count(counter);
+        self.log_refused_login(from, &reason);
     }
 }
 

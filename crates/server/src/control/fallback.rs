@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::context::CallContext;
 use super::params::Params;
 use super::rpc::MethodResult;
-use super::{Control, ControlState};
+use super::{Control, ControlState, event_log};
 use crate::backend::{
-    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, Standby,
+    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, SourceState, Standby,
     StationOutput, SwitchCause,
 };
 use crate::hooks::{Observation, cause_name};
@@ -70,6 +70,7 @@ impl Control {
             self.observe_station(inner, number, Observation::Switched(switched));
             let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { continue };
             let station = &slot.station;
+            event_log::log_switch(station, switched);
             let name = |index: Option<usize>| {
                 index.and_then(|index| station.sources.get(index)).map(|source| &source.name)
             };
@@ -105,9 +106,13 @@ pub(super) fn on_air(station: &Station, on_air: &OnAir) -> Value {
     })
 }
 
-/// The condition of a source, as JSON.
-pub(super) fn condition(condition: &SourceCondition) -> Value {
+/// The condition of a source, as JSON. One that cannot be opened has failed, although the switch
+/// still waits for its first audio.
+pub(super) fn condition(condition: &SourceCondition, state: &SourceState) -> Value {
     let (state, fault) = match condition.health {
+        SourceHealth::Connecting if matches!(state, SourceState::Failed(_)) => {
+            ("failed", Some(InputFault::Error))
+        }
         SourceHealth::Disabled => ("disabled", None),
         SourceHealth::Connecting => ("connecting", None),
         SourceHealth::Priming => ("priming", None),

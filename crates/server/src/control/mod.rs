@@ -12,6 +12,7 @@ pub(crate) mod connections;
 mod context;
 mod counters;
 mod djs;
+mod event_log;
 mod extension_methods;
 mod fallback;
 mod greetings;
@@ -74,6 +75,7 @@ use crate::registry::{
 use crate::relay::RelayManager;
 use announce::AnnouncementList;
 use art::ArtCache;
+use event_log::LogLimit;
 use greetings::GreetingSync;
 use notices::PendingUpdate;
 use outbox::Outbox;
@@ -110,6 +112,7 @@ pub struct Control {
     pub hooks: Hooks,
     /// Connections and requests that were cut or refused.
     pub counters: Counters,
+    log_limit: LogLimit,
 }
 
 impl fmt::Debug for Control {
@@ -194,6 +197,7 @@ impl Control {
             relays: Mutex::default(),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
+            log_limit: LogLimit::default(),
         };
         control.restore(saved);
         control
@@ -248,6 +252,11 @@ impl Control {
     /// Handles an event of the audio backend.
     pub fn handle_event(&self, event: AudioEvent) {
         let mut inner = self.lock();
+        self.log_departure(&inner, &event);
+        let arrival = match &event {
+            AudioEvent::Hello { session, peer, .. } => Some((*session, *peer)),
+            _ => None,
+        };
         match &event {
             AudioEvent::Left { session } => inner.outbox.forget(*session),
             AudioEvent::Hello { session, peer, hello, .. } => {
@@ -255,6 +264,7 @@ impl Control {
                 if let Err(cause) =
                     authorized.and_then(|()| self.check_new_client(&mut inner, *peer, hello))
                 {
+                    self.log_refused_client(*peer, cause);
                     return self.reject_session(&mut inner, *session, cause);
                 }
             }
@@ -264,6 +274,9 @@ impl Control {
             }
         }
         let mut effects = inner.registry.apply(event, wall_time());
+        if let Some((session, peer)) = arrival {
+            self.log_arrival(&inner, session, peer, &effects.commands);
+        }
         if effects.notices.contains(&Notice::Server) {
             inner.update_pending.want();
         }
@@ -302,6 +315,7 @@ impl Control {
         let status = self.backend.status(number);
         self.observe_station(inner, number, Observation::Status(&status));
         let status = status.without_live_figures();
+        inner.log_station_changes(number, &status);
         let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
         let Some(shown) = inner.last_shown.get_mut(number).filter(|shown| **shown != status) else {
             return;

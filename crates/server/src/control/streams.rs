@@ -16,6 +16,7 @@ use aulos_proto::snap::control::RpcError;
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 
+use super::event_log::LoggedFailures;
 use super::plugin::PluginHandle;
 use super::rpc::internal_error;
 use super::{Control, ControlState};
@@ -37,13 +38,16 @@ pub(super) struct StationSlot {
     pub(super) plugin: Option<PluginHandle>,
     /// The state of this station's hook events.
     pub(super) watch: StationWatch,
+    /// Failures of its sources in the log.
+    pub(super) logged_failures: LoggedFailures,
 }
 
 impl StationSlot {
     pub(super) fn new(station: Station, added: Option<Uri>) -> Self {
         let (properties, plugin, watch) =
             (uncontrollable_properties(), None, StationWatch::default());
-        Self { station, added, file_sound: None, properties, plugin, watch }
+        let logged_failures = LoggedFailures::default();
+        Self { station, added, file_sound: None, properties, plugin, watch, logged_failures }
     }
 }
 
@@ -214,8 +218,20 @@ pub(super) fn remote_refusal(uri: &Uri, allowed: &StreamSettings) -> Option<Stri
         ));
     }
     let is_path = matches!(scheme.as_str(), "pipe" | "file" | "sdp");
-    (is_path && !is_below(Path::new(&uri.path), &allowed.roots)).then(|| {
-        format!("{} does not lie in one of the folders that `roots` of [streams] names", uri.path)
+    let path = Path::new(&uri.path);
+    (is_path && !is_below(path, &allowed.roots)).then(|| {
+        let folder = path.parent().unwrap_or(path).display();
+        match &allowed.roots[..] {
+            [] => format!(
+                "calls may open no file; to allow those below {folder}, write into the \
+                 configuration: [streams] roots = [\"{folder}\"]"
+            ),
+            roots => {
+                let roots: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
+                let roots = roots.join(", ");
+                format!("{} is not below one of `streams.roots`: {roots}", uri.path)
+            }
+        }
     })
 }
 
