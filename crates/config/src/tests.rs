@@ -2,6 +2,7 @@
 //! `AULOS_BLESS=1 cargo test -p aulos` rewrites them.
 
 mod keys;
+mod machine;
 mod records;
 mod relays;
 
