@@ -74,9 +74,7 @@ pub use settings::{
     StreamSettings, SwitchSettings,
 };
 pub use sound::SoundSettings;
-pub use source::{
-    Mount, PipeMode, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat,
-};
+pub use source::{Mount, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat};
 pub use station::{Plugin, Station, StationSource};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
 pub use upload::UploadTarget;

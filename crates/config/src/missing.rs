@@ -7,11 +7,13 @@
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use aulos_io::feed::FifoMode;
+
 use crate::env::Environment;
 use crate::model::{Config, StationConfig};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::schemes;
-use crate::source::{PipeMode, SourceConfig};
+use crate::source::SourceConfig;
 
 /// Adds a warning for everything that is missing.
 pub(crate) fn check(config: &Config, env: &Environment, problems: &Problems) {
@@ -46,11 +48,11 @@ impl Search<'_> {
 
     fn source(&self, source: &SourceConfig, at: ConfigLocation) {
         match source {
-            SourceConfig::Pipe { path, mode: PipeMode::Create, .. } => {
+            SourceConfig::Pipe { path, mode: FifoMode::Create(_), .. } => {
                 self.folder(path.parent().unwrap_or(path), at);
                 self.fifo(path, at);
             }
-            SourceConfig::Pipe { path, mode: PipeMode::Read, .. } => {
+            SourceConfig::Pipe { path, mode: FifoMode::Read, .. } => {
                 if self.file(path, at, &format!("create it with mkfifo {}", path.display())) {
                     self.fifo(path, at);
                 }

@@ -267,8 +267,8 @@ fn station(
         }
         if source.uri.scheme == "pipe" && source.uri.get("mode") != Some("read") {
             out.note(&format!(
-                "`{}`: the FIFO is made for this user alone; where another one writes to it, make \
-                 it yourself (mkfifo -m 666) and add mode=read",
+                "`{}`: the FIFO is made for this user alone; where another one writes to it, add \
+                 mode=0666, or group=GROUP, to its URI",
                 source.name
             ));
         }

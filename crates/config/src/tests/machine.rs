@@ -120,3 +120,35 @@ fn one_source_without_a_list_is_shown_as_a_list() {
     assert!(text.contains("3:11: `sources` is text: it must be a list"), "{text}");
     assert!(text.contains("hint: as in sources = [\"demo://\"]"), "{text}");
 }
+
+#[test]
+fn a_fifo_has_permissions_and_a_group() {
+    let mode = |query: &str| {
+        let text = station(&format!("sources = [\"pipe:///run/x?{query}\"]"));
+        load_text(&text, &[]).map(|resolved| match resolved.stations[0].sources[0].config {
+            SourceConfig::Pipe { mode, .. } => mode,
+            ref other => panic!("{other:?}"),
+        })
+    };
+    let made = |permissions, group| FifoMode::Create(FifoAccess { permissions, group });
+    for (query, wanted) in [
+        ("", made(None, None)),
+        ("mode=create", made(None, None)),
+        ("mode=0666", made(Some(0o666), None)),
+        ("mode=660&group=0", made(Some(0o660), Some(0))),
+        ("group=root", made(Some(0o660), Some(0))),
+        ("mode=read", FifoMode::Read),
+    ] {
+        assert_eq!(mode(query).unwrap(), wanted, "{query}");
+    }
+    for (query, wanted) in [
+        ("mode=0066", "permissions from 0600 to 0777"),
+        ("mode=4755", "permissions from 0600 to 0777"),
+        ("mode=0668", "permissions from 0600 to 0777"),
+        ("group=no-such-group", "no such group in /etc/group"),
+        ("mode=read&group=0", "`group` requires that the server creates the FIFO"),
+    ] {
+        let error = mode(query).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{query}: {error}");
+    }
+}

@@ -24,7 +24,7 @@ pub use dj::{
     DJ_STALL_TIMEOUT, DjCounters, DjEndReason, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot,
     DjStream,
 };
-pub use fifo::{FifoCounters, FifoError, FifoFeeder, FifoMode, make_fifo};
+pub use fifo::{FifoAccess, FifoCounters, FifoError, FifoFeeder, FifoMode, make_fifo};
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};
 pub use stdin::StdinFeeder;
