@@ -65,29 +65,32 @@ impl Control {
     /// [`LoginError`].
     pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, LoginError> {
         let role = self.access.login(from, credentials, SystemClock::now());
-        role.inspect_err(|denied| self.count_denied(from, *denied))
+        role.inspect_err(|denied| {
+            self.count_denied(*denied);
+            self.log_refused_login(
+                from,
+                match denied {
+                    LoginError::WrongCredentials => "wrong user, password or token",
+                    LoginError::RateLimited => "too many wrong logins from this address",
+                },
+            );
+        })
     }
 
-    /// Records a login attempt from this address that was checked elsewhere.
+    /// Records a login attempt from this address that was checked elsewhere, and is logged there.
     ///
     /// # Errors
     /// [`LoginError`].
     pub(crate) fn record_login_attempt(&self, from: IpAddr, right: bool) -> Result<(), LoginError> {
         let result = self.access.check_guess(from, right, SystemClock::now());
-        result.inspect_err(|denied| self.count_denied(from, *denied))
+        result.inspect_err(|denied| self.count_denied(*denied))
     }
 
-    fn count_denied(&self, from: IpAddr, denied: LoginError) {
-        let (counter, reason) = match denied {
-            LoginError::WrongCredentials => {
-                (&self.counters.logins_failed, "wrong user, password or token")
-            }
-            LoginError::RateLimited => {
-                (&self.counters.logins_slowed, "too many wrong logins from this address")
-            }
-        };
-        count(counter);
-        self.log_refused_login(from, &reason);
+    fn count_denied(&self, denied: LoginError) {
+        count(match denied {
+            LoginError::WrongCredentials => &self.counters.logins_failed,
+            LoginError::RateLimited => &self.counters.logins_slowed,
+        });
     }
 }
 

@@ -4,7 +4,6 @@
 //! What is logged is derived from the changes that controllers are notified of, so the audio side
 //! never logs. Texts from peers are written in quotes with escapes.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
@@ -197,9 +196,9 @@ impl Control {
         }
     }
 
-    pub(super) fn log_refused_login(&self, from: IpAddr, reason: &dyn fmt::Display) {
+    pub(super) fn log_refused_login(&self, from: IpAddr, reason: &str) {
         if self.log_limit.admits() {
-            tracing::warn!(address = %from, %reason, "login refused");
+            tracing::warn!(address = %from, reason, "login refused");
         }
     }
 }
