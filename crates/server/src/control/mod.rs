@@ -60,7 +60,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use aulos_config::ResolvedConfig;
+use aulos_config::{ResolvedConfig, Station};
 use aulos_io::mdns::DiscoveredServer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -378,6 +378,11 @@ impl Control {
     #[must_use]
     pub fn status(&self) -> String {
         self.status_text(&self.lock())
+    }
+
+    /// The running stations.
+    pub(crate) fn stations(&self) -> Vec<Station> {
+        self.lock().slots().map(|(_, slot)| slot.station.clone()).collect()
     }
 
     /// Levels and loudness of every station, for meters.
