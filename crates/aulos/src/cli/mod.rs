@@ -1,8 +1,11 @@
 //! The command line: one definition for the parser, the help, the manual page and the completions.
 
+mod calls;
 mod check;
 mod config;
 mod figures;
+#[cfg(feature = "tui")]
+mod keys;
 mod meter;
 mod normalize;
 mod reader;
@@ -17,11 +20,15 @@ mod source;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 use aulos_config::{Environment, ResolvedConfig, limits};
+use aulos_core::Utc;
 use aulos_server::exit::{Exit, Failure};
 use serve::LoadReason;
 
@@ -32,7 +39,7 @@ use serve::LoadReason;
 /// clients and in web browsers. The other commands measure, normalize, record and relay audio, and
 /// control a server.
 #[derive(Debug, Parser)]
-#[command(name = "aulos", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "aulos", version, arg_required_else_help = true, max_term_width = 80)]
 #[command(after_help = "\
 Examples:
   aulos serve                      run the built-in station;
@@ -103,14 +110,16 @@ enum Command {
     Serve(ConfigArgs),
     /// Check a configuration file
     ///
-    /// Prints every problem with its file, line and column. Exits with 78 if there is one. Opens no
-    /// port and starts nothing.
+    /// Prints every problem with its file, line and column. Exits with 78 if there is one. Folders,
+    /// files and programs that this machine does not have are warnings. Opens no port and starts
+    /// nothing.
     #[command(after_help = "\
 Examples:
-  aulos check --config aulos.toml
-  aulos check --config - < aulos.toml
-  aulos check --config aulos.toml --set station.kitchen.codec=opus
-  aulos check --config aulos.toml --fix")]
+  aulos check aulos.toml
+  aulos check - < aulos.toml
+  aulos check aulos.toml --set station.kitchen.codec=opus
+  aulos check aulos.toml --offline    on another machine than the server's
+  aulos check aulos.toml --fix")]
     Check(check::CheckArgs),
     /// Print the reference of the configuration, or its JSON Schema
     #[command(after_help = config::EXAMPLES)]
@@ -164,7 +173,23 @@ Examples:
   aulos rpc General.GetRPCCommands --server kitchen.local
   aulos rpc Aulos.Reload --server kitchen.local --login /etc/aulos/login \\
       --tls-ca kitchen.pem")]
-    Rpc(RpcArgs),
+    Rpc(rpc::RpcArgs),
+    /// Show the stations of a running server
+    ///
+    /// Prints each station with its sources, outputs and clients, and why a part of it has failed.
+    #[command(after_help = calls::STATUS_EXAMPLES)]
+    Status(calls::StatusArgs),
+    /// Reload the configuration of a running server
+    ///
+    /// Prints what has changed; stations whose configuration is the same continue without a gap.
+    /// Exits with 1 if the file has a problem, and changes nothing then.
+    #[command(after_help = calls::RELOAD_EXAMPLES)]
+    Reload(calls::ReloadArgs),
+    /// Play a sound file over a station's programme
+    ///
+    /// The programme is ducked meanwhile. Announcements of a station play one after the other.
+    #[command(after_help = calls::ANNOUNCE_EXAMPLES)]
+    Announce(calls::AnnounceArgs),
     /// Convert a snapserver configuration file
     ///
     /// Prints an aulos configuration. Settings without a counterpart are listed in its comments and
@@ -214,7 +239,11 @@ Examples:
 
 #[derive(Debug, Args)]
 struct ConfigArgs {
-    /// Configuration file (TOML), at most 4 MiB; `-` reads standard input [default: none]
+    /// Configuration file (TOML), at most 4 MiB; `-` reads standard input
+    /// [default: /etc/aulos.toml, if it exists]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same, as an option
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
     /// Directory for groups, client names, volumes and the TLS certificate
@@ -226,24 +255,32 @@ struct ConfigArgs {
     sets: Vec<String>,
 }
 
-#[derive(Debug, Args)]
-struct RpcArgs {
-    /// Method name, as in Server.GetStatus; General.GetRPCCommands lists all
-    method: String,
-    /// Parameters as a JSON object; `-` reads standard input
-    #[arg(value_name = "JSON", default_value = "{}")]
-    params: String,
-    /// Control address of the server (JSON-RPC over TCP); the default port is 1705
-    #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
-    server: String,
-    /// Log in with the first line of this file: `user:password` or a token
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    login: Option<PathBuf>,
-    /// Connect with TLS, and trust this server or CA certificate (PEM)
-    ///
-    /// A server writes its own certificate to `tls/cert.pem` in its state directory.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    tls_ca: Option<PathBuf>,
+/// The configuration file of a system service.
+const DEFAULT_CONFIG: &str = "/etc/aulos.toml";
+
+impl ConfigArgs {
+    /// Chooses the file, once: a reload must not change to another one.
+    fn choose_file(&mut self) {
+        let default = || {
+            let path = Path::new(DEFAULT_CONFIG);
+            path.exists().then(|| path.to_owned())
+        };
+        self.config = self.config.take().or_else(|| self.file.take()).or_else(default);
+    }
+
+    /// The command that runs the same server for the network.
+    fn network_command(&self) -> String {
+        let mut words = vec!["aulos serve".to_owned()];
+        let config = self.config.iter().map(|file| ("--config", file));
+        for (option, path) in config.chain(self.state_dir.iter().map(|dir| ("--state-dir", dir))) {
+            words.push(format!("{option} {}", serve::shell_word(&path.to_string_lossy())));
+        }
+        for set in self.sets.iter().filter(|set| !set.starts_with("listen.address=")) {
+            words.push(format!("--set {}", serve::shell_word(set)));
+        }
+        words.push("--set listen.address=0.0.0.0".to_owned());
+        words.join(" ")
+    }
 }
 
 /// Runs the command line of this process.
@@ -277,7 +314,7 @@ pub(crate) fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
         }
     };
-    start_log(&cli.chatter);
+    start_log(&cli.chatter, matches!(cli.command, Command::Serve(_) | Command::Snapserver(_)));
     match run(cli) {
         Ok(exit) => exit,
         Err(Failure { exit, message }) => {
@@ -289,16 +326,21 @@ pub(crate) fn main() -> Exit {
 
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
-        Command::Serve(args) => serve::run(
-            move |reading| {
-                check_rereadable(args.config.as_deref(), reading)?;
-                load(&args)
-            },
-            "",
-        ),
+        Command::Serve(mut args) => {
+            args.choose_file();
+            let network_command = args.network_command();
+            serve::run(
+                move |reading| {
+                    check_rereadable(args.config.as_deref(), reading)?;
+                    load(&args)
+                },
+                "",
+                &network_command,
+            )
+        }
         Command::Convert(args) => snapserver::convert_file(&args),
         Command::Snapserver(args) => snapserver::run(args),
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => check::run(args),
         Command::Config(args) => config::run(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
@@ -306,6 +348,9 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Record(args) => record::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Relay(args) => relay::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Rpc(args) => rpc::run(&args),
+        Command::Status(args) => calls::status(&args),
+        Command::Reload(args) => calls::reload(&args),
+        Command::Announce(args) => calls::announce(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "aulos", &mut out);
@@ -329,16 +374,44 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
             part.clone()
         }
     };
-    let mut out = Vec::new();
-    match clap_mangen::Man::new(page).render(&mut out) {
-        Ok(()) => print(&out),
+    match manual_page(page) {
+        Ok(page) => print(&page),
         Err(error) => Err(Failure::new(Exit::Internal, error.to_string())),
     }
 }
 
+/// The manual page of a command. The text after the help has examples, whose lines must stay: it is
+/// not filled.
+fn manual_page(command: clap::Command) -> io::Result<Vec<u8>> {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (has_subcommands, has_version) =
+        (command.has_subcommands(), command.get_version().is_some());
+    let page = clap_mangen::Man::new(command.after_help(""));
+    let mut out = Vec::new();
+    page.render_title(&mut out)?;
+    page.render_name_section(&mut out)?;
+    page.render_synopsis_section(&mut out)?;
+    page.render_description_section(&mut out)?;
+    page.render_options_section(&mut out)?;
+    if has_subcommands {
+        page.render_subcommands_section(&mut out)?;
+    }
+    out.extend_from_slice(b".SH EXAMPLES\n.nf\n");
+    for line in after.trim_start_matches("Examples:").trim_matches('\n').lines() {
+        // A point or an apostrophe at the beginning would be a request of roff.
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        writeln!(out, "\\&{line}")?;
+    }
+    out.extend_from_slice(b".fi\n");
+    if has_version {
+        page.render_version_section(&mut out)?;
+    }
+    Ok(out)
+}
+
 /// Loads the configuration for a server; warnings are logged.
 fn load(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
-    resolve(args).inspect(log_warnings)
+    resolve(args, aulos_config::load).inspect(log_warnings)
 }
 
 fn log_warnings(resolved: &ResolvedConfig) {
@@ -347,14 +420,21 @@ fn log_warnings(resolved: &ResolvedConfig) {
     }
 }
 
-fn resolve(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
+/// A function of `aulos-config` that loads a configuration.
+type LoadConfig = fn(
+    Option<aulos_config::ConfigFile<'_>>,
+    &[String],
+    &Environment,
+) -> Result<ResolvedConfig, aulos_config::ConfigError>;
+
+fn resolve(args: &ConfigArgs, load: LoadConfig) -> Result<ResolvedConfig, Failure> {
     let file = args.config.as_deref().map(read_config).transpose()?;
     let file = file.as_ref().map(|(name, text)| aulos_config::ConfigFile { name, text });
     let env = Environment::of_process();
-    let mut resolved = aulos_config::load(file, &args.sets, &env)
+    let mut resolved = load(file, &args.sets, &env)
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     if let Some(dir) = &args.state_dir {
-        resolved.state_dir.clone_from(dir);
+        resolved.set_state_dir(dir.clone());
     }
     Ok(resolved)
 }
@@ -424,7 +504,8 @@ fn usage_failure(problems: &[aulos_config::Problem]) -> Failure {
     Failure::new(Exit::Usage, lines.collect::<Vec<_>>().join("\n"))
 }
 
-fn start_log(chatter: &OutputArgs) {
+/// Starts the log. The lines of a server have a time stamp and their target.
+fn start_log(chatter: &OutputArgs, is_server: bool) {
     use tracing::level_filters::LevelFilter;
     let level = match (chatter.quiet, chatter.verbose) {
         (true, _) => LevelFilter::ERROR,
@@ -433,13 +514,23 @@ fn start_log(chatter: &OutputArgs) {
         _ => LevelFilter::TRACE,
     };
     let ansi = chatter.color.colors(io::stderr().is_terminal());
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_max_level(level)
         .with_ansi(ansi)
-        .with_target(false)
-        .without_time()
-        .init();
+        .with_target(is_server);
+    if is_server { log.with_timer(LogTime).init() } else { log.without_time().init() }
+}
+
+/// The time of a log line: UTC to the millisecond.
+struct LogTime;
+
+impl FormatTime for LogTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = Utc::from_unix(now.as_secs()).to_string();
+        write!(writer, "{}.{:03}Z", seconds.trim_end_matches('Z'), now.subsec_millis())
+    }
 }
 
 #[cfg(test)]

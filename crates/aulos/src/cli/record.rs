@@ -27,8 +27,8 @@ use recorder::FileRecorder;
 
 #[derive(Debug, Args)]
 pub(super) struct RecordArgs {
-    /// Source URI as in the configuration; `-` reads raw samples (48000 Hz, 16 bit, stereo) from
-    /// standard input
+    /// Path of a file or FIFO, or a source URI as in the configuration; `-` reads raw samples
+    /// (48000 Hz, 16 bit, stereo) from standard input
     #[arg(value_name = "SOURCE")]
     source: String,
     /// Output file: .wav, .flac or .opus; may contain strftime codes, as in %Y-%m-%d
