@@ -53,9 +53,8 @@ impl Search<'_> {
                 self.fifo(path, at);
             }
             SourceConfig::Pipe { path, mode: FifoMode::Read, .. } => {
-                if self.file(path, at, &format!("create it with mkfifo {}", path.display())) {
-                    self.fifo(path, at);
-                }
+                self.file(path, at, &format!("create it with mkfifo {}", path.display()));
+                self.fifo(path, at);
             }
             SourceConfig::File { path, .. } | SourceConfig::Sdp { path, .. } => {
                 self.file(path, at, "put the file there");
@@ -72,13 +71,10 @@ impl Search<'_> {
         }
     }
 
-    /// Whether there is something at a path.
-    fn file(&self, path: &Path, at: ConfigLocation, hint: &str) -> bool {
-        let exists = path.exists();
-        if !exists {
+    fn file(&self, path: &Path, at: ConfigLocation, hint: &str) {
+        if !path.exists() {
             self.warn(at, format!("there is no file {}", path.display()), hint.to_owned());
         }
-        exists
     }
 
     /// Something else in place of a FIFO. A device is accepted like one.

@@ -195,7 +195,7 @@ fn stations(ini: &IniFile, out: &mut ConversionResult) {
         for name in members(stream) {
             match streams.iter().find(|other| other.name == name) {
                 Some(member) if is_part(member) => {
-                    of.push((source_uri(member, spec), Some(member)))
+                    of.push((source_uri(member, spec), Some(member)));
                 }
                 Some(_) => of.push((format!("meta:///{}", percent_encode(&name)), None)),
                 None => out.note(&format!("`{}`: there is no stream `{name}`", stream.name)),
