@@ -17,6 +17,7 @@ use crate::backend::{
     SourceSwitch, StationStatus, SwitchCause,
 };
 use crate::hooks::{HookEvent, cause_name};
+use crate::registry::Client;
 
 /// A line about a station, before it is logged.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,8 +124,8 @@ pub(super) fn log_switch(station: &Station, switched: SourceSwitch) {
 /// Logs an event that is no change of status: silence, and its end.
 pub(super) fn log_hook_event(station: &str, event: &HookEvent) {
     match event {
-        HookEvent::Silence { .. } => tracing::warn!(station, "{}", event.text()),
-        HookEvent::Sound { .. } => tracing::info!(station, "{}", event.text()),
+        HookEvent::Silence { .. } => tracing::warn!(target: STATION, station, "{}", event.text()),
+        HookEvent::Sound { .. } => tracing::info!(target: STATION, station, "{}", event.text()),
         _ => {}
     }
 }
@@ -132,9 +133,9 @@ pub(super) fn log_hook_event(station: &str, event: &HookEvent) {
 fn log(station: &str, entries: impl IntoIterator<Item = LogEntry>) {
     for LogEntry { is_warning, source, text } in entries {
         if is_warning {
-            tracing::warn!(station, source, "{text}");
+            tracing::warn!(target: STATION, station, source, "{text}");
         } else {
-            tracing::info!(station, source, "{text}");
+            tracing::info!(target: STATION, station, source, "{text}");
         }
     }
 }
@@ -156,7 +157,7 @@ impl Control {
         let AudioEvent::Left { session } = event else { return };
         let client = inner.registry.client_of_session(*session);
         if let Some(client) = client.filter(|_| self.log_limit.admits()) {
-            tracing::info!(client = ?client.id, name = ?client.name, "client disconnected");
+            tracing::info!(target: CLIENT, id = ?client.id, name = ?name(client), "disconnected");
         }
     }
 
@@ -177,8 +178,8 @@ impl Control {
         }
         let client = inner.registry.client_of_session(session);
         if let Some(client) = client.filter(|_| self.log_limit.admits()) {
-            let (id, name) = (&client.id, &client.name);
-            tracing::info!(client = ?id, ?name, address = %peer, "client connected");
+            let (id, name) = (&client.id, name(client));
+            tracing::info!(target: CLIENT, ?id, ?name, address = %peer, "connected");
         }
     }
 
@@ -192,16 +193,26 @@ impl Control {
                 KickReason::Unauthorized => "its credentials do not permit listening",
                 KickReason::RateLimited => "too many new clients or wrong logins from its address",
             };
-            tracing::warn!(address = %peer, reason, "client refused");
+            tracing::warn!(target: CLIENT, address = %peer, reason, "refused");
         }
     }
 
     pub(super) fn log_refused_login(&self, from: IpAddr, reason: &str) {
         if self.log_limit.admits() {
-            tracing::warn!(address = %from, reason, "login refused");
+            tracing::warn!(target: ACCESS, address = %from, reason, "login refused");
         }
     }
 }
+
+/// The name that a user gave to a client, or that of its machine.
+fn name(client: &Client) -> &str {
+    if client.name.is_empty() { &client.host_name } else { &client.name }
+}
+
+/// Targets of the lines, short and the same in every version.
+const STATION: &str = "station";
+const CLIENT: &str = "client";
+const ACCESS: &str = "access";
 
 /// Limits the lines that peers can cause; those left out are counted and reported.
 #[derive(Debug)]
@@ -225,7 +236,7 @@ impl LogLimit {
     fn admits(&self) -> bool {
         let (admitted, omitted) = self.take(SystemClock::now());
         if omitted > 0 {
-            tracing::warn!(lines = omitted, "lines about clients and logins were left out");
+            tracing::warn!(target: ACCESS, lines = omitted, "lines about clients and logins were left out");
         }
         admitted
     }

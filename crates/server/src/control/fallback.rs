@@ -160,3 +160,20 @@ fn counts_json(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
     let pairs = counts.into_iter().filter(|(_, count)| *count > 0);
     Value::Object(pairs.map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_cannot_be_opened_is_failed_and_not_connecting() {
+        let waiting = SourceCondition {
+            health: SourceHealth::Connecting,
+            standby: Standby::Hot,
+            failures: FailureCounts::NONE,
+        };
+        let failed = condition(&waiting, &SourceState::Failed("no such file".to_owned()));
+        assert_eq!((&failed["state"], &failed["fault"]), (&json!("failed"), &json!("error")));
+        assert_eq!(condition(&waiting, &SourceState::Waiting)["state"], "connecting");
+    }
+}

@@ -25,7 +25,7 @@ pub(super) fn page(stations: &[Station]) -> String {
             write!(out, " <a href=\"/listen/{}.{format}\">{format}</a>{note}", escape(&target))
                 .ok();
         }
-        write!(out, " <a href=\"/listen/{}.m3u\">playlist</a></li>\n", escape(&target)).ok();
+        writeln!(out, " <a href=\"/listen/{}.m3u\">playlist</a></li>", escape(&target)).ok();
     }
     out + "</ul>\n"
 }
