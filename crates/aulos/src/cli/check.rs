@@ -40,9 +40,12 @@ pub(super) fn run(mut args: CheckArgs) -> Result<Exit, Failure> {
             }
             let sources: usize =
                 resolved.stations.iter().map(|station| station.sources.len()).sum();
-            let file = args.config.config.as_deref().unwrap_or(Path::new("built-in default"));
+            let file = match &args.config.config {
+                Some(file) => file.to_string_lossy(),
+                None => "built-in default".into(),
+            };
             tracing::info!(
-                file = %file.display(),
+                %file,
                 stations = resolved.stations.len(),
                 sources,
                 warnings = resolved.warnings.len(),

@@ -44,8 +44,9 @@ use serve::LoadReason;
 Examples:
   aulos serve                      run the built-in station;
                                    then play it: snapclient -h localhost
-  aulos serve --config aulos.toml  run the stations of a configuration file
-  aulos check --config aulos.toml  check a configuration file
+  aulos serve aulos.toml           run the stations of a configuration file
+  aulos check aulos.toml           check a configuration file
+  aulos status                     show the stations of the running server
   aulos scan music/                measure every audio file below a folder
   aulos normalize in.wav out.wav   write a copy at -23 LUFS
   aulos meter demo://              show the loudness of the built-in programme
@@ -233,7 +234,7 @@ Examples:
       Accept connections from other machines.
   aulos serve --set station.default.normalize=r128
       Normalize the station to -23 LUFS (EBU R 128).
-  aulos serve --config aulos.toml --set station.kitchen.codec=opus
+  aulos serve aulos.toml --set station.kitchen.codec=opus
       Override any key of the file by its path; a station is addressed by
       name or number.";
 

@@ -212,3 +212,31 @@ pub(super) fn raise_file_limit() {
         tracing::warn!(%error, limit = ?limit.current, "cannot raise the limit of open files");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aulos_config::{Endpoint, Mount};
+
+    use super::*;
+
+    #[test]
+    fn a_live_source_is_shown_with_its_content_type() {
+        let mount = Mount {
+            address: Endpoint { host: "0.0.0.0".to_owned(), port: 8_000 },
+            path: "/live".to_owned(),
+            user: "source".to_owned(),
+            password: None,
+        };
+        let command = example_command(&SourceConfig::Icecast(mount)).unwrap();
+        let end = "-content_type audio/mpeg -f mp3 icecast://source:any@HOST:8000/live";
+        assert!(command.ends_with(end), "{command}");
+    }
+
+    #[test]
+    fn a_path_is_one_word_for_a_shell() {
+        assert_eq!(shell_word("/etc/aulos.toml"), "/etc/aulos.toml");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+}

@@ -150,3 +150,15 @@ fn the_page_of_listeners_has_an_address_for_every_station() {
     assert!(answer.contains("href=\"/listen/kitchen.flac\""), "{answer}");
     server.end(Signal::TERM);
 }
+
+#[test]
+fn a_conversion_numbers_the_lines_of_what_it_prints() {
+    let folder = scratch();
+    let theirs = folder.join("snapserver.conf");
+    fs::write(&theirs, "[stream]\nsource = pipe:///x?name=a\nsource = jack:///?name=b\n").unwrap();
+    let (code, toml, said) = run(&["convert", theirs.to_str().unwrap()]);
+    assert_eq!(code, 78);
+    let place = said.lines().find_map(|line| line.strip_prefix("aulos.toml:")).expect(&said);
+    let line: usize = place.split(':').next().unwrap().parse().unwrap();
+    assert!(toml.lines().nth(line - 1).unwrap().contains("jack:"), "{place}: {toml}");
+}

@@ -103,3 +103,28 @@ fn the_configuration_of_the_page_runs_and_its_fifo_is_for_the_group() {
     }
     server.end(Signal::TERM);
 }
+
+#[test]
+fn make_install_puts_everything_below_the_prefix() {
+    let folder = scratch();
+    let to = folder.join("root");
+    let output = Command::new(root().join("scripts/install"))
+        .env("AULOS_BINARY", env!("CARGO_BIN_EXE_aulos"))
+        .env("DESTDIR", &to)
+        .env("PREFIX", "/opt/aulos")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let installed = |path: &str| fs::read_to_string(to.join("opt/aulos").join(path)).unwrap();
+    let binary = fs::metadata(to.join("opt/aulos/bin/aulos")).unwrap();
+    assert_eq!(binary.permissions().mode() & 0o777, 0o755);
+    assert!(installed("share/man/man1/aulos.1").contains(".TH aulos 1"));
+    assert!(installed("share/man/man1/aulos-relay.1").contains(".TH aulos-relay 1"));
+    for shell in ["bash-completion/completions/aulos", "zsh/site-functions/_aulos"] {
+        assert!(installed(&format!("share/{shell}")).contains("announce"), "{shell}");
+    }
+    assert!(installed("share/fish/vendor_completions.d/aulos.fish").contains("announce"));
+    let unit = installed("lib/systemd/system/aulos.service");
+    assert!(unit.contains("ExecStart=/opt/aulos/bin/aulos serve"), "{unit}");
+    assert!(installed("lib/systemd/system/aulos.socket").contains("ListenStream=1704"));
+}
