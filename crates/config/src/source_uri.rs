@@ -1,10 +1,12 @@
 //! The parameters of each scheme of source URIs, and what a URI of the scheme means.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec, Span};
 use aulos_engine::generate::Generator;
+use aulos_io::feed::{FifoAccess, FifoMode};
 use aulos_proto::http::HttpUrl;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_session::relay::RtpPayloadFormat;
@@ -16,11 +18,9 @@ use crate::limits::{
 };
 use crate::names::endpoint;
 use crate::query::Query;
-use crate::source::{
-    Mount, PipeMode, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat,
-};
+use crate::source::{Mount, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat};
 use crate::tree::Node;
-use crate::values::parsed;
+use crate::values::{parsed, quoted};
 
 type Parsed = Option<Vec<SourceConfig>>;
 
@@ -46,8 +46,11 @@ keys! {
 
     /// Parameters of `pipe:`.
     pub(crate) struct PipeParams {
-        /// `create` makes the FIFO, for the server's user only; `read` requires that it exists.
-        mode: PipeMode = PipeMode::Create;
+        /// `create` makes the FIFO, for the server's user only; an octal number such as `0660` makes
+        /// it with these permissions; `read` requires that it exists.
+        mode: FifoModeParam = FifoModeParam::Create;
+        /// Group of a FIFO that is made, by name or number; with it the default of `mode` is `0660`.
+        group: Option<FifoGroup>, otherwise "the server's";
         /// Sample spec: `RATE:BITS:CHANNELS`.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
     }
@@ -176,11 +179,65 @@ impl Choice for TcpMode {
     }
 }
 
-impl Choice for PipeMode {
-    fn values() -> Vec<(&'static str, Self)> {
-        vec![("create", Self::Create), ("read", Self::Read)]
+/// How a FIFO comes into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FifoModeParam {
+    Create,
+    Read,
+    /// Created, with these permission bits.
+    Permissions(u32),
+}
+
+impl ConfigRead for FifoModeParam {
+    const SHAPE: &'static Shape =
+        &Shape::AnyOf(&[&Shape::Choice(|| vec!["create", "read"]), &Shape::Text]);
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        parsed(node, context, |text| match text {
+            "create" => Ok(Self::Create),
+            "read" => Ok(Self::Read),
+            text => match u32::from_str_radix(text, 8) {
+                // The server has to read it, and others write into it: no other bits are of use.
+                Ok(bits) if text.len() <= 4 && bits <= 0o777 && bits & 0o600 == 0o600 => {
+                    Ok(Self::Permissions(bits))
+                }
+                _ => Err("it must be create, read or permissions from 0600 to 0777"),
+            },
+        })
+    }
+
+    fn toml(&self) -> Option<String> {
+        Some(quoted(match self {
+            Self::Read => "read",
+            Self::Create | Self::Permissions(_) => "create",
+        }))
     }
 }
+
+/// The id of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FifoGroup(u32);
+
+impl ConfigRead for FifoGroup {
+    const SHAPE: &'static Shape = &Shape::Text;
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        parsed(node, context, |text| {
+            let id =
+                text.parse().ok().or_else(|| group_id(&fs::read_to_string(GROUPS).ok()?, text));
+            id.map(Self)
+                .ok_or("there is no such group in /etc/group; a number needs no entry there")
+        })
+    }
+}
+
+/// The id of a group in the lines of `/etc/group`: `NAME:PASSWORD:ID:MEMBERS`.
+fn group_id(groups: &str, name: &str) -> Option<u32> {
+    let mut lines = groups.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
+}
+
+const GROUPS: &str = "/etc/group";
 
 impl Choice for RtpCodec {
     fn values() -> Vec<(&'static str, Self)> {
@@ -246,7 +303,20 @@ pub(crate) fn tone(query: &Query<'_>) -> Parsed {
 }
 
 pub(crate) fn pipe(query: &Query<'_>) -> Parsed {
-    let PipeParams { mode, sampleformat: spec, .. } = query.params();
+    let PipeParams { mode, group, sampleformat: spec, .. } = query.params();
+    let group = group.map(|FifoGroup(id)| id);
+    let permissions = match mode {
+        FifoModeParam::Permissions(bits) => Some(bits),
+        _ => group.map(|_| 0o660),
+    };
+    let mode = match mode {
+        FifoModeParam::Read if group.is_some() => {
+            let hint = "leave `group` out: who creates the FIFO decides who may write";
+            return query.refuse("`group` requires that the server creates the FIFO", hint);
+        }
+        FifoModeParam::Read => FifoMode::Read,
+        _ => FifoMode::Create(FifoAccess { permissions, group }),
+    };
     Some(vec![SourceConfig::Pipe { path: query.path()?.into(), mode, spec }])
 }
 

@@ -26,7 +26,7 @@ pub use dj::{
     DJ_STALL_TIMEOUT, DjCounters, DjEndReason, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot,
     DjStream,
 };
-pub use fifo::{FifoCounters, FifoFeeder, FifoMode, make_fifo};
+pub use fifo::{FifoAccess, FifoCounters, FifoFeeder, FifoMode, make_fifo};
 pub use fifo_error::FifoError;
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};

@@ -6,13 +6,10 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-
-use super::Control;
 
 /// The writing end; without a configured file nothing is written.
 #[derive(Debug)]
@@ -39,30 +36,30 @@ impl AccessLog {
             tracing::warn!("a line of the access log was left out: its disk is too slow");
         }
     }
-}
 
-/// Writes the access log of a server until the future is dropped.
-pub(crate) async fn run(control: Arc<Control>) {
-    let log = &control.access_log;
-    let receiver = log.receiver.lock().ok().and_then(|mut receiver| receiver.take());
-    let Some(mut receiver) = receiver else { return };
-    let mut has_failed = false;
-    let mut batch = Vec::new();
-    loop {
-        let path = control.config().http.access_log.clone();
-        log.is_enabled.store(path.is_some(), Ordering::Relaxed);
-        let wait = tokio::time::timeout(CONFIG_INTERVAL, receiver.recv_many(&mut batch, MAX_LINES));
-        if wait.await.is_err() {
-            continue;
+    /// Writes lines into the file that is configured at the time, until the future is dropped.
+    pub(super) async fn run(&self, configured: impl Fn() -> Option<PathBuf>) {
+        let receiver = self.receiver.lock().ok().and_then(|mut receiver| receiver.take());
+        let Some(mut receiver) = receiver else { return };
+        let mut has_failed = false;
+        let mut batch = Vec::new();
+        loop {
+            let path = configured();
+            self.is_enabled.store(path.is_some(), Ordering::Relaxed);
+            let wait =
+                tokio::time::timeout(CONFIG_INTERVAL, receiver.recv_many(&mut batch, MAX_LINES));
+            if wait.await.is_err() {
+                continue;
+            }
+            let (Some(path), text) = (path, std::mem::take(&mut batch).concat()) else { continue };
+            let shown = path.display().to_string();
+            let written = tokio::task::spawn_blocking(move || append(&path, &text)).await;
+            let result = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+            if let (Err(error), false) = (&result, has_failed) {
+                tracing::warn!(file = shown, %error, "cannot write the access log");
+            }
+            has_failed = result.is_err();
         }
-        let (Some(path), text) = (path, std::mem::take(&mut batch).concat()) else { continue };
-        let shown = path.display().to_string();
-        let written = tokio::task::spawn_blocking(move || append(&path, &text)).await;
-        let result = written.unwrap_or_else(|error| Err(io::Error::other(error)));
-        if let (Err(error), false) = (&result, has_failed) {
-            tracing::warn!(file = shown, %error, "cannot write the access log");
-        }
-        has_failed = result.is_err();
     }
 }
 

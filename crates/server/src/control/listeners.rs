@@ -1,98 +1,18 @@
-//! The web listeners: who they are for statistics, and the access log.
+//! Registering web listeners, and the access log.
 //!
-//! A listener is registered when its connection is handed to the audio side, and has ended when the
-//! reactor has dropped its session. The table is looked at with every tick; nothing is added to the
-//! path of a chunk.
+//! A listener is registered when its connection is handed to the audio side.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use aulos_io::reactor::ListenerSession;
 use aulos_proto::http::ReceivedHead;
 use aulos_proto::uri::Uri;
 
+use super::icecast_stats::log_date;
+use super::listener_table::Listener;
 use super::{Control, ControlState};
-
-/// A web listener.
-#[derive(Clone, Debug)]
-pub(crate) struct Listener {
-    /// A number that is never reused in the lifetime of a server.
-    pub(crate) id: u64,
-    /// Its station; none for an unknown path.
-    pub(crate) station: Option<String>,
-    /// The first line of its request, without the query, which may have credentials.
-    pub(crate) request: String,
-    pub(crate) from: IpAddr,
-    pub(crate) agent: String,
-    pub(crate) referer: String,
-    pub(crate) since: Instant,
-    pub(crate) session: Arc<ListenerSession>,
-}
-
-/// All web listeners.
-#[derive(Debug, Default)]
-pub(super) struct ListenerTable(Mutex<ListenerState>);
-
-#[derive(Debug, Default)]
-struct ListenerState {
-    next_id: u64,
-    total: u64,
-    active: Vec<Listener>,
-    /// The most listeners at once of each station.
-    peaks: Vec<(String, usize)>,
-}
-
-impl ListenerTable {
-    /// A poisoned lock is taken all the same: each change is a single step.
-    fn lock(&self) -> MutexGuard<'_, ListenerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Listeners of a station that receive its stream.
-    pub(super) fn of_station(&self, station: &str) -> Vec<Listener> {
-        let state = self.lock();
-        state.active.iter().filter(|one| one.streams(station)).cloned().collect()
-    }
-
-    /// How many there are, and how many there have been at once.
-    pub(super) fn count(&self, station: &str) -> (usize, usize) {
-        let state = self.lock();
-        let now = state.active.iter().filter(|one| one.streams(station)).count();
-        let peak =
-            state.peaks.iter().find(|(name, _)| name == station).map_or(0, |(_, peak)| *peak);
-        (now, peak.max(now))
-    }
-
-    /// Listeners so far, and those at present.
-    pub(super) fn totals(&self) -> (u64, usize) {
-        let state = self.lock();
-        (state.total, state.active.iter().filter(|one| one.session.is_streaming()).count())
-    }
-
-    /// Removes the listeners whose session has ended.
-    pub(super) fn take_ended(&self, stations: &[&str]) -> Vec<Listener> {
-        let mut state = self.lock();
-        let ListenerState { active, peaks, .. } = &mut *state;
-        peaks.retain(|(name, _)| stations.contains(&name.as_str()));
-        for station in stations {
-            let now = active.iter().filter(|one| one.streams(station)).count();
-            match peaks.iter_mut().find(|(name, _)| name == station) {
-                Some((_, peak)) => *peak = now.max(*peak),
-                None if now > 0 => peaks.push(((*station).to_owned(), now)),
-                None => {}
-            }
-        }
-        let is_over = |one: &mut Listener| Arc::strong_count(&one.session) == 1;
-        active.extract_if(.., is_over).collect()
-    }
-}
-
-impl Listener {
-    fn streams(&self, station: &str) -> bool {
-        self.session.is_streaming() && self.station.as_deref() == Some(station)
-    }
-}
 
 impl Control {
     /// Registers a listener by the head of its request. Its session goes to the audio side.
@@ -114,12 +34,13 @@ impl Control {
             since: Instant::now(),
             session: Arc::clone(&session),
         };
-        let mut state = self.listeners.lock();
-        state.next_id += 1;
-        state.total += 1;
-        let id = state.next_id;
-        state.active.push(Listener { id, ..listener });
+        self.listeners.add(listener);
         session
+    }
+
+    /// Writes the access log until the future is dropped.
+    pub(crate) async fn write_access_log(&self) {
+        self.access_log.run(|| self.config().http.access_log.clone()).await;
     }
 
     /// Logs the listeners that have ended since the last call.
@@ -166,7 +87,7 @@ fn access_line(listener: &Listener, now: SystemTime) -> String {
     format!(
         "{} - - [{}] \"{request}\" 200 {} \"{}\" \"{}\" {}\n",
         from.to_canonical(),
-        super::icecast_stats::log_date(now),
+        log_date(now),
         session.bytes(),
         or_dash(referer),
         or_dash(agent),

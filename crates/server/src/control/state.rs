@@ -13,8 +13,9 @@ use super::access_log::AccessLog;
 use super::announcement_list::AnnouncementList;
 use super::art::ArtCache;
 use super::counters::Counters;
+use super::event_log::LogLimit;
 use super::greetings::GreetingSync;
-use super::listeners::ListenerTable;
+use super::listener_table::ListenerTable;
 use super::outbox::Outbox;
 use super::peers::Peers;
 use super::pending_update::PendingUpdate;
@@ -58,6 +59,7 @@ pub struct Control {
     pub hooks: Hooks,
     /// Connections and requests that were cut or refused.
     pub counters: Counters,
+    pub(super) log_limit: LogLimit,
 }
 
 #[derive(Debug)]

@@ -214,7 +214,10 @@ pub(super) fn station<'a>(
                 SourceState::Failed(_) => "failed",
             },
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
-            "health": status.source_conditions.get(index).map(fallback::condition),
+            "health": status
+                .source_conditions
+                .get(index)
+                .map(|condition| fallback::condition(condition, &state)),
             "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
             "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
             "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::events::EventFeed;
 use super::login::{self, ConnectionIdentity};
 use super::pages::{self, Pages};
-use super::{host, websocket};
+use super::{host, listen_index, websocket};
 use crate::access::{LoginError, Role};
 use crate::backend::ListenSink;
 use crate::control::connections::ConnectionSlots;
@@ -62,6 +62,7 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
         .route("/stream", get(stream))
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
+        .route("/listen/", get(listen_index))
         .route("/listen/{*name}", any(redirect_listener));
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
     let app = AppState { control: Arc::clone(&control), feed, sink, sockets };
@@ -101,6 +102,11 @@ async fn page() -> Response {
     let headers =
         [(CONTENT_TYPE, "text/html; charset=utf-8".to_owned()), (CONTENT_SECURITY_POLICY, policy)];
     (headers, html).into_response()
+}
+
+async fn listen_index(State(app): State<AppState>) -> Response {
+    let html = listen_index::page(&app.control.stations());
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
 }
 
 async fn status(State(app): State<AppState>) -> Response {

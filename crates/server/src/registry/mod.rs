@@ -311,6 +311,11 @@ impl Registry {
         self.table.client(id)
     }
 
+    /// The client that has this session.
+    pub(crate) fn client_of_session(&self, session: SessionId) -> Option<&Client> {
+        self.table.with_session(session)
+    }
+
     /// A group.
     #[must_use]
     pub fn group(&self, id: &str) -> Option<&Group> {

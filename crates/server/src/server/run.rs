@@ -17,7 +17,7 @@ use super::bind::{BoundPorts, listen_policy};
 use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
 use crate::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
-use crate::control::{ConfigLoader, Control, HostInfo, TICK, access_log, registry_for};
+use crate::control::{ConfigLoader, Control, HostInfo, TICK, registry_for};
 use crate::saver::Saver;
 use crate::systemd::{Liveness, Supervisor};
 use crate::{control, hooks, http, icecast};
@@ -135,6 +135,7 @@ fn spawn_servers(
 ) -> io::Result<[JoinHandle<()>; 4]> {
     let controllers = tokio::net::TcpListener::from_std(controllers)?;
     let browsers = tokio::net::TcpListener::from_std(browsers)?;
+    let logging = Arc::clone(control);
     Ok([
         tokio::spawn(control::tcp::serve(controllers, Arc::clone(control), policy.clone())),
         tokio::spawn(icecast::serve(
@@ -144,7 +145,7 @@ fn spawn_servers(
             policy.clone(),
         )),
         tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
-        tokio::spawn(access_log::run(Arc::clone(control))),
+        tokio::spawn(async move { logging.write_access_log().await }),
     ])
 }
 
