@@ -19,7 +19,11 @@ pub(super) fn page(stations: &[Station]) -> String {
             Codec::Opus => "opus",
             Codec::Pcm => "wav",
         };
-        let target = percent_encode(name).replace('/', "%2F");
+        let target = percent_encode(name)
+            .replace('/', "%2F")
+            .replace('<', "%3C")
+            .replace('>', "%3E")
+            .replace('"', "%22");
         for format in encoded {
             let note = if format == own { " (the station's own)" } else { "" };
             write!(out, " <a href=\"/listen/{}.{format}\">{format}</a>{note}", escape(&target))
