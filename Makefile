@@ -1,12 +1,15 @@
 # The entry point. Each target is one line that calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help run check test soak lint fmt doc bench fuzz rtsan
+.PHONY: help run install check test soak lint fmt doc bench fuzz rtsan
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
 
 run:   ## build in release mode and start the server with its built-in configuration
 	cargo run --release -p aulos -- serve
+
+install: ## build in release mode and install, as root into /usr/local (PREFIX, DESTDIR)
+	@scripts/install
 
 check: ## run format, lints and unit tests of the crates that differ from HEAD
 	@scripts/check

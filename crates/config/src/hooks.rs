@@ -1,8 +1,7 @@
 //! `[[hook]]`: programs and webhooks for station events.
 
 use std::fmt;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use aulos_io::feed::split_arguments;
 use axum::http::{HeaderName, HeaderValue, Uri};
@@ -15,6 +14,7 @@ use crate::limits::{
 };
 use crate::names::{check_name, report_duplicate};
 use crate::problem::{ConfigValue, Problems};
+use crate::program::{ProgramState, find_program};
 use crate::secrets::{RedactedDebug, SecretConfig};
 use crate::tree::{Node, TableEntry, Value};
 
@@ -301,30 +301,29 @@ fn program(
     }
     let program = PathBuf::from(program);
     let named = program.display().to_string();
-    if !named.contains('/') {
-        let path = env.variables.0.get("PATH");
-        let found = path
-            .is_none_or(|path| path.split(':').any(|dir| can_run(&Path::new(dir).join(&program))));
-        if !found {
-            let hint = "write its absolute path, or put it into a directory of PATH";
-            problems.add_with_hint(run.at, format!("`run`: PATH has no program `{named}`"), hint);
-        }
-    } else if !program.is_absolute() {
+    if named.contains('/') && !program.is_absolute() {
         let hint = "write an absolute path: it must not depend on where the server is started";
         problems.add_with_hint(run.at, format!("`run`: {named} is not an absolute path"), hint);
-    } else if !program.is_file() {
-        let hint = "put the program there; quote a path that contains spaces";
-        problems.add_with_hint(run.at, format!("`run`: no such program: {named}"), hint);
-    } else if !can_run(&program) {
-        let message = format!("`run`: {named} is not executable");
-        problems.add_with_hint(run.at, message, format!("chmod +x {named}"));
+    } else {
+        let problem = match find_program(&program, env) {
+            ProgramState::Runnable => None,
+            ProgramState::NotInPath => Some((
+                format!("PATH has no program `{named}`"),
+                "write its absolute path, or put it into a directory of PATH".to_owned(),
+            )),
+            ProgramState::Missing => Some((
+                format!("no such program: {named}"),
+                "put the program there; quote a path that contains spaces".to_owned(),
+            )),
+            ProgramState::NotExecutable => {
+                Some((format!("{named} is not executable"), format!("chmod +x {named}")))
+            }
+        };
+        if let Some((why, hint)) = problem {
+            problems.add_with_hint(run.at, format!("`run`: {why}"), hint);
+        }
     }
     Some(HookAction::Run { program, arguments: words.collect() })
-}
-
-fn can_run(program: &Path) -> bool {
-    let found = std::fs::metadata(program);
-    found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 fn resolve_webhook(

@@ -13,11 +13,13 @@
 pub mod certificates;
 mod codec;
 mod env;
+mod exclusive;
 mod fallback;
 mod hooks;
 mod keys;
 pub mod limits;
 mod meta;
+mod missing;
 mod model;
 mod mounts;
 mod names;
@@ -25,6 +27,7 @@ mod old_keys;
 mod output;
 mod ports;
 mod problem;
+mod program;
 mod push;
 mod query;
 mod record;
@@ -72,9 +75,7 @@ pub use settings::{
     ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, StreamSettings,
 };
 pub use sound::SoundSettings;
-pub use source::{
-    Mount, PipeMode, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat,
-};
+pub use source::{Mount, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat};
 pub use station::{Plugin, Station, StationSource};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
 pub use upload::UploadTarget;
@@ -92,6 +93,27 @@ pub fn load(
     sets: &[String],
     env: &Environment,
 ) -> Result<ResolvedConfig, ConfigError> {
+    load_and(file, sets, env, |_, _| {})
+}
+
+/// Like [`load`], with a warning for each folder, file and program that this machine does not have.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_on_this_machine(
+    file: Option<ConfigFile<'_>>,
+    sets: &[String],
+    env: &Environment,
+) -> Result<ResolvedConfig, ConfigError> {
+    load_and(file, sets, env, |config, problems| missing::check(config, env, problems))
+}
+
+fn load_and(
+    file: Option<ConfigFile<'_>>,
+    sets: &[String],
+    env: &Environment,
+    check: impl FnOnce(&model::Config, &Problems),
+) -> Result<ResolvedConfig, ConfigError> {
     let problems = Problems::default();
     let ConfigFile { name, text } = file.unwrap_or(ConfigFile { name: "", text: "" });
     let mut root = tree::parse(text, &ConfigLocation::File, &problems);
@@ -101,6 +123,7 @@ pub fn load(
     }
     let config = keys::table_of(&root, "", &problems);
     let mut resolved = resolve::resolve(&config, env, &problems);
+    check(&config, &problems);
     let texts = ConfigTexts { name, text, sets };
     if !problems.is_empty() {
         return Err(ConfigError::new(problems, texts));

@@ -46,6 +46,9 @@ pub const MAX_MOUNT: usize = 128;
 pub const MAX_USERS: usize = 256;
 /// Shorter passwords can be guessed even with rate limits.
 pub const MIN_PASSWORD: usize = 8;
+/// Source clients are set up with passwords such as `hackme`; shorter than [`MIN_PASSWORD`], they
+/// are used with a warning.
+pub const MIN_MOUNT_PASSWORD: usize = 4;
 /// A token is checked without a user name, so it must be longer than a password.
 pub const MIN_TOKEN: usize = 16;
 /// Largest secret, and largest secret file, in bytes.

@@ -73,6 +73,8 @@ keys! {
         doc_root: Option<ConfigValue<String>>, otherwise "the built-in page";
         /// Host names under which the page may be requested, besides those of a local network.
         names: Vec<ConfigValue<String>>;
+        /// File that gets a line for each web listener that has left.
+        access_log: Option<ConfigValue<String>>, otherwise "no access log";
     }
 
     /// Limits for streams that controllers add.

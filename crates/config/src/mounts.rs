@@ -7,13 +7,15 @@
 use std::collections::HashMap;
 
 use crate::env::Environment;
-use crate::limits::MIN_PASSWORD;
+use crate::limits::{MIN_MOUNT_PASSWORD, MIN_PASSWORD};
 use crate::model::{Config, SourceEntry};
 use crate::names::{Endpoint, endpoint};
 use crate::problem::{ConfigLocation, Problems};
+use crate::secrets::SecretConfig;
 use crate::source::{Mount, SourceConfig};
 use crate::source_uri::MOUNT_SECRET_HINT;
 use crate::station::Station;
+use crate::users::SecretDigest;
 
 /// The message for a mount that is open to the network.
 pub const OPEN_MOUNT_HINT: &str =
@@ -35,10 +37,8 @@ pub(crate) fn complete(
                 check_idle(entry, problems);
                 continue;
             };
-            mount.password = entry
-                .password
-                .as_ref()
-                .and_then(|secret| secret.digest(MIN_PASSWORD, env, problems));
+            mount.password =
+                entry.password.as_ref().and_then(|secret| digest(secret, env, problems));
             check(mount, entry, problems);
             let (key, name) = ((mount.address.clone(), mount.path.clone()), station.name.clone());
             if let Some(other) = seen.insert(key, name) {
@@ -49,6 +49,17 @@ pub(crate) fn complete(
         }
     }
     check_ports(config, &seen, problems);
+}
+
+/// The digest of a mount's password. A short one is permitted: what a source client has been set up
+/// with for years should not keep a station off the air.
+fn digest(secret: &SecretConfig, env: &Environment, problems: &Problems) -> Option<SecretDigest> {
+    let text = secret.text(MIN_MOUNT_PASSWORD, env, problems)?;
+    if text.len() < MIN_PASSWORD {
+        let message = format!("a mount password of {} bytes can be guessed", text.len());
+        problems.warn(secret.location(), message, format!("use at least {MIN_PASSWORD} bytes"));
+    }
+    Some(SecretDigest::new(&text))
 }
 
 fn check(mount: &Mount, entry: &SourceEntry, problems: &Problems) {

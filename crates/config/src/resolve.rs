@@ -1,7 +1,7 @@
 //! Validates a configuration and turns it into [`ResolvedConfig`].
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::env::Environment;
 use crate::hooks;
@@ -15,9 +15,8 @@ use crate::security::{self, SecurityTables};
 use crate::settings::{
     ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, StreamSettings,
 };
-use crate::source::SourceConfig;
 use crate::station::Station;
-use crate::{meta, mounts, push, record, relay, rtp, station};
+use crate::{exclusive, meta, mounts, push, record, relay, rtp, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.
 pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {
@@ -42,8 +41,11 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
     let names = config.station.iter().filter_map(|station| Some(&*station.name.as_ref()?.value));
     let names: Vec<&str> = names.collect();
     let Config { tls, user: users, access, limits, .. } = config;
-    ResolvedConfig {
-        listen: listen(&config.listen, problems),
+    let listen = listen(&config.listen, problems);
+    let stations = stations(config, env, problems);
+    exclusive::check(config, &stations, &listen, problems);
+    let mut resolved = ResolvedConfig {
+        listen,
         http: http(&config.http, problems),
         streams: streams(&config.streams, problems),
         clients: ClientSettings {
@@ -52,31 +54,19 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         },
         mdns: mdns(&config.mdns, problems),
         security: security::resolve(SecurityTables { tls, users, access, limits }, env, problems),
-        stations: stations(config, &state_dir, env, problems),
+        stations,
         hooks: hooks::resolve(&config.hook, &names, env, problems),
         relays: relay::resolve(&config.relay, problems),
         warnings: Vec::new(),
-        state_dir,
-    }
+        state_dir: PathBuf::new(),
+    };
+    resolved.set_state_dir(state_dir);
+    resolved
 }
 
-fn stations(
-    config: &Config,
-    state_dir: &Path,
-    env: &Environment,
-    problems: &Problems,
-) -> Vec<Station> {
+fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Station> {
     let mut all: Vec<Station> =
         config.station.iter().map(|config| station::resolve(config, problems)).collect();
-    for station in &mut all {
-        for source in &mut station.sources {
-            if let SourceConfig::Process { titles: Some(titles), .. } = &mut source.config {
-                // Station names have no slash, so the file lies in the state directory and is
-                // unique.
-                titles.fifo = state_dir.join(format!("titles.{}.{}", station.name, source.name));
-            }
-        }
-    }
     meta::check(&config.station, &all, problems);
     mounts::complete(config, &mut all, env, problems);
     let (mut pushed, mut sent, mut recorders) = (HashMap::new(), HashMap::new(), Vec::new());
@@ -111,12 +101,16 @@ fn listen(config: &ListenConfig, problems: &Problems) -> ListenEndpoints {
         [("stream", &config.stream), ("control", &config.control), ("http", &config.http)].map(
             |(key, text)| {
                 let Some(endpoint) = endpoint(&text.value.0, Some(host), None) else {
-                    let message = format!("`{key}` is \"{}\": it must be an address", text.value.0);
-                    problems.add_with_hint(
-                        text.at,
-                        message,
-                        "\"HOST:PORT\", \":PORT\" or a port alone",
-                    );
+                    let text_value = &text.value.0;
+                    let port = text_value.rsplit(':').next().unwrap_or_default();
+                    let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+                    let (wanted, hint) = if is_number && !port.is_empty() {
+                        ("a port from 0 to 65535", "0 is any free port")
+                    } else {
+                        ("an address", "\"HOST:PORT\", \":PORT\" or a port alone")
+                    };
+                    let message = format!("`{key}` is \"{text_value}\": it must be {wanted}");
+                    problems.add_with_hint(text.at, message, hint);
                     return Endpoint { host: host.to_owned(), port: 0 };
                 };
                 if endpoint.port != 0
@@ -146,6 +140,10 @@ fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
     HttpSettings {
         doc_root: config.doc_root.as_ref().map(|dir| absolute_path("doc_root", dir, problems)),
         names: names.collect(),
+        access_log: config
+            .access_log
+            .as_ref()
+            .map(|file| absolute_path("access_log", file, problems)),
     }
 }
 

@@ -7,8 +7,8 @@ use crate::problem::{ConfigValue, Problems};
 use crate::query::Query;
 use crate::source::SourceConfig;
 use crate::source_uri::{
-    self as uri, AirplayParams, FileParams, LibrespotParams, NoParams, PipeParams, ProcessParams,
-    RtpParams, SampleParams, SdpParams, TcpParams, ToneParams,
+    self as uri, AirplayParams, FileParams, IcecastParams, LibrespotParams, NoParams, PipeParams,
+    ProcessParams, RtpParams, SampleParams, SdpParams, TcpParams, ToneParams,
 };
 
 /// A scheme of source URIs.
@@ -78,7 +78,7 @@ schemes! {
     http(NoParams, Allowed) = "https://radio.example/live", alias "https";
     /// A mount for a live source; the default port is 8000. The password is a key of the source's
     /// table.
-    icecast(NoParams, OnRequest) = "icecast://127.0.0.1:8000/live";
+    icecast(IcecastParams, OnRequest) = "icecast://127.0.0.1:8000/live";
     /// RTP packets, unicast or multicast; the default port is 5004.
     rtp(RtpParams, OnRequest) = "rtp://239.69.1.2:5004?payload=l24";
     /// RTP packets as a file with a session description (SDP) defines them.
@@ -157,12 +157,15 @@ fn report_unknown<T>(query: &Query<'_>) -> Option<T> {
 }
 
 /// Planned schemes, and today's alternative.
-const PLANNED_SCHEMES: [(&str, &str); 7] = [
+const PLANNED_SCHEMES: [(&str, &str); 10] = [
     ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
     ("alsa", "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2"),
     ("pipewire", "process:///usr/bin/pw-record?params=--rate 48000 -"),
     ("jack", "let jack write to a FIFO, and read it with pipe://"),
     ("snapcast", "process:///usr/bin/snapclient?params=-h HOST --player file"),
+    ("srt", "process:///usr/bin/ffmpeg?params=-i srt://HOST:PORT -f s16le -ar 48000 -ac 2 -"),
+    ("rtmp", "process:///usr/bin/ffmpeg?params=-i rtmp://HOST/APP -f s16le -ar 48000 -ac 2 -"),
+    ("rtsp", "process:///usr/bin/ffmpeg?params=-i rtsp://HOST/PATH -f s16le -ar 48000 -ac 2 -"),
     ("nats", "send raw samples to tcp://0.0.0.0:4953"),
     ("udp", "send raw samples to tcp://0.0.0.0:4953"),
 ];

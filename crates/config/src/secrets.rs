@@ -7,7 +7,7 @@ use std::io::{self, Read as _};
 use crate::env::Environment;
 use crate::keys::{ConfigRead, Context, Key, Shape, TableReader};
 use crate::limits::MAX_SECRET;
-use crate::problem::{ConfigValue, Problems, quoted_list};
+use crate::problem::{ConfigLocation, ConfigValue, Problems, quoted_list};
 use crate::tree::Node;
 use crate::users::SecretDigest;
 
@@ -61,6 +61,13 @@ impl ConfigRead for SecretConfig {
 }
 
 impl SecretConfig {
+    /// Where it is configured.
+    pub(crate) const fn location(&self) -> ConfigLocation {
+        match self {
+            Self::Inline(value) | Self::File(value) | Self::Variable(value) => value.at,
+        }
+    }
+
     /// The digest of the secret, which has at least `shortest` bytes.
     pub(crate) fn digest(
         &self,

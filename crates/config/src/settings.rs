@@ -6,6 +6,7 @@ use crate::hooks::Hook;
 use crate::names::Endpoint;
 use crate::relay::RelaySettings;
 use crate::security::SecuritySettings;
+use crate::source::SourceConfig;
 use crate::station::Station;
 
 /// A validated configuration, in the order of the file.
@@ -35,6 +36,21 @@ pub struct ResolvedConfig {
     pub warnings: Vec<String>,
 }
 
+impl ResolvedConfig {
+    /// Sets the state directory, and the paths that lie in it.
+    pub fn set_state_dir(&mut self, dir: PathBuf) {
+        for station in &mut self.stations {
+            for source in &mut station.sources {
+                if let SourceConfig::Process { titles: Some(titles), .. } = &mut source.config {
+                    // Station names have no slash, so the file lies in the directory and is unique.
+                    titles.fifo = dir.join(format!("titles.{}.{}", station.name, source.name));
+                }
+            }
+        }
+        self.state_dir = dir;
+    }
+}
+
 /// Ports to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenEndpoints {
@@ -53,6 +69,8 @@ pub struct HttpSettings {
     pub doc_root: Option<PathBuf>,
     /// Accepted host names, in lower case.
     pub names: Vec<String>,
+    /// The access log of web listeners.
+    pub access_log: Option<PathBuf>,
 }
 
 /// Volumes of clients, 0 to 100.

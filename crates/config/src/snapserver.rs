@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use aulos_core::SampleSpec;
+use aulos_core::{SampleFormat, SampleSpec};
 use aulos_proto::uri::percent_encode;
 
-use crate::limits::{BUFFER_MS, CHUNK_MS};
+use crate::limits::{BUFFER_MS, CHUNK_MS, OPUS_CHUNK_MS};
 use crate::stream::{StreamUri, carried_spec};
 use crate::values::quoted;
 
@@ -194,13 +194,15 @@ fn stations(ini: &IniFile, out: &mut ConversionResult) {
         let mut of = Vec::new();
         for name in members(stream) {
             match streams.iter().find(|other| other.name == name) {
-                Some(member) if is_part(member) => of.push((member.source.clone(), Some(member))),
+                Some(member) if is_part(member) => {
+                    of.push((source_uri(member, spec), Some(member)));
+                }
                 Some(_) => of.push((format!("meta:///{}", percent_encode(&name)), None)),
                 None => out.note(&format!("`{}`: there is no stream `{name}`", stream.name)),
             }
         }
         if stream.uri.scheme != "meta" {
-            of.push((stream.source.clone(), Some(stream)));
+            of.push((source_uri(stream, spec), Some(stream)));
         }
         station(ini, stream, &of, spec, out);
     }
@@ -231,9 +233,18 @@ fn station(
     line(toml, "codec", &quoted(codec));
     line(toml, "spec", &quoted(&carried_spec(codec, spec).to_string()));
     if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
-        // Limits of Opus packets and of clients.
-        line(toml, "chunk_ms", &chunk.clamp(*CHUNK_MS.start(), *CHUNK_MS.end()).to_string());
+        // Limits of clients, and the durations of Opus packets.
+        let mut fitting = chunk.clamp(*CHUNK_MS.start(), *CHUNK_MS.end());
+        if codec.starts_with("opus") {
+            fitting = OPUS_CHUNK_MS.into_iter().min_by_key(|ms| ms.abs_diff(chunk)).unwrap_or(20);
+        }
+        line(toml, "chunk_ms", &fitting.to_string());
+        if fitting != chunk {
+            let why = format!("`{}`: chunk_ms = {chunk} is {fitting} now", stream.name);
+            out.notes.push(format!("{why}, the nearest duration that `{codec}` can have"));
+        }
     }
+    let toml = &mut out.toml;
     if let Some(buffer) = number("stream.buffer") {
         line(toml, "buffer_ms", &buffer.clamp(*BUFFER_MS.start(), *BUFFER_MS.end()).to_string());
     }
@@ -251,17 +262,46 @@ fn station(
         line(toml, "plugin", &format!("{{ script = {}{params} }}", quoted(script)));
     }
     for source in sources.iter().filter_map(|(_, source)| *source) {
-        for key in &source.ignored_keys {
+        for key in source.ignored_keys.iter().filter(|key| !is_alsa_key(source, key)) {
             out.note(&format!("`{}`: `{key}` has no counterpart, left out", source.name));
         }
         if source.uri.scheme == "pipe" && source.uri.get("mode") != Some("read") {
             out.note(&format!(
-                "`{}`: the FIFO is made for this user alone; where another one writes to it, make \
-                 it yourself (mkfifo -m 666) and add mode=read",
+                "`{}`: the FIFO is made for this user alone; where another one writes to it, add \
+                 mode=0666, or group=GROUP, to its URI",
                 source.name
             ));
         }
     }
+}
+
+/// The URI of a stream's source. Sound cards are read through arecord.
+fn source_uri(stream: &StreamUri, default: SampleSpec) -> String {
+    if stream.uri.scheme != "alsa" {
+        return stream.source.clone();
+    }
+    let spec = stream.spec.as_ref().and_then(|text| text.parse().ok()).unwrap_or(default);
+    let format = match spec.format {
+        SampleFormat::U8 => "U8",
+        SampleFormat::S8 => "S8",
+        SampleFormat::S16Le => "S16_LE",
+        SampleFormat::S24Le => "S24_3LE",
+        SampleFormat::S24In32Le => "S24_LE",
+        SampleFormat::S32Le => "S32_LE",
+        SampleFormat::F32 => "FLOAT_LE",
+    };
+    let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
+    let device = stream.uri.get("device").unwrap_or("default");
+    let params = format!("-q -D \"{device}\" -t raw -f {format} -r {rate} -c {channels}");
+    format!(
+        "process:///usr/bin/arecord?params={}&sampleformat={spec}",
+        percent_encode(&params).replace("%20", " ")
+    )
+}
+
+/// Whether a key of a stream is used by [`source_uri`].
+fn is_alsa_key(stream: &StreamUri, key: &str) -> bool {
+    stream.uri.scheme == "alsa" && key == "device"
 }
 
 /// The codec of a stream, without encoder settings.
@@ -340,7 +380,7 @@ const UNSUPPORTED_KEYS: [(&str, &str); 20] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ConfigFile, Environment, ResolvedConfig, load};
+    use crate::{ConfigFile, Environment, ResolvedConfig, SourceConfig, load};
 
     fn converted(text: &str) -> (ConversionResult, ResolvedConfig) {
         let (ini, odd) = IniFile::parse(text);
@@ -374,8 +414,6 @@ mod tests {
             source = airplay:///shairport-sync?name=Air&port=5001\n\
             source = meta:///p/Spotify?name=best\n\
             [streaming_client]\ninitial_volume = 30\n[ssl]\ncertificate = /x\n[odd]\nkey = 1";
-        // Opus has no packets of 26 ms; the validation reports that.
-        let text = text.replace("chunk_ms = 26", "chunk_ms = 20");
         let text = text.replace("enabled = false", "enabled = false\npublish = false");
         let (out, resolved) = converted(&text);
         let names: Vec<_> = resolved.stations.iter().map(|station| station.name.as_str()).collect();
@@ -393,6 +431,9 @@ mod tests {
         assert_eq!(sources[0], "meta:///p");
         assert!(sources.len() == 2 && sources[1].starts_with("librespot:///"), "{sources:?}");
         assert_eq!(resolved.stations[0].spec, "44100:24:2".parse().unwrap());
+        let chunks: Vec<_> = resolved.stations.iter().map(|one| one.chunk_ms).collect();
+        assert_eq!(chunks[..2], [26, 20], "Opus has no packets of 26 ms");
+        assert!(out.notes.iter().any(|note| note.contains("chunk_ms = 26 is 20")), "{out:?}");
         for wanted in ["ssl.certificate", "odd.key", "`wd_timeout`", "threads"] {
             assert!(out.notes.iter().any(|note| note.contains(wanted)), "{wanted}: {out:?}");
         }
@@ -407,6 +448,22 @@ mod tests {
         let out = convert(&ini, "0.0.0.0");
         assert!(out.toml.contains("name      = \"b\"") && !out.toml.contains("pipe:///a"));
         assert!(out.toml.contains("0.0.0.0:1705"), "{}", out.toml);
+    }
+
+    #[test]
+    fn a_sound_card_keeps_its_device_and_format() {
+        let (out, resolved) = converted(
+            "[stream]\nsource = alsa:///?name=line&device=hw:1,0&sampleformat=44100:24:2\n",
+        );
+        let SourceConfig::Process { path, params, spec, .. } =
+            &resolved.stations[0].sources[0].config
+        else {
+            panic!("{}", out.toml)
+        };
+        assert_eq!(path.to_str(), Some("/usr/bin/arecord"));
+        assert_eq!(params, "-q -D \"hw:1,0\" -t raw -f S24_LE -r 44100 -c 2");
+        assert_eq!(spec.to_string(), "44100:24:2");
+        assert!(!out.notes.iter().any(|note| note.contains("device")), "{out:?}");
     }
 
     #[test]

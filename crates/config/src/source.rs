@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use aulos_core::{SampleSpec, Span};
 use aulos_engine::generate::Generator;
 use aulos_io::SourcePath;
+use aulos_io::feed::FifoMode;
 use aulos_proto::http::HttpUrl;
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::PlayoutDelay;
@@ -32,8 +33,8 @@ pub enum SourceConfig {
     Pipe {
         /// The path.
         path: SourcePath,
-        /// Whether the FIFO is created.
-        mode: PipeMode,
+        /// Whether the FIFO is created, and for whom.
+        mode: FifoMode,
         /// The incoming spec.
         spec: SampleSpec,
     },
@@ -125,6 +126,8 @@ pub struct Mount {
     pub user: String,
     /// The password; none means no authentication.
     pub password: Option<SecretDigest>,
+    /// Whether the next port is open as well, for streams of Shoutcast programs.
+    pub shoutcast: bool,
 }
 
 impl Mount {
@@ -173,15 +176,6 @@ pub struct ReceptionSettings {
     pub delay: Option<PlayoutDelay>,
     /// Accepted senders; empty means all.
     pub senders: Vec<IpAddr>,
-}
-
-/// Whether a FIFO is created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PipeMode {
-    /// The server creates it, for its user only (0600).
-    Create,
-    /// Another program creates it.
-    Read,
 }
 
 impl SourceConfig {

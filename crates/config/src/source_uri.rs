@@ -1,10 +1,12 @@
 //! The parameters of each scheme of source URIs, and what a URI of the scheme means.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use aulos_core::{Db, SampleSpec, Span};
 use aulos_engine::generate::Generator;
+use aulos_io::feed::{FifoAccess, FifoMode};
 use aulos_proto::http::HttpUrl;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_session::relay::RtpPayloadFormat;
@@ -16,11 +18,9 @@ use crate::limits::{
 };
 use crate::names::endpoint;
 use crate::query::Query;
-use crate::source::{
-    Mount, PipeMode, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat,
-};
+use crate::source::{Mount, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat};
 use crate::tree::Node;
-use crate::values::parsed;
+use crate::values::{parsed, quoted};
 
 type Parsed = Option<Vec<SourceConfig>>;
 
@@ -46,8 +46,11 @@ keys! {
 
     /// Parameters of `pipe:`.
     pub(crate) struct PipeParams {
-        /// `create` makes the FIFO, for the server's user only; `read` requires that it exists.
-        mode: PipeMode = PipeMode::Create;
+        /// `create` makes the FIFO, for the server's user only; an octal number such as `0660` makes
+        /// it with these permissions; `read` requires that it exists.
+        mode: FifoModeParam = FifoModeParam::Create;
+        /// Group of a FIFO that is made, by name or number; with it the default of `mode` is `0660`.
+        group: Option<FifoGroup>, otherwise "the server's";
         /// Sample spec: `RATE:BITS:CHANNELS`.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
     }
@@ -88,7 +91,7 @@ keys! {
         volume: String = "100";
         /// User name.
         username: String;
-        /// Password.
+        /// Not used: librespot 0.5 and later log in by an app of Spotify in the same network.
         password: String;
         /// Directory of the cache.
         cache: String;
@@ -97,13 +100,15 @@ keys! {
         /// Spotify's volume normalization.
         normalize: bool = false;
         /// Continue with similar titles.
-        autoplay: bool = false;
+        autoplay: Option<bool>, otherwise "as the app of Spotify sets it";
         /// Program that librespot runs on events.
         onevent: String;
         /// Further arguments of librespot.
         params: String;
         /// Read titles from librespot's log.
         titles: bool = true;
+        /// Log what librespot writes to standard error.
+        log_stderr: bool = false;
     }
 
     /// Parameters of `airplay:`.
@@ -118,6 +123,14 @@ keys! {
         params: String;
         /// Read titles; requires a shairport-sync that was built with metadata.
         titles: bool = true;
+        /// Log what shairport-sync writes to standard error.
+        log_stderr: bool = false;
+    }
+
+    /// Parameters of `icecast:`.
+    pub(crate) struct IcecastParams {
+        /// Listen on the next port as well: there Shoutcast programs connect with their stream.
+        shoutcast: bool = false;
     }
 
     /// Parameters of `rtp:`.
@@ -166,11 +179,65 @@ impl Choice for TcpMode {
     }
 }
 
-impl Choice for PipeMode {
-    fn values() -> Vec<(&'static str, Self)> {
-        vec![("create", Self::Create), ("read", Self::Read)]
+/// How a FIFO comes into being.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FifoModeParam {
+    Create,
+    Read,
+    /// Created, with these permission bits.
+    Permissions(u32),
+}
+
+impl ConfigRead for FifoModeParam {
+    const SHAPE: &'static Shape =
+        &Shape::AnyOf(&[&Shape::Choice(|| vec!["create", "read"]), &Shape::Text]);
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        parsed(node, context, |text| match text {
+            "create" => Ok(Self::Create),
+            "read" => Ok(Self::Read),
+            text => match u32::from_str_radix(text, 8) {
+                // The server has to read it, and others write into it: no other bits are of use.
+                Ok(bits) if text.len() <= 4 && bits <= 0o777 && bits & 0o600 == 0o600 => {
+                    Ok(Self::Permissions(bits))
+                }
+                _ => Err("it must be create, read or permissions from 0600 to 0777"),
+            },
+        })
+    }
+
+    fn toml(&self) -> Option<String> {
+        Some(quoted(match self {
+            Self::Read => "read",
+            Self::Create | Self::Permissions(_) => "create",
+        }))
     }
 }
+
+/// The id of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FifoGroup(u32);
+
+impl ConfigRead for FifoGroup {
+    const SHAPE: &'static Shape = &Shape::Text;
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        parsed(node, context, |text| {
+            let id =
+                text.parse().ok().or_else(|| group_id(&fs::read_to_string(GROUPS).ok()?, text));
+            id.map(Self)
+                .ok_or("there is no such group in /etc/group; a number needs no entry there")
+        })
+    }
+}
+
+/// The id of a group in the lines of `/etc/group`: `NAME:PASSWORD:ID:MEMBERS`.
+fn group_id(groups: &str, name: &str) -> Option<u32> {
+    let mut lines = groups.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?)
+}
+
+const GROUPS: &str = "/etc/group";
 
 impl Choice for RtpCodec {
     fn values() -> Vec<(&'static str, Self)> {
@@ -236,7 +303,20 @@ pub(crate) fn tone(query: &Query<'_>) -> Parsed {
 }
 
 pub(crate) fn pipe(query: &Query<'_>) -> Parsed {
-    let PipeParams { mode, sampleformat: spec, .. } = query.params();
+    let PipeParams { mode, group, sampleformat: spec, .. } = query.params();
+    let group = group.map(|FifoGroup(id)| id);
+    let permissions = match mode {
+        FifoModeParam::Permissions(bits) => Some(bits),
+        _ => group.map(|_| 0o660),
+    };
+    let mode = match mode {
+        FifoModeParam::Read if group.is_some() => {
+            let hint = "leave `group` out: who creates the FIFO decides who may write";
+            return query.refuse("`group` requires that the server creates the FIFO", hint);
+        }
+        FifoModeParam::Read => FifoMode::Read,
+        _ => FifoMode::Create(FifoAccess { permissions, group }),
+    };
     Some(vec![SourceConfig::Pipe { path: query.path()?.into(), mode, spec }])
 }
 
@@ -305,7 +385,7 @@ pub(crate) fn icecast(query: &Query<'_>) -> Parsed {
     if user.contains(':') || uri.get("password").is_some() {
         return query.refuse("a source URI must not contain a password", MOUNT_SECRET_HINT);
     }
-    let NoParams { .. } = query.params();
+    let IcecastParams { shoutcast, .. } = query.params();
     if user.is_empty() || user.len() > MAX_NAME || user.chars().any(char::is_control) {
         let hint = "leave it out for the usual `source`";
         return query.refuse("the URI has no valid user name", hint);
@@ -322,7 +402,10 @@ pub(crate) fn icecast(query: &Query<'_>) -> Parsed {
         let hint = format!("1 to {MAX_MOUNT} letters, as in icecast://{address}/live");
         return query.refuse(format!("\"{}\" is not a valid mount", path.escape_debug()), &hint);
     }
-    Some(vec![SourceConfig::Icecast(Mount { address, path, user, password: None })])
+    if shoutcast && address.port == u16::MAX {
+        return query.refuse("`shoutcast` needs the next port, and 65535 is the last", "port 8000");
+    }
+    Some(vec![SourceConfig::Icecast(Mount { address, path, user, password: None, shoutcast })])
 }
 
 /// Spotify, played by librespot to standard output.
@@ -336,7 +419,6 @@ pub(crate) fn librespot(query: &Query<'_>) -> Parsed {
     );
     for (value, option) in [
         (&params.username, "--username"),
-        (&params.password, "--password"),
         (&params.cache, "--cache"),
         (&params.onevent, "--onevent"),
     ] {
@@ -347,13 +429,22 @@ pub(crate) fn librespot(query: &Query<'_>) -> Parsed {
     for (on, option) in [
         (params.disable_audio_cache, "--disable-audio-cache"),
         (params.normalize, "--enable-volume-normalisation"),
-        (params.autoplay, "--autoplay"),
     ] {
         if on {
             line += &format!(" {option}");
         }
     }
-    player_process(query, line, &params.params, params.titles.then_some(TitleFormat::Librespot))
+    if let Some(on) = params.autoplay {
+        line += if on { " --autoplay on" } else { " --autoplay off" };
+    }
+    if !params.password.is_empty() {
+        let hint = "remove it; choose the device in an app of Spotify once, and set `cache` to keep \
+                    the login";
+        query.problems.warn(query.at, "librespot has no option for a password any more", hint);
+    }
+    add_arguments(&mut line, &params.params);
+    let titles = params.titles.then_some(TitleFormat::Librespot);
+    player_process(query, line, params.log_stderr, titles)
 }
 
 /// `AirPlay`, played by shairport-sync to standard output.
@@ -368,25 +459,29 @@ pub(crate) fn airplay(query: &Query<'_>) -> Parsed {
         line += &format!(" {}", quote(&format!("--password={}", params.password)));
     }
     // A shairport-sync built without metadata support does not start with the options for titles.
-    player_process(query, line, &params.params, params.titles.then_some(TitleFormat::Airplay))
+    add_arguments(&mut line, &params.params);
+    player_process(query, line, params.log_stderr, params.titles.then_some(TitleFormat::Airplay))
+}
+
+fn add_arguments(line: &mut String, more: &str) {
+    if !more.is_empty() {
+        *line += &format!(" {more}");
+    }
 }
 
 /// A player process with 44.1 kHz output; without a slash it is looked up in `PATH`.
 fn player_process(
     query: &Query<'_>,
-    mut params: String,
-    more: &str,
+    params: String,
+    log_stderr: bool,
     titles: Option<TitleFormat>,
 ) -> Parsed {
-    if !more.is_empty() {
-        params += &format!(" {more}");
-    }
     let path = query.path()?;
     let name = path.strip_prefix("/").ok().filter(|rest| rest.components().count() == 1);
     let path = name.map_or_else(|| path.clone(), PathBuf::from);
     let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
     let titles = titles.map(|kind| TitleFifo { kind, fifo: PathBuf::new() });
-    Some(vec![SourceConfig::Process { path, params, spec, log_stderr: false, titles }])
+    Some(vec![SourceConfig::Process { path, params, spec, log_stderr, titles }])
 }
 
 /// Quotes one argument for [`aulos_io::feed::split_arguments`].

@@ -2,8 +2,10 @@
 //! `AULOS_BLESS=1 cargo test -p aulos` rewrites them.
 
 mod keys;
+mod machine;
 mod records;
 mod relays;
+mod sources;
 
 use proptest::prelude::*;
 
@@ -13,6 +15,7 @@ use aulos_dsp::normalize::Mode;
 use aulos_engine::generate::Generator;
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
+use aulos_io::feed::{FifoAccess, FifoMode};
 
 fn env() -> Environment {
     Environment {
@@ -61,7 +64,7 @@ fn nothing_configured_is_a_fifo_and_then_the_demo_on_loopback() {
         station.sources[0].config,
         SourceConfig::Pipe {
             path: "/run/user/1000/aulos.fifo".into(),
-            mode: PipeMode::Create,
+            mode: FifoMode::Create(FifoAccess::default()),
             spec: SampleSpec::DEFAULT
         }
     );

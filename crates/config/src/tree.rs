@@ -73,7 +73,8 @@ impl Node {
     }
 }
 
-/// Parses TOML; reports errors and returns what is readable. `place` converts byte offsets to
+/// Parses TOML; reports errors and returns what is readable: nothing if a bracket or a quote is not
+/// closed, because all that follows would be read as a part of it. `place` converts byte offsets to
 /// locations.
 pub(super) fn parse(
     text: &str,
@@ -81,9 +82,25 @@ pub(super) fn parse(
     problems: &Problems,
 ) -> Node {
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in errors {
-        let at = place(error.span().map_or(0, |span| span.start));
-        problems.add(at, format!("invalid TOML: {}", one_line(error.message())));
+    let mut errors: Vec<(usize, String)> = errors
+        .iter()
+        .map(|error| (error.span().map_or(0, |span| span.start), one_line(error.message())))
+        .collect();
+    errors.sort_by_key(|(start, _)| *start);
+    let is_unclosed = errors.iter().any(|(_, text)| text.starts_with("unclosed"));
+    if let Some(last) = errors.iter().position(|(_, text)| text.starts_with("unclosed array,")) {
+        // The list ends where the comma is missing, and not where the file ends.
+        let first = errors.iter().position(|(_, text)| text.starts_with("missing comma"));
+        let first = first.map_or(last, |first| first.min(last));
+        let text = errors[last].1.clone();
+        errors.truncate(first + 1);
+        errors[first].1 = text;
+    }
+    for (start, text) in errors {
+        problems.add(place(start), format!("invalid TOML: {text}"));
+    }
+    if is_unclosed {
+        return Node::new(Value::Table(Vec::new()), place(0));
     }
     Node::new(Value::Table(from_table(table.get_ref(), place)), place(0))
 }
@@ -315,6 +332,22 @@ mod tests {
             &["listen", "a..b=1", "station.z.codec=pcm", "station.7.codec=pcm", "state_dir.x=1"],
         );
         assert_eq!(problems.len(), 5, "{problems:?}");
+    }
+
+    #[test]
+    fn a_missing_bracket_is_one_error() {
+        for (text, place) in [
+            ("sources = [\"demo://\"\n[listen]\nhttp = 8080\n[mdns]\nenabled = false\n", 21),
+            ("[[station]\nname = \"a\"\n[listen]\nhttp = true\n", 10),
+            ("[listen\nhttp = 8080\n[[station]]\nname = \"a\"\n", 7),
+        ] {
+            let problems = Problems::default();
+            parse(text, &ConfigLocation::File, &problems);
+            let problems = problems.into_sorted();
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].message.contains("unclosed"), "{problems:?}");
+            assert_eq!(problems[0].at, ConfigLocation::File(place), "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::ops::RangeInclusive;
 
 use aulos_core::{SampleSpec, Span};
 
-use crate::keys::{Choice, ConfigRead, Context, FromDefault, Key, Shape, TableReader, hint_for};
+use crate::keys::{
+    Choice, ConfigRead, Context, FromDefault, Key, Shape, Table, TableReader, hint_for,
+};
 use crate::problem::ConfigValue;
 use crate::tree::{Node, Value};
 use crate::units::{format_bytes, format_span, parse_bytes, parse_span};
@@ -199,6 +201,15 @@ impl<T: ConfigRead> ConfigRead for Vec<T> {
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let Value::List(items) = &node.value else {
             if !matches!((&node.value, T::SHAPE), (Value::Table(_), Shape::Table(_))) {
+                // A single value is shown as the list that it would be.
+                let takes_text =
+                    matches!(T::SHAPE, Shape::Text | Shape::Table(Table { text_key: Some(_), .. }));
+                if let (Value::Text(text), true) = (&node.value, takes_text) {
+                    let shown = format!("{} = [{}]", context.key.name, quoted(text));
+                    let message = format!("`{}` is text: it must be a list", context.key.name);
+                    context.problems.add_example(node.at, message, Some(&shown));
+                    return None;
+                }
                 return context.wrong_kind(node, "a list");
             }
             let message = format!("`{}` is a table: it must be a list of tables", context.path);

@@ -13,7 +13,7 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_core::{Instant, Span};
 use aulos_engine::source::SourceItem;
 use aulos_io::SystemClock;
-use aulos_io::feed::{ByteFeed, FeedState, Feeder, FifoCounters, FifoFeeder, FifoMode};
+use aulos_io::feed::{ByteFeed, FeedState, Feeder, FifoAccess, FifoCounters, FifoFeeder, FifoMode};
 use aulos_rt::ring::Consumer;
 
 struct FifoFixture {
@@ -33,7 +33,7 @@ impl FifoFixture {
         let (publisher, state) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new("48000:16:1".parse().unwrap(), publisher, 0);
         let counters = Arc::<FifoCounters>::default();
-        let fifo = FifoFeeder::new(path.clone(), FifoMode::Create, feed)
+        let fifo = FifoFeeder::new(path.clone(), FifoMode::Create(FifoAccess::default()), feed)
             .with_counters(Arc::clone(&counters));
         Self { scratch, path, fifo, items, state, counters, now: SystemClock::now() }
     }
@@ -222,6 +222,36 @@ fn the_directory_of_a_fifo_can_be_removed_and_recreated() {
     writer(&fixture.path).write_all(&[0; 500]).unwrap();
     assert_eq!(fixture.tick(), (250, 1));
     assert_eq!(counts(&fixture.counters), [1, 1, 0]);
+}
+
+#[test]
+fn a_fifo_has_the_permissions_and_the_group_that_it_was_given_whatever_the_umask_is() {
+    let bits = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let mut fixture = FifoFixture::new("access");
+    fixture.tick();
+    assert_eq!(bits(&fixture.path), 0o600);
+    // One that is left from an earlier run gets them too, and keeps them without any.
+    let group = Some(rustix::process::getgid().as_raw());
+    let access = FifoAccess { permissions: Some(0o666), group };
+    fixture.set_mode(FifoMode::Create(access));
+    fixture.tick();
+    assert_eq!(bits(&fixture.path), 0o666, "a umask of 022 would make it 0644");
+    std::fs::remove_file(&fixture.path).unwrap();
+    fixture.wait(2);
+    fixture.tick();
+    fixture.tick();
+    assert_eq!(bits(&fixture.path), 0o666, "one that is made anew");
+    fixture.set_mode(FifoMode::Create(FifoAccess::default()));
+    fixture.tick();
+    assert_eq!(bits(&fixture.path), 0o666);
+    if rustix::process::geteuid().is_root() {
+        let access = FifoAccess { permissions: Some(0o660), group: Some(12) };
+        fixture.set_mode(FifoMode::Create(access));
+        fixture.tick();
+        use std::os::unix::fs::MetadataExt as _;
+        let found = std::fs::metadata(&fixture.path).unwrap();
+        assert_eq!((found.gid(), bits(&fixture.path)), (12, 0o660));
+    }
 }
 
 #[test]

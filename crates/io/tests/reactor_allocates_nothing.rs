@@ -21,7 +21,7 @@ use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::switch;
-use aulos_io::feed::{ByteFeed, FeedState, FifoFeeder, FifoMode};
+use aulos_io::feed::{ByteFeed, FeedState, FifoAccess, FifoFeeder, FifoMode};
 use aulos_io::reactor::{EventSink, ReactorEvent, ReactorPool, StationDescriptor};
 use aulos_io::{SystemClock, Workers};
 use aulos_proto::snap::client::{self, Client, ClientOutput};
@@ -64,7 +64,11 @@ impl TestServer {
 
         let (publisher, _) = aulos_rt::latest(FeedState::Waiting);
         let (feed, items) = ByteFeed::new(spec, publisher, 0);
-        context.add_feeder(Box::new(FifoFeeder::new(fifo, FifoMode::Create, feed)));
+        context.add_feeder(Box::new(FifoFeeder::new(
+            fifo,
+            FifoMode::Create(FifoAccess::default()),
+            feed,
+        )));
         let live: Box<dyn Source> = Box::new(RingSource::new(items, Pacing::Live));
         let inputs = [live, Box::new(Demo::new(spec.rate, quantum))]
             .map(|source| Input::new(source, spec.rate, spec.layout, input::Config::default()));

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use aulos_core::{Instant, Span};
 
 use crate::http::{self, BodyDecoder, HttpUrl, head_length};
+use crate::icecast::shoutcast::{FirstLine, complete_head};
 use crate::icecast::{
     IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
     StreamMetadata,
@@ -210,6 +211,10 @@ pub fn ogg(data: &[u8]) {
 /// Encoding a parsed header reproduces it. The scan result does not depend on how the bytes are
 /// split, and is not longer than the input.
 pub fn flac(data: &[u8]) {
+    let mut numbered = Vec::new();
+    flac_file::FrameRenumberer::default().write(data, &mut numbered);
+    // The number 0 is the shortest.
+    assert!(numbered.len() <= data.len() && numbered.len() + 7 > data.len());
     let head = match flac_file::FlacFileHeader::parse(data) {
         Some(Ok(head)) => head,
         Some(Err(needed)) => return assert!(needed > data.len()),
@@ -419,6 +424,10 @@ pub fn icecast(data: &[u8]) {
             Ok(RequestKind::Source(_))
         ));
     }
+    if let FirstLine::Password { text, length } = FirstLine::of(data) {
+        assert!(length <= data.len() && !text.contains(char::is_control));
+    }
+    assert!(complete_head(data).is_none_or(|(_, length)| length <= data.len()));
     let Ok(request) = IcecastRequest::parse(data) else { return };
     assert!(request.agent.as_deref().is_none_or(clean));
     match request.kind {

@@ -3,11 +3,13 @@
 //!
 //! Current source clients send `PUT /mount HTTP/1.1`, old ones `SOURCE /mount ICE/1.0`. Metadata
 //! updates are separate requests, `GET /admin/metadata?mode=updinfo&mount=/mount&song=...`.
+//! Programs of Shoutcast's time use [`shoutcast`].
 //!
 //! Sources: Icecast's documentation ("Icecast protocol specification", "Admin interface"), RFC 9110
 //! and 9112.
 
 mod client;
+pub mod shoutcast;
 
 use core::fmt;
 
@@ -44,10 +46,12 @@ pub enum RequestKind {
     Source(SourceRequest),
     /// Update the metadata.
     Metadata {
-        /// Mount, with its leading slash.
+        /// Mount, with its leading slash; empty when the request has none.
         mount: String,
         /// Metadata of the current track; empty when the track has no name.
         title: TrackMetadata,
+        /// Password in the query, as Shoutcast's programs send it.
+        password: Option<String>,
     },
     /// Query the capabilities (`OPTIONS`).
     Options,
@@ -99,7 +103,8 @@ impl IcecastRequest {
     /// [`RequestError`].
     pub fn parse(head: &[u8]) -> Result<Self, RequestError> {
         let head = ReceivedHead::parse(head).map_err(|InvalidHead| RequestError::Line)?;
-        let (method, target, version) = head.request_line().ok_or(RequestError::Line)?;
+        let line = head.request_line().or_else(|| title_request_line(&head));
+        let (method, target, version) = line.ok_or(RequestError::Line)?;
         if !["HTTP/", "ICE/"].iter().any(|known| version.starts_with(known)) {
             return Err(RequestError::Line);
         }
@@ -143,7 +148,7 @@ impl Fields {
             "origin" | "referer" => self.from_page = true,
             "host" => self.host = Some(words()),
             "sec-fetch-site" => self.from_page |= value != b"none",
-            "ice-name" => self.name = clean_text(value),
+            "ice-name" | "icy-name" => self.name = clean_text(value),
             "expect" => self.expects = value.eq_ignore_ascii_case(b"100-continue"),
             "transfer-encoding" => self.chunked = value.eq_ignore_ascii_case(b"chunked"),
             "content-length" => {
@@ -173,6 +178,14 @@ impl Fields {
     }
 }
 
+/// The parts of a title's request line with blanks in its query: some programs do not encode the
+/// password.
+fn title_request_line(head: &ReceivedHead) -> Option<(&str, &str, &str)> {
+    let (method, rest) = core::str::from_utf8(head.first_line()).ok()?.split_once(' ')?;
+    let (target, version) = rest.rsplit_once(' ')?;
+    (method == "GET" && target.starts_with("/admin.cgi?")).then_some((method, target, version))
+}
+
 /// Parses the query of `/admin/metadata`.
 fn metadata_request(query: &str) -> RequestKind {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -199,8 +212,10 @@ fn metadata_request(query: &str) -> RequestKind {
             ..TrackMetadata::default()
         },
     };
-    let mount = raw("mount").map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    RequestKind::Metadata { mount: mount.unwrap_or_default(), title }
+    let text = |key| raw(key).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let mount = text("mount").unwrap_or_default();
+    let slash = if mount.is_empty() || mount.starts_with('/') { "" } else { "/" };
+    RequestKind::Metadata { mount: format!("{slash}{mount}"), title, password: text("pass") }
 }
 
 /// Whether a stream of this content type cannot be played. The type only excludes formats; the
@@ -245,7 +260,7 @@ mod tests {
     fn song(query: &str) -> (String, Option<String>, Option<String>) {
         let head = format!("GET /admin/metadata?{query} HTTP/1.0\r\n\r\n");
         match IcecastRequest::parse(head.as_bytes()).unwrap().kind {
-            RequestKind::Metadata { mount, title } => (mount, title.artist, title.title),
+            RequestKind::Metadata { mount, title, .. } => (mount, title.artist, title.title),
             other => panic!("{other:?}"),
         }
     }
@@ -308,6 +323,24 @@ mod tests {
         let alone = ("/live".to_owned(), None, Some("News".to_owned()));
         assert_eq!(song("song=News&mount=%2Flive&mode=updinfo"), alone);
         assert_eq!(song(&format!("{live}&song=")), ("/live".to_owned(), None, None));
+    }
+
+    #[test]
+    fn a_title_may_name_its_mount_without_a_slash_or_not_at_all() {
+        assert_eq!(song("mode=updinfo&mount=live&song=x").0, "/live");
+        assert_eq!(song("mode=updinfo&song=x").0, "");
+        let head = b"GET /admin.cgi?pass=very%20secret&mode=updinfo&song=A HTTP/1.0\r\n\r\n";
+        let RequestKind::Metadata { mount, password, .. } =
+            IcecastRequest::parse(head).unwrap().kind
+        else {
+            panic!("no title");
+        };
+        assert_eq!((&*mount, password.as_deref()), ("", Some("very secret")));
+        // As Liquidsoap sends it.
+        let head = b"GET /admin.cgi?mode=updinfo&pass=very secret&song=A HTTP/1.0\r\n\r\n";
+        let request = IcecastRequest::parse(head).unwrap().kind;
+        assert!(matches!(&request, RequestKind::Metadata { password: Some(password), .. }
+            if password == "very secret"));
     }
 
     #[test]

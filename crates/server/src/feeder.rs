@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use aulos_config::{PipeMode, SourceConfig, TitleFifo, TitleFormat};
+use aulos_config::{SourceConfig, TitleFifo, TitleFormat};
 use aulos_io::feed::{
-    ByteFeed, Feeder, FifoCounters, FifoFeeder, FifoMode, ProcessConfig, ProcessFeeder,
-    StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
+    ByteFeed, Feeder, FifoCounters, FifoFeeder, ProcessConfig, ProcessFeeder, StdinFeeder,
+    TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
 
 /// Counters that feeders share.
@@ -30,12 +30,8 @@ pub fn make_feeder(
     Some(match source {
         SourceConfig::Stdin { .. } => Box::new(StdinFeeder::new(feed)),
         SourceConfig::Pipe { path, mode, .. } => {
-            let mode = match mode {
-                PipeMode::Create => FifoMode::Create,
-                PipeMode::Read => FifoMode::Read,
-            };
             let fifos = Arc::clone(&counters.fifos);
-            Box::new(FifoFeeder::new(path.clone(), mode, feed).with_counters(fifos))
+            Box::new(FifoFeeder::new(path.clone(), *mode, feed).with_counters(fifos))
         }
         SourceConfig::Process { path, params, log_stderr, titles, .. } => {
             let process = process_config(path, params, *log_stderr, titles.as_ref());

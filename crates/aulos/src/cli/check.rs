@@ -18,23 +18,40 @@ pub(super) struct CheckArgs {
     /// Rename old keys in the file to their new names before the check
     ///
     /// Comments and formatting are kept; the file is replaced atomically. Prints each change.
-    #[arg(long, requires = "config")]
+    #[arg(long)]
     fix: bool,
+    /// Do not look for the folders, files and programs that the configuration names
+    #[arg(long)]
+    offline: bool,
 }
 
 /// The problems are the result of the command, so they go to standard output.
-pub(super) fn run(args: &CheckArgs) -> Result<Exit, Failure> {
-    if let (true, Some(path)) = (args.fix, &args.config.config) {
-        fix(path)?;
+pub(super) fn run(mut args: CheckArgs) -> Result<Exit, Failure> {
+    args.config.choose_file();
+    match (args.fix, &args.config.config) {
+        (true, Some(path)) => fix(path)?,
+        (true, None) => return Err(Failure::new(Exit::Usage, "--fix requires a file")),
+        (false, _) => {}
     }
-    match resolve(&args.config) {
+    let load = if args.offline { aulos_config::load } else { aulos_config::load_on_this_machine };
+    match resolve(&args.config, load) {
         Ok(resolved) => {
             for warning in &resolved.warnings {
                 print(format!("{warning}\n").as_bytes())?;
             }
             let sources: usize =
                 resolved.stations.iter().map(|station| station.sources.len()).sum();
-            tracing::info!(stations = resolved.stations.len(), sources, "no problem found");
+            let file = match &args.config.config {
+                Some(file) => file.to_string_lossy(),
+                None => "built-in default".into(),
+            };
+            tracing::info!(
+                %file,
+                stations = resolved.stations.len(),
+                sources,
+                warnings = resolved.warnings.len(),
+                "no problem found"
+            );
             Ok(Exit::Ok)
         }
         Err(Failure { exit: Exit::Config, message }) => {

@@ -7,11 +7,15 @@ use aulos_config::{Environment, ResolvedConfig, limits};
 use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueHint};
 
-use super::serve::LoadReason;
+use super::serve::{LoadReason, shell_word};
 
 #[derive(Debug, Args)]
 pub(super) struct ConfigArgs {
-    /// Configuration file (TOML), at most 4 MiB; `-` reads standard input [default: none]
+    /// Configuration file (TOML), at most 4 MiB; `-` reads standard input
+    /// [default: /etc/aulos.toml, if it exists]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "config")]
+    pub(super) file: Option<PathBuf>,
+    /// The same, as an option
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) config: Option<PathBuf>,
     /// Directory for groups, client names, volumes and the TLS certificate
@@ -23,9 +27,37 @@ pub(super) struct ConfigArgs {
     pub(super) sets: Vec<String>,
 }
 
+/// The configuration file of a system service.
+const DEFAULT_CONFIG: &str = "/etc/aulos.toml";
+
+impl ConfigArgs {
+    /// Chooses the file, once: a reload must not change to another one.
+    pub(super) fn choose_file(&mut self) {
+        let default = || {
+            let path = Path::new(DEFAULT_CONFIG);
+            path.exists().then(|| path.to_owned())
+        };
+        self.config = self.config.take().or_else(|| self.file.take()).or_else(default);
+    }
+
+    /// The command that runs the same server for the network.
+    pub(super) fn network_command(&self) -> String {
+        let mut words = vec!["aulos serve".to_owned()];
+        let config = self.config.iter().map(|file| ("--config", file));
+        for (option, path) in config.chain(self.state_dir.iter().map(|dir| ("--state-dir", dir))) {
+            words.push(format!("{option} {}", shell_word(&path.to_string_lossy())));
+        }
+        for set in self.sets.iter().filter(|set| !set.starts_with("listen.address=")) {
+            words.push(format!("--set {}", shell_word(set)));
+        }
+        words.push("--set listen.address=0.0.0.0".to_owned());
+        words.join(" ")
+    }
+}
+
 /// Loads the configuration for a server; warnings are logged.
 pub(super) fn load(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
-    resolve(args).inspect(log_warnings)
+    resolve(args, aulos_config::load).inspect(log_warnings)
 }
 
 pub(super) fn log_warnings(resolved: &ResolvedConfig) {
@@ -34,14 +66,21 @@ pub(super) fn log_warnings(resolved: &ResolvedConfig) {
     }
 }
 
-pub(super) fn resolve(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
+/// A function of `aulos-config` that loads a configuration.
+pub(super) type LoadConfig = fn(
+    Option<aulos_config::ConfigFile<'_>>,
+    &[String],
+    &Environment,
+) -> Result<ResolvedConfig, aulos_config::ConfigError>;
+
+pub(super) fn resolve(args: &ConfigArgs, load: LoadConfig) -> Result<ResolvedConfig, Failure> {
     let file = args.config.as_deref().map(read_config).transpose()?;
     let file = file.as_ref().map(|(name, text)| aulos_config::ConfigFile { name, text });
     let env = Environment::of_process();
-    let mut resolved = aulos_config::load(file, &args.sets, &env)
+    let mut resolved = load(file, &args.sets, &env)
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     if let Some(dir) = &args.state_dir {
-        resolved.state_dir.clone_from(dir);
+        resolved.set_state_dir(dir.clone());
     }
     Ok(resolved)
 }

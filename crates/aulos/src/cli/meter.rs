@@ -21,8 +21,8 @@ use output::{MeterOutput, MeterResult};
 
 #[derive(Debug, Args)]
 pub(super) struct MeterArgs {
-    /// Source URI as in the configuration; `-` reads raw samples (48000 Hz, 16 bit, stereo) from
-    /// standard input
+    /// Path of a file or FIFO, or a source URI as in the configuration; `-` reads raw samples
+    /// (48000 Hz, 16 bit, stereo) from standard input
     #[arg(value_name = "SOURCE")]
     source: String,
     /// Print ten JSON objects per second, one per line

@@ -1,9 +1,12 @@
 //! The command line: one definition for the parser, the help, the manual page and the completions.
 
+mod calls;
 mod check;
 mod config;
 mod config_args;
 mod figures;
+#[cfg(feature = "tui")]
+mod keys;
 mod meter;
 mod normalize;
 mod output;
@@ -17,12 +20,16 @@ mod signals;
 mod snapserver;
 mod source;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
+use aulos_core::Utc;
 use aulos_server::exit::{Exit, Failure};
 
 use config_args::{ConfigArgs, check_rereadable, load};
@@ -35,13 +42,14 @@ use output::{ColorMode, print};
 /// clients and in web browsers. The other commands measure, normalize, record and relay audio, and
 /// control a server.
 #[derive(Debug, Parser)]
-#[command(name = "aulos", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "aulos", version, arg_required_else_help = true, max_term_width = 80)]
 #[command(after_help = "\
 Examples:
   aulos serve                      run the built-in station;
                                    then play it: snapclient -h localhost
-  aulos serve --config aulos.toml  run the stations of a configuration file
-  aulos check --config aulos.toml  check a configuration file
+  aulos serve aulos.toml           run the stations of a configuration file
+  aulos check aulos.toml           check a configuration file
+  aulos status                     show the stations of the running server
   aulos scan music/                measure every audio file below a folder
   aulos normalize in.wav out.wav   write a copy at -23 LUFS
   aulos meter demo://              show the loudness of the built-in programme
@@ -86,14 +94,16 @@ enum Command {
     Serve(ConfigArgs),
     /// Check a configuration file
     ///
-    /// Prints every problem with its file, line and column. Exits with 78 if there is one. Opens no
-    /// port and starts nothing.
+    /// Prints every problem with its file, line and column. Exits with 78 if there is one. Folders,
+    /// files and programs that this machine does not have are warnings. Opens no port and starts
+    /// nothing.
     #[command(after_help = "\
 Examples:
-  aulos check --config aulos.toml
-  aulos check --config - < aulos.toml
-  aulos check --config aulos.toml --set station.kitchen.codec=opus
-  aulos check --config aulos.toml --fix")]
+  aulos check aulos.toml
+  aulos check - < aulos.toml
+  aulos check aulos.toml --set station.kitchen.codec=opus
+  aulos check aulos.toml --offline    on another machine than the server's
+  aulos check aulos.toml --fix")]
     Check(check::CheckArgs),
     /// Print the reference of the configuration, or its JSON Schema
     #[command(after_help = config::EXAMPLES)]
@@ -148,6 +158,22 @@ Examples:
   aulos rpc Aulos.Reload --server kitchen.local --login /etc/aulos/login \\
       --tls-ca kitchen.pem")]
     Rpc(rpc::RpcArgs),
+    /// Show the stations of a running server
+    ///
+    /// Prints each station with its sources, outputs and clients, and why a part of it has failed.
+    #[command(after_help = calls::STATUS_EXAMPLES)]
+    Status(calls::StatusArgs),
+    /// Reload the configuration of a running server
+    ///
+    /// Prints what has changed; stations whose configuration is the same continue without a gap.
+    /// Exits with 1 if the file has a problem, and changes nothing then.
+    #[command(after_help = calls::RELOAD_EXAMPLES)]
+    Reload(calls::ReloadArgs),
+    /// Play a sound file over a station's programme
+    ///
+    /// The programme is ducked meanwhile. Announcements of a station play one after the other.
+    #[command(after_help = calls::ANNOUNCE_EXAMPLES)]
+    Announce(calls::AnnounceArgs),
     /// Convert a snapserver configuration file
     ///
     /// Prints an aulos configuration. Settings without a counterpart are listed in its comments and
@@ -191,7 +217,7 @@ Examples:
       Accept connections from other machines.
   aulos serve --set station.default.normalize=r128
       Normalize the station to -23 LUFS (EBU R 128).
-  aulos serve --config aulos.toml --set station.kitchen.codec=opus
+  aulos serve aulos.toml --set station.kitchen.codec=opus
       Override any key of the file by its path; a station is addressed by
       name or number.";
 
@@ -226,7 +252,7 @@ pub(crate) fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
         }
     };
-    start_log(&cli.chatter);
+    start_log(&cli.chatter, matches!(cli.command, Command::Serve(_) | Command::Snapserver(_)));
     match run(cli) {
         Ok(exit) => exit,
         Err(Failure { exit, message }) => {
@@ -238,16 +264,21 @@ pub(crate) fn main() -> Exit {
 
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
-        Command::Serve(args) => serve::run(
-            move |reading| {
-                check_rereadable(args.config.as_deref(), reading)?;
-                load(&args)
-            },
-            "",
-        ),
+        Command::Serve(mut args) => {
+            args.choose_file();
+            let network_command = args.network_command();
+            serve::run(
+                move |reading| {
+                    check_rereadable(args.config.as_deref(), reading)?;
+                    load(&args)
+                },
+                "",
+                &network_command,
+            )
+        }
         Command::Convert(args) => snapserver::convert_file(&args),
         Command::Snapserver(args) => snapserver::run(args),
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => check::run(args),
         Command::Config(args) => config::run(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
@@ -255,6 +286,9 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Record(args) => record::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Relay(args) => relay::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Rpc(args) => rpc::run(&args),
+        Command::Status(args) => calls::status(&args),
+        Command::Reload(args) => calls::reload(&args),
+        Command::Announce(args) => calls::announce(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "aulos", &mut out);
@@ -278,14 +312,43 @@ fn man(command: Option<&str>) -> Result<Exit, Failure> {
             part.clone()
         }
     };
-    let mut out = Vec::new();
-    match clap_mangen::Man::new(page).render(&mut out) {
-        Ok(()) => print(&out),
+    match manual_page(page) {
+        Ok(page) => print(&page),
         Err(error) => Err(Failure::new(Exit::Internal, error.to_string())),
     }
 }
 
-fn start_log(chatter: &OutputArgs) {
+/// The manual page of a command. The text after the help has examples, whose lines must stay: it is
+/// not filled.
+fn manual_page(command: clap::Command) -> io::Result<Vec<u8>> {
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let (has_subcommands, has_version) =
+        (command.has_subcommands(), command.get_version().is_some());
+    let page = clap_mangen::Man::new(command.after_help(""));
+    let mut out = Vec::new();
+    page.render_title(&mut out)?;
+    page.render_name_section(&mut out)?;
+    page.render_synopsis_section(&mut out)?;
+    page.render_description_section(&mut out)?;
+    page.render_options_section(&mut out)?;
+    if has_subcommands {
+        page.render_subcommands_section(&mut out)?;
+    }
+    out.extend_from_slice(b".SH EXAMPLES\n.nf\n");
+    for line in after.trim_start_matches("Examples:").trim_matches('\n').lines() {
+        // A point or an apostrophe at the beginning would be a request of roff.
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        writeln!(out, "\\&{line}")?;
+    }
+    out.extend_from_slice(b".fi\n");
+    if has_version {
+        page.render_version_section(&mut out)?;
+    }
+    Ok(out)
+}
+
+/// Starts the log. The lines of a server have a time stamp and their target.
+fn start_log(chatter: &OutputArgs, is_server: bool) {
     use tracing::level_filters::LevelFilter;
     let level = match (chatter.quiet, chatter.verbose) {
         (true, _) => LevelFilter::ERROR,
@@ -294,13 +357,23 @@ fn start_log(chatter: &OutputArgs) {
         _ => LevelFilter::TRACE,
     };
     let ansi = chatter.color.colors(io::stderr().is_terminal());
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_max_level(level)
         .with_ansi(ansi)
-        .with_target(false)
-        .without_time()
-        .init();
+        .with_target(is_server);
+    if is_server { log.with_timer(LogTime).init() } else { log.without_time().init() }
+}
+
+/// The time of a log line: UTC to the millisecond.
+struct LogTime;
+
+impl FormatTime for LogTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = Utc::from_unix(now.as_secs()).to_string();
+        write!(writer, "{}.{:03}Z", seconds.trim_end_matches('Z'), now.subsec_millis())
+    }
 }
 
 #[cfg(test)]

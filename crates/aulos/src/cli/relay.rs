@@ -1,6 +1,7 @@
 //! `aulos relay`: relays RTP until a signal ends it.
 
 mod output;
+mod terminal;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ use clap::{Args, ValueHint};
 
 use super::output::{ColorMode, is_reader_open, print, usage_failure};
 use super::signals::Signals;
+use output::TableView;
+use terminal::{Key, Keys, Scroll};
 
 #[derive(Debug, Args)]
 pub(super) struct RelayArgs {
@@ -207,30 +210,35 @@ async fn watch(
     relays: &mut Relays,
     signals: &mut Signals,
 ) -> Result<bool, Failure> {
-    let screen = StatusScreen::new(args.top, color);
+    let mut screen = StatusScreen::new(args.top, color)?;
     let mut clock = tokio::time::interval(STATUS_INTERVAL);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    let mut before: Option<RelaySnapshot> = None;
+    let (mut before, mut latest): (Option<RelaySnapshot>, Option<RelaySnapshot>) = (None, None);
     loop {
         tokio::select! {
-            _ = clock.tick() => {}
+            _ = clock.tick() => {
+                if !args.json && !args.top {
+                    relays.maintain();
+                    continue;
+                }
+                before = latest.replace(relays.status());
+            }
             () = signals.wait() => return Ok(true),
+            key = screen.key() => match key {
+                Key::Quit => return Ok(true),
+                Key::Scroll(scroll) => screen.scroll(scroll),
+            },
         }
-        if !args.json && !args.top {
-            relays.maintain();
-            continue;
-        }
-        let status = relays.status();
+        let Some(status) = &latest else { continue };
         let shown = if args.json {
             let mut out = io::stdout().lock();
             writeln!(out, "{}", status.json(false)).and_then(|()| out.flush())
         } else {
-            screen.show(&status, before.as_ref())
+            screen.show(status, before.as_ref())
         };
         if !is_reader_open(shown)? {
             return Ok(false);
         }
-        before = Some(status);
     }
 }
 
@@ -238,26 +246,56 @@ async fn watch(
 struct StatusScreen {
     redraws: bool,
     colors: bool,
+    /// Without a terminal there are none.
+    keys: Option<Keys>,
+    /// The first stream that is shown.
+    first: usize,
 }
 
 impl StatusScreen {
-    fn new(wanted: bool, color: ColorMode) -> Self {
+    fn new(wanted: bool, color: ColorMode) -> Result<Self, Failure> {
         let terminal = io::stdout().is_terminal();
-        let screen = Self { redraws: wanted && terminal, colors: color.colors(terminal) };
-        if screen.redraws {
+        let redraws = wanted && terminal;
+        let keys = if redraws { Keys::open()? } else { None };
+        let screen = Self { redraws, colors: color.colors(terminal), keys, first: 0 };
+        if redraws {
             // Switches to the alternate screen and hides the cursor.
             screen.write("\x1b[?1049h\x1b[?25l").ok();
         }
-        screen
+        Ok(screen)
     }
 
-    fn show(&self, status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> io::Result<()> {
+    /// The next key; never without keys.
+    async fn key(&mut self) -> Key {
+        match &mut self.keys {
+            Some(Keys(keys)) => match keys.recv().await {
+                Some(key) => key,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+
+    fn scroll(&mut self, scroll: Scroll) {
+        // Totals, head and keys stay.
+        self.first = scroll.from(self.first, output::size().1.saturating_sub(8).max(1));
+    }
+
+    fn show(&mut self, status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> io::Result<()> {
         let (width, height) = if self.redraws { output::size() } else { (120, usize::MAX) };
-        let table = output::table(status, before, width, height, self.colors);
+        let mut view = TableView {
+            width,
+            height,
+            colors: self.colors,
+            first: self.first,
+            has_keys: self.keys.is_some(),
+        };
+        let table = output::table(status, before, &mut view);
+        self.first = view.first;
         if self.redraws {
             // Clears each line to its end, and everything below the last one.
-            let lines = table.replace('\n', "\x1b[K\r\n");
-            return self.write(&format!("\x1b[H{lines}\x1b[J"));
+            let lines = table.trim_end().replace('\n', "\x1b[K\r\n");
+            return self.write(&format!("\x1b[H{lines}\x1b[K\x1b[J"));
         }
         self.write(&table)
     }
@@ -271,6 +309,7 @@ impl StatusScreen {
 impl Drop for StatusScreen {
     fn drop(&mut self) {
         if self.redraws {
+            self.keys = None;
             self.write("\x1b[?25h\x1b[?1049l").ok();
         }
     }

@@ -23,6 +23,13 @@ pub(super) struct RpcArgs {
     /// Parameters as a JSON object; `-` reads standard input
     #[arg(value_name = "JSON", default_value = "{}")]
     params: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// The server to call.
+#[derive(Debug, Args)]
+pub(super) struct ServerArgs {
     /// Control address of the server (JSON-RPC over TCP); the default port is 1705
     #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
     server: String,
@@ -56,14 +63,22 @@ pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
             "the parameters are not valid JSON: {error}\n    hint: quote the object for the shell, as \
              in '{{\"id\": \"default\"}}'"
         )))?;
-    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": args.method, "params": params });
+    print(format!("{:#}\n", call(&args.server, &args.method, &params)?).as_bytes())
+}
+
+/// Makes a control call and returns its result.
+///
+/// # Errors
+/// [`Exit::Negative`] with the error of the server, [`Exit::Unavailable`] without an answer.
+pub(super) fn call(args: &ServerArgs, method: &str, params: &Value) -> Result<Value, Failure> {
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let login = args.login.as_deref().map(read_login).transpose()?;
-    let reply = call_server(args, login.as_ref(), &call)
+    let mut reply = call_server(args, login.as_ref(), &call)
         .map_err(|error| unreachable_server(args, &error))?;
-    if let Some(error) = reply.get("error") {
-        return Err(Failure::new(Exit::Negative, error_text(error)));
+    match reply.get("error") {
+        Some(error) => Err(Failure::new(Exit::Negative, error_text(error))),
+        None => Ok(reply["result"].take()),
     }
-    print(format!("{:#}\n", reply["result"]).as_bytes())
 }
 
 /// The text of an error. Its data alone where the message says no more than that the call failed.
@@ -77,7 +92,7 @@ fn error_text(error: &Value) -> String {
 }
 
 /// The failure for a server that cannot be reached, with the likely remedy.
-fn unreachable_server(args: &RpcArgs, error: &io::Error) -> Failure {
+fn unreachable_server(args: &ServerArgs, error: &io::Error) -> Failure {
     use io::ErrorKind as K;
     let hint = match error.kind() {
         K::ConnectionRefused | K::HostUnreachable | K::NetworkUnreachable => {
@@ -86,6 +101,7 @@ fn unreachable_server(args: &RpcArgs, error: &io::Error) -> Failure {
         K::TimedOut | K::UnexpectedEof | K::InvalidData => {
             "is this the control port? if the server requires TLS, add --tls-ca FILE"
         }
+        K::Unsupported => "the control port is 1705, unless `listen.control` says otherwise",
         K::NotFound => "check --server HOST:PORT; a port is 1 to 65535",
         _ => return Failure::new(Exit::Unavailable, format!("{}: {error}", args.server)),
     };
@@ -133,7 +149,7 @@ fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn RpcS
 }
 
 /// Sends the call and reads lines until its answer; other lines are notifications.
-fn call_server(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Result<Value> {
+fn call_server(args: &ServerArgs, login: Option<&Value>, call: &Value) -> io::Result<Value> {
     let deadline = Instant::now() + TIMEOUT;
     let socket = connect(&args.server)?;
     socket.set_write_timeout(Some(TIMEOUT))?;
@@ -164,6 +180,10 @@ fn call_server(args: &RpcArgs, login: Option<&Value>, call: &Value) -> io::Resul
                 io::ErrorKind::UnexpectedEof,
                 "the server closed the connection without an answer",
             ));
+        }
+        if line.starts_with("HTTP/") {
+            let message = "this is the port of the page, not the control port";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
         let reply: Value = serde_json::from_str(&line).map_err(|error| {
             io::Error::new(io::ErrorKind::InvalidData, format!("the answer is not JSON: {error}"))

@@ -185,7 +185,7 @@ impl<'a> ScanRun<'a> {
         let format = match (args.json, args.csv) {
             (true, _) => RowFormat::Json,
             (_, true) => RowFormat::Csv,
-            _ => RowFormat::Table { true_peak: options.true_peak },
+            _ => RowFormat::Table { true_peak: options.true_peak, target: args.target.lufs() },
         };
         let journal = args.resume.as_ref().map(|path| {
             let tags_follow = args.tag && !args.dry_run;

@@ -1,9 +1,10 @@
 //! `aulos serve`: runs the server.
 
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use aulos_config::{ResolvedConfig, SourceConfig};
+use aulos_io::udp::source_address_for;
 use aulos_proto::uri::percent_encode;
 use aulos_server::access::Role;
 use aulos_server::exit::{Exit, Failure};
@@ -16,10 +17,12 @@ use tokio::sync::mpsc;
 use super::output::print;
 
 /// Runs the configuration that `read` returns until a signal ends it, and reads it again on SIGHUP.
-/// `head` is printed before the startup message.
+/// `head` is printed before the startup message, which shows `network_command` while the ports are
+/// on loopback.
 pub(super) fn run(
     read: impl Fn(LoadReason) -> Result<ResolvedConfig, Failure> + Send + Sync + 'static,
     head: &str,
+    network_command: &str,
 ) -> Result<Exit, Failure> {
     raise_file_limit();
     let resolved = read(LoadReason::First)?;
@@ -36,7 +39,8 @@ pub(super) fn run(
             .with_supervisor(Supervisor::from_env())
             .with_inherited_sockets(sockets)
             .start(resolved.clone())?;
-        print((head.to_owned() + &startup_message(&resolved, server.addresses())).as_bytes())?;
+        let message = startup_message(&resolved, server.addresses(), network_command);
+        print((head.to_owned() + &message).as_bytes())?;
         loop {
             tokio::select! {
                 _ = interrupt.recv() => break,
@@ -84,7 +88,11 @@ fn hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)>
 }
 
 /// The startup message: addresses, state and first steps.
-fn startup_message(resolved: &ResolvedConfig, addresses: &Addresses) -> String {
+fn startup_message(
+    resolved: &ResolvedConfig,
+    addresses: &Addresses,
+    network_command: &str,
+) -> String {
     let mut text = format!("aulos {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |key: &str, value: &str| text += &format!("  {key:<8} {value}\n");
     let security = &resolved.security;
@@ -126,23 +134,35 @@ fn startup_message(resolved: &ResolvedConfig, addresses: &Addresses) -> String {
     }
     let local = |address: SocketAddr| address.ip().is_loopback();
     if local(addresses.http) && local(addresses.control) {
-        text +=
-            "Accept connections from the network:\n  aulos serve --set listen.address=0.0.0.0\n";
+        text += &format!("Accept connections from the network:\n  {network_command}\n");
     }
     text
 }
 
-/// An address to connect to: a wildcard becomes loopback.
+/// An address to connect to: a wildcard becomes the address of this machine in its network, or
+/// loopback without one.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        let local: std::net::IpAddr = match address {
-            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        let local = match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
-        address.set_ip(local);
+        let mut remote = REMOTE_ADDRESSES.into_iter().filter(|remote| {
+            // The IPv6 wildcard includes IPv4.
+            address.is_ipv6() || remote.is_ipv4()
+        });
+        let own = remote.find_map(|remote| source_address_for((remote, 9).into()).ok());
+        address.set_ip(own.unwrap_or(local));
     }
     address
 }
+
+/// Addresses outside of every local network (RFC 5737, RFC 3849), whose route leads through the
+/// network that other machines share with this one. Nothing is sent to them.
+const REMOTE_ADDRESSES: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
 
 /// An ffmpeg command for a FIFO or a mount. FFmpeg has no name for 24 bit in 32.
 fn example_command(source: &SourceConfig) -> Option<String> {
@@ -155,7 +175,8 @@ fn example_command(source: &SourceConfig) -> Option<String> {
             address.host = "HOST".to_owned();
         }
         return Some(format!(
-            "ffmpeg -re -i song.flac -f mp3 icecast://{user}:{password}@{address}{path}"
+            "ffmpeg -re -i song.flac -content_type audio/mpeg -f mp3 \
+             icecast://{user}:{password}@{address}{path}"
         ));
     }
     let SourceConfig::Pipe { path, spec, .. } = source else { return None };
@@ -169,10 +190,17 @@ fn example_command(source: &SourceConfig) -> Option<String> {
         F::F32 => "f32le",
     };
     let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
-    let path = path.to_string_lossy();
-    let plain = path.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
-    let path = if plain { path.into_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) };
+    let path = shell_word(&path.to_string_lossy());
     Some(format!("ffmpeg -re -i song.flac -f {format} -ar {rate} -ac {channels} - > {path}"))
+}
+
+/// A text as one word for a shell.
+pub(super) fn shell_word(text: &str) -> String {
+    let plain = text.chars().all(|c| c.is_alphanumeric() || "/._-=:,".contains(c));
+    if plain && !text.is_empty() {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// Raises the limit of open files: every client is one, and shells set 1,024.
@@ -182,5 +210,34 @@ pub(super) fn raise_file_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, limit = ?limit.current, "cannot raise the limit of open files");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aulos_config::{Endpoint, Mount};
+
+    use super::*;
+
+    #[test]
+    fn a_live_source_is_shown_with_its_content_type() {
+        let mount = Mount {
+            address: Endpoint { host: "0.0.0.0".to_owned(), port: 8_000 },
+            path: "/live".to_owned(),
+            user: "source".to_owned(),
+            password: None,
+            shoutcast: false,
+        };
+        let command = example_command(&SourceConfig::Icecast(mount)).unwrap();
+        let end = "-content_type audio/mpeg -f mp3 icecast://source:any@HOST:8000/live";
+        assert!(command.ends_with(end), "{command}");
+    }
+
+    #[test]
+    fn a_path_is_one_word_for_a_shell() {
+        assert_eq!(shell_word("/etc/aulos.toml"), "/etc/aulos.toml");
+        assert_eq!(shell_word("a b"), "'a b'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
+        assert_eq!(shell_word(""), "''");
     }
 }

@@ -1,6 +1,7 @@
 //! Opens any source for a thread that polls it.
 
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use aulos_config::SourceConfig;
@@ -12,6 +13,7 @@ use aulos_files::decode::{
 use aulos_files::source::StreamSource;
 use aulos_io::Job as _;
 use aulos_io::feed::{ByteFeed, FeedState, Feeder, HttpFeeder, NextPoll};
+use aulos_proto::uri::percent_encode;
 use aulos_rt::LatestReader;
 use aulos_server::exit::{Exit, Failure};
 use aulos_server::feeder::{FeederCounters, make_feeder};
@@ -19,13 +21,28 @@ use aulos_server::radio::{BackgroundTask, RadioClient, RadioParts, RadioPhase, R
 
 use super::output::usage_failure;
 
-/// Parses a SOURCE argument; returns its URI and configuration. `-` is standard input.
+/// Parses a SOURCE argument; returns the source's name for display and its configuration. `-` is
+/// standard input, and a path stands for the file or the FIFO that it names.
 pub(super) fn parse(source: &str) -> Result<(&str, SourceConfig), Failure> {
     let uri = if source == "-" { "stdin:" } else { source };
-    match aulos_config::parse_source(uri) {
+    let path_uri = path_uri(uri);
+    match aulos_config::parse_source(path_uri.as_deref().unwrap_or(uri)) {
         Ok(config) => Ok((uri, config)),
         Err(problems) => Err(source_failure(uri, &problems)),
     }
+}
+
+/// The URI of an existing file or FIFO.
+fn path_uri(text: &str) -> Option<String> {
+    let found = std::fs::metadata(text).ok().filter(|_| !text.contains("://"))?;
+    let path = std::path::absolute(text).ok()?;
+    let path = percent_encode(path.to_str()?);
+    let kind = found.file_type();
+    Some(if kind.is_fifo() || kind.is_char_device() {
+        format!("pipe://{path}?mode=read")
+    } else {
+        format!("file://{path}")
+    })
 }
 
 /// The problems of a URI; for a bare path or name, the hint to write it as a URI.
@@ -33,11 +50,7 @@ fn source_failure(uri: &str, problems: &[aulos_config::Problem]) -> Failure {
     match std::path::absolute(uri) {
         Ok(path) if !uri.contains(':') => {
             let file = path.display();
-            let hint = if path.exists() {
-                format!("file://{file} for the file")
-            } else {
-                format!("demo:// for the built-in programme, file://{file} for a file, - for stdin")
-            };
+            let hint = format!("there is no {file}; demo:// is the built-in programme, - stdin");
             Failure::new(Exit::Usage, format!("`{uri}` is not a source URI\n    hint: {hint}"))
         }
         _ => usage_failure(problems),
@@ -163,7 +176,8 @@ impl RadioSource {
         Self { feed, decoder: source, items, watch, background_task: Some(task) }
     }
 
-    /// Reconnects after a break; if the first connection failed, returns the reason.
+    /// Reconnects after a break; if the first connection failed or its stream cannot be decoded,
+    /// returns the reason.
     fn next(&mut self, now: Instant, block: &mut Block) -> Result<ReadResult, String> {
         match self.items.pull(now, block) {
             PullResult::Block => return Ok(ReadResult::Block),
@@ -171,7 +185,8 @@ impl RadioSource {
             PullResult::Lost | PullResult::Pending => {}
         }
         let state = self.watch.state();
-        if let (RadioPhase::Waiting, 0, Some(why)) = (state.phase, state.connects, state.reason) {
+        let is_first = state.connects == 0 || (state.is_permanent && state.info.is_none());
+        if let (RadioPhase::Waiting, true, Some(why)) = (state.phase, is_first, state.reason) {
             return Err(why);
         }
         let next = self.feed.tick(now);
@@ -229,7 +244,7 @@ impl FeedSource {
         match *self.state.read() {
             FeedState::Finished => return Ok(ReadResult::End),
             // The process has exited, and its output has been read.
-            FeedState::Failed(0) if self.failure.is_empty() => return Ok(ReadResult::End),
+            FeedState::Exited(_) => return Ok(ReadResult::End),
             FeedState::Failed(error) => return Err(self.failed(error)),
             _ if self.ended => return Ok(ReadResult::End),
             _ => {}

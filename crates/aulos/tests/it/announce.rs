@@ -99,7 +99,7 @@ fn what_a_call_must_not_have_opened_is_refused() {
     let good = format!("file://{}/bell.wav", folder.display());
     let looped = format!("{good}?loop=true");
     for (params, why) in [
-        (json!({ "station": "hall", "uri": "file:///etc/hostname" }), "`roots`"),
+        (json!({ "station": "hall", "uri": "file:///etc/hostname" }), "`streams.roots`"),
         (json!({ "station": "hall", "uri": "process:///bin/ls" }), "a file"),
         (json!({ "station": "hall", "uri": "tone://" }), "a file"),
         (json!({ "station": "hall", "uri": looped }), "ends"),
@@ -110,7 +110,7 @@ fn what_a_call_must_not_have_opened_is_refused() {
         (json!({ "station": "hall" }), "`uri`"),
         (
             json!({ "station": "attic", "uri": good }),
-            "there is no station `attic`; there are `hall`",
+            "there is no station `attic`; there is `hall`",
         ),
         (json!({ "group": "attic", "uri": good }), "Group not found"),
     ] {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use crate::common::scratch;
 use serde_json::Value;
 
-fn aulos(arguments: &[&str]) -> Command {
+pub(crate) fn aulos(arguments: &[&str]) -> Command {
     let home = scratch();
     let mut command = Command::new(env!("CARGO_BIN_EXE_aulos"));
     command.args(arguments).env("HOME", &home).env("XDG_RUNTIME_DIR", &home);
@@ -15,7 +15,7 @@ fn aulos(arguments: &[&str]) -> Command {
     command
 }
 
-fn run(arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = aulos(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
@@ -31,13 +31,13 @@ const FREE: [&str; 6] = [
 ];
 
 /// A running server, and what it printed first.
-struct Running {
+pub(crate) struct Running {
     child: Child,
-    lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
 }
 
 impl Running {
-    fn start(more: &[&str]) -> Self {
+    pub(crate) fn start(more: &[&str]) -> Self {
         let arguments: Vec<&str> = [&["serve"][..], &FREE, more].concat();
         let mut child =
             aulos(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -51,12 +51,12 @@ impl Running {
         Self { child, lines }
     }
 
-    fn value(&self, key: &str) -> &str {
+    pub(crate) fn value(&self, key: &str) -> &str {
         let line = self.lines.iter().find_map(|line| line.trim().strip_prefix(key));
         line.unwrap_or_else(|| panic!("no {key} in {:?}", self.lines)).trim()
     }
 
-    fn end(mut self, signal: rustix::process::Signal) -> (i32, String) {
+    pub(crate) fn end(mut self, signal: rustix::process::Signal) -> (i32, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
         let code = self.child.wait().unwrap().code().expect("it ended by itself");

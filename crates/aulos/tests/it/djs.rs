@@ -93,6 +93,10 @@ impl Dj {
             said.push(byte[0]);
         }
         assert!(String::from_utf8_lossy(&said).starts_with(answer), "{said:?}");
+        Self::send(socket)
+    }
+
+    fn send(mut socket: TcpStream) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&over);
         let thread = std::thread::spawn(move || {
@@ -164,6 +168,57 @@ fn a_live_source_goes_on_air_sends_titles_ends_and_returns() {
     second.stop();
     assert_eq!(counter(&mut caller, "djs_on_air"), 2);
     assert_eq!(counter(&mut caller, "djs_refused_taken"), 1);
+}
+
+/// A Shoutcast program sends its password alone, waits for the answer, and sends titles to
+/// `/admin.cgi`.
+#[test]
+fn a_shoutcast_source_goes_on_air_and_sends_titles() {
+    let (server, mut caller, port) = start();
+    let mut socket = connect(port);
+    socket.write_all(b"very secret\r\n").unwrap();
+    let mut answer = [0; 20];
+    socket.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"OK2\r\nicy-caps:11\r\n\r\n");
+    socket.write_all(b"icy-name:Evening\r\ncontent-type:audio/wav\r\n\r\n").unwrap();
+    let live = Dj::send(socket);
+    hears_the_dj(&server, "default");
+    assert_eq!(dj(&mut caller, 0)["name"], json!("Evening"));
+    let tell = |query: &str, login: &str| {
+        let target = format!("/admin{query}&mode=updinfo&song=Bj%F6rk%20-%20J%F3ga");
+        ask(port, &format!("GET {target} HTTP/1.0\r\n{login}\r\n")).split_off(9)
+    };
+    assert!(tell(".cgi?pass=hackme", "").starts_with("400 "));
+    assert!(tell(".cgi?pass=very%20secret", "").starts_with("200 "));
+    eventually(|| dj(&mut caller, 0)["title"]["artist"] == json!(["Björk"]));
+    // As Icecast takes them, too: without the slash, and as its administrator.
+    let admin = "Authorization: Basic YWRtaW46dmVyeSBzZWNyZXQ=\r\n";
+    assert!(tell("/metadata?mount=live", RIGHT).starts_with("200 "));
+    assert!(tell("/metadata?mount=/live", admin).starts_with("200 "));
+    assert!(tell("/metadata?mount=/live", WRONG).starts_with("401 "));
+    // There are two mounts, so one has to be named.
+    assert!(tell("/metadata?a=b", RIGHT).starts_with("404 "));
+    assert!(ask(port, &put(admin)).starts_with("HTTP/1.1 401 "), "no stream by that name");
+    live.stop();
+}
+
+#[test]
+fn a_title_needs_no_mount_where_there_is_one() {
+    let text = TWO_MOUNTS.split("[[station]]").next().unwrap().to_owned()
+        + "[[station]]"
+        + TWO_MOUNTS.split("[[station]]").nth(1).unwrap();
+    let server = Playing::start(resolve(&(ANY_PORTS.to_owned() + &text)));
+    let mut caller = server.controller();
+    let mut port: Option<SocketAddr> = None;
+    eventually(|| {
+        port = dj(&mut caller, 0)["port"].as_str().and_then(|port| port.parse().ok());
+        port.is_some()
+    });
+    let live = Dj::push(port.unwrap(), &put(RIGHT), "HTTP/1.0 200 ");
+    let title = format!("GET /admin/metadata?mode=updinfo&song=One HTTP/1.0\r\n{RIGHT}\r\n");
+    assert!(ask(port.unwrap(), &title).starts_with("HTTP/1.1 200 "));
+    eventually(|| dj(&mut caller, 0)["title"]["title"] == json!("One"));
+    live.stop();
 }
 
 #[test]
@@ -343,7 +398,7 @@ sources = [
   "icecast://source:hackme@127.0.0.1:8001/live",
   "icecast://127.0.0.1:8001/live?password=hackme",
   "icecast://127.0.0.1:8001/",
-  { uri = "icecast://0.0.0.0:8001/short", password = "hackme" },
+  { uri = "icecast://0.0.0.0:8001/short", password = "abc" },
   { uri = "icecast://0.0.0.0:8001/file", password_file = "/does/not/exist" },
   { uri = "icecast://0.0.0.0:8001/both", password = "long enough", password_env = "X" },
   "icecast://127.0.0.1:8002/twice",
@@ -363,7 +418,7 @@ sources = ["icecast://127.0.0.1:8002/twice"]
         "aulos.toml:7:3: a source URI must not contain a password",
         "aulos.toml:8:3: a source URI must not contain a password",
         "aulos.toml:9:3: \"/\" is not a valid mount",
-        "aulos.toml:10:54: a secret of 6 bytes is too short",
+        "aulos.toml:10:54: a secret of 3 bytes is too short",
         "aulos.toml:11:58: /does/not/exist: ",
         "`station.a.sources.6` has two of `password`, `password_file` and `password_env`",
         "aulos.toml:14:11: `password` requires an icecast: source",

@@ -36,7 +36,9 @@ fn prepare(example: &str, folder: &Path) -> String {
     }
     let folder = folder.to_str().unwrap();
     let mut text = example.to_owned();
-    for original in ["/usr/local/bin/", "/etc/aulos/", "/run/secrets/"] {
+    for original in
+        ["/usr/local/bin/", "/etc/aulos/", "/run/secrets/", "/run/credentials/aulos.service/"]
+    {
         text = text.replace(original, &format!("{folder}/"));
     }
     let secrets = ["password_env = \"BACKUP\"", "token_env = \"BOARD_TOKEN\""];
@@ -44,6 +46,18 @@ fn prepare(example: &str, folder: &Path) -> String {
         text = text.replace(secret, &format!("{key} = \"a secret of 24 characters\""));
     }
     text
+}
+
+/// The first configuration of the tutorial runs as it stands: nothing that it names is missing.
+#[test]
+fn the_first_configuration_of_the_tutorial_needs_nothing_else() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorials/getting-started.md");
+    let text = examples(&fs::read_to_string(page).unwrap()).remove(0);
+    let file = aulos_config::ConfigFile { name: "aulos.toml", text: &text };
+    let env = aulos_config::Environment { home: Some(scratch()), ..Default::default() };
+    let loaded = aulos_config::load_on_this_machine(Some(file), &[], &env).unwrap();
+    assert_eq!(loaded.warnings, Vec::<String>::new());
+    assert_eq!(loaded.stations[0].sources.len(), 2, "{text}");
 }
 
 #[test]

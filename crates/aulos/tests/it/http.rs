@@ -86,7 +86,6 @@ fn playing() -> StationStatus {
         normalizer: None,
         radios: vec![None, None],
         live_inputs: Vec::new(),
-        listeners: 2,
         ..StationStatus::default()
     }
 }
@@ -139,6 +138,34 @@ fn the_status_has_stations_sources_levels_and_clients() {
     assert_eq!(get(&server, "/healthz").1, "ok\n");
     assert!(get(&server, "/nothing").0.starts_with("http/1.1 404"));
     assert!(ask(&server, "DELETE / HTTP/1.1\r\nHost: x\r\n\r\n").0.starts_with("http/1.1 405"));
+}
+
+/// Widgets and exporters read it: one source is an object, several are a list.
+#[test]
+fn icecasts_status_has_the_stations_as_its_sources() {
+    let server = Server::start();
+    let read = |path: &str| -> Value {
+        let (head, body) = get(&server, path);
+        assert!(head.contains("content-type: application/json"), "{head}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let stats = read("/status-json.xsl")["icestats"].clone();
+    assert!(stats["server_id"].as_str().unwrap().starts_with("aulos"), "{stats}");
+    assert!(stats["server_start"].as_str().unwrap().ends_with(" +0000"), "{stats}");
+    assert!(stats["server_start_iso8601"].as_str().unwrap().ends_with("+0000"), "{stats}");
+    let sources = stats["source"].as_array().unwrap();
+    assert!(sources.len() > 1, "{stats}");
+    let url = sources[0]["listenurl"].as_str().unwrap();
+    let mount = url.strip_prefix("http://x").unwrap();
+    let one = read(&format!("/status-json.xsl?mount={mount}"))["icestats"]["source"].clone();
+    assert_eq!(one, sources[0]);
+    assert_eq!((&one["server_type"], &one["samplerate"]), (&json!("audio/flac"), &json!(48_000)));
+    assert_eq!((&one["channels"], &one["dummy"]), (&json!(2), &Value::Null));
+    for text in ["server_name", "stream_start", "stream_start_iso8601", "title"] {
+        assert!(one[text].is_string(), "{text}: {one}");
+    }
+    assert!(one["listeners"].is_u64(), "{one}");
+    assert_eq!(read("/status-json.xsl?mount=/x")["icestats"].get("source"), None);
 }
 
 #[test]

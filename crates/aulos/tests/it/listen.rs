@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use crate::common::{
     ANY_PORTS, Controller, PATIENCE, Playing, eventually, player, resolve, scratch, script,
 };
+use aulos_proto::flac::{FlacFileHeader, FlacScanner};
 use aulos_proto::http::{BodyDecoder, BodyFraming, icy};
 use aulos_proto::ogg::{ParsedPage, parse_page};
 use serde_json::json;
@@ -143,6 +144,21 @@ fn packets_of_opus_share_pages_and_none_waits_longer_than_a_listener_is_served()
     }
 }
 
+/// A player takes the number of the first frame for its position.
+#[test]
+fn frames_of_flac_count_from_where_the_listener_joins() {
+    let server = start();
+    let (_, body) = get(&server, "cd.wav", "", 6_000);
+    let head = FlacFileHeader::parse(&body).unwrap().unwrap();
+    let sound = &body[usize::try_from(head.audio_offset).unwrap()..];
+    let mut scanner = FlacScanner::new(head.info.clone());
+    scanner.push(sound);
+    let found = scanner.finish();
+    let most = sound.len() as u64 / u64::from(found.smallest);
+    let numbered = found.frames.0 / u64::from(head.info.block_size().unwrap());
+    assert!((2..=most).contains(&numbered) && found.damaged == 0, "{most} frames: {found:?}");
+}
+
 #[test]
 fn a_listener_gets_the_settings_of_the_station() {
     let server = start();
@@ -216,4 +232,59 @@ fn titles_are_sent_to_clients_that_request_them() {
         assert_eq!(titles.len(), 1, "{path}: {titles:?}");
         assert_eq!(icy::stream_title(&titles[0]), "Björk - Jóga", "{path}");
     }
+}
+
+/// Directories and statistics tools read Icecast's interfaces.
+#[test]
+fn listeners_are_counted_listed_and_logged() {
+    let dir = scratch();
+    let log = dir.join("access.log");
+    let text = format!("{ANY_PORTS}[http]\naccess_log = \"{}\"\n{STATIONS}", log.display());
+    let server = Playing::start(resolve(&text));
+    let body = |path: &str| {
+        let answer = ask(&server, &format!("GET {path} HTTP/1.0"));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.0 200") || head.starts_with("HTTP/1.1 200"), "{head}");
+        body.to_owned()
+    };
+    let count = |field: &str| {
+        let stats: serde_json::Value =
+            serde_json::from_str(&body("/status-json.xsl?mount=/listen/default")).unwrap();
+        stats["icestats"]["source"][field].as_u64().unwrap()
+    };
+    let agent = "User-Agent: VLC \"3\" <x>\r\n";
+    let mut first = open(&server, "GET /listen/default?token=secret HTTP/1.1", agent);
+    first.read_exact(&mut [0; 20_000]).unwrap();
+    let second = open(&server, "GET /listen/default.ogg HTTP/1.1", agent);
+    // A playlist is no listener.
+    ask(&server, "GET /listen/default.m3u HTTP/1.1");
+    eventually(|| count("listeners") == 2);
+    let clients = body("/admin/listclients?mount=/listen/default");
+    assert!(clients.contains("<Listeners>2</Listeners>"), "{clients}");
+    assert!(clients.contains("<IP>127.0.0.1</IP>"), "{clients}");
+    assert!(clients.contains("<UserAgent>VLC '3' &lt;x&gt;</UserAgent>"), "{clients}");
+    let stats = body("/admin/stats");
+    assert!(stats.contains("<listeners>2</listeners>"), "{stats}");
+    assert!(stats.contains("<source mount=\"/listen/two%20words\">"), "{stats}");
+    let one = body("/admin/stats?mount=/listen/default");
+    assert_eq!(one.matches("<source ").count(), 1, "{one}");
+    assert!(body("/admin/listmounts").contains("<server_type>audio/wav</server_type>"));
+    assert!(ask(&server, "GET /admin/listclients?mount=/x HTTP/1.0").contains(" 404 "));
+    let status = server.controller().call("Aulos.GetStatus", json!({}));
+    assert_eq!(status["result"]["stations"][0]["listeners"], 2);
+    drop((first, second));
+    eventually(|| count("listeners") == 0);
+    assert_eq!(count("listener_peak"), 2);
+    let mut lines = String::new();
+    eventually(|| {
+        lines = std::fs::read_to_string(&log).unwrap_or_default();
+        lines.lines().count() == 2
+    });
+    assert!(lines.contains("] \"GET /listen/default HTTP/1.1\" 200 "), "{lines}");
+    assert!(lines.lines().all(|line| line.starts_with("127.0.0.1 - - [")), "{lines}");
+    assert!(lines.contains("\"-\" \"VLC '3' <x>\" ") && !lines.contains("secret"), "{lines}");
+    let line = lines.lines().find(|line| line.contains("/listen/default HTTP")).unwrap();
+    let bytes: u64 =
+        line.split("\" 200 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+    assert!(bytes >= 20_000, "{lines}");
 }

@@ -212,12 +212,12 @@ fn what_cannot_be_measured_is_one_clear_fact_and_a_code() {
     let text = dir.join("text.wav");
     fs::write(&text, "this is no sound").unwrap();
     let (text, here) = (text.display().to_string(), format!("file://{}", text.display()));
-    let long = format!("hint: {here} for the file");
     for (arguments, code, says) in [
         (&["gopher://x"][..], 2, "unknown source scheme `gopher`"),
         (&["http://127.0.0.1:1/live"], 69, "the server cannot be reached"),
         (&["tone://?dbfs=3"], 2, "`dbfs` is 3: it must be -120 to 0 dBFS"),
-        (&[&text], 2, &long),
+        (&[&text], 65, "not an audio file of a supported format"),
+        (&["nowhere/at/all.wav"], 2, "hint: there is no "),
         (&["--no-pace", "demo://"], 2, "--no-pace needs a file"),
         (&["file:///nowhere/at/all.wav"], 66, "no such file"),
         (&[&here], 65, "not an audio file of a supported format"),
@@ -270,4 +270,32 @@ fn on_a_terminal_the_screen_stays_until_a_key_is_pressed() {
     assert!(text.contains("\x1b[?1049h") && text.contains("q quit"), "{text}");
     assert!(after.contains("demo://  00:00:0") && after.contains("maximum momentary"), "{after}");
     assert!(after.contains(" icanon") && after.contains(" echo "), "{after}");
+}
+
+/// What is a file format, or needs another transport, is named; a stream of it would never play.
+#[test]
+fn a_stream_that_cannot_be_decoded_ends_with_the_reason() {
+    let mp4 = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom".to_vec();
+    let webm = b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\xf7\x81\x01\x42\xf2\x81\x04".to_vec();
+    let mut transport = vec![0xff; 188];
+    transport[..4].copy_from_slice(&[0x47, 0x40, 0x00, 0x10]);
+    for (bytes, reason) in
+        [(mp4, "MP4"), (webm, "Matroska and WebM"), (transport, "MPEG transport streams")]
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/live", listener.local_addr().unwrap());
+        // It serves whoever comes until the test is over.
+        std::thread::spawn(move || {
+            for mut socket in listener.incoming().flatten() {
+                let mut sent = socket.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
+                while sent.is_ok() {
+                    sent = socket.write_all(&bytes.repeat(50));
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+            }
+        });
+        let (code, out, err) = run(&mut meter(&["--json", &url]));
+        assert!(code != 0 && out.is_empty(), "{reason}: {code}, {out}");
+        assert!(err.contains(reason), "{reason}: {err}");
+    }
 }

@@ -220,14 +220,17 @@ sleep 60
     let request = "GET /admin/metadata?mode=updinfo&charset=UTF-8&mount=/live&song=";
     assert!(told.head.starts_with(&format!("{request}Band%20-%20One HTTP")), "{}", told.head);
     told.say("HTTP/1.0 200 OK\r\n\r\n");
-    hear_until("TITLE=Band - One");
+    hear_until("ARTIST=Band\u{9}\0\0\0TITLE=One");
     say("Two");
     let mut told = wav.caller();
     assert!(told.head.starts_with(&format!("{request}Band%20-%20Two HTTP")), "{}", told.head);
     told.say("HTTP/1.0 200 OK\r\n\r\n");
-    let titles = hear_until("TITLE=Band - Two");
+    let titles = hear_until("ARTIST=Band\u{9}\0\0\0TITLE=Two");
     assert!(titles[0].ends_with("TITLE=default"), "{titles:?}");
-    assert!(titles[1].ends_with("TITLE=Band - One") && titles.len() == 3, "{titles:?}");
+    assert!(
+        titles[1].ends_with("ARTIST=Band\u{9}\0\0\0TITLE=One") && titles.len() == 3,
+        "{titles:?}"
+    );
     let mut caller = server.controller();
     eventually(|| counter(&mut caller, "push_titles") == 2);
 }

@@ -122,6 +122,42 @@ fn tags_are_those_of_loudgain_and_all_else_stays() {
     }
 }
 
+/// mp3gain keeps its gains in an `APEv2` tag at the end, which some players prefer.
+#[test]
+fn gains_of_mp3gain_are_put_right_as_well() {
+    let folder = scratch();
+    let path = folder.join("a.mp3");
+    sound(&path, 0.3, "-b:a 128k");
+    let done = run(Command::new("mp3gain").args(["-q", "-s", "a"]).arg(&path));
+    assert_eq!(done.code, 0, "{}", done.err);
+    let in_ape = |name: &str| {
+        let bytes = fs::read(&path).unwrap();
+        let start = bytes.windows(8).position(|at| at == b"APETAGEX").expect("an APEv2 tag");
+        let key = [name.as_bytes(), b"\0"].concat();
+        let item =
+            bytes[start..].windows(key.len()).position(|at| at.eq_ignore_ascii_case(&key))?;
+        let item = start + item;
+        let length = u32::from_le_bytes(bytes[item - 8..item - 4].try_into().unwrap());
+        let text = &bytes[item + key.len()..][..usize::try_from(length).unwrap()];
+        Some(String::from_utf8(text.to_vec()).unwrap())
+    };
+    let theirs = in_ape("REPLAYGAIN_TRACK_GAIN").expect("mp3gain has written its gain");
+    let undo = in_ape("MP3GAIN_MINMAX");
+    let sounds = samples(&path);
+    assert_eq!(aulos("--tag", &[&path]).code, 0);
+    let ours = tag(&path, "replaygain_track_gain").unwrap();
+    assert_ne!(ours, theirs, "else the test shows nothing");
+    assert_eq!(in_ape("REPLAYGAIN_TRACK_GAIN"), Some(ours.clone()));
+    assert_eq!((in_ape("MP3GAIN_MINMAX"), samples(&path)), (undo, sounds));
+    // mp3gain comes back: its gain alone is stale.
+    let again = Command::new("mp3gain").args(["-q", "-s", "r", "-s", "a"]).arg(&path).status();
+    assert!(again.unwrap().success());
+    assert_ne!(in_ape("REPLAYGAIN_TRACK_GAIN"), Some(ours.clone()));
+    let done = aulos("--tag --skip-tagged", &[&path]);
+    assert!(done.err.starts_with("1 file(s) tagged"), "{}", done.err);
+    assert_eq!(in_ape("REPLAYGAIN_TRACK_GAIN"), Some(ours));
+}
+
 #[test]
 fn wave_files_keep_their_sound_and_remember_their_tags() {
     let folder = scratch();

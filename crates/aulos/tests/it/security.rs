@@ -316,6 +316,9 @@ fn http_requires_a_login_and_applies_its_role() {
     assert_eq!((ask("/login", "").0, ask("/login", BASIC_KITCHEN).0), (401, 303));
     assert_eq!(ask("/api/v1/status", BASIC_KITCHEN).0, 200);
     assert_eq!(ask("/", BEARER_BOARD).0, 200);
+    // Addresses of listeners are for administrators.
+    assert_eq!(ask("/status-json.xsl", BASIC_KITCHEN).0, 200);
+    assert_eq!((ask("/admin/stats", "").0, ask("/admin/stats", BASIC_KITCHEN).0), (401, 401));
     assert!(server.sink.0.lock().unwrap().is_empty());
     let mut listener = plain(server.http);
     let request = get("/listen/default", &format!("Host: x\r\n{BASIC_KITCHEN}"));

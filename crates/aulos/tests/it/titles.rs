@@ -84,3 +84,21 @@ exec sleep 60
     assert!(metadata["artUrl"].as_str().unwrap().ends_with(".png"), "{metadata}");
     assert_eq!(told["playbackStatus"], "playing");
 }
+
+#[test]
+fn a_player_that_ends_leaves_its_reason_and_no_title() {
+    let dir = scratch();
+    // The second time it is silent, so that nothing but the end of the first clears the title.
+    let body = "cd \"$(dirname \"$0\")\"\n[ -e again ] && exec sleep 60\n\
+        while [ ! -e end ]; do echo ' <Tunnel> (310573 ms) loaded' >&2; sleep 0.1; done\n\
+        touch again\necho 'no such card: 7' >&2\nexit 3\n";
+    let path = program(&dir, body);
+    let server = server(&dir, &format!("librespot://{}", path.display()));
+    properties(&server, |told| told["metadata"]["title"] == "Tunnel");
+    std::fs::write(dir.join("end"), "").unwrap();
+    let told = properties(&server, |told| told["playbackStatus"] == "stopped");
+    assert_eq!(told["metadata"], json!({}));
+    let status = server.controller().call("Aulos.GetStatus", json!({}));
+    let source = &status["result"]["stations"][0]["sources"][0];
+    assert_eq!(source["reason"], "the program has exited with status 3: no such card: 7");
+}

@@ -45,6 +45,31 @@ fn music_assistant_finds_a_snapserver() {
     process.terminate(PATIENCE).unwrap();
 }
 
+/// It polls the status every five seconds, and takes a player whose `lastSeen` stands still for
+/// fifteen as gone.
+#[test]
+fn last_seen_advances_while_a_client_is_connected() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("last-seen").unwrap();
+    let (mut process, stream, control) = start_as_snapserver(&scratch);
+    let mut rpc = Rpc::connect(control);
+    let mut client = ListenerClient::connect(stream, 0).unwrap();
+    let mut seen = Vec::new();
+    wait_for("three different times", Duration::from_secs(12), || {
+        client.request_time();
+        hear(&mut client);
+        let status = rpc.status();
+        let time = &status["groups"][0]["clients"][0]["lastSeen"];
+        let time = time["sec"].as_u64().zip(time["usec"].as_u64());
+        if time.is_some() && seen.last() != time.as_ref() {
+            seen.extend(time);
+        }
+        seen.len() >= 3
+    });
+    assert!(seen.is_sorted(), "{seen:?}");
+    process.terminate(PATIENCE).unwrap();
+}
+
 /// Starts it with Music Assistant's arguments, except for the ports; returns its addresses.
 fn start_as_snapserver(scratch: &ScratchDir) -> (Process, SocketAddr, SocketAddr) {
     let program = scratch.join("snapserver");

@@ -1,5 +1,6 @@
 //! ffmpeg as a live source, and as a listener of it.
 
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -217,5 +218,44 @@ fn libshout_streams_with_titles() {
     assert_eq!(source(&mut rpc)["dj"]["name"], "House");
     dj.terminate(PATIENCE).unwrap();
     wait_for("his end", PATIENCE, || source(&mut rpc)["dj"]["on_air"] == false);
+    server.stop().unwrap();
+}
+
+/// A refused client tries again every few seconds; the log has one line for it, at its usual level,
+/// until the reason changes. No password reaches it.
+#[test]
+fn a_refused_live_source_is_logged_once_for_each_reason() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("dj-refused").unwrap();
+    let server = AulosServer::start(&scratch, CONFIG).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let port = port(&mut rpc);
+    let ask = |request: &str| {
+        let mut socket = std::net::TcpStream::connect(&port).unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        drop(socket.read_to_string(&mut answer));
+        assert!(answer.starts_with("HTTP/1.1 40"), "{answer}");
+    };
+    // `source:very wrong`
+    let login = "Authorization: Basic c291cmNlOnZlcnkgd3Jvbmc=\r\n";
+    for _ in 0..3 {
+        // As libshout does it: first without credentials, to learn the scheme.
+        ask("SOURCE /live HTTP/1.0\r\n\r\n");
+        ask(&format!("SOURCE /live HTTP/1.0\r\n{login}\r\n"));
+    }
+    ask(&format!("PUT /other%0Amount HTTP/1.1\r\n{login}\r\n"));
+    ask("very wrong\r\n");
+    ask("very wrong\r\n");
+    let printed = server.printed().unwrap();
+    let lines: Vec<_> =
+        printed.lines().filter(|line| line.contains("live source refused")).collect();
+    let reasons = ["wrong user name or password", "unknown mount", "Shoutcast v1"];
+    assert_eq!(lines.len(), reasons.len(), "{printed}");
+    for (line, reason) in lines.iter().zip(reasons) {
+        assert!(line.contains(reason) && line.contains("127.0.0.1"), "{reason}: {line}");
+    }
+    assert!(lines[1].contains("/othermount"), "{}", lines[1]);
+    assert!(!printed.contains("very wrong") && !printed.contains("c291"), "{printed}");
     server.stop().unwrap();
 }

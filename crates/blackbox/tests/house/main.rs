@@ -31,6 +31,7 @@ mod mdns;
 mod mpd;
 mod page;
 mod peers;
+mod players;
 mod push;
 mod radio;
 mod record;

@@ -185,6 +185,20 @@ fn the_page_shows_the_station_and_plays_it() {
     assert_eq!(has_player, true, "the page has a player");
     let played = browser.run(&format!("{PLAY}('/listen/default')")).unwrap();
     assert!(played.as_f64().is_some_and(|s| s > 1.0), "played {played} s of 3");
+    // The whole station has been running longer; the position is the listener's.
+    let jump = "(async () => {
+        const audio = document.querySelector('audio');
+        const before = audio.currentTime;
+        audio.currentTime = before + 600;
+        await new Promise(done => setTimeout(done, 4000));
+        if (audio.error) throw new Error(audio.error.message);
+        return [before, audio.currentTime, audio.paused, audio.readyState];
+    })()";
+    let after = browser.run(jump).unwrap();
+    let seconds = |at: usize| after[at].as_f64().unwrap();
+    assert!(seconds(0) < 10.0, "it began at the uptime of the station: {after}");
+    assert!((0.5..10.0).contains(&seconds(1)), "it waits for what is ahead: {after}");
+    assert!(after[2] == false && seconds(3) >= 2.0, "{after}");
     let health = "[...document.querySelectorAll('.health')].map(one => one.textContent).join()";
     wait_for("how each client does", Duration::from_secs(20), || {
         let shown = browser.run(health).unwrap();

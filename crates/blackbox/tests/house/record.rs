@@ -192,6 +192,8 @@ fn an_unavailable_folder_is_reported_and_so_is_its_return() {
     wait_for("the hook", PATIENCE, || {
         std::fs::read_to_string(&told).is_ok_and(|told| told.contains("\"sha256\""))
     });
+    let told = std::fs::read_to_string(&told).unwrap();
+    assert!(told.contains("\"event\":\"recorded\"") && !told.contains("closed"), "{told}");
     server.stop().unwrap();
 }
 

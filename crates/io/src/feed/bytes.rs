@@ -163,7 +163,7 @@ impl ByteFeed {
     /// Publishes the state of the source.
     pub fn report(&mut self, state: FeedState) {
         if let Some(standby) = &mut self.standby {
-            let broken = matches!(state, FeedState::Failed(_));
+            let broken = matches!(state, FeedState::Failed(_) | FeedState::Exited(_));
             standby.report(if broken { LinkState::Broken } else { LinkState::Open });
         }
         if state != self.reported {

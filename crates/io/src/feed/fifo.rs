@@ -5,9 +5,9 @@
 //! Watching it with inotify was rejected: it does not work on network file systems, and needs a
 //! watch on every parent directory, because those can be moved too.
 
-use std::fs::File;
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt as _, fchown};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,12 +66,44 @@ pub struct FifoCounters {
 
 /// Whether to create the FIFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "it is created, or not")]
 pub enum FifoMode {
-    /// Create it if it is missing, readable and writable by its owner only.
-    Create,
+    /// Create it if it is missing.
+    Create(FifoAccess),
     /// It must exist.
     Read,
 }
+
+/// Who may write into a FIFO that is created. It also applies to an existing FIFO of this user,
+/// which an earlier run may have left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "permissions and group are all that a file has")]
+pub struct FifoAccess {
+    /// Permission bits, as in `0o660`; by default its owner alone may read and write.
+    pub permissions: Option<u32>,
+    /// Id of its group; by default that of this process.
+    pub group: Option<u32>,
+}
+
+impl FifoAccess {
+    fn apply(self, file: &File, found: &Metadata) -> io::Result<()> {
+        if found.uid() != rustix::process::geteuid().as_raw() {
+            return Ok(());
+        }
+        // Group before permissions: a change of the group may clear bits.
+        if let Some(group) = self.group.filter(|group| *group != found.gid()) {
+            fchown(file, None, Some(group))?;
+        }
+        match self.permissions.filter(|permissions| *permissions != found.mode() & PERMISSION_BITS)
+        {
+            Some(permissions) => file.set_permissions(Permissions::from_mode(permissions)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The permission bits of a file's mode.
+const PERMISSION_BITS: u32 = 0o7777;
 
 impl FifoFeeder {
     /// A feeder for the FIFO at `path`; it is opened at the first tick.
@@ -97,7 +129,7 @@ impl FifoFeeder {
     }
 
     fn open(&mut self, now: Instant) -> Result<(), FifoError> {
-        if self.mode == FifoMode::Create {
+        if matches!(self.mode, FifoMode::Create(_)) {
             self.create()?;
         }
         let file = self.path.open().map_err(FifoError::Io)?;
@@ -106,6 +138,9 @@ impl FifoFeeder {
         let is_device = self.mode == FifoMode::Read && kind.is_char_device();
         if !kind.is_fifo() && !is_device {
             return Err(FifoError::NotAFifo);
+        }
+        if let FifoMode::Create(access) = self.mode {
+            access.apply(&file, &found).map_err(FifoError::Io)?;
         }
         if std::mem::replace(&mut self.was_open, true) {
             count(&self.counters.reopened);
@@ -137,7 +172,7 @@ impl FifoFeeder {
             Ok(found) => opened.is_replaced = opened.id != FileId(found.dev(), found.ino()),
             Err(error) if is_missing(&error) => {
                 opened.is_replaced = true;
-                if self.mode == FifoMode::Create {
+                if matches!(self.mode, FifoMode::Create(_)) {
                     // An obstacle is reported when the FIFO is opened.
                     self.create().ok();
                 }

@@ -10,6 +10,7 @@ mod fifo;
 mod fifo_error;
 mod http;
 mod process;
+mod process_log;
 mod stdin;
 mod stream;
 mod tcp;
@@ -25,10 +26,11 @@ pub use dj::{
     DJ_STALL_TIMEOUT, DjCounters, DjEndReason, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot,
     DjStream,
 };
-pub use fifo::{FifoCounters, FifoFeeder, FifoMode, make_fifo};
+pub use fifo::{FifoAccess, FifoCounters, FifoFeeder, FifoMode, make_fifo};
 pub use fifo_error::FifoError;
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};
+pub use process_log::ProgramExit;
 pub use stdin::StdinFeeder;
 pub use stream::{
     BodyMark, RAW_BYTES, StreamCounts, StreamError, StreamInfo, StreamReader, StreamState,
@@ -61,9 +63,11 @@ pub enum FeedState {
     Waiting,
     /// A sender is connected.
     Running,
-    /// It could not be opened or failed, and will be retried. Holds the system's error number; 0
-    /// for a program that has ended, and `EEXIST` where something else has the name of a FIFO.
+    /// It could not be opened or failed, and will be retried. Holds the system's error number;
+    /// `EEXIST` where something else has the name of a FIFO.
     Failed(i32),
+    /// The program has ended, and will be started again.
+    Exited(ProgramExit),
     /// The sender has gone and will not return (standard input).
     Finished,
 }
@@ -84,9 +88,12 @@ impl FeedState {
     /// The problem as text, if there is one.
     #[must_use]
     pub fn problem(self) -> Option<String> {
-        let Self::Failed(error) = self else { return None };
+        let error = match self {
+            Self::Failed(error) => error,
+            Self::Exited(exit) => return Some(exit.to_string()),
+            _ => return None,
+        };
         Some(match error {
-            0 => "the program has exited".to_owned(),
             libc::EEXIST => FifoError::NotAFifo.to_string(),
             libc::EXDEV => crate::beneath::OUTSIDE_ROOTS.to_owned(),
             error => std::io::Error::from_raw_os_error(error).to_string(),

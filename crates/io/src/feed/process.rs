@@ -10,10 +10,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
+use super::process_log::{ProcessLog, set_nonblocking};
 use super::{ByteFeed, FeedState, Feeder, NextPoll};
 use crate::sys::end_with_parent;
 
@@ -24,10 +25,10 @@ pub struct ProcessConfig {
     pub program: PathBuf,
     /// Its arguments; no shell interprets them.
     pub arguments: Vec<String>,
-    /// Whether it inherits our standard error.
+    /// Whether its standard error is copied to ours.
     pub log_stderr: bool,
-    /// A FIFO that receives its standard error instead, created if missing. The program never waits
-    /// for a reader; what does not fit is lost.
+    /// A FIFO that receives a copy of its standard error, created if missing. The program never
+    /// waits for a reader; what does not fit is lost.
     pub log_to: Option<PathBuf>,
 }
 
@@ -45,6 +46,7 @@ pub struct ProcessFeeder {
 struct RunningProcess {
     child: Child,
     output: ChildStdout,
+    log: ProcessLog,
     /// When its output was closed.
     closed: Option<Instant>,
 }
@@ -60,35 +62,39 @@ impl ProcessFeeder {
     fn start(&self) -> io::Result<RunningProcess> {
         let mut command = Command::new(&self.config.program);
         command.args(&self.config.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        command.stderr(match &self.config.log_to {
-            Some(path) => Stdio::from(open_log(path)?),
-            None if self.config.log_stderr => Stdio::inherit(),
-            None => Stdio::null(),
-        });
+        let copy = self.config.log_to.as_deref().map(open_log).transpose()?;
+        command.stderr(Stdio::piped());
         isolate_child(&mut command);
         let mut child = command.spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let flags = fcntl_getfl(output.as_fd())?;
-        fcntl_setfl(output.as_fd(), flags | OFlags::NONBLOCK)?;
-        Ok(RunningProcess { child, output, closed: None })
+        let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        set_nonblocking(output.as_fd())?;
+        let log = ProcessLog::new(log, copy, self.config.log_stderr)?;
+        Ok(RunningProcess { child, output, log, closed: None })
     }
 
     /// Its output is closed; the exit status shows whether it has failed.
     fn poll_exit(&mut self, now: Instant) -> NextPoll {
         let Some(running) = &mut self.running else { return NextPoll::Later };
         let since = *running.closed.get_or_insert(now);
-        match running.child.try_wait() {
-            Ok(Some(status)) if status.success() => self.feed.mark_ended(),
+        let status = match running.child.try_wait() {
             Ok(None) if now.since(since) < EXIT_TIMEOUT => return NextPoll::Soon,
-            _ => self.feed.mark_lost(),
+            status => status.ok().flatten(),
+        };
+        running.log.drain(&mut self.scratch);
+        let exit = running.log.exit(status);
+        if exit.is_success() {
+            self.feed.mark_ended();
+        } else {
+            self.feed.mark_lost();
         }
-        self.handle_exit(now, 0)
+        self.handle_exit(now, FeedState::Exited(exit))
     }
 
-    fn handle_exit(&mut self, now: Instant, error: i32) -> NextPoll {
+    fn handle_exit(&mut self, now: Instant, state: FeedState) -> NextPoll {
         self.running = None;
         self.feed.mark_lost();
-        self.feed.report(FeedState::Failed(error));
+        self.feed.report(state);
         self.backoff.failed(now);
         NextPoll::Later
     }
@@ -113,9 +119,10 @@ impl Feeder for ProcessFeeder {
                     self.backoff.succeeded(now);
                     self.running.insert(running)
                 }
-                Err(error) => return self.handle_exit(now, error.raw_os_error().unwrap_or(0)),
+                Err(error) => return self.handle_exit(now, failed(&error)),
             },
         };
+        running.log.drain(&mut self.scratch);
         match drain(&mut running.output, &mut self.feed, &mut self.scratch, now) {
             Ok(DrainStatus::End) => self.poll_exit(now),
             Ok(DrainStatus::Empty) => NextPoll::Soon,
@@ -123,9 +130,13 @@ impl Feeder for ProcessFeeder {
                 self.feed.report(FeedState::Running);
                 NextPoll::Soon
             }
-            Err(error) => self.handle_exit(now, error.raw_os_error().unwrap_or(0)),
+            Err(error) => self.handle_exit(now, failed(&error)),
         }
     }
+}
+
+fn failed(error: &io::Error) -> FeedState {
+    FeedState::Failed(error.raw_os_error().unwrap_or(0))
 }
 
 /// How long a program may run after it has closed its output; less than a source's usual time-out.

@@ -77,6 +77,8 @@ pub struct ConnectionHealth {
     pub skipped: u64,
     /// Time since the last skipped chunk.
     pub since_skip: Option<Span>,
+    /// Time since the client's last Time request.
+    pub since_time_request: Option<Span>,
 }
 
 /// One connection of one client: the reactor, and a number that is never reused.

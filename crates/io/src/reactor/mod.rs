@@ -9,6 +9,7 @@ mod connection;
 mod connection_limiter;
 mod event;
 mod greeting;
+mod listener_session;
 mod mailbox;
 mod media_stream;
 mod outbox;
@@ -41,6 +42,7 @@ pub use connection_limiter::{
 };
 pub use event::{ConnectionHealth, EventSink, ReactorEvent, SessionEndCause, SessionId};
 pub use greeting::Greeting;
+pub use listener_session::ListenerSession;
 pub use media_stream::MediaStream;
 pub use push::{PushMonitor, PushReporter, push_channel};
 pub use stations::StationDescriptor;

@@ -352,6 +352,7 @@ impl Peer {
             retransmitted: account.retransmitted.into(),
             skipped: self.lagged,
             since_skip: self.last_skip.map(|at| now.since(at)),
+            since_time_request: self.session.time_requested_at().map(|at| now.since(at)),
         }
     }
 

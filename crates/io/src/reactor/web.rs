@@ -1,16 +1,21 @@
 //! A web listener: an HTTP response without an end, or, for a push, a request without an end.
+//!
+//! A stream begins where its listener joins: FLAC frames and Ogg pages are numbered from there.
+//! With a station's own numbers, a player would take the station's uptime for its position.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
 
-use aulos_core::{Frames, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
+use aulos_core::{Codec, Frames, Instant, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::fanout::ChunkCursor;
+use aulos_proto::flac::FrameRenumberer;
 use aulos_proto::http::icy::{self, IcyWriter};
 use aulos_proto::{ogg, wav};
 
 use super::SessionEndCause;
 use super::connection::{MediaConnection, SendCounts};
 use super::connection_limiter::AddressPermit;
+use super::listener_session::ListenerSession;
 use super::outbox::{ChunkFraming, Outbox, WriteStatus};
 use super::push::PushReporter;
 use super::stations::{ReactorStation, StationDescriptor};
@@ -25,6 +30,7 @@ pub(super) struct WebListener {
     outbox: Outbox,
     cursor: ChunkCursor,
     ogg: Option<ogg::OpusStream>,
+    flac: Option<FrameRenumberer>,
     /// Inserts titles into the stream, if the listener requested them.
     icy_titles: Option<IcyWriter>,
     /// The serial number and the title of the current link of a chained stream.
@@ -49,6 +55,8 @@ pub struct ListenerOptions {
     pub titles: bool,
     /// A reference that keeps the rendition of this listener alive.
     pub rendition_guard: Option<Arc<()>>,
+    /// Its entry in the table of listeners.
+    pub session: Option<Arc<ListenerSession>>,
     /// Set for a push: the connection was opened by the server, and the request head has been sent.
     pub push: Option<PushReporter>,
 }
@@ -118,6 +126,9 @@ impl WebListener {
             // The server that is pushed to provides the burst to its own listeners.
             Some(_) => tap.log.cursor_at_end(),
         };
+        if let Some(session) = &options.session {
+            session.begin();
+        }
         let permit = core::mem::take(&mut socket.permit);
         Self {
             connection: MediaConnection::from_media_socket(socket, MediaConnection::new),
@@ -125,6 +136,7 @@ impl WebListener {
             outbox,
             cursor,
             ogg,
+            flac: (channel.codec == Codec::Flac).then(FrameRenumberer::default),
             icy_titles,
             link: (OGG_SERIAL, Arc::clone(&tap.title)),
             options,
@@ -163,7 +175,8 @@ impl WebListener {
             }
             self.cursor = present;
         }
-        let (flow, sent) = if self.ogg.is_none() && self.icy_titles.is_none() {
+        let is_shared = self.ogg.is_none() && self.flac.is_none() && self.icy_titles.is_none();
+        let (flow, sent) = if is_shared {
             let Self { outbox, connection, cursor, .. } = self;
             outbox.send_chunks(connection, &tap.log, cursor, limit).map_err(gone)?
         } else {
@@ -195,6 +208,9 @@ impl WebListener {
     }
 
     pub(super) fn maintain(&self, now: Instant) -> Result<(), SessionEndCause> {
+        if self.options.session.as_ref().is_some_and(|session| session.is_cut()) {
+            return Err(SessionEndCause::Kicked);
+        }
         let patience = match &self.options.push {
             Some(push) if push.is_abandoned() => return Err(SessionEndCause::Kicked),
             Some(_) => PUSH_STALL_TIMEOUT,
@@ -216,6 +232,9 @@ impl WebListener {
         if let Some(push) = &self.options.push {
             push.add_sent(tally.bytes);
         }
+        if let Some(session) = &self.options.session {
+            session.add_sent(tally.bytes);
+        }
         tally
     }
 
@@ -226,15 +245,15 @@ impl WebListener {
         }
     }
 
-    /// Queues copies: Ogg pages are individual, because their numbers count from where the listener
-    /// joined, and so are titles, because they follow a fixed number of bytes.
+    /// Queues copies: numbers count from where the listener joined, and titles follow a fixed
+    /// number of bytes.
     fn queue_copies(&mut self, tap: &ReactorStation) -> usize {
         let (mut pages, mut sent) = (Vec::new(), 0);
         while let Ok(Some(stamped)) = tap.log.get(self.cursor, 0) {
             let chunk = &stamped.chunk;
             pages.clear();
-            let bytes = match self.ogg.take() {
-                Some(stream) => {
+            let bytes = match (self.ogg.take(), &mut self.flac) {
+                (Some(stream), _) => {
                     let packet = (chunk.payload(), chunk.duration);
                     self.ogg = append_packet(
                         stream,
@@ -246,7 +265,11 @@ impl WebListener {
                     );
                     &pages[..]
                 }
-                None => chunk.payload(),
+                (None, Some(flac)) => {
+                    flac.write(chunk.payload(), &mut pages);
+                    &pages[..]
+                }
+                (None, None) => chunk.payload(),
             };
             queue_with_titles(bytes, &mut self.icy_titles, &tap.title, &mut self.outbox);
             self.cursor.advance(1);

@@ -11,7 +11,10 @@ pub(crate) struct FrameHeader {
     pub(crate) block: u32,
     /// Number of the FLAC frame, or of its first sample.
     pub(crate) number: u64,
-    bytes: usize,
+    /// Length of the coded number in bytes.
+    pub(super) number_bytes: usize,
+    /// Length of the header in bytes, with its checksum.
+    pub(super) bytes: usize,
 }
 
 /// Result of parsing a header.
@@ -44,7 +47,7 @@ impl FrameHeader {
             Some(ones @ 2..=7) => ones as usize,
             _ => return ParsedFrameHeader::Invalid,
         };
-        let at = 4 + number;
+        let at = NUMBER_AT + number;
         let block_bytes = match block {
             6 => 1,
             7 => 2,
@@ -75,7 +78,8 @@ impl FrameHeader {
             channels,
             bits: bits.filter(|bits| *bits > 0),
             block,
-            number: coded_number(bytes.get(4..at).unwrap_or_default()),
+            number: coded_number(bytes.get(NUMBER_AT..at).unwrap_or_default()),
+            number_bytes: number,
             bytes: end + 1,
         })
     }
@@ -87,6 +91,9 @@ fn coded_number(bytes: &[u8]) -> u64 {
     let head = u64::from(*first) & (0xff_u64 >> (first.leading_ones() + 1).min(8));
     rest.iter().fold(head, |number, byte| number << 6 | u64::from(byte & 0x3f))
 }
+
+/// Offset of the coded number in a header.
+pub(super) const NUMBER_AT: usize = 4;
 
 /// RFC 9639, 9.1.1.
 const fn block_size(code: u8, uncommon: u32) -> u32 {

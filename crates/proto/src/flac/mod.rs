@@ -8,6 +8,7 @@ mod frame_end;
 mod header;
 mod info;
 mod md5;
+mod renumber;
 
 pub use chapters::Chapters;
 pub use file::{FlacFileHeader, FlacScanReport, FlacScanner};
@@ -15,3 +16,4 @@ pub(crate) use frame_end::{FrameEnd, FrameEndSearch};
 pub(crate) use header::{FrameHeader, ParsedFrameHeader};
 pub use info::StreamInfo;
 pub use md5::Md5;
+pub use renumber::FrameRenumberer;

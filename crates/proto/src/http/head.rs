@@ -79,6 +79,11 @@ impl ReceivedHead {
         Ok(Self { first_line: first.trim_ascii().to_vec(), fields })
     }
 
+    /// The first line, as it was received.
+    pub(crate) fn first_line(&self) -> &[u8] {
+        &self.first_line
+    }
+
     /// Method, target and version; `None` if the first line does not consist of three words.
     #[must_use]
     pub fn request_line(&self) -> Option<(&str, &str, &str)> {

@@ -403,7 +403,7 @@ mod tests {
         assert!(!without.contains("Authorization"));
         let head =
             target.metadata_request(Some("s3cret"), "Björk & Co - Jóga +1", "aulos/1").unwrap();
-        let RequestKind::Metadata { mount, title } =
+        let RequestKind::Metadata { mount, title, .. } =
             IcecastRequest::parse(head.as_bytes()).unwrap().kind
         else {
             panic!("{head}")

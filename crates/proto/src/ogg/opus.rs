@@ -5,6 +5,7 @@ use core::fmt;
 use aulos_core::{ChannelLayout, Frames, SampleRate};
 
 use super::{PageBuilder, PageWriter, StreamBoundary};
+use crate::titles::TrackMetadata;
 
 /// Pre-skip of a stream in frames at 48 kHz, which the decoder discards while it converges: 80 ms,
 /// as RFC 7845, section 4.2, recommends for a stream that is joined in the middle.
@@ -28,7 +29,8 @@ impl OpusStream {
     /// Begins a stream: appends the two header pages to `out`.
     ///
     /// `serial` may be any number. `rate` is the sample rate before encoding, for information only.
-    /// `title` becomes a comment.
+    /// `title` is one line, `Artist - Title` or a title alone, and becomes the comments `ARTIST` and
+    /// `TITLE`.
     ///
     /// # Errors
     /// [`UnsupportedOpusLayout`] for more than two channels.
@@ -66,7 +68,12 @@ impl OpusStream {
     fn begin_link(serial: u32, head: &[u8], title: &str, out: &mut Vec<u8>) -> Self {
         let mut pages = PageWriter::new(serial);
         pages.write_packet(head, 0, StreamBoundary::First, out);
-        pages.write_packet(&tags([("TITLE", title)].into_iter()), 0, StreamBoundary::Middle, out);
+        let TrackMetadata { artist, title, .. } = TrackMetadata::from_stream_title(title);
+        let comments: Vec<_> = [("ARTIST", &artist), ("TITLE", &title)]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_deref()?)))
+            .collect();
+        pages.write_packet(&tags(comments.into_iter()), 0, StreamBoundary::Middle, out);
         Self { pages, bundle: PageBuilder::default(), granule: 0, paged: 0 }
     }
 
@@ -314,7 +321,8 @@ mod tests {
         let mut stream = OpusStream::begin(1, form.0, form.1, "One", &mut out).unwrap();
         stream.write(b"a", Frames(960), &mut out);
         stream.page(&mut out);
-        let mut stream = stream.chain((b"b", Frames(960)), 2, form, "Two", &mut out).unwrap();
+        let mut stream =
+            stream.chain((b"b", Frames(960)), 2, form, "Echo - Two", &mut out).unwrap();
         stream.write(b"c", Frames(960), &mut out);
         stream.page(&mut out);
         let (mut rest, mut seen) = (&out[..], Vec::new());
@@ -338,7 +346,7 @@ mod tests {
         // The second stream has no pre-skip.
         let pages = pages(&out);
         assert_eq!((&pages[4].1[9..12], pages[6].1.as_slice()), (&[1, 0, 0][..], &b"c"[..]));
-        assert!(pages[5].1.ends_with(b"TITLE=Two"));
+        assert!(pages[5].1.ends_with(b"\x02\0\0\0\x0b\0\0\0ARTIST=Echo\x09\0\0\0TITLE=Two"));
     }
 
     #[test]

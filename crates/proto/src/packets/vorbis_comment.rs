@@ -26,8 +26,38 @@ pub(super) fn parse_title(bytes: &[u8]) -> Option<TrackMetadata> {
             *place = clean_text(value.get(1..).unwrap_or_default());
         }
     }
+    // Source clients that know a single line only put it into the title.
+    if let (None, Some(line)) = (&title.artist, &title.title) {
+        let TrackMetadata { artist, title: track, .. } = TrackMetadata::from_stream_title(line);
+        if let (Some(artist), Some(track)) = (artist, track) {
+            (title.artist, title.title) = (Some(artist), Some(track));
+        }
+    }
     (title != TrackMetadata::default()).then_some(title)
 }
 
 /// Maximum number of comments that are parsed.
 const MAX_COMMENTS: u32 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn title(comments: &[(&str, &str)]) -> (Option<String>, Option<String>) {
+        let mut bytes = Vec::new();
+        crate::bytes::put_comments(&mut bytes, comments.iter().copied());
+        let title = parse_title(&bytes).unwrap_or_default();
+        (title.artist, title.title)
+    }
+
+    #[test]
+    fn a_line_of_artist_and_title_is_split_where_there_is_no_artist() {
+        let both = |artist: &str, title: &str| (Some(artist.to_owned()), Some(title.to_owned()));
+        assert_eq!(title(&[("TITLE", "Björk - Jóga")]), both("Björk", "Jóga"));
+        assert_eq!(title(&[("title", "A - B - C")]), both("A", "B - C"));
+        assert_eq!(title(&[("TITLE", "A - B"), ("ARTIST", "C")]), both("C", "A - B"));
+        assert_eq!(title(&[("TITLE", "Jóga")]), (None, Some("Jóga".to_owned())));
+        assert_eq!(title(&[("TITLE", " - B")]), (None, Some("- B".to_owned())));
+        assert_eq!(title(&[("ARTIST", "Björk")]), (Some("Björk".to_owned()), None));
+    }
+}

@@ -49,6 +49,7 @@ pub struct Session {
     assembly: MessageAssembler,
     outputs: VecDeque<SessionOutput>,
     time_requests: TokenBucket,
+    time_requested_at: Option<Instant>,
     now: Instant,
     stats: SessionStats,
 }
@@ -157,6 +158,7 @@ impl Session {
             assembly: MessageAssembler::default(),
             outputs: VecDeque::new(),
             time_requests: TokenBucket::new(TIME_BURST, TIME_INTERVAL, now),
+            time_requested_at: None,
             now,
             stats: SessionStats::default(),
         }
@@ -204,6 +206,12 @@ impl Session {
     #[must_use]
     pub const fn is_ready_for_audio(&self) -> bool {
         matches!(self.state, State::Streaming { audio: true })
+    }
+
+    /// When the last Time request arrived: clients send one every second.
+    #[must_use]
+    pub const fn time_requested_at(&self) -> Option<Instant> {
+        self.time_requested_at
     }
 
     /// The counters.
@@ -283,6 +291,7 @@ impl Session {
     /// Snapweb sends a Time request directly after its Hello. The reply waits for the settings, so
     /// that they are the first message to the client.
     fn time(&mut self, now: Instant, frame: &MessageFrame<'_>) {
+        self.time_requested_at = Some(now);
         if !self.time_requests.try_take(now) {
             self.stats.unanswered += 1;
             self.stats.ignored += 1;

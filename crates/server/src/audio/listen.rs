@@ -5,12 +5,14 @@
 //! made for it. All listeners of the same format share the rendition, which ends after the last
 //! one. `NAME.m3u` and `NAME.pls` are playlists with one entry.
 
+use std::sync::Arc;
+
 use aulos_core::{CODECS, Codec, CodecInfo};
 use aulos_io::reactor::{ListenerOptions, response_head};
 use aulos_proto::uri::{Uri, percent_encode};
 
 use super::{AudioState, RunningStation, renditions};
-use crate::backend::MediaSocket;
+use crate::backend::{ListenerSession, MediaSocket};
 use crate::http::header;
 
 /// A parsed `/listen/` request.
@@ -39,7 +41,12 @@ enum ListenFormat {
 }
 
 /// Serves a listener, or answers with an error.
-pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
+pub(super) fn accept(
+    socket: MediaSocket,
+    read: &[u8],
+    session: Arc<ListenerSession>,
+    inner: &mut AudioState,
+) {
     let found = ListenRequest::parse(read).and_then(|wanted| {
         let (name, form) = find_station(&wanted.name, &inner.stations)?;
         Some((wanted, name, form))
@@ -74,6 +81,7 @@ pub(super) fn accept(socket: MediaSocket, read: &[u8], inner: &mut AudioState) {
             let options = ListenerOptions {
                 titles: wanted.wants_titles,
                 rendition_guard: target.keep_alive,
+                session: Some(session),
                 push: None,
             };
             inner.context.add_web_listener(socket, target.number, options);

@@ -48,9 +48,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use crate::access::Credentials;
 use crate::backend::{
     self, Announcement, AudioBackend, AudioEvent, CommandQueueFull, DjInfo, DjMountPermit,
-    Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink, MediaSocket,
-    PlaybackSettings, SessionCommand, SessionId, StationPosition, StationRecorderEvent,
-    StationStatus,
+    Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink, ListenerSession,
+    MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
+    StationRecorderEvent, StationStatus,
 };
 use crate::feeder::FeederCounters;
 use crate::push::PushClient;
@@ -394,8 +394,8 @@ impl ListenSink for Audio {
         self.with(|inner| djs::set_title(station, mount, title, inner))
     }
 
-    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>) {
-        self.with(|inner| listen::accept(socket, &read, inner));
+    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>, session: Arc<ListenerSession>) {
+        self.with(|inner| listen::accept(socket, &read, session, inner));
     }
 
     fn accept_websocket(&self, socket: MediaSocket, read: Vec<u8>) {

@@ -51,6 +51,7 @@ pub(super) fn hand_over(inner: &mut AudioState) {
                     let options = ListenerOptions {
                         titles: false,
                         rendition_guard: target.keep_alive,
+                        session: None,
                         push: Some(line),
                     };
                     inner.context.add_web_listener(socket, target.number, options);

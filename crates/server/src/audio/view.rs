@@ -69,7 +69,6 @@ pub(super) fn status(
         rtp_outputs: sent,
         pushes: running.pushes.iter().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
-        listeners: 0,
     }
 }
 
@@ -167,6 +166,7 @@ pub(super) fn health(health: &reactor::ConnectionHealth) -> backend::ClientHealt
         retransmitted: health.retransmitted,
         skipped_chunks: health.skipped,
         skipped_s_ago: health.since_skip.map(|since| whole(since, 1_000_000_000).unwrap_or(0)),
+        seen_us_ago: health.since_time_request.and_then(|since| whole(since, 1_000).ok()),
     }
 }
 

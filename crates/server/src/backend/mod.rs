@@ -37,7 +37,7 @@ pub use aulos_engine::loudness_processor::NormalizerStatus;
 pub use aulos_engine::standby::Standby;
 pub use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
 pub use aulos_io::feed::{DjEndReason, DjMountPermit};
-pub use aulos_io::reactor::{ListenPolicy, MediaSocket};
+pub use aulos_io::reactor::{ListenPolicy, ListenerSession, MediaSocket};
 pub use session::{
     AudioEvent, ClientHealth, CommandQueueFull, Greeting, Hello, KickReason, PlaybackSettings,
     SessionCommand, SessionId,
@@ -199,8 +199,9 @@ pub trait ListenSink: Send + Sync {
     /// Takes a connection whose request starts with `GET /listen/`, without waiting.
     ///
     /// The socket is non-blocking. `read` holds what has been read from it: at least the request
-    /// line, at most 8 KiB, possibly more than the line.
-    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>);
+    /// line, at most 8 KiB, possibly more than the line. The session is kept as long as it is
+    /// served.
+    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>, session: Arc<ListenerSession>);
 
     /// Takes a Snapcast client behind a WebSocket whose handshake is complete, without waiting.
     ///

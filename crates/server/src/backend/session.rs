@@ -93,6 +93,8 @@ pub struct ClientHealth {
     pub skipped_chunks: u64,
     /// Seconds since the last of them.
     pub skipped_s_ago: Option<u64>,
+    /// Microseconds since the client's last Time request; clients send one every second.
+    pub seen_us_ago: Option<u64>,
 }
 
 /// Playback settings of a client; the body of Snapcast's `ServerSettings`.

@@ -62,8 +62,6 @@ pub struct StationStatus {
     pub pushes: Vec<PushState>,
     /// State of each of `Station::records`.
     pub recorders: Vec<RecorderState>,
-    /// Web listeners (`/listen/...`).
-    pub listeners: u32,
 }
 
 /// Status of an RTP source.

@@ -65,10 +65,19 @@ impl Control {
     /// [`LoginError`].
     pub fn login(&self, from: IpAddr, credentials: &Credentials) -> Result<Role, LoginError> {
         let role = self.access.login(from, credentials, SystemClock::now());
-        role.inspect_err(|denied| self.count_denied(*denied))
+        role.inspect_err(|denied| {
+            self.count_denied(*denied);
+            self.log_refused_login(
+                from,
+                match denied {
+                    LoginError::WrongCredentials => "wrong user, password or token",
+                    LoginError::RateLimited => "too many wrong logins from this address",
+                },
+            );
+        })
     }
 
-    /// Records a login attempt from this address that was checked elsewhere.
+    /// Records a login attempt from this address that was checked elsewhere, and is logged there.
     ///
     /// # Errors
     /// [`LoginError`].

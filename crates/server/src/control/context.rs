@@ -102,8 +102,9 @@ impl ControlState {
             let mut known = self.slots().map(|(_, slot)| slot.station.name.as_str());
             let shown: Vec<&str> = known.by_ref().take(MAX_NAMES_SHOWN).collect();
             let more = if known.next().is_some() { ", ..." } else { "" };
+            let are = if shown.len() == 1 { "is" } else { "are" };
             let shown = quoted_list(&shown);
-            internal_error(format!("there is no station `{name}`; there are {shown}{more}"))
+            internal_error(format!("there is no station `{name}`; there {are} {shown}{more}"))
         })
     }
 }

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::context::CallContext;
 use super::params::Params;
 use super::rpc::MethodResult;
-use super::{Control, ControlState};
+use super::{Control, ControlState, event_log};
 use crate::backend::{
-    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, SourceSwitch,
-    Standby, StationOutput, SwitchCause,
+    FailureCounts, InputFault, Latency, OnAir, SourceCondition, SourceHealth, SourceState,
+    SourceSwitch, Standby, StationOutput, SwitchCause,
 };
 use crate::hooks::{Observation, cause_name};
 
@@ -74,6 +74,7 @@ impl Control {
         self.observe_station(inner, number, Observation::Switched(switch));
         let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
         let station = &slot.station;
+        event_log::log_switch(station, switch);
         let name = |index: Option<usize>| {
             index.and_then(|index| station.sources.get(index)).map(|source| &source.name)
         };
@@ -108,9 +109,13 @@ pub(super) fn on_air(station: &Station, on_air: &OnAir) -> Value {
     })
 }
 
-/// The condition of a source, as JSON.
-pub(super) fn condition(condition: &SourceCondition) -> Value {
+/// The condition of a source, as JSON. One that cannot be opened has failed, although the switch
+/// still waits for its first audio.
+pub(super) fn condition(condition: &SourceCondition, state: &SourceState) -> Value {
     let (state, fault) = match condition.health {
+        SourceHealth::Connecting if matches!(state, SourceState::Failed(_)) => {
+            ("failed", Some(InputFault::Error))
+        }
         SourceHealth::Disabled => ("disabled", None),
         SourceHealth::Connecting => ("connecting", None),
         SourceHealth::Priming => ("priming", None),
@@ -157,4 +162,21 @@ pub(super) fn latency(latency: Latency) -> Value {
 fn counts_json(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
     let pairs = counts.into_iter().filter(|(_, count)| *count > 0);
     Value::Object(pairs.map(|(name, count)| (name.replace(' ', "_"), json!(count))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_cannot_be_opened_is_failed_and_not_connecting() {
+        let waiting = SourceCondition {
+            health: SourceHealth::Connecting,
+            standby: Standby::Hot,
+            failures: FailureCounts::NONE,
+        };
+        let failed = condition(&waiting, &SourceState::Failed("no such file".to_owned()));
+        assert_eq!((&failed["state"], &failed["fault"]), (&json!("failed"), &json!("error")));
+        assert_eq!(condition(&waiting, &SourceState::Waiting)["state"], "connecting");
+    }
 }

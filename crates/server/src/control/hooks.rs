@@ -6,7 +6,7 @@ use serde_json::json;
 use super::context::CallContext;
 use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
-use super::{Control, ControlState};
+use super::{Control, ControlState, event_log};
 use crate::hooks::Observation;
 
 /// `Aulos.TestHook`.
@@ -28,6 +28,7 @@ impl Control {
         let Some(slot) = inner.slots.get_mut(number).and_then(Option::as_mut) else { return };
         slot.watch.handle_input(SystemClock::now(), &slot.station, seen);
         while let Some(event) = slot.watch.poll_output() {
+            event_log::log_hook_event(&slot.station.name, &event);
             self.hooks.notify(&slot.station.name, &event);
         }
     }

@@ -4,20 +4,26 @@
 //! for one call and never across an `await`, so all controllers see changes in the same order.
 //! Alternatives: `docs/decisions/control-state.md`. The audio threads do not use this lock.
 
+mod access_log;
 mod admission;
 mod announce;
 mod announcement_list;
 mod art;
 mod calls;
+mod client_log;
 pub(crate) mod connections;
 mod context;
 mod counters;
 mod djs;
+mod event_log;
 mod extension_methods;
 mod fallback;
 mod greetings;
 mod hooks;
+mod icecast_stats;
 mod level_json;
+mod listener_table;
+mod listeners;
 mod markers;
 mod method;
 mod methods;
@@ -62,7 +68,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use aulos_config::ResolvedConfig;
+use aulos_config::{ResolvedConfig, Station};
 use aulos_io::mdns::DiscoveredServer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -75,9 +81,12 @@ use crate::registry::{
     Effects, MAX_CLIENTS, Notice, Registry, StationInfo, WallTime, to_json_text,
 };
 use crate::relay::RelayManager;
+use access_log::AccessLog;
 use announcement_list::AnnouncementList;
 use art::ArtCache;
+use event_log::LogLimit;
 use greetings::GreetingSync;
+use listener_table::ListenerTable;
 use outbox::Outbox;
 use peers::Peers;
 use pending_update::PendingUpdate;
@@ -128,9 +137,12 @@ impl Control {
             started: Instant::now(),
             inner: Mutex::new(inner),
             long_calls: tokio::sync::Mutex::default(),
+            listeners: ListenerTable::default(),
+            access_log: AccessLog::default(),
             relays: Mutex::default(),
             revision: watch::Sender::new(0),
             counters: Counters::default(),
+            log_limit: LogLimit::default(),
         };
         control.restore(saved);
         control
@@ -185,6 +197,11 @@ impl Control {
     /// Handles an event of the audio backend.
     pub fn handle_event(&self, event: AudioEvent) {
         let mut inner = self.lock();
+        self.log_departure(&inner, &event);
+        let arrival = match &event {
+            AudioEvent::Hello { session, peer, .. } => Some((*session, *peer)),
+            _ => None,
+        };
         match &event {
             AudioEvent::Left { session } => inner.outbox.forget(*session),
             AudioEvent::Hello { session, peer, hello, .. } => {
@@ -192,6 +209,7 @@ impl Control {
                 if let Err(cause) =
                     authorized.and_then(|()| self.check_new_client(&mut inner, *peer, hello))
                 {
+                    self.log_refused_client(*peer, cause);
                     return self.reject_session(&mut inner, *session, cause);
                 }
             }
@@ -201,6 +219,9 @@ impl Control {
             }
         }
         let mut effects = inner.registry.apply(event, wall_time());
+        if let Some((session, peer)) = arrival {
+            self.log_arrival(&inner, session, peer, &effects.commands);
+        }
         if effects.notices.contains(&Notice::Server) {
             inner.update_pending.want();
         }
@@ -232,6 +253,7 @@ impl Control {
             }
         }
         self.notify_recordings(&mut inner);
+        self.log_ended_listeners(&inner);
         let now = (self.clock)();
         let is_due = |since: &mut Instant| now.saturating_duration_since(*since) >= HEALTH_INTERVAL;
         if inner.health_changed_at.take_if(is_due).is_some() {
@@ -247,6 +269,7 @@ impl Control {
         let status = self.backend.status(number);
         self.observe_station(inner, number, Observation::Status(&status));
         let status = status.without_live_figures();
+        inner.log_station_changes(number, &status);
         let Some(slot) = inner.slots.get(number).and_then(Option::as_ref) else { return };
         let Some(shown) = inner.last_shown.get_mut(number).filter(|shown| **shown != status) else {
             return;
@@ -309,6 +332,11 @@ impl Control {
     #[must_use]
     pub fn status(&self) -> String {
         self.status_text(&self.lock())
+    }
+
+    /// The running stations.
+    pub(crate) fn stations(&self) -> Vec<Station> {
+        self.lock().slots().map(|(_, slot)| slot.station.clone()).collect()
     }
 
     /// Levels and loudness of every station, for meters.
@@ -389,6 +417,7 @@ impl Control {
                 slot,
                 metadata_slot,
                 &self.backend.status(number),
+                self.listeners.count(&slot.station.name).0,
                 announcements,
                 clients,
             )

@@ -333,7 +333,9 @@ fn hook_event(
         _ => return None,
     };
     figures["recorder"] = json!(recorder);
-    figures["event"] = json!(word);
+    if kind == HookEventKind::RecorderTrouble {
+        figures["trouble"] = json!(word);
+    }
     Some(HookEvent::Recorder { kind, text, figures })
 }
 

@@ -9,10 +9,13 @@ use aulos_config::ResolvedConfig;
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{Notify, watch};
 
+use super::access_log::AccessLog;
 use super::announcement_list::AnnouncementList;
 use super::art::ArtCache;
 use super::counters::Counters;
+use super::event_log::LogLimit;
 use super::greetings::GreetingSync;
+use super::listener_table::ListenerTable;
 use super::outbox::Outbox;
 use super::peers::Peers;
 use super::pending_update::PendingUpdate;
@@ -43,6 +46,9 @@ pub struct Control {
     /// Held by a call whose work grows with the number of clients; separate from the lock of the
     /// state.
     pub(super) long_calls: tokio::sync::Mutex<()>,
+    /// Web listeners, and the log of those that have ended.
+    pub(super) listeners: ListenerTable,
+    pub(super) access_log: AccessLog,
     /// Relays are independent of stations.
     pub(super) relays: Mutex<RelayManager>,
     /// Incremented with every change that a page shows.
@@ -53,6 +59,7 @@ pub struct Control {
     pub hooks: Hooks,
     /// Connections and requests that were cut or refused.
     pub counters: Counters,
+    pub(super) log_limit: LogLimit,
 }
 
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
+use super::event_log::LoggedFailures;
 use crate::hooks::StationWatch;
 
 /// A station, with the state that Snapcast keeps per stream.
@@ -21,13 +22,16 @@ pub(super) struct StationSlot {
     pub(super) plugin: Option<PluginHandle>,
     /// The state of this station's hook events.
     pub(super) watch: StationWatch,
+    /// Failures of its sources in the log.
+    pub(super) logged_failures: LoggedFailures,
 }
 
 impl StationSlot {
     pub(super) fn new(station: Station, added: Option<Uri>) -> Self {
         let (properties, plugin, watch) =
             (uncontrollable_properties(), None, StationWatch::default());
-        Self { station, added, file_sound: None, properties, plugin, watch }
+        let logged_failures = LoggedFailures::default();
+        Self { station, added, file_sound: None, properties, plugin, watch, logged_failures }
     }
 }
 

@@ -197,6 +197,7 @@ pub(super) fn station<'a>(
     slot: &StationSlot,
     metadata_slot: Option<&StationSlot>,
     status: &StationStatus,
+    listeners: usize,
     announcements: Value,
     clients: ClientList<'a>,
 ) -> StationJson<'a> {
@@ -213,7 +214,10 @@ pub(super) fn station<'a>(
                 SourceState::Failed(_) => "failed",
             },
             "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
-            "health": status.source_conditions.get(index).map(fallback::condition),
+            "health": status
+                .source_conditions
+                .get(index)
+                .map(|condition| fallback::condition(condition, &state)),
             "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
             "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
             "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),
@@ -246,7 +250,7 @@ pub(super) fn station<'a>(
         "spec": station.spec.to_string(),
         "chunk_ms": station.chunk_ms,
         "buffer_ms": station.buffer_ms,
-        "listeners": status.listeners,
+        "listeners": listeners,
         "pushes": pushes,
         "rtp": sent,
         "recorders": recordings::station_json(station, &status.recorders),

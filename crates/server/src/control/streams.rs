@@ -181,8 +181,20 @@ pub(super) fn remote_refusal(uri: &Uri, allowed: &StreamSettings) -> Option<Stri
         ));
     }
     let is_path = matches!(scheme.as_str(), "pipe" | "file" | "sdp");
-    (is_path && !is_below(Path::new(&uri.path), &allowed.roots)).then(|| {
-        format!("{} does not lie in one of the folders that `roots` of [streams] names", uri.path)
+    let path = Path::new(&uri.path);
+    (is_path && !is_below(path, &allowed.roots)).then(|| {
+        let folder = path.parent().unwrap_or(path).display();
+        match &allowed.roots[..] {
+            [] => format!(
+                "calls may open no file; to allow those below {folder}, write into the \
+                 configuration: [streams] roots = [\"{folder}\"]"
+            ),
+            roots => {
+                let roots: Vec<_> = roots.iter().map(|root| root.display().to_string()).collect();
+                let roots = roots.join(", ");
+                format!("{} is not below one of `streams.roots`: {roots}", uri.path)
+            }
+        }
     })
 }
 

@@ -20,11 +20,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::Control;
+use crate::backend::SourceState;
 
 /// Delay before a FIFO that cannot be read is opened again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval at which the player is checked: the FIFO stays open when it ends.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes per read: the usual size of a FIFO.
 const READ_SIZE: usize = 64 << 10;
 
@@ -44,6 +48,19 @@ impl Control {
         }
         tellers
     }
+
+    /// Whether the player that writes into a FIFO has ended or cannot be started.
+    fn has_lost_player(&self, stream: &str, fifo: &Path) -> bool {
+        let inner = self.lock();
+        let Some((number, slot)) = inner.slot(stream) else { return false };
+        let writes = |config: &SourceConfig| {
+            let SourceConfig::Process { titles: Some(titles), .. } = config else { return false };
+            titles.fifo == fifo
+        };
+        let at = slot.station.sources.iter().position(|source| writes(&source.config));
+        let sources = self.backend.status(number).sources;
+        at.is_some_and(|at| matches!(sources.get(at), Some(SourceState::Failed(_))))
+    }
 }
 
 /// Reads a player's titles until the future is dropped.
@@ -62,9 +79,19 @@ async fn read(control: &Control, stream: &str, titles: &TitleFifo) -> io::Result
     let mut reader = TitleReader::new(titles.kind);
     let mut playing = PlaybackState::default();
     let mut block = vec![0; READ_SIZE];
+    let mut checks = interval(CHECK_INTERVAL);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let count = fifo.read(&mut block).await?;
         let mut changed = false;
+        let count = tokio::select! {
+            read = fifo.read(&mut block) => read?,
+            _ = checks.tick() => {
+                if playing.is_current() && control.has_lost_player(stream, &titles.fifo) {
+                    changed = playing.update(PlaybackEvent::Stopped);
+                }
+                0
+            }
+        };
         reader
             .push(block.get(..count).unwrap_or_default(), |event| changed |= playing.update(event));
         if changed {
@@ -112,6 +139,12 @@ struct PlaybackState {
 }
 
 impl PlaybackState {
+    /// Whether a player has reported something since it stopped.
+    fn is_current(&self) -> bool {
+        self.status != "stopped"
+            && (!self.status.is_empty() || self.title != TrackMetadata::default())
+    }
+
     /// Takes over an event; returns whether something changed.
     fn update(&mut self, event: PlaybackEvent) -> bool {
         match event {
@@ -153,6 +186,14 @@ impl PlaybackState {
 
 /// A title in one line, from the properties of a stream.
 pub(super) fn title_line(properties: &Map<String, Value>) -> String {
+    let (title, artist) = title_and_artist(properties);
+    icy::stream_title(&TrackMetadata { artist, title, ..TrackMetadata::default() })
+}
+
+/// Title and performers, from the properties of a stream.
+pub(super) fn title_and_artist(
+    properties: &Map<String, Value>,
+) -> (Option<String>, Option<String>) {
     let metadata = properties.get("metadata");
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let field = |key: &str| metadata.and_then(|metadata| metadata.get(key));
@@ -163,11 +204,7 @@ pub(super) fn title_line(properties: &Map<String, Value>) -> String {
         }
         other => other.and_then(text),
     };
-    icy::stream_title(&TrackMetadata {
-        artist,
-        title: field("title").and_then(text),
-        ..TrackMetadata::default()
-    })
+    (field("title").and_then(text), artist)
 }
 
 /// A title in a control script's format.

@@ -46,7 +46,7 @@ impl HookEvent {
     }
 
     /// Description for users.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let named = |source: &Option<String>| {
             source.clone().unwrap_or_else(|| "the last resort".to_owned())
         };

@@ -198,7 +198,8 @@ impl Hooks {
                 None => event.text(),
             },
         });
-        for part in [head, event.figures()] {
+        // The head last: a figure never takes the place of one of its fields.
+        for part in [event.figures(), head] {
             if let Value::Object(part) = part {
                 body.extend(part);
             }

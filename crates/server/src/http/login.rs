@@ -23,6 +23,7 @@ use crate::tls::ClientStream;
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionIdentity {
     pub(super) from: IpAddr,
+    pub(super) is_tls: bool,
     slot: Arc<ConnectionPermit>,
     certificate: Option<Arc<CertificateDer<'static>>>,
 }
@@ -30,7 +31,7 @@ pub(super) struct ConnectionIdentity {
 impl ConnectionIdentity {
     pub(super) fn new(stream: &ClientStream, slot: Arc<ConnectionPermit>) -> Self {
         let certificate = stream.certificate().cloned().map(Arc::new);
-        Self { from: stream.peer_ip(), slot, certificate }
+        Self { from: stream.peer_ip(), is_tls: stream.is_tls(), slot, certificate }
     }
 
     /// The caller for a request with this `Authorization` value.
@@ -87,6 +88,8 @@ pub(super) const LOGIN_PATH: &str = "/login";
 pub(super) fn required_role<B>(request: &Request<B>) -> Role {
     match request.uri().path() {
         "/healthz" => Role::None,
+        // Addresses of listeners are personal data.
+        path if path.starts_with("/admin/") => Role::Admin,
         // Where the page is open to everyone, a browser has no other way to log in.
         LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
         // A caller can still log in over the WebSocket.

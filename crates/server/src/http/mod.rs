@@ -7,6 +7,7 @@
 
 mod events;
 mod host;
+mod listen_index;
 mod login;
 mod pages;
 mod routes;
@@ -197,7 +198,10 @@ fn is_listener(read: &[u8]) -> Option<bool> {
     if !LISTEN.iter().any(may_be) {
         return Some(false);
     }
-    read.contains(&b'\n').then_some(true)
+    let line = read.iter().position(|byte| *byte == b'\n').map(|end| &read[..end])?;
+    // The list of stations is a page.
+    let target = line.split(|byte| *byte == b' ').nth(1);
+    Some(target != Some(b"/listen/"))
 }
 
 /// Hands a listener to a reactor, if its host name is one of ours (see `host`) and it may listen.
@@ -216,7 +220,10 @@ fn hand_over_listener(
         return stream.try_send_response(refusal);
     }
     match stream.into_media() {
-        Ok(socket) => sink.accept_listener(socket, read),
+        Ok(socket) => {
+            let session = control.register_listener(&read, identity.from);
+            sink.accept_listener(socket, read, session);
+        }
         Err(error) => tracing::debug!(%error, "cannot hand over a listener"),
     }
 }
@@ -232,6 +239,8 @@ mod tests {
         assert_eq!(is_listener(b"GET /listen/a HTTP/1.1"), None);
         assert_eq!(is_listener(b"GET /listen/a HTTP/1.1\r\n"), Some(true));
         assert_eq!(is_listener(b"GET /listenx"), Some(false));
+        assert_eq!(is_listener(b"GET /listen/ HTTP/1.1\r\n"), Some(false));
+        assert_eq!(is_listener(b"GET /listen/"), None);
         assert_eq!(is_listener(b"HEAD /listen/a HTTP/1.1\r\n"), Some(true));
         assert_eq!(is_listener(b"POST /listen/a"), Some(false));
         assert_eq!(is_listener(b"\x16\x03\x01"), Some(false));

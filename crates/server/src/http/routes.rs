@@ -10,7 +10,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::events::EventFeed;
 use super::login::{self, ConnectionIdentity};
 use super::pages::{self, Pages};
-use super::{host, websocket};
+use super::{host, listen_index, websocket};
 use crate::access::{LoginError, Role};
 use crate::backend::ListenSink;
 use crate::control::connections::ConnectionSlots;
@@ -51,12 +51,18 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
         .route("/healthz", get(async || "ok\n"))
         .route(login::LOGIN_PATH, get(async || Redirect::to("/")))
         .route("/api/v1/status", get(status))
+        .route("/status-json.xsl", get(icecast_status))
+        .route("/admin/stats", get(icecast_admin))
+        .route("/admin/stats.xml", get(icecast_admin))
+        .route("/admin/listmounts", get(icecast_admin))
+        .route("/admin/listclients", get(icecast_admin))
         .route("/api/v1/events", get(events))
         .route("/openrpc.json", get(async || json(Control::openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
         .route("/rtp/{*name}", get(description))
         .route("/__image_cache", get(picture))
+        .route("/listen/", get(listen_index))
         .route("/listen/{*name}", any(redirect_listener));
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
     let app = AppState { control: Arc::clone(&control), feed, sink, sockets };
@@ -98,8 +104,64 @@ async fn page() -> Response {
     (headers, html).into_response()
 }
 
+async fn listen_index(State(app): State<AppState>) -> Response {
+    let html = listen_index::page(&app.control.stations());
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
+}
+
 async fn status(State(app): State<AppState>) -> Response {
     json(app.control.status_after_long_calls().await)
+}
+
+/// Icecast's status, for directories and widgets; `?mount=/listen/NAME` limits it to one source.
+async fn icecast_status(
+    State(app): State<AppState>,
+    Extension(identity): Extension<ConnectionIdentity>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    json(app.control.icecast_status(&base_url(&identity, &headers), mount(&uri).as_deref()))
+}
+
+/// The URL at which a client has reached this server. The host has been checked, so it is safe to
+/// repeat.
+fn base_url(identity: &ConnectionIdentity, headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+    format!("{}://{host}", if identity.is_tls { "https" } else { "http" })
+}
+
+/// The `mount` of a query. Its slashes may be encoded; what is encoded in the path stays so.
+fn mount(uri: &Uri) -> Option<String> {
+    let mut pairs = uri.query()?.split('&');
+    let mount = pairs.find_map(|pair| pair.strip_prefix("mount="))?;
+    let mount = mount.replace("%2F", "/").replace("%2f", "/").replace("%25", "%");
+    Some(if mount.starts_with('/') { mount } else { format!("/{mount}") })
+}
+
+/// Icecast's figures for administrators, as XML.
+async fn icecast_admin(
+    State(app): State<AppState>,
+    Extension(identity): Extension<ConnectionIdentity>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    let (base, mount) = (base_url(&identity, &headers), mount(&uri));
+    let xml = match uri.path() {
+        "/admin/listclients" => {
+            mount.as_deref().and_then(|mount| app.control.icecast_clients(mount))
+        }
+        path => {
+            let is_short = path == "/admin/listmounts";
+            Some(app.control.icecast_stats(&base, mount.as_deref(), is_short))
+        }
+    };
+    match xml {
+        Some(xml) => ([(CONTENT_TYPE, "text/xml; charset=utf-8")], xml).into_response(),
+        None => {
+            let text = "unknown mount; /admin/listmounts lists all\n";
+            (StatusCode::NOT_FOUND, text).into_response()
+        }
+    }
 }
 
 async fn events(State(app): State<AppState>) -> Response {

@@ -1,10 +1,12 @@
 //! Ports for source clients (DJs): requests, passwords and mounts.
 //!
+//! The protocols are Icecast's (`PUT`, `SOURCE`) and Shoutcast v1's (a line with the password).
 //! A port may have mounts of several stations. It is opened as soon as a station has a mount there,
 //! and closed when none is left. Requests are read here, on the control runtime; the stream itself
 //! goes with its socket to a reactor. TLS is supported on the same port, as on every other, and the
 //! limits per address apply here as well.
 
+mod authorize;
 mod source_client;
 
 use std::io;
@@ -28,6 +30,7 @@ use crate::control::tcp::{
 };
 use crate::control::{Control, count};
 use crate::tls;
+use authorize::RefusalLog;
 
 /// Maximum number of connections without a complete request, on all ports; clients on air are not
 /// included.
@@ -47,10 +50,14 @@ struct PortContext {
     sink: Arc<dyn ListenSink>,
     door: watch::Receiver<ListenPolicy>,
     slots: ConnectionSlots,
+    refusals: Arc<RefusalLog>,
 }
 
 /// A port that is open, or will be.
 struct MountPort {
+    /// The address of its mounts.
+    mounts: Endpoint,
+    /// The address that is open: that of the mounts, or the next port.
     address: Endpoint,
     open: Option<JoinHandle<()>>,
     backoff: Backoff,
@@ -63,18 +70,18 @@ pub(crate) async fn serve(
     sink: Arc<dyn ListenSink>,
     door: watch::Receiver<ListenPolicy>,
 ) {
-    let context =
-        PortContext { control, sink, door, slots: ConnectionSlots::new(MAX_SOURCE_CLIENTS) };
+    let slots = ConnectionSlots::new(MAX_SOURCE_CLIENTS);
+    let context = PortContext { control, sink, door, slots, refusals: Arc::default() };
     let mut ports: Vec<MountPort> = Vec::new();
     let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let mounts = context.control.mounts();
-        ports.retain(|port| mounts.iter().any(|(_, mount)| mount.address == port.address));
-        for (_, Mount { address, .. }) in &mounts {
-            if !ports.iter().any(|port| port.address == *address) {
-                ports.push(MountPort::new(address.clone()));
+        let wanted = addresses(&context.control.mounts());
+        ports.retain(|port| wanted.contains(&(port.mounts.clone(), port.address.clone())));
+        for (mounts, address) in wanted {
+            if !ports.iter().any(|port| port.address == address) {
+                ports.push(MountPort::new(mounts, address));
             }
         }
         for port in &mut ports {
@@ -83,10 +90,30 @@ pub(crate) async fn serve(
     }
 }
 
+/// The addresses to open, each behind that of its mounts. Shoutcast programs send their stream to
+/// the port after the configured one.
+fn addresses(all: &[(String, Mount)]) -> Vec<(Endpoint, Endpoint)> {
+    let all = || all.iter().map(|(_, mount)| mount);
+    let own = all().map(|mount| (mount.address.clone(), mount.address.clone()));
+    let next = all().filter(|mount| mount.shoutcast && mount.address.port != 0).map(|mount| {
+        let port = mount.address.port.saturating_add(1);
+        (mount.address.clone(), Endpoint { port, ..mount.address.clone() })
+    });
+    // Another mount's port is opened for that mount.
+    own.chain(next.filter(|(_, next)| all().all(|mount| mount.address != *next))).collect()
+}
+
 impl MountPort {
-    fn new(address: Endpoint) -> Self {
+    fn new(mounts: Endpoint, address: Endpoint) -> Self {
         let backoff = Backoff::exact(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
-        Self { address, open: None, backoff }
+        Self { mounts, address, open: None, backoff }
+    }
+
+    /// Reports whether the mounts' own port is open.
+    fn report(&self, backend: &dyn AudioBackend, opened: Result<SocketAddr, &io::Error>) {
+        if self.address == self.mounts {
+            backend.set_dj_address(&self.mounts, opened);
+        }
     }
 
     async fn open(&mut self, context: &PortContext, backend: &dyn AudioBackend) {
@@ -99,13 +126,13 @@ impl MountPort {
         match opened.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok((listener, address)) => {
                 tracing::info!(%address, "accepting live sources");
-                backend.set_dj_address(&self.address, Ok(address));
+                self.report(backend, Ok(address));
                 self.open =
-                    Some(tokio::spawn(accept(listener, self.address.clone(), context.clone())));
+                    Some(tokio::spawn(accept(listener, self.mounts.clone(), context.clone())));
             }
             Err(error) => {
                 tracing::warn!(address = %self.address, %error, "cannot accept live sources; retrying");
-                backend.set_dj_address(&self.address, Err(&error));
+                self.report(backend, Err(&error));
                 self.backoff.failed(SystemClock::now());
             }
         }
@@ -139,14 +166,16 @@ async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) 
         let (context, mount) = (context.clone(), address.clone());
         tokio::spawn(async move {
             let AcceptedConnection { socket, address, policy: door, slot } = accepted;
-            let PortContext { control, sink, .. } = &context;
+            let PortContext { control, sink, refusals, .. } = &context;
             let served = async {
                 if keep_alive(&socket.0).is_err() {
                     return;
                 }
                 match tls::open(socket, address, &door, source_client::REQUEST_TIMEOUT, false).await
                 {
-                    Ok(stream) => source_client::serve(stream, &mount, control, &**sink).await,
+                    Ok(stream) => {
+                        source_client::serve(stream, &mount, control, &**sink, refusals).await;
+                    }
                     Err(tls::RefusalReason::Silent) => {
                         count(&control.counters.djs_cut_without_request);
                     }

@@ -2,6 +2,8 @@
 //! [`SourceHandshake`].
 
 use std::io;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use aulos_config::{Endpoint, Mount};
@@ -15,14 +17,53 @@ use aulos_session::live_source::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::access::{Credentials, LoginError};
 use crate::backend::{DjInfo, ListenSink};
 use crate::control::{Control, count};
-use crate::http::is_our_host;
 use crate::tls::ClientStream;
+
+use super::authorize::{MountClaim, RefusalLog};
 
 /// Time-out of the handshake of TLS, and of an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a connection may use, as far as it is known.
+struct MountAccess<'a> {
+    from: IpAddr,
+    is_tls: bool,
+    address: &'a Endpoint,
+    control: &'a Control,
+    sink: &'a dyn ListenSink,
+    claim: MountClaim,
+    /// The station and its mount, once the client is authorized.
+    place: Option<(String, Mount)>,
+    permit: Option<DjMountPermit>,
+}
+
+impl MountAccess<'_> {
+    /// Answers what the handshake asks; other outputs are returned.
+    fn answer(
+        &mut self,
+        output: HandshakeOutput,
+    ) -> ControlFlow<HandshakeOutput, HandshakeInput<'static>> {
+        ControlFlow::Continue(match (output, &self.place) {
+            (HandshakeOutput::Authorize { mount, is_title, password, authorization, host }, _) => {
+                self.claim = MountClaim { mount, is_title, password, authorization, host };
+                let found = self.claim.authorize(self.from, self.address, self.control);
+                HandshakeInput::Authorized(found.map(|found| self.place = Some(found)))
+            }
+            (HandshakeOutput::Acquire { name, content_type, agent }, Some((station, mount))) => {
+                let (from, tls) = (Some(self.from), self.is_tls);
+                let about = DjInfo { from, agent, name, content_type, tls };
+                self.permit = self.sink.acquire_mount(station, mount, about);
+                HandshakeInput::Acquired(self.permit.is_some())
+            }
+            (HandshakeOutput::SetTitle(title), Some((station, mount))) => {
+                HandshakeInput::TitleSet(self.sink.set_live_title(station, mount, title))
+            }
+            (output, _) => return ControlFlow::Break(output),
+        })
+    }
+}
 
 /// Reads the request, and puts the client on air if it is authorized.
 pub(super) async fn serve(
@@ -30,43 +71,37 @@ pub(super) async fn serve(
     address: &Endpoint,
     control: &Control,
     sink: &dyn ListenSink,
+    refusals: &RefusalLog,
 ) {
     let mut handshake = SourceHandshake::new(SystemClock::now());
-    let (mut place, mut permit) = (None, None);
+    let (from, is_tls) = (stream.peer_ip(), stream.is_tls());
+    let (claim, place, permit) = (MountClaim::default(), None, None);
+    let mut access = MountAccess { from, is_tls, address, control, sink, claim, place, permit };
     let mut piece = [0; 1_024];
     loop {
         while let Some(output) = handshake.poll_output() {
-            let input = match (output, &place) {
-                (HandshakeOutput::Authorize { mount, authorization, host }, _) => {
-                    let said = (authorization.as_deref(), host.as_deref());
-                    let found = authorize(&stream, address, &mount, said, control);
-                    HandshakeInput::Authorized(found.map(|found| place = Some(found)))
+            match access.answer(output) {
+                ControlFlow::Continue(input) => handshake.handle_input(input),
+                ControlFlow::Break(HandshakeOutput::Send(bytes)) => {
+                    match timeout(REQUEST_TIMEOUT, send(&mut stream, bytes)).await {
+                        Ok(Ok(())) => {}
+                        _ => return,
+                    }
                 }
-                (
-                    HandshakeOutput::Acquire { name, content_type, agent },
-                    Some((station, mount)),
-                ) => {
-                    let (from, tls) = (Some(stream.peer_ip()), stream.is_tls());
-                    let about = DjInfo { from, agent, name, content_type, tls };
-                    permit = sink.acquire_mount(station, mount, about);
-                    HandshakeInput::Acquired(permit.is_some())
+                ControlFlow::Break(HandshakeOutput::Start(start)) => {
+                    refusals.forget(from);
+                    return start_stream(stream, access.permit, start).await;
                 }
-                (HandshakeOutput::SetTitle(title), Some((station, mount))) => {
-                    HandshakeInput::TitleSet(sink.set_live_title(station, mount, title))
-                }
-                (HandshakeOutput::Start(start), _) => {
-                    return start_stream(stream, permit, start).await;
-                }
-                (HandshakeOutput::Respond(response), _) => {
+                ControlFlow::Break(HandshakeOutput::Respond(response)) => {
                     count_refusal(control, response);
+                    refusals.report(from, address, &access.claim, response);
                     return stream.try_send_response(response.text().as_bytes());
                 }
-                (HandshakeOutput::Close { is_silent: true }, _) => {
+                ControlFlow::Break(HandshakeOutput::Close { is_silent: true }) => {
                     return count(&control.counters.djs_cut_without_request);
                 }
-                _ => return,
-            };
-            handshake.handle_input(input);
+                ControlFlow::Break(_) => return,
+            }
         }
         let at = handshake.poll_timeout();
         let limit = at.map_or(Span::ZERO, |at| at.since(SystemClock::now())).as_nanos();
@@ -87,49 +122,18 @@ fn count_refusal(control: &Control, response: LiveResponse) {
     match response {
         LiveResponse::HeadTooLong => count(&counters.djs_cut_long_request),
         LiveResponse::CrossSite => count(&counters.http_cross_site),
-        LiveResponse::BadRequest => count(&counters.djs_not_understood),
+        LiveResponse::BadRequest | LiveResponse::InvalidPassword => {
+            count(&counters.djs_not_understood);
+        }
         LiveResponse::UnsupportedType => count(&counters.djs_refused_type),
         LiveResponse::MountInUse => count(&counters.djs_refused_taken),
         _ => {}
     }
 }
 
-/// The mount of this name and its station, if the client is authorized for it.
-fn authorize(
-    stream: &ClientStream,
-    address: &Endpoint,
-    path: &str,
-    (authorization, host): (Option<&str>, Option<&str>),
-    control: &Control,
-) -> Result<(String, Mount), LiveResponse> {
-    let mounts = control.mounts();
-    let here = mounts.into_iter().filter(|(_, mount)| mount.address == *address);
-    let Some((station, mount)) = here.into_iter().find(|(_, mount)| mount.path == path) else {
-        count(&control.counters.djs_refused_unknown);
-        return Err(LiveResponse::NoMount);
-    };
-    let Some(password) = &mount.password else {
-        // A page whose own name resolves to this machine (DNS rebinding) sends no `Origin`. If
-        // there is a password, the page does not know it.
-        if is_our_host(host, &control.config().http.names) {
-            return Ok((station, mount));
-        }
-        count(&control.counters.http_wrong_host);
-        return Err(LiveResponse::Misdirected);
-    };
-    // libshout first sends a request without credentials, to learn the scheme.
-    let Some(said) = authorization else { return Err(LiveResponse::Unauthorized) };
-    let right = match Credentials::from_header(said) {
-        Credentials::Password(user, said) => {
-            password.matches(&crate::access::SecretDigest::new(&said)) & (user == mount.user)
-        }
-        _ => false,
-    };
-    match control.record_login_attempt(stream.peer_ip(), right) {
-        Ok(()) => Ok((station, mount)),
-        Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
-        Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
-    }
+async fn send(stream: &mut ClientStream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 async fn start_stream(
@@ -139,8 +143,7 @@ async fn start_stream(
 ) {
     let LiveStreamStart { answer, unread, framing, hint } = start;
     let answered = async {
-        stream.write_all(answer).await?;
-        stream.flush().await?;
+        send(&mut stream, answer).await?;
         MediaStream::new(stream.into_media()?)
     };
     let answered: Result<io::Result<MediaStream>, _> = timeout(REQUEST_TIMEOUT, answered).await;

@@ -257,7 +257,7 @@ impl RadioTask {
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
         self.watch.change(|state| {
             state.phase = RadioPhase::Playing;
-            (state.reason, state.title) = (None, None);
+            (state.reason, state.title, state.is_permanent) = (None, None, false);
             state.station_info = about;
             state.connects += 1;
         });
@@ -307,6 +307,7 @@ impl RadioTask {
                 state.reason = Some(failure.to_string());
             }
             state.title = None;
+            state.is_permanent = failure.is_permanent() && !others;
         });
     }
 }

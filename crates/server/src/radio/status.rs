@@ -14,6 +14,8 @@ pub struct RadioState {
     pub phase: RadioPhase,
     /// Why it does not play, while it does not.
     pub reason: Option<String>,
+    /// Whether an early retry is pointless: the stream does not exist, or cannot be decoded.
+    pub is_permanent: bool,
     /// What the station reports about itself.
     pub station_info: RadioInfo,
     /// The current title, if known.

@@ -6,7 +6,7 @@ use aulos_core::{ChannelMap, Rng};
 
 use crate::backend::{ClientHealth, Hello, SessionId};
 
-/// Wall time, for display and for Snapcast's `lastSeen`; nothing is computed with it.
+/// Wall time, for display and for Snapcast's `lastSeen`; nothing is decided by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WallTime {
     /// Seconds since 1970.
@@ -14,6 +14,18 @@ pub struct WallTime {
     /// Microseconds of that second.
     pub usec: u32,
 }
+
+impl WallTime {
+    /// This time `micros` ago.
+    pub(super) fn minus_micros(self, micros: u64) -> Self {
+        let total = i128::from(self.sec) * MICROS + i128::from(self.usec) - i128::from(micros);
+        let sec = i64::try_from(total.div_euclid(MICROS)).unwrap_or(self.sec);
+        Self { sec, usec: u32::try_from(total.rem_euclid(MICROS)).unwrap_or(0) }
+    }
+}
+
+/// Microseconds in a second.
+const MICROS: i128 = 1_000_000;
 
 /// A known client, connected or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -55,7 +67,7 @@ pub struct Client {
     pub version: String,
     /// The version of the stream protocol.
     pub protocol: u32,
-    /// When it last connected or disconnected.
+    /// When it last connected, sent a Time request, or disconnected.
     pub last_seen: WallTime,
     /// The session, while it is connected.
     pub session: Option<SessionId>,

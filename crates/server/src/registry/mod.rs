@@ -160,7 +160,7 @@ impl Registry {
             }
             AudioEvent::Left { session } => self.handle_left(session, now),
             AudioEvent::Health { session, health } => {
-                self.table.set_health(session, health);
+                self.table.set_health(session, health, now);
                 Effects::default()
             }
             AudioEvent::ClientInfo { session, volume, muted } => {
@@ -309,6 +309,11 @@ impl Registry {
     #[must_use]
     pub fn client(&self, id: &str) -> Option<(&Group, &Client)> {
         self.table.client(id)
+    }
+
+    /// The client that has this session.
+    pub(crate) fn client_of_session(&self, session: SessionId) -> Option<&Client> {
+        self.table.with_session(session)
     }
 
     /// A group.

@@ -95,11 +95,15 @@ impl ClientTable {
         Some(client)
     }
 
-    /// Sets a client's health.
-    pub(super) fn set_health(&mut self, session: SessionId, health: ClientHealth) {
+    /// Sets a client's health, and when it was last seen: controllers take a client for
+    /// disconnected whose time stands still.
+    pub(super) fn set_health(&mut self, session: SessionId, health: ClientHealth, now: WallTime) {
         let seat = self.sessions.get(&session);
         if let Some(client) = seat.and_then(|seat| self.clients.get_mut(seat)) {
             client.health = Some(health);
+            if let Some(ago) = health.seen_us_ago {
+                client.last_seen = now.minus_micros(ago);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use aulos_core::ChannelMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::backend::ClientHealth;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -443,6 +444,26 @@ proptest! {
             prop_assert_eq!(ids.len(), count);
         }
     }
+}
+
+/// Music Assistant takes a client whose `lastSeen` stands still for 15 s as disconnected.
+#[test]
+fn a_client_is_last_seen_at_its_last_time_request() {
+    let mut registry = registry();
+    drop(hello(&mut registry, 1, "a"));
+    let mut seen_at = |sec, health| {
+        let event = AudioEvent::Health { session: SessionId(1), health };
+        let effects = registry.apply(event, WallTime { sec, usec: 250_000 });
+        assert!(!effects.save && effects.notices.is_empty());
+        registry.client("a").unwrap().1.last_seen
+    };
+    let asked = |seen_us_ago| ClientHealth { seen_us_ago, ..ClientHealth::default() };
+    let before = seen_at(100, asked(None));
+    assert!(before.sec < 90, "it has sent no request yet: {before:?}");
+    assert_eq!(seen_at(100, asked(Some(1_500_000))), WallTime { sec: 98, usec: 750_000 });
+    assert_eq!(seen_at(102, asked(Some(0))), WallTime { sec: 102, usec: 250_000 });
+    // The wall clock was set back.
+    assert_eq!(seen_at(50, asked(Some(250_001))), WallTime { sec: 49, usec: 999_999 });
 }
 
 #[test]

@@ -125,16 +125,17 @@ pub async fn run(
     Ok(())
 }
 
-/// Spawns the tasks of the control port, of live sources and of the HTTP port.
+/// Spawns the tasks of the control port, of live sources, of the HTTP port and of the access log.
 fn spawn_servers(
     [controllers, browsers]: [TcpListener; 2],
     control: &Arc<Control>,
     audio: &Arc<dyn AudioBackend>,
     listen: Arc<dyn ListenSink>,
     policy: watch::Receiver<ListenPolicy>,
-) -> io::Result<[JoinHandle<()>; 3]> {
+) -> io::Result<[JoinHandle<()>; 4]> {
     let controllers = tokio::net::TcpListener::from_std(controllers)?;
     let browsers = tokio::net::TcpListener::from_std(browsers)?;
+    let logging = Arc::clone(control);
     Ok([
         tokio::spawn(control::tcp::serve(controllers, Arc::clone(control), policy.clone())),
         tokio::spawn(icecast::serve(
@@ -144,6 +145,7 @@ fn spawn_servers(
             policy.clone(),
         )),
         tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
+        tokio::spawn(async move { logging.write_access_log().await }),
     ])
 }
 

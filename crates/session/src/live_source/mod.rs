@@ -12,6 +12,9 @@ use std::collections::VecDeque;
 use aulos_core::{Instant, Span};
 use aulos_proto::http::BodyFraming;
 use aulos_proto::http::head_length;
+use aulos_proto::icecast::shoutcast::{
+    DEFAULT_CONTENT_TYPE, FirstLine, PASSWORD_ACCEPTED, complete_head,
+};
 use aulos_proto::icecast::{IcecastRequest, RequestKind, SourceRequest, is_unsupported_type};
 use aulos_proto::packets::FormatHint;
 use aulos_proto::titles::TrackMetadata;
@@ -38,8 +41,12 @@ pub enum HandshakeInput<'a> {
 pub enum HandshakeOutput {
     /// Check whether the client may use a mount.
     Authorize {
-        /// The mount, with its leading slash.
+        /// The mount, with its leading slash; empty when the client has named none.
         mount: String,
+        /// Whether it is for a title only.
+        is_title: bool,
+        /// A password without a user name, as Shoutcast's programs send it.
+        password: Option<String>,
         /// `Authorization`, unchanged.
         authorization: Option<String>,
         /// `Host`, unchanged.
@@ -56,6 +63,8 @@ pub enum HandshakeOutput {
     },
     /// Set the title of the mount.
     SetTitle(TrackMetadata),
+    /// Send the bytes, and go on reading.
+    Send(&'static [u8]),
     /// Send the answer, and start the stream.
     Start(LiveStreamStart),
     /// Send the response, and close the connection.
@@ -88,6 +97,8 @@ pub struct SourceHandshake {
     read: Vec<u8>,
     step: Step,
     deadline: Instant,
+    /// The client has sent a password alone, and has been answered.
+    is_shoutcast: bool,
     outputs: VecDeque<HandshakeOutput>,
 }
 
@@ -95,6 +106,10 @@ pub struct SourceHandshake {
 enum Step {
     /// The head of the request is being read.
     Reading,
+    /// Control checks the password of a Shoutcast source.
+    AuthorizingLine,
+    /// The fields behind the password are being read.
+    ReadingFields,
     /// Control checks the credentials for a stream.
     AuthorizingStream(Box<(SourceRequest, Option<String>)>),
     /// Control checks the credentials for a title.
@@ -115,6 +130,7 @@ impl SourceHandshake {
             read: Vec::with_capacity(1_024),
             step: Step::Reading,
             deadline: now + REQUEST_TIMEOUT,
+            is_shoutcast: false,
             outputs: VecDeque::new(),
         }
     }
@@ -122,17 +138,33 @@ impl SourceHandshake {
     /// Handles what has happened. An answer to what was not asked changes nothing.
     pub fn handle_input(&mut self, input: HandshakeInput<'_>) {
         let output = match (core::mem::replace(&mut self.step, Step::Done), input) {
-            (Step::Reading, HandshakeInput::Received([])) => {
+            (Step::Reading | Step::ReadingFields, HandshakeInput::Received([])) => {
                 HandshakeOutput::Close { is_silent: false }
             }
             (Step::Reading, HandshakeInput::Received(bytes)) => match self.receive(bytes) {
                 Some(output) => output,
                 None => return self.step = Step::Reading,
             },
+            (Step::ReadingFields, HandshakeInput::Received(bytes)) => {
+                self.read.extend_from_slice(bytes);
+                match self.receive_fields() {
+                    Some(output) => output,
+                    None => return self.step = Step::ReadingFields,
+                }
+            }
             (
-                Step::AuthorizingStream(_) | Step::AuthorizingTitle(_),
+                Step::AuthorizingStream(_) | Step::AuthorizingTitle(_) | Step::AuthorizingLine,
                 HandshakeInput::Authorized(Err(response)),
             ) => HandshakeOutput::Respond(response),
+            (Step::AuthorizingLine, HandshakeInput::Authorized(Ok(()))) => {
+                self.is_shoutcast = true;
+                self.outputs.push_back(HandshakeOutput::Send(PASSWORD_ACCEPTED));
+                // A client that does not wait for the answer has sent them already.
+                match self.receive_fields() {
+                    Some(output) => output,
+                    None => return self.step = Step::ReadingFields,
+                }
+            }
             (Step::AuthorizingStream(request), HandshakeInput::Authorized(Ok(()))) => {
                 self.acquire(*request)
             }
@@ -171,12 +203,26 @@ impl SourceHandshake {
     /// When to call [`SourceHandshake::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        matches!(self.step, Step::Reading).then_some(self.deadline)
+        matches!(self.step, Step::Reading | Step::ReadingFields).then_some(self.deadline)
     }
 
     /// Handles bytes of the head; `None` while it is incomplete.
     fn receive(&mut self, bytes: &[u8]) -> Option<HandshakeOutput> {
         self.read.extend_from_slice(bytes);
+        if let FirstLine::Password { text, length } = FirstLine::of(&self.read) {
+            self.read.drain(..length);
+            self.step = Step::AuthorizingLine;
+            let (mount, password) = (String::new(), Some(text));
+            let (authorization, host) = (None, None);
+            let is_title = false;
+            return Some(HandshakeOutput::Authorize {
+                mount,
+                is_title,
+                password,
+                authorization,
+                host,
+            });
+        }
         let Some(length) = head_length(&self.read).filter(|length| *length <= MAX_HEAD) else {
             let is_too_long = self.read.len() >= MAX_HEAD;
             return is_too_long.then_some(HandshakeOutput::Respond(LiveResponse::HeadTooLong));
@@ -192,20 +238,39 @@ impl SourceHandshake {
             return Some(HandshakeOutput::Respond(LiveResponse::CrossSite));
         }
         let IcecastRequest { kind, authorization, agent, host, .. } = request;
-        let mount = match kind {
+        let (mount, password, is_title) = match kind {
             RequestKind::Source(source) => {
                 let mount = source.mount.clone();
                 self.step = Step::AuthorizingStream(Box::new((source, agent)));
-                mount
+                (mount, None, false)
             }
-            RequestKind::Metadata { mount, title } => {
+            RequestKind::Metadata { mount, title, password } => {
                 self.step = Step::AuthorizingTitle(Box::new(title));
-                mount
+                (mount, password, true)
             }
             RequestKind::Options => return Some(HandshakeOutput::Respond(LiveResponse::Methods)),
             _ => return Some(HandshakeOutput::Respond(LiveResponse::NotFound)),
         };
-        Some(HandshakeOutput::Authorize { mount, authorization, host })
+        Some(HandshakeOutput::Authorize { mount, is_title, password, authorization, host })
+    }
+
+    /// Handles the fields behind a password; `None` while they are incomplete.
+    fn receive_fields(&mut self) -> Option<HandshakeOutput> {
+        let Some((head, length)) = complete_head(&self.read).filter(|(_, end)| *end <= MAX_HEAD)
+        else {
+            let is_too_long = self.read.len() >= MAX_HEAD;
+            return is_too_long.then_some(HandshakeOutput::Respond(LiveResponse::HeadTooLong));
+        };
+        self.read.drain(..length);
+        let Ok(IcecastRequest { kind: RequestKind::Source(mut request), agent, .. }) =
+            IcecastRequest::parse(&head)
+        else {
+            return Some(HandshakeOutput::Respond(LiveResponse::BadRequest));
+        };
+        if request.content_type.is_empty() {
+            DEFAULT_CONTENT_TYPE.clone_into(&mut request.content_type);
+        }
+        Some(self.acquire((request, agent)))
     }
 
     fn acquire(&mut self, (request, agent): (SourceRequest, Option<String>)) -> HandshakeOutput {
@@ -220,7 +285,11 @@ impl SourceHandshake {
     fn start(&mut self, request: &SourceRequest) -> LiveStreamStart {
         LiveStreamStart {
             // A client that does not expect `100 Continue` would take it for the final answer.
-            answer: if request.expects_continue { CONTINUE } else { OK },
+            answer: match (self.is_shoutcast, request.expects_continue) {
+                (true, _) => b"",
+                (false, true) => CONTINUE,
+                (false, false) => OK,
+            },
             unread: core::mem::take(&mut self.read),
             framing: request.framing,
             hint: FormatHint::from_content_type(&request.content_type),

@@ -12,6 +12,8 @@ pub enum LiveResponse {
     BadRequest,
     /// Credentials are missing or wrong.
     Unauthorized,
+    /// A line that is neither a request nor the password of a mount.
+    InvalidPassword,
     /// Another client is on air there.
     MountInUse,
     /// The request comes from a web page.
@@ -45,6 +47,13 @@ impl LiveResponse {
         )
     }
 
+    /// Why the client was refused; `None` for a response that is no refusal.
+    #[must_use]
+    pub fn refusal(self) -> Option<&'static str> {
+        let (_, _, reason) = self.parts();
+        (!matches!(self, Self::TitleUpdated | Self::Methods)).then(|| reason.trim_end())
+    }
+
     const fn parts(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::TitleUpdated => (
@@ -59,6 +68,11 @@ impl LiveResponse {
                 "401 Unauthorized",
                 "WWW-Authenticate: Basic realm=\"aulos\", charset=\"UTF-8\"\r\n",
                 "wrong user name or password\n",
+            ),
+            Self::InvalidPassword => (
+                "400 Bad Request",
+                "",
+                "neither an Icecast source request nor the password of a mount (Shoutcast v1)\n",
             ),
             Self::MountInUse => (
                 "403 Forbidden",

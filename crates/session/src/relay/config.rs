@@ -30,11 +30,16 @@ impl RtpPayloadFormat {
     /// The payload type that is sent.
     #[must_use]
     pub fn outgoing_payload_type(&self) -> u8 {
-        self.payload_type.or_else(|| self.encoding.static_type()).unwrap_or(Self::DYNAMIC_TYPE)
+        self.expected_payload_type().unwrap_or(Self::DYNAMIC_TYPE)
+    }
+
+    /// The payload type that is accepted; `None` for any dynamic one.
+    pub(crate) fn expected_payload_type(&self) -> Option<u8> {
+        self.payload_type.or_else(|| self.encoding.static_type())
     }
 
     pub(crate) fn accepts(&self, payload_type: u8) -> bool {
-        match self.payload_type.or_else(|| self.encoding.static_type()) {
+        match self.expected_payload_type() {
             Some(wanted) => payload_type == wanted,
             None => DYNAMIC_TYPES.contains(&payload_type),
         }

@@ -18,7 +18,7 @@ use aulos_rt::{LatestPublisher, LatestReader, Pool};
 
 pub use config::{MAX_PLAYOUT_DELAY, PlayoutDelay, RtpInputConfig};
 pub use packet_decoder::UnsupportedEncoding;
-pub use status::{RtpInputCounts, RtpInputStatus};
+pub use status::{RtpInputCounts, RtpInputStatus, UnexpectedPayloadType};
 
 use crate::relay::RelayStreamConfig;
 use crate::relay::ingress::{IngressOutput, RtpIngress};
@@ -81,6 +81,7 @@ pub struct RtpInput {
     candidate: Option<(u32, u16)>,
     decoder: PacketDecoder,
     refused: RtpErrorCounts,
+    unexpected_type: Option<(Instant, UnexpectedPayloadType)>,
     counts: RtpInputCounts,
     /// The totals of earlier senders.
     previous_counts: RtpInputCounts,
@@ -120,6 +121,7 @@ impl RtpInput {
             candidate: None,
             decoder: sound,
             refused: RtpErrorCounts::default(),
+            unexpected_type: None,
             counts: RtpInputCounts::default(),
             previous_counts: RtpInputCounts::default(),
             standby,
@@ -157,6 +159,10 @@ impl RtpInput {
             }
             Ok(_) | Err(IgnoreReason::UnknownPayloadType) => {
                 self.counts.other_types += 1;
+                let arrives = packet.payload_type();
+                let expected = self.config.media.expected_payload_type();
+                let unexpected = UnexpectedPayloadType { arrives, expected };
+                self.unexpected_type = Some((received, unexpected));
                 return;
             }
         };
@@ -166,6 +172,7 @@ impl RtpInput {
         }
         let ssrc = packet.ssrc();
         self.candidate = None;
+        self.unexpected_type = None;
         let (ingress_config, delay) = (&self.ingress_config, self.config.delay);
         let begin = || {
             let ingress = match delay {
@@ -211,6 +218,7 @@ impl RtpInput {
         {
             self.end_sender(now);
         }
+        self.unexpected_type.take_if(|(at, _)| now.since(*at) >= FORGET_AFTER);
         self.flush();
         if self.next_report <= now {
             self.next_report = now + STATE_INTERVAL;
@@ -246,7 +254,8 @@ impl RtpInput {
         let mut counts = self.counts;
         counts.refused = self.refused.total();
         add(&mut counts, &self.previous_counts);
-        let mut state = RtpInputStatus { counts, ..RtpInputStatus::default() };
+        let unexpected_type = self.unexpected_type.map(|(_, unexpected)| unexpected);
+        let mut state = RtpInputStatus { counts, unexpected_type, ..RtpInputStatus::default() };
         if let Some(ingress) = &self.ingress {
             add(&mut state.counts, &counts_of(ingress));
             let stats = ingress.jitter_stats();

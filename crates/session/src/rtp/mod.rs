@@ -26,7 +26,7 @@ mod session;
 
 pub use input::{
     MAX_PLAYOUT_DELAY, PlayoutDelay, RTP_INPUT_BLOCKS, RtpInput, RtpInputConfig, RtpInputCounts,
-    RtpInputSink, RtpInputStatus, UnsupportedEncoding,
+    RtpInputSink, RtpInputStatus, UnexpectedPayloadType, UnsupportedEncoding,
 };
 pub use output::{OutgoingDatagram, RtpOutput, RtpOutputConfig, RtpOutputStatus, SapAnnouncement};
 pub use session::RtpSession;

@@ -137,6 +137,27 @@ fn packets_of_other_senders_are_counted_and_dropped() {
 }
 
 #[test]
+fn a_sender_of_another_payload_type_is_named_until_the_right_one_comes() {
+    let mut studio = StationFixture::new(GOOD, 0, false);
+    studio.cut(true);
+    studio.run(Span::from_secs(1));
+    let unexpected = |studio: &StationFixture| {
+        studio.intake.state().unexpected_type.map(|unexpected| unexpected.to_string())
+    };
+    assert_eq!(unexpected(&studio), None);
+    let mut other_type = fixture::packet(7, 1, 0);
+    other_type[1] = 14;
+    studio.intake.receive(studio.now, "192.0.2.66:5004".parse().unwrap(), &other_type);
+    let told = Some("payload type 14 arrives, 0 is expected".to_owned());
+    assert_eq!(unexpected(&studio), told);
+    studio.run(Span::from_secs(1));
+    assert_eq!(unexpected(&studio), told);
+    studio.cut(false);
+    studio.run(Span::from_secs(1));
+    assert_eq!(unexpected(&studio), None);
+}
+
+#[test]
 fn a_sender_that_restarts_with_another_ssrc_is_followed() {
     let mut studio = StationFixture::new(GOOD, 0, false);
     studio.run(Span::from_secs(5));

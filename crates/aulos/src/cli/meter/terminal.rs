@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use aulos_server::exit::{Exit, Failure};
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use tokio::sync::mpsc::{Receiver, channel};
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::output::MeterResult;
 use super::screen::Screen;
+use crate::cli::keys::{quits, read_keys};
 use crate::cli::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use crate::cli::signals::Signals;
 
@@ -21,7 +21,7 @@ pub(super) async fn run(
     meter: &mut ReaderHandle,
     signals: &mut Signals,
 ) -> Result<MeterResult, Failure> {
-    let mut keys = keys()?;
+    let mut keys = read_keys(Key::of)?;
     // `try_init` also installs a panic hook that restores the terminal.
     let mut terminal = TerminalGuard(ratatui::try_init().map_err(|error| failed(&error))?);
     let mut screen = Screen::new(uri, colors);
@@ -66,15 +66,9 @@ enum Key {
 }
 
 impl Key {
-    fn of(event: &Event) -> Option<Self> {
-        let Event::Key(key) = event else { return None };
-        if key.kind == KeyEventKind::Release {
-            return None;
-        }
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    fn of(key: KeyEvent) -> Option<Self> {
         match key.code {
-            KeyCode::Char('c' | 'd') if control => Some(Self::Quit),
-            KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Self::Quit),
+            _ if quits(key) => Some(Self::Quit),
             KeyCode::Char('r' | 'R') => Some(Self::Reset),
             KeyCode::Char('p' | 'P' | ' ') => Some(Self::Pause),
             KeyCode::Char('e' | 'E') => Some(Self::Scale),
@@ -96,26 +90,6 @@ impl Key {
             Self::Scale => screen.next_scale(),
         }
     }
-}
-
-/// Reads keys on a thread of its own, because reading blocks; the thread ends with the process.
-/// Resize events are ignored: the next frame has the new size.
-fn keys() -> Result<Receiver<Key>, Failure> {
-    let (tell, keys) = channel(16);
-    let listen = move || {
-        while let Ok(event) = event::read() {
-            if let Some(key) = Key::of(&event)
-                && tell.blocking_send(key).is_err()
-            {
-                return;
-            }
-        }
-    };
-    std::thread::Builder::new()
-        .name("aulos-keys".into())
-        .spawn(listen)
-        .map_err(|error| Failure::new(Exit::Internal, format!("cannot start a thread: {error}")))?;
-    Ok(keys)
 }
 
 fn failed(error: &io::Error) -> Failure {

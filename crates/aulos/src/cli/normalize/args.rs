@@ -26,6 +26,9 @@ pub(in crate::cli) struct NormalizeArgs {
     #[arg(long)]
     pub(super) in_place: bool,
     /// Target loudness: -70 to -5 LUFS, or a preset as in `aulos scan --target`
+    ///
+    /// The default is that of broadcasting (EBU R 128), as in a station. `aulos scan` has -18 LUFS,
+    /// the reference of ReplayGain tags, which players expect.
     #[arg(long, value_name = "LUFS|PRESET", default_value = "-23", allow_hyphen_values = true)]
     pub(super) target: LoudnessTarget,
     /// Maximum true peak, -30 to 0 dBTP

@@ -9,8 +9,8 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RecordArgs {
-    /// Source URI as in the configuration; `-` reads raw samples (48000 Hz, 16 bit, stereo) from
-    /// standard input
+    /// Path of a file or FIFO, or a source URI as in the configuration; `-` reads raw samples
+    /// (48000 Hz, 16 bit, stereo) from standard input
     #[arg(value_name = "SOURCE")]
     pub(super) source: String,
     /// Output file: .wav, .flac or .opus; may contain strftime codes, as in %Y-%m-%d

@@ -8,11 +8,15 @@ use aulos_files::scan::LoudnessSummary;
 use serde_json::Value;
 
 /// The output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RowFormat {
     Json,
     Csv,
-    Table { true_peak: bool },
+    Table {
+        true_peak: bool,
+        /// To which the gains lead.
+        target: Lufs,
+    },
 }
 
 /// One file or album.
@@ -43,11 +47,12 @@ impl RowWriter {
         match self.0 {
             RowFormat::Json => Ok(()),
             RowFormat::Csv => write(&(KEYS.join(",") + "\n")),
-            RowFormat::Table { true_peak } => {
+            RowFormat::Table { true_peak, target } => {
+                let gain = format!("to {}", target.get());
                 let peak = if true_peak { "TP dBTP" } else { "peak dB" };
                 write(&format!(
-                    "{:>7} {:>6} {:>7} {:>7} {peak:>7} {:>7}  path\n",
-                    "I LUFS", "LRA LU", "max M", "max S", "gain dB"
+                    "{:>7} {:>6} {:>7} {:>7} {peak:>7} {gain:>7}  path\n",
+                    "I LUFS", "LRA LU", "max M", "max S"
                 ))
             }
         }
@@ -62,7 +67,7 @@ impl RowWriter {
         write(&match self.0 {
             RowFormat::Json => json(row),
             RowFormat::Csv => csv(row),
-            RowFormat::Table { true_peak } => table(row, true_peak),
+            RowFormat::Table { true_peak, .. } => table(row, true_peak),
         })
     }
 }

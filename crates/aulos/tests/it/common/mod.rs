@@ -29,9 +29,9 @@ use aulos_files::record::MarkerRequest;
 use aulos_proto::titles::TrackMetadata;
 use aulos_server::backend::{
     Announcement, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull, DjInfo,
-    DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink, Loudness,
-    MediaSocket, SessionCommand, SessionId, SourceSwitch, StationEvent, StationPosition,
-    StationRecorderEvent, StationStatus,
+    DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink,
+    ListenerSession, Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationEvent,
+    StationPosition, StationRecorderEvent, StationStatus,
 };
 use aulos_server::server::{self, AudioHandles, ServerContext};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
@@ -197,7 +197,7 @@ impl AudioBackend for FakeHouse {
 pub struct FakeSink(pub Mutex<Vec<(MediaSocket, Vec<u8>)>>, pub Mutex<Vec<(MediaSocket, Vec<u8>)>>);
 
 impl ListenSink for FakeSink {
-    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>) {
+    fn accept_listener(&self, socket: MediaSocket, read: Vec<u8>, _: Arc<ListenerSession>) {
         self.0.lock().unwrap().push((socket, read));
     }
 

@@ -6,6 +6,7 @@ use std::io::{BufReader, Read, Seek};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lofty::aac::AacFile;
+use lofty::ape::ApeItem;
 use lofty::config::{ParseOptions, WriteOptions};
 use lofty::error::FileEncodingError;
 use lofty::file::{AudioFile, FileType};
@@ -18,6 +19,7 @@ use lofty::mpeg::MpegFile;
 use lofty::ogg::tag::VorbisComments;
 use lofty::ogg::{OpusFile, VorbisFile};
 use lofty::probe::Probe;
+use lofty::tag::ItemValue;
 
 use super::TagError;
 
@@ -117,9 +119,28 @@ impl TagContainer {
         self.all(name).into_iter().next()
     }
 
-    /// Whether a tag exists more than once: players differ in which one they use.
+    /// Whether a tag exists more than once, with an `APEv2` tag of another text counted: players
+    /// differ in which one they use.
     pub(super) fn has_doubles(&self, name: &str) -> bool {
-        self.all(name).len() > 1
+        let copy = self.ape_text(name);
+        self.all(name).len() > 1 || (copy.is_some() && copy != self.get(name))
+    }
+
+    /// The text in the `APEv2` tag of an MP3 file, where mp3gain keeps its gains.
+    pub(super) fn ape_text(&self, name: &str) -> Option<String> {
+        let Self::Mpeg(file) = self else { return None };
+        file.ape()?.get(name)?.text_values()?.next().map(ToOwned::to_owned)
+    }
+
+    /// Writes a tag into the `APEv2` tag if that has it.
+    fn update_ape(&mut self, name: &str, new: Option<&str>) {
+        let Self::Mpeg(file) = self else { return };
+        let Some(tag) = file.ape_mut().filter(|tag| tag.get(name).is_some()) else { return };
+        tag.remove(name);
+        let text = new.map(|text| ItemValue::Text(text.to_owned()));
+        if let Some(Ok(item)) = text.map(|text| ApeItem::new(name.to_owned(), text)) {
+            tag.insert(item);
+        }
     }
 
     fn all(&self, name: &str) -> Vec<String> {
@@ -144,6 +165,9 @@ impl TagContainer {
     }
 
     pub(super) fn apply(&mut self, changes: &[TagChange]) {
+        for TagChange { name, new, .. } in changes {
+            self.update_ape(name, new.as_deref());
+        }
         let mut place = self.tag_mut_or_insert();
         for TagChange { name, new, .. } in changes {
             match &mut place {

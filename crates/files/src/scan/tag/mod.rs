@@ -3,7 +3,8 @@
 //! ReplayGain 2.0 for all formats except Opus, which has tags of its own (RFC 7845 section 5.2.1):
 //! gains to -23 LUFS in steps of 1/256 dB, added to the gain in the header, which is already part
 //! of the measured loudness. Some players add up both systems, so an Opus file that gets its own
-//! tags loses those of ReplayGain. Nothing else in a file changes.
+//! tags loses those of ReplayGain. Gains that mp3gain has left in an `APEv2` tag are updated with the
+//! others. Nothing else in a file changes.
 //!
 //! ```text
 //!  TagRequest -> changes (container: read) -> copy -> container: write -> read back -> rename
@@ -146,6 +147,8 @@ pub fn is_complete(path: &Path, album: bool, reference: Lufs) -> Result<bool, Ta
         |named| named.is_some_and(|named| (named - reference.get()).abs() < 0.01),
     );
     let track = says(TRACK_TAGS[0]) && says(TRACK_TAGS[1]);
+    let same =
+        same && ![TRACK_TAGS, ALBUM_TAGS].concat().iter().any(|tag| container.has_doubles(tag));
     Ok(same && track && (!album || (says(ALBUM_TAGS[0]) && says(ALBUM_TAGS[1]))))
 }
 
@@ -161,8 +164,11 @@ impl TagContainer {
     fn changes(&self, request: &TagRequest) -> Vec<TagChange> {
         let mut changes = Vec::new();
         let mut set = |name, new: Option<String>| {
-            let old = self.get(name);
+            let mut old = self.get(name);
             if old != new || self.has_doubles(name) {
+                if old == new {
+                    old = self.ape_text(name).or(old);
+                }
                 changes.push(TagChange { name, old, new });
             }
         };

@@ -18,8 +18,9 @@ pub(in crate::audio) struct RtpSourceHandle {
 }
 
 impl RtpSourceHandle {
-    pub(in crate::audio) fn problem(&self) -> Option<String> {
-        self.problem.text()
+    pub(in crate::audio) fn problem(&mut self) -> Option<String> {
+        let arrives = || Some(self.state.read().unexpected_type?.to_string());
+        self.problem.text().or_else(arrives)
     }
 
     pub(in crate::audio) fn status(&mut self) -> RtpSourceStatus {

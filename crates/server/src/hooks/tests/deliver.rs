@@ -228,6 +228,19 @@ async fn a_hook_gets_the_events_that_it_subscribed_to() {
     assert_eq!(read(&scratch, "log"), "sound default\nfallback default\ntest \n");
 }
 
+#[test]
+fn figures_never_replace_a_field_of_the_head() {
+    let hooks = Hooks::new("box", &[]);
+    let event = HookEvent::Recorder {
+        kind: HookEventKind::Recorded,
+        text: "a has recorded 1.0 s".to_owned(),
+        figures: json!({ "event": "closed", "station": 7, "time": 1, "bytes": 9 }),
+    };
+    let body = hooks.message(Some("hall"), &event).body;
+    assert_eq!((&body["event"], &body["station"]), (&json!("recorded"), &json!("hall")));
+    assert!(body["time"].is_string() && body["bytes"] == 9, "{body:?}");
+}
+
 /// A server that answers each request with the next of these heads, and records the requests.
 /// Without a head it does not answer, and closes when the client does.
 struct WebhookServer {

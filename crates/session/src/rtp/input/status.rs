@@ -1,5 +1,6 @@
 //! The status of an RTP source.
 
+use core::fmt;
 use core::net::SocketAddr;
 
 use aulos_core::Span;
@@ -69,4 +70,26 @@ pub struct RtpInputStatus {
     pub wait: Span,
     /// Packets that are queued behind a missing one.
     pub held: usize,
+    /// What arrives, while only packets of other payload types do.
+    pub unexpected_type: Option<UnexpectedPayloadType>,
+}
+
+/// Packets of another payload type arrive in place of the source's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a fact")]
+pub struct UnexpectedPayloadType {
+    /// The payload type that arrives.
+    pub arrives: u8,
+    /// The source's payload type; `None` for any of the dynamic ones.
+    pub expected: Option<u8>,
+}
+
+impl fmt::Display for UnexpectedPayloadType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "payload type {} arrives, ", self.arrives)?;
+        match self.expected {
+            Some(expected) => write!(f, "{expected} is expected"),
+            None => f.write_str("one of 96 to 127 is expected"),
+        }
+    }
 }

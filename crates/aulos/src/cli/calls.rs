@@ -1,0 +1,229 @@
+//! `aulos status`, `aulos reload` and `aulos announce`: control calls with readable results.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use aulos_core::Span;
+use aulos_proto::uri::percent_encode;
+use aulos_server::exit::{Exit, Failure};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::figures;
+use super::output::print;
+use super::rpc::{ServerArgs, call};
+
+pub(super) const STATUS_EXAMPLES: &str = "\
+Examples:
+  aulos status
+  aulos status --server kitchen.local --json | jq '.stations[].active'";
+
+pub(super) const RELOAD_EXAMPLES: &str = "\
+Examples:
+  aulos reload
+  aulos reload --server kitchen.local --login /etc/aulos/login \\
+      --tls-ca kitchen.pem";
+
+pub(super) const ANNOUNCE_EXAMPLES: &str = "\
+Examples:
+  aulos announce kitchen /srv/bells/door.wav
+  aulos announce kitchen door.wav --duck-db -30 --no-normalize
+
+The server may read the file if it is below a folder of the key
+`streams.roots`.";
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    /// Print the whole status as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReloadArgs {
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AnnounceArgs {
+    /// Name of the station
+    station: String,
+    /// Sound file on the server's machine: a path or a file: URI
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// Gain of the programme meanwhile, in dB [default: that of `Aulos.Announce`]
+    #[arg(long, value_name = "DB", allow_negative_numbers = true)]
+    duck_db: Option<f64>,
+    /// Gain of the announcement, in dB [default: 0]
+    #[arg(long, value_name = "DB", allow_negative_numbers = true)]
+    gain_db: Option<f64>,
+    /// Play the file as loud as it is, instead of as loud as a normalized station
+    #[arg(long)]
+    no_normalize: bool,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) fn status(args: &StatusArgs) -> Result<Exit, Failure> {
+    let status = call(&args.server, "Aulos.GetStatus", &json!({}))?;
+    let text = if args.json { format!("{status:#}\n") } else { status_text(&status) };
+    print(text.as_bytes())
+}
+
+/// Exits with 1 if a part of the new configuration could not be started.
+pub(super) fn reload(args: &ReloadArgs) -> Result<Exit, Failure> {
+    let report = call(&args.server, "Aulos.Reload", &json!({}))?;
+    print(reload_text(&report).as_bytes())?;
+    let failed = [&report["failed"], &report["relays"]["failed"]];
+    let has_failed = failed.iter().any(|list| list.as_array().is_some_and(|list| !list.is_empty()));
+    Ok(if has_failed { Exit::Negative } else { Exit::Ok })
+}
+
+pub(super) fn announce(args: &AnnounceArgs) -> Result<Exit, Failure> {
+    let mut params = json!({ "station": args.station, "uri": file_uri(&args.file)? });
+    for (key, value) in [("duck_db", args.duck_db), ("gain_db", args.gain_db)] {
+        if let Some(value) = value {
+            params[key] = json!(value);
+        }
+    }
+    if args.no_normalize {
+        params["normalize"] = json!(false);
+    }
+    let answer = call(&args.server, "Aulos.Announce", &params)?;
+    let (id, before) = (&answer["id"], &answer["before"]);
+    print(format!("announcement {id} on {}: {before} before it\n", args.station).as_bytes())
+}
+
+/// The URI of a file; a relative path starts at the current directory.
+fn file_uri(file: &str) -> Result<String, Failure> {
+    if file.contains("://") {
+        return Ok(file.to_owned());
+    }
+    let absolute: PathBuf = std::path::absolute(Path::new(file))
+        .map_err(|error| Failure::new(Exit::Usage, format!("{file}: {error}")))?;
+    Ok(format!("file://{}", percent_encode(&absolute.to_string_lossy())))
+}
+
+/// What a reload changed, a line each.
+fn reload_text(report: &Value) -> String {
+    let mut text = String::new();
+    for (key, title) in [
+        ("/added", "added"),
+        ("/changed", "restarted"),
+        ("/adjusted", "adjusted"),
+        ("/removed", "removed"),
+        ("/settings", "new settings"),
+        ("/needs_restart", "needs a restart"),
+        ("/failed", "failed"),
+        ("/relays/added", "relays added"),
+        ("/relays/changed", "relays changed"),
+        ("/relays/removed", "relays removed"),
+        ("/relays/failed", "relays failed"),
+    ] {
+        let list = report.pointer(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let names: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+        if !names.is_empty() {
+            writeln!(text, "{title:<16} {}", names.join(", ")).ok();
+        }
+    }
+    if text.is_empty() { "nothing has changed\n".to_owned() } else { text }
+}
+
+/// The status of the server, its stations, sources and outputs.
+fn status_text(status: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let seconds = |value: &Value| Span::from_secs(value.as_i64().unwrap_or(0));
+    let mut out = format!(
+        "aulos {} on {}, up {}\n",
+        text(&status["version"]),
+        text(&status["host"]),
+        figures::clock(seconds(&status["uptime_s"]))
+    );
+    for station in list(&status["stations"]) {
+        let clients = list(&station["clients"]);
+        let connected = clients.iter().filter(|client| client["connected"] == true).count();
+        let loudness = station["loudness"]["short_term_lufs"].as_f64();
+        let loudness = loudness.map_or_else(String::new, |lufs| format!(", {lufs:.1} LUFS"));
+        let playing = match station["active"].as_str() {
+            Some(source) => format!("{} {source}", text(&station["state"])),
+            None => format!("{}, no source has sound", text(&station["state"])),
+        };
+        let name = text(&station["name"]);
+        let counts = format!("clients {connected}, web listeners {}", station["listeners"]);
+        writeln!(out, "{name}: {playing}{loudness}; {counts}").ok();
+        for (key, kind, name, reason) in STATION_PARTS {
+            for part in list(&station[key]) {
+                let reason =
+                    part[reason].as_str().map_or_else(String::new, |why| format!(": {why}"));
+                let (name, state) = (text(&part[name]), text(&part["state"]));
+                writeln!(out, "  {kind:<9} {name:<16} {state}{reason}").ok();
+            }
+        }
+    }
+    out
+}
+
+/// The lists of a station in `Aulos.GetStatus`: key, title, and the keys of name and problem.
+const STATION_PARTS: [(&str, &str, &str, &str); 4] = [
+    ("sources", "source", "name", "reason"),
+    ("pushes", "push", "target", "last_error"),
+    ("rtp", "rtp", "dest", "reason"),
+    ("recorders", "recorder", "name", "trouble"),
+];
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_has_a_line_for_each_part_of_a_station() {
+        let status = json!({
+            "version": "0.1.0", "host": "box", "uptime_s": 3_661,
+            "stations": [
+                {
+                    "name": "kitchen", "state": "playing", "active": "studio", "listeners": 1,
+                    "loudness": { "short_term_lufs": -18.25 },
+                    "clients": [{ "connected": true }, { "connected": false }],
+                    "sources": [
+                        { "name": "studio", "state": "ready", "reason": null },
+                        { "name": "loop", "state": "failed", "reason": "no such file" },
+                    ],
+                    "pushes": [{ "target": "http://a/b", "state": "retrying", "last_error": "x" }],
+                    "recorders": [{ "name": "archive", "state": "recording", "trouble": null }],
+                },
+                { "name": "hall", "state": "silent", "active": null, "listeners": 0 },
+            ],
+        });
+        assert_eq!(
+            status_text(&status),
+            "aulos 0.1.0 on box, up 01:01:01\n\
+             kitchen: playing studio, -18.2 LUFS; clients 1, web listeners 1\n\
+             \x20 source    studio           ready\n\
+             \x20 source    loop             failed: no such file\n\
+             \x20 push      http://a/b       retrying: x\n\
+             \x20 recorder  archive          recording\n\
+             hall: silent, no source has sound; clients 0, web listeners 0\n"
+        );
+    }
+
+    #[test]
+    fn a_reload_prints_what_changed() {
+        assert_eq!(reload_text(&json!({ "added": [] })), "nothing has changed\n");
+        let report = json!({ "added": ["a", "b"], "relays": { "failed": ["c: in use"] } });
+        assert_eq!(reload_text(&report), "added            a, b\nrelays failed    c: in use\n");
+    }
+
+    #[test]
+    fn a_path_becomes_a_uri_and_a_uri_stays() {
+        assert_eq!(file_uri("/srv/a b.wav").unwrap(), "file:///srv/a%20b.wav");
+        assert_eq!(file_uri("file:///x").unwrap(), "file:///x");
+        assert!(file_uri("bell.wav").unwrap().starts_with("file:///"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Warnings about folders, files and programs that a configuration names and this machine does not
+//! have.
+//!
+//! They are no errors: a disk may be mounted later, and a FIFO is opened as soon as its folder
+//! exists. What the server needs at startup is an error elsewhere.
+
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
+
+use aulos_io::feed::FifoMode;
+
+use crate::env::Environment;
+use crate::model::{Config, StationConfig};
+use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::program::{ProgramState, find_program};
+use crate::schemes;
+use crate::source::SourceConfig;
+
+/// Adds a warning for everything that is missing.
+pub(crate) fn check(config: &Config, env: &Environment, problems: &Problems) {
+    let search = Search { env, problems };
+    for station in &config.station {
+        search.station(station, Path::new(&config.streams.plugin_dir.value));
+    }
+    let folders = config.http.doc_root.iter().chain(&config.streams.roots);
+    for ConfigValue { value, at } in folders {
+        search.folder(Path::new(value), *at);
+    }
+}
+
+struct Search<'a> {
+    env: &'a Environment,
+    problems: &'a Problems,
+}
+
+impl Search<'_> {
+    fn station(&self, station: &StationConfig, plugin_dir: &Path) {
+        for entry in &station.sources {
+            // Wrong URIs have been reported.
+            let parsed = schemes::parse(&entry.uri, &Problems::default());
+            for source in parsed.into_iter().flat_map(|(sources, _)| sources) {
+                self.source(&source, entry.uri.at);
+            }
+        }
+        if let Some(script) = station.plugin.as_ref().and_then(|plugin| plugin.script.as_ref()) {
+            self.program(&plugin_dir.join(&script.value), script.at);
+        }
+    }
+
+    fn source(&self, source: &SourceConfig, at: ConfigLocation) {
+        match source {
+            SourceConfig::Pipe { path, mode: FifoMode::Create(_), .. } => {
+                self.folder(path.parent().unwrap_or(path), at);
+                self.fifo(path, at);
+            }
+            SourceConfig::Pipe { path, mode: FifoMode::Read, .. } => {
+                self.file(path, at, &format!("create it with mkfifo {}", path.display()));
+                self.fifo(path, at);
+            }
+            SourceConfig::File { path, .. } | SourceConfig::Sdp { path, .. } => {
+                self.file(path, at, "put the file there");
+            }
+            SourceConfig::Process { path, .. } => self.program(path, at),
+            _ => {}
+        }
+    }
+
+    fn folder(&self, path: &Path, at: ConfigLocation) {
+        if !path.is_dir() {
+            let path = path.display();
+            self.warn(at, format!("there is no folder {path}"), format!("mkdir -p {path}"));
+        }
+    }
+
+    fn file(&self, path: &Path, at: ConfigLocation, hint: &str) {
+        if !path.exists() {
+            self.warn(at, format!("there is no file {}", path.display()), hint.to_owned());
+        }
+    }
+
+    /// Something else in place of a FIFO. A device is accepted like one.
+    fn fifo(&self, path: &Path, at: ConfigLocation) {
+        let kind = std::fs::metadata(path).map(|found| found.file_type());
+        if kind.is_ok_and(|kind| !kind.is_fifo() && !kind.is_char_device()) {
+            let hint = "move it away, or use another path".to_owned();
+            self.warn(at, format!("{} is not a FIFO", path.display()), hint);
+        }
+    }
+
+    fn program(&self, path: &Path, at: ConfigLocation) {
+        let message = match find_program(path, self.env) {
+            ProgramState::Runnable => return,
+            ProgramState::NotInPath => format!("there is no program `{}` in PATH", path.display()),
+            ProgramState::Missing => format!("there is no program {}", path.display()),
+            ProgramState::NotExecutable => format!("{} is not executable", path.display()),
+        };
+        self.warn(at, message, "install it, or correct the path".to_owned());
+    }
+
+    fn warn(&self, at: ConfigLocation, message: String, hint: String) {
+        self.problems.warn(at, message, hint);
+    }
+}

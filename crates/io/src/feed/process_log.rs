@@ -1,0 +1,185 @@
+//! Standard error of a program: kept to its last line, and passed on.
+
+use core::fmt;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::process::{ChildStderr, ExitStatus};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+/// How a program ended: its exit status, and the last line of its standard error, which usually is
+/// the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramExit {
+    status: Option<i32>,
+    line: [u8; MAX_LINE],
+    length: usize,
+}
+
+impl ProgramExit {
+    /// Whether the program reported success.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        matches!(self.status, Some(0))
+    }
+}
+
+impl fmt::Display for ProgramExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the program has exited")?;
+        if let Some(status) = self.status.filter(|status| *status != 0) {
+            write!(f, " with status {status}")?;
+        }
+        let line = String::from_utf8_lossy(self.line.get(..self.length).unwrap_or_default());
+        let line = line.trim_matches(char::REPLACEMENT_CHARACTER).trim();
+        if line.is_empty() { Ok(()) } else { write!(f, ": {}", without_userinfo(line)) }
+    }
+}
+
+/// The line without user names and passwords in its URLs, which programs repeat in their messages.
+fn without_userinfo(line: &str) -> String {
+    let mut parts = line.split("://");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str("://");
+        let end = part.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(part.len());
+        let (authority, rest) = part.split_at(end);
+        out.push_str(authority.rsplit_once('@').map_or(authority, |(_, host)| host));
+        out.push_str(rest);
+    }
+    out
+}
+
+/// Reads a program's standard error.
+#[derive(Debug)]
+pub(super) struct ProcessLog {
+    pipe: ChildStderr,
+    /// A FIFO that gets a copy.
+    copy: Option<File>,
+    /// Whether our own standard error gets a copy.
+    is_logged: bool,
+    line: LastLine,
+}
+
+impl ProcessLog {
+    pub(super) fn new(pipe: ChildStderr, copy: Option<File>, is_logged: bool) -> io::Result<Self> {
+        set_nonblocking(pipe.as_fd())?;
+        Ok(Self { pipe, copy, is_logged, line: LastLine::default() })
+    }
+
+    /// Takes what there is, without waiting. What does not fit into the copies is lost: neither the
+    /// program nor this thread waits for a reader.
+    pub(super) fn drain(&mut self, scratch: &mut [u8]) {
+        for _ in 0..MAX_READS {
+            let room = scratch.len().min(PIECE);
+            let Ok(count @ 1..) = self.pipe.read(&mut scratch[..room]) else { return };
+            let piece = &scratch[..count];
+            self.line.push(piece);
+            if let Some(copy) = &mut self.copy {
+                drop(copy.write(piece));
+            }
+            if self.is_logged && is_writable() {
+                drop(io::stderr().write(piece));
+            }
+        }
+    }
+
+    /// The end of the program, with the last line so far.
+    pub(super) fn exit(&self, status: Option<ExitStatus>) -> ProgramExit {
+        let (line, length) = self.line.last();
+        ProgramExit { status: status.and_then(|status| status.code()), line, length }
+    }
+}
+
+/// Makes reads of a child's output return at once.
+pub(super) fn set_nonblocking(end: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = fcntl_getfl(end)?;
+    Ok(fcntl_setfl(end, flags | OFlags::NONBLOCK)?)
+}
+
+/// Whether our standard error takes a piece without waiting.
+fn is_writable() -> bool {
+    let stderr = io::stderr();
+    let mut ends = [PollFd::new(&stderr, PollFlags::OUT)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut ends, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// The last line that is not blank, cut at [`MAX_LINE`] bytes.
+#[derive(Debug)]
+struct LastLine {
+    whole: ([u8; MAX_LINE], usize),
+    open: ([u8; MAX_LINE], usize),
+}
+
+impl Default for LastLine {
+    fn default() -> Self {
+        let none = ([0; MAX_LINE], 0);
+        Self { whole: none, open: none }
+    }
+}
+
+impl LastLine {
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            let (line, length) = &mut self.open;
+            match byte {
+                // A progress line ends with a return.
+                b'\n' | b'\r' => {
+                    if *length > 0 {
+                        self.whole = self.open;
+                    }
+                    self.open.1 = 0;
+                }
+                byte if byte.is_ascii_control() || (*length == 0 && *byte == b' ') => {}
+                byte => {
+                    if let Some(place) = line.get_mut(*length) {
+                        *place = *byte;
+                        *length += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    const fn last(&self) -> ([u8; MAX_LINE], usize) {
+        if self.open.1 > 0 { self.open } else { self.whole }
+    }
+}
+
+/// Bytes of a line that are kept.
+const MAX_LINE: usize = 160;
+
+/// Bytes per read: a pipe that is ready takes a write of up to 4,096 without waiting (POSIX,
+/// `PIPE_BUF`).
+const PIECE: usize = 4_096;
+
+/// Reads per tick.
+const MAX_READS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last(pieces: &[&str]) -> String {
+        let mut line = LastLine::default();
+        pieces.iter().for_each(|piece| line.push(piece.as_bytes()));
+        let (line, length) = line.last();
+        ProgramExit { status: Some(2), line, length }.to_string()
+    }
+
+    #[test]
+    fn the_last_line_is_the_reason() {
+        let exited = "the program has exited with status 2";
+        assert_eq!(last(&[]), exited);
+        assert_eq!(last(&["one\ntwo\n", "\n  \r\n"]), format!("{exited}: two"));
+        assert_eq!(last(&["one\nt", "wo"]), format!("{exited}: two"));
+        assert_eq!(last(&["\x1b[31mno\u{7} card\n"]), format!("{exited}: [31mno card"));
+        let url = last(&["https://me:p@ss@h/a: failed, then icecast://x:y@h:8000 and a@b"]);
+        assert_eq!(url, format!("{exited}: https://h/a: failed, then icecast://h:8000 and a@b"));
+        let long = "ä".repeat(1_000);
+        assert_eq!(last(&[&long]), format!("{exited}: {}", "ä".repeat(MAX_LINE / 2)));
+    }
+}

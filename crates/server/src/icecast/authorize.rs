@@ -1,0 +1,187 @@
+//! Whether a source client may use a mount, and the log of those that may not.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+
+use aulos_config::{Endpoint, Mount};
+use aulos_core::{Span, TokenBucket};
+use aulos_io::SystemClock;
+use aulos_session::live_source::LiveResponse;
+
+use crate::access::{Credentials, LoginError, SecretDigest};
+use crate::control::{Control, count};
+use crate::http::is_our_host;
+
+/// What a client says about its right to a mount.
+#[derive(Default)]
+pub(super) struct MountClaim {
+    /// The mount; empty when the client has named none.
+    pub(super) mount: String,
+    /// Whether it is for a title only.
+    pub(super) is_title: bool,
+    /// A password without a user name.
+    pub(super) password: Option<String>,
+    /// The value of `Authorization`.
+    pub(super) authorization: Option<String>,
+    /// The value of `Host`.
+    pub(super) host: Option<String>,
+}
+
+impl MountClaim {
+    /// The mount of an address and its station, if the client at `from` is authorized for it.
+    pub(super) fn authorize(
+        &self,
+        from: IpAddr,
+        address: &Endpoint,
+        control: &Control,
+    ) -> Result<(String, Mount), LiveResponse> {
+        let mut here = control.mounts();
+        here.retain(|(_, mount)| mount.address == *address);
+        let is_only = here.len() == 1;
+        if let Some(password) = &self.password {
+            let digest = SecretDigest::new(password);
+            // Without a password of its own, a mount on loopback is open to every program.
+            let fits = |mount: &Mount| match &mount.password {
+                Some(password) => password.matches(&digest),
+                None => is_only,
+            };
+            let named = |mount: &Mount| self.mount.is_empty() || mount.path == self.mount;
+            here.retain(|(_, mount)| fits(mount) & named(mount));
+            let found = if here.len() == 1 { here.pop() } else { None };
+            return match control.record_login_attempt(from, found.is_some()) {
+                Ok(()) => found.ok_or(LiveResponse::InvalidPassword),
+                Err(LoginError::WrongCredentials) => Err(LiveResponse::InvalidPassword),
+                Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
+            };
+        }
+        let is_it = |mount: &Mount| {
+            mount.path == self.mount || (self.mount.is_empty() && self.is_title && is_only)
+        };
+        let Some((station, mount)) = here.into_iter().find(|(_, mount)| is_it(mount)) else {
+            count(&control.counters.djs_refused_unknown);
+            return Err(LiveResponse::NoMount);
+        };
+        self.check_password(from, &mount, control)?;
+        Ok((station, mount))
+    }
+
+    fn check_password(
+        &self,
+        from: IpAddr,
+        mount: &Mount,
+        control: &Control,
+    ) -> Result<(), LiveResponse> {
+        let Some(password) = &mount.password else {
+            // A page whose own name resolves to this machine (DNS rebinding) sends no `Origin`. If
+            // there is a password, the page does not know it.
+            if is_our_host(self.host.as_deref(), &control.config().http.names) {
+                return Ok(());
+            }
+            count(&control.counters.http_wrong_host);
+            return Err(LiveResponse::Misdirected);
+        };
+        // libshout first sends a request without credentials, to learn the scheme.
+        let Some(said) = &self.authorization else { return Err(LiveResponse::Unauthorized) };
+        let right = match Credentials::from_header(said) {
+            Credentials::Password(user, said) => {
+                // Some programs set titles as Icecast's administrator.
+                let is_user = user == mount.user || (self.is_title && user == "admin");
+                password.matches(&SecretDigest::new(&said)) & is_user
+            }
+            _ => false,
+        };
+        match control.record_login_attempt(from, right) {
+            Ok(()) => Ok(()),
+            Err(LoginError::WrongCredentials) => Err(LiveResponse::Unauthorized),
+            Err(LoginError::RateLimited) => Err(LiveResponse::TooManyAttempts),
+        }
+    }
+}
+
+/// Logs refusals of source clients: each once for an address, until something else happens there.
+/// A client that is refused tries again every few seconds.
+#[derive(Debug, Default)]
+pub(super) struct RefusalLog(Mutex<Refusals>);
+
+#[derive(Debug)]
+struct Refusals {
+    last: Vec<(IpAddr, LiveResponse)>,
+    /// Bounds what many addresses, or one with changing requests, write into the log.
+    budget: TokenBucket,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        let budget = TokenBucket::new(LOG_BURST, LOG_INTERVAL, SystemClock::now());
+        Self { last: Vec::new(), budget }
+    }
+}
+
+impl RefusalLog {
+    /// Logs a response to a client at `from`, if it is a refusal and a new one.
+    pub(super) fn report(
+        &self,
+        from: IpAddr,
+        address: &Endpoint,
+        claim: &MountClaim,
+        response: LiveResponse,
+    ) {
+        let Some(reason) = response.refusal() else { return self.forget(from) };
+        let is_question = response == LiveResponse::Unauthorized && claim.authorization.is_none();
+        // A title between two programmes is no fault of the configuration.
+        if is_question || response == LiveResponse::NotOnAir || !self.is_new(from, response) {
+            return;
+        }
+        let mount: String = claim.mount.chars().filter(|c| !c.is_control()).take(80).collect();
+        tracing::warn!(%from, port = %address, mount, "live source refused: {reason}");
+    }
+
+    /// A client at this address was accepted.
+    pub(super) fn forget(&self, from: IpAddr) {
+        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.last.retain(|(address, _)| *address != from);
+    }
+
+    fn is_new(&self, from: IpAddr, response: LiveResponse) -> bool {
+        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.last.contains(&(from, response)) {
+            return false;
+        }
+        refusals.last.retain(|(address, _)| *address != from);
+        if refusals.last.len() >= MAX_ADDRESSES {
+            refusals.last.remove(0);
+        }
+        refusals.last.push((from, response));
+        refusals.budget.try_take(SystemClock::now())
+    }
+}
+
+/// Addresses whose last refusal is known.
+const MAX_ADDRESSES: usize = 64;
+
+/// Refusals that are logged at once, and the interval at which one more is.
+const LOG_BURST: u32 = 16;
+const LOG_INTERVAL: Span = Span::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_new_when_it_changes_and_after_success_and_many_are_limited() {
+        let log = RefusalLog::default();
+        let from = |number| IpAddr::V4(Ipv4Addr::new(192, 0, 2, number));
+        assert!(log.is_new(from(1), LiveResponse::NoMount));
+        assert!(!log.is_new(from(1), LiveResponse::NoMount));
+        assert!(log.is_new(from(1), LiveResponse::Unauthorized));
+        assert!(log.is_new(from(2), LiveResponse::Unauthorized));
+        assert!(!log.is_new(from(1), LiveResponse::Unauthorized));
+        log.forget(from(1));
+        assert!(log.is_new(from(1), LiveResponse::Unauthorized));
+        let logged = (0..255).filter(|number| log.is_new(from(*number), LiveResponse::NoMount));
+        assert!(logged.count() <= LOG_BURST as usize);
+        assert_eq!(log.0.lock().unwrap().last.len(), MAX_ADDRESSES);
+    }
+}
