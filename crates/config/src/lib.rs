@@ -74,7 +74,7 @@ pub use security::SecuritySettings;
 pub use settings::{
     ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, StreamSettings,
 };
-pub use sound::SoundSettings;
+pub use sound::ProcessingSettings;
 pub use source::{Mount, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat};
 pub use station::{Plugin, Station, StationSource};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};

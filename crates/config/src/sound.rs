@@ -20,14 +20,14 @@ use crate::values::{is_word, quoted};
 
 /// Processing of a programme.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SoundSettings {
+pub struct ProcessingSettings {
     /// Loudness normalization; none is off.
     pub normalize: Option<NormalizerConfig>,
     /// Equalizer bands, in order of processing.
     pub equalizer: Vec<EqualizerBand>,
 }
 
-impl SoundSettings {
+impl ProcessingSettings {
     /// The JSON form for controllers and for the state file.
     #[must_use]
     pub fn json(&self) -> Json {
@@ -77,8 +77,8 @@ impl SoundSettings {
     /// What is wrong with it, for display; nothing has changed then.
     pub fn set_normalize(&mut self, value: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let base = self.normalize.clone().unwrap_or_else(|| default_normalizer(Mode::Full));
-        let keys: SoundKeys = read_json("normalize", value, &problems);
+        let base = self.normalize.clone().unwrap_or_else(|| default_normalizer_config(Mode::Full));
+        let keys: ProcessingKeys = read_json("normalize", value, &problems);
         let new = resolve_normalize(keys.normalize.as_ref(), base, spec, &problems);
         self.normalize = into_result(problems, new)?;
         Ok(())
@@ -87,19 +87,19 @@ impl SoundSettings {
     /// Applies an `equalizer` value from a controller: a list of bands.
     ///
     /// # Errors
-    /// As [`SoundSettings::set_normalize`].
+    /// As [`ProcessingSettings::set_normalize`].
     pub fn set_equalizer(&mut self, value: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let keys: SoundKeys = read_json("equalizer", value, &problems);
+        let keys: ProcessingKeys = read_json("equalizer", value, &problems);
         let new = resolve_equalizer(&keys.equalizer, spec, &problems);
         self.equalizer = into_result(problems, new)?;
         Ok(())
     }
 
-    /// Reads the form written by [`SoundSettings::json`].
+    /// Reads the form written by [`ProcessingSettings::json`].
     ///
     /// # Errors
-    /// As [`SoundSettings::set_normalize`].
+    /// As [`ProcessingSettings::set_normalize`].
     pub fn from_json(json: &Json, spec: SampleSpec) -> Result<Self, String> {
         let mut sound = Self::default();
         sound.set_normalize(&json["normalize"], spec)?;
@@ -110,7 +110,7 @@ impl SoundSettings {
 
 keys! {
     /// Processing of a programme, as controllers set it.
-    struct SoundKeys {
+    struct ProcessingKeys {
         /// Loudness normalization.
         normalize: Option<ConfigValue<NormalizeConfig>>;
         /// Equalizer bands.
@@ -160,7 +160,7 @@ keys! {
 }
 
 /// Reads one key from JSON; null leaves the default.
-fn read_json(key: &str, value: &Json, problems: &Problems) -> SoundKeys {
+fn read_json(key: &str, value: &Json, problems: &Problems) -> ProcessingKeys {
     let json = if value.is_null() { json!({}) } else { json!({ key: value }) };
     table_of(&tree::from_json(&json), "", problems)
 }
@@ -192,7 +192,7 @@ impl ConfigRead for NormalizeConfig {
 }
 
 /// The settings of `normalize = true`.
-pub(crate) fn default_normalizer(mode: Mode) -> NormalizerConfig {
+pub(crate) fn default_normalizer_config(mode: Mode) -> NormalizerConfig {
     NormalizerConfig { mode, settings: Settings::default() }
 }
 

@@ -16,7 +16,9 @@ use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::push::PushSettings;
 use crate::record::RecorderSettings;
 use crate::rtp::RtpOutputSettings;
-use crate::sound::{SoundSettings, default_normalizer, resolve_equalizer, resolve_normalize};
+use crate::sound::{
+    ProcessingSettings, default_normalizer_config, resolve_equalizer, resolve_normalize,
+};
 use crate::source::SourceConfig;
 use crate::values::bounds;
 use crate::{fallback, schemes};
@@ -41,7 +43,7 @@ pub struct Station {
     /// Silence detection.
     pub silence: SilenceSettings,
     /// Normalizer and equalizer.
-    pub sound: SoundSettings,
+    pub sound: ProcessingSettings,
     /// What plays when no source has sound; none is silence.
     pub last_resort: Option<SourceConfig>,
     /// The control script.
@@ -97,7 +99,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
         let message = format!("`buffer_ms` is {buffer_ms}: a chunk has {chunk_ms} ms");
         problems.add_with_hint(at, message, "20 chunks or more are usual");
     }
-    let base = default_normalizer(Mode::Full);
+    let base = default_normalizer_config(Mode::Full);
     Station {
         name,
         codec,
@@ -108,7 +110,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
         switch: fallback::switch(&config.switch),
         silence: fallback::silence(&config.silence),
         last_resort: fallback::last_resort(&config.switch.last_resort, problems),
-        sound: SoundSettings {
+        sound: ProcessingSettings {
             normalize: resolve_normalize(config.normalize.as_ref(), base, spec, problems),
             equalizer: resolve_equalizer(&config.equalizer, spec, problems),
         },
@@ -204,7 +206,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 // others.
                 normalize: resolve_normalize(
                     entry.normalize.as_ref(),
-                    default_normalizer(Mode::Mid),
+                    default_normalizer_config(Mode::Mid),
                     spec,
                     problems,
                 ),

@@ -295,8 +295,8 @@ fn a_normalizer_and_an_equalizer_are_read_whole() {
         let loaded = load_text(&text, sets).unwrap_or_else(|error| panic!("{error}"));
         loaded.stations.into_iter().next().unwrap().sound
     };
-    assert_eq!(sound("", &[]), SoundSettings::default());
-    assert_eq!(sound("normalize = false", &[]), SoundSettings::default());
+    assert_eq!(sound("", &[]), ProcessingSettings::default());
+    assert_eq!(sound("normalize = false", &[]), ProcessingSettings::default());
     let all = sound(
         r#"normalize = { preset = "podcast", mode = "mid", true_peak = -2, lra = 4.5,
             min_gain_db = -10, max_gain_db = 6, rise_db_s = 1, fall_db_s = 20, gate_lufs = -60,
@@ -309,7 +309,7 @@ fn a_normalizer_and_an_equalizer_are_read_whole() {
     );
     golden("sound", &format!("{:#}\n", all.json()));
     // The JSON form is read back unchanged.
-    assert_eq!(SoundSettings::from_json(&all.json(), SampleSpec::DEFAULT), Ok(all));
+    assert_eq!(ProcessingSettings::from_json(&all.json(), SampleSpec::DEFAULT), Ok(all));
     // A source with its own normalizer.
     let text = station("sources = [{ uri = \"demo:\", normalize = { target = -18 } }, \"tone:\"]");
     let loaded = load_text(&text, &["station.a.sources.1.normalize.mode=low"]).unwrap();

@@ -15,7 +15,7 @@
 //! nothing for as long has paused, not failed.
 
 mod input;
-mod input_record;
+mod input_health_tracker;
 
 use aulos_core::{Instant, Span};
 
@@ -25,7 +25,7 @@ pub use input::{
 };
 
 use crate::standby::Standby;
-use input_record::InputRecord;
+use input_health_tracker::InputHealthTracker;
 
 /// Why the input on air changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,7 +103,7 @@ pub struct Preference {
 #[derive(Debug)]
 pub struct Switch {
     config: Config,
-    inputs: Vec<InputRecord>,
+    inputs: Vec<InputHealthTracker>,
     active: Option<usize>,
     /// The input that ran dry on air, until that is reported as a change.
     underrun_input: Option<usize>,
@@ -122,7 +122,7 @@ impl Switch {
     pub fn new(config: Config, inputs: usize) -> Self {
         Self {
             config,
-            inputs: vec![InputRecord::NEW; inputs],
+            inputs: vec![InputHealthTracker::NEW; inputs],
             active: None,
             underrun_input: None,
             preference: None,
@@ -245,7 +245,7 @@ impl Switch {
     }
 
     fn choose(&self, facts: &[InputFacts]) -> Option<usize> {
-        let first = |is: &dyn Fn(&InputRecord, &InputFacts) -> bool| {
+        let first = |is: &dyn Fn(&InputHealthTracker, &InputFacts) -> bool| {
             self.inputs.iter().zip(facts).position(|(record, facts)| is(record, facts))
         };
         let stays = self.active.filter(|active| self.is_healthy(*active));

@@ -60,7 +60,7 @@ impl Announcer {
     /// # Errors
     /// When a program uses port 5353 exclusively, or there are no sockets or threads left.
     pub fn start(name: &str, host: &str, services: &[Service]) -> io::Result<Self> {
-        if let Some(refused) = check_mdns_port(services) {
+        if let Some(refused) = mdns_port_error(services) {
             return Err(refused);
         }
         let daemon = ServiceDaemon::new().map_err(io::Error::other)?;
@@ -153,14 +153,14 @@ fn is_reachable_at(listen: IpAddr, at: IpAddr) -> bool {
 
 /// The error that prevents the use of port 5353 in all required address families, if there is one.
 /// The daemon does not report it.
-fn check_mdns_port(services: &[Service]) -> Option<io::Error> {
+fn mdns_port_error(services: &[Service]) -> Option<io::Error> {
     let mut refused = None;
     for address in services.iter().map(Service::address) {
         let any_v4 = (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let any_v6 = (AddressFamily::INET6, IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         let needed = if address.is_ipv4() { &[any_v4][..] } else { &[any_v6, any_v4] };
         for &(family, any) in needed {
-            match bind_shared(family, SocketAddr::new(any, MDNS_PORT)) {
+            match check_shared_bind(family, SocketAddr::new(any, MDNS_PORT)) {
                 Ok(()) => return None,
                 Err(error) => refused = Some(error),
             }
@@ -169,7 +169,7 @@ fn check_mdns_port(services: &[Service]) -> Option<io::Error> {
     refused
 }
 
-fn bind_shared(family: AddressFamily, address: SocketAddr) -> io::Result<()> {
+fn check_shared_bind(family: AddressFamily, address: SocketAddr) -> io::Result<()> {
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;

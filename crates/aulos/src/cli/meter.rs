@@ -13,7 +13,7 @@ use aulos_engine::loudness::Loudness;
 use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
-use super::output::{ColorMode, is_reader_open};
+use super::output::{ColorMode, is_stdout_open};
 use super::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use super::signals::Signals;
 use super::source::{self, OpenSource};
@@ -123,7 +123,7 @@ async fn print(
         };
         match event {
             Some(ReaderEvent::Reading(loudness)) => {
-                if !is_reader_open(lines.print(&loudness))? {
+                if !is_stdout_open(lines.print(&loudness))? {
                     return Ok(MeterResult { loudness, result: Ok(()), pipe_closed: true });
                 }
                 last = loudness;

@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub(super) use args::NormalizeArgs;
 
-use super::output::is_reader_open;
+use super::output::is_stdout_open;
 use super::scan::plain;
 use signals::StopFlag;
 
@@ -149,7 +149,7 @@ impl NormalizeRun<'_> {
 
     fn end(self, stopped: bool) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        if !is_reader_open(self.output)? {
+        if !is_stdout_open(self.output)? {
             return Ok(Exit::Ok);
         }
         let [written, unchanged, planned, failed] = self.done;

@@ -28,11 +28,11 @@ impl ColorMode {
 /// Writes to standard output; a closed pipe counts as success.
 pub(super) fn print(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
-    is_reader_open(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
+    is_stdout_open(out.write_all(bytes).and_then(|()| out.flush())).map(|_| Exit::Ok)
 }
 
 /// Whether standard output is still open; other errors are failures.
-pub(super) fn is_reader_open(written: io::Result<()>) -> Result<bool, Failure> {
+pub(super) fn is_stdout_open(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),

@@ -12,7 +12,7 @@ use aulos_server::exit::{Exit, Failure};
 use aulos_server::relay::{RelaySnapshot, Relays};
 use clap::{Args, ValueHint};
 
-use super::output::{ColorMode, is_reader_open, print, usage_failure};
+use super::output::{ColorMode, is_stdout_open, print, usage_failure};
 use super::signals::Signals;
 use output::TableView;
 use terminal::{Key, Keys, Scroll};
@@ -236,7 +236,7 @@ async fn watch(
         } else {
             screen.show(status, before.as_ref())
         };
-        if !is_reader_open(shown)? {
+        if !is_stdout_open(shown)? {
             return Ok(false);
         }
     }

@@ -23,7 +23,7 @@ use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::output::is_reader_open;
+use super::output::is_stdout_open;
 use album::{Album, AlbumRule};
 use journal::Journal;
 pub(super) use output::plain;
@@ -404,7 +404,7 @@ impl<'a> ScanRun<'a> {
 
     fn end(self, skipped: usize) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        if !is_reader_open(self.output)? {
+        if !is_stdout_open(self.output)? {
             return Ok(Exit::Ok);
         }
         if let Some((page, path)) = self.page.zip(self.args.report.as_ref()) {

@@ -80,7 +80,7 @@ fn a_batch_is_answered_as_one() {
 fn a_list_of_questions_that_want_no_answer_costs_nothing() {
     let server = Server::start();
     let mut controller = server.controller();
-    let asked = || server.house.asked.load(Ordering::Relaxed);
+    let asked = || server.backend.asked.load(Ordering::Relaxed);
     let before = asked();
     let silent = json!({ "jsonrpc": "2.0", "method": "Server.GetStatus" });
     controller.send(&Value::from(vec![silent.clone(); 256]).to_string());

@@ -1,4 +1,4 @@
-//! Which source a station plays: wishes by the control API, what everybody hears of it, and what is
+//! Which source a station plays: preferences by the control API, what everybody hears of it, and what is
 //! heard when nothing is left.
 
 use std::io::Write as _;
@@ -30,9 +30,9 @@ fn a_preference_names_a_source_for_a_time_or_until_it_is_cancelled() {
         let expected = json!({ "station": "default", "source": null, "for_s": null });
         assert_eq!(answer["result"], expected);
     }
-    let wishes = server.house.wishes.lock().unwrap().clone();
+    let preferences = server.backend.preferences.lock().unwrap().clone();
     let span = Some(Span::from_millis(1_500));
-    assert_eq!(wishes, [(0, Some((1, span))), (0, Some((0, None))), (0, None), (0, None)]);
+    assert_eq!(preferences, [(0, Some((1, span))), (0, Some((0, None))), (0, None), (0, None)]);
     for wrong in [
         json!({ "station": "default", "source": "nobody" }),
         json!({ "station": "default", "source": 2 }),
@@ -43,7 +43,7 @@ fn a_preference_names_a_source_for_a_time_or_until_it_is_cancelled() {
         assert_eq!(set(wrong.clone())["error"]["code"], -32_602, "{wrong}");
     }
     assert_eq!(set(json!({ "station": "nowhere" }))["error"]["code"], -32_603);
-    assert_eq!(server.house.wishes.lock().unwrap().len(), 4);
+    assert_eq!(server.backend.preferences.lock().unwrap().len(), 4);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn each_change_of_source_is_notified_by_name() {
     for controller in [&mut one, &mut other] {
         controller.call("Aulos.GetInfo", json!({}));
     }
-    server.house.switches.lock().unwrap().extend([
+    server.backend.switches.lock().unwrap().extend([
         (0, SourceSwitch { from: Some(1), to: Some(0), cause: SwitchCause::Better }),
         (0, SourceSwitch { from: Some(0), to: None, cause: SwitchCause::Late }),
         (7, SourceSwitch { from: None, to: None, cause: SwitchCause::Late }),

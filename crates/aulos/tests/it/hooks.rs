@@ -75,11 +75,11 @@ fn a_reload_adds_changes_and_removes_hooks_and_touches_no_station() {
     };
     let fall = || {
         let switched = SourceSwitch { from: Some(0), to: Some(1), cause: SwitchCause::Late };
-        server.house.switches.lock().unwrap().push((0, switched));
+        server.backend.switches.lock().unwrap().push((0, switched));
     };
     let back = || {
         let switched = SourceSwitch { from: Some(1), to: Some(0), cause: SwitchCause::Better };
-        server.house.switches.lock().unwrap().push((0, switched));
+        server.backend.switches.lock().unwrap().push((0, switched));
     };
     assert_eq!(shown(&mut caller), json!([]));
     let hook = format!("[[hook]]\nrun = \"{program}\"\non = [\"fallback\"]");
@@ -99,8 +99,8 @@ fn a_reload_adds_changes_and_removes_hooks_and_touches_no_station() {
     assert_eq!(events(&folder), ["fallback", "recovered"]);
     assert_eq!(reload(&mut caller, ""), json!(["hook"]));
     assert_eq!(shown(&mut caller), json!([]));
-    assert!(server.house.replaced.lock().unwrap().is_empty());
-    assert!(server.house.removed.lock().unwrap().is_empty());
+    assert!(server.backend.replaced.lock().unwrap().is_empty());
+    assert!(server.backend.removed.lock().unwrap().is_empty());
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn the_page_runs_its_own_script_and_no_other() {
 fn the_status_has_stations_sources_levels_and_clients() {
     let server = Server::start();
     server.hello(1, "a");
-    *server.house.stations.lock().unwrap() = vec![playing()];
+    *server.backend.stations.lock().unwrap() = vec![playing()];
     let (head, body) = get(&server, "/api/v1/status");
     assert!(head.contains("application/json") && head.contains("nosniff"), "{head}");
     let status: Value = serde_json::from_str(&body).unwrap();
@@ -238,7 +238,7 @@ fn events_bring_the_status_and_then_levels_and_changes() {
     let first = until("\n\n");
     assert!(first.to_lowercase().contains("text/event-stream"), "{first}");
     until("event: levels");
-    *server.house.stations.lock().unwrap() = vec![playing()];
+    *server.backend.stations.lock().unwrap() = vec![playing()];
     let more = until("\"momentary_lufs\":-18.46");
     assert!(more.contains("\"levels_dbfs\":[-12.3,null]"), "{more}");
     let more = if more.contains("event: status") { more } else { until("event: status") };

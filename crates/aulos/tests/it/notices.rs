@@ -10,7 +10,7 @@ use aulos_server::control::{Control, HostInfo, Inbox, registry_for};
 use aulos_server::registry::store::SavedState;
 use serde_json::Value;
 
-use crate::common::{FakeHouse, TWO_STATIONS, hello, resolve};
+use crate::common::{FakeBackend, TWO_STATIONS, hello, resolve};
 
 /// Full statuses for connecting clients in a second, in bytes; the newest one may exceed it.
 const STATUS_BYTES_PER_SECOND: usize = 16 << 20;
@@ -29,7 +29,7 @@ impl World {
         let registry = registry_for(&resolved, 1);
         let now = Arc::new(Mutex::new(Instant::now()));
         let read = Arc::clone(&now);
-        let audio = Arc::new(FakeHouse::default());
+        let audio = Arc::new(FakeBackend::default());
         let saved = SavedState::default();
         let control = Control::new(Arc::new(resolved), audio, HostInfo::default(), registry, saved)
             .with_clock(Box::new(move || *read.lock().unwrap()));

@@ -1,5 +1,5 @@
 //! A station whose stream goes to other servers, in a server that plays. The other servers are
-//! scripts: what a real Icecast makes of it is told in `crates/blackbox/tests/house`.
+//! scripts: what a real Icecast makes of it is told in `crates/blackbox/tests/it`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Another configuration for a house that runs: what is touched, what is not, and what is said.
+//! Another configuration for a running server: what changes, what does not, and what is reported.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -27,9 +27,9 @@ fn names(server: &Server) -> Vec<String> {
 }
 
 fn touched(server: &Server) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
-    let house = &server.house;
-    let [added, replaced, removed] =
-        [&house.added, &house.replaced, &house.removed].map(|list| list.lock().unwrap().clone());
+    let backend = &server.backend;
+    let [added, replaced, removed] = [&backend.added, &backend.replaced, &backend.removed]
+        .map(|list| list.lock().unwrap().clone());
     (added, replaced, removed)
 }
 
@@ -48,11 +48,11 @@ const ATTIC: &str = "[[station]]\nname = \"attic\"\nsources = [\"demo://\"]\n";
 fn the_same_configuration_touches_nothing() {
     let server = Server::start();
     server.hello(1, "a");
-    let told = server.house.commands.lock().unwrap().len();
+    let told = server.backend.commands.lock().unwrap().len();
     let comments = format!("# nothing new\n{TWO_STATIONS}\n");
     assert_eq!(reload(&server, &comments), nothing_but(json!({})));
     assert_eq!(touched(&server), (vec![], vec![], vec![]));
-    assert_eq!(server.house.commands.lock().unwrap().len(), told);
+    assert_eq!(server.backend.commands.lock().unwrap().len(), told);
 }
 
 #[test]
@@ -76,9 +76,9 @@ fn clients_of_a_removed_station_move_to_the_default_station() {
         station,
         map: ChannelMap::Stereo,
     };
-    assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(2)));
+    assert_eq!(server.backend.commands.lock().unwrap().last(), Some(&moved(2)));
     assert_eq!(reload(&server, TWO_STATIONS), nothing_but(json!({ "removed": ["attic"] })));
-    assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(0)));
+    assert_eq!(server.backend.commands.lock().unwrap().last(), Some(&moved(0)));
     assert_eq!(other.notice_of("Group.OnStreamChanged")["params"]["stream_id"], "attic");
     assert_eq!(other.notice_of("Group.OnStreamChanged")["params"]["stream_id"], "default");
     assert_eq!(names(&server), ["default", "kitchen radio"]);
@@ -89,7 +89,7 @@ fn clients_of_a_removed_station_move_to_the_default_station() {
 fn a_changed_station_keeps_its_id_and_its_clients_get_the_buffer_first() {
     let server = Server::start();
     server.hello(1, "a");
-    server.house.commands.lock().unwrap().clear();
+    server.backend.commands.lock().unwrap().clear();
     // The default station, without a word about its buffer before: 1,000 ms.
     let longer =
         TWO_STATIONS.replacen("name = \"default\"", "name = \"default\"\nbuffer_ms = 2000", 1);
@@ -97,13 +97,13 @@ fn a_changed_station_keeps_its_id_and_its_clients_get_the_buffer_first() {
     assert_eq!(touched(&server), (vec![], vec![0], vec![]));
     let settings = PlaybackSettings { volume: 100, muted: false, latency_ms: 0, buffer_ms: 2_000 };
     let told = SessionCommand::SetSettings { session: SessionId(1), settings };
-    assert_eq!(*server.house.commands.lock().unwrap(), [told]);
+    assert_eq!(*server.backend.commands.lock().unwrap(), [told]);
     // Another codec is no business of the settings.
-    server.house.commands.lock().unwrap().clear();
+    server.backend.commands.lock().unwrap().clear();
     let other = longer.replace("\"opus\"", "\"pcm\"");
     assert_eq!(reload(&server, &other), nothing_but(json!({ "changed": ["kitchen radio"] })));
     assert_eq!(touched(&server), (vec![], vec![0, 1], vec![]));
-    assert_eq!(*server.house.commands.lock().unwrap(), []);
+    assert_eq!(*server.backend.commands.lock().unwrap(), []);
 }
 
 #[test]

@@ -12,17 +12,17 @@ use aulos_server::backend::{
 use aulos_server::control::{Caller, Control, HostInfo, Inbox, Notification, registry_for};
 use aulos_server::registry::store::SavedState;
 
-use crate::common::{FakeHouse, TWO_STATIONS, golden, hello, resolve};
+use crate::common::{FakeBackend, TWO_STATIONS, golden, hello, resolve};
 use aulos_core::{ChannelMap, Lufs};
 use serde_json::{Value, json};
 
 #[test]
 fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
-    let (house, control) = control();
+    let (backend, control) = control();
     let integrated = Some(Lufs::new(-20.0));
     let loudness = Loudness { integrated, ..Loudness::NONE };
     let status = StationStatus { loudness, ..StationStatus::default() };
-    *house.stations.lock().unwrap() = vec![status.clone(), status];
+    *backend.stations.lock().unwrap() = vec![status.clone(), status];
     let read = |station: &str| {
         let params = json!({ "station": station });
         call(&control, "Aulos.GetLoudness", &params)["result"]["loudness"]["integrated_lufs"]
@@ -56,7 +56,7 @@ fn a_batch_of_calls_does_not_block_other_controllers() {
     assert_eq!(answer.matches("\"percent\":7").count(), 256);
 }
 
-/// Calls whose work grows with the house wait for each other; a short one waits for none of them.
+/// Calls whose work grows with the number of clients wait for each other; a short one waits for none of them.
 #[test]
 fn a_short_call_is_answered_while_long_ones_wait() {
     let (_, control) = control();
@@ -122,12 +122,15 @@ fn next_now(runtime: &tokio::runtime::Runtime, inbox: &mut Inbox) -> Option<Arc<
     runtime.block_on(next).ok().flatten()
 }
 
-fn control() -> (Arc<FakeHouse>, Control) {
+fn control() -> (Arc<FakeBackend>, Control) {
     let resolved = resolve(TWO_STATIONS);
-    let house = Arc::new(FakeHouse::default());
+    let backend = Arc::new(FakeBackend::default());
     let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
     let registry = registry_for(&resolved, 1);
-    (house.clone(), Control::new(Arc::new(resolved), house, host, registry, SavedState::default()))
+    (
+        backend.clone(),
+        Control::new(Arc::new(resolved), backend, host, registry, SavedState::default()),
+    )
 }
 
 fn call(control: &Control, method: &str, params: &Value) -> Value {
@@ -293,10 +296,10 @@ async fn every_method_word_for_word() {
 
 #[test]
 fn the_audio_backend_gets_every_change_and_nothing_else() {
-    let (house, control) = control();
+    let (backend, control) = control();
     control.handle_event(hello(1, "a"));
     let group = group_of(&control, "a");
-    house.commands.lock().unwrap().clear();
+    backend.commands.lock().unwrap().clear();
     for (method, params) in [
         ("Client.SetVolume", json!({ "id": "a", "volume": { "percent": 30 } })),
         ("Client.SetName", json!({ "id": "a", "name": "x" })),
@@ -312,7 +315,7 @@ fn the_audio_backend_gets_every_change_and_nothing_else() {
         settings: PlaybackSettings { volume: 30, muted, latency_ms: 0, buffer_ms },
     };
     assert_eq!(
-        *house.commands.lock().unwrap(),
+        *backend.commands.lock().unwrap(),
         [
             settings(false, 1_000),
             settings(false, 400),
@@ -325,8 +328,8 @@ fn the_audio_backend_gets_every_change_and_nothing_else() {
 
 #[test]
 fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
-    let (house, control) = control();
-    *house.full.lock().unwrap() = true;
+    let (backend, control) = control();
+    *backend.full.lock().unwrap() = true;
     control.handle_event(hello(1, "a"));
     for percent in 0..100 {
         let volume = json!({ "id": "a", "volume": { "percent": percent } });
@@ -334,12 +337,12 @@ fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
     }
     control.handle_event(hello(2, "b"));
     control.handle_event(AudioEvent::Left { session: SessionId(2) });
-    *house.full.lock().unwrap() = false;
+    *backend.full.lock().unwrap() = false;
     control.tick();
     let session = SessionId(1);
     let settings = PlaybackSettings { volume: 99, muted: false, latency_ms: 0, buffer_ms: 1_000 };
     assert_eq!(
-        *house.commands.lock().unwrap(),
+        *backend.commands.lock().unwrap(),
         [
             SessionCommand::SetSettings { session, settings },
             SessionCommand::MoveClient { session, station: 0, map: ChannelMap::Stereo }
@@ -349,10 +352,10 @@ fn while_the_audio_backend_is_busy_only_the_newest_command_is_kept() {
 
 #[tokio::test]
 async fn a_station_that_starts_to_play_is_notified_once() {
-    let (house, control) = control();
+    let (backend, control) = control();
     let (_, mut inbox) = control.join(Role::Admin);
     let playing = StationStatus { state: StationState::Playing, ..StationStatus::default() };
-    *house.stations.lock().unwrap() = vec![playing];
+    *backend.stations.lock().unwrap() = vec![playing];
     control.tick();
     control.tick();
     let notice: Value = serde_json::from_str(&inbox.next().await.unwrap().to_json()).unwrap();

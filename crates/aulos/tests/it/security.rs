@@ -401,7 +401,7 @@ fn a_player_must_authenticate() {
         server.event(hello_from(session, &format!("c{session}"), auth, vouched));
         let mut found = None;
         eventually(|| {
-            let commands = server.house.commands.lock().unwrap();
+            let commands = server.backend.commands.lock().unwrap();
             let ours = |command: &&SessionCommand| command.session() == SessionId(session);
             found = commands.iter().find(ours).copied();
             found.is_some()

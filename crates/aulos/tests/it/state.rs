@@ -36,7 +36,7 @@ fn presets_with_many_groups_are_bounded_and_responses_short() {
         server.event(hello_from(peer.into(), number));
     }
     // Each gets its settings and its station.
-    eventually(|| server.house.commands.lock().unwrap().len() >= 2 * MAX_CLIENTS);
+    eventually(|| server.backend.commands.lock().unwrap().len() >= 2 * MAX_CLIENTS);
     let mut controller = server.controller();
     let mut saved = 0;
     for number in 0..MAX_PRESETS {
@@ -76,7 +76,7 @@ fn new_ids_from_one_address_are_refused_after_a_building_and_counted() {
         server.event(known(session));
     }
     eventually(|| counter(&server, "clients_refused_new") >= 100);
-    let commands = server.house.commands.lock().unwrap().clone();
+    let commands = server.backend.commands.lock().unwrap().clone();
     let refused = |command: &&SessionCommand| {
         matches!(command, SessionCommand::Kick { cause: KickReason::RateLimited, .. })
     };
@@ -89,7 +89,7 @@ fn new_ids_from_one_address_are_refused_after_a_building_and_counted() {
         server.event(event);
     }
     eventually(|| {
-        let commands = server.house.commands.lock().unwrap();
+        let commands = server.backend.commands.lock().unwrap();
         [SessionId(5_000), session].iter().all(|wanted| {
             let moved = |command: &SessionCommand| matches!(command, SessionCommand::MoveClient { session, .. } if session == wanted);
             commands.iter().any(moved)

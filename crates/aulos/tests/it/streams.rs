@@ -50,12 +50,12 @@ fn music_assistant_adds_plays_and_removes_a_stream() {
         station,
         map: ChannelMap::Stereo,
     };
-    assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(2)));
+    assert_eq!(server.backend.commands.lock().unwrap().last(), Some(&moved(2)));
     // Removed while it is played: whoever plays it goes to the default one, and hears of it.
     let removed = one.call("Stream.RemoveStream", json!({ "id": id }));
     assert_eq!(removed["result"], json!({ "id": id, "stream_id": id }));
-    assert_eq!(server.house.commands.lock().unwrap().last(), Some(&moved(0)));
-    assert!(server.house.added.lock().unwrap().is_empty());
+    assert_eq!(server.backend.commands.lock().unwrap().last(), Some(&moved(0)));
+    assert!(server.backend.added.lock().unwrap().is_empty());
     assert_eq!(two.notice_of("Group.OnStreamChanged")["params"]["stream_id"], id);
     assert_eq!(two.notice_of("Group.OnStreamChanged")["params"]["stream_id"], "default");
     assert!(stream(&server, id).is_none());
@@ -285,7 +285,7 @@ fn a_stream_that_plays_another_has_its_titles_and_controls() {
     controller.call("Server.GetStatus", json!({}));
     let play = |active| {
         let status = StationStatus { active, ..StationStatus::default() };
-        *server.house.stations.lock().unwrap() =
+        *server.backend.stations.lock().unwrap() =
             vec![StationStatus::default(), StationStatus::default(), status];
     };
     play(Some(0));
@@ -317,11 +317,11 @@ fn only_an_active_player_pauses_the_stream() {
         eventually(|| stream(&server, id).unwrap()["properties"]["playbackStatus"] == wanted);
     };
     is("paused");
-    assert!(server.house.flushed.lock().unwrap().is_empty(), "something else may be heard");
+    assert!(server.backend.flushed.lock().unwrap().is_empty(), "something else may be heard");
     let mut controller = server.controller();
     for command in ["play", "pause", "play"] {
         controller.call("Stream.Control", json!({ "id": id, "command": command }));
         is(if command == "play" { "playing" } else { "paused" });
     }
-    assert_eq!(*server.house.flushed.lock().unwrap(), [1], "at the pause, and never else");
+    assert_eq!(*server.backend.flushed.lock().unwrap(), [1], "at the pause, and never else");
 }

@@ -45,7 +45,7 @@ pub fn rows() -> io::Result<Vec<BenchRow>> {
         peer: None,
         target: BenchTarget::AtMost(most),
     };
-    let [status, answered] = status_of_many()?;
+    let [status, answered] = measure_status_cost()?;
     let mut rows = vec![
         row("Server.GetStatus, 5,000 clients, ms of CPU", status, 50.0),
         row("Server.GetStatus, 5,000 clients, ms until it is read", answered, 50.0),
@@ -63,7 +63,7 @@ pub fn rows() -> io::Result<Vec<BenchRow>> {
 
 /// The cost of the status with thousands of clients, and the time until a controller has read it:
 /// milliseconds, the minimum of several rounds of twenty.
-fn status_of_many() -> io::Result<[f64; 2]> {
+fn measure_status_cost() -> io::Result<[f64; 2]> {
     let scratch = ScratchDir::new("status")?;
     std::fs::create_dir(scratch.join("state"))?;
     std::fs::write(scratch.join("state/server.json"), state_with_clients(5_000).to_string())?;

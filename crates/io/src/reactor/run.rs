@@ -531,7 +531,7 @@ impl Reactor {
     fn close(&mut self, token: u64, cause: SessionEndCause) {
         let Some(mut entity) = self.entities.remove(token) else { return };
         self.stats.add_sends(entity.take_counts());
-        self.stats.count_end(cause);
+        self.stats.count_session_end(cause);
         match entity {
             ReactorEntity::Peer(peer) if peer.has_said_hello => {
                 self.stats.sessions -= 1;

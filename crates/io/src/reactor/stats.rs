@@ -95,7 +95,7 @@ impl ReactorStats {
         self.zero_copy_fallbacks += tally.zero_fallbacks;
     }
 
-    pub(super) const fn count_end(&mut self, cause: SessionEndCause) {
+    pub(super) const fn count_session_end(&mut self, cause: SessionEndCause) {
         match cause {
             SessionEndCause::Closed | SessionEndCause::Kicked => self.closed += 1,
             SessionEndCause::Network => self.network += 1,

@@ -52,7 +52,7 @@ impl EncodingParts {
 }
 
 /// Registers a channel with the reactors, under `number`, a free number or a new one.
-pub(super) fn register_channel(
+pub(super) fn register_stream(
     number: Option<usize>,
     channel: &StationDescriptor,
     taps: Vec<Consumer<TimedChunk>>,

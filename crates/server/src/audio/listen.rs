@@ -59,7 +59,7 @@ pub(super) fn accept(
     };
     let target = match form {
         ListenFormat::Native => renditions::listen(inner, station, None),
-        ListenFormat::Codec(codec) => renditions::listen_in_codec(inner, station, codec),
+        ListenFormat::Codec(codec) => renditions::listen_target_in_codec(inner, station, codec),
         ListenFormat::M3u | ListenFormat::Pls => {
             let secure = socket.is_tls();
             let name = inner.stations[station].as_ref().map(|running| running.config.name.clone());

@@ -30,8 +30,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_config::{
-    Endpoint, Mount, PushSettings, RecorderSettings, ResolvedConfig, RtpOutputSettings,
-    SoundSettings, Station,
+    Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, ResolvedConfig,
+    RtpOutputSettings, Station,
 };
 use aulos_core::{ChannelMap, MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
@@ -189,7 +189,7 @@ impl AudioBackend for Audio {
         });
     }
 
-    fn set_sound(&self, station: usize, sound: &SoundSettings) -> Result<(), String> {
+    fn set_sound(&self, station: usize, sound: &ProcessingSettings) -> Result<(), String> {
         self.with(|inner| {
             let running = inner.station(station);
             let running = running.ok_or_else(|| "the station has been removed".to_owned())?;

@@ -16,7 +16,7 @@ use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 
-use super::encoding::{EncodingParts, WRITE_HEADER, register_channel};
+use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
 use super::running_rendition::{PendingMove, RenditionKind, RunningRendition};
 use super::state::{AudioState, RunningStation};
 
@@ -180,7 +180,7 @@ fn get_or_create(
 
 /// A listen target in this codec, with the station's own settings if it has that codec, or else the
 /// default ones.
-pub(super) fn listen_in_codec(
+pub(super) fn listen_target_in_codec(
     inner: &mut AudioState,
     station: usize,
     codec: Codec,
@@ -256,7 +256,7 @@ fn create(
     let rendition = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
     let rendition = rendition.with_channel_map(map, quantum);
     let outlet = handle.add_output(rendition).map_err(io::Error::other)?;
-    let number = register_channel(number, &channel, taps, inner);
+    let number = register_stream(number, &channel, taps, inner);
     inner.context.set_title(number, &title);
     Ok((number, outlet, channel))
 }

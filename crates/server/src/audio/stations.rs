@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use aulos_config::{SoundSettings, Station};
+use aulos_config::{ProcessingSettings, Station};
 use aulos_core::Span;
 use aulos_engine::rendition::Rendition;
 use aulos_engine::station::StationHandle;
@@ -11,7 +11,7 @@ use aulos_engine::{station, switch};
 use aulos_io::SystemClock;
 
 use super::announcements::StationAnnouncements;
-use super::encoding::{EncodingParts, WRITE_HEADER, register_channel};
+use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
 use super::state::{AudioState, RunningStation};
 use super::{pushes, recordings, rtp, sources};
 
@@ -62,7 +62,7 @@ fn run(
     let opened: io::Result<Vec<_>> = opened.collect();
     let (inputs, watches) = opened?.into_iter().unzip();
     let now = SystemClock::now();
-    let number = register_channel(number, &channel, taps, inner);
+    let number = register_stream(number, &channel, taps, inner);
     let station_config = station::StationConfig {
         quantum,
         switch: switch::Config {
@@ -101,7 +101,10 @@ fn run(
 }
 
 /// Applies normalizer and equalizer settings to a station.
-pub(super) fn apply_sound(handle: &mut StationHandle, sound: &SoundSettings) -> Result<(), String> {
+pub(super) fn apply_sound(
+    handle: &mut StationHandle,
+    sound: &ProcessingSettings,
+) -> Result<(), String> {
     handle.set_normalizer(sound.normalize.as_ref()).map_err(|error| error.to_string())?;
     handle.set_equalizer(&sound.equalizer).map_err(|error| error.to_string())
 }

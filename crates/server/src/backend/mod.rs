@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use aulos_config::{
-    Endpoint, Mount, PushSettings, RecorderSettings, RtpOutputSettings, SoundSettings, Station,
+    Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, RtpOutputSettings, Station,
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{self, CommandTime};
@@ -88,7 +88,7 @@ pub trait AudioBackend: GreetingSink + Send + Sync {
     ///
     /// # Errors
     /// The reason, for users to read; then nothing has changed.
-    fn set_sound(&self, station: usize, sound: &SoundSettings) -> Result<(), String>;
+    fn set_sound(&self, station: usize, sound: &ProcessingSettings) -> Result<(), String>;
 
     /// Sets the servers to which a station's stream is pushed, while it plays.
     fn set_pushes(&self, station: usize, pushes: &[PushSettings]);

@@ -50,8 +50,8 @@ pub(super) fn set_map(context: &mut CallContext<'_>, params: &Params<'_>) -> Met
 
 /// `Aulos.GetServers`.
 pub(super) fn get_servers(context: &mut CallContext<'_>, _: &Params<'_>) -> MethodResult {
-    let neighbours = context.control.neighbours.borrow();
-    let servers = neighbours.iter().map(|one| {
+    let discovered_servers = context.control.discovered_servers.borrow();
+    let servers = discovered_servers.iter().map(|one| {
         json!({
             "name": one.name,
             "host": one.host,

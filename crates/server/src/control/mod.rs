@@ -80,7 +80,7 @@ use crate::registry::store::{SavedState, Snapshot};
 use crate::registry::{
     Effects, MAX_CLIENTS, Notice, Registry, StationInfo, WallTime, to_json_text,
 };
-use crate::relay::RelayManager;
+use crate::relay::RtpRelayManager;
 use access_log::AccessLog;
 use announcement_list::AnnouncementList;
 use art::ArtCache;
@@ -126,7 +126,7 @@ impl Control {
             hooks: Hooks::new(&host.name, &resolved.hooks),
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved: Mutex::new(resolved),
-            neighbours: watch::channel(Vec::new()).1,
+            discovered_servers: watch::channel(Vec::new()).1,
             config_loader: Box::new(|| {
                 Err("this server has no configuration file to read again".to_owned())
             }),
@@ -164,8 +164,11 @@ impl Control {
 
     /// Sets the source of other servers on the network.
     #[must_use]
-    pub fn with_neighbours(mut self, neighbours: watch::Receiver<Vec<DiscoveredServer>>) -> Self {
-        self.neighbours = neighbours;
+    pub fn with_discovered_servers(
+        mut self,
+        discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
+    ) -> Self {
+        self.discovered_servers = discovered_servers;
         self
     }
 
@@ -231,7 +234,7 @@ impl Control {
 
     /// Periodic work: retries queued commands and reports state changes. Called every [`TICK`].
     pub fn tick(&self) {
-        self.with_relays(RelayManager::maintain);
+        self.with_relays(RtpRelayManager::maintain);
         let mut inner = self.lock();
         inner.outbox.flush(&*self.backend);
         let ControlState { greetings, registry, .. } = &mut *inner;
@@ -433,7 +436,7 @@ impl Control {
             "host": self.host.name,
             "uptime_s": self.started.elapsed().as_secs(),
             "hooks": self.hooks.status(),
-            "relays": self.with_relays(RelayManager::summary),
+            "relays": self.with_relays(RtpRelayManager::summary),
             "counters": counters.map(|(name, n)| (name.to_owned(), json!(n)))
                 .collect::<serde_json::Map<_, _>>(),
         });

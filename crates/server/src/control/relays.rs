@@ -10,7 +10,7 @@ use super::Control;
 use super::context::CallContext;
 use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
-use crate::relay::RelayManager;
+use crate::relay::RtpRelayManager;
 
 /// `Aulos.GetRelays`.
 pub(super) fn get(context: &mut CallContext<'_>, params: &Params<'_>) -> MethodResult {
@@ -41,17 +41,17 @@ pub(super) fn remove(context: &mut CallContext<'_>, params: &Params<'_>) -> Meth
 impl Control {
     /// Takes over relays that already run.
     #[must_use]
-    pub(crate) fn with_initial_relays(mut self, relays: RelayManager) -> Self {
+    pub(crate) fn with_initial_relays(mut self, relays: RtpRelayManager) -> Self {
         *self.relays.get_mut().unwrap_or_else(PoisonError::into_inner) = relays;
         self
     }
 
     /// Ends all relays after they have sent what they hold.
     pub(crate) fn end_relays(&self) {
-        self.with_relays(RelayManager::end);
+        self.with_relays(RtpRelayManager::end);
     }
 
-    pub(super) fn with_relays<T>(&self, act: impl FnOnce(&mut RelayManager) -> T) -> T {
+    pub(super) fn with_relays<T>(&self, act: impl FnOnce(&mut RtpRelayManager) -> T) -> T {
         act(&mut self.relays.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

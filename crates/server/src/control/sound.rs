@@ -3,7 +3,7 @@
 //! Settings made by a call apply until the configuration of the same station changes. An edited
 //! file therefore takes effect, and a restart without an edit does not reset what a call has set.
 
-use aulos_config::{SoundSettings, Station};
+use aulos_config::{ProcessingSettings, Station};
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ pub(super) fn set_compare(context: &mut CallContext<'_>, params: &Params<'_>) ->
 fn change_sound(
     context: &mut CallContext<'_>,
     params: &Params<'_>,
-    edit: impl FnOnce(&mut SoundSettings, &StationSlot) -> Result<(), String>,
+    edit: impl FnOnce(&mut ProcessingSettings, &StationSlot) -> Result<(), String>,
 ) -> Result<(), RpcError> {
     let (number, slot) = context.station_param(params)?;
     let mut sound = slot.station.sound.clone();
@@ -114,7 +114,7 @@ pub(super) fn sound_json(slot: &StationSlot) -> Value {
 
 impl StationSlot {
     /// Sets sound settings, and remembers those of the configuration if they differ.
-    fn set_sound(&mut self, sound: SoundSettings) {
+    fn set_sound(&mut self, sound: ProcessingSettings) {
         let old = std::mem::replace(&mut self.station.sound, sound);
         let file = self.file_sound.take().unwrap_or(old);
         self.file_sound = (file != self.station.sound).then_some(file);
@@ -131,7 +131,7 @@ impl StationSlot {
     }
 
     /// The sound settings of the configuration.
-    pub(super) fn configured_sound(&self) -> &SoundSettings {
+    pub(super) fn configured_sound(&self) -> &ProcessingSettings {
         self.file_sound.as_ref().unwrap_or(&self.station.sound)
     }
 }
@@ -165,7 +165,7 @@ impl Control {
                 );
                 continue;
             }
-            let sound = SoundSettings::from_json(saved, slot.station.spec);
+            let sound = ProcessingSettings::from_json(saved, slot.station.spec);
             let set = sound.and_then(|sound| {
                 self.backend.set_sound(number, &sound)?;
                 Ok(sound)

@@ -24,7 +24,7 @@ use crate::access::{AccessControl, AddressBuckets};
 use crate::backend::{AudioBackend, StationStatus};
 use crate::hooks::Hooks;
 use crate::registry::Registry;
-use crate::relay::RelayManager;
+use crate::relay::RtpRelayManager;
 
 /// The monotonic clock of the control plane.
 pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
@@ -34,7 +34,7 @@ pub struct Control {
     /// Replaced as a whole by a reload.
     pub(super) resolved: Mutex<Arc<ResolvedConfig>>,
     pub(super) config_loader: ConfigLoader,
-    pub(super) neighbours: watch::Receiver<Vec<DiscoveredServer>>,
+    pub(super) discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
     pub(super) reloaded: Notify,
     pub(super) backend: Arc<dyn AudioBackend>,
     pub(super) host: HostInfo,
@@ -50,7 +50,7 @@ pub struct Control {
     pub(super) listeners: ListenerTable,
     pub(super) access_log: AccessLog,
     /// Relays are independent of stations.
-    pub(super) relays: Mutex<RelayManager>,
+    pub(super) relays: Mutex<RtpRelayManager>,
     /// Incremented with every change that a page shows.
     pub(super) revision: watch::Sender<u64>,
     /// Users and permissions.

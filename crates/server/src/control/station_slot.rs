@@ -1,6 +1,6 @@
 //! A station, with the state that Snapcast keeps per stream.
 
-use aulos_config::{SoundSettings, Station};
+use aulos_config::{ProcessingSettings, Station};
 use aulos_proto::uri::Uri;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -15,7 +15,7 @@ pub(super) struct StationSlot {
     /// The URI with which a call added it; none for a station of the configuration.
     pub(super) added: Option<Uri>,
     /// The configuration's sound settings, if a call has changed them.
-    pub(super) file_sound: Option<SoundSettings>,
+    pub(super) file_sound: Option<ProcessingSettings>,
     /// Properties reported by the control script.
     pub(super) properties: Map<String, Value>,
     /// The control script, while it runs.

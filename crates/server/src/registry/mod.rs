@@ -135,7 +135,7 @@ impl Registry {
     /// When there is no station; a resolved configuration has at least one.
     #[must_use]
     pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
-        assert!(!stations.is_empty(), "a house without a station has no registry");
+        assert!(!stations.is_empty(), "a server without a station has no registry");
         let mut registry = Self {
             stations: Vec::new(),
             numbers: HashMap::new(),

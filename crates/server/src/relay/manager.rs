@@ -15,7 +15,7 @@ use super::{RelayError, Relays};
 
 /// Relays that are added and removed at run time.
 #[derive(Default)]
-pub struct RelayManager {
+pub struct RtpRelayManager {
     /// `None` while there is no relay.
     relays: Option<Relays>,
     /// Names of the relays added by API calls.
@@ -25,7 +25,7 @@ pub struct RelayManager {
     summary: Option<(Instant, Value)>,
 }
 
-impl fmt::Debug for RelayManager {
+impl fmt::Debug for RtpRelayManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keeper").field("places", &self.addresses()).finish_non_exhaustive()
     }
@@ -57,7 +57,7 @@ impl RelayChanges {
     }
 }
 
-impl RelayManager {
+impl RtpRelayManager {
     /// Starts the configured relays.
     ///
     /// # Errors

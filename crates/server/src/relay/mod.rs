@@ -29,7 +29,7 @@ use aulos_session::relay::{
 
 use crate::exit::{Exit, Failure};
 pub use manager::RelayChanges;
-pub use manager::RelayManager;
+pub use manager::RtpRelayManager;
 pub use status::{
     DroppedCounts, ForeignCounts, RecoveredCounts, RelayCounters, RelaySnapshot, RelayStatus,
     StreamStatus, encoding_name,

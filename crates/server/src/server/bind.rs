@@ -11,24 +11,24 @@ use aulos_io::reactor::lengthen_backlog;
 
 use crate::backend::ListenPolicy;
 use crate::exit::{Exit, Failure};
-use crate::relay::RelayManager;
+use crate::relay::RtpRelayManager;
 use crate::systemd::InheritedSockets;
 use crate::tls;
 
 /// The open ports of the control plane.
 #[derive(Debug)]
-pub struct BoundPorts {
+pub struct ControlPlaneSockets {
     pub(super) control: TcpListener,
     pub(super) http: TcpListener,
     pub(super) listen_policy: ListenPolicy,
-    pub(super) relays: RelayManager,
+    pub(super) relays: RtpRelayManager,
     /// Address for controllers.
     pub control_address: SocketAddr,
     /// Address for browsers.
     pub http_address: SocketAddr,
 }
 
-impl BoundPorts {
+impl ControlPlaneSockets {
     /// Sets the policy for connections to these ports; the default accepts everything.
     #[must_use]
     pub fn with_listen_policy(self, policy: ListenPolicy) -> Self {
@@ -40,7 +40,7 @@ impl BoundPorts {
     /// # Errors
     /// [`Exit::Unavailable`] or [`Exit::Permission`] when a port cannot be opened.
     pub fn with_relays(self, relays: &[RelaySettings]) -> Result<Self, Failure> {
-        Ok(Self { relays: RelayManager::start(relays)?, ..self })
+        Ok(Self { relays: RtpRelayManager::start(relays)?, ..self })
     }
 
     /// The policy for connections.
@@ -50,7 +50,7 @@ impl BoundPorts {
 
     /// The relays.
     #[must_use]
-    pub const fn relays(&self) -> &RelayManager {
+    pub const fn relays(&self) -> &RtpRelayManager {
         &self.relays
     }
 }
@@ -76,13 +76,23 @@ pub fn listen_policy(resolved: &ResolvedConfig) -> Result<ListenPolicy, Failure>
 ///
 /// # Errors
 /// [`Exit::Unavailable`], or [`Exit::Permission`] when none of them is allowed.
-pub fn bind(listen: &ListenEndpoints, given: &mut InheritedSockets) -> Result<BoundPorts, Failure> {
+pub fn bind(
+    listen: &ListenEndpoints,
+    given: &mut InheritedSockets,
+) -> Result<ControlPlaneSockets, Failure> {
     let control = bind_port("control", &listen.control, given);
     let http = bind_port("http", &listen.http, given);
     match (control, http) {
         (Ok((control, control_address)), Ok((http, http_address))) => {
-            let (listen_policy, relays) = (ListenPolicy::default(), RelayManager::default());
-            Ok(BoundPorts { control, http, listen_policy, relays, control_address, http_address })
+            let (listen_policy, relays) = (ListenPolicy::default(), RtpRelayManager::default());
+            Ok(ControlPlaneSockets {
+                control,
+                http,
+                listen_policy,
+                relays,
+                control_address,
+                http_address,
+            })
         }
         (Err(first), Err(second)) => {
             let exit = if second.exit == Exit::Permission { first.exit } else { second.exit };

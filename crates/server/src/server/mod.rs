@@ -22,7 +22,7 @@ use aulos_io::memory::map_large_allocations;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use self::bind::{BoundPorts, bind, bind_port, listen_policy, make_state_dir};
+pub use self::bind::{ControlPlaneSockets, bind, bind_port, listen_policy, make_state_dir};
 pub use self::run::{AudioHandles, ServerContext, run};
 use crate::audio::Audio;
 use crate::backend::EVENT_QUEUE;
@@ -149,7 +149,10 @@ impl Server {
     }
 
     /// Opens the ports of controllers and browsers, and locks the state directory.
-    fn open(&mut self, config: &ResolvedConfig) -> Result<(BoundPorts, StateLock), Failure> {
+    fn open(
+        &mut self,
+        config: &ResolvedConfig,
+    ) -> Result<(ControlPlaneSockets, StateLock), Failure> {
         let listen: &ListenEndpoints = &config.listen;
         let bound = bind(listen, &mut self.sockets)?;
         let dir: &Path = &config.state_dir;
@@ -232,7 +235,7 @@ impl Drop for ServerHandle {
 /// What the control thread owns.
 struct ControlPlane {
     config: Arc<ResolvedConfig>,
-    bound: BoundPorts,
+    bound: ControlPlaneSockets,
     audio: Arc<Audio>,
     event_receiver: mpsc::Receiver<crate::backend::AudioEvent>,
     stream: SocketAddr,
@@ -322,7 +325,7 @@ const MDNS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 fn announced_ports(
     config: &ResolvedConfig,
-    bound: &BoundPorts,
+    bound: &ControlPlaneSockets,
     stream: SocketAddr,
 ) -> AnnouncedPorts {
     let tls = &config.security.tls;

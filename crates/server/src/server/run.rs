@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
-use super::bind::{BoundPorts, listen_policy};
+use super::bind::{ControlPlaneSockets, listen_policy};
 use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
 use crate::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
@@ -66,7 +66,7 @@ impl std::fmt::Debug for ServerContext {
 /// When the runtime cannot register the ports.
 pub async fn run(
     resolved: Arc<ResolvedConfig>,
-    bound: BoundPorts,
+    bound: ControlPlaneSockets,
     audio: AudioHandles,
     outside: ServerContext,
     stop: impl Future<Output = ()>,
@@ -83,7 +83,7 @@ pub async fn run(
     let control = Control::new(resolved, backend, host, registry, saved)
         .with_base_url(base)
         .with_config_loader(reload_config);
-    let control = control.with_neighbours(neighbors).with_initial_relays(bound.relays);
+    let control = control.with_discovered_servers(neighbors).with_initial_relays(bound.relays);
     let (policy_sender, policy) = watch::channel(bound.listen_policy);
     let control = Arc::new(control);
     let mut metadata_tasks = MetadataTasks::new(bound.http_address.port());

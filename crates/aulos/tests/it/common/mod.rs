@@ -1,4 +1,4 @@
-//! A running control plane over a house that does not play, and words to speak with it.
+//! A control plane over an audio backend that plays nothing, and calls to it.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_config::{
-    Endpoint, Environment, Mount, PushSettings, RecorderSettings, ResolvedConfig,
-    RtpOutputSettings, SoundSettings, Station,
+    Endpoint, Environment, Mount, ProcessingSettings, PushSettings, RecorderSettings,
+    ResolvedConfig, RtpOutputSettings, Station,
 };
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
@@ -44,9 +44,9 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// What a station is wished to play, and for how long.
 pub type Wish = Option<(usize, Option<Span>)>;
 
-/// A house whose stations are what a test says, and which keeps what it is told.
+/// An audio backend with the stations that a test sets. It records the calls that it gets.
 #[derive(Debug, Default)]
-pub struct FakeHouse {
+pub struct FakeBackend {
     pub commands: Mutex<Vec<SessionCommand>>,
     pub stations: Mutex<Vec<StationStatus>>,
     pub full: Mutex<bool>,
@@ -54,13 +54,13 @@ pub struct FakeHouse {
     pub replaced: Mutex<Vec<usize>>,
     pub removed: Mutex<Vec<usize>>,
     pub flushed: Mutex<Vec<usize>>,
-    pub wishes: Mutex<Vec<(usize, Wish)>>,
+    pub preferences: Mutex<Vec<(usize, Wish)>>,
     pub switches: Mutex<Vec<(usize, SourceSwitch)>>,
     /// How often a station was asked how it is.
     pub asked: AtomicU64,
 }
 
-impl GreetingSink for FakeHouse {
+impl GreetingSink for FakeBackend {
     fn set_greeting(&self, _: &str, _: Option<Greeting>) -> bool {
         true
     }
@@ -70,7 +70,7 @@ impl GreetingSink for FakeHouse {
     }
 }
 
-impl AudioBackend for FakeHouse {
+impl AudioBackend for FakeBackend {
     fn command(&self, command: SessionCommand) -> Result<(), CommandQueueFull> {
         if *self.full.lock().unwrap() {
             return Err(CommandQueueFull(command));
@@ -105,7 +105,7 @@ impl AudioBackend for FakeHouse {
     }
 
     fn set_preferred_source(&self, station: usize, wish: Wish) {
-        self.wishes.lock().unwrap().push((station, wish));
+        self.preferences.lock().unwrap().push((station, wish));
     }
 
     fn station_events(&self) -> Vec<StationEvent> {
@@ -129,7 +129,7 @@ impl AudioBackend for FakeHouse {
 
     fn set_listen_policy(&self, _: &ListenPolicy) {}
 
-    fn set_sound(&self, _: usize, _: &SoundSettings) -> Result<(), String> {
+    fn set_sound(&self, _: usize, _: &ProcessingSettings) -> Result<(), String> {
         Ok(())
     }
 
@@ -266,7 +266,7 @@ sources = ["tcp://0.0.0.0:4953"]
 /// A server of its own, in a thread of its own.
 #[derive(Debug)]
 pub struct Server {
-    pub house: Arc<FakeHouse>,
+    pub backend: Arc<FakeBackend>,
     pub sink: Arc<FakeSink>,
     pub control: SocketAddr,
     pub http: SocketAddr,
@@ -289,10 +289,10 @@ impl Server {
         server::make_state_dir(&resolved.state_dir).unwrap();
         let bound = bound.with_listen_policy(server::listen_policy(&resolved).unwrap());
         let bound = bound.with_relays(&resolved.relays).unwrap();
-        let (house, sink) = (Arc::new(FakeHouse::default()), Arc::new(FakeSink::default()));
+        let (backend, sink) = (Arc::new(FakeBackend::default()), Arc::new(FakeSink::default()));
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let audio = AudioHandles {
-            backend: house.clone(),
+            backend: backend.clone(),
             listen_sink: sink.clone(),
             events: receiver,
             stream: None,
@@ -300,7 +300,7 @@ impl Server {
         let (control, http) = (bound.control_address, bound.http_address);
         let state_dir = resolved.state_dir.clone();
         let Running { next, hangup, stop, thread } = run(resolved, bound, audio);
-        Self { house, sink, control, http, state_dir, events, next, hangup, stop, thread }
+        Self { backend, sink, control, http, state_dir, events, next, hangup, stop, thread }
     }
 
     /// A client comes; returns when the control plane has answered it.
@@ -308,7 +308,7 @@ impl Server {
         self.events.blocking_send(hello(session, id)).unwrap();
         let session = SessionId(session);
         eventually(|| {
-            let commands = self.house.commands.lock().unwrap();
+            let commands = self.backend.commands.lock().unwrap();
             commands.iter().any(|command| command.session() == session)
         });
     }
@@ -352,7 +352,11 @@ struct Running {
     thread: Option<JoinHandle<()>>,
 }
 
-fn run(resolved: ResolvedConfig, bound: server::BoundPorts, audio: AudioHandles) -> Running {
+fn run(
+    resolved: ResolvedConfig,
+    bound: server::ControlPlaneSockets,
+    audio: AudioHandles,
+) -> Running {
     let (stop, stopped) = oneshot::channel::<()>();
     let next = Arc::new(Mutex::new(Ok(resolved.clone())));
     let (hangup, hangups) = mpsc::channel(1);
@@ -373,7 +377,7 @@ fn run(resolved: ResolvedConfig, bound: server::BoundPorts, audio: AudioHandles)
     Running { next, hangup, stop: Some(stop), thread: Some(thread) }
 }
 
-/// A server that plays: the whole house in this process.
+/// A server that plays, in this process.
 pub struct Playing {
     pub control: SocketAddr,
     pub http: SocketAddr,

@@ -139,7 +139,7 @@ fn the_longest_sound_settings_fit_the_state_file() {
         "type": "peaking", "hz": 1_234.567_890_123_456_7, "gain_db": -11.123_456_789_012_345,
         "q": 1.234_567_890_123_456_7,
     });
-    let mut sound = aulos_config::SoundSettings::default();
+    let mut sound = aulos_config::ProcessingSettings::default();
     sound.set_equalizer(&serde_json::json!(vec![band; 16]), spec).unwrap();
     sound.set_normalize(&serde_json::json!("podcast"), spec).unwrap();
     // Current settings, the configuration's settings, and the station's name.

@@ -41,9 +41,9 @@ fn home_assistant_sees_and_moves_every_speaker_and_finds_them_after_a_restart() 
         speakers.go_on();
         let (mut ha, mut phone) = (way(&server), way(&server));
         phone.call("Server.GetRPCVersion", &json!({}));
-        let house = status(&mut ha);
-        let clients = clients(&house);
-        assert_eq!(clients.len(), 2, "{house:#}");
+        let server_status = status(&mut ha);
+        let clients = clients(&server_status);
+        assert_eq!(clients.len(), 2, "{server_status:#}");
         let [first, second] = [&clients[0]["id"], &clients[1]["id"]];
 
         sliders_and_names(&mut ha, &mut phone, first);
@@ -57,8 +57,8 @@ fn home_assistant_sees_and_moves_every_speaker_and_finds_them_after_a_restart() 
         server.stop().unwrap();
         let server = AulosServer::start(&scratch, CONFIG).unwrap();
         let after = status(&mut way(&server));
-        let known = |house: &Value| -> Vec<(Value, Vec<Value>)> {
-            let groups = house["groups"].as_array().unwrap().iter();
+        let known = |server_status: &Value| -> Vec<(Value, Vec<Value>)> {
+            let groups = server_status["groups"].as_array().unwrap().iter();
             let ids = |group: &Value| {
                 let clients = group["clients"].as_array().unwrap().iter();
                 clients.map(|one| json!([one["id"], one["config"]])).collect()
@@ -169,9 +169,10 @@ fn music_assistant_plays_announces_and_groups() {
         let speakers = Listeners::start(&server, 1..3);
         speakers.go_on();
         let mut ma = way(&server);
-        let house = status(&mut ma);
-        let players: Vec<Value> = clients(&house).iter().map(|one| one["id"].clone()).collect();
-        let group = group_of(&house, &players[0])["id"].clone();
+        let server_status = status(&mut ma);
+        let players: Vec<Value> =
+            clients(&server_status).iter().map(|one| one["id"].clone()).collect();
+        let group = group_of(&server_status, &players[0])["id"].clone();
 
         let music = Queue::start(&mut ma, "Music Assistant - kitchen", &group);
         let mut push = music.push();
@@ -235,8 +236,8 @@ impl Queue {
             assert!(answer["error"].is_object() && answer["result"]["id"].is_null(), "{answer}");
             port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         }
-        let house = status(ma);
-        let stream = stream(&house, id);
+        let server_status = status(ma);
+        let stream = stream(&server_status, id);
         // It pushes to `uri.path`, or else to `uri.host`, which must contain the port.
         let host = stream["uri"]["host"].as_str().unwrap().to_owned();
         assert_eq!(
@@ -277,8 +278,10 @@ impl Queue {
 
     fn remove(&self, ma: &mut Rpc) {
         assert_eq!(ma.call("Stream.RemoveStream", &json!({ "id": self.id }))["id"], self.id);
-        let house = status(ma);
-        assert!(house["streams"].as_array().unwrap().iter().all(|one| one["id"] != self.id));
+        let server_status = status(ma);
+        assert!(
+            server_status["streams"].as_array().unwrap().iter().all(|one| one["id"] != self.id)
+        );
     }
 }
 
@@ -339,12 +342,12 @@ fn status(rpc: &mut Rpc) -> Value {
 }
 
 /// Reads the fields that the integrations read without testing for their presence.
-fn judge(house: &Value) {
-    let version = house["server"]["snapserver"]["version"].as_str().unwrap();
+fn judge(server_status: &Value) {
+    let version = server_status["server"]["snapserver"]["version"].as_str().unwrap();
     let numbers: Vec<u32> = version.split('.').map(|part| part.parse().unwrap()).collect();
     // Methods are used from 0.16 and 0.26 on; 0.30 is refused, because it had no AddStream.
     assert!(numbers > vec![0, 26] && numbers[1] != 30, "{version}");
-    for group in house["groups"].as_array().unwrap() {
+    for group in server_status["groups"].as_array().unwrap() {
         for key in ["id", "name", "stream_id"] {
             assert!(group[key].is_string(), "{key} of {group}");
         }
@@ -353,10 +356,10 @@ fn judge(house: &Value) {
         assert!(!clients.is_empty(), "a group's volume is divided by its clients: {group}");
         clients.iter().for_each(judge_client);
         // A group plays a stream that is listed.
-        stream(house, group["stream_id"].as_str().unwrap());
+        stream(server_status, group["stream_id"].as_str().unwrap());
     }
-    let streams = house["streams"].as_array().unwrap();
-    assert!(streams.iter().any(|stream| stream["id"] == "default"), "{house}");
+    let streams = server_status["streams"].as_array().unwrap();
+    assert!(streams.iter().any(|stream| stream["id"] == "default"), "{server_status}");
     streams.iter().for_each(judge_stream);
 }
 
@@ -381,19 +384,25 @@ fn judge_stream(stream: &Value) {
     assert!(stream["properties"].is_object(), "{stream}");
 }
 
-fn clients(house: &Value) -> Vec<Value> {
-    let groups = house["groups"].as_array().unwrap().iter();
+fn clients(server_status: &Value) -> Vec<Value> {
+    let groups = server_status["groups"].as_array().unwrap().iter();
     groups.flat_map(|group| group["clients"].as_array().unwrap().clone()).collect()
 }
 
-fn group_of(house: &Value, client: &Value) -> Value {
+fn group_of(server_status: &Value, client: &Value) -> Value {
     let holds = |group: &&Value| {
         group["clients"].as_array().unwrap().iter().any(|one| one["id"] == *client)
     };
-    house["groups"].as_array().unwrap().iter().find(holds).expect("the client's group").clone()
+    server_status["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(holds)
+        .expect("the client's group")
+        .clone()
 }
 
-fn stream(house: &Value, id: &str) -> Value {
-    let mut streams = house["streams"].as_array().unwrap().iter();
+fn stream(server_status: &Value, id: &str) -> Value {
+    let mut streams = server_status["streams"].as_array().unwrap().iter();
     streams.find(|one| one["id"] == id).unwrap_or_else(|| panic!("no stream {id}")).clone()
 }

@@ -11,7 +11,7 @@ use crate::standby::LinkState;
 
 /// One input, as the switch sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InputRecord {
+pub(super) struct InputHealthTracker {
     pub(super) health: InputHealth,
     pub(super) failures: FailureCounts,
     /// It has failed, and the configuration does not let it return by itself.
@@ -31,7 +31,7 @@ pub(super) struct InputRecord {
     paused: Option<Instant>,
 }
 
-impl InputRecord {
+impl InputHealthTracker {
     pub(super) const NEW: Self = Self {
         health: InputHealth::Connecting,
         failures: FailureCounts::NONE,
@@ -71,7 +71,7 @@ impl InputRecord {
                 self.prime(now, facts, now);
             }
             InputHealth::Disabled | InputHealth::Connecting => {
-                self.begin_priming(config, now);
+                self.check_for_flapping(config, now);
                 self.prime(now, facts, now);
             }
             InputHealth::Priming { .. } if gone => {
@@ -115,13 +115,13 @@ impl InputRecord {
     }
 
     /// Audio arrives. An input with several short sessions in a row must stay on first.
-    fn begin_priming(&mut self, config: &Config, now: Instant) {
+    fn check_for_flapping(&mut self, config: &Config, now: Instant) {
         if now.since(self.ended_at) >= config.failback_delay {
             (self.short_sessions, self.failback_delay) = (0, Span::ZERO);
         } else if self.short_sessions >= MAX_SHORT_SESSIONS && self.failback_delay == Span::ZERO {
             self.short_sessions = 0;
             self.failures.flaps += 1;
-            self.extend_failback_delay(config);
+            self.penalize_failure(config);
         }
     }
 
@@ -137,7 +137,7 @@ impl InputRecord {
 
     fn prime(&mut self, now: Instant, facts: &InputFacts, since: Instant) {
         let run = now.since(since);
-        let waited = run >= facts.prime_target && facts.buffered >= MIN_PRIMED;
+        let waited = run >= facts.prime_target && facts.buffered >= MIN_PRIMED_BUFFER;
         if run >= self.failback_delay && (waited || facts.is_primed()) {
             self.failback_delay = Span::ZERO;
             self.well_since = now;
@@ -213,11 +213,11 @@ impl InputRecord {
         // Silence may be a pause: an input that paused returns with the first sound, unless it
         // flaps.
         if fault != InputFault::Silent || well < config.failback_delay {
-            self.extend_failback_delay(config);
+            self.penalize_failure(config);
         }
     }
 
-    fn extend_failback_delay(&mut self, config: &Config) {
+    fn penalize_failure(&mut self, config: &Config) {
         let longest = config.failback_delay.max(MAX_FAILBACK_DELAY);
         let mut hold_in = config.failback_delay;
         (0..self.strikes.min(MAX_DOUBLINGS))
@@ -241,7 +241,7 @@ impl InputFault {
 
 /// Buffer level at which a live input may start after it has been arriving for its delay: more
 /// cannot be expected if its sender delivers in real time.
-const MIN_PRIMED: Span = Span::from_millis(200);
+const MIN_PRIMED_BUFFER: Span = Span::from_millis(200);
 
 /// After this time in health the next failure counts as the first one.
 const FORGIVEN_AFTER: Span = Span::from_secs(60);

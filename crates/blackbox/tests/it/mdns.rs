@@ -196,7 +196,7 @@ impl Browser {
         address: &str,
     ) -> Self {
         let printed = ["out", "err"].map(|end| scratch.join(format!("{name}.{end}")));
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/house/mdns.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/mdns.py");
         let process = net.run_inside(1, || {
             let mut command = Command::new(python);
             Process::start(command.arg(script).arg(address), &printed[0], &printed[1]).unwrap()

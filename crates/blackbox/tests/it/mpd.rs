@@ -33,16 +33,16 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     let socket = scratch.join("mpd.sock");
     let mut player = start(&mpd, &scratch, &socket);
 
-    let house = scratch.join("aulos.toml");
+    let config_file = scratch.join("aulos.toml");
     let config = format!(
         "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n\
          plugin = {{ script = \"meta_mpd.py\", params = \"--mpd-host={}\" }}\n",
         text(&socket)
     );
-    std::fs::write(&house, config).unwrap();
+    std::fs::write(&config_file, config).unwrap();
     let server = AulosServer::start_with(&scratch, |command| {
         // Its modules are the system's, whatever other Python is installed.
-        command.args(["--config", text(&house)]).env("PATH", "/usr/bin:/bin");
+        command.args(["--config", text(&config_file)]).env("PATH", "/usr/bin:/bin");
     })
     .unwrap();
     let mut rpc = Rpc::connect(server.control);

@@ -36,7 +36,7 @@ fn served(python: &Path, names: &str, which: [usize; 3], listen: &[&str]) -> Str
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, CONFIG).unwrap();
     let mut through = Command::new(python);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/house/activation.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/activation.py");
     through.arg(script).args([text(scratch.path()), names]);
     let (ports, go) = (scratch.join("ports"), scratch.join("go"));
     let early = std::thread::spawn(move || {

@@ -33,9 +33,9 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     std::thread::sleep(Duration::from_secs(1));
     let before = process_usage::read(server.id()).unwrap();
     let descriptors = process_usage::descriptors(server.id()).unwrap();
-    let blows = std::sync::Arc::new(AtomicU64::new(0));
+    let attacks = std::sync::Arc::new(AtomicU64::new(0));
     OVER.store(false, Ordering::SeqCst);
-    let attackers = besiege(&server, &closed, &blows);
+    let attackers = besiege(&server, &closed, &attacks);
     let answers = [ask(server.control, server.http), ask(server.control, closed.http)];
     let load = LoadTest {
         server: server.stream,
@@ -56,8 +56,8 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     let &[begin, end] = &accounts[..] else { panic!("{accounts:?}") };
     let grown = end.resident.saturating_sub(begin.resident);
     println!(
-        "{} blows; resident {} kB, then {} kB; {} peers cut; {json:#}",
-        blows.load(Ordering::Relaxed),
+        "{} attacks; resident {} kB, then {} kB; {} peers cut; {json:#}",
+        attacks.load(Ordering::Relaxed),
         begin.resident >> 10,
         end.resident >> 10,
         cuts(server.http)
@@ -208,7 +208,7 @@ struct Aim {
 fn besiege(
     server: &AulosServer,
     closed: &AulosServer,
-    blows: &std::sync::Arc<AtomicU64>,
+    attacks: &std::sync::Arc<AtomicU64>,
 ) -> Vec<JoinHandle<()>> {
     let aim = Aim {
         stream: server.stream,
@@ -217,7 +217,7 @@ fn besiege(
         closed: closed.control,
     };
     let start = |(seed, &(every_ms, blow)): (usize, &(u64, Blow))| {
-        let blows = std::sync::Arc::clone(blows);
+        let attacks = std::sync::Arc::clone(attacks);
         std::thread::spawn(move || {
             // Linux sets the priority of the calling thread alone.
             setpriority_process(None, LOWEST_PRIORITY).unwrap();
@@ -225,7 +225,7 @@ fn besiege(
             while !OVER.load(Ordering::SeqCst) {
                 // Any reaction of the server is right, as long as others are not affected.
                 drop(blow(&aim, &mut noise));
-                blows.fetch_add(1, Ordering::Relaxed);
+                attacks.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(every_ms));
             }
         })

@@ -33,7 +33,7 @@ fn a_kill_in_the_middle_of_a_save_leaves_the_old_state_or_the_new_one() {
     let scratch = ScratchDir::new("kill").unwrap();
     let folder = scratch.join("state");
     fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("server.json"), house("round 0").to_string()).unwrap();
+    fs::write(folder.join("server.json"), saved_state("round 0").to_string()).unwrap();
     let mut noise = NoiseRng(11);
     let mut known = "round 0".to_owned();
     let (mut old, mut new) = (0, 0);
@@ -117,7 +117,7 @@ fn what_was_saved_before_is_used_as_long_as_the_newest_is_broken() {
     let folder = scratch.join("state");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("server.json"), "{\"Groups\":[{").unwrap();
-    fs::write(folder.join("server.json.previous"), house("from before").to_string()).unwrap();
+    fs::write(folder.join("server.json.previous"), saved_state("from before").to_string()).unwrap();
     // Twice, because the first start sets the corrupt one aside.
     for _ in 0..2 {
         let server = AulosServer::start(&scratch, CONFIG).unwrap();
@@ -233,7 +233,7 @@ fn name_of_first(groups: &Value) -> String {
 }
 
 /// A state as snapserver saves it; its first client has this name.
-fn house(name: &str) -> Value {
+fn saved_state(name: &str) -> Value {
     let group = |n: usize| {
         json!({
             "id": format!("group-{n}"), "name": "", "stream_id": "default", "muted": false,

@@ -51,7 +51,7 @@ impl House {
 
     /// A client in Python, with its OpenSSL.
     fn python(&self, python: &Path, seconds: f64, auth: &[&str]) -> Value {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/house/tls.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/tls.py");
         let output = Command::new(python)
             .arg(script)
             .arg(self.server.stream.port().to_string())
