@@ -200,7 +200,7 @@ pub(crate) fn percent_decode_bytes(text: &str) -> Vec<u8> {
 pub fn percent_encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if "%?#&=+@".contains(c) || c.is_control() || c.is_whitespace() {
+        if ESCAPED.contains(c) || c.is_control() || c.is_whitespace() {
             out.extend(c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}")));
         } else {
             out.push(c);
@@ -208,6 +208,9 @@ pub fn percent_encode(text: &str) -> String {
     }
     out
 }
+
+/// Delimiters of a URI, and characters that it must not have (RFC 3986, appendix A).
+const ESCAPED: &str = "%?#&=+@\"<>\\^`{|}";
 
 fn hex(digits: &[u8; 2]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

@@ -16,6 +16,7 @@ pub mod feeder;
 pub mod hooks;
 pub mod http;
 mod icecast;
+mod markup;
 pub mod mdns;
 pub mod push;
 pub mod radio;

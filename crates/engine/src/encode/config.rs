@@ -9,7 +9,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-use aulos_core::Codec;
+use aulos_core::{Codec, SampleSpec, Span};
 
 /// A codec and its encoder settings. Parses and prints as `flac:5` or `opus:128k,cbr`; default
 /// settings are not printed.
@@ -72,12 +72,13 @@ impl CodecConfig {
         }
     }
 
-    /// Bits per second, if a setting determines them.
+    /// Bits per second of sound of this spec, where they do not depend on the content.
     #[must_use]
-    pub const fn bitrate(self) -> Option<u32> {
+    pub fn bitrate(self, spec: SampleSpec) -> Option<u32> {
         match self {
             Self::Opus(opus) => Some(opus.bitrate),
-            Self::Pcm | Self::Flac { .. } => None,
+            Self::Flac { .. } => None,
+            Self::Pcm => u32::try_from(spec.bytes(spec.rate.frames(Span::from_secs(1))) * 8).ok(),
         }
     }
 

@@ -69,24 +69,13 @@ pub fn response_head(channel: &StationDescriptor, titles: bool) -> String {
     // A line break would end the header; a name set by a Snapcast controller may contain one.
     let name = channel.name.replace(char::is_control, " ");
     head += &format!("icy-name: {name}\r\n");
-    if let Some(kbps) = kbps(channel) {
-        head += &format!("icy-br: {kbps}\r\n");
+    if let Some(bitrate) = channel.bitrate {
+        head += &format!("icy-br: {}\r\n", bitrate / 1_000);
     }
     if titles {
         head += &format!("icy-metaint: {}\r\n", icy::INTERVAL);
     }
     head + "\r\n"
-}
-
-/// Kilobits per second, where they do not depend on the content.
-fn kbps(channel: &StationDescriptor) -> Option<u32> {
-    match channel.codec.info().container {
-        StreamContainer::Wave => {
-            let second = channel.spec.bytes(channel.spec.rate.frames(Span::from_secs(1)));
-            u32::try_from(second * 8 / 1_000).ok()
-        }
-        _ => channel.bitrate.map(|bitrate| bitrate / 1_000),
-    }
 }
 
 /// The media type of a station's stream; `None` where no browser could play it.

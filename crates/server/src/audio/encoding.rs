@@ -37,7 +37,7 @@ impl EncodingParts {
         let channel = StationDescriptor {
             name: name.to_owned(),
             codec: config.codec.codec(),
-            bitrate: config.codec.bitrate(),
+            bitrate: config.codec.bitrate(encoder.spec()),
             spec: encoder.spec(),
             stream_header: encoder.header().to_vec(),
             // A codec that Snapcast does not have is for web listeners only.

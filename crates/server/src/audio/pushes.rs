@@ -80,7 +80,7 @@ fn start_push(push: &PushSettings, station: &Station, inner: &mut AudioState) ->
 fn stream_info(push: &PushSettings, station: &Station) -> StreamMetadata {
     let (rate, channels) = (station.spec.rate.hz(), station.spec.layout.channels());
     let mut audio_info = format!("ice-samplerate={rate};ice-channels={channels}");
-    if let Some(bitrate) = push.codec.bitrate() {
+    if let Some(bitrate) = push.codec.bitrate(station.spec) {
         audio_info += &format!(";ice-bitrate={}", bitrate / 1_000);
     }
     StreamMetadata {

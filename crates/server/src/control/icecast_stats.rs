@@ -7,13 +7,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use aulos_config::Station;
-use aulos_core::{Codec, Span, Utc};
+use aulos_core::Utc;
 use aulos_proto::uri::percent_encode;
 use serde_json::{Map, Value, json};
 
 use super::titles::title_and_artist;
 use super::{Control, ControlState};
+use crate::markup::escape_markup;
 
 impl Control {
     /// The content of `/status-json.xsl`. `base` is the URL at which the client has reached this
@@ -72,7 +72,7 @@ impl Control {
             if mount.is_some_and(|mount| mount != path) {
                 continue;
             }
-            xml += &format!("<source mount=\"{}\">", escaped(&path));
+            xml += &format!("<source mount=\"{}\">", escape_markup(&path));
             for (name, value) in fields {
                 let is_wanted = !is_short || LISTMOUNTS_FIELDS.contains(&name.as_str());
                 if is_wanted && !value.is_null() {
@@ -93,7 +93,7 @@ impl Control {
             inner.slots().map(|(_, slot)| &slot.station.name).find(|name| is_it(name))?.clone();
         drop(inner);
         let listeners = self.listeners.of_station(&name);
-        let mut xml = format!("{XML_HEAD}<icestats><source mount=\"{}\">", escaped(mount));
+        let mut xml = format!("{XML_HEAD}<icestats><source mount=\"{}\">", escape_markup(mount));
         push_element(&mut xml, "Listeners", &listeners.len().to_string());
         for listener in listeners {
             xml += &format!("<listener id=\"{}\">", listener.id);
@@ -130,7 +130,8 @@ impl Control {
             if let Some(artist) = artist {
                 set("artist", json!(artist));
             }
-            if let Some(kbps) = kbps(station) {
+            if let Some(bitrate) = station.codec.bitrate(station.spec) {
+                let kbps = bitrate / 1_000;
                 set("bitrate", json!(kbps));
             }
             set("channels", json!(station.spec.layout.channels()));
@@ -151,36 +152,8 @@ impl Control {
     }
 }
 
-/// Kilobits per second, where they do not depend on the content.
-fn kbps(station: &Station) -> Option<u32> {
-    let bits = match station.codec.codec() {
-        Codec::Pcm => {
-            let second = station.spec.bytes(station.spec.rate.frames(Span::from_secs(1)));
-            u32::try_from(second * 8).ok()
-        }
-        _ => station.codec.bitrate(),
-    };
-    bits.map(|bits| bits / 1_000)
-}
-
 fn push_element(xml: &mut String, name: &str, text: &str) {
-    *xml += &format!("<{name}>{}</{name}>", escaped(text));
-}
-
-/// Text of XML 1.0, which has no place for control characters.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '&' => out += "&amp;",
-            '"' => out += "&quot;",
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
+    *xml += &format!("<{name}>{}</{name}>", escape_markup(text));
 }
 
 const XML_HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
@@ -228,11 +201,6 @@ const MONTHS: [&str; 12] =
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_of_others_are_escaped() {
-        assert_eq!(escaped("<a b=\"c\">&\u{1}"), "&lt;a b=&quot;c&quot;&gt;&amp; ");
-    }
 
     #[test]
     fn dates_are_icecasts() {
