@@ -129,9 +129,9 @@ fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
     wait_for("the title of a listener who comes", PATIENCE, || {
         let mut command = Command::new(&ffprobe);
         let url = format!("http://127.0.0.1:{port}/live.ogg");
-        command.args(["-v", "error", "-show_entries", "stream_tags=title", &url]);
+        command.args(["-v", "error", "-show_entries", "stream_tags=artist,title", &url]);
         title = String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned();
-        title.contains("Band - One")
+        title.contains("=Band\n") && title.contains("=One\n")
     });
     wait_for("the title beside the sound", PATIENCE, || stage.is_told("Band - One"));
     // A change of title leaves no gap in the audio.
