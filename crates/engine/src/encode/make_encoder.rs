@@ -5,7 +5,7 @@ use aulos_core::{Frames, SampleSpec};
 use super::{CodecConfig, Encoder, FlacEncoder, OpusPacketEncoder, PcmEncoder, UnsupportedFormat};
 
 /// Creates the encoder of a codec, with the settings of a [`CodecConfig`] or the defaults of a
-/// [`Codec`].
+/// [`Codec`](aulos_core::Codec).
 ///
 /// # Errors
 /// [`UnsupportedFormat`] names what the codec does not support.
