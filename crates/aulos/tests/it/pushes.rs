@@ -110,7 +110,7 @@ fn a_push_is_reconnected_after_a_break() {
         "\r\nIce-Name: Evening\r\n",
         "\r\nIce-Genre: Tones\r\n",
         "\r\nIce-Public: 1\r\n",
-        "\r\nIce-Audio-Info: ice-samplerate=48000;ice-channels=1\r\n",
+        "\r\nIce-Audio-Info: ice-samplerate=48000;ice-channels=1;ice-bitrate=768\r\n",
         // printf source:hackme | base64
         "\r\nAuthorization: Basic c291cmNlOmhhY2ttZQ==\r\n",
     ] {
