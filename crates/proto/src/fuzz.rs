@@ -18,6 +18,7 @@ use crate::icecast::{
     IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
     StreamMetadata,
 };
+use crate::nats::{ChunkMessage, ClockReply, ClockRequest, StreamRecord};
 use crate::packets::{
     FormatHint, MAX_PACKET, PacketFormat, PacketSplitter, SplitterEvent, StreamFormatError,
 };
@@ -34,12 +35,12 @@ use crate::titles::{
     AirplayMetadataParser, LibrespotLogParser, MAX_TEXT, PlaybackEvent, TrackMetadata,
 };
 use crate::uri::Uri;
-use crate::{flac as flac_file, ogg, wav, ws};
+use crate::{flac as flac_file, mdns as mdns_search, mp3, ogg, wav, ws};
 
 pub use rtp::{red, rtcp, rtp, sap, sdp};
 
 /// All targets by name, which is also the name of the corpus.
-pub const TARGETS: [(&str, FuzzTarget); 20] = [
+pub const TARGETS: [(&str, FuzzTarget); 23] = [
     ("snap_wire", snap_wire),
     ("snap_session", snap_session),
     ("snap_client", snap_client),
@@ -50,6 +51,9 @@ pub const TARGETS: [(&str, FuzzTarget); 20] = [
     ("flac", flac),
     ("left_behind", left_behind),
     ("ws", ws),
+    ("ws_client", ws_client),
+    ("mdns", mdns),
+    ("nats", nats),
     ("titles", titles),
     ("packets", packets),
     ("http", http),
@@ -129,6 +133,61 @@ pub fn ws(data: &[u8]) {
         (found, None)
     };
     assert_eq!(read(data.len()), read(usize::from(*cut)));
+}
+
+/// The same events result however the bytes of a server are split. The first byte is the size of the
+/// pieces.
+pub fn ws_client(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    let read = |size: usize| {
+        let (mut client, mut found) = (ws::WsClient::new(1), Vec::new());
+        for mut piece in data.chunks(size.max(1)) {
+            loop {
+                match client.next(&mut piece) {
+                    Ok(Some(event)) => found.push(format!("{event:?}")),
+                    Ok(None) => break,
+                    Err(error) => return (found, Some(error)),
+                }
+            }
+        }
+        (found, None)
+    };
+    assert_eq!(read(data.len()), read(usize::from(*cut)));
+}
+
+/// A record of a cluster that can be parsed is the same when it is written and parsed again. Such a
+/// record is hard to hit, because of its checksum; what is left of a message without it must be
+/// refused.
+pub fn nats(data: &[u8]) {
+    let mut bytes = Vec::new();
+    if let Ok(chunk) = ChunkMessage::parse(data) {
+        chunk.write(&mut bytes);
+        assert_eq!(ChunkMessage::parse(&bytes), Ok(chunk));
+    } else if let Ok(record) = StreamRecord::parse(data) {
+        record.write(&mut bytes);
+        assert_eq!(StreamRecord::parse(&bytes), Ok(record));
+    } else if let Ok(request) = ClockRequest::parse(data) {
+        request.write(&mut bytes);
+        assert_eq!(ClockRequest::parse(&bytes), Ok(request));
+    } else if let Ok(reply) = ClockReply::parse(data) {
+        reply.write(&mut bytes);
+        assert_eq!(ClockReply::parse(&bytes), Ok(reply));
+    }
+}
+
+/// A search accepts any packets, and what it finds is usable. The first byte is the length of the
+/// first packet.
+pub fn mdns(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    let Some(mut search) = mdns_search::MdnsSearch::new("_snapcast._tcp") else { return };
+    let (first, second) = data.split_at(data.len().min(usize::from(*cut)));
+    for packet in [first, second, data] {
+        search.handle_packet(packet);
+        assert!(search.query().len() <= mdns_search::MAX_PACKET);
+        for found in search.found() {
+            assert!(found.port > 0 && !found.addresses.is_empty());
+        }
+    }
 }
 
 /// A client accepts any input from a server. The first byte is the size of the pieces; 0 means all
@@ -234,8 +293,9 @@ pub fn flac(data: &[u8]) {
 }
 
 /// The scan of an unfinished file does not depend on how the bytes are split. Its last page is in
-/// the file, and marking it as the end is detected.
+/// the file, and marking it as the end is detected; an MP3 file needs one repair.
 pub fn left_behind(data: &[u8]) {
+    left_behind_mp3(data);
     let walk = |data: &[u8], size: usize| {
         let mut walk = ogg::OggScanner::default();
         data.chunks(size.max(1)).for_each(|piece| walk.push(piece));
@@ -251,6 +311,29 @@ pub fn left_behind(data: &[u8]) {
     let place = ended.get_mut(at..at + patch.bytes().len()).unwrap_or_default();
     place.copy_from_slice(patch.bytes());
     assert!(walk(&ended, data.len()).last.is_some_and(|last| last.ends));
+}
+
+fn left_behind_mp3(data: &[u8]) {
+    let walk = |data: &[u8], size: usize| {
+        let mut walk = mp3::Mp3Scanner::default();
+        data.chunks(size.max(1)).for_each(|piece| walk.push(piece));
+        walk.finish()
+    };
+    let Ok(found) = walk(data, data.len()) else {
+        assert!(walk(data, 3).is_err());
+        return;
+    };
+    let again = walk(data, 3).map(|again| (again.end, again.frames, again.damaged));
+    assert_eq!(again, Ok((found.end, found.frames, found.damaged)));
+    let end = usize::try_from(found.end).unwrap_or(usize::MAX);
+    let mut repaired = data.get(..end).unwrap_or_default().to_vec();
+    for patch in found.patches.iter().flatten() {
+        let at = usize::try_from(patch.at()).unwrap_or(usize::MAX);
+        let place = repaired.get_mut(at..at + patch.bytes().len()).unwrap_or_default();
+        place.copy_from_slice(patch.bytes());
+    }
+    let whole = walk(&repaired, data.len()).map(|it| (it.patches.is_none(), it.frames, it.end));
+    assert_eq!(whole, Ok((true, found.frames, found.end)));
 }
 
 /// The packets do not depend on how the bytes are split, and none is above the limit. The first

@@ -55,6 +55,8 @@ pub enum RequestKind {
     },
     /// Query the capabilities (`OPTIONS`).
     Options,
+    /// Query the number of listeners (`/status-json.xsl`).
+    Status,
     /// Any other request; not supported.
     Other,
 }
@@ -112,11 +114,13 @@ impl IcecastRequest {
         head.fields().for_each(|(name, value)| fields.set(name, value));
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let wish = match method {
-            "PUT" | "SOURCE" => RequestKind::Source(
+            "POST" if fields.is_form() => RequestKind::Other,
+            "PUT" | "POST" | "SOURCE" => RequestKind::Source(
                 fields.source_request(method == "SOURCE", percent_decode(path))?,
             ),
             "OPTIONS" => RequestKind::Options,
             "GET" if path == "/admin/metadata" || path == "/admin.cgi" => metadata_request(query),
+            "GET" if path == "/status-json.xsl" => RequestKind::Status,
             _ => RequestKind::Other,
         };
         let Fields { authorization, agent, from_page, host, .. } = fields;
@@ -158,6 +162,12 @@ impl Fields {
         }
     }
 
+    /// Whether the body is what a form of any web page can send, and no sound.
+    fn is_form(&self) -> bool {
+        let kind = self.content_type.split(';').next().unwrap_or_default().trim();
+        FORM_TYPES.iter().any(|form| kind.eq_ignore_ascii_case(form))
+    }
+
     fn source_request(&self, old: bool, mount: String) -> Result<SourceRequest, RequestError> {
         let framing = match (old, self.chunked, self.length) {
             // `SOURCE` requests have neither a length nor chunks.
@@ -177,6 +187,10 @@ impl Fields {
         })
     }
 }
+
+/// The encodings of HTML forms, which browsers send to other sites without asking them.
+const FORM_TYPES: [&str; 3] =
+    ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 /// The parts of a title's request line with blanks in its query: some programs do not encode the
 /// password.
@@ -277,6 +291,14 @@ mod tests {
         assert!(!request.from_browser);
         let page = head.replace("Accept: */*", "Origin: http://evil.example");
         assert!(IcecastRequest::parse(page.as_bytes()).unwrap().from_browser);
+        assert_eq!(push(&head.replace("PUT", "POST")), push(head), "Liquidsoap's third method");
+        for form in
+            ["multipart/form-data; boundary=x", "Text/Plain", "application/x-www-form-urlencoded"]
+        {
+            let form = head.replace("PUT", "POST").replace("audio/mpeg", form);
+            let kind = IcecastRequest::parse(form.as_bytes()).unwrap().kind;
+            assert!(matches!(kind, RequestKind::Other), "{kind:?}");
+        }
         let push = push(head).unwrap();
         assert_eq!((push.mount.as_str(), push.expects_continue), ("/live", true));
         assert_eq!(

@@ -61,6 +61,15 @@ fn depth(bytes: &[u8]) -> usize {
     deepest
 }
 
+/// Converts integers, floats without their fraction, and either of them in a string.
+#[allow(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
+pub(crate) fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        _ => value.as_i64().or_else(|| value.as_f64().map(|float| float as i64)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

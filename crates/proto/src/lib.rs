@@ -19,6 +19,9 @@ pub mod http;
 pub mod icecast;
 mod json;
 mod marker;
+pub mod mdns;
+pub mod mp3;
+pub mod nats;
 pub mod ogg;
 pub mod packets;
 mod patch;
@@ -33,3 +36,8 @@ pub mod ws;
 
 pub use marker::Marker;
 pub use patch::Patch;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -30,7 +30,7 @@ pub struct Uri {
     pub port: Option<u16>,
     /// Last port of a range, as in `udp://0.0.0.0:6000-6999`.
     pub last_port: Option<u16>,
-    /// Path with its leading slash, decoded.
+    /// Path with its leading slash, decoded; for `alsa` and `pulse` all that is in front of the query.
     pub path: String,
     /// Query pairs in their order, decoded; keys may repeat. `+` stays a plus, because names
     /// contain it.
@@ -60,6 +60,9 @@ impl Uri {
     }
 }
 
+/// Schemes whose URIs name a device where others have a host, as in `alsa://hw:1,0`: it is the path.
+const DEVICE_SCHEMES: [&str; 2] = ["alsa", "pulse"];
+
 impl FromStr for Uri {
     type Err = UriError;
 
@@ -74,7 +77,9 @@ impl FromStr for Uri {
         }
         let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let scheme = scheme.to_ascii_lowercase();
         let (authority, path) = match rest.strip_prefix("//") {
+            Some(rest) if DEVICE_SCHEMES.contains(&&*scheme) => ("", rest),
             Some(rest) => rest.split_at(rest.find('/').unwrap_or(rest.len())),
             None => ("", rest),
         };
@@ -96,7 +101,7 @@ impl FromStr for Uri {
         }
         Ok(Self {
             raw: raw.to_owned(),
-            scheme: scheme.to_ascii_lowercase(),
+            scheme,
             user,
             host,
             port,
@@ -179,7 +184,7 @@ fn parse_ports(text: &str) -> Result<(Option<u16>, Option<u16>), UriError> {
 }
 
 /// Decodes percent-escapes; a percent sign without two hexadecimal digits is kept.
-pub(crate) fn percent_decode(text: &str) -> String {
+pub fn percent_decode(text: &str) -> String {
     String::from_utf8_lossy(&percent_decode_bytes(text)).into_owned()
 }
 

@@ -1,14 +1,25 @@
-//! WebSocket frames (RFC 6455) on the server side, after the handshake.
+//! WebSocket frames (RFC 6455) of the stream endpoint (`/stream`), and its client.
 //!
-//! Only the stream endpoint (`/stream`) uses this module. Every client gets the same bytes of a
-//! chunk, so the frame header is written once into the headroom in front of the chunk. A library
-//! would copy every message (`docs/decisions/chunk-log.md`). The control endpoint (`/jsonrpc`) uses
-//! such a library.
+//! Every client gets the same bytes of a chunk, so the server writes the frame header once into the
+//! headroom in front of the chunk. A library would copy every message
+//! (`docs/decisions/chunk-log.md`). The control endpoint (`/jsonrpc`) uses such a library; the
+//! player for small machines has no room for one.
+
+mod client;
+mod sha1;
 
 use core::fmt;
 
-/// Maximum size of a message in bytes: the largest message that a session accepts, with its header.
+use crate::snap::wire;
+
+pub use client::{MAX_RESPONSE_HEAD, WsClient, WsClientError, WsClientEvent};
+
+/// Maximum size of a client's message in bytes: the largest message that a session accepts, with its
+/// header.
 pub const MAX_MESSAGE: usize = crate::snap::session::MAX_READ + 64;
+
+/// Maximum size of a server's message in bytes: the largest message of the protocol, with its header.
+pub const MAX_SERVER_MESSAGE: usize = wire::MAX_MESSAGE + wire::HEADER_LEN;
 
 /// Maximum length of a frame header that the server writes: unmasked, with a 64-bit length.
 pub const MAX_HEADER_LEN: usize = 10;
@@ -23,7 +34,7 @@ pub const fn header_len(payload: usize) -> usize {
     }
 }
 
-/// Kinds of frames that the server sends; each is a complete message.
+/// Kinds of frames that are sent; each is a complete message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameKind {
@@ -95,13 +106,15 @@ pub enum WsMessage<'a> {
 pub enum WsError {
     /// Client frame without a mask (section 5.1).
     Unmasked,
+    /// Server frame with a mask (section 5.1).
+    Masked,
     /// Reserved bit set, or unknown opcode.
     Unknown,
     /// Control frame that is fragmented or longer than 125 bytes (section 5.5).
     BadControl,
     /// Continuation without a message, or a new message before the last one ended.
     BadFragment,
-    /// Message larger than [`MAX_MESSAGE`].
+    /// Message larger than [`MAX_MESSAGE`], or than [`MAX_SERVER_MESSAGE`] from a server.
     TooLarge,
 }
 
@@ -109,21 +122,26 @@ impl fmt::Display for WsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unmasked => f.write_str("the frame is not masked"),
+            Self::Masked => f.write_str("the frame is masked"),
             Self::Unknown => f.write_str("unknown frame type"),
             Self::BadControl => f.write_str("the control frame is too long or fragmented"),
             Self::BadFragment => f.write_str("fragments in wrong order"),
-            Self::TooLarge => write!(f, "the message is larger than {MAX_MESSAGE} bytes"),
+            Self::TooLarge => f.write_str("the message is too large"),
         }
     }
 }
 
 impl core::error::Error for WsError {}
 
-/// Reassembles a client's messages from bytes that are split anywhere.
+/// Reassembles the peer's messages from bytes that are split anywhere. The default reads those of a
+/// client.
 ///
-/// Holds at most one message of [`MAX_MESSAGE`] and one control frame of 125 bytes.
+/// Holds at most one message of [`MAX_MESSAGE`] or [`MAX_SERVER_MESSAGE`] and one control frame of
+/// 125 bytes.
 #[derive(Debug, Default)]
 pub struct WsReader {
+    /// Whether the peer is a server, which does not mask its frames.
+    is_from_server: bool,
     /// Partial frame header: 2 bytes, an extended length, the mask.
     head: [u8; MAX_CLIENT_HEADER_LEN],
     head_len: usize,
@@ -156,6 +174,16 @@ enum LastReturned {
 }
 
 impl WsReader {
+    /// Reads the messages of a server.
+    #[must_use]
+    pub fn from_server() -> Self {
+        Self { is_from_server: true, ..Self::default() }
+    }
+
+    const fn max_message(&self) -> usize {
+        if self.is_from_server { MAX_SERVER_MESSAGE } else { MAX_MESSAGE }
+    }
+
     /// Returns the next message and removes its bytes from `bytes`; `None` when all bytes are
     /// consumed.
     ///
@@ -228,18 +256,22 @@ impl WsReader {
         if first & RESERVED != 0 || !matches!(first & OPCODE, 0..=BINARY | CLOSE..=PONG) {
             return Err(WsError::Unknown);
         }
-        if second & MASKED == 0 {
-            return Err(WsError::Unmasked);
+        match (self.is_from_server, second & MASKED != 0) {
+            (false, false) => return Err(WsError::Unmasked),
+            (true, true) => return Err(WsError::Masked),
+            (false, true) | (true, false) => {}
         }
         let length = second & !MASKED;
         if first & OPCODE >= CLOSE && (first & FIN == 0 || length > 125) {
             return Err(WsError::BadControl);
         }
-        Ok(match length {
-            126 => 2 + 2 + 4,
-            127 => 2 + 8 + 4,
-            _ => 2 + 4,
-        })
+        let mask = if self.is_from_server { 0 } else { MASK_LEN };
+        Ok(mask
+            + match length {
+                126 => 2 + 2,
+                127 => 2 + 8,
+                _ => 2,
+            })
     }
 
     fn begin(&mut self, head: usize) -> Result<FrameState, WsError> {
@@ -251,7 +283,11 @@ impl WsReader {
         };
         let rest = usize::try_from(length).unwrap_or(usize::MAX);
         let (opcode, fin) = (first & OPCODE, first & FIN != 0);
-        let mask = self.head.get(head - 4..head).and_then(|mask| mask.try_into().ok());
+        // A mask of zeros changes nothing.
+        let mask = match self.is_from_server {
+            true => None,
+            false => self.head.get(head - MASK_LEN..head).and_then(|mask| mask.try_into().ok()),
+        };
         let frame =
             FrameState { opcode, fin, mask: mask.unwrap_or_default(), mask_position: 0, rest };
         if opcode >= CLOSE {
@@ -262,7 +298,7 @@ impl WsReader {
             (CONTINUED, None) | (_, Some(_)) => return Err(WsError::BadFragment),
             (kind, None) => self.kind = Some(kind),
         }
-        if self.message.len().saturating_add(rest) > MAX_MESSAGE {
+        if self.message.len().saturating_add(rest) > self.max_message() {
             return Err(WsError::TooLarge);
         }
         Ok(frame)
@@ -290,8 +326,10 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// Maximum length of a client's frame header: 2 bytes, a length of 8, a mask of 4.
-const MAX_CLIENT_HEADER_LEN: usize = 14;
+const MASK_LEN: usize = 4;
+
+/// Maximum length of a client's frame header.
+const MAX_CLIENT_HEADER_LEN: usize = MAX_HEADER_LEN + MASK_LEN;
 
 /// Buffer capacity that an idle connection keeps; a Hello message has about 300 bytes.
 const IDLE_BYTES: usize = 1_024;

@@ -5,7 +5,10 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
-use aulos_core::{Codec, Instant, SampleSpec, Span};
+use aulos_core::{Codec, Frames, Instant, MediaTime, SampleSpec, Span};
+use aulos_proto::nats::{
+    ChunkHeader, ChunkMessage, ClockReply, ClockRequest, StreamRecord, origin_tag,
+};
 use aulos_proto::snap::session::ServerOutgoing;
 use aulos_proto::snap::wire::{
     ClientInfo, ClientMessage, HEADER_LEN, MAX_MESSAGE, MessageFrame, ParsedMessage, ServerMessage,
@@ -104,6 +107,7 @@ fn snapservers_settings() {
         latency: Span::ZERO,
         volume: 100,
         muted: false,
+        report_interval: None,
     };
     assert_eq!(ServerMessage::parse(&frame), Ok(ServerMessage::Settings(settings)));
 }
@@ -136,7 +140,7 @@ fn our_chunk_header_equals_snapservers_except_an_unused_timestamp() {
 #[test]
 fn a_client_turns_its_own_volume() {
     let bytes = vector!("client_info");
-    let info = ClientInfo { volume: Some(74), muted: Some(true) };
+    let info = ClientInfo { volume: Some(74), muted: Some(true), report: None };
     let message = ClientMessage::parse(&frame(&bytes), Transport::Stream);
     assert_eq!(message, Ok(ClientMessage::ClientInfo(info)));
 }
@@ -152,4 +156,52 @@ fn a_server_refuses() {
     let mut ours = Vec::new();
     error.write(frame.header.stamp, &mut ours);
     assert_eq!(ours, bytes);
+}
+
+#[test]
+fn records_of_a_cluster_are_those_of_another_encoder() {
+    let bytes = vector!("nats_chunk");
+    let header = ChunkHeader {
+        origin: origin_tag("K\u{fc}che"),
+        epoch: 1_790_000_000,
+        sequence: 1_234,
+        first_frame: MediaTime(1_184_640),
+        recorded: Instant::from_nanos(3_473_580_122_333),
+        wall_nanos: 1_790_000_024_680_000_000,
+        frames: Frames(960),
+    };
+    let chunk = ChunkMessage { header, payload: &[0xfc, 0xff, 0xfe] };
+    assert_eq!(ChunkMessage::parse(&bytes), Ok(chunk));
+    assert_eq!(written(|out| chunk.write(out)), bytes);
+
+    let bytes = vector!("nats_stream");
+    let opus = [b'S', b'U', b'P', b'O', 0x80, 0xbb, 0, 0, 16, 0, 2, 0];
+    let record = StreamRecord {
+        epoch: 1_790_000_000,
+        buffer: Span::from_secs(1),
+        chunk: Frames(960),
+        spec: SampleSpec::DEFAULT,
+        node: "K\u{fc}che",
+        codec: "opus",
+        codec_header: &opus,
+    };
+    assert_eq!(StreamRecord::parse(&bytes), Ok(record));
+    assert_eq!(written(|out| record.write(out)), bytes);
+
+    let bytes = vector!("nats_clock_request");
+    let request = ClockRequest { id: 513, sent: Instant::from_nanos(1_000_000_007) };
+    assert_eq!(ClockRequest::parse(&bytes), Ok(request));
+    assert_eq!(written(|out| request.write(out)), bytes);
+
+    let bytes = vector!("nats_clock_reply");
+    let sent = Instant::from_nanos(999_999_999);
+    let reply = ClockReply { id: 513, latency: Span::from_nanos(-250), sent };
+    assert_eq!(ClockReply::parse(&bytes), Ok(reply));
+    assert_eq!(written(|out| reply.write(out)), bytes);
+}
+
+fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    bytes
 }

@@ -59,7 +59,7 @@ pub enum PacketFormat {
     Aac {
         /// The `AudioSpecificConfig` for the decoder.
         config: [u8; 2],
-        /// Sample rate.
+        /// Sample rate of the core; that of HE-AAC is twice as high.
         rate: SampleRate,
         /// Channels; `None` when only the packets contain them.
         layout: Option<ChannelLayout>,

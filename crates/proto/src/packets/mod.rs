@@ -21,7 +21,7 @@ mod event;
 mod flac;
 pub(crate) mod input_buffer;
 mod limits;
-mod mpeg;
+pub(crate) mod mpeg;
 mod ogg;
 mod sniff;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::bytes;
 
 /// The four-byte header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(crate) struct Header {
     /// 1, 2, or 25 for MPEG 2.5.
     version: u8,
     layer: u8,
@@ -21,7 +21,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Parses a header; `None` for invalid ones and for free format.
-    pub(super) fn parse([a, b, c, d]: [u8; 4]) -> Option<Self> {
+    pub(crate) fn parse([a, b, c, d]: [u8; 4]) -> Option<Self> {
         if a != 0xff || b & 0xe0 != 0xe0 {
             return None;
         }
@@ -64,7 +64,7 @@ impl Header {
     }
 
     /// Length of the frame in bytes, including the header.
-    pub(super) const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         let padding = self.padded as u32;
         let bytes = match self.layer {
             1 => (12 * self.bits_per_second / self.hz + padding) * 4,
@@ -76,15 +76,51 @@ impl Header {
     }
 
     /// Whether both headers belong to the same stream; bit rate and channel coding may differ.
-    pub(super) const fn is_like(&self, other: &Self) -> bool {
+    pub(crate) const fn is_like(&self, other: &Self) -> bool {
         self.version == other.version
             && self.layer == other.layer
             && self.hz == other.hz
             && self.mono == other.mono
     }
 
+    /// Its bit rate.
+    pub(crate) const fn bits_per_second(&self) -> u32 {
+        self.bits_per_second
+    }
+
+    /// Whether it is that of an MP3 frame.
+    pub(crate) const fn is_layer_3(&self) -> bool {
+        self.layer == 3
+    }
+
+    /// Number of channels.
+    pub(crate) const fn channels(&self) -> usize {
+        if self.mono { 1 } else { 2 }
+    }
+
+    /// Frames per second.
+    pub(crate) const fn hz(&self) -> u32 {
+        self.hz
+    }
+
+    /// The header of an MP3 frame without checksum and padding; `None` for rates that MPEG 1 and 2
+    /// do not have.
+    pub(crate) fn layer_3(hz: u32, mono: bool, kbps: u32) -> Option<[u8; 4]> {
+        let rates =
+            [0xfb, 0xf3].into_iter().flat_map(|version| (0..3).map(move |at| (version, at)));
+        let mut words = rates.flat_map(|(version, rate)| {
+            (1..15).map(move |bits| {
+                [0xff, version, bits << 4 | rate << 2, if mono { 0xc4 } else { 0x44 }]
+            })
+        });
+        words.find(|word| {
+            Self::parse(*word)
+                .is_some_and(|header| header.hz == hz && header.bits_per_second == kbps * 1_000)
+        })
+    }
+
     /// Number of frames (samples of every channel) in it.
-    const fn frames(&self) -> u32 {
+    pub(crate) const fn frames(&self) -> u32 {
         match (self.layer, self.version) {
             (1, _) => 384,
             (3, 2 | 25) => 576,
@@ -93,7 +129,7 @@ impl Header {
     }
 
     /// Offset of the encoder's tag, behind the side information.
-    const fn tag_at(&self) -> usize {
+    pub(crate) const fn tag_at(&self) -> usize {
         let side = match (self.version, self.mono) {
             (1, false) => 32,
             (1, true) | (_, false) => 17,

@@ -78,6 +78,20 @@ impl Client {
         }
     }
 
+    /// Continues the estimate of an earlier connection to the same server.
+    #[must_use]
+    pub fn with_sync(mut self, sync: TimeSync, now: Instant) -> Self {
+        self.sync = sync;
+        self.sync.begin_connection(now);
+        self
+    }
+
+    /// Ends the client and returns its estimate of the server's clock.
+    #[must_use]
+    pub fn into_sync(self) -> TimeSync {
+        self.sync
+    }
+
     /// Processes one input. Buffers at most one message and the input.
     pub fn handle_input(&mut self, now: Instant, input: ClientInput<'_>) {
         self.now = self.now.max(now);

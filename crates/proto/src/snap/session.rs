@@ -27,7 +27,7 @@ pub use outgoing::{Refusal, ServerOutgoing};
 
 use super::wire::{
     ClientInfo, ClientMessage, FrameError, Hello, MAX_MESSAGE, MessageFrame, MessageKind,
-    PayloadError, ServerSettings, Transport, parse_framed,
+    PayloadError, PlayerReport, ServerSettings, Transport, parse_framed,
 };
 
 /// Time within which a peer must send its Hello.
@@ -50,6 +50,7 @@ pub struct Session {
     outputs: VecDeque<SessionOutput>,
     time_requests: TokenBucket,
     time_requested_at: Option<Instant>,
+    report: Option<PlayerReport>,
     now: Instant,
     stats: SessionStats,
 }
@@ -159,6 +160,7 @@ impl Session {
             outputs: VecDeque::new(),
             time_requests: TokenBucket::new(TIME_BURST, TIME_INTERVAL, now),
             time_requested_at: None,
+            report: None,
             now,
             stats: SessionStats::default(),
         }
@@ -212,6 +214,12 @@ impl Session {
     #[must_use]
     pub const fn time_requested_at(&self) -> Option<Instant> {
         self.time_requested_at
+    }
+
+    /// What the client last reported of itself.
+    #[must_use]
+    pub const fn report(&self) -> Option<PlayerReport> {
+        self.report
     }
 
     /// The counters.
@@ -308,7 +316,12 @@ impl Session {
         }
     }
 
-    fn client_info(&mut self, info: ClientInfo) {
+    /// Reports are kept for whenever the driver looks at them; they are no event.
+    fn client_info(&mut self, mut info: ClientInfo) {
+        self.report = info.report.take().or(self.report);
+        if info == ClientInfo::default() {
+            return;
+        }
         for output in &mut self.outputs {
             if let SessionOutput::Event(SessionEvent::ClientInfo(earlier)) = output {
                 earlier.volume = info.volume.or(earlier.volume);

@@ -1,22 +1,22 @@
 //! Estimates the server's clock on the client.
 //!
-//! Each exchange measures two one-way times with two clocks; half of their difference is the
-//! offset, with an error of half the difference of the actual times. A median over many exchanges
-//! removes outliers. A plain median, as Snapcast's client uses it, lags when the clocks drift: with
-//! 200 exchanges, one per second, it is the offset of 100 s ago, which at 100 ppm is an error of 10
-//! ms. Therefore [`OffsetFilter::DriftCorrected`] uses only the quarter of the exchanges with the
-//! shortest round trips, as NTP does (RFC 5905, section 10), and removes the drift before taking
-//! the median. A least-squares line was rejected, because a single late packet changes it.
+//! Each exchange measures two one-way times with two clocks. Snapcast's client takes half of their
+//! difference for the offset, and the median of 200 of them. When the clocks drift, that is the
+//! offset of 100 s ago: at 100 ppm, an error of 10 ms. [`OffsetFilter::Bounds`] takes each one-way
+//! time for what it is, a bound ([`ClockBounds`]).
 
-use core::ops::RangeBounds;
 use std::collections::VecDeque;
 
-use aulos_core::{Instant, Ppm, Span};
+use aulos_core::{ClockBounds, ClockLine, Instant, Ppm, Span};
 
 use super::wire::{MessageStamp, WireTime};
 
-/// Maximum number of stored exchanges.
-pub const WINDOW: usize = 200;
+/// Number of exchanges of which Snapcast's client takes the median.
+pub const MEDIAN_WINDOW: usize = 200;
+
+/// Number of bounds of each direction that [`OffsetFilter::Bounds`] keeps: those of five minutes,
+/// the nearest of each [`BOUNDS_INTERVAL`].
+pub const BOUNDS_WINDOW: usize = 1_200;
 
 /// Number of exchanges at the beginning of a connection that follow each other immediately.
 pub const QUICK_EXCHANGES: u32 = 50;
@@ -24,8 +24,17 @@ pub const QUICK_EXCHANGES: u32 = 50;
 /// Time from a reply to the next request during the initial exchanges.
 pub const QUICK_INTERVAL: Span = Span::from_micros(100);
 
-/// Time between two requests afterwards.
-pub const INTERVAL: Span = Span::from_secs(1);
+/// Time between two requests afterwards: as Snapcast's client, or with more exchanges, which reduce
+/// the error more than any filter.
+pub const MEDIAN_INTERVAL: Span = Span::from_secs(1);
+/// See [`MEDIAN_INTERVAL`].
+pub const BOUNDS_INTERVAL: Span = Span::from_millis(250);
+/// See [`MEDIAN_INTERVAL`]: while the network's jitter leaves an error of more than
+/// [`COARSE_ERROR`].
+pub const COARSE_INTERVAL: Span = Span::from_millis(20);
+
+/// An estimated error that more exchanges would make smaller.
+pub const COARSE_ERROR: Span = Span::from_micros(25);
 
 /// Time without a reply after which the server counts as dead.
 pub const REPLY_TIMEOUT: Span = Span::from_secs(2);
@@ -39,9 +48,9 @@ pub const STALE_AFTER: Span = Span::from_secs(60);
 pub enum OffsetFilter {
     /// Plain median, as in Snapcast's client.
     Median,
-    /// Median of the quickest quarter around a robust line, which does not lag.
+    /// The line with the widest margin to all one-way times, which does not lag.
     #[default]
-    DriftCorrected,
+    Bounds,
 }
 
 /// Action that [`TimeSync::handle_timeout`] requests.
@@ -57,13 +66,12 @@ pub enum SyncAction {
 /// Estimate of the server's clock.
 #[derive(Debug)]
 pub struct TimeSync {
-    filter: OffsetFilter,
+    estimator: Estimator,
     timer: SyncTimer,
     quick_left: u32,
     next_id: u16,
-    exchanges: VecDeque<TimeExchange>,
-    scratch: Vec<i64>,
-    model: Option<ClockModel>,
+    line: Option<ClockLine>,
+    answered: Instant,
 }
 
 impl TimeSync {
@@ -71,14 +79,19 @@ impl TimeSync {
     #[must_use]
     pub fn new(filter: OffsetFilter, now: Instant) -> Self {
         Self {
-            filter,
+            estimator: Estimator::new(filter),
             timer: SyncTimer::NextRequest(now),
             quick_left: QUICK_EXCHANGES,
             next_id: FIRST_ID,
-            exchanges: VecDeque::with_capacity(WINDOW),
-            scratch: Vec::with_capacity(WINDOW),
-            model: None,
+            line: None,
+            answered: now,
         }
+    }
+
+    /// Begins the initial exchanges of another connection at `now`. Earlier ones still count.
+    pub const fn begin_connection(&mut self, now: Instant) {
+        self.timer = SyncTimer::NextRequest(now);
+        self.quick_left = QUICK_EXCHANGES;
     }
 
     /// Moves the first request to `now`, when the connection becomes ready.
@@ -111,12 +124,17 @@ impl TimeSync {
             return false;
         }
         self.quick_left = self.quick_left.saturating_sub(1);
-        let next = if self.quick_left > 0 { now + QUICK_INTERVAL } else { asked + INTERVAL };
+        let interval = self.estimator.interval(self.line);
+        let next = if self.quick_left > 0 { now + QUICK_INTERVAL } else { asked + interval };
         self.timer = SyncTimer::NextRequest(next);
-        let there = latency.as_micros();
+        if now - self.answered >= STALE_AFTER {
+            self.estimator.clear();
+        }
+        self.answered = now;
+        let there = Span::from_micros(latency.as_micros());
         let back = WireTime::from_instant(now).as_micros() - stamp.sent.as_micros();
-        let offset = Span::from_micros((there - back) / 2);
-        self.record(TimeExchange { at: now, offset, round_trip: there + back });
+        let is_quick = self.quick_left > 0;
+        self.line = self.estimator.push((asked, there), (now, Span::from_micros(back)), is_quick);
         true
     }
 
@@ -133,37 +151,60 @@ impl TimeSync {
     /// after a minute without one.
     #[must_use]
     pub fn offset(&self, local: Instant) -> Option<Span> {
-        self.model
-            .filter(|model| local - model.at < STALE_AFTER)
-            .map(|model| model.offset_at(local))
+        self.line_at(local).map(|line| line.offset_at(local))
     }
 
     /// Estimated drift of the server's clock relative to the local one; positive when it is faster.
     #[must_use]
     pub fn drift(&self) -> Ppm {
-        let ppb = self.model.map_or(0, |model| model.drift);
-        Ppm::from_ppb(i32::try_from(ppb).unwrap_or(0))
+        self.line.map_or(Ppm::ZERO, |line| line.drift)
+    }
+
+    /// The whole estimate, with its error; `None` as for [`offset`](Self::offset).
+    #[must_use]
+    pub fn line_at(&self, local: Instant) -> Option<ClockLine> {
+        self.line.filter(|_| local - self.answered < STALE_AFTER)
     }
 
     /// Server time at the local time `local`.
     #[must_use]
     pub fn server_time(&self, local: Instant) -> Option<Instant> {
-        self.offset(local).map(|offset| local + offset)
+        self.line_at(local).map(|line| line.peer_time(local))
     }
 
     /// Local time at the server time `server`.
     #[must_use]
     pub fn local_time(&self, server: Instant) -> Option<Instant> {
-        let model = self.model?;
-        // The offset changes so slowly that its value at the approximate time is sufficient.
-        let guess = server - model.offset_at(model.at);
-        self.offset(guess).map(|offset| server - offset)
+        let local = self.line?.own_time(server);
+        self.line_at(local).map(|_| local)
+    }
+
+    /// Whether a request is open. The instant at which its reply is read counts.
+    #[must_use]
+    pub const fn is_awaiting_reply(&self) -> bool {
+        matches!(self.timer, SyncTimer::AwaitReply { .. })
+    }
+
+    /// Whether the regular pace of exchanges is enough: jitter leaves no error of more than
+    /// [`COARSE_ERROR`].
+    #[must_use]
+    pub fn is_precise(&self) -> bool {
+        self.estimator.interval(self.line) != COARSE_INTERVAL
     }
 
     /// Number of exchanges behind the estimate.
     #[must_use]
     pub fn exchanges(&self) -> usize {
-        self.exchanges.len()
+        match &self.estimator {
+            Estimator::Median { offsets, .. } => offsets.len(),
+            Estimator::Bounds(bounds) => bounds.exchanges,
+        }
+    }
+
+    /// Whether the initial exchanges are over.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.quick_left == 0
     }
 
     fn take_id(&mut self) -> u16 {
@@ -171,70 +212,105 @@ impl TimeSync {
         self.next_id = if id >= LAST_ID { 1 } else { id + 1 };
         id
     }
+}
 
-    fn record(&mut self, exchange: TimeExchange) {
-        if self.exchanges.back().is_some_and(|last| exchange.at - last.at >= STALE_AFTER) {
-            self.exchanges.clear();
+#[derive(Debug)]
+enum Estimator {
+    Median { offsets: VecDeque<i64>, scratch: Vec<i64> },
+    Bounds(Box<NearestBounds>),
+}
+
+/// A one-way time at a local time: how much more the receiver's clock read at the arrival than the
+/// sender's when it sent.
+type OneWayTime = (Instant, Span);
+
+impl Estimator {
+    fn new(filter: OffsetFilter) -> Self {
+        match filter {
+            OffsetFilter::Median => Self::Median {
+                offsets: VecDeque::with_capacity(MEDIAN_WINDOW),
+                scratch: Vec::with_capacity(MEDIAN_WINDOW),
+            },
+            OffsetFilter::Bounds => Self::Bounds(Box::new(NearestBounds::new())),
         }
-        if self.exchanges.len() == WINDOW {
-            self.exchanges.pop_front();
-        }
-        self.exchanges.push_back(exchange);
-        let drift = match self.filter {
-            OffsetFilter::Median => 0,
-            OffsetFilter::DriftCorrected => self.measure_drift(),
-        };
-        let at = exchange.at;
-        let offset = self.median(.., |exchange| {
-            let moved = drift_over(drift, at - exchange.at);
-            (exchange.offset + moved).as_nanos()
-        });
-        self.model = Some(ClockModel { at, offset: Span::from_nanos(offset), drift });
     }
 
-    /// Slope from the median of the older half to the median of the newer half. For offsets on a
-    /// line, the median offset belongs to the median time, whatever the spacing.
-    fn measure_drift(&mut self) -> i64 {
-        let half = self.exchanges.len() / 2;
-        let old_at = self.median(..half, TimeExchange::nanos);
-        let new_at = self.median(half.., TimeExchange::nanos);
-        let apart = Span::from_nanos(new_at.saturating_sub(old_at));
-        if apart < DRIFT_AFTER {
-            return 0;
-        }
-        let offset = |exchange: &TimeExchange| exchange.offset.as_nanos();
-        let old = self.median(..half, offset);
-        let new = self.median(half.., offset);
-        let ppb =
-            i128::from(new.saturating_sub(old)) * 1_000_000_000 / i128::from(apart.as_nanos());
-        i64::try_from(ppb).unwrap_or(0).clamp(-MAX_DRIFT, MAX_DRIFT)
-    }
-
-    fn median(
-        &mut self,
-        range: impl RangeBounds<usize>,
-        value: impl Fn(&TimeExchange) -> i64,
-    ) -> i64 {
-        let chosen = self.exchanges.range(range);
-        let slowest = match self.filter {
-            OffsetFilter::Median => i64::MAX,
-            OffsetFilter::DriftCorrected => {
-                self.scratch.clear();
-                self.scratch.extend(chosen.clone().map(|exchange| exchange.round_trip));
-                let place = self.scratch.len() / QUICKEST_FRACTION;
-                nth(&mut self.scratch, place)
+    fn interval(&self, line: Option<ClockLine>) -> Span {
+        match self {
+            Self::Median { .. } => MEDIAN_INTERVAL,
+            Self::Bounds(_) if line.is_some_and(|line| line.error > COARSE_ERROR) => {
+                COARSE_INTERVAL
             }
+            Self::Bounds(_) => BOUNDS_INTERVAL,
+        }
+    }
+
+    fn clear(&mut self) {
+        match self {
+            Self::Median { offsets, .. } => offsets.clear(),
+            Self::Bounds(bounds) => {
+                bounds.line.clear();
+                bounds.nearest = None;
+                bounds.exchanges = 0;
+            }
+        }
+    }
+
+    /// Adds an exchange: the request at the time at which it was sent, the reply at that of its
+    /// arrival.
+    fn push(&mut self, there: OneWayTime, back: OneWayTime, is_quick: bool) -> Option<ClockLine> {
+        match self {
+            Self::Median { offsets, scratch } => {
+                if offsets.len() == MEDIAN_WINDOW {
+                    offsets.pop_front();
+                }
+                offsets.push_back(((there.1 - back.1) / 2).as_nanos());
+                scratch.clear();
+                scratch.extend(offsets.iter());
+                let middle = scratch.len() / 2;
+                let median = *scratch.select_nth_unstable(middle).1;
+                Some(ClockLine::constant(back.0, Span::from_nanos(median)))
+            }
+            Self::Bounds(bounds) => bounds.push(there, back, is_quick),
+        }
+    }
+}
+
+/// The bounds of all exchanges, of which only the nearest in each [`BOUNDS_INTERVAL`] are kept: a
+/// line does not change much in so short a time.
+#[derive(Debug)]
+struct NearestBounds {
+    line: ClockBounds,
+    /// The nearest since the last update.
+    nearest: Option<(OneWayTime, OneWayTime)>,
+    next_update: Instant,
+    exchanges: usize,
+}
+
+impl NearestBounds {
+    fn new() -> Self {
+        let line = ClockBounds::new(BOUNDS_WINDOW);
+        Self { line, nearest: None, next_update: Instant::ZERO, exchanges: 0 }
+    }
+
+    fn push(&mut self, there: OneWayTime, back: OneWayTime, is_quick: bool) -> Option<ClockLine> {
+        let now = back.0;
+        self.exchanges = self.exchanges.saturating_add(1);
+        let nearer = |one: OneWayTime, other: OneWayTime| if other.1 < one.1 { other } else { one };
+        let (there, back) = match self.nearest {
+            Some(nearest) => (nearer(nearest.0, there), nearer(nearest.1, back)),
+            None => (there, back),
         };
-        let quick = chosen.filter(|exchange| exchange.round_trip <= slowest);
-        self.scratch.clear();
-        self.scratch.extend(quick.map(value));
-        let count = self.scratch.len();
-        // For an even count, the mean of the two middle values: otherwise the result depends on
-        // whether the offsets rise or fall, which at the gap after the initial exchanges is half a
-        // minute.
-        let upper = nth(&mut self.scratch, count / 2);
-        let lower = nth(&mut self.scratch, count.saturating_sub(1) / 2);
-        lower.midpoint(upper)
+        if !is_quick && now < self.next_update {
+            self.nearest = Some((there, back));
+            return self.line.line();
+        }
+        self.nearest = None;
+        // An exchange at the regular pace is an update.
+        self.next_update = now + BOUNDS_INTERVAL - COARSE_INTERVAL;
+        self.line.push_upper(there.0, there.1);
+        self.line.push_lower(back.0, -back.1);
+        self.line.update()
     }
 }
 
@@ -245,54 +321,6 @@ enum SyncTimer {
     /// A request is open; after the timeout, the server counts as dead.
     AwaitReply { id: u16, asked: Instant },
 }
-
-#[derive(Clone, Copy, Debug)]
-struct TimeExchange {
-    at: Instant,
-    offset: Span,
-    /// Microseconds; the error of the offset is at most half of the excess over the shortest
-    /// possible value.
-    round_trip: i64,
-}
-
-impl TimeExchange {
-    fn nanos(&self) -> i64 {
-        (self.at - Instant::ZERO).as_nanos()
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ClockModel {
-    at: Instant,
-    offset: Span,
-    /// Parts per billion.
-    drift: i64,
-}
-
-impl ClockModel {
-    fn offset_at(self, local: Instant) -> Span {
-        self.offset + drift_over(self.drift, local - self.at)
-    }
-}
-
-/// The value at index `place` of the sorted values; 0 when out of range.
-fn nth(values: &mut [i64], place: usize) -> i64 {
-    if place < values.len() { *values.select_nth_unstable(place).1 } else { 0 }
-}
-
-fn drift_over(ppb: i64, span: Span) -> Span {
-    let nanos = i128::from(span.as_nanos()) * i128::from(ppb) / 1_000_000_000;
-    Span::from_nanos(i64::try_from(nanos).unwrap_or(0))
-}
-
-/// One of this many exchanges is quick enough to be used.
-const QUICKEST_FRACTION: usize = 4;
-
-/// Over shorter times, the jitter of single exchanges would be taken for drift.
-const DRIFT_AFTER: Span = Span::from_secs(10);
-
-/// In parts per billion; quartz clocks deviate by less than 500 ppm.
-const MAX_DRIFT: i64 = 500_000;
 
 /// The Hello has id 1.
 const FIRST_ID: u16 = 2;
@@ -334,7 +362,7 @@ mod tests {
     #[test]
     fn a_steady_clock_is_known_to_the_microsecond() {
         for offset in [Span::ZERO, Span::from_secs(-99_000), Span::from_secs(1_000_000)] {
-            let (sync, now, truth) = run(OffsetFilter::DriftCorrected, 5, offset, 0);
+            let (sync, now, truth) = run(OffsetFilter::Bounds, 5, offset, 0);
             assert!((sync.offset(now).unwrap() - truth).abs() <= Span::from_micros(1));
         }
     }
@@ -342,8 +370,7 @@ mod tests {
     #[test]
     fn a_drifting_clock_is_followed_by_the_line_and_not_by_the_median() {
         for ppm in [-100, 100] {
-            let (sync, now, truth) =
-                run(OffsetFilter::DriftCorrected, 400, Span::from_secs(7), ppm);
+            let (sync, now, truth) = run(OffsetFilter::Bounds, 400, Span::from_secs(7), ppm);
             assert!((sync.offset(now).unwrap() - truth).abs() <= Span::from_micros(5));
             assert!((sync.drift().as_ppb() - i32::try_from(ppm * 1_000).unwrap()).abs() < 1_000);
             let (sync, now, truth) = run(OffsetFilter::Median, 400, Span::from_secs(7), ppm);
@@ -354,15 +381,49 @@ mod tests {
 
     #[test]
     fn times_go_both_ways() {
-        let (sync, now, _) = run(OffsetFilter::DriftCorrected, 300, Span::from_secs(7), 50);
+        let (sync, now, _) = run(OffsetFilter::Bounds, 300, Span::from_secs(7), 50);
         let later = now + Span::from_secs(3);
         let back = sync.local_time(sync.server_time(later).unwrap()).unwrap();
         assert!((back - later).abs() <= Span::from_micros(1));
     }
 
+    /// The last pause between two requests and the error of the estimate, after a minute with
+    /// delays of up to `jitter` more than a millisecond in each direction.
+    fn pause_and_error(jitter: usize) -> (Span, Span) {
+        let mut sync = TimeSync::new(OffsetFilter::Bounds, Instant::ZERO);
+        let (mut now, mut random) = (Instant::ZERO, aulos_core::Rng::new(7));
+        let mut delay =
+            || Span::from_micros(1_000 + i64::try_from(random.below(jitter + 1)).unwrap());
+        let (mut asked, mut pause) = (now, Span::ZERO);
+        while now < Instant::ZERO + Span::from_secs(60) {
+            now = now.max(sync.poll_timeout());
+            let Some(SyncAction::Request(id)) = sync.handle_timeout(now) else {
+                panic!("no request")
+            };
+            (asked, pause) = (now, now - asked);
+            let received = WireTime::from_instant(asked + delay());
+            let sent = WireTime::from_instant(now);
+            let latency = WireTime::from_micros(received.as_micros() - sent.as_micros());
+            let stamp = MessageStamp { id, refers_to: id, sent: received, received };
+            now = now + Span::from_micros(latency.as_micros()) + delay();
+            assert!(sync.handle_reply(now, stamp, latency));
+        }
+        (pause, sync.line_at(now).unwrap().offset.abs())
+    }
+
+    #[test]
+    fn jitter_is_met_with_more_exchanges() {
+        let (pause, error) = pause_and_error(20);
+        assert_eq!(pause, BOUNDS_INTERVAL);
+        assert!(error <= Span::from_micros(3), "{error:?}");
+        let (pause, error) = pause_and_error(20_000);
+        assert!(pause < Span::from_millis(45), "{pause:?}");
+        assert!(error <= Span::from_micros(100), "{error:?}");
+    }
+
     #[test]
     fn an_old_offset_is_worth_nothing() {
-        let (sync, now, _) = run(OffsetFilter::DriftCorrected, 5, Span::ZERO, 0);
+        let (sync, now, _) = run(OffsetFilter::Bounds, 5, Span::ZERO, 0);
         assert!(sync.offset(now + Span::from_secs(59)).is_some());
         assert_eq!(sync.offset(now + STALE_AFTER), None);
     }
@@ -370,7 +431,7 @@ mod tests {
     #[test]
     fn a_silent_server_times_out_and_foreign_responses_are_ignored() {
         let start = Instant::ZERO;
-        let mut sync = TimeSync::new(OffsetFilter::DriftCorrected, start);
+        let mut sync = TimeSync::new(OffsetFilter::Bounds, start);
         assert_eq!(sync.handle_timeout(start), Some(SyncAction::Request(2)));
         let stranger = MessageStamp { refers_to: 3, ..MessageStamp::default() };
         assert!(!sync.handle_reply(start, stranger, WireTime::ZERO));

@@ -124,7 +124,7 @@ fn a_refusal_has_its_reason() {
 fn its_own_volume_reaches_the_server() {
     let mut client = client();
     drain(&mut client, at(0));
-    let info = ClientInfo { volume: Some(3), muted: Some(true) };
+    let info = ClientInfo { volume: Some(3), muted: Some(true), report: None };
     client.handle_input(at(1), ClientInput::MixerChanged(info));
     let (bytes, _) = drain(&mut client, at(1));
     let Ok(ParsedMessage::Message(frame)) = parse_message(&bytes, MAX_MESSAGE) else {

@@ -245,7 +245,7 @@ fn snapclients_fifty_requests_are_answered_and_a_flood_is_not() {
 fn a_volume_that_is_dragged_is_one_event() {
     let mut session = playing();
     let dragged = [info(r#"{"volume":1,"muted":true}"#), info(r#"{"volume":2}"#)].concat();
-    let last = ClientInfo { volume: Some(2), muted: Some(true) };
+    let last = ClientInfo { volume: Some(2), muted: Some(true), report: None };
     assert_eq!(
         receive(&mut session, 2, &dragged),
         [SessionOutput::Event(SessionEvent::ClientInfo(last))]

@@ -70,14 +70,21 @@ pub fn codec_header(
     spec: SampleSpec,
     stream_header: &[u8],
 ) -> Result<Vec<u8>, UnsupportedSampleFormat> {
-    let mut payload = Vec::with_capacity(64 + stream_header.len());
-    put_blob(&mut payload, codec.name().as_bytes());
-    match codec {
-        Codec::Pcm => put_blob(&mut payload, &pcm_header(spec)?),
-        Codec::Opus => put_blob(&mut payload, &opus_header(spec)),
-        _ => put_blob(&mut payload, stream_header),
-    }
-    Ok(payload)
+    let name = codec.name().as_bytes();
+    Ok(match codec {
+        Codec::Pcm => stream_begin(name, &pcm_header(spec)?),
+        Codec::Opus => stream_begin(name, &opus_header(spec)),
+        _ => stream_begin(name, stream_header),
+    })
+}
+
+/// The same payload from the name of the codec and the header, as another server has sent them.
+#[must_use]
+pub fn stream_begin(codec: &[u8], header: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(8 + codec.len() + header.len());
+    put_blob(&mut payload, codec);
+    put_blob(&mut payload, header);
+    payload
 }
 
 /// Sample format that Snapcast's PCM does not support; it has 8, 16, 24 (in 32) and 32 bits,

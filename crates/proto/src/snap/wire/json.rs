@@ -6,9 +6,12 @@
 use core::fmt;
 
 use aulos_core::Span;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::json::{self, JsonError};
+use super::report::PlayerReport;
+use crate::json::{self, JsonError, integer};
 
 /// Maximum length of a client id in bytes. A MAC address has 17, a UUID 36.
 pub const MAX_ID: usize = 128;
@@ -48,6 +51,15 @@ pub struct Auth {
     pub scheme: String,
     /// The credentials.
     pub param: String,
+}
+
+impl Auth {
+    /// Credentials of the scheme `Basic`.
+    #[must_use]
+    pub fn basic(user: &str, password: &str) -> Self {
+        let param = STANDARD.encode(format!("{user}:{password}"));
+        Self { scheme: "Basic".to_owned(), param }
+    }
 }
 
 impl fmt::Debug for Auth {
@@ -146,12 +158,21 @@ pub struct ServerSettings {
     pub volume: u8,
     /// Whether the client or its group is muted.
     pub muted: bool,
+    /// How often the server wants a [`PlayerReport`]; whole milliseconds on the wire. An extension:
+    /// snapclient passes over the key, and snapserver never sends it.
+    pub report_interval: Option<Span>,
 }
 
 impl Default for ServerSettings {
     /// Snapserver's defaults: a buffer of one second, full volume.
     fn default() -> Self {
-        Self { buffer: Span::from_secs(1), latency: Span::ZERO, volume: 100, muted: false }
+        Self {
+            buffer: Span::from_secs(1),
+            latency: Span::ZERO,
+            volume: 100,
+            muted: false,
+            report_interval: None,
+        }
     }
 }
 
@@ -169,20 +190,28 @@ impl ServerSettings {
             latency: millis("latency").unwrap_or(default.latency),
             volume: value.get("volume").and_then(percent).unwrap_or(default.volume),
             muted: value.get("muted").and_then(Value::as_bool).unwrap_or(default.muted),
+            report_interval: millis(REPORT_MS).map(|span| span.max(MIN_REPORT_INTERVAL)),
         })
     }
 
     pub(super) fn to_json(self) -> Vec<u8> {
-        json!({
+        let mut value = json!({
             "bufferMs": self.buffer.as_millis(),
             "latency": self.latency.as_millis(),
             "muted": self.muted,
             "volume": self.volume,
-        })
-        .to_string()
-        .into_bytes()
+        });
+        if let (Some(interval), Value::Object(map)) = (self.report_interval, &mut value) {
+            map.insert(REPORT_MS.into(), interval.as_millis().into());
+        }
+        value.to_string().into_bytes()
     }
 }
+
+const REPORT_MS: &str = "reportMs";
+
+/// A server cannot ask a player for more.
+const MIN_REPORT_INTERVAL: Span = Span::from_millis(500);
 
 /// A client's own mixer settings; absent values are unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,10 +220,12 @@ pub struct ClientInfo {
     pub volume: Option<u8>,
     /// Whether the client is muted.
     pub muted: Option<bool>,
+    /// How well it is in time, if the server asked for it.
+    pub report: Option<PlayerReport>,
 }
 
 impl ClientInfo {
-    /// Parses a client's own volume and mute; values out of range are clamped.
+    /// Parses a client's own volume, mute and report; values out of range are clamped.
     ///
     /// # Errors
     /// [`PayloadError::Json`].
@@ -203,6 +234,7 @@ impl ClientInfo {
         Ok(Self {
             volume: value.get("volume").and_then(percent),
             muted: value.get("muted").and_then(Value::as_bool),
+            report: value.get(REPORT).and_then(PlayerReport::parse),
         })
     }
 
@@ -214,9 +246,14 @@ impl ClientInfo {
         if let Some(volume) = self.volume {
             map.insert("volume".into(), volume.into());
         }
+        if let Some(report) = self.report {
+            map.insert(REPORT.into(), report.to_json());
+        }
         Value::Object(map).to_string().into_bytes()
     }
 }
+
+const REPORT: &str = "report";
 
 /// The text of `key` without control characters, truncated to `limit` bytes. Numbers and booleans
 /// are formatted; everything else is empty.
@@ -235,15 +272,6 @@ fn text(map: &Map<String, Value>, key: &str, limit: usize) -> String {
 fn number(map: &Map<String, Value>, key: &str) -> Option<u32> {
     let value = integer(map.get(key)?)?;
     Some(u32::try_from(value.max(0)).unwrap_or(u32::MAX))
-}
-
-/// Converts integers, floats without their fraction, and either of them in a string.
-#[allow(clippy::cast_possible_truncation, reason = "saturates, which is what is wanted")]
-fn integer(value: &Value) -> Option<i64> {
-    match value {
-        Value::String(text) => text.trim().parse().ok(),
-        _ => value.as_i64().or_else(|| value.as_f64().map(|float| float as i64)),
-    }
 }
 
 fn percent(value: &Value) -> Option<u8> {

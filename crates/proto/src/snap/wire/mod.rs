@@ -10,9 +10,12 @@ mod audio;
 mod header;
 mod json;
 mod message;
+mod report;
 mod time;
 
-pub use audio::{CHUNK_HEADER_LEN, UnsupportedSampleFormat, codec_header, write_chunk_header};
+pub use audio::{
+    CHUNK_HEADER_LEN, UnsupportedSampleFormat, codec_header, stream_begin, write_chunk_header,
+};
 pub use header::{
     FrameError, HEADER_LEN, MAX_MESSAGE, MessageFrame, MessageHeader, MessageHeaderView,
     MessageKind, MessageStamp, ParsedMessage, parse_framed, parse_message,
@@ -20,6 +23,7 @@ pub use header::{
 pub use json::{Auth, ClientInfo, Hello, MAX_ID, MAX_TEXT, PayloadError, ServerSettings};
 pub(crate) use message::write_message;
 pub use message::{ClientMessage, ServerMessage, Transport};
+pub use report::{MAX_TIME, PlayerReport};
 pub use time::WireTime;
 
 pub use crate::json::JsonError;

@@ -1,6 +1,6 @@
 //! Every message that can be built is encoded and parsed back unchanged; no input causes a panic.
 
-use aulos_core::Span;
+use aulos_core::{Ppm, Span};
 use proptest::prelude::*;
 
 use super::*;
@@ -75,7 +75,7 @@ fn snapwebs_short_json_length_is_read_to_the_end_of_the_message() {
 #[test]
 fn volumes_are_clamped() {
     let info = ClientInfo::parse(br#"{"volume":1e9}"#).unwrap();
-    assert_eq!(info, ClientInfo { volume: Some(100), muted: None });
+    assert_eq!(info, ClientInfo { volume: Some(100), muted: None, report: None });
     assert_eq!(ServerSettings::parse(br#"{"volume":-3}"#).unwrap().volume, 0);
     assert_eq!(ServerSettings::parse(b"{}").unwrap(), ServerSettings::default());
 }
@@ -109,8 +109,22 @@ proptest! {
     }
 
     #[test]
-    fn client_messages_round_trip(volume in prop::option::of(0..=100_u8), muted: Option<bool>) {
-        let info = ClientMessage::ClientInfo(ClientInfo { volume, muted });
+    fn client_messages_round_trip(
+        volume in prop::option::of(0..=100_u8), muted: Option<bool>,
+        times in prop::option::of(prop::array::uniform3(prop::option::of(-100_000_000..=100_000_000_i64))),
+        drift: i32, counts: [u32; 4],
+    ) {
+        let report = times.map(|[sync_error, clock_error, device_delay]| PlayerReport {
+            sync_error: sync_error.map(Span::from_micros),
+            clock_error: clock_error.map(Span::from_micros),
+            drift: Ppm::from_ppb(drift),
+            device_delay: device_delay.map(Span::from_micros),
+            cuts: counts[0].into(),
+            underruns: counts[1].into(),
+            device_underruns: counts[2].into(),
+            lost: counts[3].into(),
+        });
+        let info = ClientMessage::ClientInfo(ClientInfo { volume, muted, report });
         for sent in [info, ClientMessage::Time, ClientMessage::Ignored(MessageKind::StreamTags)] {
             prop_assert_eq!(roundtrip(&sent, Transport::Stream), sent);
         }
@@ -121,11 +135,13 @@ proptest! {
         a in prop::collection::vec(any::<u8>(), 0..300), b: Vec<u8>, code: u32,
         times: [i32; 6], id: u16, refers_to: u16, volume in 0..=100_u8, muted: bool,
         buffer in 0..i64::from(i32::MAX), latency in -10_000..10_000_i64,
+        report in prop::option::of(500..10_000_i64),
     ) {
         let time = |at: usize| WireTime { sec: times[at], usec: times[at + 1] };
         let stamp = MessageStamp { id, refers_to, sent: time(0), received: time(2) };
         let settings = ServerSettings {
             buffer: Span::from_millis(buffer), latency: Span::from_millis(latency), volume, muted,
+            report_interval: report.map(Span::from_millis),
         };
         for message in [
             ServerMessage::CodecHeader { codec: &b, header: &a },

@@ -1,0 +1,89 @@
+//! What servers of a cluster send each other through NATS: chunks, stream records and times.
+//!
+//! A message is one record with a fixed little-endian head, and not text in NATS's own headers: the
+//! records are half the size, and one look at the head tells whether a message is one of ours.
+//! Everybody with a right to publish can send anything, and a message can be repeated or delayed, so
+//! each record has a checksum, each chunk the epoch of its stream and a number.
+//!
+//! | subject | message |
+//! |---|---|
+//! | `aulos.v1.SITE.audio.STATION.CODEC` | [`ChunkMessage`] |
+//! | `aulos.v1.SITE.meta.STATION` | [`StreamRecord`], also in the bucket [`STREAMS_BUCKET`] |
+//! | `aulos.v1.SITE.clock.NODE` | [`ClockRequest`], answered by a [`ClockReply`] |
+
+mod chunk;
+mod clock;
+mod crc;
+mod stream;
+mod subject;
+
+use core::fmt;
+
+pub use chunk::{CHUNK_HEADER_LEN, ChunkHeader, ChunkMessage, MAX_CHUNK_PAYLOAD, origin_tag};
+pub use clock::{ClockReply, ClockRequest};
+pub use stream::{MAX_RECORD, StreamRecord};
+pub use subject::{
+    MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, clock_subject,
+    meta_subject, record_key,
+};
+
+use crate::bytes::Reader;
+
+/// Why a message is not a record of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// It ends too early.
+    Truncated,
+    /// It is larger than such a record can be.
+    TooLarge,
+    /// It does not begin with the magic number of the expected record.
+    Magic,
+    /// A version that this program does not know.
+    Version(u8),
+    /// The checksum is wrong.
+    Checksum,
+    /// A field has a value that it cannot have.
+    Field,
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the message is truncated"),
+            Self::TooLarge => f.write_str("the message is too large"),
+            Self::Magic => f.write_str("the message has another magic number"),
+            Self::Version(version) => {
+                write!(f, "the message has version {version}, and this program knows {VERSION}")
+            }
+            Self::Checksum => f.write_str("the checksum of the message is wrong"),
+            Self::Field => f.write_str("a field of the message is out of range"),
+        }
+    }
+}
+
+impl core::error::Error for RecordError {}
+
+/// The version of all records. Another version is another layout; flags that are not known are
+/// ignored.
+const VERSION: u8 = 1;
+
+/// Reads magic number, version, flags and the two bytes behind them, which all records have; returns
+/// those two as a number.
+fn read_head(reader: &mut Reader<'_>, magic: [u8; 4]) -> Result<u16, RecordError> {
+    if reader.array().ok_or(RecordError::Truncated)? != magic {
+        return Err(RecordError::Magic);
+    }
+    let [version, _flags] = reader.array().ok_or(RecordError::Truncated)?;
+    if version != VERSION {
+        return Err(RecordError::Version(version));
+    }
+    reader.u16().ok_or(RecordError::Truncated)
+}
+
+/// Appends what [`read_head`] reads; no flag is set.
+fn put_head(out: &mut Vec<u8>, magic: [u8; 4], value: u16) {
+    out.extend_from_slice(&magic);
+    out.extend_from_slice(&[VERSION, 0]);
+    out.extend_from_slice(&value.to_le_bytes());
+}
