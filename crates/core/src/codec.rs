@@ -15,6 +15,8 @@ pub enum Codec {
     Flac,
     /// One Opus packet (RFC 6716).
     Opus,
+    /// Whole MPEG audio layer III frames (ISO/IEC 11172-3 and 13818-3).
+    Mp3,
 }
 
 /// Container of a codec's chunks in a stream over HTTP.
@@ -43,8 +45,13 @@ pub struct CodecInfo {
     pub extensions: &'static [&'static str],
     /// Media type of the container.
     pub media_type: &'static str,
+    /// Whether Snapcast clients play it and its encoder may run on a station's real-time thread.
+    /// Others are for web listeners, pushes and recordings, and are encoded on the codec pool.
+    pub is_for_stations: bool,
     /// Sample rates in Hz, both ends included.
-    pub rates: RangeInclusive<u32>,
+    pub rate_range: RangeInclusive<u32>,
+    /// The rates of the range in Hz, if not all are possible.
+    pub only_rates: Option<&'static [u32]>,
     /// Maximum number of channels.
     pub max_channels: usize,
     /// Sample formats of a station with this codec, in ascending size.
@@ -58,15 +65,17 @@ pub struct CodecInfo {
 }
 
 /// All codecs.
-pub static CODECS: [CodecInfo; 3] = [
+pub static CODECS: [CodecInfo; 4] = [
     CodecInfo {
         codec: Codec::Flac,
         name: "flac",
         container: StreamContainer::Native,
         extensions: &["flac"],
         media_type: "audio/flac",
+        is_for_stations: true,
         // What a frame header can have; above 65,535 Hz not every rate (RFC 9639, section 9.1.2).
-        rates: 1..=655_350,
+        rate_range: 1..=655_350,
+        only_rates: None,
         max_channels: 8,
         formats: &[SampleFormat::S16Le, SampleFormat::S24In32Le],
         chunk_ms: None,
@@ -79,7 +88,9 @@ pub static CODECS: [CodecInfo; 3] = [
         container: StreamContainer::Ogg,
         extensions: &["ogg", "opus", "oga"],
         media_type: "audio/ogg",
-        rates: 48_000..=48_000,
+        is_for_stations: true,
+        rate_range: 48_000..=48_000,
+        only_rates: None,
         max_channels: 2,
         formats: &[SampleFormat::S16Le],
         // RFC 6716, section 2.1.4; 2.5 and 5 ms are too short for a message each.
@@ -93,12 +104,31 @@ pub static CODECS: [CodecInfo; 3] = [
         container: StreamContainer::Wave,
         extensions: &["wav"],
         media_type: "audio/wav",
-        rates: 1..=u32::MAX,
+        is_for_stations: true,
+        rate_range: 1..=u32::MAX,
+        only_rates: None,
         max_channels: usize::MAX,
         formats: &[SampleFormat::S16Le, SampleFormat::S24In32Le, SampleFormat::S32Le],
         chunk_ms: None,
         chunks: "chunks of any duration",
         requires: "16, 24 or 32 bit",
+    },
+    CodecInfo {
+        codec: Codec::Mp3,
+        name: "mp3",
+        container: StreamContainer::Native,
+        extensions: &["mp3"],
+        media_type: "audio/mpeg",
+        is_for_stations: false,
+        rate_range: 16_000..=48_000,
+        // MPEG 2 and MPEG 1; the rates of MPEG 2.5 are no standard.
+        only_rates: Some(&[16_000, 22_050, 24_000, 32_000, 44_100, 48_000]),
+        max_channels: 2,
+        // The encoder takes floats; the format is what decoders put out.
+        formats: &[SampleFormat::S16Le],
+        chunk_ms: None,
+        chunks: "chunks of any duration",
+        requires: "16000, 22050, 24000, 32000, 44100 or 48000 Hz and 1 or 2 channels",
     },
 ];
 
@@ -109,10 +139,27 @@ impl CodecInfo {
         CODECS.iter().find(|row| row.extensions.contains(&extension))
     }
 
-    /// True if a station can have this codec and this spec.
+    /// The names of all containers, in the order of the table.
+    pub fn all_extensions() -> impl Iterator<Item = &'static str> {
+        CODECS.iter().flat_map(|row| row.extensions).copied()
+    }
+
+    /// True if a chunk may have this duration in milliseconds.
+    #[must_use]
+    pub fn supports_chunk(&self, ms: u32) -> bool {
+        self.chunk_ms.is_none_or(|possible| possible.contains(&ms))
+    }
+
+    /// True if the codec can encode this rate in Hz.
+    #[must_use]
+    pub fn supports_rate(&self, hz: u32) -> bool {
+        self.rate_range.contains(&hz) && self.only_rates.is_none_or(|rates| rates.contains(&hz))
+    }
+
+    /// True if a programme of this spec can have this codec.
     #[must_use]
     pub fn supports(&self, spec: SampleSpec) -> bool {
-        self.rates.contains(&spec.rate.hz())
+        self.supports_rate(spec.rate.hz())
             && spec.layout.channels() <= self.max_channels
             && self.formats.contains(&spec.format)
     }
@@ -174,15 +221,15 @@ mod tests {
 
     #[test]
     fn every_codec_has_one_row_and_no_name_means_two() {
-        for codec in [Codec::Pcm, Codec::Flac, Codec::Opus] {
+        for codec in [Codec::Pcm, Codec::Flac, Codec::Opus, Codec::Mp3] {
             assert_eq!(codec.info().codec, codec);
             assert_eq!(codec.to_string().parse(), Ok(codec));
         }
-        let mut names: Vec<_> = CODECS.iter().flat_map(|row| row.extensions).collect();
+        let mut names: Vec<_> = CodecInfo::all_extensions().collect();
         names.sort_unstable();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         assert!(CODECS.iter().all(|row| row.supports(SampleSpec::DEFAULT)));
-        assert!("mp3".parse::<Codec>().unwrap_err().to_string().contains("flac opus pcm"));
+        assert!("aac".parse::<Codec>().unwrap_err().to_string().contains("flac opus pcm"));
     }
 
     #[test]
@@ -193,5 +240,9 @@ mod tests {
         assert_eq!(nearest(Codec::Pcm), [S16Le, S16Le, S24In32Le, S32Le, S32Le]);
         assert_eq!(nearest(Codec::Flac), [S16Le, S16Le, S24In32Le, S24In32Le, S24In32Le]);
         assert_eq!(nearest(Codec::Opus), [S16Le; 5]);
+        let mp3 = Codec::Mp3.info();
+        assert!(
+            mp3.supports_rate(44_100) && !mp3.supports_rate(40_000) && !mp3.supports_rate(96_000)
+        );
     }
 }

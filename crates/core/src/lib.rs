@@ -19,6 +19,7 @@ mod backoff;
 mod block;
 mod calendar;
 mod chunk;
+mod clock_bounds;
 mod codec;
 mod format;
 mod layout;
@@ -36,6 +37,7 @@ pub use backoff::Backoff;
 pub use block::Block;
 pub use calendar::Utc;
 pub use chunk::{Chunk, HEADROOM};
+pub use clock_bounds::{ClockBounds, ClockLine};
 pub use codec::{CODECS, Codec, CodecInfo, StreamContainer, UnknownCodec};
 pub use format::{SampleFormat, UnknownSampleFormat};
 pub use layout::{ChannelLayout, InvalidChannelLayout, MAX_CHANNELS};
@@ -48,3 +50,8 @@ pub use spec::{InvalidSampleSpec, SampleSpec};
 pub use time::{Instant, Span};
 pub use timeline::Timeline;
 pub use token_bucket::TokenBucket;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -37,3 +37,8 @@ pub use ramp::GainRamp;
 pub use remix::remix;
 pub use resample::{ResampleProgress, Resampler};
 pub use route::route;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

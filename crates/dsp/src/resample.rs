@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use aulos_core::{Frames, Ppm, SampleRate};
 
-use table::FilterTable;
+use table::{FilterTable, LANES, SincDesign};
 
 /// Converts interleaved f32 from one rate to another and follows clock drift.
 ///
@@ -82,12 +82,28 @@ impl Resampler {
     /// If `channels` is 0, which no [`aulos_core::ChannelLayout`] is.
     #[must_use]
     pub fn new(channels: usize, from: SampleRate, to: SampleRate) -> Self {
-        assert!(channels > 0, "a frame has at least one channel");
         let divisor = greatest_common_divisor(from.hz(), to.hz());
-        let ratio = f64::from(from.hz()) / f64::from(to.hz());
-        let unit = u64::from(to.hz() / divisor) << DRIFT_BITS;
-        let table = Arc::new(FilterTable::new(ratio, (to.hz() / divisor) as usize, unit));
-        let nominal = u64::from(from.hz() / divisor) << DRIFT_BITS;
+        let design = SincDesign::new(f64::from(from.hz()) / f64::from(to.hz()));
+        Self::with_design(channels, (from.hz() / divisor, to.hz() / divisor), &design)
+    }
+
+    /// A resampler between equal rates with a short filter, for a player that follows a clock: 110 dB
+    /// clean up to 0.38 of the rate (18 kHz at 48 kHz), with a latency of 16 frames. The filter of
+    /// [`new`](Self::new) reaches to 0.45 of the rate, takes 40 frames and two and a half times as
+    /// long.
+    ///
+    /// # Panics
+    /// If `channels` is 0.
+    #[must_use]
+    pub fn for_drift(channels: usize) -> Self {
+        Self::with_design(channels, (1, 1), &SincDesign::SHORT)
+    }
+
+    fn with_design(channels: usize, (from, to): (u32, u32), design: &SincDesign) -> Self {
+        assert!(channels > 0, "a frame has at least one channel");
+        let unit = u64::from(to) << DRIFT_BITS;
+        let table = Arc::new(FilterTable::new(design, to as usize, unit));
+        let nominal = u64::from(from) << DRIFT_BITS;
         let capacity = table.taps() + HISTORY_SLACK_FRAMES;
         let mut resampler = Self {
             table,
@@ -166,6 +182,15 @@ impl Resampler {
         Frames::from(self.table.taps() / 2)
     }
 
+    /// Input frames from the position of the next output frame to the end of the input that has been
+    /// taken, with a fraction: the time of that position, for whoever knows the time of the input.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "fractions of a frame, and the history's length")]
+    pub fn pending(&self) -> f64 {
+        let center = (self.start + self.table.center()) as f64;
+        self.len as f64 - center - self.fraction as f64 / self.unit as f64
+    }
+
     /// An upper bound of the input frames needed for the next `output_frames`.
     #[must_use]
     pub fn input_needed(&self, output_frames: Frames) -> Frames {
@@ -187,10 +212,12 @@ impl Resampler {
         if frames == 0 {
             return 0;
         }
-        if self.len + frames > self.capacity {
+        // A block of outputs reads beyond the last frame that it needs.
+        let end = self.capacity - LANES;
+        if self.len + frames > end {
             self.drop_used();
         }
-        let frames = frames.min(self.capacity - self.len);
+        let frames = frames.min(end - self.len);
         let input = &input[..frames * self.channels];
         let runs = self.history.chunks_exact_mut(self.capacity);
         for (channel, run) in runs.enumerate() {
@@ -216,15 +243,44 @@ impl Resampler {
             return self.copy(output);
         }
         let mut made = 0;
-        let mut frames = output.chunks_exact_mut(self.channels);
         while self.start + self.table.taps() <= self.len {
-            let Some(frame) = frames.next() else { break };
+            let Some(rest) = output.get_mut(made * self.channels..) else { break };
+            let Some((frame, _)) = rest.split_at_mut_checked(self.channels) else { break };
+            if self.nominal == self.unit {
+                made += self.render_block(rest);
+                continue;
+            }
             let phase = self.table.phase(self.fraction);
             phase.filter(&self.history[self.start..], self.capacity, frame);
             self.advance();
             made += 1;
         }
         made
+    }
+
+    /// Renders up to [`LANES`] frames whose positions lie between the same two rows of the table.
+    /// Between equal rates that is the rule: the fraction changes by a part per thousand at most.
+    ///
+    /// Never inlined, because its caller can be in a crate that is optimized for size.
+    #[inline(never)]
+    fn render_block(&mut self, output: &mut [f32]) -> usize {
+        let ready = self.len + 1 - self.start - self.table.taps();
+        let most = ready.min(output.len() / self.channels).min(LANES);
+        let (first, row) = (self.start, self.table.phase(self.fraction).index);
+        let (mut weights, mut count) = ([0.0; LANES], 0);
+        while count < most && self.start == first + count {
+            let phase = self.table.phase(self.fraction);
+            if phase.index != row {
+                break;
+            }
+            weights[count] = phase.weight;
+            count += 1;
+            self.advance();
+        }
+        let block = self.table.block(row, &weights);
+        let output = &mut output[..count * self.channels];
+        block.filter(&self.history[first..], self.capacity, self.channels, output);
+        count
     }
 
     /// Whether the next output frames are input frames unchanged.
@@ -292,6 +348,13 @@ impl Resampler {
 
     const fn set_step(&mut self, step: u64) {
         self.step = step;
+        // While the step glides this is done for each frame, and a division would take longer than
+        // a third of the filter.
+        let rest = step.wrapping_sub(self.whole as u64 * self.unit);
+        if rest < self.unit {
+            self.rest = rest;
+            return;
+        }
         #[allow(clippy::cast_possible_truncation, reason = "at most the ratio of the two rates")]
         let whole = (step / self.unit) as usize;
         self.whole = whole;

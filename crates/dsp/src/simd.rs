@@ -10,6 +10,7 @@
 //! matrices (twice the products). Three channels and more fill a register without segments (see
 //! `row`).
 
+mod eight;
 mod filter_modes;
 mod intersample;
 mod lanes;
@@ -20,6 +21,7 @@ mod weighting;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub(crate) use eight::F32x8;
 pub(crate) use intersample::IntersampleInterpolator;
 pub(crate) use peak::{
     FoundPeaks, PeakScratch, PeakSearch, TruePeakTaps, all_finite, sample_peaks, search_peaks,

@@ -96,6 +96,28 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn a_grant_is_in_force() {
+        let request = || {
+            ThreadPriority::Fifo(7)
+                .request()
+                .map(|()| std::fs::read_to_string("/proc/thread-self/stat"))
+        };
+        // Of a thread of its own, which the others do not wait for.
+        let scheduling = std::thread::scope(|scope| scope.spawn(request).join());
+        match scheduling.unwrap() {
+            Ok(stat) => {
+                let stat = stat.unwrap();
+                let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+                // Fields 40 and 41 of proc(5), of which two are before the parenthesis.
+                assert_eq!(fields[37..39], ["7", "1"], "priority and SCHED_FIFO");
+            }
+            // Without the right, the kernel's own answer, not that of a function which is missing.
+            Err(refused) => assert_eq!(refused.code, 1, "EPERM: {refused}"),
+        }
+    }
+
+    #[test]
     fn a_refusal_is_one_clear_line() {
         // An invalid priority on every system.
         let refused = ThreadPriority::Fifo(200).request().unwrap_err();

@@ -10,6 +10,8 @@ pub mod main_loop;
 pub mod notify;
 pub mod pipe;
 mod pool;
+#[cfg(unix)]
+pub mod receive;
 pub mod ring;
 mod slots;
 mod spsc;
@@ -22,3 +24,9 @@ pub use drop_queue::{DropCollector, DropQueue, drop_queue};
 pub use latest::{LatestPublisher, LatestReader, latest};
 pub use log::{LogEntry, RtLog, RtLogReader, rt_log};
 pub use pool::{Pool, Pooled, SharedPooled};
+pub use sys::DynamicLibrary;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

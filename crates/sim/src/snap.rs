@@ -2,7 +2,7 @@
 //!
 //! The server is a minimal version of the driver in `aulos-io`: it reads what has arrived, drains
 //! the session, stamps at the last moment, and sends every chunk to all clients. The audio is chunk
-//! numbers, so that players can detect missing chunks.
+//! numbers, so that players can detect missing chunks, or what a test makes of them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ pub struct SimServer {
     now: Instant,
     clock: LocalClock,
     codec_header: Arc<[u8]>,
+    payload: fn(u64) -> Vec<u8>,
     next_chunk: u64,
     connections: Vec<Connection>,
 }
@@ -35,10 +36,21 @@ impl SimServer {
     /// A server with this clock, at the start of the simulation.
     #[must_use]
     pub fn new(clock: LocalClock) -> Self {
-        let codec_header = codec_header(Codec::Pcm, SampleSpec::DEFAULT, &[]).unwrap_or_default();
+        Self::with_audio(clock, SampleSpec::DEFAULT, |number| {
+            let mut payload = number.to_le_bytes().to_vec();
+            payload.resize(300, 0);
+            payload
+        })
+    }
+
+    /// A server that sends PCM of this spec. `payload` makes the chunk of a number.
+    #[must_use]
+    pub fn with_audio(clock: LocalClock, spec: SampleSpec, payload: fn(u64) -> Vec<u8>) -> Self {
+        let codec_header = codec_header(Codec::Pcm, spec, &[]).unwrap_or_default();
         Self {
             now: Instant::ZERO,
             clock,
+            payload,
             codec_header: codec_header.into(),
             next_chunk: 0,
             connections: Vec::new(),
@@ -47,8 +59,10 @@ impl SimServer {
 
     /// Connects a peer now, over the links `up` and `down`; returns the connection's number.
     pub fn connect(&mut self, mut peer: Peer, up: Link, down: Link, seed: u64) -> usize {
-        if let Peer::Player(player) = &mut peer {
-            player.connect(self.now);
+        match &mut peer {
+            Peer::Player(player) => player.connect(self.now),
+            Peer::Other(other) => other.connect(self.now),
+            Peer::Script(_) => {}
         }
         self.connections.push(Connection {
             up: StreamLink::new(up, seed),
@@ -56,8 +70,32 @@ impl SimServer {
             session: Session::new(self.clock.read(self.now)),
             peer,
             ended: None,
+            is_cut: false,
         });
         self.connections.len() - 1
+    }
+
+    /// Ends a connection without a word to either end. Its peer lives on.
+    pub fn disconnect(&mut self, number: usize) {
+        let connection = &mut self.connections[number];
+        connection.up.cut();
+        connection.down.cut();
+        connection.is_cut = true;
+    }
+
+    /// Connects the peer of an ended connection again.
+    pub fn reconnect(&mut self, number: usize, up: Link, down: Link, seed: u64) {
+        let connection = &mut self.connections[number];
+        connection.up = StreamLink::new(up, seed);
+        connection.down = StreamLink::new(down, !seed);
+        connection.session = Session::new(self.clock.read(self.now));
+        connection.is_cut = false;
+    }
+
+    /// The simulated time.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
     }
 
     /// Runs the simulation until `end`.
@@ -90,6 +128,7 @@ impl SimServer {
         for connection in &mut self.connections {
             connection.run_session(self.now, self.clock, &self.codec_header);
             if let Some(bytes) = &chunk
+                && !connection.is_cut
                 && connection.session.is_ready_for_audio()
             {
                 connection.down.send(self.now, bytes);
@@ -105,8 +144,7 @@ impl SimServer {
             return None;
         }
         let mut bytes = vec![0; HEADROOM];
-        bytes.extend_from_slice(&self.next_chunk.to_le_bytes());
-        bytes.resize(HEADROOM + 300, 0);
+        bytes.extend((self.payload)(self.next_chunk));
         let (headroom, payload) = bytes.split_at_mut(HEADROOM);
         let timestamp = self.timestamp(self.next_chunk);
         let used = write_chunk_header(headroom, now, timestamp, payload.len());
@@ -128,6 +166,7 @@ pub struct Connection {
     session: Session,
     peer: Peer,
     ended: Option<(Instant, CloseReason)>,
+    is_cut: bool,
 }
 
 impl Connection {
@@ -148,14 +187,16 @@ impl Connection {
     pub fn player(&self) -> Option<&Player> {
         match &self.peer {
             Peer::Player(player) => Some(player),
-            Peer::Script(_) => None,
+            Peer::Script(_) | Peer::Other(_) => None,
         }
     }
 
     fn poll_timeout(&self, server: LocalClock) -> Option<Instant> {
-        let session = self.session.poll_timeout().map(|local| server.world_at(local));
+        let session = self.session.poll_timeout().filter(|_| !self.is_cut);
+        let session = session.map(|local| server.world_at(local));
         let peer = match &self.peer {
             Peer::Player(player) => player.poll_timeout(),
+            Peer::Other(other) => other.poll_timeout(),
             Peer::Script(script) => script.front().map(|(at, _)| *at),
         };
         let ways = [self.up.poll_timeout(), self.down.poll_timeout()];
@@ -169,7 +210,7 @@ impl Connection {
             self.session.handle_input(local, session::SessionInput::Received(&bytes));
             self.drain(now, local, codec_header);
         }
-        if self.session.poll_timeout().is_some_and(|due| due <= local) {
+        if !self.is_cut && self.session.poll_timeout().is_some_and(|due| due <= local) {
             self.session.handle_timeout(local);
             self.drain(now, local, codec_header);
         }
@@ -211,6 +252,12 @@ impl Connection {
                 }
                 player.handle_timeout(now, server, &mut bytes);
             }
+            Peer::Other(other) => {
+                while let Some(piece) = self.down.receive(now) {
+                    other.receive(now, &piece, &mut bytes);
+                }
+                other.handle_timeout(now, &mut bytes);
+            }
         }
         if self.ended.is_none() {
             self.up.send(now, &bytes);
@@ -227,6 +274,20 @@ pub enum Peer {
     Player(Player),
     /// Sends these bytes at these simulated times, whatever the server sends.
     Script(VecDeque<(Instant, Vec<u8>)>),
+    /// A client of the test.
+    Other(Box<dyn SimPeer>),
+}
+
+/// A client that a test brings. All times are simulated; what it appends to `out` is sent.
+pub trait SimPeer: core::fmt::Debug {
+    /// It is connected.
+    fn connect(&mut self, now: Instant);
+    /// When it is called next, if nothing arrives before.
+    fn poll_timeout(&self) -> Option<Instant>;
+    /// Bytes of the server.
+    fn receive(&mut self, now: Instant, bytes: &[u8], out: &mut Vec<u8>);
+    /// Does what is due.
+    fn handle_timeout(&mut self, now: Instant, out: &mut Vec<u8>);
 }
 
 /// A client that records when it would play each chunk.

@@ -50,7 +50,7 @@ impl GainEnvelope {
         }
     }
 
-    /// Frames from one that requires a gain to the one for which [`Envelope::next`] returns it,
+    /// Frames from one that requires a gain to the one for which [`GainEnvelope::next`] returns it,
     /// including the `reach` frames in between.
     #[cfg(test)]
     pub(super) const fn attack(&self) -> usize {

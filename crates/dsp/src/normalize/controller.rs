@@ -14,6 +14,7 @@
 //! the error of integrated loudness, once it exceeds the specified tolerance.
 
 mod changes;
+mod ramp;
 
 use aulos_core::{Db, Lufs};
 

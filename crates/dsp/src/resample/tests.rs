@@ -202,6 +202,29 @@ fn drift_is_as_clean_as_no_drift() {
     }
 }
 
+/// Full scale, as THD+N: everything but the tone itself.
+#[test]
+fn the_short_filter_is_clean_to_16_bits() {
+    for (hz, ppm, limit) in [
+        (1_000.0, 500, -110.0),
+        (15_000.0, 500, -110.0),
+        (15_000.0, -50, -110.0),
+        (18_000.0, 500, -110.0),
+    ] {
+        let mut resampler = Resampler::for_drift(1);
+        resampler.set_drift(Ppm::from_ppm(ppm));
+        let tone: Vec<f32> = sine(hz, 48_000, 144_000).iter().map(|sample| 2.0 * sample).collect();
+        let output = run(&mut resampler, &tone);
+        let step = 1.0 + f64::from(ppm) * 1e-6;
+        let error = fitted_error_db(&output[60_000..], TAU * hz * step / 48_000.0);
+        println!("{hz} Hz, {ppm} ppm: THD+N {error:.1} dB");
+        assert!(error < limit, "{hz} Hz, {ppm} ppm: {error} dB");
+        // At full level up to there.
+        let gain = rms_db(&output[60_000..]) - rms_db(&tone);
+        assert!(gain.abs() < 0.02, "{hz} Hz: {gain} dB");
+    }
+}
+
 #[test]
 fn engaging_and_changing_drift_does_not_click() {
     let mut resampler = Resampler::new(1, rate(48_000), rate(48_000));

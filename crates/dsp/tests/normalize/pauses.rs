@@ -70,6 +70,22 @@ fn a_fade_out_is_not_raised_and_the_gain_after_it_is_unchanged() {
 }
 
 #[test]
+fn a_fade_of_speech_is_no_step_whose_slope_its_words_hide() {
+    let speech = Sound::speech().part(0.0, 40.0);
+    let speech = speech.clone().then(&speech);
+    for (seconds, start) in [(12.0, 36.5), (12.0, 40.0), (14.0, 29.0), (14.0, 64.5)] {
+        let end = start + seconds;
+        let faded = shaped(&speech, |t| {
+            if t < start || t >= end { 0.0 } else { -40.0 * (t - start) / seconds }
+        });
+        let gains = gains(&faded.part(0.0, end), Mode::Full, &quiet());
+        let rise = top(&gains, start, end) - mean(&gains, start - 1.0, start);
+        println!("{seconds} s from {start} s: {rise:+.1} dB");
+        assert!(rise <= 5.0, "{seconds} s from {start} s: rises by {rise} dB");
+    }
+}
+
+#[test]
 fn room_tone_is_not_raised_and_the_gain_after_it_is_unchanged() {
     for (name, sound) in programmes() {
         let level = Sound::noise(48_000, 2, 80.0, |_| -26.0 - 27.0);

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -90,8 +91,9 @@ fn page_size() -> usize {
 /// Sleeps while `word` is `expected`, until [`futex_wake`] or the time-out. May return early.
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let limit = timeout.map(|span| libc::timespec {
-        tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: span.subsec_nanos().into(),
+        tv_sec: span.as_secs().try_into().unwrap_or(i32::MAX as _),
+        // Less than 2^30, and the field has 32 bits or more.
+        tv_nsec: span.subsec_nanos() as _,
     });
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
@@ -162,8 +164,15 @@ pub(crate) fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one time.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let (seconds, nanos) = wide(time);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);
-    part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)
+    part(seconds) * 1_000_000_000 + part(nanos)
+}
+
+/// Seconds and nanoseconds of a time, whose fields are smaller on 32-bit systems.
+#[allow(clippy::useless_conversion, reason = "they are not smaller on 64-bit systems")]
+fn wide(time: libc::timespec) -> (i64, i64) {
+    (time.tv_sec.into(), time.tv_nsec.into())
 }
 
 /// Makes this thread's sleeps end on time instead of up to 50 us later, which is the kernel's
@@ -176,10 +185,12 @@ pub(crate) fn precise_sleep() {
 
 /// Requests the real-time class with a priority from 1 to 99; returns the system's error number.
 pub(crate) fn set_fifo(priority: u8) -> Result<(), i32> {
-    let parameter = libc::sched_param { sched_priority: priority.into() };
-    // SAFETY: 0 means this thread; the kernel only reads the parameter.
-    let refused =
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) } != 0;
+    // The kernel's `struct sched_param`. Not libc's function: musl's refuses every call.
+    let parameter = libc::c_int::from(priority);
+    // SAFETY: 0 means this thread; the kernel only reads the parameter, which lives during the call.
+    let refused = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const parameter)
+    } != 0;
     if refused { Err(last_error()) } else { Ok(()) }
 }
 
@@ -189,6 +200,85 @@ pub(crate) fn set_nice(nice: i8) -> Result<(), i32> {
     let refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice.into()) } != 0;
     if refused { Err(last_error()) } else { Ok(()) }
 }
+
+/// Makes the kernel stamp what arrives at a socket. Where it is refused, there are no stamps.
+pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>) {
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    // SAFETY: the kernel reads one number, which lives during the call.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPING,
+            (&raw const flags).cast(),
+            socklen(size_of_val(&flags)),
+        )
+    };
+}
+
+/// Reads from a socket without waiting: the number of bytes, and how many nanoseconds ago the last
+/// of them arrived, if the kernel has stamped it.
+pub(crate) fn receive_stamped(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<u64>)> {
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // Words, because the kernel aligns its entries.
+    let mut control = [0_usize; CONTROL_WORDS];
+    // SAFETY: a header of zeros is valid: it has no name, no buffers and no control.
+    let mut header: libc::msghdr = unsafe { zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: the header points to a buffer and a control of the sizes told, which live during the
+    // call; the descriptor is open while it is borrowed.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
+    let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
+    let stamp = stamp_in(&control.map(usize::to_ne_bytes).concat(), header.msg_controllen as usize);
+    Ok((length, stamp.and_then(age)))
+}
+
+/// Seconds and nanoseconds of the software's stamp in the first entry of a control message: a
+/// length (a word), a level, a type, and three times whose fields have four or eight bytes.
+fn stamp_in(control: &[u8], length: usize) -> Option<(i64, i64)> {
+    let entry = control.get(..length)?;
+    let (size, rest) = entry.split_first_chunk()?;
+    let (level, rest) = rest.split_first_chunk()?;
+    let (kind, _) = rest.split_first_chunk()?;
+    if [level, kind].map(|bytes| i32::from_ne_bytes(*bytes))
+        != [libc::SOL_SOCKET, libc::SCM_TIMESTAMPING]
+    {
+        return None;
+    }
+    let times = entry.get(size_of::<usize>() + 8..usize::from_ne_bytes(*size))?;
+    let wide = |at: usize| times.get(at..)?.first_chunk().map(|bytes| i64::from_ne_bytes(*bytes));
+    let narrow = |at: usize| times.get(at..)?.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes));
+    let stamp = match times.len() {
+        48 => (wide(0)?, wide(8)?),
+        24 => (narrow(0)?.into(), narrow(4)?.into()),
+        _ => return None,
+    };
+    // Zero: only another part of the system has stamped it.
+    (stamp.0 > 0).then_some(stamp)
+}
+
+/// Time since a stamp of the wall clock, in nanoseconds; none if that clock has been set since.
+fn age((seconds, nanos): (i64, i64)) -> Option<u64> {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one time.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    let (now_seconds, now_nanos) = wide(now);
+    let span = now_seconds.checked_sub(seconds)?.checked_mul(1_000_000_000)?;
+    u64::try_from(span.checked_add(now_nanos.checked_sub(nanos)?)?).ok()
+}
+
+fn socklen(size: usize) -> libc::socklen_t {
+    libc::socklen_t::try_from(size).unwrap_or(0)
+}
+
+/// Room for an entry of three times and its header.
+const CONTROL_WORDS: usize = 16;
 
 fn last_error() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)

@@ -5,12 +5,15 @@
 //! not a system call where the kernel maps its clock into the process (Linux on x86-64 and Arm
 //! does).
 
+mod dylib;
+pub use dylib::DynamicLibrary;
+
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MirroredMapping, Signal, futex_wait, futex_wake, futex_wake_one, now, precise_sleep, set_fifo,
-    set_nice,
+    MirroredMapping, Signal, futex_wait, futex_wake, futex_wake_one, now, precise_sleep,
+    receive_stamped, set_fifo, set_nice, stamp_arrivals,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -19,3 +22,5 @@ mod other;
 pub(crate) use other::{
     Mirror, Signal, futex_wait, futex_wake, futex_wake_one, now, precise_sleep, set_fifo, set_nice,
 };
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(crate) use other::{receive_stamped, stamp_arrivals};

@@ -79,3 +79,18 @@ pub(crate) fn set_fifo(_priority: u8) -> Result<(), i32> {
 pub(crate) fn set_nice(_nice: i8) -> Result<(), i32> {
     Err(0)
 }
+
+/// Not available here: there are no stamps.
+#[cfg(unix)]
+pub(crate) fn stamp_arrivals(_socket: std::os::fd::BorrowedFd<'_>) {}
+
+/// Reads from a socket that does not wait; no stamps here.
+#[cfg(unix)]
+pub(crate) fn receive_stamped(
+    socket: std::os::fd::BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<u64>)> {
+    use std::io::Read as _;
+    let socket = std::net::TcpStream::from(socket.try_clone_to_owned()?);
+    Ok(((&socket).read(buffer)?, None))
+}

@@ -29,7 +29,7 @@ fn ten_minutes(ppm: i32, link: Link, filter: OffsetFilter, seed: u64) -> (f64, b
 #[test]
 fn a_cable_keeps_a_twentieth_of_a_millisecond() {
     for ppm in [-100, 0, 100] {
-        let (worst, whole) = ten_minutes(ppm, Link::CABLE, OffsetFilter::DriftCorrected, 1);
+        let (worst, whole) = ten_minutes(ppm, Link::CABLE, OffsetFilter::Bounds, 1);
         assert!(worst < 0.05, "{ppm} ppm: {worst} ms");
         assert!(whole);
     }
@@ -38,7 +38,7 @@ fn a_cable_keeps_a_twentieth_of_a_millisecond() {
 #[test]
 fn a_busy_wifi_keeps_two_and_a_half_milliseconds() {
     for (ppm, seed) in [(-100, 2), (-100, 3), (0, 4), (100, 5), (100, 6)] {
-        let (worst, whole) = ten_minutes(ppm, Link::WIFI, OffsetFilter::DriftCorrected, seed);
+        let (worst, whole) = ten_minutes(ppm, Link::WIFI, OffsetFilter::Bounds, seed);
         assert!(worst < 2.5, "{ppm} ppm: {worst} ms");
         assert!(whole);
     }

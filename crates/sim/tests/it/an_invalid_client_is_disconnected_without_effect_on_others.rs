@@ -56,7 +56,7 @@ fn lies() -> Vec<(CloseReason, Vec<u8>)> {
 fn listen(lies: &[(CloseReason, Vec<u8>)]) -> (Vec<PlayedChunk>, Vec<Option<CloseReason>>) {
     let mut server = SimServer::new(LocalClock::new(world(9_000), Ppm::ZERO));
     let clock = LocalClock::new(world(0), Ppm::from_ppm(20));
-    let player = Player::new("honest", clock, OffsetFilter::DriftCorrected);
+    let player = Player::new("honest", clock, OffsetFilter::Bounds);
     let honest = server.connect(Peer::Player(player), Link::WIFI, Link::WIFI, 7);
     server.run_until(world(5_000));
     let liars: Vec<_> = (8..)

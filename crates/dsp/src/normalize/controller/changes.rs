@@ -6,6 +6,7 @@
 //! noise is deeper, a fade continues to fall. So each of them needs its own evidence; without any,
 //! the section and its gain continue.
 
+use super::ramp::{self, MAX_POINTS, POINT_HOPS, POINTS_BEFORE};
 use super::{Controller, Hop, RING_HOPS};
 use crate::meter::loudness;
 
@@ -139,7 +140,22 @@ impl Controller {
         let first = self.first_hop_below(limit, from, self.received - 1);
         let oldest = self.received.saturating_sub(RING_HOPS as u64);
         let before = first.saturating_sub(MAX_STEP_HOPS).max(oldest);
-        first > before && self.gated_mean(before, first - 1).1 > f64::midpoint(level, limit)
+        first > before
+            && self.gated_mean(before, first - 1).1 > f64::midpoint(level, limit)
+            && !self.is_ramp(first)
+    }
+
+    /// Whether the loudness around this hop falls like a ramp and not like a step.
+    fn is_ramp(&self, step: u64) -> bool {
+        let oldest = self.received.saturating_sub(RING_HOPS as u64);
+        let before = ((step - oldest) / POINT_HOPS).min(POINTS_BEFORE);
+        let from = step - before * POINT_HOPS;
+        let count = ((self.received - from) / POINT_HOPS).min(MAX_POINTS as u64);
+        let mut points = [0.0; MAX_POINTS];
+        for (point, hop) in points.iter_mut().zip((0..count).map(|nth| from + nth * POINT_HOPS)) {
+            *point = self.max_loudness(hop, hop + POINT_HOPS - 1);
+        }
+        ramp::is_ramp(&points[..count as usize], before as usize)
     }
 
     /// The first of these hops below the limit: the loud end before it is not part of the quiet
