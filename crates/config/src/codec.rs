@@ -1,9 +1,11 @@
-//! `codec` of a station and `format` of a push: a codec with encoder settings.
+//! `codec` and `mp3` of a station and `format` of a push: a codec with encoder settings.
 
-use aulos_core::{CODECS, CodecInfo};
-use aulos_engine::encode::{CodecConfig, CodecConfigError};
+use aulos_core::{CODECS, Codec, CodecInfo};
+use aulos_engine::encode::{CodecConfig, CodecConfigError, Mp3Config, Mp3ConfigError};
+use aulos_io::mp3;
 
 use crate::keys::{ConfigRead, Context, Shape, hint_for};
+use crate::problem::{ConfigLocation, Problems};
 use crate::tree::Node;
 use crate::values::quoted;
 
@@ -23,6 +25,32 @@ impl ConfigRead for CodecConfig {
     }
 }
 
+impl ConfigRead for Mp3Config {
+    const SHAPE: &'static Shape = &Shape::Text;
+
+    fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
+        let text = String::from_node(node, context)?;
+        let parsed = Self::default().with_options(&text);
+        let report = |error: Mp3ConfigError| {
+            let message = format!("`mp3` is \"{text}\": {error}");
+            context.problems.add_with_hint(node.at, message, error.remedy());
+        };
+        parsed.map_err(report).ok()
+    }
+
+    fn toml(&self) -> Option<String> {
+        Some(quoted(&self.to_string()))
+    }
+}
+
+/// Warns of a library that this machine does not have. That is no error: an update of the system
+/// that removes the library must not keep a station from starting.
+pub(crate) fn check_library(config: Mp3Config, at: ConfigLocation, problems: &Problems) {
+    if let Err(missing) = mp3::check_library(config) {
+        problems.warn(at, missing.to_string(), "the built-in encoder is used instead");
+    }
+}
+
 /// Parses a codec with its settings; the error is a message and a hint.
 pub(crate) fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
     text.parse::<CodecConfig>().map_err(|error| {
@@ -36,21 +64,27 @@ pub(crate) fn parse(text: &str) -> Result<CodecConfig, (String, String)> {
 
 /// Parses the container of a push with encoder settings, as in `ogg`, `opus:128k` or `flac:8`.
 /// Without settings it takes those of its station if the codec is the same, so that no further
-/// encoder is needed.
+/// encoder is needed; MP3 takes `mp3`, its bit rate and its encoder.
 pub(crate) fn resolve_container(
     text: &str,
     station: CodecConfig,
+    mp3: Mp3Config,
 ) -> Result<CodecConfig, (String, String)> {
     let (name, settings) = text.split_once(':').unwrap_or((text, ""));
     let Some(CodecInfo { codec, .. }) = CodecInfo::of_extension(name) else {
-        let containers: Vec<_> = CODECS.iter().flat_map(|row| row.extensions).copied().collect();
+        let containers: Vec<_> = CodecInfo::all_extensions().collect();
         let hint = hint_for(name, &containers);
         return Err((format!("`format` is \"{name}\", which is not supported"), hint));
     };
-    if settings.is_empty() {
-        return Ok(station.or_default_of(*codec));
-    }
-    format!("{codec}:{settings}").parse().map_err(|error: CodecConfigError| {
+    let parsed = match codec {
+        Codec::Mp3 if settings.is_empty() => return Ok(CodecConfig::Mp3(mp3)),
+        Codec::Mp3 => {
+            mp3.with_options(settings).map(CodecConfig::Mp3).map_err(CodecConfigError::Mp3)
+        }
+        _ if settings.is_empty() => return Ok(station.or_default_of(*codec)),
+        _ => format!("{codec}:{settings}").parse(),
+    };
+    parsed.map_err(|error: CodecConfigError| {
         let remedy = match error {
             CodecConfigError::NoSettings => format!("write `{name}` alone"),
             _ => error.remedy().to_owned(),
@@ -68,8 +102,14 @@ mod tests {
         let [plain, own]: [CodecConfig; 2] =
             ["opus", "opus:96k,cbr"].map(|text| text.parse().unwrap());
         let flac: CodecConfig = "flac:8".parse().unwrap();
-        let of =
-            |text: &str, station| resolve_container(text, station).map(|config| config.to_string());
+        let mp3 = Mp3Config::default().with_options("128k,lame").unwrap();
+        let of = |text: &str, station| {
+            resolve_container(text, station, mp3).map(|config| config.to_string())
+        };
+        assert_eq!(of("mp3", own).as_deref(), Ok("mp3:128k,lame"));
+        assert_eq!(of("mp3:256k", own).as_deref(), Ok("mp3:256k,lame"));
+        assert_eq!(of("mp3:96k,builtin", own).as_deref(), Ok("mp3:96k"));
+        assert!(of("mp3:97k", own).unwrap_err().1.contains("96k, 112k"));
         assert_eq!(of("ogg", own).as_deref(), Ok("opus:96k,cbr"));
         assert_eq!(of("opus", flac).as_deref(), Ok("opus"));
         assert_eq!(of("ogg:128k", own).as_deref(), Ok("opus:128k"));

@@ -133,7 +133,7 @@ pub enum HookAction {
 }
 
 /// The target of a webhook. Path and query are often secret and are not printed.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Webhook {
     /// Whether the URL is `https`.
     pub secure: bool,
@@ -332,12 +332,23 @@ fn resolve_webhook(
     env: &Environment,
     problems: &Problems,
 ) -> Option<Webhook> {
+    let to = resolve_url("url", url, "use `token_file`, or a header Authorization", problems)?;
+    Some(Webhook { headers: checked_headers(config, env, problems), ..to })
+}
+
+/// The target of a POST request, without further headers.
+pub(crate) fn resolve_url(
+    key: &str,
+    url: &ConfigValue<String>,
+    instead_of_password: &str,
+    problems: &Problems,
+) -> Option<Webhook> {
     let refuse = |fact: &str, hint: &str| {
         // Without the URL, because its path is often secret.
-        problems.add_with_hint(url.at, format!("`url` {fact}"), hint);
+        problems.add_with_hint(url.at, format!("`{key}` {fact}"), hint);
         None
     };
-    let example = "url = \"https://alarm.example.org/hook\"";
+    let example = &format!("{key} = \"https://alarm.example.org/hook\"");
     let Ok(uri) = url.value.parse::<Uri>() else { return refuse("is not a URL", example) };
     let secure = match uri.scheme_str() {
         Some("https") => true,
@@ -346,8 +357,7 @@ fn resolve_webhook(
     };
     let Some(authority) = uri.authority() else { return refuse("has no host", example) };
     if authority.as_str().contains('@') {
-        let hint = "use `token_file`, or a header Authorization";
-        return refuse("must not contain a name or a password", hint);
+        return refuse("must not contain a name or a password", instead_of_password);
     }
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -360,7 +370,7 @@ fn resolve_webhook(
         port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
         authority: authority.to_string(),
         target: uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string),
-        headers: checked_headers(config, env, problems),
+        headers: Vec::new(),
     })
 }
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+mod cluster;
 mod codec;
 mod env;
 mod exclusive;
@@ -31,6 +32,7 @@ mod program;
 mod push;
 mod query;
 mod record;
+mod redact;
 mod reference;
 mod relay;
 mod resolve;
@@ -55,6 +57,7 @@ pub mod users;
 mod values;
 
 pub use certificates::TlsSettings;
+pub use cluster::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer};
 pub use env::{Environment, Variables};
 pub use fallback::{SilenceSettings, SwitchSettings};
 pub use hooks::{Hook, HookAction, HookEventKind, Webhook};
@@ -72,10 +75,14 @@ pub use rtp::RtpOutputSettings;
 pub use secrets::RedactedDebug;
 pub use security::SecuritySettings;
 pub use settings::{
-    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, StreamSettings,
+    ClientSettings, HistorySettings, HttpSettings, ListenEndpoints, ListenerAuth, MdnsSettings,
+    MetricsSettings, ResolvedConfig, StreamSettings, WrittenConfig,
 };
 pub use sound::ProcessingSettings;
-pub use source::{Mount, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat};
+pub use source::{
+    CaptureApi, Mount, NatsSource, ReceptionSettings, RtpSource, SnapcastSource, SourceConfig,
+    TitleFifo, TitleFormat,
+};
 pub use station::{Plugin, Station, StationSource};
 pub use stream::{AnnouncementUri, StreamUri, StreamUriError, parse_announcement};
 pub use upload::UploadTarget;
@@ -123,6 +130,8 @@ fn load_and(
     }
     let config = keys::table_of(&root, "", &problems);
     let mut resolved = resolve::resolve(&config, env, &problems);
+    resolved.written =
+        WrittenConfig(redact::redacted(&root, <model::Config as keys::KeyTable>::TABLE));
     check(&config, &problems);
     let texts = ConfigTexts { name, text, sets };
     if !problems.is_empty() {
@@ -141,9 +150,13 @@ pub fn parse_source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     let parsed = schemes::parse(&ConfigValue::default_value(uri.to_owned()), &problems);
     let needs_server = match parsed.as_ref().and_then(|(sources, _)| sources.first()) {
         Some(SourceConfig::Station { .. }) => Some("use the source of that station"),
-        Some(SourceConfig::Icecast(_) | SourceConfig::Rtp(_) | SourceConfig::Sdp { .. }) => {
-            Some("let a station play it, and use http://HOST:1780/listen/STATION.wav")
-        }
+        Some(
+            SourceConfig::Snapcast(_)
+            | SourceConfig::Nats(_)
+            | SourceConfig::Icecast(_)
+            | SourceConfig::Rtp(_)
+            | SourceConfig::Sdp { .. },
+        ) => Some("let a station play it, and use http://HOST:1780/listen/STATION.wav"),
         _ => None,
     };
     if let Some(hint) = needs_server {
@@ -153,7 +166,7 @@ pub fn parse_source(uri: &str) -> Result<SourceConfig, Vec<Problem>> {
     }
     match parsed.map(|(mut sources, _)| (sources.pop(), problems.is_empty())) {
         Some((Some(source), true)) => Ok(source),
-        _ => Err(problems.into_sorted()),
+        _ => Err(problems.into_errors()),
     }
 }
 
@@ -166,3 +179,8 @@ fn add_default_station(root: &mut Node, env: &Environment, problems: &Problems) 
         entries.extend(theirs.into_iter().filter(|TableEntry { key, .. }| key == "station"));
     }
 }
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

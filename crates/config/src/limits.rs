@@ -15,8 +15,6 @@ pub const CHUNK_MS: RangeInclusive<u32> = 10..=60;
 /// From snapclient's shortest buffer; with more than a minute, a new client would get megabytes at
 /// once.
 pub const BUFFER_MS: RangeInclusive<u32> = 20..=60_000;
-/// The Opus packet lengths of at least one chunk (RFC 6716, 2.1.4).
-pub const OPUS_CHUNK_MS: [u32; 4] = [10, 20, 40, 60];
 /// The rates of clients' sound cards.
 pub const STATION_RATE: RangeInclusive<u32> = 8_000..=192_000;
 /// The limit of FLAC (RFC 9639, 9.1.3), and more speakers than any client has.
@@ -38,6 +36,11 @@ pub const SILENCE_S: RangeInclusive<f64> = 0.1..=86_400.0;
 pub const GAIN_DB: RangeInclusive<f64> = -60.0..=20.0;
 /// Snapcast's volume scale.
 pub const VOLUME: RangeInclusive<u32> = 0..=100;
+/// A client has about ten series, each of some hundred bytes in every scrape.
+pub const CLIENT_SERIES: RangeInclusive<u32> = 0..=1_000;
+/// Seconds of history at risk: a block is a minute, and a write each second would wear out a flash
+/// disk for a second of history.
+pub const MAX_LOSS_S: RangeInclusive<u32> = 1..=60;
 /// Level of a tone.
 pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 /// Mounts appear in URLs and on small screens.
@@ -89,7 +92,7 @@ pub const MAX_RELAYS: usize = 256;
 /// Ports per relay, each with a socket.
 pub const MAX_RELAY_PORTS: usize = 16_384;
 /// How long a relay waits for a late packet.
-pub const RELAY_HOLD_MS: RangeInclusive<u32> = 0..=1_000;
+pub const RELAY_REORDER_WAIT_MS: RangeInclusive<u32> = 0..=1_000;
 /// Silence after which a relayed stream ends.
 pub const RELAY_IDLE_S: RangeInclusive<u32> = 1..=3_600;
 /// Silence after which another address may take over a relayed stream.
@@ -128,9 +131,9 @@ pub const MAX_RTP_PAYLOAD: usize = 1_440;
 /// The pacing is not finer than a millisecond; telephony ends at 60.
 pub const RTP_PTIME_MS: RangeInclusive<f64> = 1.0..=60.0;
 /// A payload type has seven bits.
-pub const RTP_TYPE: RangeInclusive<u32> = 0..=127;
+pub const RTP_PAYLOAD_TYPE: RangeInclusive<u32> = 0..=127;
 /// The field has eight bits; with 0 no packet would leave this machine.
-pub const RTP_HOPS: RangeInclusive<u32> = 1..=255;
+pub const RTP_TTL: RangeInclusive<u32> = 1..=255;
 /// The field has six bits.
 pub const RTP_DSCP: RangeInclusive<u32> = 0..=63;
 /// Integrated loudness of a normalized programme. These ranges are those of the normalizer and the
@@ -164,3 +167,5 @@ pub const RECORD_KBPS: RangeInclusive<u32> = 6..=510;
 pub const KEEP_FILES: RangeInclusive<u32> = 1..=u32::MAX;
 /// A packet that others have overtaken is waited for no longer than this.
 pub const JITTER_MS: RangeInclusive<u32> = 0..=1_000;
+/// No server buffers for longer.
+pub const SOURCE_LATENCY_MS: RangeInclusive<u32> = 0..=60_000;

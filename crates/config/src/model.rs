@@ -3,15 +3,17 @@
 //! Values are in range but not checked against each other; that is the task of `resolve`.
 
 use aulos_core::{Codec, SampleSpec};
-use aulos_engine::encode::CodecConfig;
+use aulos_engine::encode::{CodecConfig, Mp3Config};
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
+use aulos_files::history::{DEFAULT_KEEP_DAYS, KEEP_DAYS};
 
+use crate::cluster::ClusterConfig;
 use crate::hooks::HookConfig;
 use crate::keys::{Choice, keys};
 use crate::limits::{
-    BUFFER_MS, CHUNK_MS, CROSSFADE_MS, FAILBACK_DELAY_S, GAIN_DB, INPUT_BUFFER_MS, SILENCE_DBFS,
-    SILENCE_S, TIMEOUT_MS, VOLUME,
+    BUFFER_MS, CHUNK_MS, CLIENT_SERIES, CROSSFADE_MS, FAILBACK_DELAY_S, GAIN_DB, INPUT_BUFFER_MS,
+    MAX_LOSS_S, SILENCE_DBFS, SILENCE_S, TIMEOUT_MS, VOLUME,
 };
 use crate::problem::ConfigValue;
 use crate::push::PushConfig;
@@ -34,6 +36,10 @@ keys! {
         station: Vec<StationConfig>, otherwise "the station `default`";
         /// The page and the API.
         http: HttpConfig;
+        /// Metrics for Prometheus.
+        metrics: MetricsConfig;
+        /// History of loudness.
+        history: HistoryConfig;
         /// Streams that controllers add.
         streams: StreamsConfig;
         /// Volumes of clients.
@@ -52,6 +58,8 @@ keys! {
         hook: Vec<HookConfig>;
         /// RTP relays.
         relay: Vec<RelayConfig>;
+        /// NATS, through which servers in several places play each other's stations.
+        cluster: Option<ClusterConfig>, otherwise "no NATS";
     }
 
     /// Ports to listen on. Each is a port, `:PORT` or `HOST:PORT`; TLS is accepted on the same
@@ -75,6 +83,29 @@ keys! {
         names: Vec<ConfigValue<String>>;
         /// File that gets a line for each web listener that has left.
         access_log: Option<ConfigValue<String>>, otherwise "no access log";
+        /// URL that is asked, as by Icecast, whether a web listener may listen.
+        listener_add: Option<ConfigValue<String>>, otherwise "every web listener may";
+        /// URL that is told when such a listener has left.
+        listener_remove: Option<ConfigValue<String>>, otherwise "not told";
+    }
+
+    /// Metrics for Prometheus.
+    pub(crate) struct MetricsConfig {
+        /// Number of connected clients up to which `/metrics` has series for each client. With more
+        /// clients it has their distributions only.
+        per_client_limit: u32 = 100, range CLIENT_SERIES, "clients";
+    }
+
+    /// History of every station's loudness, in `history` below the state directory.
+    pub(crate) struct HistoryConfig {
+        /// Keep a history.
+        enabled: bool = true;
+        /// Time for which quarters of an hour are kept. Finer steps are kept for a fixed time: seconds
+        /// for 2 days, steps of 10 seconds for 7 days, minutes for 30 days.
+        keep_days: u32 = DEFAULT_KEEP_DAYS, range KEEP_DAYS, "days";
+        /// How much of the history a crash or a power failure may lose. Below 60, the last seconds are
+        /// written at this interval besides the block of each minute.
+        max_loss_s: u32 = 60, range MAX_LOSS_S, "seconds";
     }
 
     /// Limits for streams that controllers add.
@@ -83,8 +114,15 @@ keys! {
         schemes: Option<Vec<ConfigValue<String>>>, otherwise "those that controllers may add, see [source URIs](#source-uris)";
         /// Directories for `pipe:` and `file:`.
         roots: Vec<ConfigValue<String>>;
+        /// Hosts whose `http:` and `https:` URLs may be announced: `lan` (the private networks of this
+        /// machine's interfaces), host names, addresses, and networks such as `192.168.1.0/24`.
+        /// Loopback and link-local addresses only as an address or a network.
+        announce_hosts: Option<Vec<ConfigValue<String>>>, otherwise "`[\"lan\"]`";
         /// Directory of control scripts.
         plugin_dir: ConfigValue<String> = "/usr/share/snapserver/plug-ins";
+        /// Whether calls from this machine may name a control script of `plugin_dir` in the URI of
+        /// a stream that they add.
+        plugins_by_rpc: bool = false;
     }
 
     /// Volumes of clients.
@@ -120,6 +158,10 @@ keys! {
         codec: ConfigValue<CodecConfig> = CodecConfig::from(Codec::Flac);
         /// Sample spec of the programme: `RATE:BITS:CHANNELS`.
         spec: ConfigValue<SampleSpec> = SampleSpec::DEFAULT;
+        /// MP3 at `/listen/NAME.mp3`, and by default of pushes and recorders: bit rate in bit/s,
+        /// from `32k` to `320k`, and `lame` for LAME in place of the built-in encoder, as in
+        /// `128k,lame`.
+        mp3: ConfigValue<Mp3Config> = Mp3Config::default();
         /// Duration of a chunk; with `opus` 10, 20, 40 or 60.
         chunk_ms: ConfigValue<u32> = 20, range CHUNK_MS, "milliseconds";
         /// Time from capture to playout, the same for all clients.
@@ -138,6 +180,8 @@ keys! {
         plugin: Option<PluginConfig>;
         /// Icecast servers to which the programme is pushed.
         push: Vec<PushConfig>;
+        /// Publish the programme to other servers of the `cluster`, which play it with `nats:`.
+        publish: ConfigValue<bool> = false;
         /// RTP outputs.
         rtp: Vec<RtpConfig>;
         /// Recorders.
@@ -168,7 +212,7 @@ keys! {
         standby: Standby = Standby::Hot;
         /// Silence detection.
         silence: Option<SilenceConfig>, otherwise "that of the station";
-        /// Password of a mount (`icecast:`).
+        /// Password of a mount (`icecast:`), or for another server (`snapcast:`).
         password: Option<SecretConfig>;
         /// Loudness normalization of this source.
         normalize: Option<ConfigValue<NormalizeConfig>>, otherwise "off";

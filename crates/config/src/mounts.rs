@@ -1,4 +1,5 @@
-//! `icecast://HOST:PORT/MOUNT`: mounts for live sources, and their passwords.
+//! `icecast://HOST:PORT/MOUNT`: mounts for live sources; the passwords of these and of
+//! `snapcast://USER@HOST`.
 //!
 //! The password is a key of its own and not part of the URI, because URIs are shown on the page, in
 //! the status and in logs. A mount without a password must listen on loopback, so that a forgotten
@@ -11,9 +12,9 @@ use crate::limits::{MIN_MOUNT_PASSWORD, MIN_PASSWORD};
 use crate::model::{Config, SourceEntry};
 use crate::names::{Endpoint, endpoint};
 use crate::problem::{ConfigLocation, Problems};
-use crate::secrets::SecretConfig;
-use crate::source::{Mount, SourceConfig};
-use crate::source_uri::MOUNT_SECRET_HINT;
+use crate::secrets::{RedactedDebug, SecretConfig};
+use crate::source::{Mount, SnapcastSource, SourceConfig};
+use crate::source_uri::{MOUNT_SECRET_HINT, SNAPCAST_SECRET_HINT};
 use crate::station::Station;
 use crate::users::SecretDigest;
 
@@ -33,9 +34,16 @@ pub(crate) fn complete(
         for entry in &config.sources {
             let mut sources = station.sources.iter_mut();
             let source = sources.find(|source| source.uri == entry.uri.value);
-            let Some(SourceConfig::Icecast(mount)) = source.map(|source| &mut source.config) else {
-                check_idle(entry, problems);
-                continue;
+            let mount = match source.map(|source| &mut source.config) {
+                Some(SourceConfig::Icecast(mount)) => mount,
+                Some(SourceConfig::Snapcast(source)) => {
+                    complete_login(source, entry, env, problems);
+                    continue;
+                }
+                _ => {
+                    check_idle(entry, problems);
+                    continue;
+                }
             };
             mount.password =
                 entry.password.as_ref().and_then(|secret| digest(secret, env, problems));
@@ -70,10 +78,29 @@ fn check(mount: &Mount, entry: &SourceEntry, problems: &Problems) {
     }
 }
 
+/// Sets the password for another Snapcast server.
+fn complete_login(
+    source: &mut SnapcastSource,
+    entry: &SourceEntry,
+    env: &Environment,
+    problems: &Problems,
+) {
+    let password = entry.password.as_ref().and_then(|secret| secret.text(1, env, problems));
+    if source.user.is_some() != entry.password.is_some() {
+        let message = "a login on another server has a user and a password";
+        problems.add_with_hint(entry.uri.at, message, SNAPCAST_SECRET_HINT);
+    }
+    source.password = RedactedDebug(password);
+}
+
 fn check_idle(entry: &SourceEntry, problems: &Problems) {
-    if entry.password.is_some() && !entry.uri.value.to_ascii_lowercase().starts_with("icecast:") {
-        let hint = "leave it out: only icecast: sources have a password";
-        problems.add_with_hint(entry.uri.at, "`password` requires an icecast: source", hint);
+    let uri = entry.uri.value.to_ascii_lowercase();
+    if entry.password.is_some()
+        && !["icecast:", "snapcast:"].iter().any(|with| uri.starts_with(with))
+    {
+        let hint = "leave it out: only icecast: and snapcast: sources have a password";
+        let message = "`password` requires an icecast: or snapcast: source";
+        problems.add_with_hint(entry.uri.at, message, hint);
     }
 }
 

@@ -99,7 +99,7 @@ impl Problems {
     }
 
     /// The problems by location, without duplicates.
-    pub(super) fn into_sorted(self) -> Vec<Problem> {
+    pub(super) fn into_errors(self) -> Vec<Problem> {
         self.into_parts().0
     }
 
@@ -115,8 +115,8 @@ impl Problems {
     }
 
     /// The problems as one line, for the answer to a call.
-    pub(super) fn into_line(self) -> String {
-        let all = self.into_sorted().into_iter().map(|problem| match problem.hint {
+    pub(super) fn errors_as_line(self) -> String {
+        let all = self.into_errors().into_iter().map(|problem| match problem.hint {
             Some(hint) => format!("{} ({hint})", problem.message),
             None => problem.message,
         });

@@ -23,7 +23,8 @@ keys! {
         url: Option<ConfigValue<String>>, required "push = [{ url = \"icecast://radio.example:8000/live.ogg\", password_file = \"FILE\" }]";
         /// Password for the server.
         password: Option<SecretConfig>;
-        /// Container, `ogg`, `flac` or `wav`, with encoder settings as in `ogg:128k`.
+        /// Container, `ogg`, `flac`, `wav` or `mp3`, with encoder settings as in `ogg:128k` or
+        /// `mp3:192k`.
         format: ConfigValue<String> = "ogg";
         /// Name of the programme.
         name: Option<ConfigValue<String>>, otherwise "the station's";
@@ -47,7 +48,7 @@ pub struct PushSettings {
     pub target: IcecastUrl,
     /// The password for the server.
     pub password: RedactedDebug<Option<String>>,
-    /// Codec and encoder settings: Opus in Ogg, FLAC, or PCM in WAVE.
+    /// Codec and encoder settings: Opus in Ogg, FLAC, PCM in WAVE, or MP3.
     pub codec: CodecConfig,
     /// The name of the programme.
     pub name: Option<String>,
@@ -128,11 +129,16 @@ fn resolve_one(
 }
 
 fn codec(config: &PushConfig, station: &StationOutput, problems: &Problems) -> CodecConfig {
-    let container = codec::resolve_container(&config.format.value, station.codec);
+    let container = codec::resolve_container(&config.format.value, station.codec, station.mp3);
     let codec = container.unwrap_or_else(|(message, hint)| {
         problems.add_with_hint(config.format.at, message, hint);
         Codec::Opus.into()
     });
+    if let CodecConfig::Mp3(mp3) = codec
+        && mp3 != station.mp3
+    {
+        codec::check_library(mp3, config.format.at, problems);
+    }
     let info = codec.codec().info();
     let format = info.nearest_format(station.spec.format);
     if !info.supports(SampleSpec { format, ..station.spec }) {

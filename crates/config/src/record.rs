@@ -9,7 +9,7 @@ use aulos_engine::recorder::{
     RecorderConfig as Keeping, Rotation,
 };
 use aulos_files::record::format::{
-    self, DEFAULT_KBPS, FILE_FORMATS, FileFormat, FileFormatInfo, FileMetadata, FormatSettings,
+    self, FILE_FORMATS, FileFormat, FileFormatInfo, FileMetadata, FormatSettings,
 };
 use aulos_files::record::{
     DEFAULT_PATTERN, Durability, FileNamePattern, MAX_RECORDER_NAME_BYTES, MIN_SYNC_INTERVAL,
@@ -37,12 +37,12 @@ keys! {
         dir: Option<ConfigValue<String>>, required "record = { dir = \"/srv/rec\" }";
         /// Pattern of file names: codes of strftime, `{name}`, `{index}`; `/` creates directories.
         file: Option<ConfigValue<String>>, otherwise "`{name}-%Y-%m-%dT%H%M%SZ`; with local time without the `Z`";
-        /// File format: `wav`, `flac`, or `opus` in Ogg.
+        /// File format: `wav`, `flac`, `opus` in Ogg, or `mp3`.
         format: ConfigValue<String> = "flac";
         /// Bits per sample: 16 or 24, of `wav` also 32 (floating point).
         bits: Option<ConfigValue<u32>>, range RECORD_BITS, "bits", otherwise "the station's";
-        /// Bit rate of `opus`: transparent for two channels by default.
-        kbps: u32 = DEFAULT_KBPS, range RECORD_KBPS, "kbit/s";
+        /// Bit rate of `opus` and `mp3`; the default is transparent for two channels.
+        kbps: Option<ConfigValue<u32>>, range RECORD_KBPS, "kbit/s", otherwise "160 with `opus`; that of the station's `mp3` with `mp3`";
         /// Duration of a file, after which a new one begins.
         rotate: Option<ConfigValue<Span>>, otherwise "unlimited";
         /// Size of a file, after which a new one begins.
@@ -289,12 +289,15 @@ fn file_format(config: &RecordConfig, station: &StationOutput, problems: &Proble
         problems.add_with_hint(at, message, hint_for(name, &names));
         return FileFormat::Flac { bits: 16 };
     };
-    let settings = FormatSettings { bits, usual_bits: own, kbps: Some(config.kbps) };
+    let kbps = config.kbps.map(|kbps| kbps.value);
+    let settings = FormatSettings { bits, usual_bits: own, kbps, mp3: station.mp3 };
     let format = row.with(settings).unwrap_or_else(|hint| {
-        let at = config.bits.map_or(at, |bits| bits.at);
-        let bits = bits.unwrap_or(own);
-        let message = format!("`bits` is {bits}, which {name} does not support");
-        problems.add_with_hint(at, message, hint);
+        let (key, value) = match (config.bits, config.kbps) {
+            (None, Some(kbps)) => ("kbps", kbps),
+            (bits, _) => ("bits", bits.unwrap_or(ConfigValue { value: own, at })),
+        };
+        let message = format!("`{key}` is {}, which {name} does not support", value.value);
+        problems.add_with_hint(value.at, message, hint);
         FileFormat::Flac { bits: 16 }
     });
     let (rate, layout) = (station.spec.rate, station.spec.layout);

@@ -79,7 +79,7 @@ fn scheme_section(out: &mut String, scheme: &Scheme) {
     }
     *out += match scheme.remote {
         RemoteUse::Allowed => " Controllers may add it.",
-        RemoteUse::OnRequest => " Controllers may add it if `streams.schemes` has it.",
+        RemoteUse::IfListed => " Controllers may add it if `streams.schemes` has it.",
         RemoteUse::Never => " Controllers cannot add it.",
     };
     write!(out, "\n\n```text\n{}\n```\n", scheme.example).ok();
@@ -279,7 +279,7 @@ mod tests {
             let problems = crate::problem::Problems::default();
             let example = crate::ConfigValue::default_value(scheme.example.to_owned());
             assert!(crate::schemes::parse(&example, &problems).is_some(), "{}", scheme.example);
-            assert_eq!(problems.into_sorted(), [], "{}", scheme.example);
+            assert_eq!(problems.into_errors(), [], "{}", scheme.example);
         }
     }
 }

@@ -10,8 +10,8 @@ use serde_json::Value as Json;
 
 use crate::keys::{ConfigRead, Context, Shape, keys, table_of};
 use crate::limits::{
-    MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE, RED_TYPES, RELAY_HOLD_MS,
-    RELAY_IDLE_S, RELAY_STREAMS, RELAY_TAKEOVER_MS,
+    MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE, RED_TYPES, RELAY_IDLE_S,
+    RELAY_REORDER_WAIT_MS, RELAY_STREAMS, RELAY_TAKEOVER_MS,
 };
 use crate::names::{check_name, report_duplicate};
 use crate::ports::PortRange;
@@ -46,7 +46,7 @@ keys! {
         /// Number of earlier packets that each packet of sent RED repeats.
         red_distance: Option<u8>, range RED_DISTANCE, "packets", otherwise "1";
         /// Time to wait for a missing packet.
-        hold_ms: u32 = 60, range RELAY_HOLD_MS, "milliseconds";
+        hold_ms: u32 = 60, range RELAY_REORDER_WAIT_MS, "milliseconds";
         /// Silence after which a stream ends.
         idle_s: u32 = 30, range RELAY_IDLE_S, "seconds";
         /// Silence after which another address may take over a stream.
@@ -167,7 +167,7 @@ pub fn relay_from_keys(keys: &[(&str, String)]) -> Result<RelaySettings, Vec<Pro
     let relay = resolve_one(&config, name, &problems);
     match relay.filter(|_| problems.is_empty()) {
         Some(relay) => Ok(relay),
-        None => Err(problems.into_sorted()),
+        None => Err(problems.into_errors()),
     }
 }
 
@@ -187,7 +187,7 @@ pub fn relay_from_json(json: &Json) -> Result<RelaySettings, String> {
     }
     let name = name(&config, &[], &problems);
     let relay = resolve_one(&config, name, &problems);
-    relay.filter(|_| problems.is_empty()).ok_or_else(|| problems.into_line())
+    relay.filter(|_| problems.is_empty()).ok_or_else(|| problems.errors_as_line())
 }
 
 /// The settings of a relay; none if a required key is missing or wrong, which has been reported.

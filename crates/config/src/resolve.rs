@@ -3,20 +3,23 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use aulos_session::radio::{HostRule, InvalidHostRule};
+
 use crate::env::Environment;
-use crate::hooks;
+use crate::hooks::{self, resolve_url};
 use crate::limits::{MAX_SERVICE_NAME, MAX_STATIONS};
 use crate::model::{Config, HttpConfig, ListenConfig, MdnsConfig, StationConfig, StreamsConfig};
 use crate::names::{Endpoint, absolute_path, endpoint, report_duplicate, without_brackets};
 use crate::output::StationOutput;
-use crate::problem::{ConfigLocation, Problems};
+use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::schemes::{RemoteUse, Scheme};
 use crate::security::{self, SecurityTables};
 use crate::settings::{
-    ClientSettings, HttpSettings, ListenEndpoints, MdnsSettings, ResolvedConfig, StreamSettings,
+    ClientSettings, HistorySettings, HttpSettings, ListenEndpoints, ListenerAuth, MdnsSettings,
+    MetricsSettings, ResolvedConfig, StreamSettings,
 };
 use crate::station::Station;
-use crate::{exclusive, meta, mounts, push, record, relay, rtp, station};
+use crate::{cluster, exclusive, meta, mounts, push, record, relay, rtp, station};
 
 /// Validates the whole configuration. The result is valid only if no problems were added.
 pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -> ResolvedConfig {
@@ -43,10 +46,17 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
     let Config { tls, user: users, access, limits, .. } = config;
     let listen = listen(&config.listen, problems);
     let stations = stations(config, env, problems);
+    check_published(config, &stations, problems);
     exclusive::check(config, &stations, &listen, problems);
     let mut resolved = ResolvedConfig {
         listen,
         http: http(&config.http, problems),
+        metrics: MetricsSettings { per_client_limit: config.metrics.per_client_limit as usize },
+        history: HistorySettings {
+            enabled: config.history.enabled,
+            keep_days: config.history.keep_days,
+            max_loss_s: config.history.max_loss_s,
+        },
         streams: streams(&config.streams, problems),
         clients: ClientSettings {
             initial_volume: config.clients.initial_volume,
@@ -57,7 +67,9 @@ pub(crate) fn resolve(config: &Config, env: &Environment, problems: &Problems) -
         stations,
         hooks: hooks::resolve(&config.hook, &names, env, problems),
         relays: relay::resolve(&config.relay, problems),
+        cluster: config.cluster.as_ref().map(|config| cluster::resolve(config, env, problems)),
         warnings: Vec::new(),
+        written: crate::settings::WrittenConfig::default(),
         state_dir: PathBuf::new(),
     };
     resolved.set_state_dir(state_dir);
@@ -74,6 +86,7 @@ fn stations(config: &Config, env: &Environment, problems: &Problems) -> Vec<Stat
         let output = StationOutput {
             name: station.name.clone(),
             codec: station.codec,
+            mp3: station.mp3,
             spec: station.spec,
             chunk_ms: station.chunk_ms,
             sources: station.sources.iter().map(|source| source.name.clone()).collect(),
@@ -144,7 +157,20 @@ fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
             .access_log
             .as_ref()
             .map(|file| absolute_path("access_log", file, problems)),
+        listener_auth: listener_auth(config, problems),
     }
+}
+
+fn listener_auth(config: &HttpConfig, problems: &Problems) -> Option<ListenerAuth> {
+    let resolve = |key, url: &Option<ConfigValue<String>>| {
+        resolve_url(key, url.as_ref()?, "use a secret path or query", problems)
+    };
+    let remove = resolve("listener_remove", &config.listener_remove);
+    if let (None, Some(url)) = (&config.listener_add, &config.listener_remove) {
+        let message = "`listener_remove` without `listener_add` is never told";
+        problems.add_with_hint(url.at, message.to_owned(), "add listener_add = \"https://...\"");
+    }
+    Some(ListenerAuth { add: resolve("listener_add", &config.listener_add)?, remove })
 }
 
 fn mdns(config: &MdnsConfig, problems: &Problems) -> MdnsSettings {
@@ -179,8 +205,23 @@ fn streams(config: &StreamsConfig, problems: &Problems) -> StreamSettings {
     StreamSettings {
         schemes: allowed.unwrap_or_else(by_default),
         roots: config.roots.iter().map(|dir| absolute_path("roots", dir, problems)).collect(),
+        announce_hosts: announce_hosts(config.announce_hosts.as_deref(), problems),
         plugin_dir: absolute_path("plugin_dir", &config.plugin_dir, problems),
+        plugins_by_rpc: config.plugins_by_rpc,
     }
+}
+
+fn announce_hosts(listed: Option<&[ConfigValue<String>]>, problems: &Problems) -> Vec<HostRule> {
+    let Some(listed) = listed else { return vec![HostRule::Lan] };
+    let rule = |text: &ConfigValue<String>| match text.value.parse() {
+        Ok(rule) => Some(rule),
+        Err(InvalidHostRule) => {
+            let message = format!("`{}` in `announce_hosts` is no host", text.value);
+            problems.add_with_hint(text.at, message, InvalidHostRule.to_string());
+            None
+        }
+    };
+    listed.iter().filter_map(rule).collect()
 }
 
 fn check_unique_names(stations: &[StationConfig], problems: &Problems) {
@@ -190,6 +231,29 @@ fn check_unique_names(stations: &[StationConfig], problems: &Problems) {
             report_duplicate("station", name, problems);
         }
         seen.push(&name.value);
+    }
+}
+
+/// Reports a station that is published without a cluster, or whose chunks are not its own: their
+/// stream header can change, and the record of a published stream has one.
+fn check_published(config: &Config, stations: &[Station], problems: &Problems) {
+    for (config_of_station, station) in config.station.iter().zip(stations) {
+        let publish = &config_of_station.publish;
+        if !publish.value {
+            continue;
+        }
+        if config.cluster.is_none() {
+            let message = "`publish` requires the table `cluster`";
+            problems.add_with_hint(publish.at, message, "[cluster] with url = \"nats://HOST\"");
+        }
+        if station.sources.iter().any(|source| source.config.is_passed()) {
+            let message = "`publish` and a source with `pass=true` exclude each other";
+            problems.add_with_hint(
+                publish.at,
+                message,
+                "leave `pass` out: the station then encodes",
+            );
+        }
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
+use aulos_core::Codec;
 use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_session::relay::RtpPayloadFormat;
 
 use crate::keys::keys;
 use crate::limits::{
-    MAX_RTP_OUTPUTS, MAX_RTP_PAYLOAD, OPUS_CHUNK_MS, RTP_DSCP, RTP_HOPS, RTP_PTIME_MS, RTP_TYPE,
+    MAX_RTP_OUTPUTS, MAX_RTP_PAYLOAD, RTP_DSCP, RTP_PAYLOAD_TYPE, RTP_PTIME_MS, RTP_TTL,
 };
 use crate::names::endpoint;
 use crate::output::StationOutput;
@@ -24,13 +25,13 @@ keys! {
         /// Encoding of the payload.
         payload: ConfigValue<RtpCodec> = RtpCodec::L24;
         /// Payload type.
-        payload_type: Option<ConfigValue<u8>>, range RTP_TYPE, "", otherwise "that of RFC 3551, or 96";
+        payload_type: Option<ConfigValue<u8>>, range RTP_PAYLOAD_TYPE, "", otherwise "that of RFC 3551, or 96";
         /// Packet time: a whole number of frames, and at most 1440 bytes.
         ptime_ms: Option<ConfigValue<f64>>, range RTP_PTIME_MS, "milliseconds", otherwise "1 of `l16` and `l24`, 20 of telephony, a chunk of `opus`";
         /// Network interface for multicast: its name or an address of it.
         interface: Option<String>, otherwise "by the routes";
         /// TTL of multicast packets.
-        ttl: u8 = 1, range RTP_HOPS, "routers";
+        ttl: u8 = 1, range RTP_TTL, "routers";
         /// DSCP of the packets.
         dscp: Option<u8>, range RTP_DSCP, "", otherwise "34 of `l16` and `l24`, else 46";
         /// Whether it is announced by SAP; requires an IPv4 group.
@@ -150,7 +151,9 @@ fn encoding(config: &RtpConfig, station: &StationOutput, problems: &Problems) ->
             Encoding { codec, clock_rate: rate, channels: u8::try_from(channels).ok()? }
         }
         RtpCodec::Opus => {
-            if rate != 48_000 || channels > 2 || !OPUS_CHUNK_MS.contains(&station.chunk_ms) {
+            let row = Codec::Opus.info();
+            let fits = row.supports_rate(rate) && channels <= row.max_channels;
+            if !fits || !row.supports_chunk(station.chunk_ms) {
                 let message = format!(
                     "opus cannot carry {} in chunks of {} ms",
                     station.spec, station.chunk_ms

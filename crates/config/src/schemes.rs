@@ -7,8 +7,9 @@ use crate::problem::{ConfigValue, Problems};
 use crate::query::Query;
 use crate::source::SourceConfig;
 use crate::source_uri::{
-    self as uri, AirplayParams, FileParams, IcecastParams, LibrespotParams, NoParams, PipeParams,
-    ProcessParams, RtpParams, SampleParams, SdpParams, TcpParams, ToneParams,
+    self as uri, AirplayParams, CaptureParams, FileParams, IcecastParams, LibrespotParams,
+    NatsParams, NoParams, PipeParams, ProcessParams, RtpParams, SampleParams, SdpParams,
+    SnapcastParams, TcpParams, ToneParams,
 };
 
 /// A scheme of source URIs.
@@ -35,7 +36,7 @@ pub(crate) enum RemoteUse {
     /// By default.
     Allowed,
     /// If `streams.schemes` has it.
-    OnRequest,
+    IfListed,
     /// Never: the scheme starts a program. In snapserver this was a remote code execution
     /// (CVE-2023-36177).
     Never,
@@ -61,28 +62,39 @@ macro_rules! schemes {
 
 schemes! {
     /// The built-in programme.
-    demo(SampleParams, OnRequest) = "demo://";
+    demo(SampleParams, IfListed) = "demo://";
     /// A sine tone.
-    tone(ToneParams, OnRequest) = "tone://?hz=440&dbfs=-18";
+    tone(ToneParams, IfListed) = "tone://?hz=440&dbfs=-18";
     /// Raw samples from standard input; one source of a server can read it.
-    stdin(SampleParams, OnRequest) = "stdin:";
+    stdin(SampleParams, IfListed) = "stdin:";
     /// Raw samples from a FIFO.
     pipe(PipeParams, Allowed) = "pipe:///run/aulos/kitchen?mode=read";
     /// A file, encoded or with raw samples.
     file(FileParams, Allowed) = "file:///srv/music/loop.flac?loop=true";
     /// Raw samples from the standard output of a program.
-    process(ProcessParams, Never) = "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2";
+    process(ProcessParams, Never) = "process:///usr/bin/ffmpeg?params=-re -i /srv/show.ogg -f s16le -ar 48000 -ac 2 -";
+    /// A source of PulseAudio or PipeWire, such as a microphone, or `NAME.monitor` for what a sink
+    /// plays.
+    pulse(CaptureParams, IfListed) = "pulse://alsa_output.usb-dac.monitor";
+    /// A device of ALSA that records; its library is loaded when it is used.
+    alsa(CaptureParams, IfListed) = "alsa://hw:1,0";
     /// Raw samples over TCP; the default port is 4953.
     tcp(TcpParams, Allowed) = "tcp://0.0.0.0:4953";
     /// Web radio, or a file on a web server. The whole query belongs to that server.
     http(NoParams, Allowed) = "https://radio.example/live", alias "https";
+    /// A stream of another Snapcast server; the default port is 1704. A password is a key of the
+    /// source's table.
+    snapcast(SnapcastParams, IfListed) = "snapcast://living-room.local?id=kitchen";
+    /// A station that another server publishes through NATS; the default port is 4222. Without a host
+    /// the servers of `cluster` are used. Its login is sent to those servers only.
+    nats(NatsParams, IfListed) = "nats://nats.example/kitchen?site=home";
     /// A mount for a live source; the default port is 8000. The password is a key of the source's
     /// table.
-    icecast(IcecastParams, OnRequest) = "icecast://127.0.0.1:8000/live";
+    icecast(IcecastParams, IfListed) = "icecast://127.0.0.1:8000/live";
     /// RTP packets, unicast or multicast; the default port is 5004.
-    rtp(RtpParams, OnRequest) = "rtp://239.69.1.2:5004?payload=l24";
+    rtp(RtpParams, IfListed) = "rtp://239.69.1.2:5004?payload=l24";
     /// RTP packets as a file with a session description (SDP) defines them.
-    sdp(SdpParams, OnRequest) = "sdp:///etc/aulos/studio.sdp";
+    sdp(SdpParams, IfListed) = "sdp:///etc/aulos/studio.sdp";
     /// The programmes of other stations, in order of priority.
     meta(NoParams, Allowed) = "meta:///kitchen/radio";
     /// Spotify through the program librespot.
@@ -157,15 +169,11 @@ fn report_unknown<T>(query: &Query<'_>) -> Option<T> {
 }
 
 /// Planned schemes, and today's alternative.
-const PLANNED_SCHEMES: [(&str, &str); 10] = [
-    ("pulse", "process:///usr/bin/parec?params=--format=s16le --rate=48000 --channels=2"),
-    ("alsa", "process:///usr/bin/arecord?params=-t raw -f S16_LE -r 48000 -c 2"),
-    ("pipewire", "process:///usr/bin/pw-record?params=--rate 48000 -"),
+const PLANNED_SCHEMES: [(&str, &str); 6] = [
+    ("pipewire", "pulse://SOURCE, which PipeWire serves as well"),
     ("jack", "let jack write to a FIFO, and read it with pipe://"),
-    ("snapcast", "process:///usr/bin/snapclient?params=-h HOST --player file"),
     ("srt", "process:///usr/bin/ffmpeg?params=-i srt://HOST:PORT -f s16le -ar 48000 -ac 2 -"),
     ("rtmp", "process:///usr/bin/ffmpeg?params=-i rtmp://HOST/APP -f s16le -ar 48000 -ac 2 -"),
     ("rtsp", "process:///usr/bin/ffmpeg?params=-i rtsp://HOST/PATH -f s16le -ar 48000 -ac 2 -"),
-    ("nats", "send raw samples to tcp://0.0.0.0:4953"),
     ("udp", "send raw samples to tcp://0.0.0.0:4953"),
 ];

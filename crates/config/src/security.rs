@@ -126,12 +126,12 @@ pub(crate) fn resolve(
         access: AccessPolicy {
             users,
             anonymous: config.access.anonymous.unwrap_or(default),
-            certified: config
+            certificate_role: config
                 .tls
                 .client_role
                 .and_then(|role| role.value)
                 .map_or(Role::Listen, |role| role.0),
-            guesses: config.limits.failed_logins_per_minute,
+            failed_logins_per_minute: config.limits.failed_logins_per_minute,
         },
         tls,
         limits: AddressLimits {

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::hooks::Hook;
+use aulos_session::radio::HostRule;
+
+use crate::cluster::ClusterSettings;
+use crate::hooks::{Hook, Webhook};
 use crate::names::Endpoint;
 use crate::relay::RelaySettings;
 use crate::security::SecuritySettings;
@@ -18,6 +21,10 @@ pub struct ResolvedConfig {
     pub listen: ListenEndpoints,
     /// HTTP settings.
     pub http: HttpSettings,
+    /// Metrics.
+    pub metrics: MetricsSettings,
+    /// History of loudness.
+    pub history: HistorySettings,
     /// Limits for streams that controllers add.
     pub streams: StreamSettings,
     /// Volumes of clients.
@@ -32,8 +39,23 @@ pub struct ResolvedConfig {
     pub hooks: Vec<Hook>,
     /// Relays.
     pub relays: Vec<RelaySettings>,
+    /// NATS.
+    pub cluster: Option<ClusterSettings>,
     /// What should be written in another way, as lines with locations.
     pub warnings: Vec<String>,
+    /// The keys that are set, without secrets.
+    pub written: WrittenConfig,
+}
+
+/// A configuration as it is written, as JSON without secrets. Two forms of the same configuration
+/// are equal.
+#[derive(Clone, Debug, Default)]
+pub struct WrittenConfig(pub serde_json::Value);
+
+impl PartialEq for WrittenConfig {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl ResolvedConfig {
@@ -71,6 +93,35 @@ pub struct HttpSettings {
     pub names: Vec<String>,
     /// The access log of web listeners.
     pub access_log: Option<PathBuf>,
+    /// Whether web listeners may listen is asked there.
+    pub listener_auth: Option<ListenerAuth>,
+}
+
+/// Metrics for Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricsSettings {
+    /// Number of connected clients up to which each of them has series.
+    pub per_client_limit: usize,
+}
+
+/// History of the stations' loudness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistorySettings {
+    /// Whether one is kept.
+    pub enabled: bool,
+    /// Days for which the coarsest tier is kept.
+    pub keep_days: u32,
+    /// Seconds that a crash may lose, at most 60.
+    pub max_loss_s: u32,
+}
+
+/// The URLs of a program that decides about web listeners, as of Icecast's `url` authentication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerAuth {
+    /// Is asked about each listener.
+    pub add: Webhook,
+    /// Is told of each listener that has left.
+    pub remove: Option<Webhook>,
 }
 
 /// Volumes of clients, 0 to 100.
@@ -104,6 +155,10 @@ pub struct StreamSettings {
     pub schemes: Vec<String>,
     /// Folders for `pipe:` and `file:`.
     pub roots: Vec<PathBuf>,
+    /// Hosts from which announcements may be fetched.
+    pub announce_hosts: Vec<HostRule>,
     /// The folder of control scripts.
     pub plugin_dir: PathBuf,
+    /// Whether calls from this machine may name a script of `plugin_dir`.
+    pub plugins_by_rpc: bool,
 }

@@ -6,10 +6,10 @@
 
 use std::fmt::Write;
 
-use aulos_core::{SampleFormat, SampleSpec};
+use aulos_core::{Codec, SampleSpec};
 use aulos_proto::uri::percent_encode;
 
-use crate::limits::{BUFFER_MS, CHUNK_MS, OPUS_CHUNK_MS};
+use crate::limits::{BUFFER_MS, CHUNK_MS};
 use crate::stream::{StreamUri, carried_spec};
 use crate::values::quoted;
 
@@ -195,14 +195,14 @@ fn stations(ini: &IniFile, out: &mut ConversionResult) {
         for name in members(stream) {
             match streams.iter().find(|other| other.name == name) {
                 Some(member) if is_part(member) => {
-                    of.push((source_uri(member, spec), Some(member)));
+                    of.push((member.source.clone(), Some(member)));
                 }
                 Some(_) => of.push((format!("meta:///{}", percent_encode(&name)), None)),
                 None => out.note(&format!("`{}`: there is no stream `{name}`", stream.name)),
             }
         }
         if stream.uri.scheme != "meta" {
-            of.push((source_uri(stream, spec), Some(stream)));
+            of.push((stream.source.clone(), Some(stream)));
         }
         station(ini, stream, &of, spec, out);
     }
@@ -233,11 +233,12 @@ fn station(
     line(toml, "codec", &quoted(codec));
     line(toml, "spec", &quoted(&carried_spec(codec, spec).to_string()));
     if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
-        // Limits of clients, and the durations of Opus packets.
-        let mut fitting = chunk.clamp(*CHUNK_MS.start(), *CHUNK_MS.end());
-        if codec.starts_with("opus") {
-            fitting = OPUS_CHUNK_MS.into_iter().min_by_key(|ms| ms.abs_diff(chunk)).unwrap_or(20);
-        }
+        // Limits of clients, and the durations of packets.
+        let name = codec.split(':').next().unwrap_or_default();
+        let possible = name.parse::<Codec>().ok().and_then(|codec| codec.info().chunk_ms);
+        let nearest = possible.unwrap_or_default().iter().min_by_key(|ms| ms.abs_diff(chunk));
+        let clamped = chunk.clamp(*CHUNK_MS.start(), *CHUNK_MS.end());
+        let fitting = nearest.copied().unwrap_or(clamped);
         line(toml, "chunk_ms", &fitting.to_string());
         if fitting != chunk {
             let why = format!("`{}`: chunk_ms = {chunk} is {fitting} now", stream.name);
@@ -262,7 +263,7 @@ fn station(
         line(toml, "plugin", &format!("{{ script = {}{params} }}", quoted(script)));
     }
     for source in sources.iter().filter_map(|(_, source)| *source) {
-        for key in source.ignored_keys.iter().filter(|key| !is_alsa_key(source, key)) {
+        for key in &source.ignored_keys {
             out.note(&format!("`{}`: `{key}` has no counterpart, left out", source.name));
         }
         if source.uri.scheme == "pipe" && source.uri.get("mode") != Some("read") {
@@ -273,35 +274,6 @@ fn station(
             ));
         }
     }
-}
-
-/// The URI of a stream's source. Sound cards are read through arecord.
-fn source_uri(stream: &StreamUri, default: SampleSpec) -> String {
-    if stream.uri.scheme != "alsa" {
-        return stream.source.clone();
-    }
-    let spec = stream.spec.as_ref().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let format = match spec.format {
-        SampleFormat::U8 => "U8",
-        SampleFormat::S8 => "S8",
-        SampleFormat::S16Le => "S16_LE",
-        SampleFormat::S24Le => "S24_3LE",
-        SampleFormat::S24In32Le => "S24_LE",
-        SampleFormat::S32Le => "S32_LE",
-        SampleFormat::F32 => "FLOAT_LE",
-    };
-    let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
-    let device = stream.uri.get("device").unwrap_or("default");
-    let params = format!("-q -D \"{device}\" -t raw -f {format} -r {rate} -c {channels}");
-    format!(
-        "process:///usr/bin/arecord?params={}&sampleformat={spec}",
-        percent_encode(&params).replace("%20", " ")
-    )
-}
-
-/// Whether a key of a stream is used by [`source_uri`].
-fn is_alsa_key(stream: &StreamUri, key: &str) -> bool {
-    stream.uri.scheme == "alsa" && key == "device"
 }
 
 /// The codec of a stream, without encoder settings.
@@ -370,7 +342,7 @@ const UNSUPPORTED_KEYS: [(&str, &str); 20] = [
     ("ssl.verify_clients", "`client_ca` of [tls] says whose certificates count"),
     ("ssl.client_cert", "write it into `client_ca` of [tls]"),
     ("stream.send_to_muted", "muted clients get the sound, and are in time when they are unmuted"),
-    ("stream.sandbox_dir", "no call can start a program at all"),
+    ("stream.sandbox_dir", "calls can start control scripts of plugin_dir only"),
     ("authorization.enabled", "snapserver reads it and does not use it; users are [[user]] here"),
     ("logging.sink", "messages go to standard error"),
     ("logging.filter", "use -v, -vv or -q"),
@@ -380,7 +352,7 @@ const UNSUPPORTED_KEYS: [(&str, &str); 20] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ConfigFile, Environment, ResolvedConfig, SourceConfig, load};
+    use crate::{CaptureApi, ConfigFile, Environment, ResolvedConfig, SourceConfig, load};
 
     fn converted(text: &str) -> (ConversionResult, ResolvedConfig) {
         let (ini, odd) = IniFile::parse(text);
@@ -455,14 +427,13 @@ mod tests {
         let (out, resolved) = converted(
             "[stream]\nsource = alsa:///?name=line&device=hw:1,0&sampleformat=44100:24:2\n",
         );
-        let SourceConfig::Process { path, params, spec, .. } =
+        let SourceConfig::Capture { api: CaptureApi::Alsa, device, spec } =
             &resolved.stations[0].sources[0].config
         else {
             panic!("{}", out.toml)
         };
-        assert_eq!(path.to_str(), Some("/usr/bin/arecord"));
-        assert_eq!(params, "-q -D \"hw:1,0\" -t raw -f S24_LE -r 44100 -c 2");
-        assert_eq!(spec.to_string(), "44100:24:2");
+        assert_eq!(device.as_deref(), Some("hw:1,0"));
+        assert_eq!(spec.map(|spec| spec.to_string()).as_deref(), Some("44100:24:2"));
         assert!(!out.notes.iter().any(|note| note.contains("device")), "{out:?}");
     }
 

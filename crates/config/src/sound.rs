@@ -28,6 +28,14 @@ pub struct ProcessingSettings {
 }
 
 impl ProcessingSettings {
+    /// The highest true peak that the programme should have, in dBTP: the normalizer's ceiling, or
+    /// that of EBU R 128 without one.
+    #[must_use]
+    pub fn ceiling(&self) -> Db {
+        let settings = self.normalize.as_ref().map(|normalize| &normalize.settings);
+        settings.map_or_else(|| Settings::default().ceiling, |settings| settings.ceiling)
+    }
+
     /// The JSON form for controllers and for the state file.
     #[must_use]
     pub fn json(&self) -> Json {
@@ -166,7 +174,7 @@ fn read_json(key: &str, value: &Json, problems: &Problems) -> ProcessingKeys {
 }
 
 fn into_result<T>(problems: Problems, new: T) -> Result<T, String> {
-    if problems.is_empty() { Ok(new) } else { Err(problems.into_line()) }
+    if problems.is_empty() { Ok(new) } else { Err(problems.errors_as_line()) }
 }
 
 /// `normalize` as written; none is off.

@@ -11,7 +11,9 @@ use aulos_proto::http::HttpUrl;
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::PlayoutDelay;
 
+use crate::cluster::NatsServer;
 use crate::names::Endpoint;
+use crate::secrets::RedactedDebug;
 use crate::users::SecretDigest;
 
 /// A parsed source. For raw sources, the spec is that of the incoming samples.
@@ -84,6 +86,19 @@ pub enum SourceConfig {
         /// The incoming spec.
         spec: SampleSpec,
     },
+    /// Samples from a device of this machine.
+    Capture {
+        /// How it is reached.
+        api: CaptureApi,
+        /// Its name; none for the default device.
+        device: Option<String>,
+        /// The spec that is asked for; none for the station's.
+        spec: Option<SampleSpec>,
+    },
+    /// A stream of another Snapcast server.
+    Snapcast(SnapcastSource),
+    /// A station that another server publishes through NATS.
+    Nats(NatsSource),
     /// A live source on a mount.
     Icecast(Mount),
     /// RTP packets.
@@ -95,6 +110,15 @@ pub enum SourceConfig {
         /// Reception settings.
         reception: ReceptionSettings,
     },
+}
+
+/// Interfaces to devices that record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureApi {
+    /// PulseAudio or PipeWire.
+    Pulse,
+    /// ALSA.
+    Alsa,
 }
 
 /// The FIFO through which a player reports its titles.
@@ -113,6 +137,38 @@ pub enum TitleFormat {
     Librespot,
     /// shairport-sync's metadata pipe.
     Airplay,
+}
+
+/// Another Snapcast server, and this client of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapcastSource {
+    /// The address to connect to; the port is never 0.
+    pub address: Endpoint,
+    /// Whether the connection uses TLS.
+    pub tls: bool,
+    /// The id there; by default made of this host's name and the station's.
+    pub id: Option<String>,
+    /// The name of this host there; by default its own.
+    pub host_name: Option<String>,
+    /// How much earlier than the server's loudspeakers it plays.
+    pub latency: Span,
+    /// Whether its chunks are passed to the station's clients as they are.
+    pub pass: bool,
+    /// The user to log in as.
+    pub user: Option<String>,
+    /// The user's password.
+    pub password: RedactedDebug<Option<String>>,
+}
+
+/// A station that another server publishes through NATS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatsSource {
+    /// The server; none means those of `cluster`.
+    pub server: Option<NatsServer>,
+    /// The site; none means that of `cluster`.
+    pub site: Option<String>,
+    /// The name of the station there.
+    pub station: String,
 }
 
 /// A mount for one live source at a time.
@@ -204,6 +260,10 @@ impl SourceConfig {
             }
             Self::Station { .. } => "meta",
             Self::TcpServer { .. } | Self::TcpClient { .. } => "tcp",
+            Self::Capture { api: CaptureApi::Pulse, .. } => "pulse",
+            Self::Capture { api: CaptureApi::Alsa, .. } => "alsa",
+            Self::Snapcast(_) => "snapcast",
+            Self::Nats(_) => "nats",
             Self::Icecast(_) => "icecast",
             Self::Rtp(_) => "rtp",
             Self::Sdp { .. } => "sdp",
@@ -216,13 +276,22 @@ impl SourceConfig {
         matches!(self, Self::Generated { .. } | Self::File { .. })
     }
 
-    /// The incoming spec; `None` if the data has its own header, and for another station.
+    /// Whether its chunks are passed to clients as they are.
+    #[must_use]
+    pub const fn is_passed(&self) -> bool {
+        matches!(self, Self::Snapcast(SnapcastSource { pass: true, .. }))
+    }
+
+    /// The incoming spec; `None` if the data has its own header, for another station, and for a
+    /// device that is asked for the station's.
     #[must_use]
     pub const fn spec(&self) -> Option<SampleSpec> {
         match self {
-            Self::File { spec, .. } => *spec,
+            Self::File { spec, .. } | Self::Capture { spec, .. } => *spec,
             Self::Http { .. }
             | Self::Station { .. }
+            | Self::Snapcast(_)
+            | Self::Nats(_)
             | Self::Icecast(_)
             | Self::Rtp(_)
             | Self::Sdp { .. } => None,

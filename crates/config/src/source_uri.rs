@@ -9,16 +9,23 @@ use aulos_engine::generate::Generator;
 use aulos_io::feed::{FifoAccess, FifoMode};
 use aulos_proto::http::HttpUrl;
 use aulos_proto::rtp::{Encoding, RtpCodec};
+use aulos_proto::snap::wire::MAX_ID;
 use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
+use crate::cluster::{NATS_PORT, NatsServer, check_build};
 use crate::keys::{Choice, ConfigRead, Context, Shape, keys};
 use crate::limits::{
-    JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, RED_TYPES, RTP_TYPE, TONE_DBFS,
+    JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, RED_TYPES, RTP_PAYLOAD_TYPE,
+    SOURCE_LATENCY_MS, TONE_DBFS,
 };
 use crate::names::endpoint;
 use crate::query::Query;
-use crate::source::{Mount, ReceptionSettings, RtpSource, SourceConfig, TitleFifo, TitleFormat};
+use crate::secrets::RedactedDebug;
+use crate::source::{
+    CaptureApi, Mount, NatsSource, ReceptionSettings, RtpSource, SnapcastSource, SourceConfig,
+    TitleFifo, TitleFormat,
+};
 use crate::tree::Node;
 use crate::values::{parsed, quoted};
 
@@ -81,6 +88,14 @@ keys! {
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
     }
 
+    /// Parameters of `pulse:` and `alsa:`.
+    pub(crate) struct CaptureParams {
+        /// Name of the device, if it is not in front of the parameters.
+        device: Option<String>, otherwise "the default device";
+        /// Sample spec: `RATE:BITS:CHANNELS`.
+        sampleformat: Option<SampleSpec>, otherwise "the station's";
+    }
+
     /// Parameters of `librespot:`.
     pub(crate) struct LibrespotParams {
         /// Name of the device in Spotify.
@@ -133,6 +148,30 @@ keys! {
         shoutcast: bool = false;
     }
 
+    /// Parameters of `snapcast:`.
+    pub(crate) struct SnapcastParams {
+        /// Connect with TLS, to another aulos; its certificate must be valid for the host.
+        tls: bool = false;
+        /// Id of this client on the other server, which keeps its settings under it.
+        id: Option<String>, otherwise "this host's name and the station's";
+        /// Name of this host on the other server.
+        host_name: Option<String>, otherwise "this host's name";
+        /// How much earlier than the other server's loudspeakers the source plays.
+        latency: u32 = 0, range SOURCE_LATENCY_MS, "milliseconds";
+        /// Pass the other server's chunks on without encoding them, so that the station's clients
+        /// play in sync with those of that server; the station's `buffer_ms` must be at least 300
+        /// shorter than there.
+        pass: bool = false;
+    }
+
+    /// Parameters of `nats:`.
+    pub(crate) struct NatsParams {
+        /// Site of the station.
+        site: Option<String>, otherwise "that of `cluster`, or `default`";
+        /// Connect with TLS; the certificate must be valid for the host.
+        tls: bool = false;
+    }
+
     /// Parameters of `rtp:`.
     pub(crate) struct RtpParams {
         /// Encoding of the payload.
@@ -140,7 +179,7 @@ keys! {
         /// Rate and channels of `l16` and `l24`; channels that `opus` is decoded to.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
         /// Payload type.
-        payload_type: Option<u8>, range RTP_TYPE, "", otherwise "that of RFC 3551, or any from 96 to 127";
+        payload_type: Option<u8>, range RTP_PAYLOAD_TYPE, "", otherwise "that of RFC 3551, or any from 96 to 127";
         /// Payload type of RED (RFC 2198).
         red: Option<u8>, range RED_TYPES, "";
         /// Network interface on which a multicast group is joined: its name or an address of it.
@@ -353,6 +392,31 @@ pub(crate) fn tcp(query: &Query<'_>) -> Parsed {
     }])
 }
 
+/// `pulse://SOURCE` of PulseAudio or PipeWire.
+pub(crate) fn pulse(query: &Query<'_>) -> Parsed {
+    capture(CaptureApi::Pulse, query)
+}
+
+/// `alsa://DEVICE`.
+pub(crate) fn alsa(query: &Query<'_>) -> Parsed {
+    capture(CaptureApi::Alsa, query)
+}
+
+fn capture(api: CaptureApi, query: &Query<'_>) -> Parsed {
+    let CaptureParams { device, sampleformat: spec, .. } = query.params();
+    let named = query.uri.path.trim_start_matches('/');
+    if device.is_some() && !named.is_empty() {
+        let hint = format!("{}://{named}", query.uri.scheme);
+        return query.refuse(format!("\"{}\" names two devices", query.uri.raw), &hint);
+    }
+    let device = device.or_else(|| Some(named.to_owned())).filter(|device| !device.is_empty());
+    if device.as_ref().is_some_and(|device| device.contains(char::is_control)) {
+        let hint = "the name as `pactl list short sources` or `arecord -L` shows it";
+        return query.refuse("the name of the device has a control character", hint);
+    }
+    Some(vec![SourceConfig::Capture { api, device, spec }])
+}
+
 /// The whole query belongs to the web server; a `name` in it is used as well.
 pub(crate) fn http(query: &Query<'_>) -> Parsed {
     match query.uri.raw.parse::<HttpUrl>() {
@@ -406,6 +470,62 @@ pub(crate) fn icecast(query: &Query<'_>) -> Parsed {
         return query.refuse("`shoutcast` needs the next port, and 65535 is the last", "port 8000");
     }
     Some(vec![SourceConfig::Icecast(Mount { address, path, user, password: None, shoutcast })])
+}
+
+/// Another Snapcast server. The password is a key of its own.
+pub(crate) fn snapcast(query: &Query<'_>) -> Parsed {
+    let SnapcastParams { tls, id, host_name, latency, pass, .. } = query.params();
+    let uri = query.uri;
+    if uri.user.as_ref().is_some_and(|user| user.contains(':')) {
+        return query.refuse("a source URI must not contain a password", SNAPCAST_SECRET_HINT);
+    }
+    let authority = uri.authority();
+    let address = endpoint(&authority, None, Some(SNAPCAST_PORT)).filter(|at| at.port != 0);
+    let Some(address) = address else {
+        let hint = "as in snapcast://living-room.local or snapcast://192.0.2.7:1704";
+        return query.refuse(format!("\"{authority}\" is not HOST:PORT"), hint);
+    };
+    for (key, text) in [("id", &id), ("host_name", &host_name)] {
+        let is_valid = |text: &String| {
+            !text.is_empty() && text.len() <= MAX_ID && !text.contains(char::is_control)
+        };
+        if text.as_ref().is_some_and(|text| !is_valid(text)) {
+            let hint = format!("1 to {MAX_ID} bytes without line breaks");
+            return query.refuse(format!("`{key}` is not valid"), &hint);
+        }
+    }
+    let latency = Span::from_millis(latency.into());
+    let (user, password) = (uri.user.clone(), RedactedDebug(None));
+    let source = SnapcastSource { address, tls, id, host_name, latency, pass, user, password };
+    Some(vec![SourceConfig::Snapcast(source)])
+}
+
+/// `nats://HOST/STATION`, or `nats:///STATION` with the servers of `cluster`.
+pub(crate) fn nats(query: &Query<'_>) -> Parsed {
+    let NatsParams { site, tls, .. } = query.params();
+    check_build(query.at, query.problems);
+    let (uri, hint) = (query.uri, "as in nats://nats.example/kitchen or nats:///kitchen");
+    if uri.user.is_some() {
+        let hint = "a login is in the table `cluster`";
+        return query.refuse("a `nats:` URI must not contain a user", hint);
+    }
+    let authority = uri.authority();
+    let server = if authority.is_empty() {
+        None
+    } else {
+        let address = endpoint(&authority, None, Some(NATS_PORT)).filter(|at| at.port != 0);
+        let Some(address) = address else {
+            return query.refuse(format!("\"{authority}\" is not HOST:PORT"), hint);
+        };
+        Some(NatsServer { address, tls })
+    };
+    let station = uri.path.trim_start_matches('/').to_owned();
+    let is_name =
+        |name: &str| !name.is_empty() && name.len() <= MAX_NAME && !name.contains(char::is_control);
+    if !is_name(&station) || site.as_deref().is_some_and(|site| !is_name(site)) {
+        return query.refuse("a `nats:` URI has the name of a station, and of a site", hint);
+    }
+    Some(vec![SourceConfig::Nats(NatsSource { server, site, station })])
 }
 
 /// Spotify, played by librespot to standard output.
@@ -555,6 +675,12 @@ const MOUNT_PORT: u16 = 8000;
 
 /// The user name of Icecast's source clients.
 const DEFAULT_USER: &str = "source";
+
+/// Snapcast's port of streams.
+const SNAPCAST_PORT: u16 = 1_704;
+
+pub(crate) const SNAPCAST_SECRET_HINT: &str =
+    "write { uri = \"snapcast://USER@HOST\", password_file = \"FILE\" }";
 
 pub(crate) const MOUNT_SECRET_HINT: &str =
     "write { uri = \"icecast://0.0.0.0:8000/live\", password_file = \"FILE\" }";

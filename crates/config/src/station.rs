@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use aulos_core::{Codec, Db, Frames, SampleSpec, Span};
 use aulos_dsp::normalize::Mode;
-use aulos_engine::encode::CodecConfig;
+use aulos_engine::encode::{CodecConfig, Mp3Config};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::standby::Standby;
 
+use crate::codec::check_library;
 use crate::fallback::{SilenceSettings, SwitchSettings};
 use crate::limits::{MAX_SOURCES, MAX_STATION_CHANNELS, STATION_RATE};
 use crate::model::{PluginConfig, SourceEntry, StationConfig};
@@ -30,6 +31,8 @@ pub struct Station {
     pub name: String,
     /// Codec and encoder settings.
     pub codec: CodecConfig,
+    /// Settings of MP3, which is no codec of clients.
+    pub mp3: Mp3Config,
     /// Sample spec of the output.
     pub spec: SampleSpec,
     /// Milliseconds per chunk.
@@ -50,10 +53,24 @@ pub struct Station {
     pub plugin: Option<Plugin>,
     /// Pushes to other servers.
     pub pushes: Vec<PushSettings>,
+    /// Whether it is published to other servers of the cluster.
+    pub publish: bool,
     /// RTP outputs.
     pub rtp: Vec<RtpOutputSettings>,
     /// Recorders.
     pub records: Vec<RecorderSettings>,
+}
+
+impl Station {
+    /// The settings of this codec: the station's own if it has that codec, those of `mp3`, or the
+    /// default ones.
+    #[must_use]
+    pub fn codec_settings(&self, codec: Codec) -> CodecConfig {
+        match codec {
+            Codec::Mp3 => CodecConfig::Mp3(self.mp3),
+            other => self.codec.or_default_of(other),
+        }
+    }
 }
 
 /// A control script: a program that speaks JSON-RPC on standard input and output.
@@ -63,6 +80,9 @@ pub struct Plugin {
     pub script: PathBuf,
     /// Its arguments in one string, as written.
     pub params: String,
+    /// Number of the call that named it, unique until the server ends; absent for a script of the
+    /// configuration. A script that a call named must lie in `plugin_dir`.
+    pub call: Option<u64>,
 }
 
 /// A source of a station.
@@ -93,6 +113,8 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
     let name = config.name.as_ref().map_or_else(String::new, |name| check_name(name, problems));
     let (codec, spec) = (config.codec.value, config.spec.value);
     check_spec(config, codec.codec(), spec, problems);
+    let mp3 = config.mp3.value;
+    check_library(mp3, config.mp3.at, problems);
     let ConfigValue { value: buffer_ms, at } = config.buffer_ms;
     let chunk_ms = config.chunk_ms.value;
     if buffer_ms < chunk_ms {
@@ -103,6 +125,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
     Station {
         name,
         codec,
+        mp3,
         spec,
         chunk_ms,
         buffer_ms,
@@ -116,6 +139,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
         },
         plugin: config.plugin.as_ref().and_then(|plugin| resolve_plugin(plugin, problems)),
         pushes: Vec::new(),
+        publish: config.publish.value,
         rtp: Vec::new(),
         records: Vec::new(),
     }
@@ -126,7 +150,7 @@ fn resolve_plugin(config: &PluginConfig, problems: &Problems) -> Option<Plugin> 
     if script.is_empty() {
         problems.add_with_hint(*at, "`script` is empty", "script = \"meta_mpd.py\"");
     }
-    Some(Plugin { script: PathBuf::from(script), params: config.params.clone() })
+    Some(Plugin { script: PathBuf::from(script), params: config.params.clone(), call: None })
 }
 
 /// Checks that clients can play the spec with this codec.
@@ -135,6 +159,14 @@ fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: 
         |message: String, hint: &str| problems.add_with_hint(config.spec.at, message, hint);
     let (rate, channels) = (spec.rate.hz(), spec.layout.channels());
     let info = codec.info();
+    if !info.is_for_stations {
+        let message = format!("`codec` is \"{codec}\", which Snapcast clients do not support");
+        let extension = info.extensions.first().unwrap_or(&info.name);
+        let hint = format!(
+            "every station has {codec} at /listen/NAME.{extension}; clients get flac, opus or pcm"
+        );
+        return problems.add_with_hint(config.codec.at, message, hint);
+    }
     if !info.supports(spec) && channels <= MAX_STATION_CHANNELS && STATION_RATE.contains(&rate) {
         let message = format!("{codec} requires {}: `spec` is {spec}", info.requires);
         let hint = if info.formats.contains(&spec.format) {
@@ -145,7 +177,7 @@ fn check_spec(config: &StationConfig, codec: Codec, spec: SampleSpec, problems: 
         refuse(message, hint);
     }
     let chunk_ms = config.chunk_ms.value;
-    if info.chunk_ms.is_some_and(|possible| !possible.contains(&chunk_ms)) {
+    if !info.supports_chunk(chunk_ms) {
         let message = format!("`chunk_ms` is {chunk_ms}: {codec} supports {}", info.chunks);
         problems.add_with_hint(config.chunk_ms.at, message, "20 is usual");
     }

@@ -4,7 +4,8 @@
 //! They come from controllers (`Stream.AddStream`) and from `snapserver.conf`; both get the same
 //! station for the same line.
 
-use aulos_core::{Codec, SampleRate, SampleSpec};
+use aulos_core::{Codec, SampleFormat, SampleRate, SampleSpec};
+use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_proto::uri::{Uri, UriError, percent_encode};
 
 use crate::limits::SILENCE_S;
@@ -109,6 +110,11 @@ impl StreamUri {
             && Scheme::find(&self.uri.scheme).is_some_and(|scheme| scheme.has_param(key))
     }
 
+    /// Whether samples of 24 bits come in 3 bytes, as Music Assistant sends them.
+    fn is_packed(&self) -> bool {
+        PACKED_KEYS.iter().any(|key| matches!(self.uri.get(key), Some("true" | "1")))
+    }
+
     /// The source URI for the parser of sources.
     fn source(&self, default: SampleSpec) -> String {
         let uri = &self.uri;
@@ -134,6 +140,7 @@ impl StreamUri {
             .is_none_or(|scheme| scheme.name != "demo" && scheme.has_param("sampleformat"));
         if sampled && !decoded {
             let spec = self.spec.clone().unwrap_or_else(|| default.to_string());
+            let spec = if self.is_packed() { packed(spec) } else { spec };
             pairs.push(format!("sampleformat={spec}"));
         }
         let query = if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
@@ -174,11 +181,13 @@ impl StreamUri {
             like.codec
         });
         let default = ConfigValue::default_value;
+        let spec = carried_spec(&codec, wanted);
+        let inherited_chunk = like.chunk_ms.min(longest_chunk_ms(spec));
         let config = StationConfig {
             name: Some(ConfigValue::default_value(self.name.clone())),
-            spec: ConfigValue::default_value(carried_spec(&codec, wanted)),
+            spec: ConfigValue::default_value(spec),
             codec: ConfigValue::default_value(parsed),
-            chunk_ms: default(self.chunk_ms.unwrap_or(like.chunk_ms)),
+            chunk_ms: default(self.chunk_ms.unwrap_or(inherited_chunk)),
             buffer_ms: default(like.buffer_ms),
             sources: vec![SourceEntry {
                 uri: ConfigValue::default_value(self.source.clone()),
@@ -195,7 +204,7 @@ impl StreamUri {
         if problems.is_empty() {
             return Ok(station);
         }
-        Err(StreamUriError::Station(problems.into_line()))
+        Err(StreamUriError::Station(problems.errors_as_line()))
     }
 }
 
@@ -212,8 +221,27 @@ fn strip_snapcast_keys(raw: &str) -> String {
     if theirs.is_empty() { address.to_owned() } else { format!("{address}?{}", theirs.join("&")) }
 }
 
+/// The longest chunk that a station of this spec can have, in whole milliseconds.
+fn longest_chunk_ms(spec: SampleSpec) -> u32 {
+    let samples = u64::from(spec.rate.hz()) * spec.layout.channels() as u64;
+    u32::try_from(BLOCK_SAMPLES as u64 * 1_000 / samples.max(1)).unwrap_or(u32::MAX)
+}
+
+/// The same spec with 24 bits in 3 bytes, if it has 24 bits.
+fn packed(text: String) -> String {
+    match text.parse::<SampleSpec>() {
+        Ok(spec) if spec.format == SampleFormat::S24In32Le => {
+            SampleSpec { format: SampleFormat::S24Le, ..spec }.to_string()
+        }
+        _ => text,
+    }
+}
+
+/// The key for 24 bits in 3 bytes, and its alias.
+const PACKED_KEYS: [&str; 2] = ["packed_s24le", "packed_s24"];
+
 /// The keys of a stream URI that belong to the stream and not to its source.
-const SNAPCAST_KEYS: [&str; 7] = [
+const SNAPCAST_KEYS: [&str; 9] = [
     "name",
     "codec",
     "sampleformat",
@@ -221,9 +249,11 @@ const SNAPCAST_KEYS: [&str; 7] = [
     "idle_threshold",
     "controlscript",
     "controlscriptparams",
+    PACKED_KEYS[0],
+    PACKED_KEYS[1],
 ];
 
-/// A parsed announcement URI.
+/// The parsed URI of an announced file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnnouncementUri {
     /// The URI as given.
@@ -232,7 +262,7 @@ pub struct AnnouncementUri {
     pub config: SourceConfig,
 }
 
-/// Parses the URI of an announcement.
+/// Parses the URI of an announced file.
 ///
 /// # Errors
 /// What is wrong with it, for display.
@@ -246,9 +276,10 @@ pub fn parse_announcement(text: &str) -> Result<AnnouncementUri, String> {
             SourceConfig::File { .. } => {
                 Err("an announcement must be a file that ends: remove loop=true".to_owned())
             }
-            _ => Err("an announcement must be a file: file:///path".to_owned()),
+            _ => Err("an announcement must be a file or a URL: file:///path, http://host/path"
+                .to_owned()),
         },
-        _ => Err(problems.into_line()),
+        _ => Err(problems.errors_as_line()),
     }
 }
 
@@ -258,7 +289,7 @@ pub(crate) fn carried_spec(codec: &str, wanted: SampleSpec) -> SampleSpec {
     let Ok(codec) = codec.parse::<Codec>() else { return wanted };
     let info = codec.info();
     let rate =
-        if info.rates.contains(&wanted.rate.hz()) { wanted.rate } else { SampleRate::HZ_48000 };
+        if info.supports_rate(wanted.rate.hz()) { wanted.rate } else { SampleRate::HZ_48000 };
     SampleSpec { rate, format: info.nearest_format(wanted.format), ..wanted }
 }
 
@@ -289,6 +320,39 @@ mod tests {
         let station = stream.station(&like()).unwrap();
         assert_eq!((station.name.as_str(), station.buffer_ms), ("Music Assistant - osmc4", 700));
         assert_eq!(station.silence.span, aulos_core::Span::from_secs(60));
+    }
+
+    #[test]
+    fn packed_samples_of_24_bits_take_three_bytes() {
+        for (query, source) in [
+            ("sampleformat=48000:24:2&packed_s24le=true", "48000:s24:2"),
+            ("packed_s24=true&sampleformat=96000:24:2", "96000:s24:2"),
+            ("sampleformat=48000:24:2&packed_s24le=false", "48000:24:2"),
+            ("sampleformat=48000:24:2", "48000:24:2"),
+            ("sampleformat=48000:16:2&packed_s24le=true", "48000:16:2"),
+        ] {
+            let stream = stream(&format!("tcp://0.0.0.0:4953?{query}&name=x"));
+            assert_eq!(stream.source, format!("tcp://0.0.0.0:4953?sampleformat={source}"));
+            assert!(stream.ignored_keys.is_empty(), "{:?}", stream.ignored_keys);
+            // The station carries the same values, in the format of its codec.
+            let carried = stream.station(&like()).unwrap().spec;
+            assert_eq!(Some(carried.to_string()), stream.spec, "{query}");
+        }
+    }
+
+    /// Music Assistant's rates, beside a station whose chunks are longer than these can have.
+    #[test]
+    fn chunks_fit_into_every_rate() {
+        for codec in ["flac", "pcm"] {
+            for (rate, chunk_ms) in [(48_000, 60), (96_000, 42), (192_000, 21)] {
+                let like = Station { codec: codec.parse().unwrap(), chunk_ms: 60, ..like() };
+                let uri = format!("tcp://0.0.0.0:4953?sampleformat={rate}:24:2&name=x");
+                let station = stream(&uri).station(&like).unwrap();
+                assert_eq!((station.spec.rate.hz(), station.chunk_ms), (rate, chunk_ms), "{codec}");
+            }
+        }
+        let asked = stream("tcp://0.0.0.0:4953?sampleformat=96000:16:2&chunk_ms=60&name=x");
+        asked.station(&like()).unwrap_err();
     }
 
     #[test]

@@ -243,6 +243,40 @@ fn a_codec_has_settings_in_files_sets_and_pushes() {
 }
 
 #[test]
+fn mp3_has_one_setting_for_a_station_and_is_refused_where_it_is_not_possible() {
+    let push = |keys: &str, format: &str| {
+        let url = "icecast://radio.example:8000/a";
+        station(&format!(
+            "{keys}\nsources = [\"demo://\"]\npush = [{{ url = \"{url}\", format = \"{format}\" }}]\n\
+             record = {{ dir = \"/r\", format = \"mp3\" }}"
+        ))
+    };
+    for (keys, format, expected) in [
+        ("", "mp3", ["192k", "mp3", "mp3:192k"]),
+        ("mp3 = \"128k,lame\"", "mp3:256k", ["128k,lame", "mp3:256k,lame", "mp3:128k,lame"]),
+        ("mp3 = \"lame\"", "mp3:96k,builtin", ["192k,lame", "mp3:96k", "mp3:192k,lame"]),
+        ("spec = \"24000:16:1\"", "mp3", ["192k", "mp3", "mp3:192k"]),
+    ] {
+        let resolved =
+            load_text(&push(keys, format), &[]).unwrap_or_else(|error| panic!("{error}"));
+        let station = &resolved.stations[0];
+        let (push, record) = (station.pushes[0].codec, station.records[0].format);
+        assert_eq!([station.mp3.to_string(), push.to_string(), record.to_string()], expected);
+    }
+    let mut wrong = String::new();
+    for (keys, format) in [
+        ("codec = \"mp3\"", "mp3"),
+        ("mp3 = \"100k\"", "mp3:fast"),
+        ("mp3 = \"128k,lame,lame\"", "mp3"),
+        ("spec = \"96000:24:2\"", "mp3"),
+        ("spec = \"48000:16:6\"", "mp3"),
+    ] {
+        wrong += &first_problem(&push(keys, format), &[]);
+    }
+    golden("mp3", &wrong);
+}
+
+#[test]
 fn every_problem_is_told_at_once() {
     let text = include_str!("../tests/golden/broken.toml");
     let sets = ["listen.htpp=1", "station.0.chunk_ms=5", "station.z.codec=pcm", "nothing"];
@@ -283,7 +317,7 @@ fn what_is_not_built_yet_is_refused_and_named() {
 https = 1788
 [[station]]
 name = "a"
-sources = ["pulse://default"]
+sources = ["jack://default"]
 "#;
     golden("not_yet", &first_problem(text, &[]));
 }

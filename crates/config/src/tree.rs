@@ -300,7 +300,7 @@ mod tests {
         for (index, text) in sets.iter().enumerate() {
             set(&mut root, index, text, &problems);
         }
-        (root, problems.into_sorted().into_iter().map(|problem| problem.message).collect())
+        (root, problems.into_errors().into_iter().map(|problem| problem.message).collect())
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
         ] {
             let problems = Problems::default();
             parse(text, &ConfigLocation::File, &problems);
-            let problems = problems.into_sorted();
+            let problems = problems.into_errors();
             assert_eq!(problems.len(), 1, "{problems:?}");
             assert!(problems[0].message.contains("unclosed"), "{problems:?}");
             assert_eq!(problems[0].at, ConfigLocation::File(place), "{text}");

@@ -242,7 +242,7 @@ mod tests {
         let config = table_of(root.get("upload").unwrap(), "upload", &problems);
         let upload = resolve_for(built, &config, "Roof", &Environment::default(), &problems);
         let mut text = String::new();
-        for problem in problems.into_sorted() {
+        for problem in problems.into_errors() {
             writeln!(text, "{}", problem.message).unwrap();
             writeln!(text, "    hint: {}", problem.hint.unwrap_or_default()).unwrap();
         }

@@ -50,16 +50,21 @@ pub struct AccessPolicy {
     /// Role without a login.
     pub anonymous: Role,
     /// Role of clients with a valid certificate that names no user.
-    pub certified: Role,
+    pub certificate_role: Role,
     /// Failed logins allowed per address, as a burst and per minute.
-    pub guesses: u32,
+    pub failed_logins_per_minute: u32,
 }
 
 impl Default for AccessPolicy {
     /// Without users, every client has every permission.
     fn default() -> Self {
-        let guesses = crate::limits::DEFAULT_LOGIN_ATTEMPTS;
-        Self { users: Vec::new(), anonymous: Role::Admin, certified: Role::Listen, guesses }
+        let failed_logins_per_minute = crate::limits::DEFAULT_LOGIN_ATTEMPTS;
+        Self {
+            users: Vec::new(),
+            anonymous: Role::Admin,
+            certificate_role: Role::Listen,
+            failed_logins_per_minute,
+        }
     }
 }
 

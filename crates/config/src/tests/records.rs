@@ -35,12 +35,14 @@ record = {}
 name = "b"
 sources = ["demo://"]
 record = [
-    { dir = "rec", file = "../%H", format = "mp3", source = "dem", time = "mars" },
+    { dir = "rec", file = "../%H", format = "aac", source = "dem", time = "mars" },
     { dir = "/r", name = "b", format = "wav", bits = 20, rotate = "7min", align = true },
     { dir = "/r", name = "b", format = "flac", bits = 32, rotate = "1ms", rotate_size = "1kB" },
     { dir = "/r", name = "c", format = "opus", bits = 16, align = true, pre_roll = "1h" },
     { dir = "/r", name = "d", format = "flca", sync = "1ms", keep_for = "soon", kbps = 1 },
     { dir = "/r", name = "", file = "%Q", rotate_size = "huge" },
+    { dir = "/r", name = "e", format = "mp3", kbps = 100 },
+    { dir = "/r", name = "f", format = "mp3", bits = 16 },
 ]
 [[station]]
 name = "c"
