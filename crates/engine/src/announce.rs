@@ -21,7 +21,7 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, SampleRate, Span};
-use aulos_dsp::{GainRamp, mix_in};
+use aulos_dsp::{GainRamp, Limiter, mix_in};
 
 use crate::input::{self, Input};
 use crate::loudness::Loudness;
@@ -30,15 +30,15 @@ use crate::source::Source;
 /// Maximum number of announcements queued for one station, the playing one included.
 pub const MAX_QUEUE: usize = 8;
 /// Maximum length of an announcement; a longer one is faded out at this point.
-pub const MAX_LENGTH: Span = Span::from_secs(120);
+pub const MAX_LENGTH: Span = Span::from_secs(300);
 /// Duration of the duck ramp, down and up.
 pub const DUCK_TIME: Span = Span::from_millis(200);
 /// Fade-out time of a cancelled announcement.
 pub const FADE_OUT_TIME: Span = Span::from_millis(50);
 /// Maximum wait for the first audio of an announcement once it is first in the queue.
-pub const MAX_START_WAIT: Span = Span::from_secs(5);
+pub const MAX_START_WAIT: Span = Span::from_secs(12);
 /// Maximum interruption in the middle of an announcement.
-pub const MAX_STALL: Span = Span::from_secs(2);
+pub const MAX_STALL: Span = Span::from_secs(4);
 
 /// A state change of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,10 @@ pub struct AnnouncementQueue {
     rate: SampleRate,
     layout: ChannelLayout,
     quantum: Frames,
+    /// The peak of programme and announcement together, where no limiter follows the mixer.
+    ceiling: Option<Db>,
+    /// When the next announcement may start; `None` until that is known.
+    starts_at: Option<Instant>,
     queued: VecDeque<QueuedAnnouncement>,
     in_mixer: VecDeque<u64>,
     events: VecDeque<QueueEvent>,
@@ -102,10 +106,23 @@ impl AnnouncementQueue {
             rate,
             layout,
             quantum,
+            ceiling: None,
+            starts_at: Some(Instant::ZERO),
             queued: VecDeque::new(),
             in_mixer: VecDeque::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// Limits the announcements that are added from now on, each by itself: together with a ducked
+    /// programme below `ceiling`, none passes it.
+    pub(crate) const fn limit_to(&mut self, ceiling: Db) {
+        self.ceiling = Some(ceiling);
+    }
+
+    /// Starts no announcement before this time, or none at all for now; one that plays continues.
+    pub const fn start_at(&mut self, time: Option<Instant>) {
+        self.starts_at = time;
     }
 
     /// Appends an announcement. `duck` is the gain of the programme while it plays, clamped to
@@ -121,6 +138,10 @@ impl AnnouncementQueue {
         // An announcement is not delayed; decoded audio waits in the source's ring.
         let config = input::Config { buffer: Span::ZERO, ..input::Config::default() };
         let duck = Db::new(duck.get().clamp(MAX_DUCK.get(), MIN_DUCK.get()));
+        let limiter = self.ceiling.map(|ceiling| {
+            let ceiling = Db::new(ceiling.get() + headroom(duck).get());
+            Limiter::new(self.rate, self.layout, ceiling)
+        });
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let duck = duck.amplitude() as f32;
         let samples = self.quantum.as_usize() * self.layout.channels();
@@ -131,6 +152,8 @@ impl AnnouncementQueue {
             gain: 1.0,
             remaining: self.rate.frames(MAX_LENGTH),
             stalled: Frames::ZERO,
+            tail: limiter.as_ref().map_or(Frames::ZERO, Limiter::latency),
+            limiter,
             max_stall: self.rate.frames(MAX_STALL),
             scratch: vec![0.0; samples],
         });
@@ -171,8 +194,17 @@ impl AnnouncementQueue {
         self.in_mixer.contains(&id)
     }
 
+    /// Cancels every announcement that the mixer does not have.
+    pub(crate) fn cancel_queued(&mut self) {
+        let ids = self.queued.drain(..).map(|one| one.announcement.id);
+        self.events.extend(ids.map(|id| QueueEvent::Ended(id, EndReason::Cancelled)));
+    }
+
     /// The next announcement for the mixer, if it has room and one is ready.
     pub(crate) fn poll_ready(&mut self, now: Instant) -> Option<Box<Announcement>> {
+        if self.starts_at.is_none_or(|at| now < at) {
+            return None;
+        }
         while self.in_mixer.len() < MAX_IN_MIXER
             && let Some(mut head) = self.queued.pop_front()
         {
@@ -206,6 +238,11 @@ impl AnnouncementQueue {
                 QueueEvent::Ended(announcement.id, cause)
             }
         });
+    }
+
+    /// Whether the mixer has the announcement of this report.
+    pub(crate) fn owns(&self, report: &MixerReport) -> bool {
+        self.in_mixer.contains(&report.id())
     }
 
     /// The next event, in order of occurrence.
@@ -251,6 +288,15 @@ pub(crate) enum MixerReport {
     Ended(Box<Announcement>, EndReason),
 }
 
+impl MixerReport {
+    const fn id(&self) -> u64 {
+        match self {
+            Self::Began(id) => *id,
+            Self::Ended(announcement, _) => announcement.id,
+        }
+    }
+}
+
 impl AnnouncementMixer {
     pub(crate) fn new(rate: SampleRate) -> Self {
         let next = VecDeque::with_capacity(MAX_IN_MIXER);
@@ -276,12 +322,31 @@ impl AnnouncementMixer {
         channels: usize,
         report: &mut impl FnMut(MixerReport),
     ) {
-        if matches!(self.stage, MixerState::Idle) && self.next.is_empty() && self.duck.is_unity() {
+        if self.is_transparent() {
             return;
         }
         let mut done = 0;
         while done < programme.len() {
             done += self.step(now, &mut programme[done..], channels, report);
+        }
+    }
+
+    /// Whether the next block passes unchanged: no announcement plays or waits, and the duck ramp is
+    /// complete.
+    pub(crate) fn is_transparent(&self) -> bool {
+        matches!(self.stage, MixerState::Idle) && self.next.is_empty() && self.duck.is_unity()
+    }
+
+    /// Ends every announcement at once, without a fade.
+    pub(crate) fn end_all(&mut self, report: &mut impl FnMut(MixerReport)) {
+        let current = match core::mem::replace(&mut self.stage, MixerState::Idle) {
+            MixerState::Idle => None,
+            MixerState::Ducking(announcement)
+            | MixerState::Playing(announcement)
+            | MixerState::FadingOut(announcement, ..) => Some(announcement),
+        };
+        for announcement in current.into_iter().chain(self.next.drain(..)) {
+            report(MixerReport::Ended(announcement, EndReason::Cancelled));
         }
     }
 
@@ -321,7 +386,7 @@ impl AnnouncementMixer {
             MixerState::Playing(mut announcement) => {
                 let (count, over) = announcement.render(now, rest.len(), channels);
                 self.duck.apply(&mut rest[..count], channels);
-                mix_in(&announcement.scratch[..count], announcement.gain(), rest);
+                mix_in(&announcement.scratch[..count], announcement.mix_gain(), rest);
                 match over {
                     None => self.stage = MixerState::Playing(announcement),
                     Some(EndReason::TooLong) => {
@@ -334,7 +399,7 @@ impl AnnouncementMixer {
             MixerState::FadingOut(mut announcement, mut ramp, cause) => {
                 let way = ramp.remaining().as_usize() * channels;
                 let (count, over) = announcement.render(now, way.min(rest.len()), channels);
-                let gain = announcement.gain();
+                let gain = announcement.mix_gain();
                 let samples = &mut announcement.scratch[..count];
                 ramp.apply(samples, channels);
                 self.duck.apply(&mut rest[..count], channels);
@@ -403,14 +468,23 @@ pub(crate) struct Announcement {
     stalled: Frames,
     /// Limit of `stalled`.
     max_stall: Frames,
+    /// Keeps it below its share of the ceiling; `None` where a limiter follows the mixer.
+    limiter: Option<Limiter>,
+    /// Frames that the limiter still holds once the source has ended.
+    tail: Frames,
     /// Room for one quantum.
     scratch: Vec<f32>,
 }
 
 impl Announcement {
-    /// The gain at which it is mixed over the programme.
+    /// Its gain beside the ducked programme.
     const fn gain(&self) -> f32 {
         (1.0 - self.duck) * self.gain
+    }
+
+    /// The gain at which the scratch buffer is mixed over the programme.
+    const fn mix_gain(&self) -> f32 {
+        if self.limiter.is_some() { 1.0 } else { self.gain() }
     }
 
     /// Renders up to `wanted` samples into the scratch buffer. Returns the number of samples, and
@@ -421,6 +495,18 @@ impl Announcement {
         wanted: usize,
         channels: usize,
     ) -> (usize, Option<EndReason>) {
+        let (count, over) = self.read(now, wanted, channels);
+        let gain = self.gain();
+        if let Some(limiter) = &mut self.limiter {
+            let samples = &mut self.scratch[..count];
+            samples.iter_mut().for_each(|sample| *sample *= gain);
+            limiter.process(samples);
+        }
+        (count, over)
+    }
+
+    /// Reads its source, and then silence until the limiter holds nothing of it.
+    fn read(&mut self, now: Instant, wanted: usize, channels: usize) -> (usize, Option<EndReason>) {
         let out = &mut self.scratch[..wanted];
         let frames = wanted / channels;
         let mut said = 0;
@@ -433,7 +519,11 @@ impl Announcement {
                 break;
             }
             if !read.starved {
-                return (said * channels, Some(EndReason::Played));
+                let tail = self.tail.as_usize().min(frames - said);
+                out[said * channels..(said + tail) * channels].fill(0.0);
+                self.tail -= Frames::from(tail);
+                let over = self.tail == Frames::ZERO;
+                return ((said + tail) * channels, over.then_some(EndReason::Played));
             }
             if read.frames == 0 {
                 out[said * channels..].fill(0.0);
@@ -466,12 +556,18 @@ impl Announcement {
 #[must_use]
 pub fn matching_gain(loudness: &Loudness, target: Lufs, ceiling: Db, duck: Db) -> Db {
     let Some(integrated) = loudness.integrated else { return Db::ZERO };
-    let given_away = 20.0 * (1.0 - duck.amplitude()).log10();
+    let given_away = headroom(duck).get();
     let gain = target.get() - integrated.get() - given_away;
     let peak = loudness.true_peak.map_or(f64::NEG_INFINITY, Db::get) + given_away;
     let room = ceiling.get() + MAX_LIMITER_REDUCTION.get() - peak;
     let most = MAX_MATCHING_GAIN.get();
     Db::new(gain.min(room).clamp(-most, most))
+}
+
+/// The share of full scale that a programme ducked by `duck` leaves to an announcement.
+#[must_use]
+pub fn headroom(duck: Db) -> Db {
+    Db::new(20.0 * (1.0 - duck.amplitude()).log10())
 }
 
 /// Limit of [`matching_gain`], both ways: more would raise the noise of a bad recording, or hide

@@ -5,8 +5,9 @@
 //! that the log has moved on; it costs no queue of its own (`docs/decisions/chunk-log.md`).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use aulos_core::{Chunk, Instant};
+use aulos_core::{Chunk, Instant, Span};
 use aulos_rt::SharedPooled;
 
 /// A chunk whose bytes live in a station's pool, on its way to the reactors.
@@ -16,6 +17,21 @@ pub struct TimedChunk {
     pub chunk: Chunk<SharedPooled<Vec<u8>>>,
     /// The local time of its first frame, as in its wire header: never decreasing.
     pub timestamp: Instant,
+    /// The stream header of a chunk that was encoded elsewhere, in the wire format of the sessions;
+    /// `None` if that of the station holds for it.
+    pub codec_header: Option<Arc<[u8]>>,
+}
+
+impl TimedChunk {
+    /// Whether a client that decodes `other` can decode this one with the same stream header.
+    #[must_use]
+    pub fn has_header_of(&self, other: &Self) -> bool {
+        match (&self.codec_header, &other.codec_header) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || a == b,
+            _ => false,
+        }
+    }
 }
 
 /// The newest chunks of one station, as one thread sees them.
@@ -58,6 +74,26 @@ impl ChunkLog {
     pub fn cursor_from(&self, from: Instant) -> ChunkCursor {
         let index = self.chunks.partition_point(|stamped| stamped.timestamp < from);
         ChunkCursor(self.first + index as u64)
+    }
+
+    /// The timestamp of the chunk at `cursor`, which need not exist yet; `duration` is that of a
+    /// chunk. `None` when the log does not tell: it is empty, or the chunk has left it.
+    #[must_use]
+    pub fn timestamp_at(&self, cursor: ChunkCursor, duration: Span) -> Option<Instant> {
+        match self.get(cursor, 0).ok()? {
+            Some(stamped) => Some(stamped.timestamp),
+            None => self.chunks.back().map(|newest| newest.timestamp + duration),
+        }
+    }
+
+    /// A cursor at the chunk with this timestamp, within half the `duration` of a chunk, whether it
+    /// exists or is the next to come. `None` if the log begins later or has not come so far.
+    #[must_use]
+    pub fn cursor_at(&self, timestamp: Instant, duration: Span) -> Option<ChunkCursor> {
+        let (earliest, latest) = (timestamp - duration / 2, timestamp + duration / 2);
+        let begins = self.chunks.front()?.timestamp <= latest;
+        let has_come = self.chunks.back()?.timestamp + duration >= earliest;
+        (begins && has_come).then(|| self.cursor_from(earliest))
     }
 
     /// A cursor after the newest chunk: it sees only later chunks.
@@ -119,7 +155,7 @@ mod tests {
             header: 0,
             bytes: pool.take().unwrap().freeze(),
         };
-        TimedChunk { chunk, timestamp: Instant::from_nanos(number * 20) }
+        TimedChunk { chunk, timestamp: Instant::from_nanos(number * 20), codec_header: None }
     }
 
     #[test]
@@ -147,6 +183,36 @@ mod tests {
         let playable = log.cursor_from(Instant::from_nanos(141));
         assert_eq!(log.get(playable, 0).unwrap().unwrap().chunk.pts, MediaTime(8 * 960));
         assert_eq!(cursor.distance(playable), 8);
+    }
+
+    #[test]
+    fn a_reader_continues_in_another_log_with_the_next_chunk() {
+        let pool = Pool::new(32, Vec::new);
+        let (duration, at) = (Span::from_nanos(20), Instant::from_nanos);
+        let mut logs = [ChunkLog::new(8), ChunkLog::new(8)];
+        for number in 0..6 {
+            logs[0].push(chunk(&pool, number));
+        }
+        let [from, to] = &mut logs;
+        assert_eq!(to.cursor_at(at(100), duration), None, "an empty log");
+        // The second log begins with chunk 3.
+        for number in 3..5 {
+            to.push(chunk(&pool, number));
+        }
+        let mut cursor = from.cursor_from(at(40));
+        assert_eq!(from.timestamp_at(cursor, duration), Some(at(40)));
+        assert_eq!(to.cursor_at(at(40), duration), None, "chunk 2 is not there");
+        cursor.advance(1);
+        let next = to.cursor_at(at(60), duration).unwrap();
+        assert_eq!(to.get(next, 0).unwrap().unwrap().chunk.pts, MediaTime(3 * 960));
+        // At the end of the first log: chunk 6 is the next one of both only once 5 has come.
+        cursor.advance(3);
+        assert_eq!(from.timestamp_at(cursor, duration), Some(at(120)));
+        assert_eq!(to.cursor_at(at(120), duration), None, "chunk 5 would come twice");
+        to.push(chunk(&pool, 5));
+        assert_eq!(to.cursor_at(at(120), duration), Some(to.cursor_at_end()));
+        from.clear();
+        assert_eq!(from.timestamp_at(from.cursor_at_end(), duration), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! All differences between a source and its station end here. The station reads whole quanta at its
 //! own rate and layout, and only learns how many of the frames are real.
 
+mod arrival;
 mod normalizer;
 
 use std::collections::VecDeque;
@@ -11,10 +12,11 @@ use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Spa
 use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::normalize::NormalizerError;
 use aulos_dsp::silence::{self, SilenceDetector};
-use aulos_dsp::{Resampler, apply_gain, remix};
+use aulos_dsp::{Resampler, apply_gain};
 
 use crate::loudness::{Loudness, LoudnessMeter};
 use crate::loudness_processor::NormalizerConfig;
+use crate::ready_chunk::ReadyChunkQueue;
 use crate::recorder::RecordTap;
 use crate::servo::Servo;
 use crate::source::{BLOCK_SAMPLES, Pacing, PullResult, Source};
@@ -76,6 +78,8 @@ pub struct Input {
     /// Recorders of the incoming audio.
     record_taps: Vec<(u64, Box<RecordTap>)>,
     normalizer: Option<InputNormalizer>,
+    /// The same audio, encoded.
+    ready_chunks: Option<ReadyChunkQueue>,
     standby: Standby,
     /// Connection to the thread that opens and closes the source; without it the source is always
     /// open.
@@ -124,6 +128,7 @@ impl Input {
             meter: LoudnessMeter::new(rate, layout, MeterHistory::Histogram),
             record_taps: Vec::with_capacity(MAX_RECORD_TAPS),
             normalizer: None,
+            ready_chunks: None,
             standby,
             standby_control: None,
             link: LinkState::Open,
@@ -171,6 +176,13 @@ impl Input {
             Some(InputNormalizer::new(config.clone(), self.source_rate, self.layout)?);
         self.reserve_staging();
         Ok(self)
+    }
+
+    /// Adds the source's audio in the encoding of the station; see [`crate::ready_chunk`].
+    #[must_use]
+    pub fn with_ready_chunks(mut self, chunks: ReadyChunkQueue) -> Self {
+        self.ready_chunks = Some(chunks);
+        self
     }
 
     /// Reads what has arrived, up to the buffer limit.
@@ -225,7 +237,9 @@ impl Input {
         // underrun.
         let on_the_way = self.last_arrival.map_or(Span::ZERO, |last| due - last);
         let fill = self.buffered() + on_the_way;
-        let drift = if self.full {
+        let drift = if self.ready_chunks.is_some() {
+            self.servo.follow(fill + self.latency(), elapsed)
+        } else if self.full {
             self.servo.update_held(fill, elapsed)
         } else {
             self.servo.update(fill, elapsed)
@@ -239,6 +253,36 @@ impl Input {
     /// Restarts the fill estimate, because the source goes on air.
     pub const fn restart_servo(&mut self) {
         self.servo.restart();
+    }
+
+    /// Going on air, discards audio or begins with silence, so that a frame is read when its ready
+    /// chunk is due; nothing without ready chunks. `due` is the time at which the next `frames` are
+    /// read, `ahead` what the resampler has of older audio.
+    ///
+    /// # Real-time
+    /// Does not allocate.
+    pub(crate) fn align(&mut self, due: Instant, frames: Frames, ahead: Span) {
+        let Some(last) = self.last_arrival.filter(|_| self.ready_chunks.is_some()) else { return };
+        let fill = self.buffered() + (due - last) + ahead;
+        let surplus = fill - self.rate.span(frames) - self.buffer;
+        let channels = self.layout.channels();
+        let samples = self.source_rate.frames(surplus).as_usize() * channels;
+        self.staged.drain(..samples.min(self.staged.len()));
+        let missing = self.source_rate.frames((-surplus).min(MAX_SILENT_START));
+        let room = self.staged.capacity() - self.staged.len();
+        for _ in 0..(missing.as_usize() * channels).min(room / channels * channels) {
+            self.staged.push_front(0.0);
+        }
+    }
+
+    /// The source's audio in the encoding of the station.
+    pub(crate) const fn ready_chunks(&mut self) -> Option<&mut ReadyChunkQueue> {
+        self.ready_chunks.as_mut()
+    }
+
+    /// Whether it changes the samples of its source.
+    pub(crate) fn is_transparent(&self) -> bool {
+        self.normalizer.is_none() && self.gain.to_bits() == 1.0_f32.to_bits()
     }
 
     /// Fills `out` (interleaved, the station's rate and layout) from its front.
@@ -415,7 +459,8 @@ impl Input {
         (self.source_rate, self.block.layout())
     }
 
-    fn latency(&self) -> Span {
+    /// How much audio its resampler holds.
+    pub(crate) fn latency(&self) -> Span {
         self.source_rate.span(self.resampler.latency())
     }
 
@@ -436,6 +481,7 @@ impl Input {
         }
         self.block_pending = false;
         self.staged.clear();
+        self.ready_chunks.iter_mut().for_each(ReadyChunkQueue::clear);
         self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
         self.reset_resampler();
         self.servo.interrupt();
@@ -445,138 +491,6 @@ impl Input {
     fn reset_resampler(&mut self) {
         self.resampler.reset();
         self.drift = Ppm::ZERO;
-    }
-
-    fn accept(&mut self, now: Instant) {
-        let arrival = if self.block.received == Instant::ZERO { now } else { self.block.received };
-        let since_last = self.last_arrival.map(|last| arrival.since(last));
-        let pause = since_last.filter(|since| *since >= self.max_gap());
-        if pause.is_some() {
-            self.meter.interrupt();
-        }
-        self.last_arrival = Some(arrival);
-        self.record(arrival, pause);
-        self.update_servo(arrival);
-        // A new sender follows one whose audio is played out.
-        self.at_sender_start |= self.ended && self.staged.is_empty();
-        (self.ended, self.lost) = (false, false);
-        if self.block.rate() == self.source_rate {
-            return self.stage();
-        }
-        self.drain();
-        if self.staged.is_empty() {
-            self.adopt_block_rate();
-        } else {
-            self.flush();
-            self.block_pending = true;
-        }
-    }
-
-    /// Updates the estimate of the sender's clock from the block.
-    fn update_servo(&mut self, arrival: Instant) {
-        if !self.has_clock() {
-            return;
-        }
-        if self.ended || self.lost || self.block.rate() != self.source_rate {
-            self.servo.interrupt();
-        }
-        self.servo.push_arrival(arrival, self.block.frames(), self.block.rate());
-    }
-
-    fn has_clock(&self) -> bool {
-        matches!(self.source.pacing(), Pacing::Live | Pacing::Streamed)
-    }
-
-    /// Hands the block to the recorders, unchanged.
-    fn record(&mut self, received: Instant, pause: Option<Span>) {
-        if self.record_taps.is_empty() {
-            return;
-        }
-        let samples = remixed(&self.block, &mut self.remixed, self.layout);
-        for (_, tap) in &mut self.record_taps {
-            tap.push_samples(samples, self.block.rate(), received, pause);
-        }
-    }
-
-    fn stage(&mut self) {
-        let to = self.layout.channels();
-        let samples = remixed(&self.block, &mut self.remixed, self.layout);
-        self.detector.update(samples, to);
-        self.meter.push(samples);
-        match &mut self.normalizer {
-            Some(normalizer) => normalizer.push(samples, &mut self.staged),
-            None => self.staged.extend(samples),
-        }
-    }
-
-    /// Empties the look-ahead, because nothing follows for now.
-    fn drain(&mut self) {
-        if let Some(normalizer) = &mut self.normalizer {
-            normalizer.drain(&mut self.staged);
-        }
-    }
-
-    /// Empties the look-ahead of a live sender that has been silent for so long that it may be
-    /// gone.
-    fn drain_if_idle(&mut self, now: Instant) {
-        let patience = match self.source.pacing() {
-            Pacing::Streamed => self.max_gap(),
-            _ => self.timeout.min(self.buffer).max(MIN_DRAIN_DELAY),
-        };
-        if self.source.pacing() != Pacing::OnDemand
-            && self.last_arrival.is_some_and(|last| now.since(last) >= patience)
-        {
-            self.drain();
-        }
-    }
-
-    /// Reserves room for the maximum number of buffered frames.
-    fn reserve_staging(&mut self) {
-        let ahead = self.normalizer.as_ref().map_or(0, InputNormalizer::latency);
-        let wanted = staging_capacity(self.limit() + ahead, self.layout);
-        self.staged.reserve(wanted.saturating_sub(self.staged.len()));
-    }
-
-    /// Pushes the last frames out of the resampler's memory.
-    fn flush(&mut self) {
-        self.drain();
-        if !self.ended {
-            let tail = self.resampler.latency().as_usize() * self.layout.channels();
-            self.staged.extend(core::iter::repeat_n(0.0, tail));
-        }
-    }
-
-    /// Once the older audio is played, continues at the rate of the waiting block.
-    fn switch_pending_rate(&mut self, now: Instant) -> bool {
-        if !self.block_pending || !self.staged.is_empty() {
-            return false;
-        }
-        self.adopt_block_rate();
-        self.refill(now);
-        true
-    }
-
-    /// Switches to the rate of the block, with no audio of another rate left.
-    fn adopt_block_rate(&mut self) {
-        self.source_rate = self.block.rate();
-        self.normalizer.iter_mut().for_each(|normalizer| normalizer.set_rate(self.block.rate()));
-        self.reserve_staging();
-        self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
-        self.detector =
-            SilenceDetector::new(self.silence, self.source_rate, self.layout.channels());
-        self.meter.set_format(self.source_rate, self.layout);
-        self.drift = Ppm::ZERO;
-        self.servo.restart();
-        self.block_pending = false;
-        self.stage();
-    }
-
-    /// The longest gap in the data after which new audio still belongs to the audio before.
-    fn max_gap(&self) -> Span {
-        match self.source.pacing() {
-            Pacing::Streamed => self.timeout.max(self.buffer).max(MOMENTARY),
-            _ => self.timeout.max(MOMENTARY),
-        }
     }
 
     fn staged_frames(&self) -> usize {
@@ -603,17 +517,6 @@ pub struct ReadResult {
     pub starved: bool,
 }
 
-/// The block's samples in the station's channels.
-fn remixed<'a>(block: &'a Block, room: &'a mut [f32], layout: ChannelLayout) -> &'a [f32] {
-    let (from, to) = (block.layout().channels(), layout.channels());
-    if from == to {
-        return block.samples();
-    }
-    let out = &mut room[..block.frames().as_usize() * to];
-    remix(block.samples(), from, out, to);
-    out
-}
-
 /// Maximum number of buffered frames. For live sources it is twice the buffer, so that a burst fits
 /// while its start is still unplayed, and at least [`MIN_CAPACITY`].
 fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
@@ -633,15 +536,12 @@ const fn staging_capacity(limit: usize, layout: ChannelLayout) -> usize {
 /// Reserve of a live source for a fade-out when it stops unexpectedly.
 pub(crate) const FADE_RESERVE: Span = Span::from_millis(10);
 
-/// The shortest loudness window: older audio does not belong to the current loudness.
-const MOMENTARY: Span = Span::from_millis(400);
-
-/// Shortest interruption after which the look-ahead is emptied.
-const MIN_DRAIN_DELAY: Span = Span::from_millis(100);
-
 /// Twice the longest chunk of a station: the next quantum and the reserve for a fade fit, however
 /// short the buffer is.
 const MIN_CAPACITY: Span = Span::from_millis(120);
+
+/// A source with ready chunks waits so long for the time of its first frame.
+const MAX_SILENT_START: Span = Span::from_millis(60);
 
 /// Read-ahead of files and generators.
 const ON_DEMAND_AHEAD: Span = Span::from_millis(60);

@@ -3,7 +3,7 @@
 //! ```text
 //!  Source -> Input -+
 //!  Source -> Input -+-> Switch -> LoudnessProcessor -> AnnouncementMixer -> limiter -> Rendition
-//!   (LoudnessMeter)       (Station, one clock)    |                                     (Encoder)
+//!   (LoudnessMeter)       (Station, one clock)    |                       |-> Overlay     (Encoder)
 //!                                                 |-> StationTap -> SwappableSource        v
 //!                                                       (another station)       ring per reactor
 //!                                                                                          v
@@ -28,6 +28,8 @@ pub mod input;
 pub mod loudness;
 pub mod loudness_processor;
 pub mod output_bus;
+pub mod overlay;
+pub mod ready_chunk;
 pub mod recorder;
 pub mod rendition;
 pub mod servo;
@@ -37,3 +39,9 @@ pub mod station;
 pub mod status;
 pub mod swappable_source;
 pub mod switch;
+pub mod tapped_rendition;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

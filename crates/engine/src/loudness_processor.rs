@@ -119,6 +119,11 @@ impl LoudnessProcessor {
         self.deferred.len() < MAX_DEFERRED
     }
 
+    /// Whether samples pass unchanged: no band of the equalizer and no normalizer is active.
+    pub(crate) const fn is_transparent(&self) -> bool {
+        self.equalizer.is_idle() && self.chain.is_none() && self.transition.is_none()
+    }
+
     /// Takes a command, which is carried out with the next quantum.
     pub(crate) fn handle_command(&mut self, command: ProcessorCommand) {
         self.deferred.push_back(command);

@@ -1,5 +1,6 @@
 //! Outputs that are attached to and detached from a running station besides its own rendition:
-//! taps, which pass its programme to another station, further renditions, and record taps.
+//! taps, which pass its programme to another station, further renditions, overlays, and record
+//! taps.
 //!
 //! The control thread creates and frees them; the station only holds them. They arrive as commands
 //! between two quanta and leave as events, so that the station allocates and frees nothing.
@@ -10,7 +11,9 @@ use aulos_core::{Block, Instant, MediaTime, Timeline};
 use aulos_rt::Pool;
 use aulos_rt::ring::Producer;
 
+use crate::announce::MixerReport;
 use crate::input::Input;
+use crate::overlay::{MAX_OVERLAYS, Overlay};
 use crate::recorder::{RecordTap, TapPoint};
 use crate::rendition::Rendition;
 use crate::source::SourceItem;
@@ -20,13 +23,17 @@ use crate::status::StationStatus;
 /// and the renditions.
 pub const MAX_BUS_OUTPUTS: usize = 64;
 
-/// The station already has [`MAX_BUS_OUTPUTS`].
+/// The station already has [`MAX_BUS_OUTPUTS`], or [`MAX_OVERLAYS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyOutputs;
 
 impl fmt::Display for TooManyOutputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the station has no free slot for another output ({MAX_BUS_OUTPUTS} at most)")
+        write!(
+            f,
+            "the station has no free slot for another output ({MAX_BUS_OUTPUTS} at most, \
+             {MAX_OVERLAYS} of them overlays)"
+        )
     }
 }
 
@@ -39,6 +46,8 @@ pub enum BusOutput {
     Tap(Box<StationTap>),
     /// Encodes it once more.
     Rendition(Box<Rendition>),
+    /// Encodes it with announcements of its own.
+    Overlay(Box<Overlay>),
     /// Copies it for a recorder.
     RecordTap(Box<RecordTap>),
 }
@@ -52,6 +61,12 @@ impl From<RecordTap> for BusOutput {
 impl From<StationTap> for BusOutput {
     fn from(tap: StationTap) -> Self {
         Self::Tap(Box::new(tap))
+    }
+}
+
+impl From<Overlay> for BusOutput {
+    fn from(overlay: Overlay) -> Self {
+        Self::Overlay(Box::new(overlay))
     }
 }
 
@@ -107,7 +122,7 @@ impl OutputBus {
                 || match output {
                     BusOutput::Tap(tap) => tap.items.is_abandoned(),
                     BusOutput::RecordTap(tap) => tap.is_abandoned(),
-                    BusOutput::Rendition(_) => false,
+                    BusOutput::Rendition(_) | BusOutput::Overlay(_) => false,
                 }
         };
         while let Some(at) = self.outputs.iter().position(is_over) {
@@ -122,13 +137,14 @@ impl OutputBus {
         }
     }
 
-    /// Passes the programme to the station taps: the first `real` frames of `block`.
-    pub(crate) fn feed_station_taps(&mut self, now: Instant, block: &Block, real: usize) {
-        for (_, output) in &mut self.outputs {
-            if let BusOutput::Tap(tap) = output {
-                tap.push(now, block, real);
-            }
-        }
+    /// Passes the programme to the station taps: the first `real` frames of `block`. Returns the
+    /// number of taps that have lost it.
+    pub(crate) fn feed_station_taps(&mut self, now: Instant, block: &Block, real: usize) -> u64 {
+        let taps = self.outputs.iter_mut().filter_map(|(_, output)| match output {
+            BusOutput::Tap(tap) => Some(tap),
+            _ => None,
+        });
+        taps.map(|tap| u64::from(!tap.push(now, block, real))).sum()
     }
 
     /// Passes the output to the record taps; `line` is the station's timeline.
@@ -140,19 +156,40 @@ impl OutputBus {
         }
     }
 
-    /// Sends the output through every further rendition.
+    /// Sends the output through every further rendition and overlay. Passes what happens to the
+    /// announcements of overlays to `report`.
     pub(crate) fn send_renditions(
         &mut self,
         block: &Block,
         now: Instant,
         times: (MediaTime, Instant),
         status: &mut StationStatus,
+        report: &mut impl FnMut(MixerReport),
     ) {
         for (_, output) in &mut self.outputs {
-            if let BusOutput::Rendition(rendition) = output {
-                rendition.send(block, now, times, status);
+            match output {
+                BusOutput::Rendition(rendition) => rendition.send(block, now, times, status),
+                BusOutput::Overlay(overlay) => overlay.send(block, now, times, status, report),
+                BusOutput::Tap(_) | BusOutput::RecordTap(_) => {}
             }
         }
+    }
+
+    /// The overlay of this number.
+    pub(crate) fn overlay(&mut self, number: u64) -> Option<&mut Overlay> {
+        self.overlays().find(|(other, _)| *other == number).map(|(_, overlay)| overlay)
+    }
+
+    /// Cancels an announcement on the overlay that plays it.
+    pub(crate) fn cancel(&mut self, id: u64, report: &mut impl FnMut(MixerReport)) {
+        self.overlays().for_each(|(_, overlay)| overlay.cancel(id, report));
+    }
+
+    fn overlays(&mut self) -> impl Iterator<Item = (u64, &mut Overlay)> {
+        self.outputs.iter_mut().filter_map(|(number, output)| match output {
+            BusOutput::Overlay(overlay) => Some((*number, &mut **overlay)),
+            _ => None,
+        })
     }
 }
 
@@ -173,22 +210,23 @@ impl StationTap {
         Self { pool, items, open: false }
     }
 
-    fn push(&mut self, now: Instant, block: &Block, real: usize) {
+    /// False if the block is lost: a station that does not read in time misses audio, and continues
+    /// when it is back.
+    fn push(&mut self, now: Instant, block: &Block, real: usize) -> bool {
         if real == 0 {
             // Silence because no source plays: that is an end, and no audio.
             if self.open {
                 self.open = self.items.push(SourceItem::End).is_err();
             }
-            return;
+            return true;
         }
-        // A station that does not read in time misses audio, and continues when it is back.
-        let Some(mut copy) = self.pool.take() else { return };
+        let Some(mut copy) = self.pool.take() else { return false };
         let samples = real * block.layout().channels();
         copy.reset(block.rate(), block.layout());
         copy.resize(aulos_core::Frames::from(real));
         copy.samples_mut().copy_from_slice(&block.samples()[..samples]);
         (copy.pts, copy.received) = (block.pts, now);
         self.open = true;
-        drop(self.items.push(SourceItem::Block(copy)));
+        self.items.push(SourceItem::Block(copy)).is_ok()
     }
 }

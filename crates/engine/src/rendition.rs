@@ -4,14 +4,21 @@
 //! say) share a further one. It is made from the same blocks and carries the same timestamps, so
 //! that a client can change from one to the other and stay in sync.
 
+mod pass_through;
+mod stamps;
+
+use std::sync::Arc;
+
 use aulos_core::{Block, ChannelMap, Chunk, Frames, HEADROOM, Instant, MediaTime, SampleSpec};
 use aulos_dsp::route;
-use aulos_rt::Pool;
 use aulos_rt::ring::Producer;
+use aulos_rt::{Pool, Pooled};
 
 use crate::encode::Encoder;
 use crate::fanout::TimedChunk;
 use crate::status::StationStatus;
+use stamps::PassThrough;
+pub(crate) use stamps::QuantumTime;
 
 /// Writes the wire header of a chunk right-aligned into its headroom: (headroom, time of
 /// serialization, timestamp, payload length) -> bytes used. The engine knows no wire format; its
@@ -26,6 +33,8 @@ pub struct Rendition {
     write_header: WriteHeader,
     /// The channel map and the mapped block; `None` for an unmapped rendition.
     routed: Option<(ChannelMap, Block)>,
+    /// `None` for a rendition that only encodes.
+    pass_through: Option<PassThrough>,
 }
 
 impl Rendition {
@@ -40,7 +49,7 @@ impl Rendition {
         outputs: Vec<Producer<TimedChunk>>,
         write_header: WriteHeader,
     ) -> Self {
-        Self { encoder, pool, outputs, write_header, routed: None }
+        Self { encoder, pool, outputs, write_header, routed: None, pass_through: None }
     }
 
     /// The same with mapped channels, of blocks of up to `quantum`.
@@ -56,6 +65,11 @@ impl Rendition {
     /// The format of its samples.
     pub(crate) fn spec(&self) -> SampleSpec {
         self.encoder.spec()
+    }
+
+    /// Whether every reactor has room for another chunk.
+    pub(crate) fn has_room(&self) -> bool {
+        self.outputs.iter().all(|output| output.free() > 0)
     }
 
     /// Encodes a block and sends it; counts chunks and failures in `status`.
@@ -89,18 +103,38 @@ impl Rendition {
             status.encode_errors += 1;
             return;
         }
+        // A frame of MP3 is longer than a block, and comes with a later one.
+        if bytes.len() == HEADROOM {
+            return;
+        }
+        let timestamp = match &mut self.pass_through {
+            Some(stamps) => stamps.place(timestamp, self.encoder.spec().rate.span(duration)),
+            None => timestamp,
+        };
+        self.fan_out(bytes, (pts, duration), (now, timestamp), None, status);
+        status.chunks += 1;
+    }
+
+    /// Writes the wire header, and passes the chunk to every reactor.
+    fn fan_out(
+        &mut self,
+        mut bytes: Pooled<Vec<u8>>,
+        (pts, duration): (MediaTime, Frames),
+        (now, timestamp): (Instant, Instant),
+        codec_header: Option<Arc<[u8]>>,
+        status: &mut StationStatus,
+    ) {
         let payload = bytes.len() - HEADROOM;
+        status.payload_bytes += payload as u64;
         let header = (self.write_header)(&mut bytes[..HEADROOM], now, timestamp, payload);
         let codec = self.encoder.codec();
         let chunk = Chunk { pts, duration, codec, header, bytes: bytes.freeze() };
-        let stamped = TimedChunk { chunk, timestamp };
+        let stamped = TimedChunk { chunk, timestamp, codec_header };
         for output in &mut self.outputs {
             if output.push(stamped.clone()).is_err() {
                 status.fanout_full += 1;
             }
         }
-        status.chunks += 1;
-        status.payload_bytes += payload as u64;
     }
 }
 

@@ -145,6 +145,18 @@ impl Servo {
         self.slew(self.rate.rate(), elapsed)
     }
 
+    /// The same for arrivals with exact times, as those of a source with ready chunks: keeps `fill`
+    /// within a fraction of a millisecond of its target.
+    ///
+    /// # Real-time
+    /// A few multiplications.
+    pub fn follow(&mut self, fill: Span, elapsed: Span) -> Ppm {
+        let error = fill.as_secs_f64() - self.target;
+        let most = f64::from(Self::CORRECTION.as_ppb()) * 1e-9;
+        let wanted = if error.abs() < EXACT_S { 0.0 } else { error / FOLLOW_TIME_S };
+        self.slew(wanted.clamp(-most, most), elapsed)
+    }
+
     /// The estimated drift of the sender's clock: positive when it is fast.
     #[must_use]
     pub const fn drift(&self) -> Ppm {
@@ -196,6 +208,12 @@ impl Servo {
 const fn ppm(fraction: f64) -> Ppm {
     Ppm::from_ppb((fraction * 1e9) as i32)
 }
+
+/// An error of exact arrivals that is not corrected, so that the samples stay unchanged.
+const EXACT_S: f64 = 100e-6;
+
+/// In which time an error of exact arrivals is corrected.
+const FOLLOW_TIME_S: f64 = 5.0;
 
 /// The error is the median of this many seconds, so that audio that is late for less than half of
 /// them is not corrected.

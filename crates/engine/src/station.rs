@@ -10,11 +10,12 @@ use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::{Crossfade, LevelMeter, mix_in};
 use aulos_rt::LatestPublisher;
 
-use crate::announce::AnnouncementMixer;
+use crate::announce::{AnnouncementMixer, EndReason, MixerReport};
 use crate::input::{FADE_RESERVE, Input};
 use crate::loudness::LoudnessMeter;
 use crate::loudness_processor::LoudnessProcessor;
-use crate::output_bus::OutputBus;
+use crate::output_bus::{BusOutput, OutputBus};
+use crate::ready_chunk::PassThroughState;
 use crate::rendition::Rendition;
 use crate::status::{InputState, StationOutput, StationStatus};
 use crate::switch::{InputFacts, InputFault, InputHealth, Preference, Switch};
@@ -24,6 +25,7 @@ use input_crossfade::{ActiveInput, InputCrossfade};
 
 mod handle;
 mod input_crossfade;
+mod pass_through;
 
 pub use handle::{MAX_SWITCH_EVENTS, PreferenceRequest, StationEvent, StationHandle, SwitchEvent};
 
@@ -66,6 +68,8 @@ pub struct Station {
     /// Media time of the last read of the normalizer's status.
     normalizer_read_at: MediaTime,
     announcement_mixer: AnnouncementMixer,
+    /// What has changed the samples of the block.
+    altered: Option<PassThroughState>,
     main: Rendition,
     output_bus: OutputBus,
     status: StationStatus,
@@ -79,9 +83,12 @@ impl Station {
     pub fn new(
         config: StationConfig,
         now: Instant,
-        inputs: Vec<Input>,
-        main: Rendition,
+        mut inputs: Vec<Input>,
+        mut main: Rendition,
     ) -> (Self, StationHandle) {
+        if inputs.iter_mut().any(|input| input.ready_chunks().is_some()) {
+            main.enable_pass_through();
+        }
         let spec = main.spec();
         let samples = config.quantum.as_usize() * spec.layout.channels();
         let block = Block::with_capacity(spec.rate, spec.layout, samples);
@@ -109,6 +116,7 @@ impl Station {
             loudness_processor: LoudnessProcessor::new(spec.rate, spec.layout, config.quantum),
             normalizer_read_at: MediaTime::ZERO,
             announcement_mixer: AnnouncementMixer::new(spec.rate),
+            altered: None,
             main,
             output_bus: OutputBus::new(),
             status: StationStatus::new(now),
@@ -162,7 +170,7 @@ impl Station {
         while self.loudness_processor.has_room()
             && let Some(command) = port.next()
         {
-            let mut discard = |number, output| port.reply(StationReply::Output(number, output));
+            let mut discard = |number, output| discard_output(port, number, output);
             match command {
                 StationCommand::ResetLoudness => {
                     self.meter.reset();
@@ -190,12 +198,19 @@ impl Station {
                     port.reply(StationReply::Bands(bands));
                 }
                 StationCommand::Play(announcement) => self.announcement_mixer.play(announcement),
-                StationCommand::Cancel(id) => self.announcement_mixer.cancel(id, &mut |report| {
-                    port.reply(StationReply::Announcement(report));
-                }),
+                StationCommand::PlayOn(overlay, announcement) => {
+                    match output_bus.overlay(overlay) {
+                        Some(overlay) => overlay.play(announcement),
+                        None => reply(port)(MixerReport::Ended(announcement, EndReason::Cancelled)),
+                    }
+                }
+                StationCommand::Cancel(id) => {
+                    self.announcement_mixer.cancel(id, &mut reply(port));
+                    output_bus.cancel(id, &mut reply(port));
+                }
             }
         }
-        let mut discard = |number, output| port.reply(StationReply::Output(number, output));
+        let mut discard = |number, output| discard_output(port, number, output);
         output_bus.detach(None, inputs, &mut discard);
     }
 
@@ -208,6 +223,7 @@ impl Station {
         self.block.reset(self.rate, self.layout);
         self.block.resize(quantum);
         self.block.pts = self.next;
+        self.altered = None;
         let mut filled = self.fill(now, 0);
         // An input that ended inside this quantum is followed by the next one without a gap.
         for _ in 0..self.inputs.len() {
@@ -232,7 +248,11 @@ impl Station {
         let mut discard = |chain| self.port.reply(StationReply::Chain(chain));
         let (samples, processor) = (self.block.samples_mut(), &mut self.loudness_processor);
         let real = processor.process_programme(samples, real, &mut discard);
+        if !processor.is_transparent() {
+            self.altered = Some(PassThroughState::Processing);
+        }
         if core::mem::take(&mut self.flush) {
+            self.altered = Some(PassThroughState::Announcement);
             // The rest is faded out within this quantum, without a click.
             processor.flush(samples);
             self.inputs.iter_mut().for_each(|input| input.clear(now));
@@ -240,11 +260,12 @@ impl Station {
         self.update_inputs(now, self.config.quantum);
         // Announcements are for this station's listeners only. Another station gets the programme
         // at the same loudness, and falls back to its own sources when this one has none.
-        self.output_bus.feed_station_taps(now, &self.block, real);
+        self.status.tap_blocks_lost += self.output_bus.feed_station_taps(now, &self.block, real);
+        if !self.announcement_mixer.is_transparent() {
+            self.altered = Some(PassThroughState::Announcement);
+        }
         let (samples, channels) = (self.block.samples_mut(), self.layout.channels());
-        self.announcement_mixer.mix(now, samples, channels, &mut |report| {
-            self.port.reply(StationReply::Announcement(report));
-        });
+        self.announcement_mixer.mix(now, samples, channels, &mut reply(&mut self.port));
         let mut discard = |chain| self.port.reply(StationReply::Chain(chain));
         self.loudness_processor.limit(samples, &mut discard);
         self.output_bus.feed_record_taps(&self.block, self.timeline);
@@ -271,11 +292,16 @@ impl Station {
     }
 
     fn begin_fade(&mut self, now: Instant, to: Option<usize>, at: usize) {
+        let (due, rest) = (self.poll_timeout(), self.config.quantum - Frames::from(at));
         let (to, starts) = match (to.and_then(|to| self.inputs.get_mut(to)), to) {
             (Some(input), Some(to)) => {
                 input.restart_servo();
                 let starts = input.is_at_sender_start();
                 let audible = self.fade.as_ref().is_some_and(|fade| fade.contains(to));
+                if !audible {
+                    let held = if starts { input.latency() } else { Span::ZERO };
+                    input.align(due, rest, held);
+                }
                 if !starts && !audible {
                     input.discard_resampler_tail(now, &mut self.part);
                 }
@@ -343,6 +369,7 @@ impl Station {
     /// Mixes the outgoing inputs into the block, as long as the fade lasts.
     fn mix_outgoing_inputs(&mut self, now: Instant) {
         let Some(mut fade) = self.fade.take() else { return };
+        self.altered = Some(PassThroughState::Crossfade);
         self.shorten_fade(&mut fade);
         let channels = self.layout.channels();
         let start = core::mem::take(&mut fade.start) * channels;
@@ -404,8 +431,9 @@ impl Station {
         self.next += duration;
         self.status.position = self.next;
         let times = (pts, timestamp);
-        self.main.send(&self.block, now, times, &mut self.status);
-        self.output_bus.send_renditions(&self.block, now, times, &mut self.status);
+        self.send_main(now, times);
+        let report = &mut reply(&mut self.port);
+        self.output_bus.send_renditions(&self.block, now, times, &mut self.status, report);
     }
 
     fn publish_status(&mut self, now: Instant) {
@@ -447,6 +475,19 @@ impl core::fmt::Debug for Station {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Station").field("next", &self.next).finish_non_exhaustive()
     }
+}
+
+/// Passes reports of a mixer to the handle.
+fn reply(port: &mut StationPort) -> impl FnMut(MixerReport) {
+    |report| port.reply(StationReply::Announcement(report))
+}
+
+/// Returns an output to the handle, which frees it.
+fn discard_output(port: &mut StationPort, number: u64, mut output: BusOutput) {
+    if let BusOutput::Overlay(overlay) = &mut output {
+        overlay.end_all(&mut reply(port));
+    }
+    port.reply(StationReply::Output(number, output));
 }
 
 /// Fade-in after silence, and after a sender that left nothing to fade from.

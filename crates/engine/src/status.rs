@@ -6,6 +6,7 @@ use aulos_dsp::silence::SilenceVerdict;
 
 use crate::loudness::Loudness;
 use crate::loudness_processor::NormalizerStatus;
+use crate::ready_chunk::PassThroughState;
 use crate::standby::Standby;
 use crate::switch::{FailureCounts, InputChange, InputHealth, Preference, SwitchCause};
 
@@ -42,10 +43,16 @@ pub struct StationStatus {
     pub normalizer: Option<NormalizerStatus>,
     /// State of each input, in order of priority.
     pub inputs: [InputState; MAX_SOURCES],
-    /// Chunks sent.
+    /// Whether ready chunks of the source on air are passed.
+    pub pass_through: PassThroughState,
+    /// Chunks encoded and sent.
     pub chunks: u64,
-    /// Payload bytes of these chunks.
+    /// Ready chunks of a source, sent in place of encoded ones.
+    pub chunks_passed: u64,
+    /// Payload bytes of all these chunks.
     pub payload_bytes: u64,
+    /// How often the passing of chunks ended because one was missing.
+    pub pass_interruptions: u64,
     /// Underruns of the input on air.
     pub underruns: u64,
     /// Frames of silence that no source has sent.
@@ -58,6 +65,8 @@ pub struct StationStatus {
     pub switches_by: [u64; SwitchCause::ALL.len()],
     /// Changes of the input on air that were not reported, because the reports were not read.
     pub switch_events_lost: u64,
+    /// Blocks of the programme that stations playing this one missed, because they read too late.
+    pub tap_blocks_lost: u64,
     /// Stalls of the whole process that were so long that the timeline had to move.
     pub stalls: u64,
     /// Chunks not produced because every buffer was in use.
@@ -157,14 +166,18 @@ impl StationStatus {
                 channels: 0,
                 loudness: Loudness::NONE,
             }; MAX_SOURCES],
+            pass_through: PassThroughState::NoSource,
             chunks: 0,
             payload_bytes: 0,
+            chunks_passed: 0,
+            pass_interruptions: 0,
             underruns: 0,
             silent_frames: 0,
             last_resort_frames: 0,
             switches: 0,
             switches_by: [0; SwitchCause::ALL.len()],
             switch_events_lost: 0,
+            tap_blocks_lost: 0,
             stalls: 0,
             pool_exhausted: 0,
             encode_errors: 0,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  pcm    flac    flac:8    opus    opus:128k    opus:96k,cbr    opus:128k,complexity=5
+//!  mp3    mp3:128k    mp3:192k,lame
 //!  opus:BITRATE:128000,COMPLEXITY:10                              as snapserver writes it
 //! ```
 
@@ -10,6 +11,8 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 
 use aulos_core::{Codec, SampleSpec, Span};
+
+use super::{Mp3Config, Mp3ConfigError};
 
 /// A codec and its encoder settings. Parses and prints as `flac:5` or `opus:128k,cbr`; default
 /// settings are not printed.
@@ -25,6 +28,8 @@ pub enum CodecConfig {
     },
     /// Lossy compression.
     Opus(OpusConfig),
+    /// Lossy compression that every player knows; not for a station's clients.
+    Mp3(Mp3Config),
 }
 
 /// Settings of the Opus encoder.
@@ -69,6 +74,7 @@ impl CodecConfig {
             Self::Pcm => Codec::Pcm,
             Self::Flac { .. } => Codec::Flac,
             Self::Opus(_) => Codec::Opus,
+            Self::Mp3(_) => Codec::Mp3,
         }
     }
 
@@ -77,6 +83,7 @@ impl CodecConfig {
     pub fn bitrate(self, spec: SampleSpec) -> Option<u32> {
         match self {
             Self::Opus(opus) => Some(opus.bitrate),
+            Self::Mp3(mp3) => Some(mp3.bitrate_at(spec.rate)),
             Self::Flac { .. } => None,
             Self::Pcm => u32::try_from(spec.bytes(spec.rate.frames(Span::from_secs(1))) * 8).ok(),
         }
@@ -96,6 +103,7 @@ impl From<Codec> for CodecConfig {
             Codec::Pcm => Self::Pcm,
             Codec::Flac => Self::Flac { level: DEFAULT_LEVEL },
             Codec::Opus => Self::Opus(OpusConfig::default()),
+            Codec::Mp3 => Self::Mp3(Mp3Config::default()),
         }
     }
 }
@@ -106,6 +114,7 @@ impl fmt::Display for CodecConfig {
         match *self {
             Self::Flac { level } if level != DEFAULT_LEVEL => write!(f, ":{level}"),
             Self::Opus(opus) if opus != OpusConfig::default() => write!(f, ":{opus}"),
+            Self::Mp3(mp3) if mp3 != Mp3Config::default() => write!(f, ":{mp3}"),
             _ => Ok(()),
         }
     }
@@ -143,6 +152,10 @@ impl FromStr for CodecConfig {
                 .map(|level| Self::Flac { level })
                 .ok_or(CodecConfigError::Level),
             Codec::Opus => opus(options).map(Self::Opus),
+            Codec::Mp3 => {
+                let config = Mp3Config::default().with_options(options);
+                config.map(Self::Mp3).map_err(CodecConfigError::Mp3)
+            }
         }
     }
 }
@@ -216,6 +229,8 @@ pub enum CodecConfigError {
     UnknownOption,
     /// A setting appears twice.
     Repeated,
+    /// Not a setting of MP3.
+    Mp3(Mp3ConfigError),
 }
 
 impl CodecConfigError {
@@ -223,7 +238,7 @@ impl CodecConfigError {
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
-            Self::UnknownCodec => "use flac, opus or pcm",
+            Self::UnknownCodec => "use flac, opus, pcm or mp3",
             Self::NoSettings => "write `pcm` alone",
             Self::Level => "use flac:0 (least CPU) to flac:8 (smallest), or `flac` alone",
             Self::Bitrate => "use opus:6k to opus:510k, as in opus:128k",
@@ -232,6 +247,7 @@ impl CodecConfigError {
                 "opus takes a bit rate, vbr or cbr, and complexity, as in opus:96k,cbr,complexity=8"
             }
             Self::Repeated => "give the bit rate, vbr or cbr, and complexity at most once each",
+            Self::Mp3(error) => error.remedy(),
         }
     }
 }
@@ -246,6 +262,7 @@ impl fmt::Display for CodecConfigError {
             Self::Complexity => "the complexity of opus is an integer from 0 to 10",
             Self::UnknownOption => "unknown setting of opus",
             Self::Repeated => "a setting is given twice",
+            Self::Mp3(error) => return error.fmt(f),
         })
     }
 }
@@ -293,6 +310,9 @@ mod tests {
             "opus:192k,cbr",
             "opus:96k,complexity=3",
             "opus:510k,cbr,complexity=0",
+            "mp3",
+            "mp3:128k",
+            "mp3:192k,lame",
         ];
         for text in texts {
             let config: CodecConfig = text.parse().unwrap();
@@ -316,6 +336,7 @@ mod tests {
             ("opus:bitrate=96k,cbr", opus(96_000, RateControl::Cbr, 10)),
             ("opus:", CodecConfig::from(Codec::Opus)),
             ("flac:", CodecConfig::from(Codec::Flac)),
+            ("mp3:192000, BUILTIN", CodecConfig::from(Codec::Mp3)),
         ] {
             assert_eq!(text.parse(), Ok(config), "{text}");
         }
@@ -324,12 +345,20 @@ mod tests {
     #[test]
     fn a_setting_out_of_range_is_named() {
         use CodecConfigError::{
-            Bitrate, Complexity, Level, NoSettings, Repeated, UnknownCodec, UnknownOption,
+            Bitrate, Complexity, Level, Mp3, NoSettings, Repeated, UnknownCodec, UnknownOption,
         };
         for (text, error) in [
             ("", UnknownCodec),
             ("FLAC", UnknownCodec),
-            ("mp3:128k", UnknownCodec),
+            ("aac:128k", UnknownCodec),
+            ("mp3:100k", Mp3(Mp3ConfigError::Bitrate)),
+            ("mp3:128", Mp3(Mp3ConfigError::Bitrate)),
+            ("mp3:192500", Mp3(Mp3ConfigError::Bitrate)),
+            ("mp3:99999999k", Mp3(Mp3ConfigError::Bitrate)),
+            ("mp3:fast", Mp3(Mp3ConfigError::UnknownOption)),
+            ("mp3:128k,", Mp3(Mp3ConfigError::UnknownOption)),
+            ("mp3:128k,96k", Mp3(Mp3ConfigError::Repeated)),
+            ("mp3:lame,builtin", Mp3(Mp3ConfigError::Repeated)),
             ("pcm:16", NoSettings),
             ("flac:9", Level),
             ("flac:-1", Level),

@@ -4,6 +4,7 @@
 //!  Block (f32) -> Pcm  | -> payload of one chunk
 //!                 Flac |
 //!                 Opus |
+//!                 Mp3  |
 //! ```
 //!
 //! The codec libraries stay behind [`Encoder`]: no other module names them, so that one can be
@@ -12,6 +13,8 @@
 mod config;
 mod flac;
 mod make_encoder;
+mod mp3;
+mod mp3_config;
 mod opus;
 mod pcm;
 mod rtp_payload;
@@ -24,11 +27,13 @@ use aulos_core::{Block, Codec, Frames, SampleSpec};
 pub use config::{CodecConfig, CodecConfigError, OpusConfig, RateControl};
 pub use flac::FlacEncoder;
 pub use make_encoder::make_encoder;
+pub use mp3::{Mp3Encoder, Mp3FrameEncoder, Mp3FrameShape};
+pub use mp3_config::{MP3_KBPS, Mp3Config, Mp3ConfigError, Mp3Library};
 pub use opus::OpusPacketEncoder;
 pub use pcm::PcmEncoder;
 pub use rtp_payload::{RtpPayloadCodec, RtpPayloadEncoder};
 
-/// Turns blocks into payloads, one payload per block.
+/// Turns blocks into payloads, one payload per block; that of MP3 may be empty.
 ///
 /// An encoder is made for one sample spec and one block length; it has no clock and knows no wire
 /// format.
@@ -86,12 +91,15 @@ impl core::error::Error for EncodeError {}
 pub enum UnsupportedFormat {
     /// FLAC: another format than 16 or 24 bit integers.
     Format(Codec),
-    /// Opus: another rate than 48,000 Hz. FLAC: a rate that a frame header cannot hold.
+    /// Opus: another rate than 48,000 Hz. FLAC: a rate that a frame header cannot hold. MP3: a rate
+    /// that neither MPEG 1 nor MPEG 2 has.
     Rate(Codec),
-    /// Opus: more than two channels. FLAC: more than eight.
+    /// Opus and MP3: more than two channels. FLAC: more than eight.
     Channels(Codec),
     /// Opus: not 10, 20, 40 or 60 ms. FLAC: not 16 to 65,535 frames.
     BlockLength(Codec),
+    /// MP3: LAME is wanted and cannot be loaded.
+    Library(Codec),
 }
 
 impl fmt::Display for UnsupportedFormat {
@@ -99,22 +107,31 @@ impl fmt::Display for UnsupportedFormat {
         let (Self::Format(codec)
         | Self::Rate(codec)
         | Self::Channels(codec)
-        | Self::BlockLength(codec)) = self;
+        | Self::BlockLength(codec)
+        | Self::Library(codec)) = self;
         let info = codec.info();
-        let (low, high) = (info.rates.start(), info.rates.end());
+        let (low, high) = (info.rate_range.start(), info.rate_range.end());
         match self {
             Self::Format(_) => write!(f, "{codec} requires {}", info.requires),
             Self::Rate(_) if low == high => write!(f, "{codec} supports {low} Hz only"),
+            Self::Rate(_) if info.only_rates.is_some() => {
+                write!(f, "{codec} requires {}", info.requires)
+            }
             Self::Rate(_) => write!(f, "{codec} does not support this sample rate"),
             Self::Channels(_) => {
                 write!(f, "{codec} supports at most {} channels", info.max_channels)
             }
             Self::BlockLength(_) => write!(f, "{codec} supports {}", info.chunks),
+            Self::Library(_) => f.write_str(LAME_MISSING),
         }
     }
 }
 
 impl core::error::Error for UnsupportedFormat {}
+
+/// The remedy names the packages of Debian and Ubuntu, of Fedora and Alpine, and of Arch.
+const LAME_MISSING: &str = "the library libmp3lame.so.0 cannot be loaded: install LAME (package \
+     libmp3lame0, lame-libs or lame)";
 
 /// Checks that `block` is valid for an encoder of `spec` and `frames`.
 fn check_block(block: &Block, spec: SampleSpec, frames: Frames) -> Result<(), EncodeError> {

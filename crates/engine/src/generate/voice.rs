@@ -134,28 +134,22 @@ impl Voice {
     pub(super) fn render(&mut self, out: &mut Page) -> bool {
         let from = self.level;
         let alive = self.advance_level();
-        let slope = (self.level - from) / PAGE as f32;
+        let level = Ramp { from, slope: (self.level - from) / PAGE as f32 };
         match self.instrument.wave {
             Wave::Modulated { .. } => {
                 let index = self.index;
                 self.index = self.index_floor + (index - self.index_floor) * self.index_decay;
-                let index_slope = (self.index - index) / PAGE as f32;
-                let (mut carrier, carrier_step) = self.carrier.page(self.pitch);
-                let (mut modulator, modulator_step) = self.modulator.page(1.0);
+                let index = Ramp { from: index, slope: (self.index - index) / PAGE as f32 };
+                let (carrier, modulator) =
+                    (self.carrier.page(self.pitch), self.modulator.page(1.0));
                 self.pitch = 1.0 + (self.pitch - 1.0) * self.pitch_decay;
-                for (at, out) in (0_i32..).zip(out.iter_mut()) {
-                    let at = at as f32;
-                    let bend = (index + index_slope * at) * sine(modulator as f32 * TURN);
-                    *out = (from + slope * at) * sine(carrier as f32 * TURN + bend);
-                    carrier = carrier.wrapping_add(carrier_step);
-                    modulator = modulator.wrapping_add(modulator_step);
-                }
+                modulate(out, carrier, modulator, level, index);
             }
             Wave::Noise { tilt } => {
                 for (i, out) in out.iter_mut().enumerate() {
                     self.noise = self.noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                     let white = self.noise as i32 as f32 * TURN;
-                    *out = (from + slope * i as f32) * 0.5 * (white - tilt * self.last);
+                    *out = level.at(i as f32) * 0.5 * (white - tilt * self.last);
                     self.last = white;
                 }
             }
@@ -201,10 +195,44 @@ impl Oscillator {
 
     /// The phase at the start of a page, and its step per frame; signed, because it is converted to
     /// floats.
-    const fn page(&mut self, pitch: f32) -> (i32, i32) {
+    const fn page(&mut self, pitch: f32) -> Phase {
         let (start, step) = (self.phase, (self.step * pitch) as u32);
         self.phase = start.wrapping_add(step.wrapping_mul(PAGE as u32));
-        (start.cast_signed(), step.cast_signed())
+        Phase { start: start.cast_signed(), step: step.cast_signed() }
+    }
+}
+
+/// An oscillator's phase within a page.
+#[derive(Clone, Copy)]
+struct Phase {
+    start: i32,
+    step: i32,
+}
+
+/// A value that is linear within a page.
+#[derive(Clone, Copy)]
+struct Ramp {
+    from: f32,
+    slope: f32,
+}
+
+impl Ramp {
+    fn at(self, frame: f32) -> f32 {
+        self.from + self.slope * frame
+    }
+}
+
+/// Writes a page of a modulated sine. Inlined into the loop over the voices, the compiler would not
+/// vectorize it.
+#[inline(never)]
+fn modulate(out: &mut Page, carrier: Phase, modulator: Phase, level: Ramp, index: Ramp) {
+    let (mut phase, mut modulation) = (carrier.start, modulator.start);
+    for (at, out) in (0_i32..).zip(out.iter_mut()) {
+        let at = at as f32;
+        let bend = index.at(at) * sine(modulation as f32 * TURN);
+        *out = level.at(at) * sine(phase as f32 * TURN + bend);
+        phase = phase.wrapping_add(carrier.step);
+        modulation = modulation.wrapping_add(modulator.step);
     }
 }
 

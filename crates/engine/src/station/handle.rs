@@ -1,7 +1,7 @@
 //! The control thread's end of a running station: everything that is asked of a station goes
 //! through its [`StationHandle`], and everything that it reports comes back there.
 
-use aulos_core::{ChannelLayout, Frames, Instant, MediaTime, SampleRate, Span};
+use aulos_core::{ChannelLayout, Db, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_dsp::equalizer::{EqualizerBand, InvalidBand, MAX_BANDS};
 use aulos_dsp::normalize::{Mode, Normalizer, NormalizerError};
 use aulos_rt::LatestReader;
@@ -12,6 +12,7 @@ use crate::announce::{
 use crate::control_port::{ControlPort, Message, PortLimits, RealTimePort, control_ports};
 use crate::loudness_processor::{Chain, MAX_PARTS, NormalizerConfig, ProcessorCommand};
 use crate::output_bus::{BusOutput, MAX_BUS_OUTPUTS, TooManyOutputs};
+use crate::overlay::MAX_OVERLAYS;
 use crate::status::StationStatus;
 use crate::switch::InputChange;
 
@@ -47,6 +48,10 @@ pub struct StationHandle {
     port: ControlPort<StationCommand, StationReply>,
     status: LatestReader<StationStatus>,
     announcements: AnnouncementQueue,
+    /// The queues of overlays that are on the way to the station, attached, or on the way back.
+    overlays: Vec<(u64, AnnouncementQueue)>,
+    /// The peak that announcements on overlays keep to.
+    ceiling: Db,
     rate: SampleRate,
     layout: ChannelLayout,
     quantum: Frames,
@@ -69,6 +74,8 @@ impl StationHandle {
             port: control,
             status,
             announcements: AnnouncementQueue::new(rate, layout, quantum),
+            overlays: Vec::new(),
+            ceiling: Db::ZERO,
             rate,
             layout,
             quantum,
@@ -93,10 +100,13 @@ impl StationHandle {
         while let Some(reply) = self.port.poll_event() {
             match reply {
                 StationReply::Switched(event) => report(StationEvent::Switched(event)),
-                StationReply::Announcement(report) => self.announcements.handle_report(report),
+                StationReply::Announcement(report) => self.handle_report(report),
                 StationReply::Output(number, output) => {
                     self.outputs.retain(|other| *other != number);
                     drop(output);
+                    for (_, mut queue) in self.overlays.extract_if(.., |(it, _)| *it == number) {
+                        pass_events(&mut queue, &mut report);
+                    }
                 }
                 StationReply::Chain(chain) => drop(chain),
                 StationReply::Bands(bands) => drop(bands),
@@ -106,9 +116,19 @@ impl StationHandle {
         while let Some(announcement) = self.announcements.poll_ready(now) {
             self.port.send(StationCommand::Play(announcement));
         }
-        while let Some(event) = self.announcements.poll_event() {
-            report(StationEvent::Announcement(event));
+        pass_events(&mut self.announcements, &mut report);
+        for (overlay, queue) in &mut self.overlays {
+            while let Some(announcement) = queue.poll_ready(now) {
+                self.port.send(StationCommand::PlayOn(*overlay, announcement));
+            }
+            pass_events(queue, &mut report);
         }
+    }
+
+    fn handle_report(&mut self, report: MixerReport) {
+        let mut overlays = self.overlays.iter_mut().map(|(_, queue)| queue);
+        let queue = overlays.find(|queue| queue.owns(&report));
+        queue.unwrap_or(&mut self.announcements).handle_report(report);
     }
 
     /// Restarts the loudness measurement of the station and all its inputs.
@@ -129,20 +149,34 @@ impl StationHandle {
     /// Attaches an output; returns the number for [`StationHandle::remove_output`].
     ///
     /// # Errors
-    /// [`TooManyOutputs`]. An output that was removed counts until it has come back from the station.
+    /// [`TooManyOutputs`], also for more than [`MAX_OVERLAYS`]. An output that was removed counts
+    /// until it has come back from the station.
     pub fn add_output(&mut self, output: impl Into<BusOutput>) -> Result<u64, TooManyOutputs> {
-        if self.outputs.len() >= MAX_BUS_OUTPUTS {
+        let output = output.into();
+        let is_overlay = matches!(output, BusOutput::Overlay(_));
+        if self.outputs.len() >= MAX_BUS_OUTPUTS
+            || (is_overlay && self.overlays.len() >= MAX_OVERLAYS)
+        {
             return Err(TooManyOutputs);
         }
         self.last_output += 1;
         self.outputs.push(self.last_output);
-        self.port.send(StationCommand::AddOutput(self.last_output, output.into()));
+        if is_overlay {
+            let mut queue = AnnouncementQueue::new(self.rate, self.layout, self.quantum);
+            queue.limit_to(self.ceiling);
+            self.overlays.push((self.last_output, queue));
+        }
+        self.port.send(StationCommand::AddOutput(self.last_output, output));
         Ok(self.last_output)
     }
 
-    /// Detaches an output. An unknown number is ignored: the reader of that output has gone.
+    /// Detaches an output; the announcements of an overlay are cancelled. An unknown number is
+    /// ignored: the reader of that output has gone.
     pub fn remove_output(&mut self, number: u64) {
         if self.outputs.contains(&number) {
+            if let Some(queue) = self.overlay_announcements(number) {
+                queue.cancel_queued();
+            }
             self.port.send(StationCommand::RemoveOutput(number));
         }
     }
@@ -157,6 +191,7 @@ impl StationHandle {
         &mut self,
         config: Option<&NormalizerConfig>,
     ) -> Result<(), NormalizerError> {
+        let ceiling = config.map_or(Db::ZERO, |config| config.settings.ceiling);
         let command = match config {
             Some(NormalizerConfig { mode, settings }) if Some(*mode) == self.mode => {
                 // Only the normalizer knows all limits, including those of its layout.
@@ -171,6 +206,8 @@ impl StationHandle {
             None if self.mode.take().is_some() => ProcessorCommand::Replace(None),
             None => return Ok(()),
         };
+        self.ceiling = ceiling;
+        self.overlays.iter_mut().for_each(|(_, queue)| queue.limit_to(ceiling));
         self.port.send(StationCommand::Loudness(command));
         Ok(())
     }
@@ -197,10 +234,20 @@ impl StationHandle {
         &mut self.announcements
     }
 
-    /// Cancels an announcement, queued or playing. An unknown id is ignored: that announcement has
-    /// ended.
+    /// The announcements of the overlay that [`StationHandle::add_output`] has numbered. An id is
+    /// used for one announcement of the station and its overlays.
+    pub fn overlay_announcements(&mut self, overlay: u64) -> Option<&mut AnnouncementQueue> {
+        let mut overlays = self.overlays.iter_mut();
+        overlays.find(|(number, _)| *number == overlay).map(|(_, queue)| queue)
+    }
+
+    /// Cancels an announcement, queued or playing, of the station or of an overlay. An unknown id is
+    /// ignored: that announcement has ended.
     pub fn cancel_announcement(&mut self, id: u64) {
-        if self.announcements.cancel(id) {
+        let overlays = self.overlays.iter_mut().map(|(_, queue)| queue);
+        let queues = core::iter::once(&mut self.announcements).chain(overlays);
+        let in_mixer = queues.fold(false, |in_mixer, queue| in_mixer | queue.cancel(id));
+        if in_mixer {
             self.port.send(StationCommand::Cancel(id));
         }
     }
@@ -225,6 +272,8 @@ pub(super) enum StationCommand {
     Loudness(ProcessorCommand),
     Equalizer(Box<[EqualizerBand]>),
     Play(Box<Announcement>),
+    /// Plays an announcement on the overlay of this number.
+    PlayOn(u64, Box<Announcement>),
     Cancel(u64),
 }
 
@@ -234,7 +283,7 @@ impl Message for StationCommand {
             Self::AddOutput(..)
             | Self::Equalizer(_)
             | Self::Loudness(ProcessorCommand::Replace(Some(_))) => 1,
-            Self::Play(_) => announce::REPORTS,
+            Self::Play(_) | Self::PlayOn(..) => announce::REPORTS,
             Self::ResetLoudness
             | Self::Prefer(_)
             | Self::Flush
@@ -279,10 +328,17 @@ impl Message for StationReply {
     }
 }
 
+fn pass_events(queue: &mut AnnouncementQueue, report: &mut impl FnMut(StationEvent)) {
+    while let Some(event) = queue.poll_event() {
+        report(StationEvent::Announcement(event));
+    }
+}
+
 /// Switches that wait for [`StationHandle::handle_timeout`].
 pub const MAX_SWITCH_EVENTS: usize = 64;
 
-const RESERVED: usize = MAX_BUS_OUTPUTS + MAX_PARTS + MAX_IN_MIXER * announce::REPORTS;
+const RESERVED: usize =
+    MAX_BUS_OUTPUTS + MAX_PARTS + (1 + MAX_OVERLAYS) * MAX_IN_MIXER * announce::REPORTS;
 
 const LIMITS: PortLimits =
     PortLimits { commands: 16, reserved: RESERVED, notices: RESERVED + MAX_SWITCH_EVENTS };

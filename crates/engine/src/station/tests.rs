@@ -4,6 +4,8 @@ mod announce;
 mod fallback;
 mod loudness_processor;
 mod output_bus;
+mod overlay;
+mod pass_through;
 mod recorder;
 
 use aulos_core::{Db, HEADROOM, Lufs, SampleFormat, SampleSpec};

@@ -10,11 +10,11 @@ use crate::announce::{MAX_STALL, MAX_START_WAIT, matching_gain};
 
 /// A constant value, this many frames of it, at this rate; if it does not end, it stalls after
 /// them.
-struct ConstantSource {
-    value: f32,
-    frames: u64,
-    rate: u32,
-    ends: bool,
+pub(super) struct ConstantSource {
+    pub(super) value: f32,
+    pub(super) frames: u64,
+    pub(super) rate: u32,
+    pub(super) ends: bool,
 }
 
 impl Source for ConstantSource {
@@ -34,7 +34,7 @@ impl Source for ConstantSource {
     }
 }
 
-fn announcement_source(value: f32, millis: u64) -> Box<dyn Source> {
+pub(super) fn announcement_source(value: f32, millis: u64) -> Box<dyn Source> {
     Box::new(ConstantSource { value, frames: millis * 48, rate: 48_000, ends: true })
 }
 
@@ -44,7 +44,7 @@ struct AnnouncementHarness {
     events: Vec<QueueEvent>,
 }
 
-struct HalfScaleSource;
+pub(super) struct HalfScaleSource;
 
 impl Source for HalfScaleSource {
     fn pull(&mut self, _now: Instant, into: &mut Block) -> PullResult {
@@ -91,7 +91,7 @@ impl AnnouncementHarness {
 
 /// Gain of the programme this many frames after a ramp from one gain to another began, by the
 /// formula and in another precision.
-fn envelope(from: f64, to: f64, frame: usize) -> f64 {
+pub(super) fn envelope(from: f64, to: f64, frame: usize) -> f64 {
     let way = ((frame as f64 + 0.5) / 9_600.0).min(1.0);
     from + (to - from) * (0.5 - 0.5 * (PI * way).cos())
 }
@@ -220,7 +220,7 @@ fn a_silent_announcement_does_not_duck_and_a_stalled_one_ends() {
 fn nothing_lasts_for_ever_and_no_queue_grows_without_bound() {
     let mut room = AnnouncementHarness::new(Box::new(HalfScaleSource));
     for id in 0..MAX_QUEUE as u64 {
-        room.add(id, announcement_source(0.1, 10_000_000), DEFAULT_DUCK).unwrap();
+        room.add(id, announcement_source(0.1, 100_000_000), DEFAULT_DUCK).unwrap();
     }
     assert_eq!(room.add(99, announcement_source(0.1, 1), DEFAULT_DUCK), Err(QueueFull));
     room.run(300);

@@ -6,6 +6,7 @@ use super::*;
 use crate::output_bus::{MAX_BUS_OUTPUTS, StationTap, TooManyOutputs};
 use crate::source::BLOCK_SAMPLES;
 use crate::swappable_source::{SwappableSourceHandle, swappable_source};
+use crate::tapped_rendition::TappedRendition;
 
 /// Makes `patch` play the station of `handle`.
 fn swap_in(handle: &mut StationHandle, patch: &mut SwappableSourceHandle) {
@@ -54,6 +55,24 @@ fn another_station_is_played_bit_by_bit_and_keeps_its_distance() {
     let buffered = pair.second.handle.status().inputs[0].buffered;
     assert!((380..=440).contains(&buffered.as_millis()), "{buffered:?}");
     assert_eq!(pair.second.handle.status().underruns, 0);
+}
+
+#[test]
+fn blocks_that_the_other_station_misses_are_counted() {
+    let mut pair = StationPair::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    pair.run(1_000);
+    assert_eq!(pair.first.handle.status().tap_blocks_lost, 0);
+    // The second one stands still until its 16 blocks are used up, and misses the next 20.
+    let before = pair.second.handle.status().chunks;
+    let mut ahead = 0;
+    while pair.first.handle.status().tap_blocks_lost < 20 {
+        pair.first.step();
+        ahead += 1;
+        assert!(ahead < 100, "nothing is counted");
+    }
+    assert!((20..=36).contains(&ahead), "{ahead}");
+    pair.run(200);
+    assert!(pair.second.handle.status().chunks > before, "it plays on");
 }
 
 #[test]
@@ -179,4 +198,52 @@ fn outputs_of_a_station_that_does_not_run_are_bounded_and_none_is_forgotten() {
     assert_eq!(world.handle.waiting(), 0);
     assert!(outputs.iter().all(|(_, chunks)| chunks.is_abandoned()), "all are freed");
     assert!(add(&mut world.handle).is_ok());
+}
+
+#[test]
+fn a_tapped_rendition_has_the_chunks_of_its_station_and_counts_what_it_loses() {
+    let mut world = World::new(vec![Box::new(Counter { next: 0, base: 0 })]);
+    world.run(200);
+    let (producer, mut chunks) = ring(64);
+    let pool = Pool::new(64, || Vec::with_capacity(HEADROOM + 960 * 4));
+    let encoder = Box::new(PcmEncoder::new(SPEC));
+    let rendition = Rendition::new(encoder, pool, vec![producer], |_, _, _, _| 0);
+    let (mut rendition, tap) = TappedRendition::new(rendition, Frames(960));
+    let number = world.handle.add_output(tap).expect("room");
+    let (mut main, mut tapped) = (Vec::new(), Vec::new());
+    let step = |world: &mut World, main: &mut Vec<_>| {
+        world.now = world.station.poll_timeout();
+        world.station.handle_timeout(world.now);
+        while let Some(stamped) = world.chunks.pop() {
+            main.push((stamped.chunk.pts, stamped.timestamp, stamped.chunk.payload().to_vec()));
+        }
+    };
+    for _ in 0..4 {
+        (0..5).for_each(|_| step(&mut world, &mut main));
+        assert!(rendition.process(world.now));
+        while let Some(stamped) = chunks.pop() {
+            tapped.push((stamped.chunk.pts, stamped.timestamp, stamped.chunk.payload().to_vec()));
+        }
+    }
+    assert_eq!((tapped.len(), rendition.lost_chunks()), (20, 0));
+    assert_eq!(tapped, main);
+    // The reactor takes nothing: the tap fills, and what does not fit it is counted.
+    for _ in 0..50 {
+        (0..20).for_each(|_| step(&mut world, &mut main));
+        assert!(rendition.process(world.now));
+    }
+    let mut taken = 0;
+    while rendition.process(world.now) {
+        let Some(_) = chunks.pop() else { break };
+        taken += 1;
+    }
+    (0..5).for_each(|_| step(&mut world, &mut main));
+    assert!(rendition.process(world.now));
+    taken += std::iter::from_fn(|| chunks.pop()).count() as u64;
+    assert_eq!(taken + rendition.lost_chunks(), 1_005);
+    assert!(rendition.lost_chunks() > 500, "{}", rendition.lost_chunks());
+    world.handle.remove_output(number);
+    step(&mut world, &mut main);
+    world.handle.handle_timeout(world.now, |_| {});
+    assert!(!rendition.process(world.now));
 }

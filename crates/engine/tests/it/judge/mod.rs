@@ -1,7 +1,5 @@
 //! Common parts of the interoperability tests: signals, a minimal Ogg, and ffmpeg as the reference.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 pub(crate) mod ogg;
 
 use std::path::PathBuf;

@@ -1,22 +1,10 @@
 //! FLAC output decoded by ffmpeg: bit-exact.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    reason = "the judge is another program, and test signals are numbers"
-)]
-
-mod judge;
-
 use aulos_core::{Frames, SampleSpec};
 use aulos_dsp::convert;
 use aulos_engine::encode::{Encoder, FlacEncoder};
-use judge::{Noise, encode, ffmpeg};
+
+use crate::judge::{self, Noise, encode, ffmpeg};
 
 const FRAMES: usize = 48_000;
 

@@ -1,7 +1,7 @@
 //! The real-time side of a graph's parts never allocates: writers, readers, graphs, readers that
 //! come, lag and leave, and the end.
 
-use aulos_blackbox::alloc::{CountingAllocator, calls_during};
+use aulos_blackbox::alloc::calls_during;
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, SampleRate, Span};
 use aulos_engine::generate::Tone;
 use aulos_engine::graph::{
@@ -9,9 +9,6 @@ use aulos_engine::graph::{
     app_source, proxy, queue,
 };
 use aulos_engine::source::{BLOCK_SAMPLES, PullResult, Source as _};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 const RATE: SampleRate = SampleRate::HZ_48000;
 const STEREO: ChannelLayout = ChannelLayout::STEREO;

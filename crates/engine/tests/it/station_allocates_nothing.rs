@@ -1,9 +1,9 @@
 //! Checks `Station::handle_timeout`: after warm-up, a chunk allocates nothing, from a sender's
 //! block to a session's cursor, whatever comes and goes.
 
-#![allow(clippy::expect_used, reason = "a test")]
+use std::sync::Arc;
 
-use aulos_blackbox::alloc::{CountingAllocator, calls_during};
+use aulos_blackbox::alloc::calls_during;
 use aulos_core::{
     Block, ChannelLayout, ChannelMap, Codec, Db, Frames, HEADROOM, Instant, Lufs, SampleRate,
     SampleSpec, Span,
@@ -18,6 +18,8 @@ use aulos_engine::generate::{Demo, LoopSource};
 use aulos_engine::input::{self, Input};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::output_bus::StationTap;
+use aulos_engine::overlay::Overlay;
+use aulos_engine::ready_chunk::{PassThroughState, ready_chunks};
 use aulos_engine::recorder::{TapPoint, record_tap};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{BLOCK_SAMPLES, Pacing, RingSource, Source, SourceItem};
@@ -27,9 +29,6 @@ use aulos_engine::swappable_source::swappable_source;
 use aulos_engine::switch;
 use aulos_rt::Pool;
 use aulos_rt::ring::{Consumer, Producer, ring};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// A sender of a tone, ten milliseconds at a time.
 struct Sender {
@@ -283,12 +282,91 @@ fn chunks_of_opus() {
     assert_eq!(calls_in_a_minute(Codec::Opus), 0);
 }
 
+/// A minute of ready chunks, with changes to the encoder and back, and of another header.
+#[test]
+fn chunks_that_are_passed() {
+    let (spec, quantum) = (SampleSpec::DEFAULT, Frames(960));
+    let (mut near, source) = Sender::new(spec.rate, spec.layout);
+    let (mut sink, queue) = ready_chunks(256, 1_000);
+    let buffer = Span::from_millis(100);
+    let config = input::Config { buffer, ..input::Config::default() };
+    let input = Input::new(source, spec.rate, spec.layout, config).with_ready_chunks(queue);
+    let demo = Box::new(Demo::new(spec.rate, quantum));
+    let demo = Input::new(demo, spec.rate, spec.layout, input::Config::default());
+    let mut now = Instant::ZERO + Span::from_secs(5);
+    let config = StationConfig {
+        quantum,
+        switch: switch::Config { failback_delay: Span::ZERO, ..switch::Config::default() },
+        crossfade: Span::from_millis(20),
+    };
+    let (main, mut desk) = rendition(Codec::Flac);
+    let (mut station, mut handle) = Station::new(config, now, vec![input, demo], main);
+    let headers: [Arc<[u8]>; 2] = [Arc::new([1; 40]), Arc::new([2; 40])];
+    let mut run = |steps: core::ops::Range<u64>| {
+        for step in steps {
+            now += Span::from_millis(10);
+            near.send(now);
+            if step.is_multiple_of(2) {
+                let stamp = now + buffer - Span::from_millis(20);
+                let header = &headers[usize::from(step % 600 > 300)];
+                assert!(sink.push((stamp, quantum), Some(header), &[7; 900]));
+            }
+            match step % 500 {
+                100 => handle.set_preference(Some((1, None))),
+                200 => handle.set_preference(None),
+                _ => {}
+            }
+            station.handle_timeout(now);
+            handle.handle_timeout(now, |_| {});
+            desk.serve(step);
+        }
+        *handle.status()
+    };
+    let before = run(0..2_000);
+    let mut after = before;
+    let calls = calls_during(|| after = run(2_000..8_000));
+    println!("{} passed, {} encoded", after.chunks_passed, after.chunks);
+    assert_eq!((calls, after.pass_through), (0, PassThroughState::Passing));
+    assert!(after.chunks_passed - before.chunks_passed > 1_500);
+    assert!(after.chunks - before.chunks > 500 && after.switches - before.switches == 24);
+    assert_eq!((after.pool_exhausted, after.fanout_full), (0, 0));
+}
+
+fn rendition(codec: Codec) -> (Rendition, ReactorStub) {
+    let (there, here) = ring(64);
+    let encoder = make_encoder(codec, SampleSpec::DEFAULT, Frames(960)).expect("an encoder");
+    let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * 1_920 + 64));
+    (Rendition::new(encoder, pool, vec![there], |_, _, _, _| 26), ReactorStub::new(here))
+}
+
 #[test]
 fn announcements_of_any_rate() {
+    assert_eq!(announcements_and_calls(None), (12, 0));
+}
+
+#[test]
+fn announcements_of_any_rate_on_changing_overlays() {
+    // Three overlays are removed while they play; each cancels its announcements.
+    assert_eq!(announcements_and_calls(Some(Codec::Pcm)), (9, 0));
+    assert_eq!(announcements_and_calls(Some(Codec::Flac)), (9, 0));
+}
+
+/// The number of announcements that a minute has played, and its allocations and frees. They play
+/// on overlays of this codec, or on the station itself.
+fn announcements_and_calls(overlays: Option<Codec>) -> (u64, u64) {
     let mut world = World::new(Codec::Pcm);
     (0..2_000).for_each(|step| world.step(step));
     let (mut calls, mut played, mut kept) = (0, 0, Vec::new());
+    let mut overlay: Option<(u64, ReactorStub)> = None;
     for step in 2_000..8_000 {
+        if let Some(codec) = overlays.filter(|_| step % 1_500 == 530) {
+            let (rendition, desk) = rendition(codec);
+            let new = Overlay::new(rendition, Frames(960));
+            let number = world.handle.add_output(new).expect("room");
+            if let Some((old, _)) = overlay.replace((number, desk)) {
+                world.handle.remove_output(old);
+            }
+        }
         if step % 500 == 0 {
             // Half a second in another rate and layout, and one that is cancelled.
             for (id, hz) in [(step, 44_100), (step + 1, 22_050)] {
@@ -301,16 +379,26 @@ fn announcements_of_any_rate() {
                 // Blocks return to their pool: their decoder keeps it.
                 kept.push(voice.pool);
                 let source = Box::new(RingSource::new(consumer, Pacing::OnDemand));
-                world.handle.announcements().add(id, source, DEFAULT_DUCK).expect("room");
+                let number = overlay.as_ref().map(|(number, _)| *number);
+                let queue = match number {
+                    Some(overlay) => world.handle.overlay_announcements(overlay).expect("attached"),
+                    None => world.handle.announcements(),
+                };
+                queue.add(id, source, DEFAULT_DUCK).expect("room");
             }
         }
         if step % 500 == 120 {
             world.handle.cancel_announcement(step - 119);
         }
         played += world.poll();
-        calls += calls_during(|| world.step(step));
+        calls += calls_during(|| {
+            world.step(step);
+            if let Some((_, desk)) = &mut overlay {
+                desk.serve(step);
+            }
+        });
     }
-    assert_eq!((played, calls), (12, 0));
+    (played, calls)
 }
 
 #[test]
@@ -329,13 +417,10 @@ fn a_station_that_plays_another_and_changing_renditions() {
             world.handle.add_output(StationTap::new(pool, items)).expect("room");
         }
         if step % 500 == 250 {
-            let (there, here) = ring(64);
-            let encoder = make_encoder(Codec::Flac, spec, Frames(960)).expect("an encoder");
-            let pool = Pool::new(256, || Vec::with_capacity(HEADROOM + 4 * 1_920 + 64));
-            let rendition = Rendition::new(encoder, pool, vec![there], |_, _, _, _| 26);
+            let (rendition, desk) = rendition(Codec::Flac);
             let rendition = rendition.with_channel_map(ChannelMap::Mono, Frames(960));
             let number = world.handle.add_output(rendition).expect("room");
-            if let Some((old, _)) = hung.replace((number, ReactorStub::new(here))) {
+            if let Some((old, _)) = hung.replace((number, desk)) {
                 world.handle.remove_output(old);
             }
         }

@@ -1,12 +1,9 @@
 //! Once created, the generators never allocate.
 
-use aulos_blackbox::alloc::{CountingAllocator, calls, calls_during};
+use aulos_blackbox::alloc::{calls, calls_during};
 use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, SampleRate};
 use aulos_engine::generate::{Demo, Tone};
 use aulos_engine::source::{BLOCK_SAMPLES, Source};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 fn calls_of(source: &mut dyn Source, blocks: usize) -> u64 {
     let mut into = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, BLOCK_SAMPLES);

@@ -1,18 +1,8 @@
 //! Allocations per encoded block. This crate's are zero; those of the libraries are printed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::float_cmp,
-    clippy::cast_precision_loss,
-    reason = "a test, and a count is exact"
-)]
-
-use aulos_blackbox::alloc::{CountingAllocator, allocations};
+use aulos_blackbox::alloc::allocations;
 use aulos_core::{Block, Codec, Frames, SampleSpec};
 use aulos_engine::encode::{CodecConfig, Encoder, FlacEncoder, make_encoder};
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 /// Allocations per block, after a second of warm-up.
 fn per_block(encoder: &mut dyn Encoder) -> f64 {

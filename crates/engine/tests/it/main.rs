@@ -1,0 +1,28 @@
+//! The engine beside ffmpeg, and its real-time side beside a counting allocator. One program, so
+//! that everything is linked once; calls of the allocator are counted for each thread.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "tests: ffmpeg is started, signals are numbers, and counts are exact"
+)]
+
+mod decoders_allocate_nothing;
+mod encoder_allocations;
+mod flac_ffmpeg;
+mod generate_allocates_nothing;
+mod graph_allocates_nothing;
+mod judge;
+mod opus_ffmpeg;
+mod station_allocates_nothing;
+
+use aulos_blackbox::alloc::CountingAllocator;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
