@@ -2,6 +2,9 @@
 //!
 //! ```text
 //!  bytes, datagrams (proto)            sound (engine)
+//!        Snapcast ----- player ---------- a sound device
+//!        Snapcast ---- snapcast --------- a station's input
+//!        NATS --------- nats ----------- a station's input
 //!        RTP ----------- rtp ----------- a station's input, a rendition
 //!        RTP ---------- relay ---------- transcoded, without a station
 //!        HTTP --------- radio ---------- the body of a stream
@@ -17,7 +20,15 @@
 
 pub mod datagram;
 pub mod live_source;
+pub mod nats;
+pub mod player;
 pub mod push;
 pub mod radio;
 pub mod relay;
 pub mod rtp;
+pub mod snapcast;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -63,6 +63,11 @@ pub enum HandshakeOutput {
     },
     /// Set the title of the mount.
     SetTitle(TrackMetadata),
+    /// Send the status of the mounts ([`LiveResponse::status`]), and close the connection.
+    SendStatus {
+        /// `Host`, unchanged.
+        host: Option<String>,
+    },
     /// Send the bytes, and go on reading.
     Send(&'static [u8]),
     /// Send the answer, and start the stream.
@@ -248,6 +253,7 @@ impl SourceHandshake {
                 self.step = Step::AuthorizingTitle(Box::new(title));
                 (mount, password, true)
             }
+            RequestKind::Status => return Some(HandshakeOutput::SendStatus { host }),
             RequestKind::Options => return Some(HandshakeOutput::Respond(LiveResponse::Methods)),
             _ => return Some(HandshakeOutput::Respond(LiveResponse::NotFound)),
         };

@@ -40,11 +40,13 @@ impl LiveResponse {
     pub fn text(self) -> String {
         let (status, extra, body) = self.parts();
         let kind = if self == Self::TitleUpdated { "text/xml" } else { "text/plain" };
-        let length = body.len();
-        format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{extra}\
-             Connection: close\r\n\r\n{body}"
-        )
+        response(status, kind, extra, body)
+    }
+
+    /// The response with the content of `/status-json.xsl`, head and body.
+    #[must_use]
+    pub fn status(json: &str) -> String {
+        response("200 OK", "application/json", "", json)
     }
 
     /// Why the client was refused; `None` for a response that is no refusal.
@@ -110,4 +112,12 @@ impl LiveResponse {
             }
         }
     }
+}
+
+fn response(status: &str, content_type: &str, extra: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
+         {extra}Connection: close\r\n\r\n{body}"
+    )
 }

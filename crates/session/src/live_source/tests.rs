@@ -65,6 +65,15 @@ fn each_refusal_has_its_response() {
     );
     assert_eq!(response_to("OPTIONS * HTTP/1.1\r\n\r\n"), LiveResponse::Methods);
     assert_eq!(response_to("GET /listen HTTP/1.1\r\n\r\n"), LiveResponse::NotFound);
+    let mut query = handshake();
+    let request = b"GET /status-json.xsl?mount=/live HTTP/1.1\r\nHost: radio:8000\r\n\r\n";
+    query.handle_input(HandshakeInput::Received(request));
+    let asked = query.poll_output();
+    let host = Some("radio:8000");
+    assert!(
+        matches!(&asked, Some(HandshakeOutput::SendStatus { host: said }) if said.as_deref() == host),
+        "{asked:?}"
+    );
     assert_eq!(response_to("\u{16}\u{3}\u{1}\r\n\r\n"), LiveResponse::BadRequest);
     assert_eq!(response_to(&"x".repeat(MAX_HEAD)), LiveResponse::HeadTooLong);
     let late_end = format!("PUT /live HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD));

@@ -32,6 +32,8 @@ pub enum RadioError {
     InvalidAddress(UrlError),
     /// A public server leads to this host, at an address that is not public.
     NotPublic(String, IpAddr, AddressClass),
+    /// This host, at this address, is not on the list of those that a call may name.
+    NotAllowed(String, IpAddr, AddressClass),
     /// The request cannot be encoded.
     Request(HeadError),
     /// An unusable playlist.
@@ -82,6 +84,7 @@ impl RadioError {
             | Self::RedirectLoop
             | Self::InvalidAddress(_)
             | Self::NotPublic(..)
+            | Self::NotAllowed(..)
             | Self::Request(_) => 5,
             Self::Playlist(_) | Self::TooDeep => 6,
             Self::Head | Self::Empty | Self::InvalidChunks => 7,
@@ -99,6 +102,7 @@ impl RadioError {
             | Self::RedirectLoop
             | Self::InvalidAddress(_)
             | Self::NotPublic(..)
+            | Self::NotAllowed(..)
             | Self::Request(_)
             | Self::Playlist(_)
             | Self::TooDeep
@@ -136,6 +140,9 @@ impl fmt::Display for RadioError {
                 "a public server refers to {host}, and {address} is {class}, which only a URL in \
                  the configuration may name"
             ),
+            Self::NotAllowed(host, address, class) => {
+                write!(f, "{host} may not be contacted: {address} is {class}")
+            }
             Self::Request(why) => write!(f, "the request cannot be sent: {why}"),
             Self::Playlist(why) => write!(f, "{why}"),
             Self::TooDeep => f.write_str("the playlists are nested too deeply"),

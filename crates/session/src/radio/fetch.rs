@@ -24,6 +24,33 @@ pub struct FetchConfig {
     pub class_of: fn(IpAddr) -> AddressClass,
     /// The time-outs of the head, of the first bytes of audio, and of a playlist.
     pub answer_timeout: Span,
+    /// Maximum redirects in a row.
+    pub max_redirects: usize,
+    /// Maximum playlists that lead to one another.
+    pub max_playlists: usize,
+    /// Request an endless stream with titles, as from a radio station, and not a sound that ends.
+    pub is_live: bool,
+}
+
+impl FetchConfig {
+    /// A fetch of a web radio station.
+    #[must_use]
+    pub const fn radio(agent: &'static str) -> Self {
+        Self {
+            agent,
+            class_of: AddressClass::of,
+            answer_timeout: Span::from_secs(10),
+            max_redirects: 8,
+            max_playlists: 3,
+            is_live: true,
+        }
+    }
+
+    /// A fetch of one sound.
+    #[must_use]
+    pub const fn clip(agent: &'static str) -> Self {
+        Self { max_redirects: 3, max_playlists: 0, is_live: false, ..Self::radio(agent) }
+    }
 }
 
 /// What has happened.
@@ -70,8 +97,8 @@ pub struct FetchedStream {
     pub unread: Vec<u8>,
     /// The format according to the server.
     pub hint: FormatHint,
-    /// Whether the body has a known length (a file), so that an earlier end is an error.
-    pub finite: bool,
+    /// How the end of the body is known. With a length (a file) an earlier end is an error.
+    pub framing: BodyFraming,
     /// What the station reports about itself.
     pub about: RadioInfo,
     /// Its final URL.
@@ -261,7 +288,7 @@ impl StreamFetch {
             Ok(Progress::Opened(stream)) => {
                 return self.outputs.push_back(FetchOutput::Opened(stream));
             }
-            Ok(Progress::Redirect(_)) if redirects >= MAX_REDIRECTS => {
+            Ok(Progress::Redirect(_)) if redirects >= self.config.max_redirects => {
                 self.failure = Some(RadioError::TooManyRedirects);
             }
             Ok(Progress::Redirect(url)) => {
@@ -269,7 +296,7 @@ impl StreamFetch {
                 let redirects = redirects + 1;
                 self.candidates.push_front(Candidate { url, scope, redirects, playlists });
             }
-            Ok(Progress::Playlist(_)) if playlists >= MAX_NESTED_PLAYLISTS => {
+            Ok(Progress::Playlist(_)) if playlists >= self.config.max_playlists => {
                 self.failure = Some(RadioError::TooDeep);
             }
             Ok(Progress::Playlist(urls)) => {
@@ -439,7 +466,7 @@ impl ResponseBody {
             body,
             unread: self.unread,
             hint: FormatHint::from_content_type(kind),
-            finite: matches!(framing, BodyFraming::Length(_)),
+            framing,
             about,
             url: url.clone(),
         }
@@ -447,7 +474,9 @@ impl ResponseBody {
 }
 
 fn send(url: &HttpUrl, config: &FetchConfig) -> Result<FetchOutput, RadioError> {
-    request_head(url, config.agent).map(FetchOutput::Send).map_err(RadioError::Request)
+    request_head(url, config.agent, config.is_live)
+        .map(FetchOutput::Send)
+        .map_err(RadioError::Request)
 }
 
 /// Decides by the head of an answer.
@@ -472,9 +501,7 @@ fn playlist_urls(url: &HttpUrl, text: &[u8]) -> Result<Vec<HttpUrl>, RadioError>
     if urls.is_empty() { Err(RadioError::Playlist(PlaylistError::Empty)) } else { Ok(urls) }
 }
 
-/// Maximum redirects in a row, nested playlists, and requests in total.
-const MAX_REDIRECTS: usize = 8;
-const MAX_NESTED_PLAYLISTS: usize = 3;
+/// Maximum requests in total.
 const MAX_REQUESTS: usize = 64;
 
 /// Time-outs of the stages before the answer.

@@ -6,6 +6,7 @@
 
 mod error;
 mod fetch;
+mod hosts;
 mod response;
 mod scope;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tests;
 
 pub use error::{RADIO_FAILURE_NAMES, RadioError};
 pub use fetch::{FetchConfig, FetchInput, FetchOutput, FetchedStream, StreamFetch};
+pub use hosts::{HostAllowList, HostRule, InvalidHostRule, IpNetwork};
 
 /// What a station reports about itself in its response head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

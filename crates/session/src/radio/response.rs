@@ -7,14 +7,17 @@ use aulos_proto::http::{
 
 use super::{RadioError, RadioInfo};
 
-pub(super) fn request_head(url: &HttpUrl, agent: &str) -> Result<String, HeadError> {
-    // HTTP/1.0: nearly all servers then send an endless body without chunks.
-    RequestHead::new("GET", &url.target, "1.0")
+/// The request of an endless stream with titles, or of a sound that ends.
+pub(super) fn request_head(url: &HttpUrl, agent: &str, is_live: bool) -> Result<String, HeadError> {
+    // HTTP/1.0: nearly all servers then send an endless body without chunks. Of a sound that ends,
+    // chunks tell whether it is complete.
+    let version = if is_live { "1.0" } else { "1.1" };
+    RequestHead::new("GET", &url.target, version)
         .field("Host", &url.authority())
         .field("User-Agent", agent)
         .field("Accept", "*/*")
         .field("Accept-Encoding", "identity")
-        .field("Icy-MetaData", "1")
+        .optional("Icy-MetaData", is_live.then_some("1"))
         .optional("Authorization", url.authorization().as_deref())
         .field("Connection", "close")
         .finish()

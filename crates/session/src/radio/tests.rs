@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::http::{AddressClass, HttpUrl};
+use aulos_proto::http::{BodyFraming, HttpUrl};
 
 use super::*;
 
-const CONFIG: FetchConfig =
-    FetchConfig { agent: "test", class_of: AddressClass::of, answer_timeout: Span::from_secs(10) };
+const CONFIG: FetchConfig = FetchConfig::radio("test");
 
 struct FetchFixture {
     fetch: StreamFetch,
@@ -95,7 +94,9 @@ fn the_head_of_an_old_shoutcast_server_may_come_byte_by_byte() {
     }
     let stream = fetch.opened();
     assert_eq!(stream.about.name.as_deref(), Some("A"));
-    assert!(!stream.finite && SOUND.as_bytes().starts_with(&stream.unread));
+    assert!(
+        stream.framing == BodyFraming::UntilClosed && SOUND.as_bytes().starts_with(&stream.unread)
+    );
     assert_eq!(stream.unread.len(), 24);
 }
 

@@ -1,0 +1,351 @@
+//! A station of another server of the cluster as a source, through NATS.
+//!
+//! ```text
+//!  records of the origin -> epoch, sequence -> SnapcastInput -> blocks for the station
+//!  times of the origin ----------------------------^
+//! ```
+//!
+//! An origin says with other bytes what a Snapcast server says: a codec, chunks with their times, the
+//! delay to their playout, and its clock. So a [`NatsInput`] checks what has come and translates it;
+//! everything after that, the clock's line, the queue until a chunk is due, gaps and the decoder, is
+//! [`SnapcastInput`], and both kinds of sources behave alike.
+//!
+//! What TCP guarantees between two machines, NATS does not: anyone with the right to publish can
+//! send, a message may be repeated, and two origins may believe that they have the stream. A chunk is
+//! played only if its epoch and node are those of the stream's record and its number has not been
+//! seen. Of two origins, that with the higher epoch is played; if it ends, the other one.
+
+mod sequence;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use aulos_core::{Instant, Span};
+use aulos_proto::nats::{ChunkMessage, ClockReply, RecordError, StreamRecord, origin_tag};
+use aulos_proto::snap::client::{ClientInput, ClientOutgoing};
+use aulos_proto::snap::wire::{Hello, MessageStamp, ServerMessage, ServerSettings, WireTime};
+
+use crate::snapcast::{
+    SnapcastInput, SnapcastInputConfig, SnapcastInputCounts, SnapcastInputError,
+    SnapcastInputOutput, SnapcastInputSink,
+};
+use sequence::{SequenceFilter, SequenceVerdict};
+pub use status::NatsInputCounts;
+
+/// What has come for a source.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum NatsInputEvent<'a> {
+    /// The connection to NATS is made.
+    Connected,
+    /// It is lost, for this reason.
+    Disconnected(std::io::ErrorKind),
+    /// A message on the subject of the records, or the value from the bucket.
+    Record(&'a [u8]),
+    /// A message on the subject of the chunks.
+    Chunk(&'a [u8]),
+    /// An answer to a request for the time.
+    ClockReply(&'a [u8]),
+    /// This many messages were lost because they were not taken in time.
+    Overflow(u64),
+}
+
+/// What the source wants from the program around it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NatsInputOutput {
+    /// Ask this node for its time, with a request that is stamped at the moment of the write.
+    AskTime {
+        /// The node.
+        node: String,
+        /// The id of the request.
+        id: u16,
+    },
+}
+
+/// The source without its connection.
+pub struct NatsInput {
+    input: SnapcastInput,
+    link: Link,
+    stream: Option<Stream>,
+    /// The last time a chunk of the stream was accepted.
+    accepted: Option<Instant>,
+    outputs: VecDeque<NatsInputOutput>,
+    counts: NatsInputCounts,
+    /// A translated message.
+    scratch: Vec<u8>,
+}
+
+/// The connection to NATS, and what [`SnapcastInput`] takes for its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// Not connected.
+    Down { is_wanted: bool },
+    /// Connected; there is no session, because it is not wanted or no record has come.
+    Up { is_wanted: bool },
+    /// A session with the origin of the stream.
+    Open,
+}
+
+/// What the last record says.
+struct Stream {
+    epoch: u32,
+    /// The bytes of the record.
+    record: Vec<u8>,
+    node: String,
+    origin: u16,
+    sequence: SequenceFilter,
+}
+
+impl NatsInput {
+    /// A source that puts its sound into `sink`. `seed` determines the random pauses between retries.
+    #[must_use]
+    pub fn new(seed: u64, sink: SnapcastInputSink, now: Instant) -> Self {
+        let config = SnapcastInputConfig {
+            hello: Hello::new("nats"),
+            latency: Span::ZERO,
+            pass: None,
+            seed,
+        };
+        Self {
+            input: SnapcastInput::new(config, sink, now),
+            link: Link::Down { is_wanted: false },
+            stream: None,
+            accepted: None,
+            outputs: VecDeque::new(),
+            counts: NatsInputCounts::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Processes what has come; `now` is the instant of its arrival.
+    pub fn handle_input(&mut self, now: Instant, event: NatsInputEvent<'_>) {
+        match event {
+            NatsInputEvent::Connected => {
+                if let Link::Down { is_wanted } = self.link {
+                    self.link = Link::Up { is_wanted };
+                }
+            }
+            NatsInputEvent::Disconnected(why) => {
+                if self.link == Link::Open {
+                    self.input.disconnected(now, SnapcastInputError::Io(why));
+                }
+                let is_wanted = self.link == Link::Up { is_wanted: true };
+                self.link = Link::Down { is_wanted };
+                if let Some(stream) = &mut self.stream {
+                    stream.sequence = SequenceFilter::default();
+                }
+            }
+            NatsInputEvent::Record(bytes) => self.handle_record(now, bytes),
+            NatsInputEvent::Chunk(bytes) => self.handle_chunk(now, bytes),
+            NatsInputEvent::ClockReply(bytes) => self.handle_reply(now, bytes),
+            NatsInputEvent::Overflow(count) => self.counts.overflow += count,
+        }
+        self.drain(now);
+    }
+
+    /// Does what is due. To be called every few milliseconds.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.input.handle_timeout(now);
+        self.drain(now);
+    }
+
+    /// The next output.
+    pub fn poll_output(&mut self) -> Option<NatsInputOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// Whether it is to be called every few milliseconds.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.input.is_active()
+    }
+
+    /// Whether the station is gone, so that nothing will be taken any more.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.input.is_abandoned()
+    }
+
+    /// Whether the station needs the source, so that it should be subscribed.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.input.is_needed()
+    }
+
+    /// Messages by what became of them, since the beginning.
+    #[must_use]
+    pub const fn counts(&self) -> NatsInputCounts {
+        self.counts
+    }
+
+    /// What became of the accepted chunks.
+    #[must_use]
+    pub const fn playout_counts(&self) -> SnapcastInputCounts {
+        self.input.counts()
+    }
+
+    /// A record with a higher epoch is that of a stream that begins anew or has another origin. One
+    /// with a lower epoch is that of an origin that has lost the stream; but an epoch that brings no
+    /// chunks does not keep it.
+    fn handle_record(&mut self, now: Instant, bytes: &[u8]) {
+        let record = match StreamRecord::parse(bytes) {
+            Ok(record) => record,
+            Err(error) => return self.counts.count_refused(error),
+        };
+        let is_live = self.accepted.is_some_and(|at| now.since(at) < MAX_QUIET);
+        if let Some(stream) = &self.stream {
+            if stream.record == bytes {
+                return;
+            }
+            if record.epoch <= stream.epoch && is_live {
+                self.counts.foreign += 1;
+                return;
+            }
+        }
+        let is_other_clock = self.stream.as_ref().is_some_and(|stream| stream.node != record.node);
+        if is_other_clock {
+            self.input.forget_clock(now);
+        }
+        if self.link == Link::Open {
+            if is_other_clock {
+                self.link = Link::Up { is_wanted: true };
+            } else {
+                self.announce(now, &record, None);
+            }
+        }
+        self.stream = Some(Stream {
+            epoch: record.epoch,
+            record: bytes.to_vec(),
+            node: record.node.to_owned(),
+            origin: origin_tag(record.node),
+            sequence: SequenceFilter::default(),
+        });
+    }
+
+    fn handle_chunk(&mut self, now: Instant, bytes: &[u8]) {
+        let ChunkMessage { header, payload } = match ChunkMessage::parse(bytes) {
+            Ok(chunk) => chunk,
+            Err(error) => return self.counts.count_refused(error),
+        };
+        let sender = (header.epoch, header.origin);
+        let stream = self.stream.as_mut();
+        let Some(stream) = stream.filter(|stream| (stream.epoch, stream.origin) == sender) else {
+            self.counts.foreign += 1;
+            return;
+        };
+        let is_live = self.accepted.is_some_and(|at| now.since(at) < MAX_QUIET);
+        match stream.sequence.insert(header.sequence, is_live) {
+            SequenceVerdict::Next { missing } => self.counts.missing += missing,
+            SequenceVerdict::Repeated => {
+                self.counts.repeated += 1;
+                return;
+            }
+            SequenceVerdict::OutOfOrder => {
+                self.counts.out_of_order += 1;
+                return;
+            }
+            SequenceVerdict::Implausible => {
+                self.counts.implausible += 1;
+                return;
+            }
+        }
+        self.accepted = Some(now);
+        self.counts.accepted += 1;
+        if self.link == Link::Open {
+            let timestamp = WireTime::from_instant(header.recorded);
+            self.translate(now, 0, &ServerMessage::WireChunk { timestamp, payload });
+        }
+    }
+
+    fn handle_reply(&mut self, now: Instant, bytes: &[u8]) {
+        let reply = match ClockReply::parse(bytes) {
+            Ok(reply) => reply,
+            Err(error) => return self.counts.count_refused(error),
+        };
+        if self.link != Link::Open {
+            return;
+        }
+        let latency = WireTime::from_span(reply.latency);
+        let stamp = MessageStamp {
+            refers_to: reply.id,
+            sent: WireTime::from_instant(reply.sent),
+            ..MessageStamp::default()
+        };
+        self.scratch.clear();
+        ServerMessage::Time { latency }.write(stamp, &mut self.scratch);
+        self.input.handle_input(now, ClientInput::Received(&self.scratch));
+    }
+
+    /// Handles everything that the source wants from its server.
+    fn drain(&mut self, now: Instant) {
+        loop {
+            self.open_if_possible(now);
+            let Some(output) = self.input.poll_output() else { return };
+            match output {
+                SnapcastInputOutput::Connect => match &mut self.link {
+                    Link::Down { is_wanted } | Link::Up { is_wanted } => *is_wanted = true,
+                    Link::Open => {}
+                },
+                SnapcastInputOutput::Disconnect => {
+                    if self.link == Link::Open {
+                        self.link = Link::Up { is_wanted: false };
+                    }
+                    if let Link::Down { is_wanted } | Link::Up { is_wanted } = &mut self.link {
+                        *is_wanted = false;
+                    }
+                }
+                SnapcastInputOutput::Send(ClientOutgoing::Hello { id, .. }) => {
+                    let stream = self.stream.take();
+                    if let Some(stream) = &stream
+                        && let Ok(record) = StreamRecord::parse(&stream.record)
+                    {
+                        self.announce(now, &record, Some(id));
+                    }
+                    self.stream = stream;
+                }
+                SnapcastInputOutput::Send(ClientOutgoing::Time { id }) => {
+                    if let Some(stream) = &self.stream {
+                        let node = stream.node.clone();
+                        self.outputs.push_back(NatsInputOutput::AskTime { node, id });
+                    }
+                }
+                SnapcastInputOutput::Send(_) => {}
+            }
+        }
+    }
+
+    fn open_if_possible(&mut self, now: Instant) {
+        if self.link == (Link::Up { is_wanted: true }) && self.stream.is_some() {
+            self.link = Link::Open;
+            self.input.connected(now);
+        }
+    }
+
+    /// What a server sends at the beginning of a session, in answer to the Hello `id`, or of a stream.
+    fn announce(&mut self, now: Instant, record: &StreamRecord<'_>, id: Option<u16>) {
+        let settings = ServerSettings { buffer: record.buffer, ..ServerSettings::default() };
+        self.translate(now, id.unwrap_or(0), &ServerMessage::Settings(settings));
+        let (codec, header) = (record.codec.as_bytes(), record.codec_header);
+        self.translate(now, 0, &ServerMessage::CodecHeader { codec, header });
+    }
+
+    fn translate(&mut self, now: Instant, refers_to: u16, message: &ServerMessage<'_>) {
+        self.scratch.clear();
+        message.write(MessageStamp { refers_to, ..MessageStamp::default() }, &mut self.scratch);
+        self.input.handle_input(now, ClientInput::Received(&self.scratch));
+    }
+}
+
+impl fmt::Debug for NatsInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsInput").field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+/// An epoch without chunks for so long can be followed by a lower one, and its numbers begin anew:
+/// an origin sends every few milliseconds.
+const MAX_QUIET: Span = Span::from_secs(3);
