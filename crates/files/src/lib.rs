@@ -1,4 +1,5 @@
-//! Audio files: decoding, measuring, tagging, normalizing and recording them.
+//! Audio files: decoding, measuring, tagging, normalizing and recording them; and the history of
+//! loudness.
 //!
 //! This crate alone knows decoders and tag containers; `aulos-io` below it has the descriptors and
 //! threads. Everything here may wait for the disk and runs on the codec pool, the recorders' threads
@@ -13,7 +14,13 @@
 #![forbid(unsafe_code)]
 
 pub mod decode;
+pub mod history;
 pub mod normalize;
 pub mod record;
 pub mod scan;
 pub mod source;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

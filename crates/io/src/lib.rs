@@ -16,6 +16,7 @@ pub mod feed;
 pub mod file_writer;
 pub mod mdns;
 pub mod memory;
+pub mod mp3;
 mod pool;
 pub mod reactor;
 pub mod replace;
@@ -30,3 +31,8 @@ pub use clock::SystemClock;
 pub use pool::{CodecPool, Job, JobStatus};
 pub use source_path::SourcePath;
 pub use worker::{WorkerTaskId, Workers};
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -16,7 +16,7 @@ use aulos_engine::encode::{EncodeError, Encoder};
 use aulos_engine::input::{self, Input};
 use aulos_engine::rendition::Rendition;
 use aulos_engine::source::{Pacing, PullResult, Source};
-use aulos_engine::station::{Station, StationConfig};
+use aulos_engine::station::{Station, StationConfig, StationHandle};
 use aulos_engine::switch;
 use aulos_io::reactor::{
     EventSink, Greeting, ReactorEvent, ReactorPool, SessionEndCause, SessionId, StationDescriptor,
@@ -49,7 +49,8 @@ impl Source for FrameCounterSource {
     }
 }
 
-struct PcmEncoder;
+/// Writes the samples of the left channel to both, shifted by an offset in the right one.
+struct PcmEncoder(u16);
 
 impl Encoder for PcmEncoder {
     fn codec(&self) -> Codec {
@@ -59,9 +60,11 @@ impl Encoder for PcmEncoder {
         SPEC
     }
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        for sample in block.samples() {
+        for sample in block.samples().iter().step_by(2) {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counted")]
-            out.extend_from_slice(&((sample * 65_536.0) as u16).to_le_bytes());
+            let sample = (sample * 65_536.0) as u16;
+            out.extend_from_slice(&sample.to_le_bytes());
+            out.extend_from_slice(&sample.wrapping_add(self.0).to_le_bytes());
         }
         Ok(())
     }
@@ -116,6 +119,8 @@ struct TestServer {
     control: Arc<ControlStub>,
     workers: Workers,
     address: SocketAddr,
+    handle: StationHandle,
+    channel: StationDescriptor,
 }
 
 impl TestServer {
@@ -150,15 +155,42 @@ impl TestServer {
             crossfade: Span::from_millis(20),
         };
         let pool = Pool::new(256, || Vec::with_capacity(8_192));
-        let main = Rendition::new(Box::new(PcmEncoder), pool, outputs, wire::write_chunk_header);
-        let (station, _) = Station::new(config, now, vec![input], main);
+        let main = Rendition::new(Box::new(PcmEncoder(0)), pool, outputs, wire::write_chunk_header);
+        let (station, handle) = Station::new(config, now, vec![input], main);
         let mut workers = Workers::start(1).unwrap();
         workers.add(station);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         context.listen(listener).unwrap();
         *control.context.lock().unwrap() = Some(context);
-        Self { control, workers, address }
+        Self { control, workers, address, handle, channel }
+    }
+
+    /// Adds a rendition that marks its samples; returns its number on the station.
+    fn add_rendition(&mut self, header: Arc<[u8]>) -> u64 {
+        let channel = StationDescriptor { codec_header: header, ..self.channel.clone() };
+        let context = self.control.context.lock().unwrap();
+        let context = context.as_ref().unwrap();
+        let (outputs, taps) = (0..context.reactors()).map(|_| ring(64)).unzip();
+        context.add_station(&channel, taps);
+        let pool = Pool::new(256, || Vec::with_capacity(8_192));
+        let encoder = Box::new(PcmEncoder(MARK));
+        let rendition = Rendition::new(encoder, pool, outputs, wire::write_chunk_header);
+        self.handle.add_output(rendition).unwrap()
+    }
+
+    fn continue_on(&self, session: SessionId, from: usize, to: usize) {
+        let context = self.control.context.lock().unwrap();
+        assert!(context.as_ref().unwrap().continue_on(session, from, to));
+    }
+
+    fn session_of(&self, id: &str) -> SessionId {
+        let seen = self.control.seen.lock().unwrap();
+        let of = |seen: &SeenEvent| match seen {
+            SeenEvent::Hello(client, session) if client == id => Some(*session),
+            _ => None,
+        };
+        seen.iter().find_map(of).expect("its Hello")
     }
 
     fn stop(mut self) {
@@ -190,6 +222,9 @@ struct TestClient {
     machine: Client,
     timestamps: Vec<Instant>,
     samples: Vec<u16>,
+    /// The difference of the channels, by chunk.
+    marks: Vec<u16>,
+    headers: usize,
     first_age: Option<Span>,
     settings: Vec<ServerSettings>,
     closed: bool,
@@ -209,6 +244,8 @@ impl TestClient {
             machine,
             timestamps: vec![],
             samples: vec![],
+            marks: vec![],
+            headers: 0,
             first_age: None,
             settings: vec![],
             closed: false,
@@ -246,7 +283,11 @@ impl TestClient {
                         self.timestamps.push(timestamp);
                         let pairs = payload.as_chunks::<4>().0;
                         self.samples.extend(pairs.iter().map(|f| u16::from_le_bytes([f[0], f[1]])));
+                        let right = u16::from_le_bytes([pairs[0][2], pairs[0][3]]);
+                        let left = self.samples[self.samples.len() - pairs.len()];
+                        self.marks.push(right.wrapping_sub(left));
                     }
+                    ClientOutput::Codec { .. } => self.headers += 1,
                     ClientOutput::Settings(settings) => self.settings.push(settings),
                     ClientOutput::Close(_) => self.closed = true,
                     _ => {}
@@ -294,6 +335,54 @@ fn a_client_gets_history_at_once_and_then_every_frame_and_its_clock_agrees() {
     server.wait_for("the client's leaving", |seen| {
         seen.iter().any(|seen| matches!(seen, SeenEvent::Left(_, SessionEndCause::Closed)))
     });
+    server.stop();
+}
+
+const MARK: u16 = 1_000;
+
+#[test]
+fn a_session_continues_on_another_rendition_without_a_missing_or_doubled_chunk() {
+    let mut server = TestServer::start();
+    std::thread::sleep(Duration::from_millis(1_200));
+    let mut player = TestClient::connect(server.address, "one");
+    let mut other = TestClient::connect(server.address, "other");
+    player.run(Span::from_millis(300));
+    other.run(Span::from_millis(10));
+    let session = server.session_of("one");
+    let header = Arc::clone(&server.channel.codec_header);
+    for round in 0..12 {
+        let number = server.add_rendition(Arc::clone(&header));
+        let rendition = 1 + round;
+        server.continue_on(session, 0, rendition);
+        // At any time in the rhythm of the sends; also while it still waits for the first chunk.
+        player.run(Span::from_millis(37 * i64::try_from(round).unwrap()));
+        server.continue_on(session, 99, 0);
+        server.continue_on(session, rendition, 0);
+        {
+            let context = server.control.context.lock().unwrap();
+            context.as_ref().unwrap().remove_station(rendition);
+        }
+        server.handle.remove_output(number);
+        player.run(Span::from_millis(150));
+        other.run(Span::from_millis(10));
+    }
+    player.assert_continuous();
+    let marked = player.marks.iter().filter(|mark| **mark == MARK).count();
+    let moved = player.marks.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(player.marks.iter().all(|mark| [0, MARK].contains(mark)));
+    assert!(moved >= 10 && moved % 2 == 0 && marked > 30, "{moved} moves, {marked} chunks");
+    assert_eq!((player.headers, player.closed), (1, false));
+    // A rendition with another header is joined like any other station.
+    server.add_rendition(Arc::from(&header[..]));
+    let mut different = header.to_vec();
+    different.push(0);
+    server.add_rendition(different.into());
+    server.continue_on(session, 0, 14);
+    player.run(Span::from_millis(300));
+    assert_eq!((player.headers, player.marks.last()), (2, Some(&MARK)));
+    other.run(Span::from_millis(100));
+    other.assert_continuous();
+    assert!(other.marks.iter().all(|mark| *mark == 0));
     server.stop();
 }
 

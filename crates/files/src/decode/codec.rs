@@ -7,7 +7,7 @@ use aulos_dsp::convert;
 use aulos_proto::packets::PacketFormat;
 use aulos_proto::wav::WavSampleFormat;
 use symphonia::core::codecs::audio::well_known::{
-    CODEC_ID_AAC, CODEC_ID_FLAC, CODEC_ID_MP1, CODEC_ID_MP2, CODEC_ID_MP3, CODEC_ID_VORBIS,
+    CODEC_ID_FLAC, CODEC_ID_MP1, CODEC_ID_MP2, CODEC_ID_MP3, CODEC_ID_VORBIS,
 };
 use symphonia::core::codecs::audio::{
     AudioCodecId, AudioCodecParameters, AudioDecoder, AudioDecoderOptions,
@@ -16,8 +16,9 @@ use symphonia::core::packet::PacketRef;
 use symphonia::core::units::{Duration, Timestamp};
 use symphonia::default::get_codecs;
 
+use super::aac::{AacDecoder, AacPacket};
+use super::error::catch_panic;
 use super::file::RateAndLayout;
-use super::media::catch_panic;
 use super::opus::{OpusHead, OpusPacketDecoder};
 
 /// The decoder of one stream.
@@ -28,9 +29,19 @@ pub(super) struct StreamCodec {
 }
 
 enum StreamCodecKind {
+    Aac(Box<AacDecoder>),
     Library(Box<dyn AudioDecoder>),
     Opus(OpusPacketDecoder),
     Pcm(WavSampleFormat),
+}
+
+/// The result of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DecodedPacket {
+    Whole,
+    Damaged,
+    /// The stream uses what the decoder does not support.
+    Unsupported,
 }
 
 impl StreamCodec {
@@ -48,7 +59,9 @@ impl StreamCodec {
             PacketFormat::Aac { config, rate, layout, low_complexity } => {
                 let layout = layout.filter(|layout| *low_complexity && layout.channels() <= 2);
                 let codec = layout.and_then(|layout| {
-                    Self::library("aac", CODEC_ID_AAC, Some(config), (*rate, layout))
+                    let aac = AacDecoder::for_stream(*config, *rate).ok()?;
+                    let kind = StreamCodecKind::Aac(Box::new(aac));
+                    Some(Self { kind, name: "aac", shape: (*rate, layout) })
                 });
                 ("aac", codec)
             }
@@ -99,10 +112,19 @@ impl StreamCodec {
         Some(Self { kind: StreamCodecKind::Library(decoder), name, shape })
     }
 
-    /// Replaces `out` with the frames of a packet. `false` if the packet is damaged.
-    pub(super) fn decode(&mut self, packet: &[u8], out: &mut Vec<f32>) -> bool {
+    /// Replaces `out` with the frames of a packet, of which there may be none at the beginning.
+    pub(super) fn decode(&mut self, packet: &[u8], out: &mut Vec<f32>) -> DecodedPacket {
         out.clear();
-        match &mut self.kind {
+        let is_whole = match &mut self.kind {
+            StreamCodecKind::Aac(aac) => match aac.decode(packet, out) {
+                AacPacket::Frames => {
+                    self.shape = aac.shape();
+                    true
+                }
+                AacPacket::Waiting => true,
+                AacPacket::Damaged => false,
+                AacPacket::Unsupported => return DecodedPacket::Unsupported,
+            },
             StreamCodecKind::Opus(opus) => {
                 catch_panic(|| opus.decode(packet, out)).unwrap_or(false)
             }
@@ -113,19 +135,20 @@ impl StreamCodec {
             StreamCodecKind::Library(decoder) => {
                 let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(0), packet);
                 let Some(Ok(buffer)) = catch_panic(|| decoder.decode_ref(&packet)) else {
-                    return false;
+                    return DecodedPacket::Damaged;
                 };
                 let spec = buffer.spec();
                 let rate = SampleRate::new(spec.rate());
                 let (Ok(rate), Ok(layout)) = (rate, ChannelLayout::new(spec.channels().count()))
                 else {
-                    return false;
+                    return DecodedPacket::Damaged;
                 };
                 self.shape = (rate, layout);
                 buffer.copy_to_vec_interleaved(out);
                 true
             }
-        }
+        };
+        if is_whole { DecodedPacket::Whole } else { DecodedPacket::Damaged }
     }
 
     /// Replaces `out` with concealment for `frames` missing frames, if the codec supports it.
@@ -135,7 +158,9 @@ impl StreamCodec {
             StreamCodecKind::Opus(opus) => {
                 catch_panic(|| opus.conceal(frames, out)).unwrap_or(false)
             }
-            StreamCodecKind::Library(_) | StreamCodecKind::Pcm(_) => false,
+            StreamCodecKind::Aac(_) | StreamCodecKind::Library(_) | StreamCodecKind::Pcm(_) => {
+                false
+            }
         }
     }
 

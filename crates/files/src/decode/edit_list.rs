@@ -8,14 +8,16 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-/// Frames to skip at the start, and frames to keep after that.
+/// Frames to skip at the start, and frames to keep after that, counted at `rate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EditRange {
+    pub(super) rate: u32,
     pub(super) skip: u64,
     pub(super) keep: u64,
 }
 
-/// Finds the edit of the first audio track whose time scale is `rate`.
+/// Finds the edit of the first audio track whose time scale is `rate`, or its half or double as in
+/// files of HE-AAC.
 ///
 /// `None` when there is no edit list, or it has more than one piece: then the whole track is
 /// played.
@@ -135,17 +137,18 @@ impl<F: Read + Seek> BoxWalker<'_, F> {
     fn edit_range(&self) -> Option<EditRange> {
         let TrackState { is_sound, scale, duration, edit } = self.track;
         let (segment, skip) = edit?;
-        if !is_sound || scale != self.rate || self.movie_scale == 0 {
+        let rates = [Some(self.rate), self.rate.checked_mul(2), Some(self.rate / 2)];
+        if !is_sound || !rates.contains(&Some(scale)) || self.movie_scale == 0 {
             return None;
         }
-        let (scale, movie) = (u128::from(scale), u128::from(self.movie_scale));
+        let (rate, scale, movie) = (scale, u128::from(scale), u128::from(self.movie_scale));
         let by_segment = (u128::from(segment) * scale + movie / 2) / movie;
         // The segment is counted in the movie's scale, often milliseconds. If the track's duration
         // agrees within that precision, it is the exact value.
         let by_track = u128::from(duration.saturating_sub(skip));
         let tick = scale.div_ceil(movie);
         let keep = if by_segment.abs_diff(by_track) <= tick { by_track } else { by_segment };
-        Some(EditRange { skip, keep: u64::try_from(keep).ok()? }).filter(|edit| edit.keep > 0)
+        Some(EditRange { rate, skip, keep: u64::try_from(keep).ok()? }).filter(|edit| edit.keep > 0)
     }
 
     fn u32(&mut self) -> io::Result<u32> {
@@ -197,10 +200,12 @@ mod tests {
     #[test]
     fn the_exact_duration_wins_over_the_one_in_milliseconds() {
         let found = find_edit(&mut Cursor::new(movie(1_024 + 48_017, 1_000)), 48_000);
-        assert_eq!(found, Some(EditRange { skip: 1_024, keep: 48_017 }));
+        assert_eq!(found, Some(EditRange { rate: 48_000, skip: 1_024, keep: 48_017 }));
         let found = find_edit(&mut Cursor::new(movie(1_024 + 96_000, 1_000)), 48_000);
-        assert_eq!(found, Some(EditRange { skip: 1_024, keep: 48_000 }));
+        assert_eq!(found, Some(EditRange { rate: 48_000, skip: 1_024, keep: 48_000 }));
         assert_eq!(find_edit(&mut Cursor::new(movie(1_024 + 96_000, 1_000)), 44_100), None);
+        let found = find_edit(&mut Cursor::new(movie(1_024 + 96_000, 1_000)), 24_000);
+        assert_eq!(found, Some(EditRange { rate: 48_000, skip: 1_024, keep: 48_000 }));
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
 
@@ -21,6 +22,8 @@ pub enum OpenError {
     NotAudio,
     /// The container is supported, but its codec or this use of it is not: convert the file.
     UnsupportedCodec,
+    /// It is AAC of a kind that is not supported: convert the file. Holds the kind.
+    UnsupportedAac(&'static str),
     /// It is encrypted (DRM): use a version without encryption.
     Protected,
     /// It begins like audio but is damaged or truncated before the first frame: get it again.
@@ -54,6 +57,9 @@ impl fmt::Display for OpenError {
             Self::UnsupportedCodec => f.write_str(
                 "the codec of the file is not supported; convert it, for example to FLAC",
             ),
+            Self::UnsupportedAac(kind) => {
+                write!(f, "{kind} is not supported; convert the file, for example to FLAC")
+            }
             Self::Protected => {
                 f.write_str("the file is copy-protected (DRM) and cannot be decoded")
             }
@@ -72,6 +78,8 @@ impl core::error::Error for OpenError {}
 pub enum DecodeError {
     /// Only damage for too long, or the file was replaced by something else: get it again.
     Torn,
+    /// The codec is supported, but not what the file uses of it: convert the file.
+    Unsupported,
     /// The disk or the network file system failed: see the system's log.
     Io(io::ErrorKind),
 }
@@ -86,9 +94,17 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Torn => f.write_str("too much of the file is damaged"),
+            Self::Unsupported => f.write_str(
+                "the codec of the file is not supported; convert it, for example to FLAC",
+            ),
             Self::Io(kind) => write!(f, "reading the file failed: {kind}"),
         }
     }
 }
 
 impl core::error::Error for DecodeError {}
+
+/// Calls third-party code with untrusted input. A panic counts as a damaged file.
+pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}

@@ -128,8 +128,10 @@ impl FileDecoder {
             Ok(false) => return Err(OpenError::NotAudio),
             Err(DecodeError::Io(kind)) => return Err(OpenError::Io(kind)),
             Err(DecodeError::Torn) => return Err(OpenError::Torn),
+            Err(DecodeError::Unsupported) => return Err(OpenError::UnsupportedCodec),
         }
-        (decoder.info.rate, decoder.info.layout) = decoder.source.shape();
+        // The first packet may have changed the rate, and with it the number of frames.
+        decoder.info = decoder.source.info(&decoder.file);
         Ok(decoder)
     }
 

@@ -3,7 +3,6 @@
 use core::fmt;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use aulos_core::{ChannelLayout, Frames, SampleRate};
 use symphonia::core::audio::Channels;
@@ -23,8 +22,9 @@ use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
 use symphonia::default::{get_codecs, get_probe};
 
+use super::aac::{AacDecoder, AacPacket};
 use super::edit_list::{self, EditRange};
-use super::error::{DecodeError, OpenError};
+use super::error::{DecodeError, OpenError, catch_panic};
 use super::opus::{OpusHead, OpusPacketDecoder};
 
 /// A file that is decoded by the library, one packet at a time.
@@ -35,6 +35,9 @@ pub(super) struct MediaReader {
     rate: SampleRate,
     layout: ChannelLayout,
     trim: EdgeTrim,
+    /// The rate in which the container counts frames, until the first frames of AAC have come: with
+    /// SBR their rate is twice that of the container, or the same.
+    counted_at: Option<u32>,
     /// The expected start of the next packet, if packets are timed in frames.
     expected: Option<Timestamp>,
     pub(super) track_info: TrackInfo,
@@ -64,6 +67,7 @@ pub(super) struct TrackInfo {
 }
 
 enum MediaCodec {
+    Aac(Box<AacDecoder>),
     Library(Box<dyn AudioDecoder>),
     Opus(OpusPacketDecoder),
 }
@@ -101,11 +105,13 @@ impl MediaReader {
         let parameters = parameters(track).ok_or(OpenError::UnsupportedCodec)?.clone();
         let codec = MediaCodec::new(&parameters)?;
         let mut trim = EdgeTrim::new(track, &parameters);
+        let mut counted_at = parameters.sample_rate.filter(|_| parameters.codec == CODEC_ID_AAC);
         if matches!(parameters.codec, CODEC_ID_AAC | CODEC_ID_OPUS)
             && reader.format_info().format == FORMAT_ID_ISOMP4
             && let Some(edit) = edit_of(&mut own, &parameters)?
         {
             trim = EdgeTrim { skip: edit.skip, keep: Some(edit.keep), ..EdgeTrim::default() };
+            counted_at = counted_at.and(Some(edit.rate));
         }
         about.codec = codec.name();
         about.bits = parameters.bits_per_sample;
@@ -122,6 +128,7 @@ impl MediaReader {
             reader,
             codec,
             trim,
+            counted_at,
             expected: None,
             track_info: about,
         })
@@ -166,8 +173,10 @@ impl MediaReader {
         let skip = time.checked_sub(actual).and_then(|skip| u64::try_from(skip).ok());
         self.trim = EdgeTrim { skip: skip.ok_or(DecodeError::Torn)?, ..EdgeTrim::default() };
         self.expected = None;
-        if let MediaCodec::Library(decoder) = &mut self.codec {
-            decoder.reset();
+        match &mut self.codec {
+            MediaCodec::Library(decoder) => decoder.reset(),
+            // These resume without it.
+            MediaCodec::Aac(_) | MediaCodec::Opus(_) => {}
         }
         Ok(())
     }
@@ -179,7 +188,9 @@ impl MediaReader {
             // The lower bits are those of WAVE.
             Channels::Positioned(places) => {
                 let known = u32::try_from(places.bits()).ok()?;
-                (known & !WAVE_SPEAKERS == 0).then_some(known)
+                // Parametric stereo makes two channels of one.
+                let is_all = known.count_ones() as usize == self.layout.channels();
+                (known & !WAVE_SPEAKERS == 0 && is_all).then_some(known)
             }
             _ => None,
         }
@@ -196,6 +207,23 @@ impl MediaReader {
     /// Returns whether the packet was intact.
     fn decode_packet(&mut self, packet: &Packet, out: &mut Vec<f32>) -> Result<bool, DecodeError> {
         match &mut self.codec {
+            MediaCodec::Aac(aac) => {
+                match aac.decode(&packet.data, out) {
+                    AacPacket::Frames => {}
+                    AacPacket::Waiting => return Ok(true),
+                    AacPacket::Damaged => return Ok(false),
+                    AacPacket::Unsupported => return Err(DecodeError::Unsupported),
+                }
+                (self.rate, self.layout) = aac.shape();
+                let waited = usize::try_from(aac.waited()).unwrap_or(0);
+                if let Some(rate) = self.counted_at.take() {
+                    // The packets before keep their time.
+                    let silence = waited * out.len();
+                    out.splice(0..0, core::iter::repeat_n(0.0, silence));
+                    self.count_at(rate);
+                }
+                Ok(true)
+            }
             MediaCodec::Opus(opus) => {
                 (self.rate, self.layout) = (opus.rate(), opus.layout());
                 catch_panic(|| opus.decode(&packet.data, out)).ok_or(DecodeError::Torn)
@@ -215,6 +243,16 @@ impl MediaReader {
                 buffer.copy_to_vec_interleaved(out);
                 Ok(true)
             }
+        }
+    }
+
+    /// Converts what the container counted at `rate` into frames.
+    fn count_at(&mut self, rate: u32) {
+        let counts = [Some(&mut self.trim.skip), self.trim.keep.as_mut()];
+        let counts = counts.into_iter().chain([self.track_info.frames.as_mut()]).flatten();
+        for count in counts {
+            let frames = u128::from(*count) * u128::from(self.rate.hz()) / u128::from(rate.max(1));
+            *count = u64::try_from(frames).unwrap_or(u64::MAX);
         }
     }
 
@@ -269,6 +307,7 @@ impl MediaReader {
         let parameters = parameters(track).ok_or(DecodeError::Torn)?;
         self.codec = MediaCodec::new(parameters).map_err(|_| DecodeError::Torn)?;
         self.trim = EdgeTrim::new(track, parameters);
+        self.counted_at = parameters.sample_rate.filter(|_| parameters.codec == CODEC_ID_AAC);
         self.track = track.id;
         self.expected = None;
         Ok(())
@@ -290,6 +329,16 @@ impl MediaCodec {
                 .map(Self::Opus)
                 .ok_or(OpenError::UnsupportedCodec);
         }
+        if parameters.codec == CODEC_ID_AAC {
+            // ADTS has no config.
+            let channels = parameters.channels.as_ref().map_or(0, Channels::count);
+            let plain = AacDecoder::lc_config(parameters.sample_rate.unwrap_or(0), channels);
+            let config = parameters.extra_data.as_deref();
+            let config = config.or_else(|| plain.as_ref().map(|it| &it[..]));
+            let config = config.ok_or(OpenError::UnsupportedCodec)?;
+            let aac = AacDecoder::new(config).map_err(OpenError::UnsupportedAac)?;
+            return Ok(Self::Aac(Box::new(aac)));
+        }
         let options = AudioDecoderOptions::default();
         catch_panic(|| get_codecs().make_audio_decoder(parameters, &options))
             .ok_or(OpenError::Torn)?
@@ -299,6 +348,7 @@ impl MediaCodec {
 
     fn name(&self) -> &'static str {
         match self {
+            Self::Aac(_) => "aac",
             Self::Opus(_) => "opus",
             Self::Library(decoder) => decoder.codec_info().short_name,
         }
@@ -389,11 +439,6 @@ fn open_error(error: &Error) -> OpenError {
         Error::Unsupported(_) => OpenError::NotAudio,
         _ => OpenError::Torn,
     }
-}
-
-/// Calls third-party code with untrusted input. A panic counts as a damaged file.
-pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// The 18 loudspeaker positions of `WAVEFORMATEXTENSIBLE`.

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  file -> container -> codec -> trim -> blocks -> ring
-//!          (symphonia; opus-rs for Opus; own code for raw PCM and WAVE variants)
+//!          (symphonia; syom for AAC, opus-rs for Opus; own code for raw PCM and WAVE variants)
 //! ```
 //!
 //! A [`StreamDecoder`] decodes an endless stream: bytes are pushed into it as they arrive, so no
@@ -17,6 +17,7 @@
 //! without a gap or a lost frame, skips and counts damage, and bounds work and memory for any
 //! input.
 
+mod aac;
 mod codec;
 mod edit_list;
 mod error;

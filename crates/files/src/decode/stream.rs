@@ -8,7 +8,7 @@ use aulos_proto::packets::{
 };
 use aulos_proto::titles::TrackMetadata;
 
-use super::codec::StreamCodec;
+use super::codec::{DecodedPacket, StreamCodec};
 use super::file::RateAndLayout;
 
 /// Decodes the bytes that are pushed into it: MP3, AAC, Ogg (Opus, Vorbis, FLAC), FLAC or WAVE,
@@ -244,8 +244,12 @@ impl StreamDecoder {
         }
         let Some(codec) = &mut self.codec else { return };
         let packet = self.splitter.packet();
-        let whole = codec.decode(packet, &mut self.pending);
-        if !whole {
+        let decoded = codec.decode(packet, &mut self.pending);
+        if decoded == DecodedPacket::Unsupported {
+            self.error = Some(StreamError::Unsupported(codec.name()));
+            return;
+        }
+        if decoded == DecodedPacket::Damaged {
             self.damaged += 1;
             self.fruitless += 1;
             if self.fruitless >= MAX_PACKETS_WITHOUT_FRAMES {

@@ -12,6 +12,7 @@
 //! file's own buffer, the rest in the ring. When that is full as well, the lost frames are replaced
 //! by silence of the same length.
 
+mod catalog;
 mod clock;
 mod config;
 mod file_name;
@@ -31,6 +32,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use catalog::{RecordedFile, list_recordings, open_recording};
 pub use clock::{local_at, parse_utc};
 pub use config::{
     CompletionObserver, DEFAULT_FLUSH_INTERVAL, DEFAULT_PATTERN, DEFAULT_SYNC_INTERVAL, Durability,

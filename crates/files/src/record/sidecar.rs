@@ -182,6 +182,11 @@ impl ParsedSidecar {
         Some(Self { recorder, is_closed, start: UnixTime::from_nanos(start), end, json })
     }
 
+    /// All that it says.
+    pub(super) const fn json(&self) -> &Value {
+        &self.json
+    }
+
     /// The markers with their positions in a file of `frames` frames: if the process was killed
     /// before the frame was written, the position is the last frame.
     pub(super) fn markers(&self, frames: Frames) -> Vec<(u64, String)> {

@@ -63,7 +63,7 @@ fn walk(folder: &Path, all: &mut Vec<ScanFile>) {
         match entry {
             Ok(entry) => {
                 let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-                if is_file && is_named_as_sound(entry.path()) {
+                if is_file && has_audio_name(entry.path()) {
                     all.push(ScanFile::file(entry.into_path()));
                 }
             }
@@ -89,12 +89,14 @@ fn walk_error(folder: &Path, error: &ignore::Error) -> Option<ScanFile> {
     let kind = inner.io_error().map_or(io::ErrorKind::Other, io::Error::kind);
     if kind == io::ErrorKind::NotFound {
         let error = ScanError::Open(OpenError::NoSuchFile);
-        return is_named_as_sound(path).then(|| ScanFile::failed(path.into(), error));
+        return has_audio_name(path).then(|| ScanFile::failed(path.into(), error));
     }
     Some(ScanFile::failed(path.into(), ScanError::Folder(kind)))
 }
 
-fn is_named_as_sound(path: &Path) -> bool {
+/// Whether the extension is one of a supported container; files in directories are selected by it.
+#[must_use]
+pub fn has_audio_name(path: &Path) -> bool {
     let extension = path.extension().and_then(std::ffi::OsStr::to_str);
     extension.is_some_and(|name| EXTENSIONS.contains(&name.to_ascii_lowercase().as_str()))
 }

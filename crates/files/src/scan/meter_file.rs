@@ -12,7 +12,7 @@
 use core::ops::Range;
 use std::path::Path;
 
-use aulos_core::{ChannelLayout, Frames};
+use aulos_core::{ChannelLayout, Frames, SampleRate};
 use aulos_dsp::meter::{ChannelPosition, Measurement, Meter, MeterConfig, MeterHistory, MeterMode};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
@@ -79,6 +79,12 @@ fn measure_in_pieces(
     options: &ScanOptions,
     share: &FileProgress<'_>,
 ) -> Option<MeasuredPart> {
+    measure_cuts(path, sound, piece_cuts(sound, options)?, options, share)
+}
+
+/// The pieces of a file, which depend on nothing but the file; `None` when it cannot be split or is
+/// too short for it.
+pub(super) fn piece_cuts(sound: &SoundReader, options: &ScanOptions) -> Option<Vec<Range<u64>>> {
     let (shape, frames) = (sound.shape(), sound.splittable_frames()?.0);
     let piece =
         Meter::new(meter_config(options, shape, sound.speakers())).ok()?.hop() as u64 * PIECE_HOPS;
@@ -89,17 +95,31 @@ fn measure_in_pieces(
         let last = n + 1 == frames / piece;
         n * piece..if last { frames } else { (n + 1) * piece }
     });
+    Some(cuts.collect())
+}
+
+/// Measures successive pieces; `None` when some frames are missing.
+pub(super) fn measure_cuts(
+    path: &Path,
+    sound: &SoundReader,
+    cuts: Vec<Range<u64>>,
+    options: &ScanOptions,
+    share: &FileProgress<'_>,
+) -> Option<MeasuredPart> {
+    let frames = cuts.iter().map(|cut| cut.end - cut.start).sum();
     let hear = |cut: Range<u64>| {
         let mut own = sound.reopen(path).ok()?;
         measure_piece(&mut own, cut, options, share).filter(|_| own.damaged() == 0)
     };
     // Without a pool only the calling thread is used.
     let pieces: Option<Vec<MeasuredPart>> = if rayon::current_thread_index().is_some() {
-        cuts.collect::<Vec<_>>().into_par_iter().map(hear).collect()
+        cuts.into_par_iter().map(hear).collect()
     } else {
-        cuts.map(hear).collect()
+        cuts.into_iter().map(hear).collect()
     };
-    Some(MeasuredPart::join(pieces?))
+    // Of the frames, because a sum of the pieces' durations depends on how they are grouped.
+    let seconds = seconds_of(frames, sound.shape().0);
+    Some(MeasuredPart { seconds, ..MeasuredPart::join(pieces?) })
 }
 
 /// Measures the frames `cut`; `None` when some are missing.
@@ -242,7 +262,8 @@ impl<'a> PartMeter<'a> {
     fn finish_part(&mut self) {
         let Some((meter, _)) = self.meter.take() else { return };
         let whole = Some(meter.measurement());
-        let (seconds, curve) = (seconds(&meter), core::mem::take(&mut self.curve));
+        let seconds = seconds_of(meter.frames().0, meter.config().rate);
+        let curve = core::mem::take(&mut self.curve);
         self.finished_parts.push(MeasuredPart { error: None, measurement: whole, seconds, curve });
     }
 
@@ -286,8 +307,8 @@ fn seed_with(meter: &mut Meter, run: SampleRun<'_>) {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "below 2^53 frames")]
-fn seconds(meter: &Meter) -> f64 {
-    meter.frames().0 as f64 / f64::from(meter.config().rate.hz())
+pub(super) fn seconds_of(frames: u64, rate: SampleRate) -> f64 {
+    frames as f64 / f64::from(rate.hz())
 }
 
 const ALL_FRAMES: Frames = Frames(u64::MAX);

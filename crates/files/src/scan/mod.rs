@@ -17,16 +17,18 @@ mod options;
 mod positions;
 mod progress;
 mod run;
+mod segment;
 mod sound;
 pub mod tag;
 #[cfg(test)]
 mod tests;
 
 pub use error::ScanError;
-pub use find::{ScanFile, find_files};
+pub use find::{ScanFile, find_files, has_audio_name};
 pub use measure::{FileShape, LoudnessSummary, ScanReport, measure_file};
 pub use meter_file::LoudnessCurve;
 pub use options::ScanOptions;
 pub(crate) use positions::positions;
 pub use progress::ScanProgress;
 pub use run::{ScanEvent, scan_files};
+pub use segment::{FileSegment, join_segments, measure_segment};

@@ -9,7 +9,7 @@ use aulos_blackbox::scratch::ScratchDir;
 
 use super::{
     ScanError, ScanEvent, ScanFile, ScanOptions, ScanProgress, ScanReport, find_files,
-    measure_file, scan_files,
+    join_segments, measure_file, measure_segment, scan_files,
 };
 use crate::decode::OpenError;
 
@@ -107,6 +107,28 @@ fn reports_have_the_order_of_the_files() {
         let expected = 6 * (44 + 480_000) + 34 * (44 + 8_000);
         assert_eq!((last.bytes, last.seconds), (expected, 197.0));
     }
+}
+
+#[test]
+fn segments_join_to_the_report_of_the_file() {
+    let folder = Folder::new("segments");
+    let path = folder.write("long.wav", &wave(11_000, 3_000));
+    let options = ScanOptions { keep_measurement: true, true_peak: true, ..Default::default() };
+    let whole = measure_file(ScanFile::file(path.clone()), &options);
+    assert!(whole.error.is_none() && whole.measurement.is_some());
+    for count in [1, 2, 3, 6, 7, 40].map(|count| NonZeroUsize::new(count).unwrap()) {
+        let segment = |n| measure_segment(&path, n, count, &options).unwrap();
+        let joined = join_segments(path.clone(), (0..count.get()).map(segment).collect(), &options);
+        let joined = joined.unwrap();
+        assert_eq!((joined.shape, joined.loudness), (whole.shape, whole.loudness), "{count}");
+        assert_eq!(joined.measurement, whole.measurement, "{count}");
+        assert!(measure_segment(&path, count.get(), count, &options).is_none());
+    }
+    let short = folder.write("short.wav", &wave(100, 3_000));
+    for (path, index) in [(&short, 0), (&folder.0.join("missing"), 0), (&path, usize::MAX)] {
+        assert!(measure_segment(path, index, NonZeroUsize::MIN, &options).is_none());
+    }
+    assert!(join_segments(path, Vec::new(), &options).is_none());
 }
 
 #[test]

@@ -6,5 +6,5 @@ mod measure;
 mod stream;
 
 pub use file::{FileSource, FileState};
-pub use measure::FileMeter;
+pub use measure::{FileMeter, StreamMeter};
 pub use stream::{StreamParts, StreamSource};

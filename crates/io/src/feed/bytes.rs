@@ -68,6 +68,22 @@ impl ByteFeed {
         self
     }
 
+    /// What its bytes are.
+    #[must_use]
+    pub const fn spec(&self) -> SampleSpec {
+        self.spec
+    }
+
+    /// The bytes from now on are in `spec`: a device delivers its own rate, format and channels.
+    pub fn set_spec(&mut self, spec: SampleSpec) {
+        if spec != self.spec {
+            self.flush();
+            self.open = None;
+            self.partial_frame.clear();
+            self.spec = spec;
+        }
+    }
+
     /// What the station currently needs; call it at the beginning of each tick. While it needs no
     /// audio, pushed bytes are dropped.
     pub fn poll_demand(&mut self) -> StandbyRequest {
@@ -163,7 +179,10 @@ impl ByteFeed {
     /// Publishes the state of the source.
     pub fn report(&mut self, state: FeedState) {
         if let Some(standby) = &mut self.standby {
-            let broken = matches!(state, FeedState::Failed(_) | FeedState::Exited(_));
+            let broken = matches!(
+                state,
+                FeedState::Failed(_) | FeedState::Exited(_) | FeedState::DeviceFailed(_)
+            );
             standby.report(if broken { LinkState::Broken } else { LinkState::Open });
         }
         if state != self.reported {

@@ -1,27 +1,32 @@
-//! Sources that read from a file descriptor: FIFO, TCP, process, standard input, web radio.
+//! Sources that read from a file descriptor: FIFO, TCP, process, standard input, web radio,
+//! another Snapcast server.
 //!
 //! A feeder is polled on a tick and not woken by its descriptor. A sender of single frames would
 //! otherwise cause a wake-up for each (`docs/decisions/reactors.md`). The kernel's buffer covers
 //! the time between ticks.
 
 mod bytes;
+mod device_failure;
 mod dj;
 mod fifo;
 mod fifo_error;
 mod http;
 mod process;
 mod process_log;
+mod snapcast;
 mod stdin;
 mod stream;
 mod tcp;
 #[cfg(test)]
 mod testing;
+mod thread;
 
 use std::path::Path;
 
 use aulos_core::Instant;
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
+pub use device_failure::DeviceFailure;
 pub use dj::{
     DJ_STALL_TIMEOUT, DjCounters, DjEndReason, DjFeeder, DjFeederState, DjMountPermit, DjMountSlot,
     DjStream,
@@ -31,17 +36,25 @@ pub use fifo_error::FifoError;
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};
 pub use process_log::ProgramExit;
+pub use snapcast::{SnapcastCounters, SnapcastFeeder, SnapcastServer};
 pub use stdin::StdinFeeder;
 pub use stream::{
     BodyMark, RAW_BYTES, StreamCounts, StreamError, StreamInfo, StreamReader, StreamState,
     StreamWriter, stream_channel,
 };
 pub use tcp::{TcpClientFeeder, TcpServerFeeder};
+pub use thread::spawn_feeder;
 
 /// Moves bytes from a descriptor to the ring of a station when polled.
 pub trait Feeder: Send {
     /// Reads what is available without waiting, and returns when to poll again.
     fn tick(&mut self, now: Instant) -> NextPoll;
+
+    /// Whether a tick may wait all the same, because a library does. Then the feeder needs a thread
+    /// of its own ([`spawn_feeder`]).
+    fn may_block(&self) -> bool {
+        false
+    }
 }
 
 /// When to poll a feeder again.
@@ -66,6 +79,8 @@ pub enum FeedState {
     /// It could not be opened or failed, and will be retried. Holds the system's error number;
     /// `EEXIST` where something else has the name of a FIFO.
     Failed(i32),
+    /// The device has failed or is suspended, and will be retried.
+    DeviceFailed(DeviceFailure),
     /// The program has ended, and will be started again.
     Exited(ProgramExit),
     /// The sender has gone and will not return (standard input).
@@ -91,6 +106,7 @@ impl FeedState {
         let error = match self {
             Self::Failed(error) => error,
             Self::Exited(exit) => return Some(exit.to_string()),
+            Self::DeviceFailed(failure) => return Some(failure.to_string()),
             _ => return None,
         };
         Some(match error {

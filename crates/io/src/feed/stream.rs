@@ -87,8 +87,8 @@ impl fmt::Display for StreamError {
         match self {
             Self::Refused(why) => write!(f, "{why}"),
             Self::Unsupported("aac") => f.write_str(
-                "unsupported AAC: only AAC LC (and HE-AAC without its extension) of one or two \
-                     channels can be decoded",
+                "unsupported AAC: only AAC LC and HE-AAC (v1, v2) of one or two channels can be \
+                     decoded",
             ),
             Self::Unsupported(codec) => write!(f, "this variant of {codec} is not supported"),
             Self::Damaged => f.write_str("too much of the stream is damaged"),
@@ -219,6 +219,12 @@ impl StreamReader {
         let (bytes, _) = self.bytes.as_slices();
         let taken = take(&bytes[..bytes.len().min(self.bytes_before_mark())]);
         self.skip(taken)
+    }
+
+    /// Whether the writer is gone, so that nothing more will come.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.bytes.is_abandoned()
     }
 
     /// Drops the bytes of the current body that have arrived.

@@ -187,10 +187,49 @@ pub struct TcpClientFeeder {
 #[derive(Debug)]
 enum TcpLink {
     Down,
+    Connecting(TcpAttempt),
+    Up(TcpStream),
+}
+
+/// An attempt to connect, which never waits.
+#[derive(Debug)]
+pub(super) enum TcpAttempt {
     /// The name is resolved on a thread of its own, because that may block for an unbounded time.
     Resolving(Receiver<io::Result<SocketAddr>>),
     Connecting(OwnedFd, Instant),
-    Up(TcpStream),
+    Connected(TcpStream),
+}
+
+impl TcpAttempt {
+    /// Begins to connect to `server` (`host:port`).
+    pub(super) fn begin(server: &str) -> io::Result<Self> {
+        if let Ok(address) = server.parse() {
+            return start_connecting(address);
+        }
+        let (done, answer) = bounded(1);
+        let server = server.to_owned();
+        std::thread::Builder::new().name("aulos-resolve".into()).spawn(move || {
+            let first = server
+                .to_socket_addrs()
+                .and_then(|mut found| found.next().ok_or_else(|| io::ErrorKind::NotFound.into()));
+            // The feeder may be gone meanwhile.
+            drop(done.try_send(first));
+        })?;
+        Ok(Self::Resolving(answer))
+    }
+
+    /// Continues it.
+    pub(super) fn step(self, now: Instant) -> io::Result<Self> {
+        match self {
+            Self::Resolving(mut answer) => match answer.try_recv() {
+                Ok(address) => start_connecting(address?),
+                Err(TryRecvError::Empty) => Ok(Self::Resolving(answer)),
+                Err(TryRecvError::Closed) => Err(io::ErrorKind::NotFound.into()),
+            },
+            Self::Connecting(socket, since) => finish_connecting(socket, since, now),
+            connected @ Self::Connected(_) => Ok(connected),
+        }
+    }
 }
 
 impl TcpClientFeeder {
@@ -201,32 +240,16 @@ impl TcpClientFeeder {
         Self { server, link: TcpLink::Down, backoff: feed.backoff(), feed, scratch }
     }
 
-    fn resolve(&self) -> io::Result<TcpLink> {
-        if let Ok(address) = self.server.parse() {
-            return start_connecting(address);
-        }
-        let (done, answer) = bounded(1);
-        let server = self.server.clone();
-        std::thread::Builder::new().name("aulos-resolve".into()).spawn(move || {
-            let first = server
-                .to_socket_addrs()
-                .and_then(|mut found| found.next().ok_or_else(|| io::ErrorKind::NotFound.into()));
-            // The feeder may be gone meanwhile.
-            drop(done.try_send(first));
-        })?;
-        Ok(TcpLink::Resolving(answer))
-    }
-
     fn step(&mut self, now: Instant) -> io::Result<TcpLink> {
         match core::mem::replace(&mut self.link, TcpLink::Down) {
-            TcpLink::Down if self.backoff.is_due(now) => self.resolve(),
+            TcpLink::Down if self.backoff.is_due(now) => {
+                TcpAttempt::begin(&self.server).map(TcpLink::Connecting)
+            }
             TcpLink::Down => Ok(TcpLink::Down),
-            TcpLink::Resolving(mut answer) => match answer.try_recv() {
-                Ok(address) => start_connecting(address?),
-                Err(TryRecvError::Empty) => Ok(TcpLink::Resolving(answer)),
-                Err(TryRecvError::Closed) => Err(io::ErrorKind::NotFound.into()),
-            },
-            TcpLink::Connecting(socket, since) => finish_connecting(socket, since, now),
+            TcpLink::Connecting(attempt) => Ok(match attempt.step(now)? {
+                TcpAttempt::Connected(stream) => TcpLink::Up(stream),
+                attempt => TcpLink::Connecting(attempt),
+            }),
             TcpLink::Up(mut stream) => {
                 self.backoff.succeeded(now);
                 match receive(&mut stream, &mut self.feed, &mut self.scratch, now) {
@@ -281,28 +304,28 @@ fn receive(
     Ok(true)
 }
 
-fn start_connecting(address: SocketAddr) -> io::Result<TcpLink> {
+fn start_connecting(address: SocketAddr) -> io::Result<TcpAttempt> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
     match connect(&socket, &address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpLink::Connecting(socket, Instant::ZERO)),
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpAttempt::Connecting(socket, Instant::ZERO)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn finish_connecting(socket: OwnedFd, since: Instant, now: Instant) -> io::Result<TcpLink> {
+fn finish_connecting(socket: OwnedFd, since: Instant, now: Instant) -> io::Result<TcpAttempt> {
     let since = if since == Instant::ZERO { now } else { since };
     let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
     if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
         return if now.since(since) > CONNECT_TIMEOUT {
             Err(io::ErrorKind::TimedOut.into())
         } else {
-            Ok(TcpLink::Connecting(socket, since))
+            Ok(TcpAttempt::Connecting(socket, since))
         };
     }
     sockopt::socket_error(&socket)??;
-    Ok(TcpLink::Up(TcpStream::from(socket)))
+    Ok(TcpAttempt::Connected(TcpStream::from(socket)))
 }
 
 const MAX_ACCEPTS: usize = 16;

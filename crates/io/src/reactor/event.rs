@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use aulos_core::Span;
 use aulos_proto::snap::session::CloseReason;
-use aulos_proto::snap::wire::{ClientInfo, Hello};
+use aulos_proto::snap::wire::{ClientInfo, Hello, PlayerReport};
 
 use super::greeting::Greeting;
 
@@ -14,6 +14,7 @@ pub trait EventSink: Send + Sync {
     ///
     /// # Errors
     /// Returns the event when there is no room; the reactor tries again a little later.
+    #[allow(clippy::result_large_err, reason = "a box would allocate on the reactor's thread")]
     fn push(&self, event: ReactorEvent) -> Result<(), ReactorEvent>;
 }
 
@@ -79,6 +80,8 @@ pub struct ConnectionHealth {
     pub since_skip: Option<Span>,
     /// Time since the client's last Time request.
     pub since_time_request: Option<Span>,
+    /// How well the client is in time, if it reports that.
+    pub report: Option<PlayerReport>,
 }
 
 /// One connection of one client: the reactor, and a number that is never reused.

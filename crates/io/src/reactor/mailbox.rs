@@ -33,6 +33,11 @@ pub(super) enum ReactorCommand {
     AddFeeder(Box<dyn Feeder>),
     SetSettings(SessionId, ServerSettings),
     SetStation(SessionId, usize),
+    ContinueOn {
+        session: SessionId,
+        from: usize,
+        to: usize,
+    },
     Refuse(SessionId, Refusal),
     Kick(SessionId),
     /// `None` for the client: the default.

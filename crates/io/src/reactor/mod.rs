@@ -118,7 +118,7 @@ impl ReactorPool {
     }
 
     /// Stops serving a station. Its web listeners end. A session that still plays it gets no audio
-    /// until it is assigned another station.
+    /// until it is assigned another station, or joins the one on which it was to continue.
     pub fn remove_station(&self, station: usize) {
         for mailbox in &*self.mailboxes {
             mailbox.post(ReactorCommand::RemoveStation(station));
@@ -195,6 +195,15 @@ impl ReactorPool {
     #[must_use]
     pub fn set_station(&self, session: SessionId, station: usize) -> bool {
         self.post(session, ReactorCommand::SetStation(session, station))
+    }
+
+    /// Lets a session that plays `from` continue on `to`, another rendition of the same station with
+    /// the same times: no chunk is missed or doubled, and no codec header is sent. It does so once
+    /// `to` has the next chunk of the session. If the codec headers differ, it joins `to` as with
+    /// [`Self::set_station`]; if it does not play `from`, nothing happens. False as above.
+    #[must_use]
+    pub fn continue_on(&self, session: SessionId, from: usize, to: usize) -> bool {
+        self.post(session, ReactorCommand::ContinueOn { session, from, to })
     }
 
     /// Sets the answer to a client's Hello, or resets it to the default. Each reactor answers the

@@ -135,7 +135,7 @@ impl Outbox {
     }
 
     /// Writes what is pending, and the chunks from `cursor` on, in as few calls as possible: at
-    /// most [`MAX_CHUNKS`] and about `limit` bytes. Moves the cursor behind the chunks that were
+    /// most [`MAX_CHUNKS`] and about `limit` bytes, up to a chunk of another codec header. Moves the cursor behind the chunks that were
     /// sent or started, and returns their number.
     pub(super) fn send_chunks(
         &mut self,
@@ -151,6 +151,10 @@ impl Outbox {
         let (mut count, mut total) = (0, 0);
         while count < MAX_CHUNKS && total < limit {
             let Ok(Some(stamped)) = log.get(*cursor, count) else { break };
+            let first = log.get(*cursor, 0).ok().flatten();
+            if first.is_some_and(|first| !stamped.has_header_of(first)) {
+                break;
+            }
             let bytes = framed_bytes(&stamped.chunk, self.framing);
             slices[1 + count] = IoSlice::new(bytes);
             total += bytes.len();
@@ -339,9 +343,31 @@ mod tests {
                     bytes: bytes.freeze(),
                 },
                 timestamp: Instant::from_nanos(number as u64),
+                codec_header: None,
             });
         }
         log
+    }
+
+    #[test]
+    fn chunks_of_another_codec_header_wait_for_it() {
+        let mut log = log_of(&["alpha", "beta", "gamma"]);
+        let header = Some(std::sync::Arc::from([1; 4]));
+        for mut chunk in
+            [1, 2].map(|at| log.get(log.cursor_from(Instant::ZERO), at).unwrap().unwrap().clone())
+        {
+            chunk.codec_header.clone_from(&header);
+            log.push(chunk);
+        }
+        // The log has dropped the two oldest: `gamma`, and two chunks of another header.
+        let mut socket = LimitedSocket { taken: Vec::new(), remaining: 1_000 };
+        let mut outbox = Outbox::new(ChunkFraming::Payload);
+        let mut cursor = log.cursor_from(Instant::ZERO);
+        for (sent, taken) in [(1, "gamma"), (2, "gammabetagamma"), (0, "gammabetagamma")] {
+            let result = outbox.send_chunks(&mut socket, &log, &mut cursor, 1_000).unwrap();
+            assert_eq!(result, (WriteStatus::Drained, sent));
+            assert_eq!(socket.taken, taken.as_bytes());
+        }
     }
 
     #[test]
@@ -402,7 +428,7 @@ mod tests {
             header: 0,
             bytes: pool.take().unwrap().freeze(),
         };
-        log.push(TimedChunk { chunk, timestamp: Instant::ZERO });
+        log.push(TimedChunk { chunk, timestamp: Instant::ZERO, codec_header: None });
         let mut socket = LimitedSocket { taken: Vec::new(), remaining: 4 };
         let mut cursor = log.cursor_from(Instant::ZERO);
         let mut outbox = Outbox::new(ChunkFraming::Framed);

@@ -34,12 +34,16 @@ pub(super) struct Peer {
     /// Authorized before the connection was handed to the reactor.
     authorized: bool,
     pub(super) station: Option<usize>,
+    /// The station on which it continues once that has its next chunk.
+    pub(super) continues_on: Option<usize>,
     latency: Span,
     session: Session,
     /// Parses WebSocket frames; `None` for plain TCP.
     websocket: Option<Box<ws::WsReader>>,
     outbox: Outbox,
     cursor: Option<ChunkCursor>,
+    /// The codec header that it was sent last.
+    codec_header: Option<Arc<[u8]>>,
     /// The history is being sent, in slices.
     pub(super) catching_up: bool,
     /// The socket is full; the reactor waits until it is writable.
@@ -99,11 +103,13 @@ impl Peer {
             has_said_hello: false,
             authorized: false,
             station: None,
+            continues_on: None,
             latency: Span::ZERO,
             session: Session::new(now),
             websocket: None,
             outbox: Outbox::new(ChunkFraming::Framed),
             cursor: None,
+            codec_header: None,
             catching_up: false,
             blocked: false,
             scheduled: false,
@@ -256,18 +262,57 @@ impl Peer {
     ) -> Result<(), SessionEndCause> {
         let now = SystemClock::now();
         self.station = Some(station);
-        let header = Arc::clone(&tap.descriptor.codec_header);
-        self.session.handle_input(now, SessionInput::Stream(header));
-        self.cursor = Some(tap.first_playable(now, self.buffer(tap)));
+        self.continues_on = None;
+        let cursor = tap.first_playable(now, self.buffer(tap));
+        self.cursor = Some(cursor);
         self.catching_up = true;
+        self.send_codec_header(tap.codec_header(cursor), now)
+    }
+
+    fn send_codec_header(
+        &mut self,
+        header: &Arc<[u8]>,
+        now: Instant,
+    ) -> Result<(), SessionEndCause> {
+        self.codec_header = Some(Arc::clone(header));
+        self.session.handle_input(now, SessionInput::Stream(Arc::clone(header)));
         self.drain(&mut Vec::new())
+    }
+
+    /// Sends the codec header of the next chunk if it is another one than before.
+    fn update_codec_header(
+        &mut self,
+        tap: &ReactorStation,
+        cursor: ChunkCursor,
+        now: Instant,
+    ) -> Result<(), SessionEndCause> {
+        let header = tap.codec_header(cursor);
+        let is_same = |sent: &Arc<[u8]>| Arc::ptr_eq(sent, header) || sent == header;
+        if self.codec_header.as_ref().is_some_and(is_same) || !tap.has_chunk(cursor) {
+            return Ok(());
+        }
+        self.send_codec_header(header, now)
+    }
+
+    /// Continues on `station` with the next chunk, if its log has that one or is about to get it.
+    pub(super) fn continue_on(
+        &mut self,
+        from: &ReactorStation,
+        station: usize,
+        to: &ReactorStation,
+    ) {
+        let chunk = from.descriptor.chunk;
+        let next = self.cursor.and_then(|cursor| from.log.timestamp_at(cursor, chunk));
+        if let Some(cursor) = next.and_then(|next| to.log.cursor_at(next, chunk)) {
+            (self.station, self.cursor, self.continues_on) = (Some(station), Some(cursor), None);
+        }
     }
 
     /// The station is gone. Chunks of another station must not follow its codec header.
     pub(super) fn leave(&mut self) {
-        self.station = None;
+        (self.station, self.continues_on) = (None, None);
         self.sent_until = None;
-        self.cursor = None;
+        (self.cursor, self.codec_header) = (None, None);
         self.catching_up = false;
     }
 
@@ -279,22 +324,22 @@ impl Peer {
         now: Instant,
         limit: usize,
     ) -> Result<bool, SessionEndCause> {
-        let (Some(tap), Some(cursor)) = (tap, &mut self.cursor) else {
+        let (Some(tap), Some(mut cursor)) = (tap, self.cursor) else {
             self.flush()?;
             return Ok(false);
         };
-        let buffer = (tap.descriptor.buffer - self.latency).max(Span::ZERO);
-        if tap.is_stale(*cursor, now, buffer) {
+        let buffer = self.buffer(tap);
+        if tap.is_stale(cursor, now, buffer) {
             let playable = tap.first_playable(now, buffer);
             self.lagged += cursor.distance(playable);
             self.last_skip = Some(now);
-            *cursor = playable;
+            cursor = playable;
         }
-        let (waiting, first) = (self.outbox.queued(), *cursor);
-        let (flow, sent) = self
-            .outbox
-            .send_chunks(&mut self.connection, &tap.log, cursor, limit)
-            .map_err(|_| SessionEndCause::Network)?;
+        self.update_codec_header(tap, cursor, now)?;
+        let (waiting, first) = (self.outbox.queued(), cursor);
+        let sent = self.outbox.send_chunks(&mut self.connection, &tap.log, &mut cursor, limit);
+        self.cursor = Some(cursor);
+        let (flow, sent) = sent.map_err(|_| SessionEndCause::Network)?;
         self.chunks += sent as u64;
         if let Some(last) = sent.checked_sub(1).and_then(|last| tap.log.get(first, last).ok()?) {
             self.sent_until = Some(last.timestamp + tap.descriptor.chunk);
@@ -303,7 +348,7 @@ impl Peer {
         if sent > 0 || !self.blocked || self.outbox.queued() < waiting {
             self.last_progress = now;
         }
-        let done = !self.blocked && *cursor == tap.log.cursor_at_end();
+        let done = !self.blocked && cursor == tap.log.cursor_at_end();
         self.catching_up = !done;
         Ok(done)
     }
@@ -353,6 +398,7 @@ impl Peer {
             skipped: self.lagged,
             since_skip: self.last_skip.map(|at| now.since(at)),
             since_time_request: self.session.time_requested_at().map(|at| now.since(at)),
+            report: self.session.report(),
         }
     }
 

@@ -280,13 +280,9 @@ impl Reactor {
             ReactorCommand::SetSettings(session, settings) => {
                 self.with_peer(session, |peer, _| peer.set_settings(settings));
             }
-            ReactorCommand::SetStation(session, station) => {
-                self.with_peer(session, |peer, taps| {
-                    let tap = taps.get_mut(station).ok_or(SessionEndCause::Kicked)?;
-                    tap.drain();
-                    peer.join(station, tap)
-                });
-                self.pump(session.token(), SLICE_BYTES, false);
+            ReactorCommand::SetStation(session, station) => self.join_station(session, station),
+            ReactorCommand::ContinueOn { session, from, to } => {
+                self.continue_session(session, from, to);
             }
             ReactorCommand::Refuse(session, refusal) => {
                 self.with_peer(session, |peer, _| peer.refuse(refusal));
@@ -454,6 +450,7 @@ impl Reactor {
             Err(cause) => return self.close(token, cause),
         }
         self.update_interest(token);
+        self.continue_pending(token);
     }
 
     /// Queues an entity that can send more for a slice; for a blocked one, watches for it to become

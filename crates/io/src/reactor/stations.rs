@@ -78,6 +78,17 @@ impl ReactorStation {
         self.log.cursor_from(now - buffer + margin)
     }
 
+    /// The codec header with which the chunk at `cursor` is decoded.
+    pub(super) fn codec_header(&self, cursor: ChunkCursor) -> &Arc<[u8]> {
+        let chunk = self.log.get(cursor, 0).ok().flatten();
+        let own = &self.descriptor.codec_header;
+        chunk.and_then(|chunk| chunk.codec_header.as_ref()).unwrap_or(own)
+    }
+
+    pub(super) fn has_chunk(&self, cursor: ChunkCursor) -> bool {
+        matches!(self.log.get(cursor, 0), Ok(Some(_)))
+    }
+
     /// Whether the chunk at `cursor` is too late to be played.
     pub(super) fn is_stale(&self, cursor: ChunkCursor, now: Instant, buffer: Span) -> bool {
         match self.log.get(cursor, 0) {

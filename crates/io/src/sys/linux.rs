@@ -61,7 +61,7 @@ pub(crate) fn read_error(socket: BorrowedFd<'_>) -> io::Result<Option<QueuedErro
     // SAFETY: a header of zeros is valid: it has no name, no buffers and no control.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control);
+    message.msg_controllen = size_of_val(&control) as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
     // SAFETY: the descriptor is open for the length of the borrow, and the kernel writes no more
     // control than the live array has, whose size is given.

@@ -18,6 +18,8 @@ mod udp;
 #[path = "udp_fallback.rs"]
 mod udp;
 
+mod lame;
+
 use std::net::SocketAddr;
 use std::ops::Range;
 
@@ -25,6 +27,7 @@ pub(crate) use imp::{
     enable_zero_copy, end_with_parent, map_allocations_from, read_error, send_zero_copy,
     set_notsent_lowat, take_inherited, tcp_account,
 };
+pub(crate) use lame::{Lame, LameConfig};
 pub(crate) use udp::{
     Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals,
     timestamp_clock_offset_nanos,

@@ -31,6 +31,18 @@ pub fn find_interface(wanted: &str, v6: bool) -> io::Result<Interface> {
     Ok(Interface { index, address })
 }
 
+/// The networks of all interfaces: an address, and the bits that its network has in common.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn interface_networks() -> io::Result<Vec<(IpAddr, u8)>> {
+    let of = |card: if_addrs::Interface| match card.addr {
+        if_addrs::IfAddr::V4(own) => (own.ip.into(), own.prefixlen),
+        if_addrs::IfAddr::V6(own) => (own.ip.into(), own.prefixlen),
+    };
+    Ok(if_addrs::get_if_addrs()?.into_iter().map(of).collect())
+}
+
 /// The source address for packets to `to` under the current routes.
 ///
 /// # Errors
@@ -54,6 +66,7 @@ mod tests {
         let by_name = find_interface("lo", false).unwrap();
         assert_eq!(by_address, by_name);
         assert!(by_name.index > 0 && by_name.address.is_loopback());
+        assert!(interface_networks().unwrap().contains(&("127.0.0.1".parse().unwrap(), 8)));
         let none = find_interface("no-such-card", false).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::AddrNotAvailable);
         assert_eq!(

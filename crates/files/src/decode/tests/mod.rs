@@ -1,5 +1,6 @@
 //! Tests with files that ffmpeg encodes from a known signal.
 
+mod aac;
 mod damage;
 mod feed;
 mod fixture;

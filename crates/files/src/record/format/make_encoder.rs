@@ -4,7 +4,7 @@ use core::fmt;
 
 use aulos_engine::encode::UnsupportedFormat;
 
-use super::{FileEncoder, FileFormat, FileMetadata, flac, opus, wave};
+use super::{FileEncoder, FileFormat, FileMetadata, flac, mp3, opus, wave};
 
 /// Begins a file: appends its header to `out`.
 ///
@@ -52,6 +52,9 @@ pub fn make_file_encoder(
         FileFormat::Opus { bits_per_second } => {
             Box::new(opus::make_encoder(bits_per_second, metadata, out).map_err(unsupported)?)
         }
+        FileFormat::Mp3(config) => {
+            Box::new(mp3::Mp3FileEncoder::new(config, metadata, out).map_err(unsupported)?)
+        }
     })
 }
 
@@ -71,7 +74,7 @@ impl fmt::Display for UnsupportedFileFormat {
             (FileFormat::Opus { .. }, UnsupportedFormat::Rate(_)) => {
                 "record flac or wav, or run the station at 48000 Hz"
             }
-            (FileFormat::Opus { .. }, _) => "record flac or wav",
+            (FileFormat::Opus { .. } | FileFormat::Mp3(_), _) => "record flac or wav",
             _ => "record wav",
         };
         write!(f, "{}: {instead}", self.reason)

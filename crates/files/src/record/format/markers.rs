@@ -12,8 +12,8 @@ use super::repair::apply_patches;
 use crate::decode::{HeaderParse, read_header};
 
 /// Writes `markers`, sorted by position, into a complete recording. The file must be open for
-/// reading and writing. Opus has its tags in front of the sound, without space for later additions:
-/// such a file is not changed, and neither are files of other programs.
+/// reading and writing. Opus and MP3 have their tags in front of the sound, without space for later
+/// additions: such a file is not changed, and neither are files of other programs.
 ///
 /// WAVE: the sizes in the header are written first, then the chunks that they count. So if the
 /// process is killed meanwhile, the header states the complete length of the sound, and

@@ -16,6 +16,7 @@
 //!   ffmpeg would find no sound in a file that was not closed.
 //! * FLAC frames are independent; each flush writes their number into STREAMINFO. The MD5 sum is
 //!   written at the end; in the file of a killed process it stays "unknown".
+//! * MP3 frames are independent as well; each flush writes their number into the Info frame.
 //! * Opus is in Ogg pages of at most 200 ms; each flush ends a page. Granule positions count
 //!   frames, so that a file has the exact length of the sound.
 //!
@@ -24,6 +25,7 @@
 mod flac;
 mod make_encoder;
 mod markers;
+mod mp3;
 mod opus;
 mod repair;
 mod table;
@@ -35,7 +37,7 @@ use core::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_core::{ChannelLayout, Frames, SampleFormat, SampleRate, SampleSpec, Utc};
-use aulos_engine::encode::EncodeError;
+use aulos_engine::encode::{EncodeError, Mp3Config};
 use aulos_proto::Patch;
 
 use super::report::SegmentLoudness;
@@ -44,11 +46,11 @@ pub use make_encoder::{UnsupportedFileFormat, make_file_encoder};
 pub use markers::write_markers;
 pub(crate) use opus::OpusFileEncoder;
 pub use repair::{RepairError, RepairReport, repair};
-pub use table::{DEFAULT_KBPS, FILE_FORMATS, FileFormatInfo, FormatSettings, UnknownFileFormat};
+pub use table::{FILE_FORMATS, FileFormatInfo, FormatSettings, UnknownFileFormat};
 pub(crate) use wave::WaveFileEncoder;
 
 /// Format of a recording. Parses and prints as `wav:16`, `wav:24`, `wav:f32`, `flac:16`, `flac:24`,
-/// `opus:128k`; `wav` and `flac` alone mean 16 bits, `opus` 192 kb/s.
+/// `opus:128k`, `mp3:192k`; `wav` and `flac` alone mean 16 bits, `opus` and `mp3` 192 kb/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFormat {
@@ -64,6 +66,8 @@ pub enum FileFormat {
         /// Approximate bit rate, 6,000 to 510,000.
         bits_per_second: u32,
     },
+    /// MP3 with an ID3 tag and an Info frame.
+    Mp3(Mp3Config),
 }
 
 /// Sample format of a WAVE recording.
@@ -96,6 +100,7 @@ impl FileFormat {
             Self::Wav(_) => "wav",
             Self::Flac { .. } => "flac",
             Self::Opus { .. } => "opus",
+            Self::Mp3(_) => "mp3",
         }
     }
 }
@@ -180,7 +185,7 @@ pub trait FileEncoder: fmt::Debug + Send {
     /// Encodes interleaved whole frames, any number of them.
     ///
     /// # Real-time
-    /// Not for a real-time thread: FLAC's library allocates until it has seen the sound that is
+    /// Not for a real-time thread: MP3's library allocates, and FLAC's until it has seen the sound that is
     /// hardest to compress, and for each block of more than two channels. WAVE and Opus do not
     /// allocate once `out` has capacity.
     ///

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 
 use aulos_core::{Frames, SampleRate};
 use aulos_proto::wav::{self, FileTooLong, SizeFields, WaveInfo};
-use aulos_proto::{Patch, flac, ogg};
+use aulos_proto::{Patch, flac, mp3, ogg};
 
 use crate::decode::{HeaderParse, read_header};
 
@@ -34,10 +34,10 @@ pub struct RepairReport {
     pub changed: bool,
 }
 
-/// Repairs the recording in `file`: WAVE, FLAC or Ogg Opus, identified by its first bytes. The file
-/// must be open for reading and writing.
+/// Repairs the recording in `file`: WAVE, FLAC, Ogg Opus or MP3, identified by its first bytes. The
+/// file must be open for reading and writing.
 ///
-/// Reads FLAC and Opus completely, in pieces; of WAVE only the header. If the process is killed
+/// Reads FLAC, Opus and MP3 completely, in pieces; of WAVE only the header. If the process is killed
 /// meanwhile, it can be called again. Does not sync.
 ///
 /// # Errors
@@ -55,6 +55,7 @@ pub fn repair(file: &File) -> Result<RepairReport, RepairError> {
         b"RIFF" | b"RF64" | b"BW64" => repair_wave(file),
         b"fLaC" => repair_flac(file),
         b"OggS" => repair_opus(file),
+        b"ID3\x04" => repair_mp3(file),
         _ => Err(RepairError::UnknownFormat),
     }
 }
@@ -232,6 +233,27 @@ fn repair_opus(file: &File) -> Result<RepairReport, RepairError> {
     Ok(RepairReport { frames, rate, channels, truncated_bytes, damaged_bytes, changed })
 }
 
+fn repair_mp3(file: &File) -> Result<RepairReport, RepairError> {
+    let mut scanner = mp3::Mp3Scanner::default();
+    for_each_piece(file, 0, |bytes| scanner.push(bytes))?;
+    let scan = scanner.finish().map_err(|error| match error {
+        mp3::Mp3ScanError::Empty => RepairError::Empty,
+        _ => RepairError::UnknownFormat,
+    })?;
+    if scan.aborted {
+        return Err(RepairError::Damaged);
+    }
+    let rate = SampleRate::new(scan.hz).map_err(|_| RepairError::UnknownFormat)?;
+    let truncated_bytes = file.metadata()?.len().saturating_sub(scan.end);
+    let changed = truncated_bytes > 0 || scan.patches.is_some();
+    if changed {
+        file.set_len(scan.end)?;
+        apply_patches(file, scan.patches.as_ref().map_or(&[], |patches| patches))?;
+    }
+    let (frames, channels, damaged_bytes) = (scan.frames, scan.channels, scan.damaged);
+    Ok(RepairReport { frames, rate, channels, truncated_bytes, damaged_bytes, changed })
+}
+
 pub(super) fn apply_patches(file: &File, patches: &[Patch]) -> io::Result<()> {
     patches.iter().try_for_each(|patch| file.write_all_at(patch.bytes(), patch.at()))
 }
@@ -259,7 +281,7 @@ fn for_each_piece(file: &File, mut at: u64, mut take: impl FnMut(&[u8])) -> io::
 pub enum RepairError {
     /// It ends before its samples: nothing was recorded.
     Empty,
-    /// It is not a WAVE, FLAC or Ogg Opus file.
+    /// It is not a WAVE, FLAC, Ogg Opus or MP3 file.
     UnknownFormat,
     /// It begins as one, but most of it is damaged, or it has a second stream.
     Damaged,
@@ -285,7 +307,7 @@ impl fmt::Display for RepairError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "nothing was recorded: the file ends before its sound",
-            Self::UnknownFormat => "not a WAVE, FLAC or Ogg Opus file",
+            Self::UnknownFormat => "not a WAVE, FLAC, Ogg Opus or MP3 file",
             Self::Damaged => {
                 "too damaged to repair, left unchanged; try ffmpeg to recover its sound"
             }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use aulos_engine::encode::OpusPacketEncoder;
+use aulos_engine::encode::{MP3_KBPS, Mp3Config, OpusPacketEncoder};
 
 use super::{FileFormat, WavEncoding};
 
@@ -18,6 +18,7 @@ impl fmt::Display for FileFormat {
                 write!(f, "opus:{}k", bits_per_second / 1_000)
             }
             Self::Opus { bits_per_second } => write!(f, "opus:{bits_per_second}"),
+            Self::Mp3(config) => write!(f, "mp3:{config}"),
         }
     }
 }
@@ -57,10 +58,12 @@ pub struct FormatSettings {
     pub usual_bits: u32,
     /// Bit rate in kbit/s of formats with a loss.
     pub kbps: Option<u32>,
+    /// Encoder and usual bit rate of MP3.
+    pub mp3: Mp3Config,
 }
 
 /// All recording formats.
-pub static FILE_FORMATS: [FileFormatInfo; 3] = [
+pub static FILE_FORMATS: [FileFormatInfo; 4] = [
     FileFormatInfo {
         name: "wav",
         media_type: "audio/wav",
@@ -106,6 +109,25 @@ pub static FILE_FORMATS: [FileFormatInfo; 3] = [
             Some(_) => Err("kbps = 96 sets the bit rate of Opus"),
         },
     },
+    FileFormatInfo {
+        name: "mp3",
+        media_type: "audio/mpeg",
+        parse: |detail| match detail {
+            None => Some(FileFormat::Mp3(Mp3Config::default())),
+            Some(detail) => Mp3Config::default().with_options(detail).ok().map(FileFormat::Mp3),
+        },
+        with: |settings| {
+            let bitrate = match settings.kbps {
+                None => settings.mp3.bitrate,
+                Some(kbps) if MP3_KBPS.contains(&kbps) => kbps * 1_000,
+                Some(_) => return Err(MP3_RATES),
+            };
+            match settings.bits {
+                None => Ok(FileFormat::Mp3(Mp3Config { bitrate, ..settings.mp3 })),
+                Some(_) => Err("kbps = 192 sets the bit rate of MP3"),
+            }
+        },
+    },
 ];
 
 impl FileFormatInfo {
@@ -118,11 +140,15 @@ impl FileFormatInfo {
     /// The format with these settings.
     ///
     /// # Errors
-    /// What to write instead, when the format does not have this number of bits.
+    /// What to write instead, when the format does not have this number of bits or this bit rate.
     pub fn with(&self, settings: FormatSettings) -> Result<FileFormat, &'static str> {
         (self.with)(settings)
     }
 }
+
+/// The remedy for a bit rate that MP3 does not have.
+const MP3_RATES: &str =
+    "kbps = 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256 or 320 with mp3";
 
 fn bits_per_second(text: &str) -> Option<u32> {
     let (number, unit) = text.strip_suffix('k').map_or((text, 1), |number| (number, 1_000));
@@ -131,7 +157,7 @@ fn bits_per_second(text: &str) -> Option<u32> {
 }
 
 /// Default bit rate of Opus in kbit/s: transparent for two channels.
-pub const DEFAULT_KBPS: u32 = 160;
+const DEFAULT_KBPS: u32 = 160;
 
 /// Range of Opus (RFC 6716, section 2.1.1).
 const BITRATES: core::ops::RangeInclusive<u32> = 6_000..=510_000;
@@ -144,8 +170,8 @@ pub struct UnknownFileFormat;
 impl fmt::Display for UnknownFileFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "unknown file format; expected wav:16, wav:24, wav:f32, flac:16, flac:24 or opus with \
-             bits per second, as in opus:128k (6k to 510k)",
+            "unknown file format; expected wav:16, wav:24, wav:f32, flac:16, flac:24, or opus or mp3 \
+             with bits per second, as in opus:128k (6k to 510k) or mp3:192k",
         )
     }
 }
@@ -158,16 +184,30 @@ mod tests {
 
     #[test]
     fn a_printed_format_parses_to_itself() {
-        let texts = ["wav:16", "wav:24", "wav:f32", "flac:16", "flac:24", "opus:6k", "opus:64500"];
+        let texts = [
+            "wav:16",
+            "wav:24",
+            "wav:f32",
+            "flac:16",
+            "flac:24",
+            "opus:6k",
+            "opus:64500",
+            "mp3:96k",
+            "mp3:128k,lame",
+        ];
         for text in texts {
             let format: FileFormat = text.parse().unwrap();
             assert_eq!(format.to_string(), text);
             assert!(text.starts_with(format.extension()));
         }
-        for (short, long) in [("wav", "wav:16"), ("flac", "flac:16"), ("opus", "opus:192k")] {
+        for (short, long) in
+            [("wav", "wav:16"), ("flac", "flac:16"), ("opus", "opus:192k"), ("mp3", "mp3:192k")]
+        {
             assert_eq!(short.parse::<FileFormat>().unwrap().to_string(), long);
         }
-        for wrong in ["", "mp3", "wav:32", "flac:20", "opus:5k", "opus:511k", "opus:", "wav:16:2"] {
+        for wrong in
+            ["", "aac", "mp3:97k", "wav:32", "flac:20", "opus:5k", "opus:511k", "opus:", "wav:16:2"]
+        {
             assert_eq!(wrong.parse::<FileFormat>(), Err(UnknownFileFormat), "{wrong}");
         }
     }

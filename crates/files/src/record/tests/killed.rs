@@ -96,7 +96,7 @@ fn kill_one(format: &str, after: u64) {
         assert_ne!(json(&path)["state"], "recording", "{}", path.display());
         let samples = decode(&path);
         end += samples.len() as u64;
-        if !format.starts_with("opus") {
+        if !format.starts_with("opus") && !format.starts_with("mp3") {
             check_frames(&samples, start);
         }
     }
@@ -111,7 +111,7 @@ fn names(folder: &ScratchDir) -> Vec<PathBuf> {
 fn a_kill_loses_at_most_half_a_second_and_the_next_start_repairs_the_file() {
     let kills = if std::env::var_os("AULOS_SOAK").is_some() { 200 } else { 7 };
     let mut rng = Rng::new(0xa01);
-    for format in ["wav:24", "flac:24", "opus:96k"] {
+    for format in ["wav:24", "flac:24", "opus:96k", "mp3:128k"] {
         for _ in 0..kills {
             kill_one(format, 48 * (200 + rng.next_u64() % 8_000));
         }

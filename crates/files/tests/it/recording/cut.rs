@@ -78,17 +78,24 @@ fn processed_sound_is_dithered_where_it_is_recorded_with_16_bits() {
 }
 
 #[test]
-fn opus_joined_has_exactly_the_frames() {
+fn opus_and_mp3_joined_have_exactly_the_frames() {
+    for name in ["opus:128k", "mp3:192k"] {
+        joined_has_exactly_the_frames(name);
+    }
+}
+
+fn joined_has_exactly_the_frames(name: &str) {
     let scratch = ScratchDir::new("cut").unwrap();
     let frames = 100_000;
     let sound = music(48_000, 2, frames);
     let places = places(&mut Rng::new(0x0905), frames, 10);
+    let kind = format(name);
     let paths: Vec<_> = places
         .windows(2)
         .map(|pair| {
-            let path = scratch.join(format!("{}.opus", pair[0]));
+            let path = scratch.join(format!("{}.{}", pair[0], kind.extension()));
             let part = &sound[pair[0] * 2..pair[1] * 2];
-            write_file(&path, &file(format("opus:128k"), &metadata(48_000, 2), part));
+            write_file(&path, &file(kind, &metadata(48_000, 2), part));
             path
         })
         .collect();
@@ -98,5 +105,5 @@ fn opus_joined_has_exactly_the_frames() {
         assert_eq!(part.len() / 8, pair[1] - pair[0], "from {}", pair[0]);
     }
     let snr = snr(&sound, &floats(&parts.concat()));
-    assert!(snr > 20.0, "{snr} dB");
+    assert!(snr > 20.0, "{name}: {snr} dB");
 }

@@ -13,7 +13,7 @@ fn files_that_are_no_recordings_are_not_changed() {
     let path = scratch.join("file");
     let page = b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
     type Expected = fn(&RepairError) -> bool;
-    let cases: [(&[u8], Expected); 8] = [
+    let cases: [(&[u8], Expected); 10] = [
         (b"", |it| matches!(it, RepairError::Empty)),
         (b"RIF", |it| matches!(it, RepairError::Empty)),
         (b"RIFF\xff\xff\xff\xffWAVE", |it| matches!(it, RepairError::Empty)),
@@ -22,6 +22,8 @@ fn files_that_are_no_recordings_are_not_changed() {
         (b"fLaC\x84\0\0\x22", |it| matches!(it, RepairError::UnknownFormat)),
         (b"\x7fELF, a program", |it| matches!(it, RepairError::UnknownFormat)),
         (page, |it| matches!(it, RepairError::Empty)),
+        (b"ID3\x04\0\0\0\0\x07\x76TIT2", |it| matches!(it, RepairError::Empty)),
+        (b"ID3\x04\0\0\0\0\0\0\xff\xfb\x90", |it| matches!(it, RepairError::Empty)),
     ];
     for (bytes, expected) in cases {
         let error = repair(&write_file(&path, bytes)).unwrap_err();
@@ -55,7 +57,7 @@ fn damage_in_the_middle_loses_no_other_frames() {
 #[test]
 fn zeros_at_the_end_are_truncated() {
     let scratch = ScratchDir::new("nonsense").unwrap();
-    for name in ["flac:24", "opus:64k"] {
+    for name in ["flac:24", "opus:64k", "mp3:64k"] {
         let mut bytes = file(format(name), &metadata(48_000, 2), &music(48_000, 2, 20_000));
         let length = bytes.len() as u64;
         bytes.resize(bytes.len() + 100_000, 0);
@@ -90,12 +92,12 @@ proptest! {
 
     #[test]
     fn a_repaired_file_needs_no_second_repair(
-        which in 0..4_usize,
+        which in 0..5_usize,
         changes in prop::collection::vec((any::<usize>(), any::<u8>()), 0..6),
         end in any::<usize>(),
     ) {
         let scratch = ScratchDir::new("nonsense").unwrap();
-        let name = ["wav:16", "wav:24", "flac:16", "opus:24k"][which];
+        let name = ["wav:16", "wav:24", "flac:16", "opus:24k", "mp3:64k"][which];
         let mut bytes = file(format(name), &metadata(48_000, 1), &music(48_000, 1, 3_000));
         let length = bytes.len();
         for (at, byte) in changes {

@@ -1,0 +1,110 @@
+//! Encoders that may be those of a library of the system: MP3 by LAME.
+//!
+//! LAME is loaded at run time and not linked, so that the program needs no package to be built or to
+//! run, and its licence does not extend to it: docs/decisions/mp3-encoder.md. Where LAME is wanted
+//! and missing, the built-in encoder encodes, so that no stream is silent; the configuration's check
+//! and the start of the server say so.
+
+use core::fmt;
+
+use aulos_core::{Codec, Frames, SampleSpec};
+use aulos_engine::encode::{
+    self, CodecConfig, EncodeError, Encoder, Mp3Config, Mp3Encoder, Mp3FrameEncoder, Mp3FrameShape,
+    Mp3Library, UnsupportedFormat,
+};
+
+use crate::sys::{Lame, LameConfig};
+
+/// Creates the encoder of a codec, as [`encode::make_encoder`] does, also by LAME.
+///
+/// # Errors
+/// [`UnsupportedFormat`] names what the codec does not support.
+pub fn make_encoder(
+    config: CodecConfig,
+    spec: SampleSpec,
+    block: Frames,
+) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+    match config {
+        CodecConfig::Mp3(mp3) => Ok(Box::new(make_mp3_encoder(mp3, spec, block)?)),
+        other => encode::make_encoder(other, spec, block),
+    }
+}
+
+/// Creates an MP3 encoder of blocks of `block` frames.
+///
+/// # Errors
+/// As [`make_encoder`].
+pub fn make_mp3_encoder(
+    config: Mp3Config,
+    spec: SampleSpec,
+    block: Frames,
+) -> Result<Mp3Encoder, UnsupportedFormat> {
+    if config.library == Mp3Library::Lame {
+        let shape = Mp3FrameShape::new(spec, config)?;
+        if let Some(library) = LameLibrary::new(shape) {
+            return Ok(Mp3Encoder::with_library(spec, block, shape, Box::new(library)));
+        }
+    }
+    Mp3Encoder::new(spec, block, Mp3Config { library: Mp3Library::Builtin, ..config })
+}
+
+/// Checks that the library of these settings can be loaded.
+///
+/// # Errors
+/// [`UnsupportedFormat::Library`], whose text names the packages.
+pub fn check_library(config: Mp3Config) -> Result<(), UnsupportedFormat> {
+    let shape = Mp3FrameShape::new(SampleSpec::DEFAULT, config)?;
+    let is_there = config.library == Mp3Library::Builtin || LameLibrary::new(shape).is_some();
+    if is_there { Ok(()) } else { Err(UnsupportedFormat::Library(Codec::Mp3)) }
+}
+
+struct LameLibrary {
+    lame: Lame,
+    packet: Box<[u8]>,
+}
+
+impl LameLibrary {
+    fn new(shape: Mp3FrameShape) -> Option<Self> {
+        let Mp3FrameShape { hz, channels, kbps, .. } = shape;
+        let lame = Lame::new(LameConfig { hz, channels, kbps, scale: 1.0 / lame_scale(kbps) })?;
+        Some(Self { lame, packet: vec![0; MAX_OUTPUT].into() })
+    }
+}
+
+impl Mp3FrameEncoder for LameLibrary {
+    fn encode(&mut self, channels: &[Vec<f32>], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let (Some(left), Some(right)) = (channels.first(), channels.last()) else {
+            return Err(EncodeError::Shape);
+        };
+        let written = self.lame.encode(left, right, &mut self.packet).ok_or(EncodeError::Codec)?;
+        out.extend_from_slice(self.packet.get(..written).unwrap_or_default());
+        Ok(())
+    }
+
+    fn delay(&self) -> Frames {
+        Frames(self.lame.delay())
+    }
+}
+
+impl fmt::Debug for LameLibrary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LameLibrary").field("delay", &self.lame.delay()).finish_non_exhaustive()
+    }
+}
+
+/// The factor by which LAME turns the programme down, by bit rate, so that decoders clip less. A
+/// station has a limiter, and its loudness must not depend on the codec.
+const fn lame_scale(kbps: u32) -> f32 {
+    match kbps {
+        ..=160 => 0.95,
+        161..=192 => 0.97,
+        193..=224 => 0.98,
+        _ => 1.0,
+    }
+}
+
+/// What the library may put out for one frame: 1.25 times its 1,152 samples, and 7,200 (`lame.h`).
+const MAX_OUTPUT: usize = 1_152 * 5 / 4 + 7_200;
+
+#[cfg(test)]
+mod tests;
