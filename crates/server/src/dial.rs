@@ -213,7 +213,10 @@ pub(crate) fn own_authority() -> (Arc<rustls::ServerConfig>, ClientConfig) {
 }
 
 /// Loads this machine's root certificates.
-fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn load_tls_config() -> Result<Arc<ClientConfig>, String> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(loaded.certs);

@@ -1,14 +1,17 @@
-//! Feeders of sources that deliver raw samples: FIFO, standard input, TCP, program.
+//! Feeders of sources that deliver raw samples: FIFO, standard input, TCP, program, device.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use aulos_config::{SourceConfig, TitleFifo, TitleFormat};
+use aulos_config::{CaptureApi, SourceConfig, TitleFifo, TitleFormat};
 use aulos_io::feed::{
-    ByteFeed, Feeder, FifoCounters, FifoFeeder, ProcessConfig, ProcessFeeder, StdinFeeder,
-    TcpClientFeeder, TcpServerFeeder, split_arguments,
+    ByteFeed, Feeder, FifoCounters, FifoFeeder, ProcessConfig, ProcessFeeder, SnapcastCounters,
+    StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
+use aulos_player::CaptureConfig;
+
+use crate::capture::CaptureFeeder;
 
 /// Counters that feeders share.
 #[derive(Clone, Debug, Default)]
@@ -18,9 +21,14 @@ pub struct FeederCounters {
     pub fifos: Arc<FifoCounters>,
     /// TCP connections that were closed because they began like a request of a browser.
     pub refused: Arc<AtomicU64>,
+    /// How often devices have lost samples that were not read in time.
+    pub overruns: Arc<AtomicU64>,
+    /// What happened to the chunks of other Snapcast servers.
+    pub snapcast: Arc<SnapcastCounters>,
 }
 
-/// The feeder of a source into `feed`; `None` for a source that does not deliver raw samples.
+/// The feeder of a source into `feed`, which has the spec that a device is asked for; `None` for a
+/// source that does not deliver raw samples.
 #[must_use]
 pub fn make_feeder(
     source: &SourceConfig,
@@ -44,6 +52,14 @@ pub fn make_feeder(
         }
         SourceConfig::TcpClient { address, .. } => {
             Box::new(TcpClientFeeder::new(address.to_string(), feed))
+        }
+        SourceConfig::Capture { api, device, .. } => {
+            let api = match api {
+                CaptureApi::Pulse => aulos_player::CaptureApi::Pulse,
+                CaptureApi::Alsa => aulos_player::CaptureApi::Alsa,
+            };
+            let config = CaptureConfig { api, device: device.clone(), spec: feed.spec() };
+            Box::new(CaptureFeeder::new(config, feed, Arc::clone(&counters.overruns)))
         }
         _ => return None,
     })

@@ -1,31 +1,37 @@
 //! The server: takes any live audio in, normalizes it, and plays it in sync everywhere.
 //!
-//! This crate has the registry, the control API and the web page, and starts everything else.
-//! The control plane runs on one control thread and makes no decision about audio; the layers
-//! below run the stations, and [`backend`] is the interface to them.
+//! This crate opens the ports, serves the control API and the web page, and starts everything else.
+//! The control plane, [`aulos_control`], runs on one control thread and makes no decision about
+//! audio; the layers below run the stations, and [`audio`] joins the two.
 
 #![forbid(unsafe_code)]
 
-pub mod access;
 pub mod audio;
-pub mod backend;
-pub mod control;
+mod capture;
+mod connections;
 mod dial;
 pub mod exit;
 pub mod feeder;
-pub mod hooks;
+pub mod history;
+pub mod hook_runner;
 pub mod http;
 mod icecast;
-mod markup;
 pub mod mdns;
+mod metrics;
+mod nats;
+mod post;
 pub mod push;
 pub mod radio;
-pub mod recording;
-pub mod registry;
 pub mod relay;
 mod saver;
 pub mod server;
 pub mod state_lock;
 pub mod systemd;
+mod tcp;
 pub mod tls;
 pub mod upload;
+
+/// The examples of the README are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExamples;

@@ -6,9 +6,8 @@
 use std::net::SocketAddr;
 
 use aulos_config::MdnsSettings;
+use aulos_control::HostInfo;
 use aulos_io::mdns::{Announcer, MdnsEvent, Service};
-
-use crate::control::HostInfo;
 
 /// The open ports.
 #[derive(Clone, Copy, Debug)]

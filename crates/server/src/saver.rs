@@ -6,9 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use aulos_control::registry::store::{self, Snapshot};
 use tokio::sync::mpsc;
-
-use crate::registry::store::{self, Snapshot};
 
 /// The way to the thread. It ends when this is dropped, and what it is doing has been done.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
+use aulos_control::backend::StationPosition;
 use aulos_io::SystemClock;
 use aulos_io::activation::{self, ActivationEnvironment, InheritedListener};
 
-use crate::backend::StationPosition;
 use crate::exit::{Exit, Failure};
 
 /// The service manager that started this process; does nothing if that was not systemd.

@@ -1,111 +1,298 @@
-//! The announcements of one station: decoding and gain matching.
+//! The announcements of one station: fetching, decoding and gain matching.
+
+use std::collections::VecDeque;
 
 use aulos_config::{SourceConfig, Station};
-use aulos_core::Db;
+use aulos_control::backend::{
+    Announcement, AnnouncementEvent, AnnouncementOutcome, AnnouncementSource, BackgroundTask,
+    StationEvent,
+};
+use aulos_core::{ChannelLayout, Db, Instant, Lufs};
 use aulos_dsp::normalize::Settings;
-use aulos_engine::announce::{EndReason, MAX_LENGTH, MAX_QUEUE, QueueEvent, matching_gain};
+use aulos_engine::announce::{
+    AnnouncementQueue, EndReason, MAX_LENGTH, MAX_LIMITER_REDUCTION, MAX_QUEUE, QueueEvent,
+    QueueFull, headroom, matching_gain,
+};
 use aulos_engine::loudness::Loudness;
-use aulos_engine::source::{Pacing, RingSource};
+use aulos_engine::source::{Pacing, RingSource, SourceItem};
 use aulos_engine::station::StationHandle;
 use aulos_files::decode::FileDecodeOptions;
 use aulos_files::source::{FileMeter, FileSource, FileState};
 use aulos_io::CodecPool;
 use aulos_rt::LatestReader;
+use aulos_rt::ring::Consumer;
 
-use crate::backend::{Announcement, AnnouncementEvent, AnnouncementOutcome, StationEvent};
+use crate::radio::{ClipClient, ClipParts, ClipState};
 
-/// The decode state of each file in a station's announcement queue.
+/// The announcements in a station's queue.
 #[derive(Debug, Default)]
 pub(super) struct StationAnnouncements {
-    files: Vec<(u64, LatestReader<FileState>)>,
+    sounds: Vec<QueuedSound>,
+    /// Events for the control plane, and when each is due.
+    events: VecDeque<(Instant, StationEvent)>,
     /// Announcements whose gain is not known yet.
     pending: Vec<PendingGain>,
+}
+
+/// An announcement that has not ended.
+#[derive(Debug)]
+struct QueuedSound {
+    id: u64,
+    /// The overlay that plays it, as a number on the station's output bus; `None` is the station.
+    overlay: Option<u64>,
+    key: Option<String>,
+    state: SoundState,
+    has_begun: bool,
+    is_replaced: bool,
+}
+
+/// What became of the sound of an announcement.
+#[derive(Debug)]
+enum SoundState {
+    File(LatestReader<FileState>),
+    Clip(ClipState),
+}
+
+/// A sound that is being decoded.
+struct OpenedSound {
+    items: Consumer<SourceItem>,
+    state: SoundState,
+    /// The result of measuring its loudness, if that is wanted.
+    loudness: Option<LatestReader<Option<Loudness>>>,
 }
 
 /// An announcement whose loudness is being measured.
 #[derive(Debug)]
 struct PendingGain {
     id: u64,
+    overlay: Option<u64>,
     duck: Db,
     gain: Db,
-    settings: Settings,
+    /// The wanted loudness, and the true peak that it may have.
+    target: Lufs,
+    ceiling: Db,
     loudness: LatestReader<Option<Loudness>>,
 }
 
 impl StationAnnouncements {
-    /// Appends an announcement to the queue and starts decoding it.
+    /// Appends an announcement to the queue of the station or of an overlay, and starts decoding it.
     pub(super) fn add(
         &mut self,
         announcement: &Announcement,
+        overlay: Option<u64>,
         station: &Station,
         handle: &mut StationHandle,
-        codecs: &mut CodecPool,
+        threads: &mut SoundThreads<'_>,
     ) -> Result<(), String> {
-        let SourceConfig::File { path, repeat: false, spec } = &announcement.source else {
-            return Err("an announcement must be a file source without `repeat`".to_owned());
+        let Announcement { id, duck, gain, ref key, .. } = *announcement;
+        let is_replaced = |one: &QueuedSound| {
+            key.is_some() && !one.has_begun && one.overlay == overlay && one.key == *key
         };
-        let options = FileDecodeOptions { looped: false, raw: *spec };
-        let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
-        let source = Box::new(RingSource::new(items, Pacing::OnDemand));
-        let Announcement { id, duck, gain, .. } = *announcement;
-        handle.announcements().add(id, source, duck).map_err(|full| full.to_string())?;
-        match station.sound.normalize.as_ref().filter(|_| announcement.normalize) {
-            None => handle.announcements().set_gain(id, gain),
-            Some(normalize) => {
-                let layout = (station.spec.layout, normalize.settings.dual_mono);
-                let (meter, loudness) = FileMeter::new(path.clone(), options, layout, MAX_LENGTH);
-                codecs.add(Box::new(meter));
-                handle.announcements().hold(id);
-                let settings = normalize.settings.clone();
-                self.pending.push(PendingGain { id, duck, gain, settings, loudness });
-            }
+        let replaced = self.sounds.iter().filter(|one| is_replaced(one)).count();
+        let queued = queue(handle, overlay)?.ids().count();
+        if queued.saturating_sub(replaced) >= MAX_QUEUE {
+            return Err(QueueFull.to_string());
         }
-        codecs.add(Box::new(file));
-        self.files.push((id, state));
-        debug_assert!(self.files.len() <= MAX_QUEUE);
+        let normalize = station.sound.normalize.as_ref().map(|it| &it.settings);
+        let matching = matching(announcement, normalize, overlay.is_some());
+        let dual_mono = normalize.is_some_and(|it| it.dual_mono);
+        let measured = matching.map(|_| (station.spec.layout, dual_mono));
+        let OpenedSound { items, state, loudness } = threads.open(announcement, measured)?;
+        for one in self.sounds.iter_mut().filter(|one| is_replaced(one)) {
+            one.is_replaced = true;
+            handle.cancel_announcement(one.id);
+        }
+        let source = Box::new(RingSource::new(items, Pacing::OnDemand));
+        let queue = queue(handle, overlay)?;
+        queue.add(id, source, duck).map_err(|full| full.to_string())?;
+        match matching.zip(loudness) {
+            Some(((target, ceiling), loudness)) => {
+                queue.hold(id);
+                let pending = PendingGain { id, overlay, duck, gain, target, ceiling, loudness };
+                self.pending.push(pending);
+            }
+            None => queue.set_gain(id, gain),
+        }
+        let (key, has_begun) = (key.clone(), false);
+        self.sounds.push(QueuedSound { id, overlay, key, state, has_begun, is_replaced: false });
         Ok(())
     }
 
-    /// Sets gains that are known by now, and cancels announcements whose file cannot be opened.
+    /// Whether an overlay has announcements that have not ended.
+    pub(super) fn has_any(&self, overlay: u64) -> bool {
+        self.sounds.iter().any(|one| one.overlay == Some(overlay))
+    }
+
+    /// Cancels the announcements of an overlay.
+    pub(super) fn cancel_all(&self, overlay: u64, handle: &mut StationHandle) {
+        for one in self.sounds.iter().filter(|one| one.overlay == Some(overlay)) {
+            handle.cancel_announcement(one.id);
+        }
+    }
+
+    /// Sets gains that are known by now, and cancels announcements whose sound cannot be played.
     pub(super) fn update(&mut self, handle: &mut StationHandle) {
-        self.pending.retain_mut(|PendingGain { id, duck, gain, settings, loudness }| {
-            let Some(loudness) = *loudness.read() else { return true };
-            let matching = matching_gain(&loudness, settings.target, settings.ceiling, *duck);
-            handle.announcements().set_gain(*id, Db::new(matching.get() + gain.get()));
+        self.pending.retain_mut(|one| {
+            let Some(loudness) = *one.loudness.read() else { return true };
+            let matching = matching_gain(&loudness, one.target, one.ceiling, one.duck);
+            if let Ok(queue) = queue(handle, one.overlay) {
+                queue.set_gain(one.id, Db::new(matching.get() + one.gain.get()));
+            }
             false
         });
-        for (id, state) in &mut self.files {
-            // The decoder would retry for ever, and an announcement that starts late is useless.
-            if matches!(state.read(), FileState::OpenFailed(_)) {
+        for QueuedSound { id, state, .. } in &mut self.sounds {
+            if state.is_unplayable() {
                 handle.cancel_announcement(*id);
             }
         }
     }
 
-    /// The control plane's event for an event of the queue.
-    pub(super) fn event(&mut self, event: QueueEvent) -> StationEvent {
-        match event {
-            QueueEvent::Began(id) => StationEvent::Announcement(id, AnnouncementEvent::Started),
-            QueueEvent::Ended(id, cause) => ended(id, self.outcome(id, cause)),
-        }
+    /// Takes an event of the queue. What is sent now is heard at `heard_at`, and reported then: the
+    /// beginning, and the end of an announcement that has begun.
+    pub(super) fn handle_event(&mut self, event: QueueEvent, now: Instant, heard_at: Instant) {
+        let event = match event {
+            QueueEvent::Began(id) => {
+                for one in self.sounds.iter_mut().filter(|one| one.id == id) {
+                    one.has_begun = true;
+                }
+                (heard_at, StationEvent::Announcement(id, AnnouncementEvent::Started))
+            }
+            QueueEvent::Ended(id, cause) => {
+                let has_begun = self.sounds.iter().any(|one| one.id == id && one.has_begun);
+                (if has_begun { heard_at } else { now }, ended(id, self.outcome(id, cause)))
+            }
+        };
+        self.events.push_back(event);
+    }
+
+    /// The next event that is due. Those of one announcement are in order.
+    pub(super) fn poll_event(&mut self, now: Instant) -> Option<StationEvent> {
+        let at = self.events.iter().position(|(due, _)| *due <= now)?;
+        self.events.remove(at).map(|(_, event)| event)
     }
 
     /// Ends every announcement because the station ends.
     pub(super) fn end_all(self) -> impl Iterator<Item = StationEvent> {
-        self.files.into_iter().map(|(id, _)| ended(id, AnnouncementOutcome::StationGone))
+        let left = self.sounds.into_iter();
+        let left = left.map(|one| ended(one.id, AnnouncementOutcome::StationGone));
+        self.events.into_iter().map(|(_, event)| event).chain(left)
     }
 
     fn outcome(&mut self, id: u64, cause: EndReason) -> AnnouncementOutcome {
         self.pending.retain(|one| one.id != id);
-        let at = self.files.iter().position(|(other, _)| *other == id);
-        let state = at.map(|at| *self.files.swap_remove(at).1.read());
-        match (state.and_then(FileState::problem), cause) {
+        let at = self.sounds.iter().position(|one| one.id == id);
+        let mut sound = at.map(|at| self.sounds.swap_remove(at));
+        if sound.as_ref().is_some_and(|one| one.is_replaced) {
+            return AnnouncementOutcome::Replaced;
+        }
+        match (sound.as_mut().and_then(|one| one.state.problem()), cause) {
             (Some(problem), _) => AnnouncementOutcome::Failed(problem),
             (None, EndReason::Played) => AnnouncementOutcome::Played,
             (None, EndReason::Cancelled) => AnnouncementOutcome::Cancelled,
             (None, EndReason::TooLong) => AnnouncementOutcome::TooLong,
-            (None, _) => AnnouncementOutcome::Failed("the file contains no audio".to_owned()),
+            (None, _) => AnnouncementOutcome::Failed("the sound contains no audio".to_owned()),
         }
+    }
+}
+
+/// The queue of the station or of an overlay.
+fn queue(
+    handle: &mut StationHandle,
+    overlay: Option<u64>,
+) -> Result<&mut AnnouncementQueue, String> {
+    match overlay {
+        None => Ok(handle.announcements()),
+        Some(overlay) => {
+            let queue = handle.overlay_announcements(overlay);
+            queue.ok_or_else(|| "the overlay has been removed".to_owned())
+        }
+    }
+}
+
+/// The loudness to which an announcement is brought, and the true peak that it may have; none if it
+/// plays as loud as it is.
+fn matching(
+    announcement: &Announcement,
+    normalize: Option<&Settings>,
+    is_overlay: bool,
+) -> Option<(Lufs, Db)> {
+    let share = headroom(announcement.duck).get();
+    let own = normalize.filter(|_| announcement.normalize).map(|settings| settings.target);
+    let target = announcement.loudness.or(own)?;
+    let ceiling = normalize.map_or_else(
+        || {
+            // No limiter follows: the announcement has its share of full scale, and no more.
+            Db::new(share - MAX_LIMITER_REDUCTION.get())
+        },
+        // On an overlay, the announcement is limited by itself, to its share of the ceiling.
+        |settings| Db::new(settings.ceiling.get() + if is_overlay { share } else { 0.0 }),
+    );
+    Some((target, ceiling))
+}
+
+impl SoundState {
+    /// Why it cannot be played, or not to its end.
+    fn problem(&mut self) -> Option<String> {
+        match self {
+            Self::File(state) => state.read().problem(),
+            Self::Clip(state) => state.problem(),
+        }
+    }
+
+    /// Whether no more of it will come, without an end that the station sees.
+    fn is_unplayable(&mut self) -> bool {
+        match self {
+            // The decoder would retry for ever, and an announcement that starts late is useless.
+            Self::File(state) => matches!(state.read(), FileState::OpenFailed(_)),
+            Self::Clip(state) => state.is_unplayable(),
+        }
+    }
+}
+
+/// The threads that fetch, decode and measure sounds.
+pub(super) struct SoundThreads<'a> {
+    pub(super) codecs: &'a mut CodecPool,
+    pub(super) clips: &'a ClipClient,
+    /// Tasks for the control runtime.
+    pub(super) tasks: &'a mut Vec<BackgroundTask>,
+}
+
+impl SoundThreads<'_> {
+    /// Starts to decode the sound of an announcement, and to measure it for this channel layout, with
+    /// one channel counted as two equal ones or not.
+    fn open(
+        &mut self,
+        announcement: &Announcement,
+        measured: Option<(ChannelLayout, bool)>,
+    ) -> Result<OpenedSound, String> {
+        let (path, spec) = match &announcement.source {
+            AnnouncementSource::File(SourceConfig::File { path, repeat: false, spec }) => {
+                (path, spec)
+            }
+            AnnouncementSource::File(_) => {
+                return Err("an announcement must be a file source without `repeat`".to_owned());
+            }
+            AnnouncementSource::Url(url, hosts) => {
+                let clip = self.clips.open(url.clone(), hosts.clone(), measured)?;
+                let ClipParts { source, items, meter, state, task } = clip;
+                let loudness = meter.map(|(meter, loudness)| {
+                    self.codecs.add(Box::new(meter));
+                    loudness
+                });
+                self.codecs.add(Box::new(source));
+                self.tasks.push(task);
+                return Ok(OpenedSound { items, state: SoundState::Clip(state), loudness });
+            }
+        };
+        let options = FileDecodeOptions { looped: false, raw: *spec };
+        let loudness = measured.map(|shape| {
+            let (meter, loudness) = FileMeter::new(path.clone(), options, shape, MAX_LENGTH);
+            self.codecs.add(Box::new(meter));
+            loudness
+        });
+        let (file, items, state) = FileSource::new(path.clone(), options, announcement.id);
+        self.codecs.add(Box::new(file));
+        Ok(OpenedSound { items, state: SoundState::File(state), loudness })
     }
 }
 

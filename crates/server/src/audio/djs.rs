@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use aulos_config::{Endpoint, Mount};
+use aulos_control::backend::DjInfo;
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::StreamParts;
@@ -15,7 +16,6 @@ use aulos_proto::titles::TrackMetadata;
 
 use super::live_input::{LiveInput, PortStatus};
 use super::state::AudioState;
-use crate::backend::DjInfo;
 
 /// Makes the source of a mount.
 pub(super) fn open(

@@ -6,9 +6,10 @@ use std::io;
 
 use aulos_config::Station;
 use aulos_core::{Frames, HEADROOM, Span};
-use aulos_engine::encode::{self, Encoder};
+use aulos_engine::encode::Encoder;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::rendition::WriteHeader;
+use aulos_io::mp3;
 use aulos_io::reactor::StationDescriptor;
 use aulos_proto::snap;
 use aulos_rt::Pool;
@@ -31,7 +32,7 @@ impl EncodingParts {
         let chunk = Span::from_millis(i64::from(config.chunk_ms));
         let quantum = config.spec.rate.frames(chunk);
         let encoder =
-            encode::make_encoder(config.codec, config.spec, quantum).map_err(io::Error::other)?;
+            mp3::make_encoder(config.codec, config.spec, quantum).map_err(io::Error::other)?;
         let header =
             snap::wire::codec_header(config.codec.codec(), encoder.spec(), encoder.header());
         let channel = StationDescriptor {
@@ -82,11 +83,17 @@ pub(super) const WRITE_HEADER: WriteHeader = snap::wire::write_chunk_header;
 
 /// Buffers for every chunk that a log or a ring can hold, and for those being written.
 fn pool(channel: &StationDescriptor, quantum: Frames) -> Pool<Vec<u8>> {
+    let (count, bytes) = buffers(channel, quantum);
+    Pool::new(count, || Vec::with_capacity(HEADROOM + bytes))
+}
+
+/// The number of these buffers, and the greatest payload of a chunk.
+pub(super) fn buffers(channel: &StationDescriptor, quantum: Frames) -> (usize, usize) {
     let kept = channel.lifetime().as_nanos() / channel.chunk.as_nanos().max(1);
     let count = usize::try_from(kept).unwrap_or(0) + RING_CHUNKS + CHUNKS_IN_FLIGHT;
     // No codec makes a chunk larger than 4 bytes per sample plus a header.
     let samples = quantum.as_usize() * channel.spec.layout.channels();
-    Pool::new(count, || Vec::with_capacity(HEADROOM + samples * 4 + MAX_CODEC_OVERHEAD))
+    (count, samples * 4 + MAX_CODEC_OVERHEAD)
 }
 
 /// Chunks between a station and a reactor: more than a second at 20 ms. A reactor polls five times

@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use aulos_core::{CODECS, Codec, CodecInfo};
+use aulos_control::backend::{ListenerSession, MediaSocket};
+use aulos_core::{Codec, CodecInfo};
 use aulos_io::reactor::{ListenerOptions, response_head};
 use aulos_proto::uri::{Uri, percent_encode};
 
 use super::{AudioState, RunningStation, renditions};
-use crate::backend::{ListenerSession, MediaSocket};
 use crate::http::header;
 
 /// A parsed `/listen/` request.
@@ -167,7 +167,7 @@ fn response(status: &str, kind: &str, body: &str) -> String {
 }
 
 fn available_formats() -> String {
-    let extensions: Vec<_> = CODECS.iter().flat_map(|row| row.extensions).copied().collect();
+    let extensions: Vec<_> = CodecInfo::all_extensions().collect();
     format!("available formats: .{}, and the playlists .m3u and .pls\n", extensions.join(", ."))
 }
 
@@ -195,7 +195,8 @@ mod tests {
     #[test]
     fn the_extension_selects_the_container() {
         assert_eq!(format_of_extension("ogg"), ListenFormat::Codec(Codec::Opus));
-        assert_eq!(format_of_extension("mp3"), ListenFormat::Unsupported);
+        assert_eq!(format_of_extension("mp3"), ListenFormat::Codec(Codec::Mp3));
+        assert_eq!(format_of_extension("aac"), ListenFormat::Unsupported);
         assert!(available_formats().contains(".flac, .ogg"));
     }
 }

@@ -3,14 +3,13 @@
 use std::net::SocketAddr;
 
 use aulos_config::Mount;
+use aulos_control::backend::{DjInfo, DjStatus};
 use aulos_core::Instant;
 use aulos_io::SystemClock;
 use aulos_io::feed::{DjFeederState, DjMountSlot};
 use aulos_proto::titles::TrackMetadata;
 use aulos_rt::LatestReader;
 use aulos_rt::channel::Receiver;
-
-use crate::backend::{DjInfo, DjStatus};
 
 /// The address on which a mount's port is open, or the error that keeps it closed.
 pub(super) type PortStatus = Result<SocketAddr, String>;

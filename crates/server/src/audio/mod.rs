@@ -1,7 +1,7 @@
 //! The audio backend: builds threads, sources, stations and reactors from the configuration.
 //!
 //! This is the only module that uses every crate. To the control plane it shows only the traits of
-//! [`crate::backend`].
+//! [`aulos_control::backend`].
 
 mod announcements;
 mod djs;
@@ -9,12 +9,16 @@ mod encoding;
 mod links;
 mod listen;
 mod live_input;
+mod nats;
+mod overlays;
 mod pushes;
 mod recordings;
 mod renditions;
 mod rtp;
 mod running_push;
 mod running_rendition;
+mod snapcast;
+mod snapcast_monitor;
 mod source_monitor;
 mod sources;
 mod state;
@@ -33,6 +37,13 @@ use aulos_config::{
     Endpoint, Mount, ProcessingSettings, PushSettings, RecorderSettings, ResolvedConfig,
     RtpOutputSettings, Station,
 };
+use aulos_control::access::Credentials;
+use aulos_control::backend::{
+    self, Announcement, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull, DjInfo,
+    DjMountPermit, Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink,
+    ListenerSession, MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
+    StationRecorderEvent, StationStatus, TargetSessions,
+};
 use aulos_core::{ChannelMap, MediaTime, Rng, Span};
 use aulos_engine::recorder::{self, CommandTime};
 use aulos_engine::station::StationEvent;
@@ -45,20 +56,15 @@ use aulos_proto::titles::TrackMetadata;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::access::Credentials;
-use crate::backend::{
-    self, Announcement, AudioBackend, AudioEvent, CommandQueueFull, DjInfo, DjMountPermit,
-    Greeting, GreetingSink, Hello, KickReason, ListenPolicy, ListenSink, ListenerSession,
-    MediaSocket, PlaybackSettings, SessionCommand, SessionId, StationPosition,
-    StationRecorderEvent, StationStatus,
-};
 use crate::feeder::FeederCounters;
+use crate::nats::NatsService;
 use crate::push::PushClient;
-use crate::radio::{BackgroundTask, RadioClient};
+use crate::radio::{ClipClient, RadioClient};
+use announcements::SoundThreads;
 use state::{AudioState, RunningStation};
 use station_recorder::RecorderManager;
 
-/// The audio backend; see [`crate::backend`] for its interface.
+/// The audio backend; see [`aulos_control::backend`] for its interface.
 pub struct Audio {
     inner: Mutex<AudioState>,
 }
@@ -91,8 +97,11 @@ impl Audio {
             links: Vec::new(),
             renditions: Vec::new(),
             pending_moves: Vec::new(),
+            overlays: Vec::new(),
+            lost_chunks: Arc::default(),
             station_runs: 0,
             radio_client: RadioClient::default(),
+            clip_client: ClipClient::default(),
             pusher: PushClient::default(),
             recorder_manager: RecorderManager::default(),
             background_tasks: Vec::new(),
@@ -101,6 +110,7 @@ impl Audio {
             dj_ports: Vec::new(),
             dj_counters: Arc::default(),
             feeder_counters: FeederCounters::default(),
+            nats: NatsService::new(config.cluster.as_ref()),
             finished_events: Vec::new(),
         };
         for station in &config.stations {
@@ -119,6 +129,7 @@ impl Audio {
             inner.context.stop();
             inner.rtp.stop();
             inner.workers.stop();
+            inner.nats.stop();
             recordings::stop(inner, FINAL_WRITE_TIMEOUT);
             inner.codecs.stop();
         });
@@ -262,6 +273,7 @@ impl AudioBackend for Audio {
         self.with(|inner| {
             stations::replace(number, station, inner)?;
             renditions::rebuild(inner, number);
+            overlays::end(inner, number);
             links::connect_all(inner);
             Ok(())
         })
@@ -288,13 +300,28 @@ impl AudioBackend for Audio {
         });
     }
 
-    fn announce(&self, station: usize, announcement: &Announcement) -> Result<(), String> {
+    fn announce(
+        &self,
+        station: usize,
+        announcement: &Announcement,
+        sessions: &TargetSessions<'_>,
+    ) -> Result<(), String> {
         self.with(|inner| {
-            let running = inner.stations.get_mut(station).and_then(Option::as_mut);
+            let target = &announcement.target;
+            let overlay = overlays::get_or_create(inner, station, target, sessions)?;
+            let AudioState { stations, codecs, clip_client, background_tasks, .. } = inner;
+            let running = stations.get_mut(station).and_then(Option::as_mut);
             let running = running.ok_or_else(|| "the station has been removed".to_owned())?;
             let RunningStation { config, announcements, handle, .. } = running;
-            announcements.add(announcement, config, handle, &mut inner.codecs)
+            let mut threads = SoundThreads { codecs, clips: clip_client, tasks: background_tasks };
+            announcements.add(announcement, overlay, config, handle, &mut threads)?;
+            overlays::move_sessions(inner, sessions);
+            Ok(())
         })
+    }
+
+    fn move_announced(&self, sessions: &TargetSessions<'_>) {
+        self.with(|inner| overlays::move_sessions(inner, sessions));
     }
 
     fn cancel_announcement(&self, station: usize, id: u64) {
@@ -317,16 +344,21 @@ impl AudioBackend for Audio {
         self.with(|inner| {
             let mut events = std::mem::take(&mut inner.finished_events);
             for (number, slot) in inner.stations.iter_mut().enumerate() {
-                let Some(RunningStation { announcements, handle, .. }) = slot else { continue };
+                let Some(RunningStation { config, announcements, handle, .. }) = slot else {
+                    continue;
+                };
                 announcements.update(handle);
-                handle.handle_timeout(SystemClock::now(), |event| {
-                    events.push(match event {
-                        StationEvent::Switched(event) => {
-                            backend::StationEvent::Switched(number, view::switched(event))
-                        }
-                        StationEvent::Announcement(event) => announcements.event(event),
-                    });
+                let now = SystemClock::now();
+                let heard_at = now + Span::from_millis(i64::from(config.buffer_ms));
+                handle.handle_timeout(now, |event| match event {
+                    StationEvent::Switched(event) => {
+                        events.push(backend::StationEvent::Switched(number, view::switched(event)));
+                    }
+                    StationEvent::Announcement(event) => {
+                        announcements.handle_event(event, now, heard_at);
+                    }
                 });
+                events.extend(std::iter::from_fn(|| announcements.poll_event(now)));
             }
             events
         })
@@ -363,6 +395,7 @@ impl AudioBackend for Audio {
             inner.rtp.open_sources();
             rtp::open_outputs(inner);
             recordings::retry(inner);
+            snapcast::log_obstacles(inner);
             flush_due(inner);
         });
     }
@@ -373,13 +406,17 @@ impl AudioBackend for Audio {
             let mut stations =
                 inner.stations.iter_mut().flatten().map(|station| *station.handle.status());
             let mut all = view::counters(&reactors, &mut stations);
-            all.extend(renditions::counters(&inner.renditions));
+            all.extend(renditions::counters(&inner.renditions, &inner.lost_chunks));
             all.extend(inner.radio_client.counters());
             all.extend(inner.pusher.counters());
             all.extend(djs::counters(&inner.dj_counters));
             let requests = inner.feeder_counters.refused.load(Ordering::Relaxed);
             all.push(("source_connections_refused_request", requests));
+            let overruns = inner.feeder_counters.overruns.load(Ordering::Relaxed);
+            all.push(("source_device_overruns", overruns));
             all.extend(sources::counters(&inner.feeder_counters.fifos));
+            all.extend(snapcast::counters(&inner.feeder_counters.snapcast));
+            all.extend(inner.nats.counters());
             all
         })
     }
@@ -464,8 +501,12 @@ fn wire_settings(settings: PlaybackSettings) -> ServerSettings {
         latency: Span::from_millis(i64::from(settings.latency_ms)),
         volume: settings.volume,
         muted: settings.muted,
+        report_interval: Some(REPORT_INTERVAL),
     }
 }
+
+/// As often as the health of connections is collected.
+const REPORT_INTERVAL: Span = Span::from_secs(2);
 
 fn wire_greeting(greeting: Greeting) -> reactor::Greeting {
     reactor::Greeting { settings: wire_settings(greeting.settings), station: greeting.station }

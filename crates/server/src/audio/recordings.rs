@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aulos_config::{RecorderSettings, Station};
+use aulos_control::backend::{RecordingEventKind, StationRecorderEvent};
 use aulos_core::{MediaTime, Span};
 use aulos_engine::recorder::{
     CommandError, CommandTime, DEFAULT_CAPACITY, RecordTapReader, RecorderCommand, TapPoint,
@@ -23,7 +24,6 @@ use aulos_io::SystemClock;
 
 use super::state::{AudioState, take_matching};
 use super::station_recorder::{KnownRecorder, RecorderSlot, StationRecorder};
-use crate::recording::{RecordingEventKind, StationRecorderEvent};
 use crate::upload::Uploader;
 
 /// Starts every recorder of a new station.

@@ -8,13 +8,16 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_config::Station;
 use aulos_core::{ChannelMap, Codec, SampleFormat, SampleSpec, Span, StreamContainer};
 use aulos_engine::encode::CodecConfig;
+use aulos_engine::output_bus::BusOutput;
 use aulos_engine::rendition::Rendition;
-use aulos_io::SystemClock;
+use aulos_engine::tapped_rendition::TappedRendition;
 use aulos_io::reactor::{SessionId, StationDescriptor};
+use aulos_io::{Job, JobStatus, SystemClock};
 
 use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
 use super::running_rendition::{PendingMove, RenditionKind, RunningRendition};
@@ -38,6 +41,7 @@ pub(super) fn play(
     map: ChannelMap,
 ) -> bool {
     inner.pending_moves.retain(|other| other.session != session);
+    inner.overlays.iter_mut().for_each(|overlay| overlay.forget(session));
     if map != ChannelMap::Stereo {
         match rendition_for_map(inner, station, map) {
             Ok(Some(_)) => {
@@ -81,6 +85,8 @@ pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap
             RenditionKind::Map(map) => wanted.contains(&(mapped.station, map)),
             // One of the references is the table's own.
             RenditionKind::Codec(_) => Arc::strong_count(&mapped.listeners) > 1,
+            // `overlays` ends it.
+            RenditionKind::Overlay => true,
         };
         if is_heard {
             mapped.unused_since = None;
@@ -102,7 +108,7 @@ pub(super) fn remove_unused(inner: &mut AudioState, wanted: &[(usize, ChannelMap
 pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
     let mut mapped = std::mem::take(&mut inner.renditions);
     mapped.retain_mut(|mapped| {
-        if mapped.station != station {
+        if mapped.station != station || mapped.kind == RenditionKind::Overlay {
             return true;
         }
         match create(inner, station, mapped.kind, Some(mapped.number)) {
@@ -121,9 +127,10 @@ pub(super) fn rebuild(inner: &mut AudioState, station: usize) {
     inner.renditions = mapped;
 }
 
-/// Ends the renditions of a station.
+/// Ends the renditions and overlays of a station that is removed.
 pub(super) fn end(inner: &mut AudioState, station: usize) {
-    let AudioState { renditions: mapped, context, .. } = inner;
+    let AudioState { renditions: mapped, overlays, context, .. } = inner;
+    overlays.retain(|overlay| overlay.station != station);
     mapped.retain(|mapped| {
         if mapped.station == station {
             context.remove_station(mapped.number);
@@ -178,15 +185,14 @@ fn get_or_create(
     Ok(rendition)
 }
 
-/// A listen target in this codec, with the station's own settings if it has that codec, or else the
-/// default ones.
+/// A listen target in this codec, with the station's settings for it.
 pub(super) fn listen_target_in_codec(
     inner: &mut AudioState,
     station: usize,
     codec: Codec,
 ) -> io::Result<ListenTarget> {
     let running = inner.stations.get(station).and_then(Option::as_ref);
-    let config = running.map(|running| running.config.codec.or_default_of(codec));
+    let config = running.map(|running| running.config.codec_settings(codec));
     listen(inner, station, Some(config.unwrap_or_else(|| codec.into())))
 }
 
@@ -200,8 +206,11 @@ pub(super) fn listen(
     let running = inner.stations.get(station).and_then(Option::as_ref).ok_or_else(gone)?;
     let config = &running.config;
     // A station that already has this codec serves its own chunks, except for 24 bits in 4 bytes,
-    // which no file format has.
-    let own = codec.is_none_or(|codec| codec == config.codec)
+    // which no file format has, and for chunks of another server, whose headers and frame numbers
+    // begin anew at each change.
+    let passes = config.sources.iter().any(|source| source.config.is_passed());
+    let own = !passes
+        && codec.is_none_or(|codec| codec == config.codec)
         && (codec.is_none() || station_in_codec(config, config.codec).spec == config.spec);
     if own {
         let channel = running.channel.clone();
@@ -227,10 +236,20 @@ fn station_in_codec(config: &Station, codec: CodecConfig) -> Station {
 }
 
 /// Counters for the status; their names are stable.
-pub(super) fn counters(all: &[RunningRendition]) -> [(&'static str, u64); 2] {
-    let maps =
-        all.iter().filter(|mapped| matches!(mapped.kind, RenditionKind::Map(_))).count() as u64;
-    [("channel_maps", maps), ("listener_codecs", all.len() as u64 - maps)]
+pub(super) fn counters(
+    all: &[RunningRendition],
+    lost_chunks: &AtomicU64,
+) -> [(&'static str, u64); 4] {
+    let count = |is_counted: fn(&RenditionKind) -> bool| {
+        all.iter().filter(|mapped| is_counted(&mapped.kind)).count() as u64
+    };
+    let lost = lost_chunks.load(Ordering::Relaxed);
+    [
+        ("channel_maps", count(|kind| matches!(kind, RenditionKind::Map(_)))),
+        ("listener_codecs", count(|kind| matches!(kind, RenditionKind::Codec(_)))),
+        ("announcement_overlays", count(|kind| matches!(kind, RenditionKind::Overlay))),
+        ("listener_chunks_lost", lost),
+    ]
 }
 
 /// Adds a rendition to a station and registers it with the reactors.
@@ -242,11 +261,15 @@ fn create(
 ) -> io::Result<(usize, u64, StationDescriptor)> {
     let gone = || io::Error::other("the station has been removed");
     let reactors = inner.context.reactors();
+    let lost_chunks = Arc::clone(&inner.lost_chunks);
     let running = inner.station(station).ok_or_else(gone)?;
     let RunningStation { config, handle, title, .. } = running;
     let title = Arc::clone(title);
     let (config, name, map) = match kind {
         RenditionKind::Map(map) => (config.clone(), format!("{} ({map})", config.name), map),
+        RenditionKind::Overlay => {
+            return Err(io::Error::other("an overlay is not created as a rendition"));
+        }
         RenditionKind::Codec(codec) => {
             (station_in_codec(config, codec), config.name.clone(), ChannelMap::Stereo)
         }
@@ -255,11 +278,39 @@ fn create(
     let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
     let rendition = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
     let rendition = rendition.with_channel_map(map, quantum);
-    let outlet = handle.add_output(rendition).map_err(io::Error::other)?;
+    let (output, job): (BusOutput, _) = if channel.codec.info().is_for_stations {
+        (rendition.into(), None)
+    } else {
+        let (rendition, tap) = TappedRendition::new(rendition, quantum);
+        (tap.into(), Some(EncodingJob { rendition, counted: 0, lost_chunks }))
+    };
+    let outlet = handle.add_output(output).map_err(io::Error::other)?;
+    if let Some(job) = job {
+        inner.codecs.add(Box::new(job));
+    }
     let number = register_stream(number, &channel, taps, inner);
     inner.context.set_title(number, &title);
     Ok((number, outlet, channel))
 }
 
-/// A client that reconnects within this time still finds its rendition.
-const LINGER: Span = Span::from_secs(2);
+/// A rendition on the codec pool; ends with its output on the station.
+struct EncodingJob {
+    rendition: TappedRendition,
+    /// What `lost_chunks` has of it.
+    counted: u64,
+    lost_chunks: Arc<AtomicU64>,
+}
+
+impl Job for EncodingJob {
+    fn step(&mut self) -> JobStatus {
+        let goes_on = self.rendition.process(SystemClock::now());
+        let lost = self.rendition.lost_chunks();
+        self.lost_chunks.fetch_add(lost - self.counted, Ordering::Relaxed);
+        self.counted = lost;
+        if goes_on { JobStatus::Pending } else { JobStatus::Done }
+    }
+}
+
+/// A client that reconnects within this time still finds its rendition, and an announcement that
+/// follows another one its overlay.
+pub(super) const LINGER: Span = Span::from_secs(2);

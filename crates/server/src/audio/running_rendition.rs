@@ -1,7 +1,9 @@
-//! A running rendition of a station, and the sessions that wait for it; `renditions` makes it.
+//! A running rendition or overlay of a station, and the sessions that wait for it or play it;
+//! `renditions` and `overlays` make them.
 
 use std::sync::Arc;
 
+use aulos_control::backend::AnnouncementTarget;
 use aulos_core::{ChannelMap, Instant};
 use aulos_engine::encode::CodecConfig;
 use aulos_io::reactor::{SessionId, StationDescriptor};
@@ -36,6 +38,55 @@ pub(super) enum RenditionKind {
     Map(ChannelMap),
     /// Another codec or other encoder settings.
     Codec(CodecConfig),
+    /// Announcements for some clients; its [`RunningOverlay`] has the rest.
+    Overlay,
+}
+
+/// A running overlay.
+#[derive(Debug)]
+pub(super) struct RunningOverlay {
+    /// The number of its station.
+    pub(super) station: usize,
+    pub(super) target: AnnouncementTarget,
+    /// Its number on the station's output bus.
+    pub(super) output_id: u64,
+    /// Its numbers in the reactors, by channel map.
+    pub(super) numbers: Vec<(ChannelMap, usize)>,
+    /// The sessions that have been moved to it.
+    pub(super) sessions: Vec<OverlaySession>,
+    /// Its announcements wait for sessions to be moved.
+    pub(super) is_waiting: bool,
+    /// Its station has been replaced.
+    pub(super) is_ended: bool,
+    /// When its sessions are moved back, unless another announcement comes before.
+    pub(super) ends_at: Option<Instant>,
+}
+
+impl RunningOverlay {
+    /// Its number in the reactors for this channel map.
+    pub(super) fn number(&self, map: ChannelMap) -> Option<usize> {
+        self.numbers.iter().find(|(own, _)| *own == map).map(|(_, number)| *number)
+    }
+
+    pub(super) fn has(&self, session: SessionId) -> bool {
+        self.sessions.iter().any(|one| one.session == session)
+    }
+
+    /// Forgets a session that is moved elsewhere.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.sessions.retain(|one| one.session != session);
+    }
+
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.ends_at.is_some_and(|at| at <= now)
+    }
+}
+
+/// A session of an overlay, and the channels that it plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OverlaySession {
+    pub(super) session: SessionId,
+    pub(super) map: ChannelMap,
 }
 
 /// A session that moves to a rendition once that has enough history.

@@ -6,6 +6,7 @@ use aulos_rt::LatestReader;
 
 use super::live_input::LiveInput;
 use super::rtp::RtpSourceHandle;
+use super::snapcast_monitor::SnapcastMonitor;
 use crate::radio::RadioStatusHandle;
 
 /// Handle to the state of a source.
@@ -21,6 +22,8 @@ pub(super) enum SourceMonitor {
     Radio(RadioStatusHandle),
     /// A mount for live sources.
     Dj(Box<LiveInput>),
+    /// Another Snapcast server.
+    Snapcast(Box<SnapcastMonitor>),
     /// RTP packets.
     Rtp(Box<RtpSourceHandle>),
 }

@@ -14,11 +14,14 @@ use aulos_engine::standby::{StandbyHandle, standby_channel};
 use aulos_engine::swappable_source::swappable_source;
 use aulos_files::decode::{FileDecodeOptions, FileDecodeStatus, FileDecoder};
 use aulos_files::source::FileSource;
-use aulos_io::feed::{ByteFeed, FeedState, FifoCounters};
+use aulos_io::feed::{ByteFeed, FeedState, FifoCounters, spawn_feeder};
+use aulos_io::reactor::StationDescriptor;
 use aulos_proto::http::HttpUrl;
 
 use super::djs;
+use super::nats;
 use super::rtp;
+use super::snapcast::{self, PassParts};
 use super::source_monitor::SourceMonitor;
 use super::state::AudioState;
 use super::station_link::StationLink;
@@ -29,16 +32,29 @@ use crate::radio::RadioParts;
 pub(super) fn open(
     source: &aulos_config::StationSource,
     station: &Station,
-    quantum: Frames,
+    (quantum, channel): (Frames, &StationDescriptor),
     inner: &mut AudioState,
 ) -> io::Result<(Input, SourceMonitor)> {
     let (control, handle) = standby_channel(source.standby);
     let mut standby = Some(handle);
-    let buffer = Span::from_millis(i64::from(source.input_buffer_ms));
-    let (opened, watch) = open_config(&source.config, quantum, buffer, &mut standby, inner);
+    let (mut buffer, mut timeout) = (source.input_buffer_ms, source.timeout_ms);
+    if source.config.is_passed() {
+        (buffer, timeout) = (PASS_BUFFER_MS, PASS_TIMEOUT_MS);
+    }
+    let buffer = Span::from_millis(i64::from(buffer));
+    let (pass, queue) = match source.config.is_passed() {
+        true => {
+            let (pass, queue) = snapcast::pass_parts(channel, quantum, buffer);
+            (Some(pass), Some(queue))
+        }
+        false => (None, None),
+    };
+    let mut about =
+        SourceContext { station: &station.name, spec: station.spec, quantum, buffer, pass };
+    let (opened, watch) = open_config(&source.config, &mut about, &mut standby, inner);
     let config = input::Config {
         buffer,
-        timeout: Span::from_millis(i64::from(source.timeout_ms)),
+        timeout: Span::from_millis(i64::from(timeout)),
         gain: source.gain,
         silence: silence::Config {
             threshold: source.silence.below,
@@ -49,6 +65,10 @@ pub(super) fn open(
         standby: source.standby,
     };
     let input = Input::new(opened, station.spec.rate, station.spec.layout, config);
+    let input = match queue {
+        Some(queue) => input.with_ready_chunks(queue),
+        None => input,
+    };
     let input = match &source.normalize {
         Some(normalizer) => input.with_normalizer(normalizer).map_err(io::Error::other)?,
         None => input,
@@ -101,26 +121,39 @@ fn load_recording(path: &Path, raw: Option<SampleSpec>) -> io::Result<LoopSource
         .ok_or_else(|| fail("the file contains no audio".to_owned()))
 }
 
-fn open_config(
-    config: &SourceConfig,
+/// What sources need to know of their station.
+struct SourceContext<'a> {
+    station: &'a str,
+    spec: SampleSpec,
     quantum: Frames,
     buffer: Span,
+    /// For a source whose chunks are passed.
+    pass: Option<PassParts>,
+}
+
+fn open_config(
+    config: &SourceConfig,
+    about: &mut SourceContext<'_>,
     standby: &mut Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     match config {
         SourceConfig::Rtp(_) | SourceConfig::Sdp { .. } => {
-            let (source, received) = rtp::open(config, buffer, standby.take(), inner);
+            let (source, received) = rtp::open(config, about.buffer, standby.take(), inner);
             (source, SourceMonitor::Rtp(Box::new(received)))
         }
         SourceConfig::Generated { generator, spec } => {
-            (generator.source(*spec, quantum), SourceMonitor::Generated)
+            (generator.source(*spec, about.quantum), SourceMonitor::Generated)
         }
         SourceConfig::File { path, repeat, spec } => {
             let options = FileDecodeOptions { looped: *repeat, raw: *spec };
             open_file(path.clone(), options, standby.take(), inner)
         }
         SourceConfig::Http { url } => open_radio(url, standby.take(), inner),
+        SourceConfig::Snapcast(other) => {
+            snapcast::open(other, (about.station, about.pass.take()), standby.take(), inner)
+        }
+        SourceConfig::Nats(other) => nats::open(other, standby.take(), inner),
         SourceConfig::Icecast(mount) => {
             let (source, input) = djs::open(mount, standby.take(), inner);
             (source, SourceMonitor::Dj(Box::new(input)))
@@ -129,6 +162,9 @@ fn open_config(
             let (patch, source) = swappable_source();
             inner.links.push(StationLink::new(name, patch));
             (Box::new(source), SourceMonitor::Generated)
+        }
+        raw @ SourceConfig::Capture { spec, .. } => {
+            open_byte_source(raw, spec.unwrap_or(about.spec), standby, inner)
         }
         raw @ (SourceConfig::Stdin { spec }
         | SourceConfig::Pipe { spec, .. }
@@ -178,10 +214,20 @@ fn open_byte_source(
         None => feed,
     };
     if let Some(feeder) = make_feeder(config, feed, &inner.feeder_counters) {
-        inner.context.add_feeder(feeder);
+        if !feeder.may_block() {
+            inner.context.add_feeder(feeder);
+        } else if let Err(error) = spawn_feeder(feeder) {
+            tracing::error!(%error, source = config.scheme(), "no thread for a device");
+        }
     }
     (Box::new(RingSource::new(items, Pacing::Live)), SourceMonitor::Feed(state))
 }
+
+/// A source whose chunks are passed is exact by its server's clock: its input covers no more than
+/// the pauses of a reactor. The time-out is shorter than that, so that the next source follows
+/// without a gap.
+const PASS_BUFFER_MS: u32 = 150;
+const PASS_TIMEOUT_MS: u32 = 100;
 
 /// FIFO counters for the status; their names are stable.
 pub(super) fn counters(fifos: &FifoCounters) -> [(&'static str, u64); 3] {

@@ -4,8 +4,10 @@
 //! types of its fields have files of their own, below this one, for the same reason.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use aulos_config::{Endpoint, Station};
+use aulos_control::backend::{BackgroundTask, StationEvent};
 use aulos_core::{Instant, Rng};
 use aulos_engine::station::StationHandle;
 use aulos_io::feed::DjCounters;
@@ -16,14 +18,14 @@ use super::announcements::StationAnnouncements;
 use super::live_input::PortStatus;
 use super::rtp::{RtpService, StationRtpOutput};
 use super::running_push::RunningPush;
-use super::running_rendition::{PendingMove, RunningRendition};
+use super::running_rendition::{PendingMove, RunningOverlay, RunningRendition};
 use super::source_monitor::SourceMonitor;
 use super::station_link::StationLink;
 use super::station_recorder::{RecorderManager, StationRecorder};
-use crate::backend::StationEvent;
 use crate::feeder::FeederCounters;
+use crate::nats::NatsService;
 use crate::push::PushClient;
-use crate::radio::{BackgroundTask, RadioClient};
+use crate::radio::{ClipClient, RadioClient};
 
 /// What the operations of the audio backend share, under one lock.
 pub(super) struct AudioState {
@@ -34,15 +36,20 @@ pub(super) struct AudioState {
     pub(super) stations: Vec<Option<RunningStation>>,
     /// Sources that are other stations.
     pub(super) links: Vec<StationLink>,
-    /// Renditions for channel maps and listeners' codecs, and sessions that wait to be moved to
-    /// one.
+    /// Renditions for channel maps, listeners' codecs and overlays, and sessions that wait to be
+    /// moved to one.
     pub(super) renditions: Vec<RunningRendition>,
     pub(super) pending_moves: Vec<PendingMove>,
+    /// Copies of stations' outputs with announcements for some clients.
+    pub(super) overlays: Vec<RunningOverlay>,
+    /// Chunks that renditions on the codec pool have lost.
+    pub(super) lost_chunks: Arc<AtomicU64>,
     /// Number of stations started so far.
     pub(super) station_runs: u64,
-    /// Connects to web radio and to push targets. Their tasks wait here until the control runtime
+    /// Connects to web radio, to sounds of announcements and to push targets. Their tasks wait here until the control runtime
     /// takes them.
     pub(super) radio_client: RadioClient,
+    pub(super) clip_client: ClipClient,
     pub(super) pusher: PushClient,
     pub(super) recorder_manager: RecorderManager,
     pub(super) background_tasks: Vec<BackgroundTask>,
@@ -53,6 +60,7 @@ pub(super) struct AudioState {
     pub(super) dj_ports: Vec<(Endpoint, PortStatus)>,
     pub(super) dj_counters: Arc<DjCounters>,
     pub(super) feeder_counters: FeederCounters,
+    pub(super) nats: NatsService,
     /// Events of removed stations that control has not collected yet.
     pub(super) finished_events: Vec<StationEvent>,
 }

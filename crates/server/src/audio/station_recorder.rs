@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use aulos_config::RecorderSettings;
+use aulos_control::backend::RecorderState;
 use aulos_core::Instant;
 use aulos_files::record::{RecorderEvent, RecorderHandle, RecorderService};
 use aulos_rt::channel::Receiver;
 
-use crate::recording::RecorderState;
 use crate::upload::{UploadWorker, Uploader};
 
 /// State that all recorders of the server share.

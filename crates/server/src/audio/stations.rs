@@ -13,7 +13,7 @@ use aulos_io::SystemClock;
 use super::announcements::StationAnnouncements;
 use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
 use super::state::{AudioState, RunningStation};
-use super::{pushes, recordings, rtp, sources};
+use super::{nats, pushes, recordings, rtp, sources};
 
 /// Starts a station and returns its number: a free one or a new one.
 pub(super) fn start(config: &Station, inner: &mut AudioState) -> io::Result<usize> {
@@ -53,14 +53,20 @@ fn run(
     number: Option<usize>,
     inner: &mut AudioState,
 ) -> io::Result<(usize, RunningStation)> {
-    let parts = EncodingParts::new(config, &config.name, inner.context.reactors())?;
+    // A published station has one more reader of its chunks.
+    let readers = inner.context.reactors() + usize::from(config.publish);
+    let parts = EncodingParts::new(config, &config.name, readers)?;
     let last_resort = config.last_resort.as_ref();
     let last_resort =
         last_resort.map(|sound| sources::last_resort(sound, config, parts.quantum)).transpose()?;
-    let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
-    let opened = config.sources.iter().map(|source| sources::open(source, config, quantum, inner));
+    let EncodingParts { encoder, quantum, pool, outputs, channel, mut taps } = parts;
+    let about = (quantum, &channel);
+    let opened = config.sources.iter().map(|source| sources::open(source, config, about, inner));
     let opened: io::Result<Vec<_>> = opened.collect();
     let (inputs, watches) = opened?.into_iter().unzip();
+    if let Some(chunks) = config.publish.then(|| taps.pop()).flatten() {
+        nats::publish(config, &channel, chunks, inner)?;
+    }
     let now = SystemClock::now();
     let number = register_stream(number, &channel, taps, inner);
     let station_config = station::StationConfig {

@@ -1,21 +1,22 @@
-//! Converts the state of stations and reactors to the types of [`crate::backend`].
+//! Converts the state of stations and reactors to the types of [`aulos_control::backend`].
 
 use aulos_config::SourceConfig;
+use aulos_control::backend::{
+    self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
+};
 use aulos_core::{Frames, Span};
 use aulos_engine::station::SwitchEvent;
 use aulos_engine::status::{InputState, StationOutput, StationStatus};
 use aulos_engine::switch::{InputFault, InputHealth};
 use aulos_io::SystemClock;
 use aulos_io::reactor::{self, ReactorStats};
+use aulos_proto::snap::wire::PlayerReport;
 
 use super::rtp::StationRtpOutput;
 use super::running_push::RunningPush;
 use super::source_monitor::SourceMonitor;
 use super::state::RunningStation;
 use super::station_recorder::RecorderManager;
-use crate::backend::{
-    self, Latency, OnAir, SourceCondition, SourceHealth, SourceState, SourceSwitch, StationState,
-};
 
 /// A station's status.
 pub(super) fn status(
@@ -48,6 +49,14 @@ pub(super) fn status(
         _ => None,
     });
     let received = received.collect();
+    let passed = running.sources.iter_mut().enumerate().map(|(index, watch)| match watch {
+        SourceMonitor::Snapcast(monitor) => {
+            let is_active = status.active == Some(index);
+            monitor.pass_status(is_active.then_some(status.pass_through))
+        }
+        _ => None,
+    });
+    let passed = passed.collect();
     let sent = running.rtp.iter_mut().map(StationRtpOutput::status).collect();
     let sources = running.sources.iter_mut().zip(&running.config.sources).zip(&status.inputs);
     backend::StationStatus {
@@ -66,9 +75,25 @@ pub(super) fn status(
         radios,
         live_inputs: djs,
         rtp_inputs: received,
+        passes: passed,
         rtp_outputs: sent,
         pushes: running.pushes.iter().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
+        position: status.position,
+        counters: station_counters(&status),
+    }
+}
+
+const fn station_counters(status: &StationStatus) -> backend::StationCounters {
+    backend::StationCounters {
+        chunks: status.chunks + status.chunks_passed,
+        payload_bytes: status.payload_bytes,
+        underruns: status.underruns,
+        tap_blocks_lost: status.tap_blocks_lost,
+        timeline_stalls: status.stalls,
+        pool_exhausted: status.pool_exhausted,
+        encode_errors: status.encode_errors,
+        fanout_full: status.fanout_full,
     }
 }
 
@@ -143,6 +168,7 @@ fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) 
         SourceMonitor::Radio(watch) => watch.state().reason,
         SourceMonitor::Dj(live) => live.problem(),
         SourceMonitor::Rtp(received) => received.problem(),
+        SourceMonitor::Snapcast(monitor) => monitor.problem(),
     };
     match (failed, input.health) {
         (_, InputHealth::Healthy { .. } | InputHealth::Suspect(InputFault::DeadChannel)) => {
@@ -167,6 +193,21 @@ pub(super) fn health(health: &reactor::ConnectionHealth) -> backend::ClientHealt
         skipped_chunks: health.skipped,
         skipped_s_ago: health.since_skip.map(|since| whole(since, 1_000_000_000).unwrap_or(0)),
         seen_us_ago: health.since_time_request.and_then(|since| whole(since, 1_000).ok()),
+        sync: health.report.as_ref().map(sync),
+    }
+}
+
+/// A client's own report, in integers.
+fn sync(report: &PlayerReport) -> backend::ClientSync {
+    backend::ClientSync {
+        error_us: report.sync_error.map(|error| error.as_micros()),
+        clock_error_us: report.clock_error.map(|error| error.as_micros()),
+        drift_ppb: report.drift.as_ppb(),
+        device_delay_us: report.device_delay.map(|delay| delay.as_micros()),
+        cuts: report.cuts,
+        underruns: report.underruns,
+        device_underruns: report.device_underruns,
+        lost: report.lost,
     }
 }
 
@@ -213,13 +254,16 @@ pub(super) fn counters(
 
 type Counter = (&'static str, fn(&StationStatus) -> u64);
 
-const STATION_COUNTERS: [Counter; 12] = [
+const STATION_COUNTERS: [Counter; 15] = [
     ("chunks_made", |status| status.chunks),
+    ("chunks_passed", |status| status.chunks_passed),
+    ("pass_interruptions", |status| status.pass_interruptions),
     ("payload_bytes", |status| status.payload_bytes),
     ("underruns", |status| status.underruns),
     ("silent_frames", |status| status.silent_frames),
     ("switches", |status| status.switches),
     ("switch_events_lost", |status| status.switch_events_lost),
+    ("tap_blocks_lost", |status| status.tap_blocks_lost),
     ("timeline_stalls", |status| status.stalls),
     ("pool_exhausted", |status| status.pool_exhausted),
     ("encode_errors", |status| status.encode_errors),

@@ -1,7 +1,7 @@
-//! Server-sent events: levels at up to ten per second, and the full status when it changes.
+//! What changes, for all that follow it: server-sent events for scripts, notifications and meters
+//! for WebSockets. Levels come up to ten times per second, the full status when it changes.
 //!
-//! One task renders for all browsers. A slow browser skips events: only the newest of each kind
-//! waits for it.
+//! One task renders for all. A slow reader skips events: only the newest of each kind waits for it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,18 +9,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use aulos_control::{Control, MeterSnapshot, TICK, status_notification};
+use axum::extract::ws::Utf8Bytes;
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-
-use crate::control::{Control, TICK};
 
 /// The newest event of each kind.
 #[derive(Clone, Debug)]
 pub(super) struct EventFeed {
     levels: watch::Sender<Bytes>,
     status: watch::Sender<Bytes>,
+    /// The status as a notification of JSON-RPC.
+    notification: watch::Sender<Utf8Bytes>,
+    meters: watch::Sender<Arc<MeterSnapshot>>,
 }
 
 /// Interval of comments on an idle stream, so that a proxy does not close the connection.
@@ -29,9 +32,24 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 impl EventFeed {
     /// Starts the rendering task; it ends with the runtime.
     pub(super) fn start(control: Arc<Control>) -> Self {
-        let feed = Self { levels: watch::Sender::default(), status: watch::Sender::default() };
+        let feed = Self {
+            levels: watch::Sender::default(),
+            status: watch::Sender::default(),
+            notification: watch::Sender::default(),
+            meters: watch::Sender::default(),
+        };
         tokio::spawn(render(control, feed.clone()));
         feed
+    }
+
+    /// The changes of the status, as notifications of JSON-RPC.
+    pub(super) fn subscribe_status(&self) -> watch::Receiver<Utf8Bytes> {
+        self.notification.subscribe()
+    }
+
+    /// The meters of all stations, once per tick.
+    pub(super) fn subscribe_meters(&self) -> watch::Receiver<Arc<MeterSnapshot>> {
+        self.meters.subscribe()
     }
 
     /// The events for one browser, the status first.
@@ -71,29 +89,39 @@ impl EventFeed {
     }
 }
 
-/// Renders changes while a browser is subscribed.
+/// Renders changes while something is subscribed.
 async fn render(control: Arc<Control>, feed: EventFeed) {
-    let EventFeed { levels, status } = feed;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut revision = control.revision();
-    loop {
+    for tick in 0.. {
         ticks.tick().await;
+        let is_watched = |events: usize| events > 0;
+        let for_events = is_watched(feed.levels.receiver_count());
+        let for_sockets = is_watched(feed.notification.receiver_count());
         // The status of a server with thousands of clients is a megabyte; it is not rendered
         // without a subscriber.
-        if levels.receiver_count() == 0 {
-            continue;
-        }
-        if revision.has_changed().unwrap_or(false) {
+        if (for_events || for_sockets) && revision.has_changed().unwrap_or(false) {
             revision.mark_unchanged();
-            status.send_replace(event("status", &control.status()));
+            let status = control.status();
+            if for_sockets {
+                feed.notification.send_replace(status_notification(&status).into());
+            }
+            if for_events {
+                feed.status.send_replace(event("status", &status));
+            }
         }
-        let newest = event("levels", &control.levels().to_string());
-        levels.send_if_modified(|held| {
-            let changed = *held != newest;
-            *held = newest;
-            changed
-        });
+        if for_events {
+            let newest = event("levels", &control.levels().to_string());
+            feed.levels.send_if_modified(|held| {
+                let changed = *held != newest;
+                *held = newest;
+                changed
+            });
+        }
+        if is_watched(feed.meters.receiver_count()) {
+            feed.meters.send_replace(Arc::new(control.meters(tick)));
+        }
     }
 }
 

@@ -3,10 +3,9 @@
 use std::fmt::Write as _;
 
 use aulos_config::Station;
+use aulos_control::markup::escape_markup;
 use aulos_core::{CODECS, SampleSpec};
 use aulos_proto::uri::percent_encode;
-
-use crate::markup::escape_markup;
 
 /// The page, without scripts and styles.
 pub(super) fn page(stations: &[Station]) -> String {
@@ -14,7 +13,7 @@ pub(super) fn page(stations: &[Station]) -> String {
     for Station { name, codec, spec, .. } in stations {
         // Writing to a string cannot fail.
         write!(out, "<li>{}, {codec} {spec}:", escape_markup(name)).ok();
-        let target = escape_markup(&percent_encode(name).replace('/', "%2F"));
+        let target = escape_markup(&percent_encode(name));
         for row in &CODECS {
             let format = row.nearest_format(spec.format);
             let Some(extension) = row.extensions.first() else { continue };

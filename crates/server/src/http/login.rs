@@ -7,16 +7,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use aulos_control::access::{Credentials, LoginError, Role};
+use aulos_control::{Caller, Control};
 use aulos_proto::http::{InvalidHead, ReceivedHead};
+use axum::extract::MatchedPath;
 use axum::http::header::{AUTHORIZATION, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rustls::pki_types::CertificateDer;
 
-use crate::access::{Credentials, LoginError, Role};
-use crate::control::connections::ConnectionPermit;
-use crate::control::{Caller, Control};
-use crate::tls::ClientStream;
+use super::api;
+use crate::connections::ConnectionPermit;
+use crate::tls::{self, ClientStream};
 
 /// What identifies the peer of a connection. Its role is determined for each request, because the
 /// rules can change during the connection.
@@ -62,7 +64,7 @@ impl ConnectionIdentity {
         authorization: Option<&str>,
         control: &Control,
     ) -> Result<Role, LoginError> {
-        let role = control.initial_role(self.certificate.as_deref());
+        let role = tls::initial_role(&control.access, self.certificate.as_deref());
         let Some(authorization) = authorization else { return Ok(role) };
         Ok(control.login(self.from, &Credentials::from_header(authorization))?.max(role))
     }
@@ -86,8 +88,12 @@ pub(super) const LOGIN_PATH: &str = "/login";
 
 /// The role that a request requires, before the calls in its body are looked at.
 pub(super) fn required_role<B>(request: &Request<B>) -> Role {
+    let route = request.extensions().get::<MatchedPath>();
+    if let Some(role) = route.and_then(|route| api::required_role(route.as_str())) {
+        return role;
+    }
     match request.uri().path() {
-        "/healthz" => Role::None,
+        "/healthz" | "/readyz" => Role::None,
         // Addresses of listeners are personal data.
         path if path.starts_with("/admin/") => Role::Admin,
         // Where the page is open to everyone, a browser has no other way to log in.

@@ -5,19 +5,32 @@
 //! goes to a reactor with the bytes read so far, everything else to the router. Hyper's upgrade was
 //! rejected: it returns a socket only after a response of its own.
 
+mod api;
+mod app_state;
 mod events;
+mod history;
 mod host;
 mod listen_index;
+mod listener_auth;
 mod login;
+mod monitoring;
 mod pages;
+mod recordings;
+mod resource;
 mod routes;
 mod socket;
+mod subscription;
+mod system;
+mod system_probe;
+mod web;
 mod websocket;
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aulos_control::backend::ListenSink;
+use aulos_control::{Control, count};
 use aulos_io::reactor::ListenPolicy;
 use aulos_proto::http::head_length;
 use axum::Router;
@@ -32,15 +45,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::backend::ListenSink;
-use crate::control::connections::ConnectionSlots;
-use crate::control::tcp::{
-    AcceptedConnection, ConnectionAcceptor, PortCounters, count_refused, keep_alive,
-};
-use crate::control::{Control, count};
+use crate::connections::ConnectionSlots;
+use crate::tcp::{AcceptedConnection, ConnectionAcceptor, PortCounters, count_refused, keep_alive};
 use crate::tls::{self, ClientStream};
 use events::EventFeed;
 pub(crate) use host::is_our_host;
+use listener_auth::{ListenerGate, is_for_sound};
 use login::ConnectionIdentity;
 pub(crate) use login::header;
 pub use pages::PAGE_READS;
@@ -69,12 +79,17 @@ pub async fn serve(
 ) {
     let feed = EventFeed::start(Arc::clone(&control));
     let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
+    let gate = Arc::new(ListenerGate::default());
     let mut acceptor = ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONNECTIONS));
     loop {
         let Some(accepted) = acceptor.accept(&listener, &control, REFUSED_COUNTER).await else {
             continue;
         };
-        let (control, sink) = (Arc::clone(&control), Arc::clone(&sink));
+        let ports = Ports {
+            control: Arc::clone(&control),
+            sink: Arc::clone(&sink),
+            gate: Arc::clone(&gate),
+        };
         let service = TowerToHyperService::new(router.clone());
         tokio::spawn(async move {
             let AcceptedConnection { socket, address, policy, slot } = accepted;
@@ -86,15 +101,15 @@ pub async fn serve(
                 match tls::open(socket, address, &policy, FIRST_REQUEST_TIMEOUT, false).await {
                     Ok(stream) => {
                         let identity = ConnectionIdentity::new(&stream, Arc::clone(&slot));
-                        serve_one(stream, identity, &control, &*sink, service).await;
+                        serve_one(stream, identity, &ports, service).await;
                     }
                     Err(tls::RefusalReason::Silent) => {
-                        count(&control.counters.http_cut_slow_request);
+                        count(&ports.control.counters.http_cut_slow_request);
                     }
-                    Err(refused) => count_refused(&control, refused),
+                    Err(refused) => count_refused(&ports.control, refused),
                 }
             };
-            slot.run_until_revoked(served, &control.counters.http_cut_unfinished).await;
+            slot.run_until_revoked(served, &ports.control.counters.http_cut_unfinished).await;
         });
     }
 }
@@ -102,21 +117,27 @@ pub async fn serve(
 /// The counter of this port's connections without a slot.
 const REFUSED_COUNTER: PortCounters = |counters| &counters.http_refused;
 
+/// What a connection leads to.
+struct Ports {
+    control: Arc<Control>,
+    sink: Arc<dyn ListenSink>,
+    gate: Arc<ListenerGate>,
+}
+
 /// Serves one connection until it ends or goes to a reactor.
 async fn serve_one(
     stream: ClientStream,
     identity: ConnectionIdentity,
-    control: &Control,
-    sink: &dyn ListenSink,
+    ports: &Ports,
     service: TowerToHyperService<Router>,
 ) {
     let Ok(FirstRequest { stream, read, is_listener: listener }) =
-        read_first_request(stream, control).await
+        read_first_request(stream, &ports.control).await
     else {
         return;
     };
     if listener {
-        return hand_over_listener(stream, read, &identity, control, sink);
+        return hand_over_listener(stream, read, &identity, ports).await;
     }
     let io = TokioIo::new(RewindSocket::new(stream, read));
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -205,23 +226,43 @@ fn is_listener(read: &[u8]) -> Option<bool> {
 }
 
 /// Hands a listener to a reactor, if its host name is one of ours (see `host`) and it may listen.
-fn hand_over_listener(
+async fn hand_over_listener(
     stream: ClientStream,
     read: Vec<u8>,
     identity: &ConnectionIdentity,
-    control: &Control,
-    sink: &dyn ListenSink,
+    ports: &Ports,
 ) {
-    if !is_our_host(header(&read, "host").as_deref(), &control.config().http.names) {
+    let Ports { control, sink, gate } = ports;
+    let config = control.config();
+    let http = &config.http;
+    if !is_our_host(header(&read, "host").as_deref(), &http.names) {
         count(&control.counters.http_wrong_host);
         return stream.try_send_response(MISDIRECTED);
     }
-    if let Err(refusal) = identity.authorize_listener(&read, control) {
+    // Without users of ours, credentials are meant for the program that decides.
+    let has_users = !control.access.rules().users.is_empty();
+    if (has_users || http.listener_auth.is_none())
+        && let Err(refusal) = identity.authorize_listener(&read, control)
+    {
         return stream.try_send_response(refusal);
     }
+    let permission = match http.listener_auth.as_ref().filter(|_| is_for_sound(&read)) {
+        Some(auth) => match gate.ask(auth.clone(), &read, identity).await {
+            Ok(permission) => Some(permission),
+            Err(refusal) => {
+                tracing::info!(target: "listener", from = %identity.from, ?refusal, "refused");
+                return stream.try_send_response(refusal.response().as_bytes());
+            }
+        },
+        None => None,
+    };
     match stream.into_media() {
         Ok(socket) => {
             let session = control.register_listener(&read, identity.from);
+            if let Some(permission) = permission {
+                let (gate, session) = (Arc::clone(gate), Arc::downgrade(&session));
+                tokio::spawn(async move { gate.follow(permission, session).await });
+            }
             sink.accept_listener(socket, read, session);
         }
         Err(error) => tracing::debug!(%error, "cannot hand over a listener"),

@@ -1,8 +1,9 @@
-//! The files below `doc_root`: Snapweb, or another page.
+//! Files of a folder: those of `doc_root` (Snapweb, or another page), and recordings.
 //!
 //! The folder may be on a network disk that hangs, and it may contain a FIFO or a link that leads
 //! out of it. Files are opened below the folder only, only regular files are read, and a read that
-//! takes too long occupies one of [`PAGE_READS`] threads and gets a 503.
+//! takes too long occupies one of [`PAGE_READS`] threads and gets a 503. Each [`FileServer`] has
+//! threads of its own, so that a disk with recordings that hangs delays no page.
 //! `docs/decisions/confined-paths.md` has the reason against Tower's `ServeDir`.
 
 use std::fs::File;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use aulos_control::{Control, count};
 use aulos_io::beneath::{is_outside_root, open_regular_beneath, open_root};
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -29,8 +31,6 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-
-use crate::control::{Control, count};
 
 /// Concurrent reads of pages, each on its own thread. A browser opens six connections, and a
 /// working disk answers within a millisecond.
@@ -46,8 +46,16 @@ const CHUNK: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
     root: Arc<Path>,
+    files: FileServer,
+}
+
+/// Sends files that may be on a slow disk.
+#[derive(Clone, Debug)]
+pub(super) struct FileServer {
     disk: DiskReads,
     control: Arc<Control>,
+    /// What the files are, for messages.
+    what: &'static str,
 }
 
 /// A bounded number of blocking threads, with time limits.
@@ -60,7 +68,7 @@ struct DiskReads {
 
 /// Why a page cannot be read.
 #[derive(Debug)]
-enum PageError {
+pub(super) enum PageError {
     /// Too many other reads are pending.
     Busy,
     /// The disk did not answer in time.
@@ -93,7 +101,7 @@ enum PageLookup {
 }
 
 /// A parsed request.
-struct PageRequest {
+pub(super) struct FileRequest {
     path: PathBuf,
     /// The path ends with a slash.
     is_folder: bool,
@@ -102,6 +110,8 @@ struct PageRequest {
     if_range: Option<String>,
     /// A `HEAD` request.
     head: bool,
+    /// The URL of the folder, if the path turns out to be one.
+    folder: String,
 }
 
 /// A range of bytes (RFC 9110, 14.1.2).
@@ -115,16 +125,22 @@ enum Range {
 
 impl Pages {
     pub(super) fn new(root: PathBuf, control: Arc<Control>) -> Self {
+        Self { root: root.into(), files: FileServer::new("`doc_root`", control) }
+    }
+}
+
+impl FileServer {
+    pub(super) fn new(what: &'static str, control: Arc<Control>) -> Self {
         let disk = DiskReads {
             free: Arc::new(Semaphore::new(PAGE_READS)),
             queue_timeout: QUEUE_TIMEOUT,
             read_timeout: READ_TIMEOUT,
         };
-        Self { root: root.into(), disk, control }
+        Self { disk, control, what }
     }
 
     /// Like [`DiskReads::run`]; failures are counted.
-    async fn run<T: Send + 'static>(
+    pub(super) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<T, PageError> {
@@ -161,37 +177,60 @@ impl DiskReads {
 
 /// Serves a file of the folder.
 pub(super) async fn serve(State(pages): State<Pages>, request: Request) -> Response {
-    let nothing = || (StatusCode::NOT_FOUND, "not found\n").into_response();
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response();
-    }
-    let Some(wanted) = PageRequest::of(&request) else { return nothing() };
-    let head = wanted.head;
+    let raw = request.uri().path();
+    let path = PathBuf::from(std::ffi::OsString::from_vec(decode(raw.trim_start_matches('/'))));
+    let wanted = FileRequest::new(&request, path, raw.ends_with('/'));
+    drop(request);
     let root = Arc::clone(&pages.root);
-    match pages.run(move || find(&root, &wanted)).await {
-        Ok(PageLookup::Page(page)) => page.respond(pages, head),
-        Ok(PageLookup::Folder) => {
-            // Exactly one slash: `//` would name another server.
-            let path = request.uri().path().trim_matches('/');
-            (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, format!("/{path}/"))]).into_response()
-        }
-        Ok(PageLookup::Unchanged(etag)) => {
-            (StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response()
-        }
-        Ok(PageLookup::NoSuchRange(size)) => {
-            let range = [(CONTENT_RANGE, format!("bytes */{size}"))];
-            (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
-        }
-        Err(PageError::Busy | PageError::Slow) => {
-            let text = "`doc_root` does not respond in time\n";
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
-        }
-        Err(PageError::Io(error)) if is_absent(&error) => nothing(),
-        Err(PageError::Io(error)) => {
-            tracing::warn!(%error, "cannot read a file of doc_root");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    let open = move |path: &Path| open_regular_beneath(open_root(&root)?, path);
+    pages.files.serve(wanted, open).await
+}
+
+impl FileServer {
+    /// Sends the file that `open` opens on a thread for reading.
+    pub(super) async fn serve(
+        &self,
+        wanted: Result<FileRequest, Response>,
+        open: impl Fn(&Path) -> io::Result<File> + Send + 'static,
+    ) -> Response {
+        let wanted = match wanted {
+            Ok(wanted) => wanted,
+            Err(refusal) => return refusal,
+        };
+        let (head, folder) = (wanted.head, wanted.folder.clone());
+        match self.run(move || find(&wanted, open)).await {
+            Ok(PageLookup::Page(page)) => page.respond(self.clone(), head),
+            Ok(PageLookup::Folder) => {
+                (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, folder)]).into_response()
+            }
+            Ok(PageLookup::Unchanged(etag)) => {
+                (StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response()
+            }
+            Ok(PageLookup::NoSuchRange(size)) => {
+                let range = [(CONTENT_RANGE, format!("bytes */{size}"))];
+                (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
+            }
+            Err(error) => self.error_response(&error),
         }
     }
+
+    pub(super) fn error_response(&self, error: &PageError) -> Response {
+        match error {
+            PageError::Busy | PageError::Slow => {
+                let text = format!("{} does not respond in time\n", self.what);
+                (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+            }
+            PageError::Io(error) if is_absent(error) => not_found(),
+            PageError::Io(error) => {
+                tracing::warn!(%error, "cannot read a file of {}", self.what);
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        }
+    }
+}
+
+fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, "not found\n").into_response()
 }
 
 /// Whether an error means that the file is missing, unreadable or outside of the folder.
@@ -211,22 +250,31 @@ fn is_absent(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
 }
 
-impl PageRequest {
-    fn of(request: &Request) -> Option<Self> {
-        let raw = request.uri().path();
-        let path = PathBuf::from(std::ffi::OsString::from_vec(decode(raw.trim_start_matches('/'))));
+impl FileRequest {
+    /// The request of a file at this path.
+    ///
+    /// # Errors
+    /// The response, if there can be no file.
+    #[allow(clippy::result_large_err, reason = "it is made once a request")]
+    pub(super) fn new(request: &Request, path: PathBuf, is_folder: bool) -> Result<Self, Response> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let allowed = [(ALLOW, "GET, HEAD")];
+            return Err((StatusCode::METHOD_NOT_ALLOWED, allowed).into_response());
+        }
         // A file name cannot contain NUL; other invalid paths are refused when the file is opened.
         if path.as_os_str().as_encoded_bytes().contains(&0) {
-            return None;
+            return Err(not_found());
         }
         let headers = request.headers();
-        Some(Self {
+        Ok(Self {
             path,
-            is_folder: raw.ends_with('/'),
+            is_folder,
             known: text(headers, &IF_NONE_MATCH),
             range: text(headers, &RANGE).and_then(|range| Range::parse(&range)),
             if_range: text(headers, &IF_RANGE),
             head: request.method() == Method::HEAD,
+            // Exactly one slash: `//` would name another server.
+            folder: format!("/{}/", request.uri().path().trim_matches('/')),
         })
     }
 }
@@ -262,14 +310,13 @@ impl Range {
 }
 
 /// Looks a path up. Blocks.
-fn find(root: &Path, wanted: &PageRequest) -> io::Result<PageLookup> {
-    let root = open_root(root)?;
+fn find(wanted: &FileRequest, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<PageLookup> {
     let mut path =
         if wanted.path.as_os_str().is_empty() { ".".into() } else { wanted.path.clone() };
     if wanted.is_folder {
         path.push("index.html");
     }
-    let mut file = match open_regular_beneath(&root, &path) {
+    let mut file = match open(&path) {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory && !wanted.is_folder => {
             return Ok(PageLookup::Folder);
         }
@@ -316,7 +363,7 @@ fn chunk(file: File, left: u64) -> io::Result<(Option<File>, Bytes)> {
 }
 
 impl Page {
-    fn respond(self, pages: Pages, head: bool) -> Response {
+    fn respond(self, files: FileServer, head: bool) -> Response {
         let (start, end) = self.range;
         let headers = [
             (CONTENT_TYPE, self.kind.to_owned()),
@@ -329,7 +376,7 @@ impl Page {
         } else {
             let left = end - start - self.first.len() as u64;
             let file = self.file.map(|file| OpenPage(Some(file)));
-            Body::from_stream(PageBody { pages, first: Some(self.first), file, left, read: None })
+            Body::from_stream(PageBody { files, first: Some(self.first), file, left, read: None })
         };
         if end - start == self.size {
             return (headers, body).into_response();
@@ -356,7 +403,7 @@ type PendingRead = Pin<Box<dyn Future<Output = Result<(Option<File>, Bytes), Pag
 
 /// The body of a response, read chunk by chunk as the browser takes it.
 struct PageBody {
-    pages: Pages,
+    files: FileServer,
     first: Option<Bytes>,
     file: Option<OpenPage>,
     left: u64,
@@ -374,8 +421,8 @@ impl Stream for PageBody {
             let Some(file) = self.file.take().and_then(|mut open| open.0.take()) else {
                 return Poll::Ready(None);
             };
-            let (pages, left) = (self.pages.clone(), self.left);
-            self.read = Some(Box::pin(async move { pages.run(move || chunk(file, left)).await }));
+            let (files, left) = (self.files.clone(), self.left);
+            self.read = Some(Box::pin(async move { files.run(move || chunk(file, left)).await }));
         }
         let Some(read) = &mut self.read else { return Poll::Ready(None) };
         let done = ready!(read.as_mut().poll(cx));

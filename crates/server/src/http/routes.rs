@@ -1,9 +1,11 @@
 //! The routes, and the checks in front of them.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aulos_control::access::{LoginError, Role};
+use aulos_control::backend::ListenSink;
+use aulos_control::{Caller, Control, count};
 use aulos_proto::snap::control::MAX_LINE;
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
@@ -13,7 +15,7 @@ use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, LOCATION,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
@@ -21,43 +23,38 @@ use axum::{Extension, Router};
 use hyper::upgrade::OnUpgrade;
 use tokio::time::timeout;
 
+use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
 use super::login::{self, ConnectionIdentity};
-use super::pages::{self, Pages};
-use super::{host, listen_index, websocket};
-use crate::access::{LoginError, Role};
-use crate::backend::ListenSink;
-use crate::control::connections::ConnectionSlots;
-use crate::control::tcp::{MAX_CONTROLLERS, slot_error_counter};
-use crate::control::{Caller, Control, count};
+use super::monitoring::{self, Monitoring};
+use super::pages::{self, FileServer, Pages};
+use super::system_probe::SystemProbe;
+use super::web::{WEB_DIR_VARIABLE, WebFiles};
+use super::{api, host, listen_index, websocket};
+use crate::connections::ConnectionSlots;
+use crate::tcp::{MAX_CONTROLLERS, slot_error_counter};
 
 /// Time limit for the body of a call.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Clone)]
-struct AppState {
-    control: Arc<Control>,
-    feed: EventFeed,
-    sink: Arc<dyn ListenSink>,
-    /// Slots for controllers behind a WebSocket, which leave the slots of HTTP.
-    sockets: ConnectionSlots,
-}
-
 /// The router of everything but `/listen`.
 pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn ListenSink>) -> Router {
     let doc_root = control.config().http.doc_root.clone();
+    let monitoring = Monitoring::new(&control);
     let router = Router::new()
         .route("/aulos", get(page))
-        .route("/healthz", get(async || "ok\n"))
-        .route(login::LOGIN_PATH, get(async || Redirect::to("/")))
-        .route("/api/v1/status", get(status))
+        .route("/aulos/{*name}", get(page_file))
+        .route("/meter/{name}", get(meter))
+        .merge(monitoring.routes())
+        // Relative, so that it leads to the page behind a path prefix too.
+        .route(login::LOGIN_PATH, get(async || Redirect::to("./")))
+        .merge(api::routes())
         .route("/status-json.xsl", get(icecast_status))
         .route("/admin/stats", get(icecast_admin))
         .route("/admin/stats.xml", get(icecast_admin))
         .route("/admin/listmounts", get(icecast_admin))
         .route("/admin/listclients", get(icecast_admin))
-        .route("/api/v1/events", get(events))
-        .route("/openrpc.json", get(async || json(Control::openrpc().to_owned())))
+        .route("/openrpc.json", get(async || json_response(Control::openrpc().to_owned())))
         .route("/jsonrpc", post(call).get(control_socket))
         .route("/stream", get(stream))
         .route("/rtp/{*name}", get(description))
@@ -65,7 +62,11 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
         .route("/listen/", get(listen_index))
         .route("/listen/{*name}", any(redirect_listener));
     let sockets = ConnectionSlots::new(MAX_CONTROLLERS);
-    let app = AppState { control: Arc::clone(&control), feed, sink, sockets };
+    let web = WebFiles::new(std::env::var_os(WEB_DIR_VARIABLE).map(Into::into));
+    let recordings = FileServer::new("the folder of a recorder", Arc::clone(&control));
+    let system = SystemProbe::default();
+    let control_state = Arc::clone(&control);
+    let app = AppState { control: control_state, feed, system, recordings, sink, sockets, web };
     let router = match doc_root {
         Some(dir) => {
             let pages = Pages::new(dir, Arc::clone(&control));
@@ -76,7 +77,8 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
             router.route("/", get(page)).fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
         }
     };
-    router.layer(from_fn_with_state(app.clone(), check_request)).with_state(app)
+    let router = router.layer(from_fn_with_state(app.clone(), check_request)).with_state(app);
+    router.layer(from_fn_with_state(monitoring, monitoring::count_request))
 }
 
 /// Headers for the files of `doc_root`: a foreign page (Snapweb) has its own scripts and players.
@@ -87,30 +89,25 @@ async fn set_page_headers(mut response: Response) -> Response {
     response
 }
 
-const PAGE: &str = include_str!("page.html");
+async fn page(State(app): State<AppState>, headers: HeaderMap) -> Response {
+    app.web.index(&headers).await
+}
 
-/// The page's only script and style carry a nonce, so that no other can run.
-async fn page() -> Response {
-    let seed = || RandomState::new().hash_one(0);
-    let nonce = format!("{:016x}{:016x}", seed(), seed());
-    let policy = format!(
-        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; \
-         connect-src 'self'; media-src 'self'; img-src data:; base-uri 'none'; \
-         form-action 'none'; frame-ancestors 'none'"
-    );
-    let html = PAGE.replace("NONCE", &nonce);
-    let headers =
-        [(CONTENT_TYPE, "text/html; charset=utf-8".to_owned()), (CONTENT_SECURITY_POLICY, policy)];
-    (headers, html).into_response()
+async fn meter(State(app): State<AppState>, headers: HeaderMap) -> Response {
+    app.web.meter(&headers).await
+}
+
+async fn page_file(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    app.web.file(&name, &headers).await
 }
 
 async fn listen_index(State(app): State<AppState>) -> Response {
     let html = listen_index::page(&app.control.stations());
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
-}
-
-async fn status(State(app): State<AppState>) -> Response {
-    json(app.control.status_after_long_calls().await)
 }
 
 /// Icecast's status, for directories and widgets; `?mount=/listen/NAME` limits it to one source.
@@ -120,7 +117,8 @@ async fn icecast_status(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
-    json(app.control.icecast_status(&base_url(&identity, &headers), mount(&uri).as_deref()))
+    let status = app.control.icecast_status(&base_url(&identity, &headers), mount(&uri).as_deref());
+    json_response(status.to_string())
 }
 
 /// The URL at which a client has reached this server. The host has been checked, so it is safe to
@@ -164,13 +162,6 @@ async fn icecast_admin(
     }
 }
 
-async fn events(State(app): State<AppState>) -> Response {
-    let body = Body::from_stream(app.feed.subscribe(&app.control));
-    // Nginx would buffer the events.
-    let unbuffered = (HeaderName::from_static("x-accel-buffering"), "no");
-    ([(CONTENT_TYPE, "text/event-stream"), unbuffered], body).into_response()
-}
-
 async fn call(
     State(app): State<AppState>,
     Extension(mut caller): Extension<Caller>,
@@ -189,7 +180,7 @@ async fn call(
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
     };
     match app.control.request(&mut caller, &line).await {
-        Some(answer) => json(answer),
+        Some(answer) => json_response(answer),
         None => StatusCode::NO_CONTENT.into_response(),
     }
 }
@@ -243,7 +234,7 @@ async fn control_socket(
             };
             let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
             upgrade.on_upgrade(move |socket| async move {
-                websocket::serve_control(socket, app.control, caller, slot).await;
+                websocket::serve_control(socket, app.control, app.feed, caller, slot).await;
             })
         }
         (Err(_), None) => {
@@ -342,8 +333,4 @@ async fn check_request(State(app): State<AppState>, mut request: Request, next: 
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
-}
-
-fn json(text: String) -> Response {
-    ([(CONTENT_TYPE, "application/json")], text).into_response()
 }

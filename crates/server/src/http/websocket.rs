@@ -4,7 +4,11 @@
 //! handshake, with all bytes read so far.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use aulos_control::access::Role;
+use aulos_control::backend::ListenSink;
+use aulos_control::{Caller, Control, Inbox, Subscription, count};
 use axum::extract::ws::{Message, WebSocket};
 use axum::http::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -16,25 +20,27 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{sleep, timeout};
 use tungstenite::handshake::derive_accept_key;
 
+use super::events::EventFeed;
 use super::socket::RewindSocket;
-use crate::access::Role;
-use crate::backend::ListenSink;
-use crate::control::connections::ConnectionPermit;
-use crate::control::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, max_line_length};
-use crate::control::{Caller, Control, Inbox, count};
+use super::subscription::SubscribedFeed;
+use crate::connections::ConnectionPermit;
+use crate::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, max_line_length};
 
-/// Answers calls and sends notifications until the peer closes or stops reading.
+/// Answers calls and sends notifications and what is subscribed until the peer closes or stops reading.
 pub(super) async fn serve_control(
     mut socket: WebSocket,
     control: Arc<Control>,
+    feed: EventFeed,
     mut caller: Caller,
     slot: ConnectionPermit,
 ) {
+    caller.subscription = Some(Subscription::default());
     let (peer, mut inbox) = control.join(caller.role);
     caller.peer = Some(peer);
     let served = async {
         // An aborted connection is not an error.
-        run_session(&mut socket, &control, &mut caller, &mut inbox, &slot).await.ok();
+        let feed = SubscribedFeed::new(feed);
+        run_session(&mut socket, &control, &mut caller, (&mut inbox, feed), &slot).await.ok();
     };
     slot.run_until_revoked(served, &control.counters.controllers_cut_unfinished).await;
     control.leave(peer);
@@ -44,32 +50,42 @@ async fn run_session(
     socket: &mut WebSocket,
     control: &Control,
     caller: &mut Caller,
-    inbox: &mut Inbox,
+    (inbox, mut feed): (&mut Inbox, SubscribedFeed),
     slot: &ConnectionPermit,
 ) -> Result<(), ConnectionClosed> {
     let too_late = sleep(LOGIN_TIMEOUT);
     tokio::pin!(too_late);
     loop {
         tokio::select! {
-            message = socket.recv() => match message {
-                Some(Ok(Message::Text(call))) => {
-                    send_reply(socket, control, caller, inbox, call.as_bytes()).await?;
-                    establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
+            message = socket.recv() => {
+                match message {
+                    Some(Ok(Message::Text(call))) => {
+                        send_reply(socket, control, caller, inbox, call.as_bytes()).await?;
+                    }
+                    Some(Ok(Message::Binary(call))) => {
+                        send_reply(socket, control, caller, inbox, &call).await?;
+                    }
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(ConnectionClosed),
                 }
-                Some(Ok(Message::Binary(call))) => {
-                    send_reply(socket, control, caller, inbox, &call).await?;
-                    establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
+                establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
+                if let Some(subscription) = &caller.subscription {
+                    feed.set(subscription, control);
                 }
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(ConnectionClosed),
             },
             notice = inbox.next() => match notice {
                 Some(notice) => {
-                    send(socket, notice.to_json(), inbox, control).await?;
+                    let text = Message::text(notice.to_json());
+                    send(socket, text, WRITE_TIMEOUT, inbox, control).await?;
                     inbox.sent();
                 }
                 None => return Err(ConnectionClosed),
             },
+            (first, second) = feed.next(control) => {
+                for message in [Some(first), second].into_iter().flatten() {
+                    send(socket, message, FEED_TIMEOUT, inbox, control).await?;
+                }
+            }
             () = &mut too_late, if caller.role == Role::None => {
                 count(&control.counters.controllers_cut_without_login);
                 return Err(ConnectionClosed);
@@ -77,6 +93,10 @@ async fn run_session(
         }
     }
 }
+
+/// How long a page may take for one status or one frame of meters. A phone that changes networks is
+/// silent for some seconds, and a page skips what it missed.
+const FEED_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct ConnectionClosed;
 
@@ -92,7 +112,7 @@ async fn send_reply(
         return Err(ConnectionClosed);
     }
     if let Some(answer) = control.request(caller, call).await {
-        send(socket, answer, inbox, control).await?;
+        send(socket, Message::text(answer), WRITE_TIMEOUT, inbox, control).await?;
     }
     // A controller's series of calls must not delay the others.
     tokio::task::yield_now().await;
@@ -101,13 +121,14 @@ async fn send_reply(
 
 async fn send(
     socket: &mut WebSocket,
-    text: String,
+    message: Message,
+    limit: Duration,
     inbox: &mut Inbox,
     control: &Control,
 ) -> Result<(), ConnectionClosed> {
     tokio::select! {
         biased;
-        sent = timeout(WRITE_TIMEOUT, socket.send(Message::text(text))) => match sent {
+        sent = timeout(limit, socket.send(message)) => match sent {
             Ok(sent) => sent.map_err(|_| ConnectionClosed),
             Err(_) => {
                 count(&control.counters.controllers_cut_slow);

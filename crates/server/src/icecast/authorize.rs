@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use aulos_config::{Endpoint, Mount};
+use aulos_control::access::{Credentials, LoginError, SecretDigest};
+use aulos_control::{Control, RefusalFilter, count};
 use aulos_core::{Span, TokenBucket};
 use aulos_io::SystemClock;
 use aulos_session::live_source::LiveResponse;
 
-use crate::access::{Credentials, LoginError, SecretDigest};
-use crate::control::{Control, count};
 use crate::http::is_our_host;
 
 /// What a client says about its right to a mount.
@@ -100,20 +100,17 @@ impl MountClaim {
 
 /// Logs refusals of source clients: each once for an address, until something else happens there.
 /// A client that is refused tries again every few seconds.
-#[derive(Debug, Default)]
-pub(super) struct RefusalLog(Mutex<Refusals>);
-
 #[derive(Debug)]
-struct Refusals {
-    last: Vec<(IpAddr, LiveResponse)>,
+pub(super) struct RefusalLog {
+    last: RefusalFilter<LiveResponse>,
     /// Bounds what many addresses, or one with changing requests, write into the log.
-    budget: TokenBucket,
+    budget: Mutex<TokenBucket>,
 }
 
-impl Default for Refusals {
+impl Default for RefusalLog {
     fn default() -> Self {
         let budget = TokenBucket::new(LOG_BURST, LOG_INTERVAL, SystemClock::now());
-        Self { last: Vec::new(), budget }
+        Self { last: RefusalFilter::default(), budget: Mutex::new(budget) }
     }
 }
 
@@ -133,31 +130,19 @@ impl RefusalLog {
             return;
         }
         let mount: String = claim.mount.chars().filter(|c| !c.is_control()).take(80).collect();
-        tracing::warn!(%from, port = %address, mount, "live source refused: {reason}");
+        tracing::warn!(target: "live_source", %from, port = %address, mount, "live source refused: {reason}");
     }
 
     /// A client at this address was accepted.
     pub(super) fn forget(&self, from: IpAddr) {
-        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.last.retain(|(address, _)| *address != from);
+        self.last.forget(from);
     }
 
     fn is_new(&self, from: IpAddr, response: LiveResponse) -> bool {
-        let mut refusals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if refusals.last.contains(&(from, response)) {
-            return false;
-        }
-        refusals.last.retain(|(address, _)| *address != from);
-        if refusals.last.len() >= MAX_ADDRESSES {
-            refusals.last.remove(0);
-        }
-        refusals.last.push((from, response));
-        refusals.budget.try_take(SystemClock::now())
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        self.last.is_new(from, response) && budget.try_take(SystemClock::now())
     }
 }
-
-/// Addresses whose last refusal is known.
-const MAX_ADDRESSES: usize = 64;
 
 /// Refusals that are logged at once, and the interval at which one more is.
 const LOG_BURST: u32 = 16;
@@ -170,18 +155,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_new_when_it_changes_and_after_success_and_many_are_limited() {
+    fn many_refusals_are_limited() {
         let log = RefusalLog::default();
         let from = |number| IpAddr::V4(Ipv4Addr::new(192, 0, 2, number));
         assert!(log.is_new(from(1), LiveResponse::NoMount));
         assert!(!log.is_new(from(1), LiveResponse::NoMount));
-        assert!(log.is_new(from(1), LiveResponse::Unauthorized));
-        assert!(log.is_new(from(2), LiveResponse::Unauthorized));
-        assert!(!log.is_new(from(1), LiveResponse::Unauthorized));
-        log.forget(from(1));
-        assert!(log.is_new(from(1), LiveResponse::Unauthorized));
         let logged = (0..255).filter(|number| log.is_new(from(*number), LiveResponse::NoMount));
         assert!(logged.count() <= LOG_BURST as usize);
-        assert_eq!(log.0.lock().unwrap().last.len(), MAX_ADDRESSES);
     }
 }

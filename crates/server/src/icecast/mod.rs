@@ -7,6 +7,7 @@
 //! limits per address apply here as well.
 
 mod authorize;
+mod mount_status;
 mod source_client;
 
 use std::io;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_config::{Endpoint, Mount};
+use aulos_control::backend::{AudioBackend, ListenSink};
+use aulos_control::{Control, count};
 use aulos_core::{Backoff, Span};
 use aulos_io::SystemClock;
 use aulos_io::reactor::{ListenPolicy, lengthen_backlog};
@@ -23,12 +26,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::backend::{AudioBackend, ListenSink};
-use crate::control::connections::ConnectionSlots;
-use crate::control::tcp::{
-    AcceptedConnection, ConnectionAcceptor, PortCounters, count_refused, keep_alive,
-};
-use crate::control::{Control, count};
+use crate::connections::ConnectionSlots;
+use crate::tcp::{AcceptedConnection, ConnectionAcceptor, PortCounters, count_refused, keep_alive};
 use crate::tls;
 use authorize::RefusalLog;
 
@@ -125,7 +124,7 @@ impl MountPort {
         let opened = tokio::task::spawn_blocking(move || bind(&host, port)).await;
         match opened.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok((listener, address)) => {
-                tracing::info!(%address, "accepting live sources");
+                tracing::info!(target: "live_source", %address, "accepting live sources");
                 self.report(backend, Ok(address));
                 self.open =
                     Some(tokio::spawn(accept(listener, self.mounts.clone(), context.clone())));

@@ -7,6 +7,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use aulos_config::{Endpoint, Mount};
+use aulos_control::backend::{DjInfo, ListenSink};
+use aulos_control::{Control, count};
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::feed::{DjMountPermit, DjStream};
@@ -17,11 +19,10 @@ use aulos_session::live_source::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::backend::{DjInfo, ListenSink};
-use crate::control::{Control, count};
-use crate::tls::ClientStream;
+use crate::tls::{self, ClientStream};
 
 use super::authorize::{MountClaim, RefusalLog};
+use super::mount_status;
 
 /// Time-out of the handshake of TLS, and of an answer.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -91,6 +92,11 @@ pub(super) async fn serve(
                 ControlFlow::Break(HandshakeOutput::Start(start)) => {
                     refusals.forget(from);
                     return start_stream(stream, access.permit, start).await;
+                }
+                ControlFlow::Break(HandshakeOutput::SendStatus { host }) => {
+                    let role = tls::initial_role(&control.access, stream.certificate());
+                    let text = mount_status::response(address, host.as_deref(), role, control);
+                    return stream.try_send_response(text.as_bytes());
                 }
                 ControlFlow::Break(HandshakeOutput::Respond(response)) => {
                     count_refusal(control, response);

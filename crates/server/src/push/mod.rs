@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aulos_config::PushSettings;
+use aulos_control::backend::BackgroundTask;
 use aulos_core::{Instant, Span, StreamContainer};
 use aulos_io::SystemClock;
 use aulos_io::reactor::{
@@ -37,7 +38,6 @@ use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use crate::dial::{DialError, DialedStream, Dialer};
-use crate::radio::BackgroundTask;
 
 /// Handle to the state of one push.
 #[derive(Clone, Debug, Default)]
@@ -222,7 +222,7 @@ impl PushTask {
         let (line, monitor) = push_channel(self.chained);
         self.opened.try_send(OpenedPush { socket, line }).map_err(|_| PushError::Busy)?;
         self.monitor = Some(monitor);
-        tracing::info!(url = %self.target, "push started");
+        tracing::info!(target: "push", url = %self.target, "started");
         Ok(())
     }
 

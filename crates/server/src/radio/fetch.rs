@@ -7,22 +7,23 @@ use std::io;
 use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::feed::HttpBody;
-use aulos_proto::http::{AddressClass, HttpUrl};
+#[cfg(test)]
+use aulos_proto::http::AddressClass;
+use aulos_proto::http::{BodyFraming, HttpUrl};
 use aulos_session::radio::{
-    FetchConfig, FetchInput, FetchOutput, FetchedStream, RadioError, RadioInfo, StreamFetch,
+    FetchConfig, FetchInput, FetchOutput, FetchedStream, HostAllowList, RadioError, RadioInfo,
+    StreamFetch,
 };
 #[cfg(test)]
 use rustls::ClientConfig;
 use tokio::net::TcpSocket;
 use tokio::time::sleep;
 
-use super::{RadioCounters, RadioStatusHandle};
 use crate::dial::{DialError, DialedStream, Dialer};
 
 /// Makes requests.
@@ -34,12 +35,9 @@ pub(super) struct StreamFetcher {
 
 impl Default for StreamFetcher {
     fn default() -> Self {
-        let config = FetchConfig {
-            agent: concat!("aulos/", env!("CARGO_PKG_VERSION")),
-            class_of: AddressClass::of,
-            answer_timeout: Span::from_secs(if cfg!(test) { 3 } else { 10 }),
-        };
-        Self { dialer: Dialer::default(), config }
+        let config = FetchConfig::radio(AGENT);
+        let answer_timeout = Span::from_secs(if cfg!(test) { 3 } else { 10 });
+        Self { dialer: Dialer::default(), config: FetchConfig { answer_timeout, ..config } }
     }
 }
 
@@ -78,14 +76,20 @@ impl StreamFetcher {
         Self { dialer, config }
     }
 
-    /// Follows redirects and playlists from `first` to a body; URLs in `refused` are skipped.
+    /// A fetcher of sounds that end.
+    pub(super) fn of_clips() -> Self {
+        Self { dialer: Dialer::default(), config: FetchConfig::clip(AGENT) }
+    }
+
+    /// Follows redirects and playlists from `first` to a body; URLs in `refused` are skipped, and
+    /// `redirected` is called for each redirect. With `hosts`, only those on the list are contacted.
     pub(super) async fn open(
         &self,
         first: &HttpUrl,
         refused: &HashSet<HttpUrl>,
-        watch: &RadioStatusHandle,
-        totals: &RadioCounters,
-    ) -> Result<OpenedStream, RadioError> {
+        hosts: Option<&HostAllowList>,
+        redirected: &mut (dyn FnMut() + Send),
+    ) -> Result<(FetchedStream, DialedStream), RadioError> {
         let now = SystemClock::now();
         let mut fetch = StreamFetch::new(self.config, first.clone(), refused.clone(), now);
         let mut activity = Activity::Idle;
@@ -94,7 +98,7 @@ impl StreamFetcher {
             while let Some(output) = fetch.poll_output() {
                 activity = match (output, activity) {
                     (FetchOutput::Resolve(url), _) => {
-                        Activity::Resolving(Box::pin(self.resolve(url)))
+                        Activity::Resolving(Box::pin(self.resolve(url, hosts)))
                     }
                     (FetchOutput::Connect(address), _) => {
                         Activity::Connecting(Box::pin(connect(address)))
@@ -106,12 +110,11 @@ impl StreamFetcher {
                         Activity::Connecting(Box::pin(send(request, stream)))
                     }
                     (FetchOutput::Opened(opened), Activity::Open(stream)) => {
-                        return open_body(*opened, stream);
+                        return Ok((*opened, stream));
                     }
                     (FetchOutput::Failed(error), _) => return Err(error),
                     (FetchOutput::Redirected, activity) => {
-                        watch.change(|state| state.redirects += 1);
-                        totals.redirects.fetch_add(1, Ordering::Relaxed);
+                        redirected();
                         activity
                     }
                     (_, activity) => activity,
@@ -127,9 +130,17 @@ impl StreamFetcher {
         }
     }
 
-    async fn resolve(&self, url: HttpUrl) -> Result<Vec<SocketAddr>, RadioError> {
+    async fn resolve(
+        &self,
+        url: HttpUrl,
+        hosts: Option<&HostAllowList>,
+    ) -> Result<Vec<SocketAddr>, RadioError> {
         let addresses = self.dialer.resolve(&url.host, url.port).await;
-        addresses.map_err(|error| error_from_dial(error, &url))
+        let addresses = addresses.map_err(|error| error_from_dial(error, &url))?;
+        match hosts {
+            Some(hosts) => hosts.filter(&url.host, addresses),
+            None => Ok(addresses),
+        }
     }
 
     async fn start_tls(
@@ -188,8 +199,13 @@ async fn send(request: String, mut stream: DialedStream) -> Result<DialedStream,
     sent.map(|()| stream).map_err(|error| RadioError::Io(error.kind()))
 }
 
-fn open_body(opened: FetchedStream, stream: DialedStream) -> Result<OpenedStream, RadioError> {
-    let FetchedStream { body, unread, hint, finite, about, url } = opened;
+/// Takes the connection of a fetched stream apart for a reactor.
+pub(super) fn open_body(
+    opened: FetchedStream,
+    stream: DialedStream,
+) -> Result<OpenedStream, RadioError> {
+    let FetchedStream { body, unread, hint, framing, about, url } = opened;
+    let finite = matches!(framing, BodyFraming::Length(_));
     let (socket, tls) = stream.into_parts().map_err(|error| RadioError::Io(error.kind()))?;
     Ok(OpenedStream { body: HttpBody { socket, tls, body, unread, hint, finite }, about, url })
 }
@@ -202,6 +218,9 @@ fn error_from_dial(error: DialError, url: &HttpUrl) -> RadioError {
         DialError::Tls(why) => RadioError::Tls(why),
     }
 }
+
+/// The user agent of requests.
+const AGENT: &str = concat!("aulos/", env!("CARGO_PKG_VERSION"));
 
 /// Receive buffer of the kernel.
 const RECEIVE_BUFFER: u32 = 64 * 1024;

@@ -12,19 +12,22 @@
 //! ```
 //!
 //! Each source has one task, which is idle most of the time. It ends with its station.
+//!
+//! The sound of an announcement comes the same way, but ends: see [`ClipClient`].
 
+mod clip;
 mod fetch;
 mod status;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use aulos_control::backend::{BackgroundTask, RadioPhase};
 use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::source::SourceItem;
 use aulos_engine::standby::StandbyHandle;
@@ -38,12 +41,10 @@ use aulos_rt::channel::{Receiver, Sender, bounded};
 use aulos_rt::ring::Consumer;
 use aulos_session::radio::{RadioError, RadioInfo};
 
-pub use status::{RadioCounters, RadioPhase, RadioState, RadioStatusHandle};
+pub use clip::{ClipClient, ClipParts, ClipState};
+pub use status::{RadioCounters, RadioStatusHandle};
 
-use fetch::{OpenedStream, StreamFetcher};
-
-/// A task for the control runtime to run.
-pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+use fetch::{OpenedStream, StreamFetcher, open_body};
 
 /// The parts of one web radio source, for the threads that run them.
 pub struct RadioParts {
@@ -156,7 +157,7 @@ impl RadioTask {
             }
             self.watch.change(|state| state.phase = RadioPhase::Connecting);
             let opened = tokio::select! {
-                opened = self.fetcher.open(&self.url, &self.unplayable, &self.watch, &self.totals) => opened,
+                opened = open(&self.fetcher, &self.url, &self.unplayable, (&self.watch, &self.totals)) => opened,
                 Some(needed) = poll_fn(|context| self.need_changes.poll_recv(context)) => {
                     self.needed = needed;
                     continue;
@@ -310,6 +311,21 @@ impl RadioTask {
             state.is_permanent = failure.is_permanent() && !others;
         });
     }
+}
+
+/// Fetches a stream, and counts the redirects on the way.
+async fn open(
+    fetcher: &StreamFetcher,
+    url: &HttpUrl,
+    unplayable: &HashSet<HttpUrl>,
+    (watch, totals): (&RadioStatusHandle, &RadioCounters),
+) -> Result<OpenedStream, RadioError> {
+    let mut redirected = || {
+        watch.change(|state| state.redirects += 1);
+        totals.redirects.fetch_add(1, Ordering::Relaxed);
+    };
+    let (opened, stream) = fetcher.open(url, unplayable, None, &mut redirected).await?;
+    open_body(opened, stream)
 }
 
 /// The error of a body that broke off.

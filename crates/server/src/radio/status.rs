@@ -3,66 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aulos_io::feed::StreamInfo;
-use aulos_proto::titles::TrackMetadata;
-use aulos_session::radio::{RADIO_FAILURE_NAMES, RadioError, RadioInfo};
-
-/// State of a web radio source, for users to read.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RadioState {
-    /// What it is doing.
-    pub phase: RadioPhase,
-    /// Why it does not play, while it does not.
-    pub reason: Option<String>,
-    /// Whether an early retry is pointless: the stream does not exist, or cannot be decoded.
-    pub is_permanent: bool,
-    /// What the station reports about itself.
-    pub station_info: RadioInfo,
-    /// The current title, if known.
-    pub title: Option<TrackMetadata>,
-    /// Format of the audio.
-    pub info: Option<StreamInfo>,
-    /// Number of connections that delivered a body.
-    pub connects: u64,
-    /// Number of failed or broken connections.
-    pub failures: u64,
-    /// Number of redirects followed.
-    pub redirects: u64,
-    /// Number of times the packet parser had to resynchronize.
-    pub resyncs: u64,
-    /// Number of damaged packets.
-    pub damaged: u64,
-}
-
-/// Phase of a web radio source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RadioPhase {
-    /// It connects to the stream.
-    #[default]
-    Connecting,
-    /// It plays.
-    Playing,
-    /// It could not be reached, or broke off, and is tried again.
-    Waiting,
-    /// It was a file, and has ended.
-    Finished,
-    /// It is not needed, and is on cold stand-by.
-    Standby,
-}
-
-impl RadioPhase {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Connecting => "connecting",
-            Self::Playing => "playing",
-            Self::Waiting => "waiting",
-            Self::Finished => "finished",
-            Self::Standby => "resting",
-        }
-    }
-}
+use aulos_control::backend::RadioState;
+use aulos_session::radio::{RADIO_FAILURE_NAMES, RadioError};
 
 /// Counters of all web radio sources; never reset.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use aulos_config::RelaySettings;
 use aulos_config::limits::MAX_RELAYS;
+use aulos_control::backend::{RelayChanges, RelayControl};
 use serde_json::{Value, json};
 
 use super::{RelayError, Relays};
@@ -31,32 +32,6 @@ impl fmt::Debug for RtpRelayManager {
     }
 }
 
-/// Changes of relays by a reload, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RelayChanges {
-    /// Added relays.
-    pub added: Vec<String>,
-    /// Relays with a changed configuration.
-    pub changed: Vec<String>,
-    /// Removed relays.
-    pub removed: Vec<String>,
-    /// Relays that failed to start, and why; an existing one continues unchanged.
-    pub failed: Vec<String>,
-}
-
-impl RelayChanges {
-    /// As control calls answer it.
-    #[must_use]
-    pub fn json(&self) -> Value {
-        json!({
-            "added": self.added,
-            "changed": self.changed,
-            "removed": self.removed,
-            "failed": self.failed,
-        })
-    }
-}
-
 impl RtpRelayManager {
     /// Starts the configured relays.
     ///
@@ -73,121 +48,9 @@ impl RtpRelayManager {
         Ok(manager)
     }
 
-    /// Starts a relay for an API call, without affecting others. Returns its listen address.
-    ///
-    /// # Errors
-    /// [`RelayError`]; no part of it runs then.
-    pub fn add(&mut self, config: &RelaySettings) -> Result<String, RelayError> {
-        if self.relays.as_ref().is_some_and(|relays| relays.running.len() >= MAX_RELAYS) {
-            return Err(RelayError::TooManyRelays);
-        }
-        self.start_relay(config)?;
-        self.added.push(config.name.clone());
-        self.summary = None;
-        let addresses = self.addresses();
-        let address = addresses.into_iter().find(|(name, ..)| *name == config.name);
-        Ok(address.map_or_else(String::new, |(_, listen, _)| listen))
-    }
-
-    /// Ends a relay: buffered packets are sent, its ports are freed. Returns false for an unknown
-    /// name.
-    pub fn remove(&mut self, name: &str) -> bool {
-        let removed = self.relays.as_mut().is_some_and(|relays| relays.remove(name));
-        self.added.retain(|added| added != name);
-        self.summary = None;
-        self.stop_if_empty();
-        removed
-    }
-
-    /// Applies a reloaded configuration. Relays added by API calls stay, unless the configuration
-    /// now has their name.
-    pub fn reload(&mut self, wanted: &[RelaySettings]) -> RelayChanges {
-        let mut done = RelayChanges::default();
-        self.summary = None;
-        self.added.retain(|added| !wanted.iter().any(|relay| relay.name == *added));
-        let gone = |old: &RelaySettings| {
-            let stays = self.added.contains(&old.name);
-            !stays && !wanted.contains(old)
-        };
-        let gone: Vec<RelaySettings> = self.configs().filter(|old| gone(old)).cloned().collect();
-        // Ports may move between relays, so all ends come first. The threads stay for the new
-        // relays.
-        if let Some(relays) = &mut self.relays {
-            for old in &gone {
-                relays.remove(&old.name);
-            }
-        }
-        let is_new =
-            |relay: &&RelaySettings| !self.configs().any(|running| running.name == relay.name);
-        let new: Vec<&RelaySettings> = wanted.iter().filter(is_new).collect();
-        for relay in new {
-            let old = gone.iter().find(|old| old.name == relay.name);
-            match (self.start_relay(relay), old) {
-                (Ok(()), Some(_)) => done.changed.push(relay.name.clone()),
-                (Ok(()), None) => done.added.push(relay.name.clone()),
-                (Err(error), old) => {
-                    done.failed.push(error.to_string().replace("\n    hint: ", "; "));
-                    // The old relay is better than none, if it can still be started.
-                    if old.is_some_and(|old| self.start_relay(old).is_err()) {
-                        done.removed.push(relay.name.clone());
-                    }
-                }
-            }
-        }
-        let left = gone.iter().filter(|old| !wanted.iter().any(|new| new.name == old.name));
-        done.removed.extend(left.map(|old| old.name.clone()));
-        self.stop_if_empty();
-        done
-    }
-
-    /// The running relays and their counters, in the format of `aulos relay --json`; with
-    /// `streams`, each stream.
-    pub fn json(&mut self, streams: bool) -> Value {
-        let Some(relays) = &mut self.relays else {
-            let mut none = json!({ "relays": [], "threads": [] });
-            if streams {
-                none["streams"] = json!([]);
-            }
-            return none;
-        };
-        let mut status = relays.status().json(streams);
-        for relay in status["relays"].as_array_mut().into_iter().flatten() {
-            let added = self.added.iter().any(|name| relay["name"] == **name);
-            relay["added"] = added.into();
-        }
-        status
-    }
-
-    /// Each relay with its totals, at most a second old, for frequent requests.
-    pub fn summary(&mut self) -> Value {
-        let fresh = self.summary.as_ref().filter(|(at, _)| at.elapsed() < MAINTENANCE_INTERVAL);
-        if let (Some((_, brief)), true) = (fresh, self.relays.is_some()) {
-            return brief.clone();
-        }
-        let brief = self.json(false)["relays"].take();
-        self.summary = Some((Instant::now(), brief.clone()));
-        brief
-    }
-
-    /// See [`Relays::maintain`]; does nothing within a second of the last call.
-    pub fn maintain(&mut self) {
-        let Some(relays) = &mut self.relays else { return };
-        if self.last_maintenance.is_none_or(|at| at.elapsed() >= MAINTENANCE_INTERVAL) {
-            self.last_maintenance = Some(Instant::now());
-            relays.maintain();
-        }
-    }
-
     /// Name, listen address and destination of each relay.
     pub fn addresses(&self) -> Vec<(String, String, String)> {
         self.relays.as_ref().map(Relays::addresses).unwrap_or_default()
-    }
-
-    /// Ends everything: buffered packets are sent.
-    pub fn end(&mut self) {
-        if let Some(relays) = self.relays.take() {
-            relays.stop();
-        }
     }
 
     fn configs(&self) -> impl Iterator<Item = &RelaySettings> {
@@ -222,6 +85,112 @@ impl RtpRelayManager {
             self.end();
         }
     }
+}
+
+impl RelayControl for RtpRelayManager {
+    fn add(&mut self, config: &RelaySettings) -> Result<String, String> {
+        if self.relays.as_ref().is_some_and(|relays| relays.running.len() >= MAX_RELAYS) {
+            return Err(in_one_line(&RelayError::TooManyRelays));
+        }
+        self.start_relay(config).map_err(|error| in_one_line(&error))?;
+        self.added.push(config.name.clone());
+        self.summary = None;
+        let addresses = self.addresses();
+        let address = addresses.into_iter().find(|(name, ..)| *name == config.name);
+        Ok(address.map_or_else(String::new, |(_, listen, _)| listen))
+    }
+
+    fn remove(&mut self, name: &str) -> bool {
+        let removed = self.relays.as_mut().is_some_and(|relays| relays.remove(name));
+        self.added.retain(|added| added != name);
+        self.summary = None;
+        self.stop_if_empty();
+        removed
+    }
+
+    fn reload(&mut self, wanted: &[RelaySettings]) -> RelayChanges {
+        let mut done = RelayChanges::default();
+        self.summary = None;
+        self.added.retain(|added| !wanted.iter().any(|relay| relay.name == *added));
+        let gone = |old: &RelaySettings| {
+            let stays = self.added.contains(&old.name);
+            !stays && !wanted.contains(old)
+        };
+        let gone: Vec<RelaySettings> = self.configs().filter(|old| gone(old)).cloned().collect();
+        // Ports may move between relays, so all ends come first. The threads stay for the new
+        // relays.
+        if let Some(relays) = &mut self.relays {
+            for old in &gone {
+                relays.remove(&old.name);
+            }
+        }
+        let is_new =
+            |relay: &&RelaySettings| !self.configs().any(|running| running.name == relay.name);
+        let new: Vec<&RelaySettings> = wanted.iter().filter(is_new).collect();
+        for relay in new {
+            let old = gone.iter().find(|old| old.name == relay.name);
+            match (self.start_relay(relay), old) {
+                (Ok(()), Some(_)) => done.changed.push(relay.name.clone()),
+                (Ok(()), None) => done.added.push(relay.name.clone()),
+                (Err(error), old) => {
+                    done.failed.push(in_one_line(&error));
+                    // The old relay is better than none, if it can still be started.
+                    if old.is_some_and(|old| self.start_relay(old).is_err()) {
+                        done.removed.push(relay.name.clone());
+                    }
+                }
+            }
+        }
+        let left = gone.iter().filter(|old| !wanted.iter().any(|new| new.name == old.name));
+        done.removed.extend(left.map(|old| old.name.clone()));
+        self.stop_if_empty();
+        done
+    }
+
+    fn json(&mut self, streams: bool) -> Value {
+        let Some(relays) = &mut self.relays else {
+            let mut none = json!({ "relays": [], "threads": [] });
+            if streams {
+                none["streams"] = json!([]);
+            }
+            return none;
+        };
+        let mut status = relays.status().json(streams);
+        for relay in status["relays"].as_array_mut().into_iter().flatten() {
+            let added = self.added.iter().any(|name| relay["name"] == **name);
+            relay["added"] = added.into();
+        }
+        status
+    }
+
+    fn summary(&mut self) -> Value {
+        let fresh = self.summary.as_ref().filter(|(at, _)| at.elapsed() < MAINTENANCE_INTERVAL);
+        if let (Some((_, brief)), true) = (fresh, self.relays.is_some()) {
+            return brief.clone();
+        }
+        let brief = self.json(false)["relays"].take();
+        self.summary = Some((Instant::now(), brief.clone()));
+        brief
+    }
+
+    fn maintain(&mut self) {
+        let Some(relays) = &mut self.relays else { return };
+        if self.last_maintenance.is_none_or(|at| at.elapsed() >= MAINTENANCE_INTERVAL) {
+            self.last_maintenance = Some(Instant::now());
+            relays.maintain();
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(relays) = self.relays.take() {
+            relays.stop();
+        }
+    }
+}
+
+/// The message with its hint, for answers of control calls.
+fn in_one_line(error: &RelayError) -> String {
+    error.to_string().replace("\n    hint: ", "; ")
 }
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);

@@ -28,7 +28,6 @@ use aulos_session::relay::{
 };
 
 use crate::exit::{Exit, Failure};
-pub use manager::RelayChanges;
 pub use manager::RtpRelayManager;
 pub use status::{
     DroppedCounts, ForeignCounts, RecoveredCounts, RelayCounters, RelaySnapshot, RelayStatus,

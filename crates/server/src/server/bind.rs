@@ -7,9 +7,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use aulos_config::{Endpoint, ListenEndpoints, RelaySettings, ResolvedConfig};
+use aulos_control::backend::ListenPolicy;
 use aulos_io::reactor::lengthen_backlog;
 
-use crate::backend::ListenPolicy;
 use crate::exit::{Exit, Failure};
 use crate::relay::RtpRelayManager;
 use crate::systemd::InheritedSockets;

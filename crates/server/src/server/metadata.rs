@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aulos_config::{Plugin, TitleFifo};
+use aulos_control::{Control, plugin, titles};
 use tokio::task::JoinHandle;
-
-use crate::control::{Control, plugin, titles};
 
 /// Tasks that provide stream metadata: control scripts, and readers of programs' titles.
 pub(super) struct MetadataTasks {

@@ -17,6 +17,8 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use aulos_config::{ListenEndpoints, ResolvedConfig};
+use aulos_control::ConfigLoader;
+use aulos_control::backend::EVENT_QUEUE;
 use aulos_io::mdns::{Announcer, Browser, DiscoveredServer};
 use aulos_io::memory::map_large_allocations;
 use tokio::runtime::Runtime;
@@ -25,8 +27,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub use self::bind::{ControlPlaneSockets, bind, bind_port, listen_policy, make_state_dir};
 pub use self::run::{AudioHandles, ServerContext, run};
 use crate::audio::Audio;
-use crate::backend::EVENT_QUEUE;
-use crate::control::ConfigLoader;
 use crate::exit::{Exit, Failure};
 use crate::mdns::{self, AnnouncedPorts};
 use crate::state_lock::{self, StateLock};
@@ -77,7 +77,7 @@ impl Server {
         }
     }
 
-    /// Sets how [`ServerHandle::reload`] and the control API load the configuration again; the
+    /// Sets how [`ServerHandle::request_reload`] and the control API load the configuration again; the
     /// error is the message for the log and the caller.
     pub fn with_config_loader(
         self,
@@ -196,14 +196,14 @@ impl ServerHandle {
 
     /// Requests a reload of the configuration. Its outcome goes to the log and to the service
     /// manager; after an invalid configuration the running one stays.
-    pub fn reload(&self) {
+    pub fn request_reload(&self) {
         // A full queue holds a request that will see this change as well.
         self.reload.try_send(()).ok();
     }
 
     /// Waits until the server has ended by itself, which it does only after an internal error;
     /// [`stop`](Self::stop) then returns that error.
-    pub async fn ended(&mut self) {
+    pub async fn wait_until_ended(&mut self) {
         (&mut self.ended).await.ok();
     }
 
@@ -237,7 +237,7 @@ struct ControlPlane {
     config: Arc<ResolvedConfig>,
     bound: ControlPlaneSockets,
     audio: Arc<Audio>,
-    event_receiver: mpsc::Receiver<crate::backend::AudioEvent>,
+    event_receiver: mpsc::Receiver<aulos_control::backend::AudioEvent>,
     stream: SocketAddr,
     config_loader: ConfigLoader,
     supervisor: Supervisor,

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aulos_control::Control;
+use aulos_control::registry::store::{self, LoadOutcome, SavedState};
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::control::Control;
-use crate::registry::store::{self, LoadOutcome, SavedState};
 use crate::saver::Saver;
 
 /// Delay of a save, to combine changes.

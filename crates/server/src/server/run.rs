@@ -8,6 +8,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use aulos_config::ResolvedConfig;
+use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
+use aulos_control::{ConfigLoader, Control, HISTORY_QUEUE, HostInfo, TICK, registry_for};
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -16,11 +18,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::bind::{ControlPlaneSockets, listen_policy};
 use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
-use crate::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
-use crate::control::{ConfigLoader, Control, HostInfo, TICK, registry_for};
 use crate::saver::Saver;
 use crate::systemd::{Liveness, Supervisor};
-use crate::{control, hooks, http, icecast};
+use crate::{history, hook_runner, http, icecast, tcp};
 
 /// The running audio side, for [`run`].
 pub struct AudioHandles {
@@ -28,7 +28,7 @@ pub struct AudioHandles {
     pub backend: Arc<dyn AudioBackend>,
     /// Takes over web listeners.
     pub listen_sink: Arc<dyn ListenSink>,
-    /// Receiver of audio events; a queue of [`EVENT_QUEUE`](crate::backend::EVENT_QUEUE).
+    /// Receiver of audio events; a queue of [`EVENT_QUEUE`](aulos_control::backend::EVENT_QUEUE).
     pub events: mpsc::Receiver<AudioEvent>,
     /// Address for Snapcast clients; `None` without such a port.
     pub stream: Option<SocketAddr>,
@@ -72,7 +72,7 @@ pub async fn run(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let AudioHandles { backend, listen_sink: listen, mut events, stream: _ } = audio;
-    let dir = resolved.state_dir.clone();
+    let (dir, settings) = (resolved.state_dir.clone(), resolved.history);
     let seed = RandomState::new().hash_one(std::process::id());
     let registry = registry_for(&resolved, seed);
     let saved = load_state(&dir);
@@ -80,15 +80,22 @@ pub async fn run(
     let base = base_url(&host, bound.http_address);
     let ServerContext { reload_config, mut reload_requests, supervisor, neighbors } = outside;
     let audio = Arc::clone(&backend);
-    let control = Control::new(resolved, backend, host, registry, saved)
+    let control = Control::new(resolved, backend, Box::new(bound.relays), host, registry, saved)
         .with_base_url(base)
         .with_config_loader(reload_config);
-    let control = control.with_discovered_servers(neighbors).with_initial_relays(bound.relays);
+    let mut control = control.with_discovered_servers(neighbors);
+    let history_requests = settings.enabled.then(|| mpsc::channel(HISTORY_QUEUE)).unzip();
+    if let Some(requests) = history_requests.0.clone() {
+        control = control.with_history(requests);
+    }
     let (policy_sender, policy) = watch::channel(bound.listen_policy);
     let control = Arc::new(control);
+    if let Some(requests) = history_requests.1 {
+        history::spawn(dir.clone(), settings, &control, requests)?;
+    }
     let mut metadata_tasks = MetadataTasks::new(bound.http_address.port());
     metadata_tasks.update(&control).await;
-    let mut hooks = hooks::HookRunner::default();
+    let mut hooks = hook_runner::HookRunner::default();
     hooks.update(&control.hooks).await;
     let listeners = [bound.control, bound.http];
     let tasks = spawn_servers(listeners, &control, &audio, listen, policy)?;
@@ -108,7 +115,7 @@ pub async fn run(
             _ = ticks.tick() => control.tick(),
             Some(event) = events.recv() => control.handle_event(event),
             Some(()) = reload_requests.recv() => reload(&control, &supervisor),
-            () = control.wait_for_reload() => {
+            () = control.wait_for_task_changes() => {
                 update_listen_policy(&control.config(), &*audio, &policy_sender);
                 metadata_tasks.update(&control).await;
                 hooks.update(&control.hooks).await;
@@ -121,7 +128,8 @@ pub async fn run(
     metadata_tasks.end_all().await;
     drop(last_save);
     // Neither a slow disk nor a slow hook delays the shutdown.
-    tokio::join!(timeout(FINAL_SAVE_TIMEOUT, saver), hooks.end()).0.ok();
+    let last_save = timeout(FINAL_SAVE_TIMEOUT, saver);
+    tokio::join!(last_save, hooks.end(), history::finish(history_requests.0)).0.ok();
     Ok(())
 }
 
@@ -137,7 +145,7 @@ fn spawn_servers(
     let browsers = tokio::net::TcpListener::from_std(browsers)?;
     let logging = Arc::clone(control);
     Ok([
-        tokio::spawn(control::tcp::serve(controllers, Arc::clone(control), policy.clone())),
+        tokio::spawn(tcp::serve(controllers, Arc::clone(control), policy.clone())),
         tokio::spawn(icecast::serve(
             Arc::clone(control),
             Arc::clone(audio),
@@ -222,13 +230,15 @@ fn reload(control: &Control, supervisor: &Supervisor) {
 }
 
 /// Threads for blocking calls that the control thread must not make: the name lookup for a DJ's
-/// port, and reading the pages' files.
-pub(super) const BLOCKING_THREADS: usize = 1 + http::PAGE_READS;
+/// port, and reading the files of pages and recordings.
+pub(super) const BLOCKING_THREADS: usize = 1 + 2 * http::PAGE_READS;
 
-/// Starts the blocking threads now and not while a programme runs: those for pages only if there
-/// are pages.
+/// Starts the blocking threads now and not while a programme runs: those for pages and recordings
+/// only if there are any.
 fn start_blocking_threads(resolved: &ResolvedConfig) {
-    let count = if resolved.http.doc_root.is_some() { BLOCKING_THREADS } else { 1 };
+    let has_records = resolved.stations.iter().any(|station| !station.records.is_empty());
+    let readers = usize::from(resolved.http.doc_root.is_some()) + usize::from(has_records);
+    let count = 1 + readers * http::PAGE_READS;
     // The runtime starts a thread only when none is idle, so all of them wait for the last.
     let all_here = Arc::new(Barrier::new(count));
     for _ in 0..count {

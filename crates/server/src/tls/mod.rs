@@ -14,10 +14,10 @@ use std::path::Path;
 
 use aulos_config::TlsSettings;
 use aulos_config::certificates::{CertificateFiles, TlsError, load};
+use aulos_control::access::{AccessControl, AccessPolicy, Role};
 use aulos_io::reactor::{AddressLimits, LazyTlsConfig, ListenPolicy};
 use rustls::pki_types::CertificateDer;
 
-use crate::access::{AccessPolicy, Role};
 pub(crate) use byte_stream::ByteStream;
 pub(crate) use stream::{ClientStream, RefusalReason, open};
 
@@ -63,14 +63,24 @@ pub fn listen_policy(
     Ok(ListenPolicy { tls: load_or_make(tls, state_dir)?, require_tls: tls.require, limits })
 }
 
+/// The role of a connection before its login, from its certificate.
+pub(crate) fn initial_role(
+    access: &AccessControl,
+    certificate: Option<&CertificateDer<'_>>,
+) -> Role {
+    let rules = access.rules();
+    let shown = certificate.map(|certificate| role_of(certificate, &rules));
+    rules.anonymous.max(shown.unwrap_or_default())
+}
+
 /// The role of a client with this valid certificate: that of the user it names (a DNS name equals
 /// the user's), otherwise the default role for certificates.
-pub(crate) fn role_of(certificate: &CertificateDer<'_>, rules: &AccessPolicy) -> Role {
+fn role_of(certificate: &CertificateDer<'_>, rules: &AccessPolicy) -> Role {
     let parsed = webpki::EndEntityCert::try_from(certificate);
     let named = parsed
         .ok()
         .and_then(|parsed| parsed.valid_dns_names().filter_map(|name| rules.role_of(name)).max());
-    named.unwrap_or(rules.certified)
+    named.unwrap_or(rules.certificate_role)
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_config::certificates::Identity;
+use aulos_control::access::User;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 
 use super::*;
-use crate::access::User;
 
 fn write(dir: &Path, name: &str, text: &str) -> PathBuf {
     let path = dir.join(name);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aulos_config::UploadTarget;
+use aulos_control::backend::{BackgroundTask, UploadEvent, UploadPhase, UploadState};
 use aulos_core::Instant;
 use aulos_io::SystemClock;
 use tokio::sync::{Notify, watch};
@@ -19,9 +20,8 @@ use super::error::UploadError;
 use super::journal::{Journal, JournalEntry};
 use super::queue::{FailureScope, MAX_LISTED, QueueAction, UploadQueue};
 use super::transfer::{UploadContext, UploadOutcome, upload_file};
-use super::{MAX_EVENTS, SHUTDOWN_TIMEOUT, UploadEvent, UploadPhase, UploadState, UploadTiming};
+use super::{MAX_EVENTS, SHUTDOWN_TIMEOUT, UploadTiming};
 use crate::dial::Dialer;
-use crate::radio::BackgroundTask;
 
 /// Uploads the closed files of a recording.
 ///

@@ -4,9 +4,7 @@ use std::io;
 use std::path::Path;
 
 use aulos_config::UploadTarget;
-
-use super::{UploadEvent, UploadState};
-use crate::radio::BackgroundTask;
+use aulos_control::backend::{BackgroundTask, UploadEvent, UploadState};
 
 /// Uploads the files of a recording. Not available in this build, which lacks the feature `s3`.
 #[derive(Clone, Debug)]

@@ -6,9 +6,8 @@
 
 use std::io;
 
+use aulos_control::backend::BackgroundTask;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-
-use crate::radio::BackgroundTask;
 
 /// The upload thread; one per server. It starts with the first task, and ends when this is dropped.
 #[derive(Debug, Default)]

@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_config::RtpOutputSettings;
+use aulos_control::backend::{RtpDestinationStatus, RtpSourceStatus};
 use aulos_core::Backoff;
 use aulos_io::udp::StreamId;
 use aulos_rt::LatestReader;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
-
-use crate::backend::{RtpDestinationStatus, RtpSourceStatus};
 
 /// State of an RTP source, as the station's status reads it.
 #[derive(Debug)]

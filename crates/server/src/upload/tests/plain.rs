@@ -1,7 +1,7 @@
 //! Uploads without faults, and with configuration errors.
 
 use super::*;
-use crate::upload::{UploadEvent, UploadPhase};
+use aulos_control::backend::{UploadEvent, UploadPhase};
 
 #[test]
 fn files_arrive_bit_for_bit_and_go_here_only_then() {

@@ -1,0 +1,80 @@
+//! Announcements, and what happens to them.
+
+use aulos_config::SourceConfig;
+use aulos_core::{ChannelMap, Db, Lufs};
+use aulos_proto::http::HttpUrl;
+use aulos_session::radio::HostRule;
+
+use super::session::SessionId;
+
+/// An announcement over a station's programme.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Announcement {
+    /// A number that is never reused in the lifetime of a server.
+    pub id: u64,
+    /// Which clients of the station hear it.
+    pub target: AnnouncementTarget,
+    /// Its sound.
+    pub source: AnnouncementSource,
+    /// Gain of the programme while it plays.
+    pub duck: Db,
+    /// Additional gain of the announcement, on top of the one that matches the station's loudness.
+    pub gain: Db,
+    /// Whether to match the loudness of a normalized station.
+    pub normalize: bool,
+    /// The loudness to bring it to, also where the station is not normalized.
+    pub loudness: Option<Lufs>,
+    /// Replaces those for the same target that wait with the same key.
+    pub key: Option<String>,
+}
+
+/// Which clients of a station hear an announcement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnouncementTarget {
+    /// All of them.
+    Station,
+    /// Those of the group with this id.
+    Group(String),
+    /// The one with this id.
+    Client(String),
+}
+
+/// The sessions of the connected clients of a target, and the channels that each plays: `None` if the
+/// target does not play the station of this number.
+pub type TargetSessions<'a> =
+    dyn Fn(usize, &AnnouncementTarget) -> Option<Vec<(SessionId, ChannelMap)>> + 'a;
+
+/// Where the sound of an announcement comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnnouncementSource {
+    /// A finite file.
+    File(SourceConfig),
+    /// A URL, and the hosts that it may lead to.
+    Url(HttpUrl, Vec<HostRule>),
+}
+
+/// A state change of an announcement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnouncementEvent {
+    /// Clients hear the programme ramp down for it.
+    Started,
+    /// It has ended, with the outcome; of one that has started, clients have heard the end.
+    Ended(AnnouncementOutcome),
+}
+
+/// How an announcement ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnouncementOutcome {
+    /// It was played to its end.
+    Played,
+    /// It was cancelled.
+    Cancelled,
+    /// Another one with the same key took its place in the queue.
+    Replaced,
+    /// It exceeded the maximum length.
+    TooLong,
+    /// Its station was changed or removed.
+    StationGone,
+    /// It cannot be played, and why.
+    Failed(String),
+}

@@ -1,0 +1,65 @@
+//! The announcements that have not ended.
+
+use aulos_core::Db;
+use serde_json::{Value, json};
+
+use crate::backend::AnnouncementTarget;
+
+/// Every announcement of the server that has not ended.
+#[derive(Debug, Default)]
+pub(super) struct AnnouncementList {
+    pub(super) last: u64,
+    pub(super) list: Vec<AnnouncementEntry>,
+}
+
+#[derive(Debug)]
+pub(super) struct AnnouncementEntry {
+    pub(super) id: u64,
+    pub(super) station: String,
+    pub(super) target: AnnouncementTarget,
+    pub(super) number: usize,
+    pub(super) uri: String,
+    pub(super) duck: Db,
+    pub(super) is_playing: bool,
+}
+
+impl AnnouncementEntry {
+    /// The id of the group for which it is.
+    pub(super) fn group(&self) -> Option<&str> {
+        match &self.target {
+            AnnouncementTarget::Group(id) => Some(id),
+            AnnouncementTarget::Station | AnnouncementTarget::Client(_) => None,
+        }
+    }
+
+    /// The id of the client for which it is.
+    pub(super) fn client(&self) -> Option<&str> {
+        match &self.target {
+            AnnouncementTarget::Client(id) => Some(id),
+            AnnouncementTarget::Station | AnnouncementTarget::Group(_) => None,
+        }
+    }
+}
+
+impl AnnouncementList {
+    /// The number of announcements to this target of a station.
+    pub(super) fn count(&self, station: usize, target: &AnnouncementTarget) -> usize {
+        self.list.iter().filter(|one| one.number == station && one.target == *target).count()
+    }
+
+    /// The announcements of one station, for its status.
+    pub(super) fn of_station(&self, station: usize) -> Value {
+        let own = self.list.iter().filter(|entry| entry.number == station);
+        own.map(|entry| {
+            json!({
+                "id": entry.id,
+                "group": entry.group(),
+                "client": entry.client(),
+                "uri": entry.uri,
+                "duck_db": entry.duck.get(),
+                "state": if entry.is_playing { "playing" } else { "waiting" },
+            })
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! Executes the calls of one line of JSON-RPC.
+//!
+//! The state is locked for one call, not for a whole batch, and the thread yields between two calls
+//! of a batch. A batch that held it would block all other connections
+//! (`docs/decisions/control-state.md`).
+
+use aulos_io::SystemClock;
+use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
+use serde_json::Value;
+use tokio::sync::MutexGuard;
+use tokio::task::yield_now;
+
+use super::context::{CallContext, CallEffects, LaterAnswer};
+use super::method::{self, CallCost, Method};
+use super::roles::{FORBIDDEN, UNAUTHORIZED};
+use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
+use super::{Caller, Control, ControlState, count, methods};
+use crate::access::Role;
+
+impl Control {
+    /// Answers a line of JSON-RPC with the caller's permissions. The caller gets no notifications
+    /// of its own changes.
+    pub async fn request(&self, caller: &mut Caller, line: &[u8]) -> Option<String> {
+        let mut calls = match CallBatch::parse(line) {
+            Ok(calls) => calls,
+            Err(not_understood) => {
+                count(&self.counters.rpc_not_understood);
+                return Some(not_understood);
+            }
+        };
+        if calls.is_batch() && caller.role == Role::None {
+            count(&self.counters.calls_refused_before_login);
+            return Some(refusal(UNAUTHORIZED, "a batch requires a login first"));
+        }
+        while let Some(request) = calls.next() {
+            let method = methods::find(&request.method);
+            let turn = self.lock_long_calls(method).await;
+            let begin = SystemClock::now();
+            let done = self.call(caller, &request, method);
+            let name = method.map(|method| method.name);
+            self.statistics.count_call(name, SystemClock::now() - begin);
+            let result = match done.later_answer.filter(|_| request.id.is_some()) {
+                Some(later) => later.await.map(CallOutput::Tree),
+                None => done.result,
+            };
+            calls.answer(request, result, done.cost);
+            if calls.is_batch() || turn.is_some() {
+                // The lock on long calls is still held, so other tasks run before the next long
+                // call.
+                yield_now().await;
+            }
+        }
+        if calls.refused() > 0 {
+            count(&self.counters.batches_over_budget);
+        }
+        calls.into_answer()
+    }
+
+    /// The lock on long calls, taken if `method` is one. Only one long call runs at a time, in
+    /// order of arrival, so that a short call waits for at most one of them.
+    async fn lock_long_calls(&self, method: Option<&Method>) -> Option<MutexGuard<'_, ()>> {
+        match method {
+            Some(method) if method.is_long() => Some(self.long_calls.lock().await),
+            _ => None,
+        }
+    }
+
+    /// The status, after the long calls that came before.
+    pub async fn status_after_long_calls(&self) -> String {
+        let turn = self.long_calls.lock().await;
+        let status = self.status();
+        yield_now().await;
+        drop(turn);
+        status
+    }
+
+    /// Executes one call.
+    fn call(
+        &self,
+        caller: &mut Caller,
+        request: &Request,
+        method: Option<&'static Method>,
+    ) -> FinishedCall {
+        let has_id = request.id.is_some();
+        // A read without an id has no effect and no answer.
+        if !has_id && method.is_some_and(Method::only_reads) {
+            return FinishedCall::new(Ok(Value::Null));
+        }
+        if let Err(refused) = self.check_call_before_login(caller, &request.method) {
+            return FinishedCall::new(Err(refused));
+        }
+        let Some(method) = method else {
+            return FinishedCall {
+                cost: UNKNOWN_METHOD_COST,
+                ..FinishedCall::new(Err(method_not_found()))
+            };
+        };
+        let mut inner = self.lock();
+        let rendered_before = inner.rendered_bytes;
+        let peer = caller.peer;
+        let mut context = CallContext {
+            control: self,
+            inner: &mut inner,
+            caller,
+            has_id,
+            outcome: CallEffects::default(),
+        };
+        let result = method::authorize(context.caller, method).and_then(|()| {
+            context.inner.warn_of_alias(method, &request.method);
+            method.call(&mut context, &request.params)
+        });
+        let CallEffects { changes, removed_stations, text_answer, later_answer } = context.outcome;
+        // Controllers are notified of each change before the next one is made.
+        for effects in changes {
+            self.apply_effects(&mut inner, effects, peer);
+        }
+        for number in removed_stations {
+            self.backend.remove_station(number);
+        }
+        let cost = method.cost.bytes() + inner.rendered_bytes.wrapping_sub(rendered_before);
+        let result =
+            result.map(|tree| text_answer.map_or(CallOutput::Tree(tree), CallOutput::Text));
+        FinishedCall { result, cost, later_answer }
+    }
+
+    /// Limits the calls of a connection that has not logged in. Logins are limited per address by
+    /// the failed ones only, so that others behind the same router can still log in.
+    fn check_call_before_login(&self, caller: &mut Caller, method: &str) -> Result<(), RpcError> {
+        if caller.role != Role::None {
+            return Ok(());
+        }
+        let now = SystemClock::now();
+        let is_login = method == "Server.Authenticate";
+        if caller.login_budget.try_take(now) && (is_login || self.access.may_call(caller.from, now))
+        {
+            return Ok(());
+        }
+        count(&self.counters.calls_refused_before_login);
+        Err(rpc_error(FORBIDDEN, "too many calls before a login; try again in a second"))
+    }
+}
+
+/// A call that has been executed.
+struct FinishedCall {
+    result: Result<CallOutput, RpcError>,
+    /// Its cost in a batch, without the answer.
+    cost: usize,
+    later_answer: Option<LaterAnswer>,
+}
+
+impl FinishedCall {
+    fn new(result: MethodResult) -> Self {
+        Self { result: result.map(CallOutput::Tree), cost: 0, later_answer: None }
+    }
+}
+
+/// The cost of a call of an unknown method in a batch.
+const UNKNOWN_METHOD_COST: usize = CallCost::Plain.bytes();
+
+impl ControlState {
+    /// Logs the first call that uses a former name of a method.
+    fn warn_of_alias(&mut self, method: &Method, called: &str) {
+        let alias = method.aliases.iter().copied().find(|alias| *alias == called);
+        if let Some(alias) = alias.filter(|alias| self.logged_aliases.insert(alias)) {
+            tracing::warn!("the control method {alias} is now called {}", method.name);
+        }
+    }
+}
+
+fn rpc_error((code, message): (i64, &'static str), data: &str) -> RpcError {
+    RpcError { data: Some(data.into()), ..RpcError::new(code, message) }
+}
+
+/// The error for a line that is not executed.
+fn refusal(what: (i64, &'static str), data: &str) -> String {
+    Reply { id: RequestId::Null, outcome: Err(rpc_error(what, data)) }.to_json()
+}

@@ -1,0 +1,112 @@
+//! Counters of connections and requests that were cut or refused.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What was cut, refused or answered with an error, by cause.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: AtomicU64,)*
+        }
+
+        impl Counters {
+            /// Every counter with its name.
+            #[must_use]
+            pub fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Controllers that did not read their data.
+    controllers_cut_slow,
+    /// Controllers cut with the oldest notification when all notifications together took too much
+    /// memory.
+    controllers_cut_memory,
+    /// Notifications not sent to a controller that was behind, because a newer full status includes
+    /// them.
+    notifications_superseded,
+    /// Controllers that sent an overlong line.
+    controllers_cut_long_line,
+    /// Connections whose first byte cannot begin JSON, such as those that a web page makes a
+    /// browser open.
+    controllers_cut_not_json,
+    /// Batches that exceeded the cost limit.
+    batches_over_budget,
+    /// Calls refused because too many came before a login.
+    calls_refused_before_login,
+    /// Controllers without a call whose slot a new connection needed.
+    controllers_cut_unfinished,
+    /// Controllers for which there was no slot.
+    controllers_refused,
+    /// Lines that were not JSON or not a request.
+    rpc_not_understood,
+    /// HTTP connections without a complete request in time.
+    http_cut_slow_request,
+    /// HTTP connections with an overlong first line.
+    http_cut_long_request,
+    /// HTTP connections without a request whose slot a new connection needed.
+    http_cut_unfinished,
+    /// HTTP connections for which there was no slot.
+    http_refused,
+    /// Requests from another site's page.
+    http_cross_site,
+    /// Requests with an unknown host name.
+    http_wrong_host,
+    /// Connections above the limit for one address.
+    control_refused_same_address,
+    /// Connections above the rate limit for one address.
+    control_refused_too_fast,
+    /// Connections without TLS where it is required.
+    control_refused_plain,
+    /// Connections with an unfinished TLS handshake.
+    control_cut_tls_unfinished,
+    /// Connections with a failed TLS handshake.
+    control_cut_tls_failed,
+    /// Controllers that did not log in in time.
+    controllers_cut_without_login,
+    /// Logins with a wrong name or secret, on any port.
+    logins_failed,
+    /// Logins refused because their address had failed too often.
+    logins_slowed,
+    /// Live sources without a request whose slot a new connection needed.
+    djs_cut_unfinished,
+    /// Live sources for which there was no slot.
+    djs_refused,
+    /// Live sources for an unknown mount.
+    djs_refused_unknown,
+    /// Live sources for a mount that is in use.
+    djs_refused_taken,
+    /// Live sources with an unsupported stream type.
+    djs_refused_type,
+    /// Live sources without a complete request in time.
+    djs_cut_without_request,
+    /// Live sources with an overlong request.
+    djs_cut_long_request,
+    /// Connections to a live source port that sent something else than a request.
+    djs_not_understood,
+    /// Failed writes of the state file.
+    state_not_saved,
+    /// Failed writes of the history.
+    history_not_written,
+    /// Blocks of the history given up because the disk has not taken any for too long.
+    history_blocks_dropped,
+    /// Seconds that the history has not taken in time.
+    history_seconds_dropped,
+    /// Clients of the saved state that exceeded the limit.
+    clients_not_restored,
+    /// Unknown clients above the rate limit for one address.
+    clients_refused_new,
+    /// Files of `doc_root` refused because too many reads were pending.
+    pages_refused_busy,
+    /// Files of `doc_root` that the disk did not deliver in time.
+    pages_cut_slow,
+}
+
+/// Adds one to one of the [`Counters`].
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

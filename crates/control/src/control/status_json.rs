@@ -1,0 +1,309 @@
+//! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
+
+use std::collections::HashMap;
+
+use aulos_proto::uri::Uri;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::level_json::{levels, loudness, normalizer_json, round_to_hundredths};
+use super::state::HostInfo;
+use super::station_slot::StationSlot;
+use super::{djs, fallback, pushes, radio, recordings, rtp};
+use crate::backend::{
+    ClientHealth, ClientSync, PassStatus, SourceState, StationState, StationStatus,
+};
+use crate::registry::{ClientJson, Group, GroupJson, Registry, to_json_text};
+
+/// Controllers check this before they use newer methods; our own version is in `name`.
+const SNAPSERVER_VERSION: &str = "0.34.0";
+
+/// The whole of `Server.GetStatus`.
+#[derive(Serialize)]
+pub(super) struct ServerShape<'a> {
+    server: ServerBody<'a>,
+}
+
+#[derive(Serialize)]
+struct ServerBody<'a> {
+    groups: GroupList<'a>,
+    server: Value,
+    streams: Vec<Value>,
+}
+
+/// The result of `Server.GetStatus`.
+pub(super) fn server<'a>(
+    host: &HostInfo,
+    registry: &'a Registry,
+    streams: Vec<Value>,
+) -> ServerShape<'a> {
+    let server = json!({
+        "host": { "arch": host.arch, "ip": "", "mac": "", "name": host.name, "os": host.os },
+        "snapserver": {
+            "controlProtocolVersion": 1,
+            "name": concat!("aulos ", env!("CARGO_PKG_VERSION")),
+            "protocolVersion": 1,
+            "version": SNAPSERVER_VERSION,
+        },
+    });
+    ServerShape { server: ServerBody { groups: GroupList(registry), server, streams } }
+}
+
+struct GroupList<'a>(&'a Registry);
+
+impl Serialize for GroupList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.groups().map(|group| GroupJson::new(self.0, group)))
+    }
+}
+
+/// The result of `Aulos.GetStatus`: `head` and the stations.
+pub(super) fn status(head: Value, stations: Vec<StationJson<'_>>) -> String {
+    #[derive(Serialize)]
+    struct StatusResponse<'a> {
+        #[serde(flatten)]
+        head: Value,
+        stations: Vec<StationJson<'a>>,
+    }
+    to_json_text(&StatusResponse { head, stations })
+}
+
+/// A station as a Snapcast stream. Its URI is the one with which it was added, or that of its first
+/// source. `metadata_slot` provides metadata and controls.
+pub(super) fn stream(
+    slot: &StationSlot,
+    metadata_slot: Option<&StationSlot>,
+    state: StationState,
+) -> Value {
+    let station = &slot.station;
+    let first = || station.sources.first().and_then(|source| source.uri.parse::<Uri>().ok());
+    let uri = slot.added.clone().or_else(first);
+    let part = |of: fn(&Uri) -> String| uri.as_ref().map_or_else(String::new, of);
+    let (scheme, path) = (part(|uri| uri.scheme.clone()), part(|uri| uri.path.clone()));
+    let (host, fragment) = (part(Uri::authority), part(|uri| uri.fragment.clone()));
+    let pairs = uri.iter().flat_map(|uri| &uri.query);
+    let mut query: Map<String, Value> =
+        pairs.map(|(key, value)| (key.clone(), json!(value))).collect();
+    query.insert("name".to_owned(), json!(station.name));
+    query.insert("codec".to_owned(), json!(station.codec.to_string()));
+    query.insert("sampleformat".to_owned(), json!(station.spec.to_string()));
+    query.insert("chunk_ms".to_owned(), json!(station.chunk_ms.to_string()));
+    let pairs: Vec<String> = query
+        .iter()
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")))
+        .collect();
+    let made = || format!("{scheme}://{host}{path}?{}", pairs.join("&"));
+    let raw = slot.added.as_ref().map_or_else(made, |uri| uri.raw.clone());
+    json!({
+        "id": station.name,
+        "status": match state {
+            StationState::Stopped => "unknown",
+            StationState::Silent => "idle",
+            StationState::Playing => "playing",
+        },
+        "uri": {
+            "raw": raw,
+            "scheme": scheme,
+            "host": host,
+            "path": path,
+            "fragment": fragment,
+            "query": query,
+        },
+        "properties": metadata_slot.unwrap_or(slot).properties,
+    })
+}
+
+/// A station in `Aulos.GetStatus`.
+#[derive(Serialize)]
+pub(super) struct StationJson<'a> {
+    #[serde(flatten)]
+    head: Value,
+    clients: ClientList<'a>,
+}
+
+/// The clients of some groups, each with its group.
+pub(super) struct ClientList<'a> {
+    registry: &'a Registry,
+    groups: Vec<&'a Group>,
+}
+
+#[derive(Serialize)]
+struct ClientEntry<'a> {
+    #[serde(flatten)]
+    client: ClientJson<'a>,
+    group: &'a str,
+    group_muted: bool,
+    group_name: &'a str,
+    health: Option<HealthJson>,
+}
+
+/// A connected client's health, about two seconds old.
+#[derive(Serialize)]
+struct HealthJson {
+    ahead_ms: Option<i64>,
+    round_trip_ms: f64,
+    jitter_ms: f64,
+    unsent_bytes: u64,
+    retransmitted: u64,
+    skipped_chunks: u64,
+    skipped_s_ago: Option<u64>,
+    sync: Option<SyncJson>,
+}
+
+/// What a player reports of itself.
+#[derive(Serialize)]
+struct SyncJson {
+    error_us: Option<i64>,
+    clock_error_us: Option<i64>,
+    drift_ppm: f64,
+    device_delay_ms: Option<f64>,
+    cuts: u64,
+    underruns: u64,
+    device_underruns: u64,
+    lost: u64,
+}
+
+impl From<ClientSync> for SyncJson {
+    fn from(sync: ClientSync) -> Self {
+        // At most 100 seconds.
+        #[allow(clippy::cast_precision_loss, reason = "see above")]
+        let ms = |us: i64| round_to_hundredths(us as f64 / 1_000.0);
+        Self {
+            error_us: sync.error_us,
+            clock_error_us: sync.clock_error_us,
+            drift_ppm: round_to_hundredths(f64::from(sync.drift_ppb) / 1_000.0),
+            device_delay_ms: sync.device_delay_us.map(ms),
+            cuts: sync.cuts,
+            underruns: sync.underruns,
+            device_underruns: sync.device_underruns,
+            lost: sync.lost,
+        }
+    }
+}
+
+impl From<ClientHealth> for HealthJson {
+    fn from(health: ClientHealth) -> Self {
+        // Microseconds of minutes are far below 2^53.
+        #[allow(clippy::cast_precision_loss, reason = "see above")]
+        let ms = |us: u64| round_to_hundredths(us as f64 / 1_000.0);
+        Self {
+            ahead_ms: health.ahead_ms,
+            round_trip_ms: ms(health.round_trip_us),
+            jitter_ms: ms(health.jitter_us),
+            unsent_bytes: health.unsent_bytes,
+            retransmitted: health.retransmitted,
+            skipped_chunks: health.skipped_chunks,
+            skipped_s_ago: health.skipped_s_ago,
+            sync: health.sync.map(SyncJson::from),
+        }
+    }
+}
+
+impl<'a> ClientList<'a> {
+    pub(super) const fn new(registry: &'a Registry, groups: Vec<&'a Group>) -> Self {
+        Self { registry, groups }
+    }
+}
+
+impl Serialize for ClientList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let registry = self.registry;
+        serializer.collect_seq(self.groups.iter().flat_map(|group| {
+            registry.members(&group.id).map(|client| ClientEntry {
+                client: client.into(),
+                group: &group.id,
+                group_muted: group.muted,
+                group_name: &group.name,
+                health: client.health.map(HealthJson::from),
+            })
+        }))
+    }
+}
+
+/// The groups of each station.
+pub(super) fn groups_by_station(registry: &Registry) -> HashMap<&str, Vec<&Group>> {
+    let mut all: HashMap<&str, Vec<&Group>> = HashMap::new();
+    for group in registry.groups() {
+        all.entry(&group.station).or_default().push(group);
+    }
+    all
+}
+
+/// A station in `Aulos.GetStatus`.
+pub(super) fn station<'a>(
+    slot: &StationSlot,
+    metadata_slot: Option<&StationSlot>,
+    status: &StationStatus,
+    listeners: usize,
+    announcements: Value,
+    clients: ClientList<'a>,
+) -> StationJson<'a> {
+    let station = &slot.station;
+    let sources = station.sources.iter().enumerate().map(|(index, source)| {
+        let state = status.sources.get(index).cloned().unwrap_or_default();
+        json!({
+            "name": source.name,
+            "uri": source.uri,
+            "state": match state {
+                SourceState::Waiting => "waiting",
+                SourceState::Ready => "ready",
+                SourceState::Silent => "silent",
+                SourceState::Failed(_) => "failed",
+            },
+            "reason": if let SourceState::Failed(why) = &state { Some(why) } else { None },
+            "health": status
+                .source_conditions
+                .get(index)
+                .map(|condition| fallback::condition(condition, &state)),
+            "loudness": loudness(&status.source_loudness.get(index).copied().unwrap_or_default()),
+            "radio": status.radios.get(index).and_then(Option::as_ref).map(radio::status_json),
+            "dj": status.live_inputs.get(index).and_then(Option::as_ref).map(djs::status_json),
+            "rtp": status.rtp_inputs.get(index).and_then(Option::as_ref).map(rtp::source_json),
+            "pass": status.passes.get(index).and_then(Option::as_ref).map(pass_json),
+        })
+    });
+    let push_states = station.pushes.iter().zip(&status.pushes);
+    let pushes: Vec<_> =
+        push_states.map(|(push, state)| pushes::status_json(push, state)).collect();
+    let sent = station.rtp.iter().zip(&status.rtp_outputs);
+    let sent: Vec<_> = sent.map(|(config, sent)| rtp::output_json(config, sent)).collect();
+    let head = json!({
+        "name": station.name,
+        "state": match status.state {
+            StationState::Stopped => "stopped",
+            StationState::Silent => "silent",
+            StationState::Playing => "playing",
+        },
+        "active": status.active.and_then(|index| station.sources.get(index)).map(|s| &s.name),
+        "sources": sources.collect::<Vec<_>>(),
+        "switch": fallback::on_air(station, &status.on_air),
+        "latency_ms": fallback::latency(status.latency),
+        "levels_dbfs": levels(&status.levels),
+        "loudness": loudness(&status.loudness),
+        "normalize": station.sound.normalize_json(),
+        "normalizer": normalizer_json(status.normalizer.as_ref(), station.spec.rate),
+        "equalizer": station.sound.equalizer_json(),
+        "codec": station.codec.codec().name(),
+        "encoder": station.codec.to_string(),
+        "spec": station.spec.to_string(),
+        "chunk_ms": station.chunk_ms,
+        "buffer_ms": station.buffer_ms,
+        "listeners": listeners,
+        "pushes": pushes,
+        "rtp": sent,
+        "recorders": recordings::station_json(station, &status.recorders),
+        "added": slot.added.is_some(),
+        "playing": metadata_slot.unwrap_or(slot).properties.get("metadata"),
+        "announcements": announcements,
+    });
+    StationJson { head, clients }
+}
+
+/// Whether the chunks of a source are passed.
+fn pass_json(status: &PassStatus) -> Value {
+    let reason = match status {
+        PassStatus::Passed => None,
+        PassStatus::Encoded(reason) => Some(reason),
+    };
+    json!({ "passed": reason.is_none(), "reason": reason })
+}

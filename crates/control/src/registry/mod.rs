@@ -1,0 +1,615 @@
+//! The registry of clients, groups and volumes, without clock, sockets or files.
+//!
+//! Each change is one method call that returns [`Effects`]: commands for the audio backend, notices
+//! for other controllers, and whether to save. Handlers do not edit it themselves
+//! (`docs/decisions/control-state.md`).
+
+mod capacity;
+mod client;
+mod map;
+mod preset_calls;
+mod presets;
+mod retention;
+mod snapcast_json;
+pub mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use client::{Client, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime};
+pub use presets::{
+    MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
+    PresetGroups,
+};
+pub use retention::{DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
+pub(crate) use snapcast_json::to_json_text;
+pub use snapcast_json::{ClientJson, GroupJson, volume_json};
+pub use volume::VolumeChange;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use aulos_core::ChannelMap;
+
+use crate::backend::{
+    AudioEvent, Greeting, Hello, KickReason, PlaybackSettings, SessionCommand, SessionId,
+};
+use client::{IdGenerator, clamp_volume, client_id};
+use presets::Presets;
+use retention::ClientRetention;
+use table::ClientTable;
+
+/// What the registry needs of a station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationInfo {
+    /// Its name, which is also the id of its Snapcast stream.
+    pub name: String,
+    /// Milliseconds from capture to play-out.
+    pub buffer_ms: u32,
+}
+
+/// The effects of a change; the order inside each list matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "a change must be notified"]
+pub struct Effects {
+    /// For the audio backend.
+    pub commands: Vec<SessionCommand>,
+    /// For every controller except the one that made the change.
+    pub notices: Vec<Notice>,
+    /// Whether the state has to be saved.
+    pub save: bool,
+}
+
+/// A change to report to controllers. The strings are ids of clients and groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A client has connected.
+    Connected(String),
+    /// A client has disconnected.
+    Disconnected(String),
+    /// A client's volume or mute has changed.
+    Volume(String),
+    /// A client's latency has changed.
+    Latency(String),
+    /// A client's name has changed.
+    ClientName(String),
+    /// A client's channel map has changed.
+    ChannelMap(String),
+    /// A group's mute has changed.
+    Mute(String),
+    /// A group's station has changed.
+    Stream(String),
+    /// A group's name has changed.
+    GroupName(String),
+    /// Groups or the set of clients have changed.
+    Server,
+}
+
+/// An unknown id or name in a controller's call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotFound {
+    /// No such client.
+    Client,
+    /// No such group.
+    Group,
+    /// No such station.
+    Station,
+    /// No such preset.
+    Preset,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "Client not found",
+            Self::Group => "Group not found",
+            Self::Station => "Stream not found",
+            Self::Preset => "Preset not found",
+        })
+    }
+}
+
+impl std::error::Error for NotFound {}
+
+/// All groups and clients. No group is empty, and every client is in exactly one group.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    /// Indexed by station number; none where a station was removed.
+    stations: Vec<Option<StationInfo>>,
+    /// The numbers of stations by name.
+    numbers: HashMap<String, usize>,
+    table: ClientTable,
+    presets: Presets,
+    discarded: DiscardCounts,
+    ids: IdGenerator,
+    initial_volume: u8,
+    cap: u8,
+}
+
+impl Registry {
+    /// An empty registry for these stations; `seed` generates the groups' ids.
+    ///
+    /// # Panics
+    /// When there is no station; a resolved configuration has at least one.
+    #[must_use]
+    pub fn new(stations: Vec<StationInfo>, seed: u64) -> Self {
+        assert!(!stations.is_empty(), "a server without a station has no registry");
+        let mut registry = Self {
+            stations: Vec::new(),
+            numbers: HashMap::new(),
+            table: ClientTable::default(),
+            presets: Presets::default(),
+            discarded: DiscardCounts::default(),
+            ids: IdGenerator::new(seed),
+            initial_volume: 100,
+            cap: 100,
+        };
+        for (number, info) in stations.into_iter().enumerate() {
+            registry.add_station(number, info);
+        }
+        registry
+    }
+
+    /// Handles an event of the audio backend; `now` is wall time, for display.
+    pub fn apply(&mut self, event: AudioEvent, now: WallTime) -> Effects {
+        match event {
+            AudioEvent::Hello { session, peer, hello, greeting_sent: answered } => {
+                self.handle_hello(session, peer, &hello, answered, now)
+            }
+            AudioEvent::Left { session } => self.handle_left(session, now),
+            AudioEvent::Health { session, health } => {
+                self.table.set_health(session, health, now);
+                Effects::default()
+            }
+            AudioEvent::ClientInfo { session, volume, muted } => {
+                let cap = self.cap;
+                let id = self.table.with_session(session).map(|client| client.id.clone());
+                let Some(client) = id.and_then(|id| self.table.client_mut(&id)) else {
+                    return Effects::default();
+                };
+                let wanted = volume.map_or(client.volume, |percent| clamp_volume(percent.into()));
+                client.volume = wanted.min(client.cap).min(cap);
+                client.muted = muted.unwrap_or(client.muted);
+                client.volume_by_client = true;
+                let (id, capped) = (client.id.clone(), client.volume < wanted);
+                let mut effects =
+                    Effects { save: true, ..Effects::notice(Notice::Volume(id.clone())) };
+                if capped {
+                    // The client has exceeded its volume cap and gets the corrected volume.
+                    self.push_client(&id, false, &mut effects);
+                }
+                effects
+            }
+        }
+    }
+
+    /// Sets volume, mute or both; a client's own volume is 0 to 100.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_volume(
+        &mut self,
+        id: &str,
+        percent: Option<i64>,
+        muted: Option<bool>,
+    ) -> Result<Effects, NotFound> {
+        let cap = self.cap;
+        let client = self.client_mut(id)?;
+        client.volume = percent.map_or(client.volume, clamp_volume).min(client.cap).min(cap);
+        client.muted = muted.unwrap_or(client.muted);
+        client.volume_by_client = false;
+        Ok(self.push(id, Notice::Volume(id.to_owned())))
+    }
+
+    /// Sets a client's latency, clamped to -10 s and the station's buffer.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_latency(&mut self, id: &str, latency_ms: i64) -> Result<Effects, NotFound> {
+        let (group, _) = self.client(id).ok_or(NotFound::Client)?;
+        let buffer = self.station(&group.station).map_or(0, |(_, info)| info.buffer_ms);
+        let latency = latency_ms.clamp(i64::from(MIN_LATENCY_MS), i64::from(buffer));
+        self.client_mut(id)?.latency_ms = i32::try_from(latency).unwrap_or(0);
+        Ok(self.push(id, Notice::Latency(id.to_owned())))
+    }
+
+    /// Names a client.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn set_client_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
+        self.client_mut(id)?.name = client::clip(name);
+        Ok(Effects { save: true, ..Effects::notice(Notice::ClientName(id.to_owned())) })
+    }
+
+    /// Forgets a client, and ends its session if it is connected.
+    ///
+    /// # Errors
+    /// [`NotFound::Client`].
+    pub fn delete_client(&mut self, id: &str) -> Result<Effects, NotFound> {
+        let client = self.table.remove_client(id).ok_or(NotFound::Client)?;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
+        effects.commands.extend(
+            client
+                .session
+                .map(|session| SessionCommand::Kick { session, cause: KickReason::Deleted }),
+        );
+        Ok(effects)
+    }
+
+    /// Mutes or unmutes a group; its clients keep their own mute.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_mute(&mut self, id: &str, muted: bool) -> Result<Effects, NotFound> {
+        self.group_mut(id)?.muted = muted;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Mute(id.to_owned())) };
+        self.push_group(id, false, &mut effects);
+        Ok(effects)
+    }
+
+    /// Moves a group to another station.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`], [`NotFound::Station`].
+    pub fn set_stream(&mut self, id: &str, station: &str) -> Result<Effects, NotFound> {
+        self.group(id).ok_or(NotFound::Group)?;
+        let station = match self.station(station) {
+            Some(_) => station.to_owned(),
+            // Music Assistant moves groups back to `default`, whatever the default station is
+            // called.
+            None if station == "default" => self.default_station().to_owned(),
+            None => return Err(NotFound::Station),
+        };
+        self.group_mut(id)?.station = station;
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Stream(id.to_owned())) };
+        self.push_group(id, true, &mut effects);
+        Ok(effects)
+    }
+
+    /// Names a group.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_group_name(&mut self, id: &str, name: &str) -> Result<Effects, NotFound> {
+        self.group_mut(id)?.name = client::clip(name);
+        Ok(Effects { save: true, ..Effects::notice(Notice::GroupName(id.to_owned())) })
+    }
+
+    /// Makes these clients, as far as they exist, the members of the group. A client that is
+    /// removed gets a new group with the same station; groups that become empty are removed,
+    /// including this one.
+    ///
+    /// # Errors
+    /// [`NotFound::Group`].
+    pub fn set_clients(&mut self, id: &str, wanted: &[String]) -> Result<Effects, NotFound> {
+        let station = self.group(id).ok_or(NotFound::Group)?.station.clone();
+        let chosen: HashSet<&str> = wanted.iter().map(String::as_str).collect();
+        let leave = self.members(id).filter(|client| !chosen.contains(client.id.as_str()));
+        let leave: Vec<String> = leave.map(|client| client.id.clone()).collect();
+        let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
+        for name in wanted {
+            let from = self.client(name).map(|(from, _)| from).filter(|from| from.id != id);
+            let Some(from) = from else { continue };
+            let moved = from.station != station;
+            self.table.move_client(name, id);
+            self.push_client(name, moved, &mut effects);
+        }
+        for name in leave {
+            let own = self.add_group(station.clone());
+            self.table.move_client(&name, &own);
+            self.push_client(&name, false, &mut effects);
+        }
+        Ok(effects)
+    }
+
+    /// A client and its group.
+    #[must_use]
+    pub fn client(&self, id: &str) -> Option<(&Group, &Client)> {
+        self.table.client(id)
+    }
+
+    /// The client that has this session.
+    pub(crate) fn client_of_session(&self, session: SessionId) -> Option<&Client> {
+        self.table.with_session(session)
+    }
+
+    /// A group.
+    #[must_use]
+    pub fn group(&self, id: &str) -> Option<&Group> {
+        self.table.group(id)
+    }
+
+    /// Every group, in order of creation. None is empty.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
+        self.table.groups()
+    }
+
+    /// The clients of a group, in the order in which they joined; none for an unknown group.
+    pub fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
+        self.table.members(group)
+    }
+
+    /// The ids of the connected clients that play a station.
+    pub fn clients_of_station(&self, station: &str) -> impl Iterator<Item = &str> {
+        let groups = self.groups().filter(move |group| group.station == station);
+        let clients = groups.flat_map(move |group| self.members(&group.id));
+        clients.filter(|client| client.session.is_some()).map(|client| &client.id[..])
+    }
+
+    /// The station of this name, with its number.
+    #[must_use]
+    pub fn station(&self, name: &str) -> Option<(usize, &StationInfo)> {
+        let number = *self.numbers.get(name)?;
+        Some((number, self.stations.get(number)?.as_ref()?))
+    }
+
+    /// Adds a station under the number that the audio backend gave it.
+    pub fn add_station(&mut self, number: usize, info: StationInfo) {
+        if self.stations.len() <= number {
+            self.stations.resize(number + 1, None);
+        }
+        let name = info.name.clone();
+        if let Some(old) = self.stations[number].replace(info) {
+            self.numbers.remove(&old.name);
+        }
+        self.numbers.insert(name, number);
+    }
+
+    /// Announces that a station is about to be replaced under the same name: its clients get the
+    /// new buffer length.
+    pub fn change_station(&mut self, number: usize, info: StationInfo) -> Effects {
+        let mut effects = Effects { save: true, ..Effects::default() };
+        let ids = self.groups_of(&info.name);
+        let buffer = |info: &StationInfo| info.buffer_ms;
+        let before = self.stations.get(number).and_then(Option::as_ref).map(buffer);
+        let same = before == Some(info.buffer_ms);
+        self.add_station(number, info);
+        for id in ids.iter().filter(|_| !same) {
+            self.table.mark_changed(id);
+            self.push_group(id, false, &mut effects);
+        }
+        effects
+    }
+
+    /// Announces that a station is about to be removed: its groups move to the default one.
+    pub fn remove_station(&mut self, number: usize) -> Effects {
+        let Some(info) = self.stations.get_mut(number).and_then(Option::take) else {
+            return Effects::default();
+        };
+        self.numbers.remove(&info.name);
+        let mut effects = Effects { save: true, ..Effects::default() };
+        let default = self.default_station().to_owned();
+        for id in self.groups_of(&info.name) {
+            if let Some(group) = self.table.group_mut(&id) {
+                group.station.clone_from(&default);
+            }
+            self.push_group(&id, true, &mut effects);
+            effects.notices.push(Notice::Stream(id));
+        }
+        effects
+    }
+
+    /// Restores the saved groups. Stations that no longer exist are replaced by the default one,
+    /// and duplicate clients are dropped.
+    #[must_use]
+    pub fn restore(&mut self, groups: Vec<SavedGroup>) -> usize {
+        let mut dropped = 0;
+        for SavedGroup { mut group, clients } in groups {
+            if self.station(&group.station).is_none() {
+                group.station = self.default_station().to_owned();
+            }
+            if group.id.is_empty() || self.group(&group.id).is_some() {
+                group.id = self.new_id();
+            }
+            let (id, mut group) = (group.id.clone(), Some(group));
+            for client in clients {
+                if self.client(&client.id).is_some() {
+                    continue;
+                }
+                if self.table.remembered() >= MAX_CLIENTS {
+                    dropped += 1;
+                    continue;
+                }
+                // A group is added with its first client, so that none is empty.
+                if let Some(group) = group.take() {
+                    self.table.add_group(group);
+                }
+                self.table.add_client(&id, client);
+            }
+        }
+        dropped
+    }
+
+    /// The greeting for unknown clients.
+    #[must_use]
+    pub fn newcomer_greeting(&self) -> Option<Greeting> {
+        let client = self.newcomer(String::new());
+        let group = Group { station: self.default_station().to_owned(), ..Group::default() };
+        self.greeting(&group, &client)
+    }
+
+    /// The greeting for a known client.
+    #[must_use]
+    pub fn greeting_of(&self, client: &str) -> Option<Greeting> {
+        let (group, client) = self.client(client)?;
+        let mut greeting = self.greeting(group, client)?;
+        if client.map != ChannelMap::Stereo {
+            greeting.station = Greeting::DEFER_TO_CONTROL;
+        }
+        Some(greeting)
+    }
+
+    /// The ids of all known clients.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.table.clients().map(|client| client.id.as_str())
+    }
+
+    /// Takes the ids of clients that have connected, disconnected or may need another greeting
+    /// since the last call. Changes of [`Self::newcomer_greeting`] are not included.
+    pub fn take_changed(&mut self) -> HashSet<String> {
+        self.table.take_changed()
+    }
+
+    fn newcomer(&self, id: String) -> Client {
+        Client::new(id, self.initial_volume.min(self.cap))
+    }
+
+    fn handle_hello(
+        &mut self,
+        session: SessionId,
+        peer: IpAddr,
+        hello: &Hello,
+        answered: Option<Greeting>,
+        now: WallTime,
+    ) -> Effects {
+        let kick = |cause| Effects {
+            commands: vec![SessionCommand::Kick { session, cause }],
+            ..Effects::default()
+        };
+        let Some(id) = client_id(hello) else { return kick(KickReason::Unidentified) };
+        let known = self.client(&id).is_some();
+        let mut effects = Effects { save: true, ..Effects::default() };
+        if !known {
+            let Some(room) = self.make_room() else { return kick(KickReason::Full) };
+            let own = self.add_group(self.default_station().to_owned());
+            let client = Client {
+                transient: room == ClientRetention::Transient,
+                ..self.newcomer(id.clone())
+            };
+            self.table.add_client(&own, client);
+        }
+        let old = self.table.connect(&id, session, now);
+        effects.commands.extend(
+            old.map(|session| SessionCommand::Kick { session, cause: KickReason::Replaced }),
+        );
+        if let Some(client) = self.table.client_mut(&id) {
+            client.update_from_hello(peer, hello);
+        }
+        self.push_difference(&id, answered, &mut effects);
+        effects.notices.push(if known { Notice::Connected(id) } else { Notice::Server });
+        effects
+    }
+
+    fn handle_left(&mut self, session: SessionId, now: WallTime) -> Effects {
+        let Some(client) = self.table.disconnect(session, now) else { return Effects::default() };
+        let id = client.id.clone();
+        if client.transient {
+            self.table.remove_client(&id);
+            return Effects { save: true, ..Effects::notice(Notice::Server) };
+        }
+        Effects { save: true, ..Effects::notice(Notice::Disconnected(id)) }
+    }
+
+    /// Adds a group that is about to get its first client; returns its id.
+    fn add_group(&mut self, station: String) -> String {
+        let id = self.new_id();
+        self.table.add_group(Group::new(id.clone(), station));
+        id
+    }
+
+    fn new_id(&mut self) -> String {
+        let table = &self.table;
+        self.ids.next_unused(|id| table.group(id).is_some())
+    }
+
+    /// The ids of the groups that play a station.
+    fn groups_of(&self, station: &str) -> Vec<String> {
+        let groups = self.groups().filter(|group| group.station == station);
+        groups.map(|group| group.id.clone()).collect()
+    }
+
+    /// The station `default`, to which controllers move groups back, or else the first one.
+    fn default_station(&self) -> &str {
+        let default = self.station("default").map(|(_, info)| info);
+        let first = || self.stations.iter().flatten().next();
+        default.or_else(first).map_or("", |station| station.name.as_str())
+    }
+
+    fn push(&self, client: &str, notice: Notice) -> Effects {
+        let mut effects = Effects { save: true, ..Effects::notice(notice) };
+        self.push_client(client, false, &mut effects);
+        effects
+    }
+
+    fn push_group(&self, id: &str, moved: bool, effects: &mut Effects) {
+        let Some(group) = self.group(id) else { return };
+        for client in self.members(id) {
+            self.push_one(group, client, moved, effects);
+        }
+    }
+
+    fn push_client(&self, id: &str, moved: bool, effects: &mut Effects) {
+        if let Some((group, client)) = self.client(id) {
+            self.push_one(group, client, moved, effects);
+        }
+    }
+
+    fn push_one(&self, group: &Group, client: &Client, moved: bool, effects: &mut Effects) {
+        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
+            return;
+        };
+        push_settings(session, greeting, effects);
+        if moved {
+            push_station(session, greeting, client.map, effects);
+        }
+    }
+
+    /// Commands for a new session, as far as the reactor has not already `answered` its Hello.
+    fn push_difference(&self, id: &str, answered: Option<Greeting>, effects: &mut Effects) {
+        let Some((group, client)) = self.client(id) else { return };
+        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
+            return;
+        };
+        // Settings go first: a client needs its buffer length before the codec header.
+        if answered.is_none_or(|answered| answered.settings != greeting.settings) {
+            push_settings(session, greeting, effects);
+        }
+        let already_sent = |answered: Greeting| {
+            answered.station == greeting.station && client.map == ChannelMap::Stereo
+        };
+        if !answered.is_some_and(already_sent) {
+            push_station(session, greeting, client.map, effects);
+        }
+    }
+
+    fn greeting(&self, group: &Group, client: &Client) -> Option<Greeting> {
+        let (station, info) = self.station(&group.station)?;
+        let settings = PlaybackSettings {
+            volume: client.volume,
+            muted: client.muted || group.muted,
+            latency_ms: client.latency_ms,
+            buffer_ms: info.buffer_ms,
+        };
+        Some(Greeting { settings, station })
+    }
+
+    fn client_mut(&mut self, id: &str) -> Result<&mut Client, NotFound> {
+        self.table.client_mut(id).ok_or(NotFound::Client)
+    }
+
+    fn group_mut(&mut self, id: &str) -> Result<&mut Group, NotFound> {
+        self.table.group_mut(id).ok_or(NotFound::Group)
+    }
+}
+
+impl Effects {
+    fn notice(notice: Notice) -> Self {
+        Self { notices: vec![notice], ..Self::default() }
+    }
+}
+
+fn push_settings(session: SessionId, greeting: Greeting, effects: &mut Effects) {
+    effects.commands.push(SessionCommand::SetSettings { session, settings: greeting.settings });
+}
+
+fn push_station(
+    session: SessionId,
+    Greeting { station, .. }: Greeting,
+    map: ChannelMap,
+    effects: &mut Effects,
+) {
+    effects.commands.push(SessionCommand::MoveClient { session, station, map });
+}

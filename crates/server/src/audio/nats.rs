@@ -1,0 +1,53 @@
+//! Stations of other servers as sources, through NATS.
+
+use std::io;
+
+use aulos_config::{NatsSource, Station};
+use aulos_core::Span;
+use aulos_engine::fanout::TimedChunk;
+use aulos_engine::source::Source;
+use aulos_engine::standby::StandbyHandle;
+use aulos_io::reactor::StationDescriptor;
+use aulos_rt::ring::Consumer;
+use aulos_session::snapcast::SnapcastInputSink;
+
+use super::snapcast::station_source;
+use super::snapcast_monitor::SnapcastMonitor;
+use super::source_monitor::SourceMonitor;
+use super::state::AudioState;
+use crate::nats::PublishedStation;
+
+/// Opens a source.
+pub(super) fn open(
+    source: &NatsSource,
+    standby: Option<StandbyHandle>,
+    inner: &mut AudioState,
+) -> (Box<dyn Source>, SourceMonitor) {
+    let (sink, items, state) = SnapcastInputSink::new();
+    let sink = sink.with_standby(standby);
+    match inner.nats.subscribe(source, sink, inner.seeds.next_u64()) {
+        Ok(feeder) => inner.context.add_feeder(Box::new(feeder)),
+        Err(error) => {
+            tracing::error!(%error, station = source.station, "cannot subscribe to a station");
+        }
+    }
+    station_source(items, SnapcastMonitor::new(state, false))
+}
+
+/// Publishes a station whose chunks come through `chunks`.
+pub(super) fn publish(
+    config: &Station,
+    channel: &StationDescriptor,
+    chunks: Consumer<TimedChunk>,
+    inner: &mut AudioState,
+) -> io::Result<()> {
+    let chunk = Span::from_millis(i64::from(config.chunk_ms));
+    inner.nats.publish(PublishedStation {
+        name: config.name.clone(),
+        codec_header: channel.codec_header.clone(),
+        spec: channel.spec,
+        buffer: channel.buffer,
+        chunk: channel.spec.rate.frames(chunk),
+        chunks,
+    })
+}

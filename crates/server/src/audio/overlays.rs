@@ -1,0 +1,269 @@
+//! Overlays: copies of a station's output with announcements for one group or one client.
+//!
+//! An overlay is created for the first announcement of its target and ended after the last. Its
+//! chunks have the times of the station's own, so its clients continue on it, and back, without a
+//! missing or doubled chunk. That takes until their next turn to be sent to; its announcements start
+//! after that, so that they are heard from the beginning.
+//!
+//! A client plays one rendition at a time: the announcements of an overlay wait while one of its
+//! clients is on another overlay. Mixing per client was rejected, because clients share chunks
+//! (`docs/decisions/chunk-log.md`).
+
+use std::sync::Arc;
+
+use aulos_control::backend::{AnnouncementTarget, TargetSessions};
+use aulos_core::{ChannelMap, Instant, Span};
+use aulos_engine::overlay::{MAX_OVERLAYS, Overlay};
+use aulos_engine::rendition::Rendition;
+use aulos_io::SystemClock;
+use aulos_io::reactor::{SessionId, StationDescriptor};
+
+use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
+use super::renditions::LINGER;
+use super::running_rendition::{OverlaySession, RenditionKind, RunningOverlay, RunningRendition};
+use super::state::AudioState;
+
+/// The number of the overlay for this target on the station's output bus, created if it does not
+/// exist; `None` for the station itself.
+///
+/// # Errors
+/// The reason, for users to read.
+pub(super) fn get_or_create(
+    inner: &mut AudioState,
+    station: usize,
+    target: &AnnouncementTarget,
+    sessions: &TargetSessions<'_>,
+) -> Result<Option<u64>, String> {
+    if *target == AnnouncementTarget::Station {
+        return Ok(None);
+    }
+    let mut own = inner.overlays.iter().filter(|one| one.station == station && !one.is_ended);
+    if let Some(overlay) = own.clone().find(|one| one.target == *target) {
+        return Ok(Some(overlay.output_id));
+    }
+    if own.nth(MAX_OVERLAYS - 1).is_some() {
+        return Err(format!(
+            "{MAX_OVERLAYS} groups and clients of the station have announcements already; try again later"
+        ));
+    }
+    // A client that changes its map meanwhile does not hear the announcement.
+    let mut maps: Vec<ChannelMap> = Vec::new();
+    for one in sessions_of(inner, station, target, sessions).iter().flatten() {
+        if !maps.contains(&one.map) {
+            maps.push(one.map);
+        }
+    }
+    if maps.is_empty() {
+        maps.push(ChannelMap::Stereo);
+    }
+    create(inner, station, target, &maps).map(Some)
+}
+
+/// Moves clients to their overlays and back, starts announcements whose clients have been moved,
+/// and ends overlays that are not needed any more.
+pub(super) fn move_sessions(inner: &mut AudioState, sessions: &TargetSessions<'_>) {
+    let now = SystemClock::now();
+    let mut overlays = std::mem::take(&mut inner.overlays);
+    for at in 0..overlays.len() {
+        let wanted = wanted_sessions(inner, &mut overlays[at], sessions, now);
+        release(inner, &mut overlays[at], &wanted);
+        let (mut waits, mut new) = (false, Vec::new());
+        for one in wanted.into_iter().filter(|one| !overlays[at].sessions.contains(one)) {
+            let has_it = |other: &RunningOverlay| other.has(one.session);
+            if overlays.iter().any(has_it) {
+                waits = true;
+            } else if inner.pending_moves.iter().all(|other| other.session() != one.session) {
+                new.push(one);
+            }
+        }
+        let overlay = &mut overlays[at];
+        for one in new {
+            let base = base_number(inner, overlay.station, one.map);
+            if let Some(number) = overlay.number(one.map)
+                && inner.context.continue_on(one.session, base, number)
+            {
+                overlay.sessions.push(one);
+            }
+        }
+        start(inner, overlay, waits, now);
+    }
+    overlays.retain(|overlay| {
+        let is_over = overlay.sessions.is_empty() && (overlay.is_ended || overlay.is_over(now));
+        if is_over {
+            remove(inner, overlay);
+        }
+        !is_over
+    });
+    inner.overlays = overlays;
+}
+
+/// Ends the overlays of a station that has been replaced. Their clients join its successor; the
+/// next [`move_sessions`] removes them.
+pub(super) fn end(inner: &mut AudioState, station: usize) {
+    let mut overlays = std::mem::take(&mut inner.overlays);
+    for overlay in overlays.iter_mut().filter(|one| one.station == station) {
+        overlay.is_ended = true;
+        release(inner, overlay, &[]);
+    }
+    inner.overlays = overlays;
+}
+
+fn create(
+    inner: &mut AudioState,
+    station: usize,
+    target: &AnnouncementTarget,
+    maps: &[ChannelMap],
+) -> Result<u64, String> {
+    let reactors = inner.context.reactors();
+    let running = inner.station(station).ok_or("the station has been removed")?;
+    let (mut overlay, mut parts): (Option<Overlay>, Vec<_>) = (None, Vec::new());
+    for map in maps {
+        let name = format!("{} (announcements)", running.config.name);
+        let new =
+            EncodingParts::new(&running.config, &name, reactors).map_err(|e| e.to_string())?;
+        let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = new;
+        let rendition = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
+        let rendition = rendition.with_channel_map(*map, quantum);
+        overlay = Some(match overlay {
+            Some(overlay) => overlay.with_rendition(rendition),
+            None => Overlay::new(rendition, quantum),
+        });
+        parts.push((*map, channel, taps));
+    }
+    let overlay = overlay.ok_or("an overlay needs a rendition")?;
+    let output_id = running.handle.add_output(overlay).map_err(|full| full.to_string())?;
+    if let Some(queue) = running.handle.overlay_announcements(output_id) {
+        queue.start_at(None);
+    }
+    let mut numbers = Vec::new();
+    for (map, channel, taps) in parts {
+        let number = register_stream(None, &channel, taps, inner);
+        inner.renditions.push(rendition(station, output_id, number, channel));
+        numbers.push((map, number));
+    }
+    inner.overlays.push(RunningOverlay {
+        station,
+        target: target.clone(),
+        output_id,
+        numbers,
+        sessions: Vec::new(),
+        is_waiting: true,
+        is_ended: false,
+        ends_at: None,
+    });
+    Ok(output_id)
+}
+
+fn rendition(
+    station: usize,
+    output_id: u64,
+    number: usize,
+    channel: StationDescriptor,
+) -> RunningRendition {
+    RunningRendition {
+        station,
+        kind: RenditionKind::Overlay,
+        number,
+        output_id,
+        channel,
+        since: SystemClock::now(),
+        unused_since: None,
+        listeners: Arc::default(),
+    }
+}
+
+/// The sessions that an overlay should have now. Cancels the announcements of a target that does
+/// not play the station any more.
+fn wanted_sessions(
+    inner: &mut AudioState,
+    overlay: &mut RunningOverlay,
+    sessions: &TargetSessions<'_>,
+    now: Instant,
+) -> Vec<OverlaySession> {
+    if overlay.is_ended {
+        return Vec::new();
+    }
+    let found = sessions_of(inner, overlay.station, &overlay.target, sessions);
+    let Some(running) = inner.station(overlay.station) else { return Vec::new() };
+    if found.is_none() {
+        running.announcements.cancel_all(overlay.output_id, &mut running.handle);
+    }
+    if running.announcements.has_any(overlay.output_id) {
+        overlay.ends_at = None;
+    } else {
+        // Clients hear the end when their buffer has passed.
+        let buffer = Span::from_millis(i64::from(running.config.buffer_ms));
+        overlay.ends_at.get_or_insert(now + buffer + LINGER);
+    }
+    if overlay.is_over(now) { Vec::new() } else { found.unwrap_or_default() }
+}
+
+/// Moves the sessions back that are not wanted, as far as the reactors take the commands.
+fn release(inner: &AudioState, overlay: &mut RunningOverlay, wanted: &[OverlaySession]) {
+    let RunningOverlay { sessions, numbers, station, is_ended, .. } = overlay;
+    sessions.retain(|one| {
+        if wanted.contains(one) {
+            return true;
+        }
+        let base = base_number(inner, *station, one.map);
+        let number = numbers.iter().find(|(map, _)| *map == one.map);
+        !match number {
+            // The successor of a station has other times, and possibly another codec.
+            Some((_, number)) if !*is_ended => {
+                inner.context.continue_on(one.session, *number, base)
+            }
+            _ => inner.context.set_station(one.session, base),
+        }
+    });
+}
+
+/// Lets announcements start once every client has been moved.
+fn start(inner: &mut AudioState, overlay: &mut RunningOverlay, waits: bool, now: Instant) {
+    if overlay.is_ended || overlay.is_waiting == waits && !waits {
+        return;
+    }
+    overlay.is_waiting = waits;
+    let Some(running) = inner.station(overlay.station) else { return };
+    let chunk = running.channel.chunk;
+    if let Some(queue) = running.handle.overlay_announcements(overlay.output_id) {
+        queue.start_at((!waits).then(|| now + MOVE_TIME + chunk + chunk));
+    }
+}
+
+fn remove(inner: &mut AudioState, overlay: &RunningOverlay) {
+    if !overlay.is_ended
+        && let Some(running) = inner.station(overlay.station)
+    {
+        running.handle.remove_output(overlay.output_id);
+    }
+    let is_its = |number: usize| overlay.numbers.iter().any(|(_, own)| *own == number);
+    inner.renditions.retain(|mapped| !is_its(mapped.number));
+    overlay.numbers.iter().for_each(|(_, number)| inner.context.remove_station(*number));
+}
+
+/// The sessions of a target; `None` if it does not play the station.
+fn sessions_of(
+    inner: &AudioState,
+    station: usize,
+    target: &AnnouncementTarget,
+    sessions: &TargetSessions<'_>,
+) -> Option<Vec<OverlaySession>> {
+    let running = inner.stations.get(station).and_then(Option::as_ref);
+    // A mono station needs no map.
+    let is_mono = running.is_some_and(|running| running.config.spec.layout.channels() < 2);
+    let sessions = sessions(station, target)?.into_iter().map(|(session, map)| OverlaySession {
+        session: SessionId::from_number(session.0),
+        map: if is_mono { ChannelMap::Stereo } else { map },
+    });
+    Some(sessions.collect())
+}
+
+/// The number in the reactors of what a client with this map plays without announcements.
+fn base_number(inner: &AudioState, station: usize, map: ChannelMap) -> usize {
+    let mut renditions = inner.renditions.iter();
+    let mapped = renditions.find(|mapped| mapped.matches(station, RenditionKind::Map(map)));
+    mapped.map_or(station, |mapped| mapped.number)
+}
+
+/// The longest time between two sends to a client, with a margin; two chunks come on top.
+const MOVE_TIME: Span = Span::from_millis(150);

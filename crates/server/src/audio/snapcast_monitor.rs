@@ -1,0 +1,63 @@
+//! The state of a Snapcast source, for the status and the log.
+
+use aulos_control::backend::PassStatus;
+use aulos_engine::ready_chunk::PassThroughState;
+use aulos_rt::LatestReader;
+use aulos_session::snapcast::{PassObstacle, SnapcastInputStatus};
+
+/// The status of a source, and what the log has of it.
+#[derive(Debug)]
+pub(super) struct SnapcastMonitor {
+    state: LatestReader<SnapcastInputStatus>,
+    passes: bool,
+    logged: Option<PassObstacle>,
+}
+
+impl SnapcastMonitor {
+    /// The monitor of a source that is to pass its chunks, or not.
+    pub(super) const fn new(state: LatestReader<SnapcastInputStatus>, passes: bool) -> Self {
+        Self { state, passes, logged: None }
+    }
+
+    /// Why the source cannot be played.
+    pub(super) fn problem(&mut self) -> Option<String> {
+        self.state.read().error.as_ref().map(ToString::to_string)
+    }
+
+    /// Whether its chunks are passed, for a source that is to pass them; `state` is that of its
+    /// station if it is on air.
+    pub(super) fn pass_status(&mut self, state: Option<PassThroughState>) -> Option<PassStatus> {
+        if !self.passes {
+            return None;
+        }
+        if let Some(obstacle) = self.state.read().pass_obstacle {
+            return Some(PassStatus::Encoded(obstacle.to_string()));
+        }
+        let reason = match state {
+            Some(PassThroughState::Passing) => return Some(PassStatus::Passed),
+            None | Some(PassThroughState::NoSource) => "the source is not on air",
+            Some(PassThroughState::Crossfade) => "a cross-fade is in progress",
+            Some(PassThroughState::Processing) => {
+                "gain, equalizer or normalizer change the samples"
+            }
+            Some(PassThroughState::Announcement) => "an announcement plays",
+            Some(PassThroughState::NoChunk) => "no chunk has arrived in time",
+        };
+        Some(PassStatus::Encoded(reason.to_owned()))
+    }
+
+    /// Logs a new obstacle.
+    pub(super) fn log_obstacle(&mut self, station: &str) {
+        let obstacle = self.state.read().pass_obstacle;
+        if obstacle == self.logged {
+            return;
+        }
+        self.logged = obstacle;
+        match obstacle {
+            Some(reason) => {
+                tracing::warn!(station, %reason, "the chunks of the Snapcast source are not passed");
+            }
+            None => tracing::info!(station, "the chunks of the Snapcast source can be passed"),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What the handlers of requests share.
+
+use std::sync::Arc;
+
+use aulos_control::Control;
+use aulos_control::backend::ListenSink;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+
+use super::events::EventFeed;
+use super::pages::FileServer;
+use super::system_probe::SystemProbe;
+use super::web::WebFiles;
+use crate::connections::ConnectionSlots;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub(super) struct AppState {
+    pub(super) control: Arc<Control>,
+    pub(super) feed: EventFeed,
+    pub(super) system: SystemProbe,
+    pub(super) recordings: FileServer,
+    pub(super) sink: Arc<dyn ListenSink>,
+    /// Slots for controllers behind a WebSocket, which leave the slots of HTTP.
+    pub(super) sockets: ConnectionSlots,
+    pub(super) web: WebFiles,
+}
+
+pub(super) fn json_response(text: String) -> Response {
+    ([(CONTENT_TYPE, "application/json")], text).into_response()
+}

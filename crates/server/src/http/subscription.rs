@@ -1,0 +1,119 @@
+//! What a WebSocket is sent by subscription.
+//!
+//! Each connection reads the newest status, the newest meters and the events since the last ones
+//! when it is ready to send, so a slow one skips what it missed and nothing queues for it.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use aulos_control::{Control, MeterFrames, MeterSnapshot, Subscription, status_notification};
+use axum::extract::ws::{Message, Utf8Bytes};
+use tokio::sync::watch;
+
+use super::events::EventFeed;
+
+/// The subscription of one WebSocket, and what has been sent of it.
+pub(super) struct SubscribedFeed {
+    feed: EventFeed,
+    current: Subscription,
+    /// The changes of the status, and whether the first status has been sent.
+    status: Option<(watch::Receiver<Utf8Bytes>, bool)>,
+    meters: Option<watch::Receiver<Arc<MeterSnapshot>>>,
+    frames: MeterFrames,
+    /// The changes of the event history, and the revision up to which they have been sent.
+    events: Option<(watch::Receiver<u64>, u64)>,
+}
+
+/// One or two messages of a feed; the second follows the first.
+pub(super) type FeedMessages = (Message, Option<Message>);
+
+impl SubscribedFeed {
+    pub(super) fn new(feed: EventFeed) -> Self {
+        let (current, frames) = (Subscription::default(), MeterFrames::default());
+        Self { feed, current, status: None, meters: None, frames, events: None }
+    }
+
+    /// Takes the subscription of the last call; without a change nothing starts anew.
+    pub(super) fn set(&mut self, subscription: &Subscription, control: &Control) {
+        if *subscription == self.current {
+            return;
+        }
+        if subscription.status != self.current.status {
+            self.status = subscription.status.then(|| (self.feed.subscribe_status(), false));
+        }
+        if subscription.meters.is_none() {
+            self.meters = None;
+        } else if self.meters.is_none() {
+            self.meters = Some(self.feed.subscribe_meters());
+        }
+        if subscription.events.is_none() {
+            self.events = None;
+        } else if self.events.is_none() {
+            let mut changes = control.event_changes();
+            let revision = *changes.borrow_and_update();
+            self.events = Some((changes, revision));
+        }
+        self.current = subscription.clone();
+    }
+
+    /// The notification of the events that have not been sent.
+    fn next_events(&mut self, control: &Control) -> Option<String> {
+        let ((_, sent), role) = (self.events.as_mut()?, self.current.events?);
+        let (revision, notification) = control.event_notification(*sent, role);
+        *sent = revision;
+        notification
+    }
+
+    /// The next messages; waits without end while nothing is subscribed. May be dropped while it
+    /// waits.
+    pub(super) async fn next(&mut self, control: &Control) -> FeedMessages {
+        if let Some((changes, is_sent @ false)) = &mut self.status {
+            let status = control.status_after_long_calls().await;
+            changes.mark_unchanged();
+            *is_sent = true;
+            return (Message::text(status_notification(&status)), None);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                status = newest(self.status.as_mut().map(|(changes, _)| changes)) => {
+                    return (Message::Text(status), None);
+                }
+                snapshot = newest(self.meters.as_mut()) => {
+                    let Some(wanted) = &self.current.meters else { continue };
+                    match self.frames.next(&snapshot, wanted) {
+                        Some((Some(layout), frame)) => {
+                            return (Message::text(layout), Some(Message::binary(frame)));
+                        }
+                        Some((None, frame)) => return (Message::binary(frame), None),
+                        None => {}
+                    }
+                }
+                () = more_events(self.events.as_mut()) => {
+                    if let Some(events) = self.next_events(control) {
+                        return (Message::text(events), None);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a change of the event history that has not been sent; without end if none is wanted.
+async fn more_events(events: Option<&mut (watch::Receiver<u64>, u64)>) {
+    let Some((changes, sent)) = events else { return pending().await };
+    if changes.wait_for(|revision| revision > sent).await.is_err() {
+        // The history ends with the server.
+        pending::<()>().await;
+    }
+}
+
+/// The newest value of a channel, once it has changed; never without a channel.
+async fn newest<T: Clone>(changes: Option<&mut watch::Receiver<T>>) -> T {
+    let Some(changes) = changes else { return pending().await };
+    match changes.changed().await {
+        Ok(()) => changes.borrow_and_update().clone(),
+        // The feed ends with the runtime.
+        Err(_) => pending().await,
+    }
+}

@@ -1,0 +1,91 @@
+//! Metrics of clients: of each one while there are few, of all of a station always.
+
+use aulos_control::ClientSnapshot;
+use aulos_control::backend::ClientHealth;
+
+use super::table::{Metric, Values};
+
+/// Minutes in milliseconds and microseconds are far below 2^53.
+#[allow(clippy::cast_precision_loss, reason = "see above")]
+const fn seconds(value: i64, per_second: f64) -> f64 {
+    value as f64 / per_second
+}
+
+/// A figure of a client's health, absent in its first seconds.
+fn health<T>(one: &ClientSnapshot, read: impl Fn(&ClientHealth) -> T) -> Option<T> {
+    one.client.health.as_ref().map(read)
+}
+
+/// Metrics of clients.
+pub(super) const CLIENTS: &[Metric] = &[
+    Metric::histogram(
+        "aulos_station_client_ahead_seconds",
+        "Audio that clients had in reserve in seconds, observed with each report about a client.",
+        Values::StationHistogram(|one| &one.activity.client_ahead),
+    ),
+    Metric::histogram(
+        "aulos_station_client_round_trip_seconds",
+        "Round-trip times to clients in seconds, observed with each report about a client.",
+        Values::StationHistogram(|one| &one.activity.client_round_trip),
+    ),
+    Metric::gauge(
+        "aulos_client_info",
+        "Always 1; the client's name, group, station and version.",
+        Values::Client(|one, series| {
+            let client = &one.client;
+            let name = if client.name.is_empty() { &client.host_name } else { &client.name };
+            series.with(&[name, &one.group, &one.station, &client.version], true);
+        }),
+    )
+    .labels(&[("name", &[]), ("group", &[]), ("station", &[]), ("version", &[])]),
+    Metric::gauge(
+        "aulos_client_volume_ratio",
+        "Volume of the client, 0 to 1.",
+        Values::Client(|one, series| series.set(f64::from(one.client.volume) / 100.0)),
+    ),
+    Metric::gauge(
+        "aulos_client_muted",
+        "1 while the client is muted.",
+        Values::Client(|one, series| series.set(one.client.muted)),
+    ),
+    Metric::gauge(
+        "aulos_client_ahead_seconds",
+        "Audio that the client has in reserve in seconds; below 0 it plays late.",
+        Values::Client(|one, series| {
+            let ahead = health(one, |health| health.ahead_ms).flatten();
+            series.set(ahead.map(|ms| seconds(ms, 1e3)));
+        }),
+    ),
+    Metric::gauge(
+        "aulos_client_round_trip_seconds",
+        "Smoothed round-trip time in seconds.",
+        Values::Client(|one, series| {
+            let trip = health(one, |health| i64::try_from(health.round_trip_us).ok()).flatten();
+            series.set(trip.map(|us| seconds(us, 1e6)));
+        }),
+    ),
+    Metric::gauge(
+        "aulos_client_sync_error_seconds",
+        "How far ahead of its time the client plays in seconds, as it reports itself.",
+        Values::Client(|one, series| {
+            let sync = health(one, |health| health.sync).flatten();
+            let error = sync.and_then(|sync| sync.error_us);
+            series.set(error.map(|us| seconds(us, 1e6)));
+        }),
+    ),
+    Metric::gauge(
+        "aulos_client_unsent_bytes",
+        "Bytes that wait in this machine.",
+        Values::Client(|one, series| series.set(health(one, |health| health.unsent_bytes))),
+    ),
+    Metric::counter(
+        "aulos_client_skipped_chunks_total",
+        "Chunks skipped because the client was too slow, in this connection.",
+        Values::Client(|one, series| series.set(health(one, |health| health.skipped_chunks))),
+    ),
+    Metric::counter(
+        "aulos_client_retransmits_total",
+        "Retransmitted segments, in this connection.",
+        Values::Client(|one, series| series.set(health(one, |health| health.retransmitted))),
+    ),
+];

@@ -1,0 +1,23 @@
+//! All metrics, by section of the reference.
+
+use super::table::Metric;
+use super::{clients, server, sources, stations};
+
+/// All metrics, by section of the reference.
+pub(super) const SECTIONS: [(&str, &[Metric]); 10] = [
+    ("Server", server::SERVER),
+    ("Connections and requests", server::CONNECTIONS),
+    ("NATS", server::NATS),
+    ("Stations", stations::STATIONS),
+    ("Sources", sources::SOURCES),
+    ("Clients", clients::CLIENTS),
+    ("Recorders and uploads", stations::RECORDERS),
+    ("Pushes, RTP outputs and relays", stations::OUTPUTS),
+    ("Hooks", server::HOOKS),
+    ("Process", server::PROCESS),
+];
+
+/// All metrics, in the order of the text.
+pub(super) fn all() -> impl Iterator<Item = &'static Metric> {
+    SECTIONS.iter().flat_map(|(_, metrics)| *metrics)
+}

@@ -1,0 +1,512 @@
+//! Metrics of the server as a whole, its connections, its hooks and its process.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aulos_control::backend::StationState;
+
+use super::table::{Metric, Values};
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// The optional parts of this program.
+const FEATURES: &str = match (cfg!(feature = "nats"), cfg!(feature = "s3")) {
+    (true, true) => "nats,s3",
+    (true, false) => "nats",
+    (false, true) => "s3",
+    (false, false) => "",
+};
+
+/// Metrics of the server.
+pub(super) const SERVER: &[Metric] = &[
+    Metric::gauge(
+        "aulos_build_info",
+        "Always 1; version and optional parts of the program.",
+        Values::Server(|_, series| series.with(&[env!("CARGO_PKG_VERSION"), FEATURES], true)),
+    )
+    .labels(&[("version", &[]), ("features", &[])]),
+    Metric::gauge(
+        "aulos_start_time_seconds",
+        "Start of the server in seconds since 1970.",
+        Values::Server(|scrape, series| series.set(unix_seconds(scrape.server.started))),
+    ),
+    Metric::gauge(
+        "aulos_config_last_reload_successful",
+        "1 unless the last reload of the configuration failed.",
+        Values::Server(|scrape, series| series.set(scrape.server.reload_succeeded)),
+    ),
+    Metric::gauge(
+        "aulos_config_last_reload_success_timestamp_seconds",
+        "When the configuration in use was read, in seconds since 1970.",
+        Values::Server(|scrape, series| series.set(unix_seconds(scrape.server.configured_at))),
+    ),
+    Metric::gauge(
+        "aulos_stations",
+        "Stations that run.",
+        Values::Server(|scrape, series| {
+            let stations = scrape.server.stations.iter();
+            let running = stations.filter(|one| one.status.state != StationState::Stopped);
+            series.set(running.count());
+        }),
+    ),
+    Metric::gauge(
+        "aulos_clients",
+        "Connected Snapcast clients.",
+        Values::Server(|scrape, series| {
+            series.set(scrape.server.stations.iter().map(|one| one.clients).sum::<usize>());
+        }),
+    ),
+    Metric::gauge(
+        "aulos_controllers",
+        "Connected controllers.",
+        Values::Server(|scrape, series| series.set(scrape.server.controllers)),
+    ),
+    Metric::gauge(
+        "aulos_tls_sessions",
+        "Stream connections that use TLS.",
+        Values::Counters(&[("tls_sessions", &[])]),
+    ),
+    Metric::gauge(
+        "aulos_renditions",
+        "Further encodings of stations, by purpose.",
+        Values::Counters(&[
+            ("channel_maps", &["channel_map"]),
+            ("listener_codecs", &["listener_codec"]),
+            ("announcement_overlays", &["announcement"]),
+        ]),
+    )
+    .labels(&[("kind", &["channel_map", "listener_codec", "announcement"])]),
+    Metric::counter(
+        "aulos_state_save_failures_total",
+        "Failed writes of the state file.",
+        Values::Counters(&[("state_not_saved", &[])]),
+    ),
+    Metric::counter(
+        "aulos_events_dropped_total",
+        "Events that newer ones displaced from the history.",
+        Values::Counters(&[("events_dropped", &[])]),
+    ),
+    Metric::counter(
+        "aulos_history_write_failures_total",
+        "Failed writes of the history of loudness.",
+        Values::Counters(&[("history_not_written", &[])]),
+    ),
+    Metric::counter(
+        "aulos_history_dropped_total",
+        "Parts of the history that were given up, by what they are.",
+        Values::Counters(&[
+            ("history_blocks_dropped", &["block"]),
+            ("history_seconds_dropped", &["second"]),
+        ]),
+    )
+    .labels(&[("part", &["block", "second"])]),
+    Metric::counter(
+        "aulos_clients_forgotten_total",
+        "Clients whose settings were forgotten because there are too many.",
+        Values::Counters(&[
+            ("clients_evicted", &["evicted"]),
+            ("clients_not_remembered", &["not_remembered"]),
+            ("clients_not_restored", &["not_restored"]),
+        ]),
+    )
+    .labels(&[("reason", &["evicted", "not_remembered", "not_restored"])]),
+];
+
+const PORTS: &[&str] = &["stream", "control", "http", "live_source", "control_plane"];
+const CLOSED: &[&str] = &[
+    "peer",
+    "network",
+    "not_reading",
+    "memory",
+    "no_request",
+    "long_request",
+    "protocol_error",
+    "displaced",
+    "tls_failed",
+    "tls_unfinished",
+    "no_tls",
+    "unauthorized",
+    "stalled",
+    "undecodable",
+    "slow_disk",
+];
+const REFUSED: &[&str] = &[
+    "full",
+    "same_address",
+    "too_fast",
+    "no_tls",
+    "new_client",
+    "host",
+    "cross_site",
+    "busy_disk",
+    "unknown_mount",
+    "mount_in_use",
+    "content_type",
+    "request",
+];
+
+const RADIO_FAILURES: &[(&str, &[&str])] = &[
+    ("radio_failures_name", &["name"]),
+    ("radio_failures_connect", &["connect"]),
+    ("radio_failures_timeout", &["timeout"]),
+    ("radio_failures_tls", &["tls"]),
+    ("radio_failures_status", &["status"]),
+    ("radio_failures_redirect", &["redirect"]),
+    ("radio_failures_playlist", &["playlist"]),
+    ("radio_failures_protocol", &["protocol"]),
+    ("radio_failures_broken_off", &["broken_off"]),
+    ("radio_failures_not_sound", &["not_sound"]),
+];
+const RADIO_CAUSES: [&str; 10] = [
+    "name",
+    "connect",
+    "timeout",
+    "tls",
+    "status",
+    "redirect",
+    "playlist",
+    "protocol",
+    "broken_off",
+    "not_sound",
+];
+
+const PUSH_FAILURES: &[(&str, &[&str])] = &[
+    ("push_failures_name", &["name"]),
+    ("push_failures_connect", &["connect"]),
+    ("push_failures_timeout", &["timeout"]),
+    ("push_failures_tls", &["tls"]),
+    ("push_failures_password", &["password"]),
+    ("push_failures_taken", &["taken"]),
+    ("push_failures_refused", &["refused"]),
+    ("push_failures_broken_off", &["broken_off"]),
+    ("push_failures_not_reading", &["not_reading"]),
+];
+const PUSH_CAUSES: [&str; 9] = [
+    "name",
+    "connect",
+    "timeout",
+    "tls",
+    "password",
+    "taken",
+    "refused",
+    "broken_off",
+    "not_reading",
+];
+
+/// Metrics of stations in other places.
+pub(super) const NATS: &[Metric] = &[
+    Metric::gauge(
+        "aulos_nats_connections",
+        "Connections to NATS servers.",
+        Values::Counters(&[("nats_connections", &[])]),
+    ),
+    Metric::counter(
+        "aulos_nats_disconnects_total",
+        "Connections to NATS servers that were lost.",
+        Values::Counters(&[("nats_disconnects", &[])]),
+    ),
+    Metric::counter(
+        "aulos_nats_published_chunks_total",
+        "Chunks of published stations: handed to NATS, or dropped because there was no connection or \
+         it refused them.",
+        Values::Counters(&[
+            ("nats_chunks_published", &["published"]),
+            ("nats_chunks_unconnected", &["unconnected"]),
+            ("nats_chunks_refused", &["refused"]),
+        ]),
+    )
+    .labels(&[("result", &["published", "unconnected", "refused"])]),
+    Metric::counter(
+        "aulos_nats_times_answered_total",
+        "Requests of edges for the time of this server that were answered.",
+        Values::Counters(&[("nats_times_answered", &[])]),
+    ),
+    Metric::counter(
+        "aulos_nats_messages_total",
+        "Messages of NATS sources: chunks that were accepted, and what was dropped, by reason.",
+        Values::Counters(&[
+            ("nats_chunks_accepted", &["accepted"]),
+            ("nats_messages_malformed", &["malformed"]),
+            ("nats_messages_checksum", &["checksum"]),
+            ("nats_messages_foreign", &["foreign"]),
+            ("nats_chunks_repeated", &["repeated"]),
+            ("nats_chunks_out_of_order", &["out_of_order"]),
+            ("nats_chunks_implausible", &["implausible"]),
+            ("nats_messages_dropped", &["not_taken"]),
+            ("nats_messages_overflow", &["overflow"]),
+        ]),
+    )
+    .labels(&[("result", NATS_RESULTS)]),
+    Metric::counter(
+        "aulos_nats_missing_chunks_total",
+        "Chunks of NATS sources that never came.",
+        Values::Counters(&[("nats_chunks_missing", &[])]),
+    ),
+    Metric::counter(
+        "aulos_nats_chunks_total",
+        "Accepted chunks of NATS sources: played, or dropped, by reason.",
+        Values::Counters(&[
+            ("nats_chunks_played", &["played"]),
+            ("nats_chunks_late", &["late"]),
+            ("nats_chunks_early", &["early"]),
+            ("nats_chunks_damaged", &["damaged"]),
+            ("nats_chunks_dropped", &["dropped"]),
+        ]),
+    )
+    .labels(&[("result", &["played", "late", "early", "damaged", "dropped"])]),
+];
+
+const NATS_RESULTS: &[&str] = &[
+    "accepted",
+    "malformed",
+    "checksum",
+    "foreign",
+    "repeated",
+    "out_of_order",
+    "implausible",
+    "not_taken",
+    "overflow",
+];
+
+/// Metrics of connections and requests.
+pub(super) const CONNECTIONS: &[Metric] = &[
+    Metric::counter(
+        "aulos_stream_connections_total",
+        "Connections accepted on the stream port.",
+        Values::Counters(&[("connections_accepted", &[])]),
+    ),
+    Metric::counter(
+        "aulos_stream_accept_errors_total",
+        "Connections that the system could not accept.",
+        Values::Counters(&[("accept_errors", &[])]),
+    ),
+    Metric::gauge(
+        "aulos_stream_sessions",
+        "Connections of the reactors, by kind.",
+        Values::Counters(&[("sessions", &["client"]), ("web_listeners", &["listener"])]),
+    )
+    .labels(&[("kind", &["client", "listener"])]),
+    Metric::counter(
+        "aulos_stream_chunks_total",
+        "Chunks for clients and listeners: sent, or skipped because the connection was too slow.",
+        Values::Counters(&[
+            ("chunks_sent", &["sent"]),
+            ("chunks_lagged", &["skipped"]),
+            ("listener_chunks_lost", &["lost"]),
+        ]),
+    )
+    .labels(&[("result", &["sent", "skipped", "lost"])]),
+    Metric::counter(
+        "aulos_stream_bytes_total",
+        "Bytes sent to clients and listeners.",
+        Values::Counters(&[("bytes_sent", &[])]),
+    ),
+    Metric::counter(
+        "aulos_stream_sends_total",
+        "System calls that sent audio: all, and those without a copy in the kernel.",
+        Values::Counters(&[("sends", &["all"]), ("zero_copy_sends", &["zero_copy"])]),
+    )
+    .labels(&[("kind", &["all", "zero_copy"])]),
+    Metric::counter(
+        "aulos_connections_closed_total",
+        "Connections that ended, by port and reason; `control_plane` is every port but the stream.",
+        Values::Counters(&[
+            ("sessions_closed", &["stream", "peer"]),
+            ("sessions_lost", &["stream", "network"]),
+            ("sessions_cut_not_reading", &["stream", "not_reading"]),
+            ("sessions_cut_without_hello", &["stream", "no_request"]),
+            ("sessions_cut_protocol_error", &["stream", "protocol_error"]),
+            ("sessions_cut_tls_failed", &["stream", "tls_failed"]),
+            ("sessions_cut_tls_unfinished", &["stream", "tls_unfinished"]),
+            ("sessions_cut_plain", &["stream", "no_tls"]),
+            ("sessions_cut_unauthorized", &["stream", "unauthorized"]),
+            ("controllers_cut_slow", &["control", "not_reading"]),
+            ("controllers_cut_memory", &["control", "memory"]),
+            ("controllers_cut_long_line", &["control", "long_request"]),
+            ("controllers_cut_not_json", &["control", "protocol_error"]),
+            ("controllers_cut_unfinished", &["control", "displaced"]),
+            ("controllers_cut_without_login", &["control", "unauthorized"]),
+            ("http_cut_slow_request", &["http", "no_request"]),
+            ("http_cut_long_request", &["http", "long_request"]),
+            ("http_cut_unfinished", &["http", "displaced"]),
+            ("pages_cut_slow", &["http", "slow_disk"]),
+            ("control_cut_tls_unfinished", &["control_plane", "tls_unfinished"]),
+            ("control_cut_tls_failed", &["control_plane", "tls_failed"]),
+            ("djs_cut_unfinished", &["live_source", "displaced"]),
+            ("djs_cut_without_request", &["live_source", "no_request"]),
+            ("djs_cut_long_request", &["live_source", "long_request"]),
+            ("djs_not_understood", &["live_source", "protocol_error"]),
+            ("djs_cut_stalled", &["live_source", "stalled"]),
+            ("djs_cut_unplayable", &["live_source", "undecodable"]),
+            ("djs_broken", &["live_source", "network"]),
+        ]),
+    )
+    .labels(&[("port", PORTS), ("reason", CLOSED)]),
+    Metric::counter(
+        "aulos_connections_refused_total",
+        "Connections and requests that were refused, by port and reason.",
+        Values::Counters(&[
+            ("connections_refused_same_address", &["stream", "same_address"]),
+            ("connections_refused_too_fast", &["stream", "too_fast"]),
+            ("clients_refused_new", &["stream", "new_client"]),
+            ("controllers_refused", &["control", "full"]),
+            ("http_refused", &["http", "full"]),
+            ("http_cross_site", &["http", "cross_site"]),
+            ("http_wrong_host", &["http", "host"]),
+            ("pages_refused_busy", &["http", "busy_disk"]),
+            ("control_refused_same_address", &["control_plane", "same_address"]),
+            ("control_refused_too_fast", &["control_plane", "too_fast"]),
+            ("control_refused_plain", &["control_plane", "no_tls"]),
+            ("djs_refused", &["live_source", "full"]),
+            ("djs_refused_unknown", &["live_source", "unknown_mount"]),
+            ("djs_refused_taken", &["live_source", "mount_in_use"]),
+            ("djs_refused_type", &["live_source", "content_type"]),
+            ("source_connections_refused_request", &["live_source", "request"]),
+        ]),
+    )
+    .labels(&[("port", PORTS), ("reason", REFUSED)]),
+    Metric::counter(
+        "aulos_live_sources_total",
+        "Live sources that have been on air.",
+        Values::Counters(&[("djs_on_air", &[])]),
+    ),
+    Metric::counter(
+        "aulos_logins_failed_total",
+        "Logins with a wrong name or secret (`wrong`), or refused after too many (`slowed`).",
+        Values::Counters(&[("logins_failed", &["wrong"]), ("logins_slowed", &["slowed"])]),
+    )
+    .labels(&[("reason", &["wrong", "slowed"])]),
+    Metric::counter(
+        "aulos_http_requests_total",
+        "HTTP requests by route and status code; `other` is every path without a route.",
+        Values::Server(|scrape, series| {
+            for request in &scrape.requests {
+                series.with(&[&request.route, &request.code.to_string()], request.count);
+            }
+        }),
+    )
+    .labels(&[("route", &[]), ("code", &[])]),
+    Metric::counter(
+        "aulos_rpc_calls_total",
+        "Control calls by method; `other` is every unknown one.",
+        Values::Server(|scrape, series| {
+            for (method, count) in &scrape.server.calls {
+                series.with(&[method], *count);
+            }
+        }),
+    )
+    .labels(&[("method", &[])]),
+    Metric::histogram(
+        "aulos_rpc_call_seconds",
+        "Time in seconds for which a control call occupied the server.",
+        Values::ServerHistogram(|scrape| &scrape.server.call_seconds),
+    ),
+    Metric::counter(
+        "aulos_rpc_refused_total",
+        "Control calls that were refused before they were carried out.",
+        Values::Counters(&[
+            ("rpc_not_understood", &["not_json_rpc"]),
+            ("batches_over_budget", &["batch_too_costly"]),
+            ("calls_refused_before_login", &["before_login"]),
+        ]),
+    )
+    .labels(&[("reason", &["not_json_rpc", "batch_too_costly", "before_login"])]),
+    Metric::counter(
+        "aulos_notifications_superseded_total",
+        "Notifications that a slow controller did not get because a newer one includes them.",
+        Values::Counters(&[("notifications_superseded", &[])]),
+    ),
+    Metric::counter(
+        "aulos_fifo_events_total",
+        "FIFOs that were created anew or opened anew, or in whose place something else was found.",
+        Values::Counters(&[
+            ("fifos_recreated", &["recreated"]),
+            ("fifos_reopened", &["reopened"]),
+            ("fifos_blocked", &["blocked"]),
+        ]),
+    )
+    .labels(&[("event", &["recreated", "reopened", "blocked"])]),
+    Metric::counter(
+        "aulos_radio_connection_failures_total",
+        "Failed connections of all web radio sources, by cause.",
+        Values::Counters(RADIO_FAILURES),
+    )
+    .labels(&[("cause", &RADIO_CAUSES)]),
+    Metric::counter(
+        "aulos_push_connection_failures_total",
+        "Failed connections of all pushes, by cause.",
+        Values::Counters(PUSH_FAILURES),
+    )
+    .labels(&[("cause", &PUSH_CAUSES)]),
+];
+
+const RESULTS: &[&str] = &["delivered", "failed", "dropped"];
+
+/// Metrics of hooks.
+pub(super) const HOOKS: &[Metric] = &[
+    Metric::counter(
+        "aulos_hook_events_total",
+        "Events of the hook: delivered, given up (`failed`), or dropped from a full queue.",
+        Values::Hook(|hook, series| {
+            for (result, count) in RESULTS.iter().zip(hook.events) {
+                series.with(&[result], count);
+            }
+        }),
+    )
+    .labels(&[("result", RESULTS)]),
+    Metric::counter(
+        "aulos_hook_retries_total",
+        "Repeated attempts of the hook.",
+        Values::Hook(|hook, series| series.set(hook.retries)),
+    ),
+    Metric::gauge(
+        "aulos_hook_waiting_events",
+        "Events that wait for the hook.",
+        Values::Hook(|hook, series| series.set(hook.waiting)),
+    ),
+];
+
+/// Metrics of the process, under the names that all programs use.
+pub(super) const PROCESS: &[Metric] = &[
+    Metric::counter(
+        "process_cpu_seconds_total",
+        "CPU time of the process in seconds.",
+        Values::Server(|scrape, series| series.set(scrape.process.cpu_seconds)),
+    ),
+    Metric::gauge(
+        "process_resident_memory_bytes",
+        "Resident memory in bytes.",
+        Values::Server(|scrape, series| series.set(scrape.process.resident_bytes)),
+    ),
+    Metric::gauge(
+        "process_virtual_memory_bytes",
+        "Virtual memory in bytes.",
+        Values::Server(|scrape, series| series.set(scrape.process.virtual_bytes)),
+    ),
+    Metric::gauge(
+        "process_open_fds",
+        "Open file descriptors.",
+        Values::Server(|scrape, series| series.set(scrape.process.open_fds)),
+    ),
+    Metric::gauge(
+        "process_max_fds",
+        "Limit of open file descriptors.",
+        Values::Server(|scrape, series| series.set(scrape.process.max_fds)),
+    ),
+    Metric::gauge(
+        "process_threads",
+        "Threads of the process.",
+        Values::Server(|scrape, series| series.set(scrape.process.threads)),
+    ),
+    Metric::counter(
+        "aulos_thread_cpu_seconds_total",
+        "CPU time in seconds of the threads with this name.",
+        Values::Server(|scrape, series| {
+            for (name, seconds) in &scrape.process.thread_cpu_seconds {
+                series.with(&[name], *seconds);
+            }
+        }),
+    )
+    .labels(&[("thread", &[])]),
+];

@@ -1,0 +1,135 @@
+//! Metrics of sources.
+
+use aulos_control::backend::{FailureCounts, Loudness, RadioState, RtpSourceStatus};
+use aulos_core::{Lufs, Span};
+
+use super::table::{Metric, Series, SourceView, Values};
+
+const STATES: &[&str] =
+    &["disabled", "connecting", "priming", "healthy", "suspect", "failed", "backoff"];
+const REASONS: &[&str] = &["late", "silent", "dc", "dead_channel", "error", "flap"];
+const RESULTS: &[&str] =
+    &["received", "lost", "recovered", "late", "duplicate", "undecodable", "dropped"];
+
+/// The windows of EBU R 128.
+pub(super) const WINDOWS: &[&str] = &["momentary", "short_term", "integrated"];
+
+/// Each window's loudness. A window that is full and has no value was silent.
+pub(super) fn windows(loudness: &Loudness) -> [(&'static str, Option<f64>); 3] {
+    let value = |value: Option<Lufs>, full: Span| {
+        let silence = (loudness.measured >= full).then_some(f64::NEG_INFINITY);
+        value.map(Lufs::get).or(silence)
+    };
+    let momentary = value(loudness.momentary, Span::from_millis(400));
+    let short_term = value(loudness.short_term, Span::from_secs(3));
+    [
+        ("momentary", momentary),
+        ("short_term", short_term),
+        // Without a gated block there is no integrated loudness.
+        ("integrated", loudness.integrated.map(Lufs::get)),
+    ]
+}
+
+fn radio<'a>(view: &SourceView<'a>) -> Option<&'a RadioState> {
+    view.station.status.radios.get(view.index)?.as_ref()
+}
+
+fn rtp(view: &SourceView<'_>) -> Option<RtpSourceStatus> {
+    *view.station.status.rtp_inputs.get(view.index)?
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&SourceView<'_>, &mut Series<'_>),
+) -> Metric {
+    Metric::gauge(name, help, Values::Source(read))
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    read: fn(&SourceView<'_>, &mut Series<'_>),
+) -> Metric {
+    Metric::counter(name, help, Values::Source(read))
+}
+
+/// Metrics of sources.
+pub(super) const SOURCES: &[Metric] = &[
+    gauge(
+        "aulos_source_state",
+        "1 for the source's health, 0 for every other one.",
+        |view, series| {
+            let health = view.station.source_health(view.index);
+            series.one_of(STATES, health.map(|(state, _)| state));
+        },
+    )
+    .labels(&[("state", STATES)]),
+    gauge("aulos_source_active", "1 for the source on air.", |view, series| {
+        series.set(view.station.status.active == Some(view.index));
+    }),
+    gauge("aulos_source_preferred", "1 for a source that a controller prefers.", |view, series| {
+        series.set(view.station.status.on_air.preferred == Some(view.index));
+    }),
+    gauge(
+        "aulos_source_priority",
+        "Place of the source in the order of priority, from 1.",
+        |view, series| series.set(view.index + 1),
+    ),
+    counter("aulos_source_failures_total", "Failures of the source.", |view, series| {
+        let condition = view.station.status.source_conditions.get(view.index);
+        if let Some(condition) = condition {
+            let FailureCounts { late, silent, dc, dead_channel, error, flaps, .. } =
+                condition.failures;
+            let counts = [late, silent, dc, dead_channel, error, flaps];
+            for (reason, count) in REASONS.iter().zip(counts) {
+                series.with(&[reason], count);
+            }
+        }
+    })
+    .labels(&[("reason", REASONS)]),
+    gauge(
+        "aulos_source_loudness_lufs",
+        "Loudness of the source (EBU R 128) in LUFS, -Inf for silence.",
+        |view, series| {
+            if let Some(loudness) = view.station.status.source_loudness.get(view.index) {
+                for (window, value) in windows(loudness) {
+                    series.with(&[window], value);
+                }
+            }
+        },
+    )
+    .labels(&[("window", WINDOWS)]),
+    counter(
+        "aulos_radio_connects_total",
+        "Connections of a web radio source that delivered a stream.",
+        |view, series| series.set(radio(view).map(|radio| radio.connects)),
+    ),
+    counter(
+        "aulos_radio_failures_total",
+        "Failed or broken connections of a web radio source.",
+        |view, series| series.set(radio(view).map(|radio| radio.failures)),
+    ),
+    gauge("aulos_live_source_connected", "1 while a live source sends.", |view, series| {
+        let live = view.station.status.live_inputs.get(view.index);
+        series.set(live.and_then(Option::as_ref).map(|live| live.on_air));
+    }),
+    counter("aulos_rtp_input_packets_total", "Packets of an RTP source.", |view, series| {
+        if let Some(RtpSourceStatus(status)) = rtp(view) {
+            let of = status.counts;
+            let recovered = of.recovered_red + of.recovered_fec;
+            let dropped = of.skipped + of.no_room;
+            let values =
+                [of.received, of.lost, recovered, of.late, of.duplicates, of.undecodable, dropped];
+            for (result, value) in RESULTS.iter().zip(values) {
+                series.with(&[result], value);
+            }
+        }
+    })
+    .labels(&[("result", RESULTS)]),
+    gauge(
+        "aulos_rtp_input_jitter_seconds",
+        "Interarrival jitter of an RTP source (RFC 3550) in seconds.",
+        |view, series| series.set(rtp(view).map(|status| status.0.jitter.as_secs_f64())),
+    ),
+];

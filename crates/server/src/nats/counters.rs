@@ -1,0 +1,109 @@
+//! The counters of NATS.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aulos_io::feed::SnapcastCounters;
+use aulos_session::nats::NatsInputCounts;
+use aulos_session::snapcast::SnapcastInputCounts;
+
+/// What happened to the messages of all stations and sources.
+#[derive(Debug, Default)]
+pub(crate) struct NatsCounters {
+    /// Connections to servers now.
+    pub(crate) connected: AtomicU64,
+    /// Connections that were lost.
+    pub(crate) disconnects: AtomicU64,
+    /// Chunks that were handed to NATS.
+    pub(crate) published: AtomicU64,
+    /// Chunks that were not, because there was no connection.
+    pub(crate) unconnected: AtomicU64,
+    /// Chunks that were not, because the connection did not take them in time or refused them.
+    pub(crate) refused: AtomicU64,
+    /// Requests for the time that were answered.
+    pub(crate) times: AtomicU64,
+    /// Messages that the connection dropped because its subscriptions were full.
+    pub(crate) overflow: AtomicU64,
+    /// In the order of [`NatsInputCounts::named`].
+    received: [AtomicU64; 9],
+    /// What became of accepted chunks.
+    played: SnapcastCounters,
+}
+
+impl NatsCounters {
+    /// The counters and their stable names.
+    pub(crate) fn named(&self) -> Vec<(&'static str, u64)> {
+        let own = [
+            ("nats_connections", &self.connected),
+            ("nats_disconnects", &self.disconnects),
+            ("nats_chunks_published", &self.published),
+            ("nats_chunks_unconnected", &self.unconnected),
+            ("nats_chunks_refused", &self.refused),
+            ("nats_times_answered", &self.times),
+            ("nats_messages_overflow", &self.overflow),
+        ];
+        let received = RECEIVED.into_iter().zip(&self.received);
+        let played = self.played.named().map(|(_, counter)| counter);
+        let all = own.into_iter().chain(received).chain(PLAYED.into_iter().zip(played));
+        all.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).collect()
+    }
+
+    /// Adds what has happened to a source since `before`.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code, reason = "there is no source"))]
+    pub(crate) fn add(
+        &self,
+        (counts, before): (NatsInputCounts, NatsInputCounts),
+        (played, played_before): (SnapcastInputCounts, SnapcastInputCounts),
+    ) {
+        let differences = counts.named().into_iter().zip(before.named());
+        for (counter, ((_, count), (_, before))) in self.received.iter().zip(differences) {
+            counter.fetch_add(count - before, Ordering::Relaxed);
+        }
+        self.played.add(played, played_before);
+    }
+}
+
+const RECEIVED: [&str; 9] = [
+    "nats_chunks_accepted",
+    "nats_messages_malformed",
+    "nats_messages_checksum",
+    "nats_messages_foreign",
+    "nats_chunks_repeated",
+    "nats_chunks_out_of_order",
+    "nats_chunks_implausible",
+    "nats_chunks_missing",
+    "nats_messages_dropped",
+];
+
+const PLAYED: [&str; 7] = [
+    "nats_sources_failed",
+    "nats_chunks_played",
+    "nats_chunks_late",
+    "nats_chunks_early",
+    "nats_chunks_damaged",
+    "nats_chunks_dropped",
+    "nats_gaps_filled",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_has_a_name_of_its_own() {
+        let counters = NatsCounters::default();
+        let names: Vec<_> = counters.named().into_iter().map(|(name, _)| name).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len());
+        // The names of the source's causes, with a prefix.
+        for ((cause, _), name) in NatsInputCounts::default().named().into_iter().zip(RECEIVED) {
+            let is_dropped = cause == "overflow" && name == "nats_messages_dropped";
+            assert!(name.ends_with(cause) || is_dropped, "{cause} {name}");
+        }
+        let of = SnapcastCounters::default();
+        for ((cause, _), name) in of.named().into_iter().zip(PLAYED) {
+            assert_eq!(cause.replace("snapcast", "nats"), name);
+        }
+    }
+}

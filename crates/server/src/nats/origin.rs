@@ -1,0 +1,241 @@
+//! Publishes a station: its chunks, its record, and the time of this node.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_nats::jetstream::{self, kv};
+use async_nats::{Client, Subscriber};
+use aulos_engine::fanout::TimedChunk;
+use aulos_io::SystemClock;
+use aulos_proto::nats::{
+    ChunkHeader, ChunkMessage, ClockReply, ClockRequest, STREAMS_BUCKET, StreamRecord,
+    audio_subject, clock_subject, meta_subject, origin_tag, record_key,
+};
+use aulos_proto::snap::wire::{
+    MessageFrame, MessageHeader, MessageKind, MessageStamp, ServerMessage,
+};
+use bytes::{Bytes, BytesMut};
+use futures_core::Stream;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+
+use super::link::{Link, is_connected};
+use super::{NatsCounters, PublishedStation};
+
+/// What the origins of this server share.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) site: String,
+    pub(super) node: String,
+    /// The last epoch that was used.
+    pub(super) epoch: Arc<AtomicU32>,
+    pub(super) counters: Arc<NatsCounters>,
+}
+
+/// A station on its way to NATS.
+struct Publisher {
+    client: Client,
+    station: PublishedStation,
+    counters: Arc<NatsCounters>,
+    audio: String,
+    origin: u16,
+    epoch: u32,
+    /// The number of the next chunk.
+    sequence: u64,
+    message: Vec<u8>,
+    buffer: BytesMut,
+}
+
+impl Origin {
+    /// Publishes a station until its ring is abandoned.
+    pub(super) async fn run(self, link: Arc<Link>, station: PublishedStation) {
+        let Some((codec, codec_header)) = codec_header(&station.codec_header) else { return };
+        let client = client(&link).await;
+        let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        let record = self.record(&station, epoch, (&codec, &codec_header));
+        let meta = meta_subject(&self.site, &station.name);
+        let key = record_key(&self.site, &station.name);
+        let mut publisher = Publisher {
+            audio: audio_subject(&self.site, &station.name, &codec),
+            client: client.clone(),
+            station,
+            counters: self.counters,
+            origin: origin_tag(&self.node),
+            epoch,
+            sequence: 0,
+            message: Vec::new(),
+            buffer: BytesMut::new(),
+        };
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut announced, mut was_connected) = (None::<Instant>, false);
+        loop {
+            tick.tick().await;
+            let connected = is_connected(&client);
+            if connected && !was_connected {
+                tokio::spawn(store_record(client.clone(), key.clone(), record.clone()));
+            }
+            let is_due = announced.is_none_or(|at| at.elapsed() >= RECORD_INTERVAL);
+            if connected && (is_due || !was_connected) {
+                announced = Some(Instant::now());
+                // A record that is lost comes again.
+                timeout(MAX_WAIT, client.publish(meta.clone(), record.clone())).await.ok();
+            }
+            was_connected = connected;
+            if !publisher.publish_all(connected).await {
+                return;
+            }
+        }
+    }
+
+    fn record(
+        &self,
+        station: &PublishedStation,
+        epoch: u32,
+        (codec, codec_header): (&str, &[u8]),
+    ) -> Bytes {
+        let (buffer, chunk, spec) = (station.buffer, station.chunk, station.spec);
+        let record =
+            StreamRecord { epoch, buffer, chunk, spec, node: &self.node, codec, codec_header };
+        let mut bytes = Vec::new();
+        record.write(&mut bytes);
+        bytes.into()
+    }
+}
+
+impl Publisher {
+    /// Publishes what is in the ring; false once nothing more can come.
+    async fn publish_all(&mut self, connected: bool) -> bool {
+        let is_over = self.station.chunks.is_abandoned();
+        while let Some(chunk) = self.station.chunks.pop() {
+            let sequence = self.sequence;
+            self.sequence += 1;
+            if !connected {
+                self.counters.unconnected.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            let message = self.encode(&chunk, sequence);
+            // The chunk returns to its pool, whatever the connection does.
+            drop(chunk);
+            let sent = timeout(MAX_WAIT, self.client.publish(self.audio.clone(), message)).await;
+            let counter = match sent {
+                Ok(Ok(())) => &self.counters.published,
+                Ok(Err(_)) | Err(_) => &self.counters.refused,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        !is_over
+    }
+
+    fn encode(&mut self, chunk: &TimedChunk, sequence: u64) -> Bytes {
+        let age = Duration::from(SystemClock::now() - chunk.timestamp);
+        let wall = (SystemTime::now() - age).duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header = ChunkHeader {
+            origin: self.origin,
+            epoch: self.epoch,
+            sequence,
+            first_frame: chunk.chunk.pts,
+            recorded: chunk.timestamp,
+            wall_nanos: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
+            frames: chunk.chunk.duration,
+        };
+        self.message.clear();
+        ChunkMessage { header, payload: chunk.chunk.payload() }.write(&mut self.message);
+        // The buffer is used again once the messages in it are written.
+        self.buffer.extend_from_slice(&self.message);
+        self.buffer.split().freeze()
+    }
+}
+
+/// Answers requests for the time of this node, until the runtime ends.
+pub(super) async fn answer_clock(
+    link: Arc<Link>,
+    site: String,
+    node: String,
+    counters: Arc<NatsCounters>,
+) {
+    let client = client(&link).await;
+    let subject = clock_subject(&site, &node);
+    let Ok(mut requests) = client.subscribe(subject).await else { return };
+    let mut message = Vec::new();
+    while let Some(request) = next(&mut requests).await {
+        let received = SystemClock::now();
+        let (Some(reply_to), Ok(request)) = (request.reply, ClockRequest::parse(&request.payload))
+        else {
+            continue;
+        };
+        let latency = received - request.sent;
+        message.clear();
+        ClockReply { id: request.id, latency, sent: SystemClock::now() }.write(&mut message);
+        let reply = Bytes::copy_from_slice(&message);
+        if let Ok(Ok(())) = timeout(MAX_WAIT, client.publish(reply_to, reply)).await {
+            counters.times.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The client of a link. What is wrong with the configuration may be set right, such as a file.
+pub(super) async fn client(link: &Link) -> Client {
+    loop {
+        match link.client().await {
+            Ok(client) => return client.clone(),
+            Err(error) => tracing::error!(target: "nats", %error, "cannot connect"),
+        }
+        sleep(CONFIG_RETRY).await;
+    }
+}
+
+/// The next message; `None` once the subscription is over.
+pub(super) async fn next(messages: &mut Subscriber) -> Option<async_nats::Message> {
+    std::future::poll_fn(|context| std::pin::Pin::new(&mut *messages).poll_next(context)).await
+}
+
+/// Puts the record into its bucket, which is made if there is none. Without `JetStream` there is no
+/// bucket, and edges wait for the record to be sent again.
+async fn store_record(client: Client, key: String, record: Bytes) {
+    if let Err(error) = try_store(client, key, record).await {
+        tracing::warn!(target: "nats", %error, "cannot store the record of a stream in JetStream; a new edge waits for up to 2 s");
+    }
+}
+
+async fn try_store(client: Client, key: String, record: Bytes) -> io::Result<()> {
+    let context = jetstream::new(client);
+    let bucket = match context.get_key_value(STREAMS_BUCKET).await {
+        Ok(bucket) => bucket,
+        Err(_) => {
+            let config = kv::Config {
+                bucket: STREAMS_BUCKET.to_owned(),
+                history: 1,
+                ..kv::Config::default()
+            };
+            context.create_key_value(config).await.map_err(io::Error::other)?
+        }
+    };
+    bucket.put(key, record).await.map(drop).map_err(io::Error::other)
+}
+
+/// Name and header of the codec from the payload of Snapcast's message.
+fn codec_header(payload: &[u8]) -> Option<(String, Vec<u8>)> {
+    let size = u32::try_from(payload.len()).ok()?;
+    let header =
+        MessageHeader { kind: MessageKind::CodecHeader, stamp: MessageStamp::default(), size };
+    match ServerMessage::parse(&MessageFrame { header, payload }).ok()? {
+        ServerMessage::CodecHeader { codec, header } => {
+            Some((String::from_utf8(codec.to_vec()).ok()?, header.to_vec()))
+        }
+        _ => None,
+    }
+}
+
+/// How often a ring is looked into: as long as the shortest chunk.
+const TICK: Duration = Duration::from_millis(10);
+
+/// How often a record is sent again.
+const RECORD_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long the connection may take a message; the ring holds chunks for longer.
+const MAX_WAIT: Duration = Duration::from_millis(200);
+
+/// Until a configuration that cannot be used is tried again.
+const CONFIG_RETRY: Duration = Duration::from_secs(10);

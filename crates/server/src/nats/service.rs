@@ -1,0 +1,177 @@
+//! The thread of NATS, and the tasks on it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aulos_config::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer, NatsSource};
+use aulos_io::SystemClock;
+use aulos_session::nats::NatsInput;
+use aulos_session::snapcast::SnapcastInputSink;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use super::edge::{NatsFeeder, Subjects, edge};
+use super::link::{Link, LinkConfig};
+use super::origin::{Origin, answer_clock};
+use super::{NatsCounters, PublishedStation};
+
+/// Publishes stations, and subscribes to those of other servers.
+#[derive(Debug)]
+pub(crate) struct NatsService {
+    cluster: Option<ClusterSettings>,
+    node: String,
+    counters: Arc<NatsCounters>,
+    thread: Option<NatsThread>,
+    links: Vec<Arc<Link>>,
+    /// The last epoch that was used.
+    epoch: Arc<AtomicU32>,
+    answers_clock: bool,
+}
+
+/// A thread with a runtime; there is none before the first use.
+#[derive(Debug)]
+struct NatsThread {
+    runtime: Handle,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl NatsService {
+    pub(crate) fn new(cluster: Option<&ClusterSettings>) -> Self {
+        let named = cluster.and_then(|cluster| cluster.node.clone());
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self {
+            node: named.unwrap_or_else(host),
+            cluster: cluster.cloned(),
+            counters: Arc::default(),
+            thread: None,
+            links: Vec::new(),
+            epoch: Arc::default(),
+            answers_clock: false,
+        }
+    }
+
+    /// The counters, for the status.
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters.named()
+    }
+
+    /// Publishes a station until its ring is abandoned.
+    ///
+    /// # Errors
+    /// If the thread cannot be started, or there is no `cluster`.
+    pub(crate) fn publish(&mut self, station: PublishedStation) -> io::Result<()> {
+        let site = self.site();
+        let link = self.link(None)?;
+        let runtime = self.runtime()?;
+        if !std::mem::replace(&mut self.answers_clock, true) {
+            let counters = Arc::clone(&self.counters);
+            runtime.spawn(answer_clock(
+                Arc::clone(&link),
+                site.clone(),
+                self.node.clone(),
+                counters,
+            ));
+        }
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.epoch.fetch_max(u32::try_from(seconds).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let origin = Origin {
+            site,
+            node: self.node.clone(),
+            epoch: Arc::clone(&self.epoch),
+            counters: Arc::clone(&self.counters),
+        };
+        runtime.spawn(origin.run(link, station));
+        Ok(())
+    }
+
+    /// A feeder of a station that another server publishes.
+    ///
+    /// # Errors
+    /// If the thread cannot be started, or there is no server to connect to.
+    pub(crate) fn subscribe(
+        &mut self,
+        source: &NatsSource,
+        sink: SnapcastInputSink,
+        seed: u64,
+    ) -> io::Result<NatsFeeder> {
+        let site = source.site.clone().unwrap_or_else(|| self.site());
+        let link = self.link(source.server.as_ref())?;
+        let runtime = self.runtime()?;
+        let input = NatsInput::new(seed, sink, SystemClock::now());
+        let (feeder, port) = NatsFeeder::new(input, Arc::clone(&self.counters));
+        let subjects = Subjects { site, station: source.station.clone() };
+        runtime.spawn(edge(link, subjects, port, Arc::clone(&self.counters)));
+        Ok(feeder)
+    }
+
+    /// Ends the thread and all connections.
+    pub(crate) fn stop(&mut self) {
+        if let Some(NatsThread { stop, thread, .. }) = self.thread.take() {
+            // It is over already if this fails.
+            stop.send(()).ok();
+            // The panic message of the thread is already on standard error.
+            drop(thread.join());
+        }
+    }
+
+    fn site(&self) -> String {
+        let site = self.cluster.as_ref().map(|cluster| cluster.site.clone());
+        site.unwrap_or_else(|| DEFAULT_SITE.to_owned())
+    }
+
+    /// The connection to a server. If it is one of the cluster, it is the cluster's connection, with
+    /// its login; other servers never get that.
+    fn link(&mut self, server: Option<&NatsServer>) -> io::Result<Arc<Link>> {
+        let is_own = |cluster: &&ClusterSettings| {
+            server.is_none_or(|server| {
+                cluster.servers.iter().any(|own| own.address == server.address)
+            })
+        };
+        let config = match (self.cluster.as_ref().filter(is_own), server) {
+            (Some(cluster), _) => LinkConfig {
+                servers: cluster.servers.clone(),
+                login: cluster.login.clone(),
+                ca: cluster.ca.clone(),
+                name: format!("aulos {}", self.node),
+            },
+            (None, Some(server)) => LinkConfig {
+                servers: vec![server.clone()],
+                login: NatsLogin::Anonymous,
+                ca: self.cluster.as_ref().and_then(|cluster| cluster.ca.clone()),
+                name: format!("aulos {}", self.node),
+            },
+            (None, None) => return Err(io::Error::other("it requires the table `cluster`")),
+        };
+        if let Some(link) = self.links.iter().find(|link| link.config == config) {
+            return Ok(Arc::clone(link));
+        }
+        let link = Arc::new(Link::new(config, Arc::clone(&self.counters)));
+        self.links.push(Arc::clone(&link));
+        Ok(link)
+    }
+
+    fn runtime(&mut self) -> io::Result<Handle> {
+        if let Some(thread) = &self.thread {
+            return Ok(thread.runtime.clone());
+        }
+        let runtime =
+            Builder::new_current_thread().enable_all().max_blocking_threads(LOOKUPS).build()?;
+        let (stop, stopped) = oneshot::channel();
+        let handle = runtime.handle().clone();
+        let thread =
+            std::thread::Builder::new().name("aulos-nats".to_owned()).spawn(move || {
+                // An error is a sender that was dropped.
+                runtime.block_on(stopped).ok();
+                runtime.shutdown_background();
+            })?;
+        self.thread = Some(NatsThread { runtime: handle.clone(), stop, thread });
+        Ok(handle)
+    }
+}
+
+/// Threads that look up names and read certificates while a connection is made.
+const LOOKUPS: usize = 2;

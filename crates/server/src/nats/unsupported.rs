@@ -1,0 +1,45 @@
+//! NATS in a build without it. The configuration refuses both uses, so nothing gets here.
+
+use std::io;
+
+use aulos_config::{ClusterSettings, NatsSource};
+use aulos_io::feed::SnapcastFeeder;
+use aulos_session::snapcast::SnapcastInputSink;
+
+use super::{NatsCounters, PublishedStation};
+
+/// Publishes nothing.
+#[derive(Debug, Default)]
+pub(crate) struct NatsService(NatsCounters);
+
+impl NatsService {
+    pub(crate) fn new(_: Option<&ClusterSettings>) -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.0.named()
+    }
+
+    #[allow(clippy::unused_self, reason = "as in a build with NATS")]
+    pub(crate) fn publish(&self, _: PublishedStation) -> io::Result<()> {
+        Err(not_built())
+    }
+
+    #[allow(clippy::unused_self, reason = "as in a build with NATS")]
+    pub(crate) fn subscribe(
+        &self,
+        _: &NatsSource,
+        _: SnapcastInputSink,
+        _: u64,
+    ) -> io::Result<SnapcastFeeder> {
+        Err(not_built())
+    }
+
+    #[allow(clippy::unused_self, reason = "as in a build with NATS")]
+    pub(crate) const fn stop(&self) {}
+}
+
+fn not_built() -> io::Error {
+    io::Error::other("NATS requires a build with the feature `nats`")
+}
