@@ -11,6 +11,7 @@ use aulos_dsp::meter::{Meter, MeterSample};
 use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyMemoryView};
 
 /// An array that can be measured.
 pub(crate) struct SampleArray {
@@ -56,6 +57,17 @@ impl SampleArray {
         }
     }
 
+    /// A copy of the samples, interleaved, with a full scale of 1.
+    pub(crate) fn to_f32(&self, py: Python<'_>) -> PyResult<Vec<f32>> {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "rounded")]
+        Ok(match &self.samples {
+            Samples::I16(buffer) => scaled(&buffer.to_vec(py)?, |x| f32::from(x) / 32_768.0),
+            Samples::I32(buffer) => scaled(&buffer.to_vec(py)?, |x| x as f32 / 2_147_483_648.0),
+            Samples::F32(buffer) => buffer.to_vec(py)?,
+            Samples::F64(buffer) => scaled(&buffer.to_vec(py)?, |x| x as f32),
+        })
+    }
+
     fn feed_as<T: Element + MeterSample + Send + Sync>(
         &self,
         py: Python<'_>,
@@ -81,6 +93,30 @@ impl SampleArray {
         }
         Ok(())
     }
+}
+
+fn scaled<T: Copy>(samples: &[T], convert: impl Fn(T) -> f32) -> Vec<f32> {
+    samples.iter().map(|sample| convert(*sample)).collect()
+}
+
+/// A memoryview of `samples` with the shape (frames, channels).
+pub(crate) fn frames_view<'py>(
+    py: Python<'py>,
+    samples: &[f32],
+    channels: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyByteArray::new_with(py, size_of_val(samples), |bytes| {
+        for (bytes, sample) in bytes.as_chunks_mut().0.iter_mut().zip(samples) {
+            *bytes = sample.to_ne_bytes();
+        }
+        Ok(())
+    })?;
+    let view = PyMemoryView::from(&bytes)?;
+    // Python has no views without frames in two dimensions.
+    if samples.is_empty() {
+        return view.call_method1("cast", ("f",));
+    }
+    view.call_method1("cast", ("f", (samples.len() / channels, channels)))
 }
 
 impl Samples {

@@ -12,6 +12,7 @@ use crate::options::{MODES, invalid};
 
 /// Immutable; what does not exist is None.
 #[pyclass(frozen, module = "aulos")]
+#[derive(Clone)]
 pub(crate) struct Loudness {
     measurement: Measurement,
     mode: MeterMode,
@@ -30,6 +31,35 @@ impl Loudness {
         let relative_threshold = finite(meter.relative_threshold()).filter(|_| heard);
         let (measurement, mode) = (meter.measurement(), meter.config().mode);
         Self { measurement, mode, seconds, relative_threshold }
+    }
+
+    /// The figures of a file.
+    pub(crate) const fn of_file(
+        measurement: Measurement,
+        mode: MeterMode,
+        seconds: f64,
+        relative_threshold: Option<f64>,
+    ) -> Self {
+        Self { measurement, mode, seconds, relative_threshold }
+    }
+
+    pub(crate) const fn measurement(&self) -> &Measurement {
+        &self.measurement
+    }
+
+    /// This programme and `next` after it. The relative threshold of the whole is not part of the
+    /// figures.
+    pub(crate) fn followed_by(&self, next: &Self) -> PyResult<Self> {
+        next.check_mode(self.mode)?;
+        let mut measurement = self.measurement.clone();
+        measurement.merge(&next.measurement).map_err(|error| invalid(&error))?;
+        let seconds = self.seconds + next.seconds;
+        Ok(Self { measurement, mode: self.mode, seconds, relative_threshold: None })
+    }
+
+    pub(crate) fn check_mode(&self, mode: MeterMode) -> PyResult<()> {
+        let what = "the parts were not measured with the same mode";
+        if self.mode == mode { Ok(()) } else { Err(PyValueError::new_err(what)) }
     }
 
     fn figures(&self) -> [(&'static str, Option<f64>); 7] {
@@ -52,7 +82,7 @@ impl Loudness {
 #[pymethods]
 impl Loudness {
     #[getter]
-    fn integrated(&self) -> Option<f64> {
+    pub(crate) fn integrated(&self) -> Option<f64> {
         finite(Some(self.if_measured(MeterMode::INTEGRATED, 0.0)?.integrated()))
     }
 
@@ -63,23 +93,23 @@ impl Loudness {
     }
 
     #[getter]
-    fn max_momentary(&self) -> Option<f64> {
+    pub(crate) fn max_momentary(&self) -> Option<f64> {
         finite(Some(self.if_measured(MeterMode::MAXIMA, MOMENTARY)?.max_momentary()))
     }
 
     #[getter]
-    fn max_short_term(&self) -> Option<f64> {
+    pub(crate) fn max_short_term(&self) -> Option<f64> {
         let mode = MeterMode::MAXIMA | MeterMode::SHORT_TERM;
         finite(Some(self.if_measured(mode, SHORT_TERM)?.max_short_term()))
     }
 
     #[getter]
-    fn true_peak(&self) -> Option<f64> {
+    pub(crate) fn true_peak(&self) -> Option<f64> {
         decibels(self.if_measured(MeterMode::TRUE_PEAK, 0.0)?.true_peak())
     }
 
     #[getter]
-    fn sample_peak(&self) -> Option<f64> {
+    pub(crate) fn sample_peak(&self) -> Option<f64> {
         decibels(self.if_measured(MeterMode::SAMPLE_PEAK, 0.0)?.sample_peak())
     }
 
@@ -145,19 +175,7 @@ pub(crate) fn merge(parts: Vec<PyRef<'_, Loudness>>) -> PyResult<Loudness> {
     let Some((first, rest)) = parts.split_first() else {
         return Err(PyValueError::new_err("nothing to merge: the sequence is empty"));
     };
-    let mut measurement = first.measurement.clone();
-    let mut seconds = first.seconds;
-    for part in rest {
-        if part.mode != first.mode {
-            let what = "the parts were not measured with the same mode";
-            return Err(PyValueError::new_err(what));
-        }
-        measurement.merge(&part.measurement).map_err(|error| invalid(&error))?;
-        seconds += part.seconds;
-    }
-    // The relative threshold of the whole programme is not part of the merged figures.
-    let relative_threshold = first.relative_threshold.filter(|_| rest.is_empty());
-    Ok(Loudness { measurement, mode: first.mode, seconds, relative_threshold })
+    rest.iter().try_fold(Loudness::clone(first), |whole, part| whole.followed_by(part))
 }
 
 pub(crate) fn finite(lufs: Option<Lufs>) -> Option<f64> {

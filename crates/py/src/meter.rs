@@ -3,15 +3,21 @@
 use aulos_dsp::meter;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::buffer::SampleArray;
 use crate::loudness::{Loudness, decibels, finite};
-use crate::options::{Modes, Options, Place, invalid};
+use crate::options::{Modes, Options, Place, invalid, mode_names};
 
 /// A meter that hears sound piece by piece.
 #[pyclass(module = "aulos")]
 pub(crate) struct Meter {
     meter: meter::Meter,
+    /// What it was made with.
+    positions: Option<Vec<Place>>,
+    dual_mono: bool,
+    /// Merged programmes, which count as heard before.
+    earlier: Option<Loudness>,
 }
 
 #[pymethods]
@@ -26,8 +32,10 @@ impl Meter {
         dual_mono: bool,
         lra_hop: f64,
     ) -> PyResult<Self> {
-        let config = Options::new(mode, positions, dual_mono, lra_hop)?.config(rate, channels)?;
-        Ok(Self { meter: meter::Meter::new(config).map_err(|error| invalid(&error))? })
+        let options = Options::new(mode, positions.clone(), dual_mono, lra_hop)?;
+        let config = options.config(rate, channels)?;
+        let meter = meter::Meter::new(config).map_err(|error| invalid(&error))?;
+        Ok(Self { meter, positions, dual_mono, earlier: None })
     }
 
     fn add(&mut self, py: Python<'_>, sound: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -44,10 +52,39 @@ impl Meter {
 
     fn reset(&mut self) {
         self.meter.reset();
+        self.earlier = None;
     }
 
-    fn loudness(&self) -> Loudness {
-        Loudness::of(&self.meter)
+    fn loudness(&self) -> PyResult<Loudness> {
+        let own = Loudness::of(&self.meter);
+        self.earlier.as_ref().map_or_else(|| Ok(own.clone()), |earlier| earlier.followed_by(&own))
+    }
+
+    fn merge(&mut self, other: MergedPart<'_>) -> PyResult<()> {
+        let other = match other {
+            MergedPart::Meter(meter) => meter.loudness()?,
+            MergedPart::Loudness(loudness) => loudness.clone(),
+        };
+        other.check_mode(self.meter.config().mode)?;
+        self.earlier = Some(match &self.earlier {
+            Some(earlier) => earlier.followed_by(&other)?,
+            None => other,
+        });
+        Ok(())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py>> {
+        let config = self.meter.config();
+        let hop = if config.range_hop == meter::RangeHop::Tenth { 0.1 } else { 1.0 };
+        let keywords = PyDict::new(py);
+        keywords.set_item("mode", mode_names(config.mode))?;
+        keywords.set_item("positions", self.positions.clone())?;
+        keywords.set_item("dual_mono", self.dual_mono)?;
+        keywords.set_item("lra_hop", hop)?;
+        let heard = (self.frames() > 0 || self.earlier.is_some()).then(|| self.loudness());
+        let heard = heard.transpose()?;
+        let restore = py.import("aulos._aulos")?.getattr("_restore_meter")?;
+        Ok((restore, (self.rate(), self.channels(), keywords, heard)))
     }
 
     #[getter]
@@ -81,38 +118,49 @@ impl Meter {
     }
 
     #[getter]
-    fn integrated(&self) -> Option<f64> {
-        finite(self.meter.integrated())
+    fn integrated(&self) -> PyResult<Option<f64>> {
+        match self.earlier {
+            None => Ok(finite(self.meter.integrated())),
+            Some(_) => Ok(self.loudness()?.integrated()),
+        }
     }
 
     #[getter]
-    fn relative_threshold(&self) -> Option<f64> {
-        self.integrated().and_then(|_| finite(self.meter.relative_threshold()))
+    fn relative_threshold(&self) -> PyResult<Option<f64>> {
+        // That of merged programmes is not part of their figures.
+        let own = finite(self.meter.relative_threshold()).filter(|_| self.earlier.is_none());
+        Ok(self.integrated()?.and(own))
     }
 
     #[getter]
-    fn loudness_range(&self) -> Option<f64> {
-        self.loudness().loudness_range()
+    fn loudness_range(&self) -> PyResult<Option<f64>> {
+        Ok(self.loudness()?.loudness_range())
     }
 
     #[getter]
-    fn max_momentary(&self) -> Option<f64> {
-        finite(self.meter.max_momentary())
+    fn max_momentary(&self) -> PyResult<Option<f64>> {
+        match self.earlier {
+            None => Ok(finite(self.meter.max_momentary())),
+            Some(_) => Ok(self.loudness()?.max_momentary()),
+        }
     }
 
     #[getter]
-    fn max_short_term(&self) -> Option<f64> {
-        finite(self.meter.max_short_term())
+    fn max_short_term(&self) -> PyResult<Option<f64>> {
+        match self.earlier {
+            None => Ok(finite(self.meter.max_short_term())),
+            Some(_) => Ok(self.loudness()?.max_short_term()),
+        }
     }
 
     #[getter]
-    fn true_peak(&self) -> Option<f64> {
-        greatest(&self.true_peaks()?)
+    fn true_peak(&self) -> PyResult<Option<f64>> {
+        Ok(self.loudness()?.true_peak())
     }
 
     #[getter]
-    fn sample_peak(&self) -> Option<f64> {
-        greatest(&self.sample_peaks()?)
+    fn sample_peak(&self) -> PyResult<Option<f64>> {
+        Ok(self.loudness()?.sample_peak())
     }
 
     #[getter]
@@ -160,6 +208,28 @@ pub(crate) fn measure(
     Ok(Loudness::of(&meter))
 }
 
-fn greatest(peaks: &[Option<f64>]) -> Option<f64> {
-    peaks.iter().copied().flatten().reduce(f64::max)
+/// Makes a pickled meter again.
+#[pyfunction]
+#[pyo3(name = "_restore_meter")]
+pub(crate) fn restore_meter(
+    py: Python<'_>,
+    rate: u32,
+    channels: usize,
+    keywords: &Bound<'_, PyDict>,
+    heard: Option<PyRef<'_, Loudness>>,
+) -> PyResult<Py<Meter>> {
+    let made = py.get_type::<Meter>().call((rate, channels), Some(keywords))?;
+    let made = made.cast_into::<Meter>()?;
+    made.borrow_mut().earlier = heard.map(|heard| heard.clone());
+    Ok(made.unbind())
 }
+
+/// What a meter takes in as heard before.
+#[derive(FromPyObject)]
+pub(crate) enum MergedPart<'py> {
+    Meter(PyRef<'py, Meter>),
+    Loudness(PyRef<'py, Loudness>),
+}
+
+type Restored<'py> = (u32, usize, Bound<'py, PyDict>, Option<Loudness>);
+type Reduced<'py> = (Bound<'py, PyAny>, Restored<'py>);

@@ -13,7 +13,7 @@ pub(crate) enum Modes {
 }
 
 /// The name of a loudspeaker, its azimuth in degrees to the left, or azimuth and elevation.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject, IntoPyObject)]
 pub(crate) enum Place {
     Named(String),
     Middle(i16),
@@ -24,7 +24,7 @@ pub(crate) enum Place {
 pub(crate) struct Options {
     pub(crate) mode: MeterMode,
     positions: Option<Vec<ChannelPosition>>,
-    range_hop: RangeHop,
+    pub(crate) range_hop: RangeHop,
 }
 
 pub(crate) const MODES: [(&str, MeterMode); 8] = [
@@ -122,6 +122,12 @@ impl Options {
     }
 }
 
+/// The names that select exactly these modes.
+pub(crate) fn mode_names(mode: MeterMode) -> Vec<&'static str> {
+    let single = MODES.iter().take(MODES.len() - 1);
+    single.filter(|(_, one)| mode.contains(*one)).map(|(name, _)| *name).collect()
+}
+
 pub(crate) fn invalid(error: &impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
@@ -134,7 +140,7 @@ fn position(place: Place) -> PyResult<ChannelPosition> {
     })
 }
 
-fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> PyResult<T> {
+pub(crate) fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> PyResult<T> {
     let found = table.iter().find(|(known, _)| *known == name);
     found.map(|&(_, value)| value).ok_or_else(|| {
         let known: Vec<_> = table.iter().map(|(known, _)| *known).collect();

@@ -1,11 +1,23 @@
-"""The compiled module; `aulos` exports all of its names."""
+"""The compiled module; `aulos` exports its public names."""
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, Self, TypeAlias, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Self, TypeAlias, final
 
 from typing_extensions import Buffer
 
-__all__ = ["Loudness", "Meter", "measure", "merge"]
+__all__ = [
+    "Loudness",
+    "Meter",
+    "Normalizer",
+    "find_audio",
+    "has_audio_name",
+    "join_segments",
+    "measure",
+    "measure_segment",
+    "merge",
+    "read",
+    "scan_columns",
+]
 
 _Mode: TypeAlias = Literal[
     "momentary",
@@ -75,6 +87,8 @@ class Meter:
     `dual_mono`: measures one channel as played by two loudspeakers (+3.01 LU).
     `lra_hop`: interval of the loudness range's values, 1.0 s (as libebur128) or 0.1 s (as FFmpeg).
 
+    Can be pickled: what it has measured counts as an earlier programme then, as after `merge`.
+
     Raises ValueError for a value out of range, and RuntimeError when another thread uses the same
     meter at the same time.
     """
@@ -100,7 +114,14 @@ class Meter:
     def reset(self) -> None:
         """Clears the measurement."""
     def loudness(self) -> Loudness:
-        """A snapshot of the values so far."""
+        """A snapshot of the values so far, merged programmes included."""
+    def merge(self, other: Meter | Loudness) -> None:
+        """Counts the programme of `other` as measured before.
+
+        Momentary and short-term loudness, `frames`, `rejected` and the peaks of single channels
+        remain those of this meter's own audio. Raises ValueError for another mode.
+        """
+    def __reduce__(self) -> tuple[object, tuple[int, int, dict[str, Any], Loudness | None]]: ...
     @property
     def rate(self) -> int: ...
     @property
@@ -144,6 +165,95 @@ class Meter:
     @property
     def sample_peaks(self) -> list[float | None] | None:
         """Sample peak of each channel in dBFS; None for silence."""
+
+@final
+class Normalizer:
+    """Keeps audio at a loudness target, block by block, with a true-peak limiter.
+
+    `mode`: the look-ahead: "full" (3 s), "mid" (400 ms), "low" (5 ms) or "gain-only" (none, and no
+    limiter). `preset`: "r128", "a85", "stream-14", "stream-16", "podcast" or "replaygain"; `target`
+    (LUFS), `ceiling` (dBTP) and `range` (LU) replace its values. `dual_mono`: one channel is played
+    by two loudspeakers.
+
+    Raises ValueError for a value out of range.
+    """
+
+    def __new__(
+        cls,
+        rate: int,
+        channels: int = 2,
+        *,
+        mode: Literal["full", "mid", "low", "gain-only"] = "full",
+        preset: str = "r128",
+        target: float | None = None,
+        ceiling: float | None = None,
+        range: float | None = None,
+        dual_mono: bool = False,
+    ) -> Self: ...
+    def process(self, sound: Buffer) -> memoryview[float]:
+        """The next frames, as many as are given: float32 of shape (frames, channels).
+
+        Takes arrays as `Meter.add` does. The output is `latency` frames behind the input and begins
+        with so many frames of silence.
+        """
+    def drain(self) -> memoryview[float]:
+        """The frames that are still in the look-ahead; of shape (0,) if there are none."""
+    @property
+    def rate(self) -> int: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def latency(self) -> int:
+        """Exact delay in frames."""
+    @property
+    def gain(self) -> float:
+        """The current gain in dB, without the limiter's reduction."""
+    @property
+    def input_integrated(self) -> float | None:
+        """Integrated loudness of all input in LUFS."""
+    @property
+    def output_integrated(self) -> float | None:
+        """Integrated loudness of all output in LUFS."""
+
+def read(path: str) -> tuple[memoryview[float], int]:
+    """`aulos.read` makes an `Audio` of it."""
+
+def scan_columns(
+    paths: Sequence[str],
+    jobs: int | None,
+    true_peak: bool,
+    dual_mono: bool,
+    lra_hop: float,
+    keep: bool,
+    progress: Callable[[int, int], object] | None,
+) -> dict[str, list[Any]]:
+    """`aulos.scan_paths` makes a `Scan` of it."""
+
+def find_audio(paths: Sequence[str]) -> list[tuple[str, str | None]]:
+    """The files that paths select, each with the reason if it is none."""
+
+def has_audio_name(path: str) -> bool:
+    """Whether the extension is one of those that a directory stands for."""
+
+def measure_segment(
+    path: str, index: int, count: int, true_peak: bool, dual_mono: bool, lra_hop: float
+) -> tuple[int, int, Loudness | None] | None:
+    """`aulos.archive.measure_part` describes it."""
+
+def join_segments(
+    path: str,
+    segments: Sequence[tuple[int, int, Loudness | None]],
+    true_peak: bool,
+    dual_mono: bool,
+    lra_hop: float,
+    keep: bool,
+) -> dict[str, list[Any]] | None:
+    """`aulos.archive.join` makes a table of it."""
+
+def _restore_meter(
+    rate: int, channels: int, keywords: dict[str, Any], heard: Loudness | None
+) -> Meter:
+    """Makes a pickled meter again."""
 
 def measure(
     sound: Buffer,
