@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use aulos_core::Span;
 use aulos_proto::uri::percent_encode;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::figures;
 use super::output::print;
-use super::rpc::{ServerArgs, call};
+use super::rpc::{ServerArgs, call, call_and_wait};
 
 pub(super) const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -28,9 +29,13 @@ pub(super) const ANNOUNCE_EXAMPLES: &str = "\
 Examples:
   aulos announce kitchen /srv/bells/door.wav
   aulos announce kitchen door.wav --duck-db -30 --no-normalize
+  aulos announce kitchen http://ha.local:8123/local/door.mp3 --volume 60 --wait
+  aulos announce --client 00:16:3e:12:34:56 /srv/bells/timer.wav
+
+`aulos rpc Server.GetStatus` lists the ids of groups and clients.
 
 The server may read the file if it is below a folder of the key
-`streams.roots`.";
+`streams.roots`, and a URL of the hosts in `streams.announce_hosts`.";
 
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
@@ -48,12 +53,32 @@ pub(super) struct ReloadArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub(super) struct AnnounceArgs {
     /// Name of the station
-    station: String,
-    /// Sound file on the server's machine: a path or a file: URI
+    #[arg(required_unless_present_any = ["group", "client"], conflicts_with_all = ["group", "client"])]
+    station: Option<String>,
+    /// Sound file on the server's machine, a path or a file: URI; or an http: or https: URL
     #[arg(value_name = "FILE")]
     file: String,
+    /// Id of a group whose clients alone hear it, in place of STATION
+    #[arg(long, value_name = "ID", conflicts_with = "client")]
+    group: Option<String>,
+    /// Id of a client that alone hears it, in place of STATION
+    #[arg(long, value_name = "ID")]
+    client: Option<String>,
+    /// Volume of the announcement in percent, on the curve of a client's volume [default: 100]
+    #[arg(long, value_name = "PERCENT")]
+    volume: Option<f64>,
+    /// Loudness of the announcement, in LUFS [default: that of a normalized station]
+    #[arg(long, value_name = "LUFS", allow_negative_numbers = true)]
+    loudness_lufs: Option<f64>,
+    /// Replace announcements to the same clients that wait with the same key
+    #[arg(long, value_name = "TEXT")]
+    key: Option<String>,
+    /// Wait until the clients have heard it; exits with 1 if it is not played to its end
+    #[arg(long)]
+    wait: bool,
     /// Gain of the programme meanwhile, in dB [default: that of `Aulos.Announce`]
     #[arg(long, value_name = "DB", allow_negative_numbers = true)]
     duck_db: Option<f64>,
@@ -83,19 +108,48 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<Exit, Failure> {
 }
 
 pub(super) fn announce(args: &AnnounceArgs) -> Result<Exit, Failure> {
-    let mut params = json!({ "station": args.station, "uri": file_uri(&args.file)? });
-    for (key, value) in [("duck_db", args.duck_db), ("gain_db", args.gain_db)] {
+    let mut params = json!({ "uri": file_uri(&args.file)? });
+    for (key, value) in [
+        ("station", args.station.as_ref().map(|name| json!(name))),
+        ("group", args.group.as_ref().map(|id| json!(id))),
+        ("client", args.client.as_ref().map(|id| json!(id))),
+        ("duck_db", args.duck_db.map(|gain| json!(gain))),
+        ("gain_db", args.gain_db.map(|gain| json!(gain))),
+        ("volume", args.volume.map(|percent| json!(percent))),
+        ("loudness_lufs", args.loudness_lufs.map(|loudness| json!(loudness))),
+        ("key", args.key.as_ref().map(|key| json!(key))),
+        ("normalize", args.no_normalize.then_some(json!(false))),
+    ] {
         if let Some(value) = value {
-            params[key] = json!(value);
+            params[key] = value;
         }
     }
-    if args.no_normalize {
-        params["normalize"] = json!(false);
+    if !args.wait {
+        let answer = call(&args.server, "Aulos.Announce", &params)?;
+        return print(announced_text(&answer).as_bytes());
     }
-    let answer = call(&args.server, "Aulos.Announce", &params)?;
-    let (id, before) = (&answer["id"], &answer["before"]);
-    print(format!("announcement {id} on {}: {before} before it\n", args.station).as_bytes())
+    let is_end = |answer: &Value, message: &Value| {
+        let params = &message["params"];
+        message["method"] == "Aulos.OnAnnouncement"
+            && params["id"] == answer["id"]
+            && params["state"] == "ended"
+    };
+    let (answer, end) = call_and_wait(&args.server, ("Aulos.Announce", &params), MAX_WAIT, is_end)?;
+    let cause = end["cause"].as_str().unwrap_or_default();
+    let reason = end["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+    print(announced_text(&answer).as_bytes())?;
+    print(format!("{cause}{reason}\n").as_bytes())?;
+    Ok(if cause == "played" { Exit::Ok } else { Exit::Negative })
 }
+
+fn announced_text(answer: &Value) -> String {
+    let (id, before) = (&answer["id"], &answer["before"]);
+    let station = answer["station"].as_str().unwrap_or_default();
+    format!("announcement {id} on {station}: {before} before it\n")
+}
+
+/// Longer than a full queue of the longest announcements.
+const MAX_WAIT: Duration = Duration::from_secs(3_600);
 
 /// The URI of a file; a relative path starts at the current directory.
 fn file_uri(file: &str) -> Result<String, Failure> {

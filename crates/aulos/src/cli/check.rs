@@ -27,7 +27,7 @@ pub(super) struct CheckArgs {
 
 /// The problems are the result of the command, so they go to standard output.
 pub(super) fn run(mut args: CheckArgs) -> Result<Exit, Failure> {
-    args.config.choose_file();
+    args.config.resolve_config_path();
     match (args.fix, &args.config.config) {
         (true, Some(path)) => fix(path)?,
         (true, None) => return Err(Failure::new(Exit::Usage, "--fix requires a file")),

@@ -32,7 +32,7 @@ const DEFAULT_CONFIG: &str = "/etc/aulos.toml";
 
 impl ConfigArgs {
     /// Chooses the file, once: a reload must not change to another one.
-    pub(super) fn choose_file(&mut self) {
+    pub(super) fn resolve_config_path(&mut self) {
         let default = || {
             let path = Path::new(DEFAULT_CONFIG);
             path.exists().then(|| path.to_owned())

@@ -43,7 +43,7 @@ Examples:
   aulos meter --json --no-pace file:///srv/programme.flac | tail -1
   aulos meter https://radio.example/live
   ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos meter -
-  aulos meter 'process:///usr/bin/parec?params=--format=s16le --rate=48000'
+  aulos meter pulse://
 
 Keys on the screen: q quit, r reset, p pause or resume, e scale (LUFS, EBU +9,
 EBU +18). Values that do not exist, as the loudness of silence, are null in

@@ -5,11 +5,14 @@ mod check;
 mod config;
 mod config_args;
 mod figures;
+mod history;
 #[cfg(feature = "tui")]
 mod keys;
+mod log;
 mod meter;
 mod normalize;
 mod output;
+mod play;
 mod reader;
 mod record;
 mod relay;
@@ -17,23 +20,21 @@ mod rpc;
 mod scan;
 mod serve;
 mod signals;
+mod snapclient;
 mod snapserver;
 mod source;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, ColorChoice, CommandFactory, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::FormatTime;
 
-use aulos_core::Utc;
 use aulos_server::exit::{Exit, Failure};
 
 use config_args::{ConfigArgs, check_rereadable, load};
-use output::{ColorMode, print};
+use log::OutputArgs;
+use output::print;
 
 /// Audio server for synchronized playback, and tools for loudness and RTP
 ///
@@ -64,22 +65,6 @@ pub(crate) struct Cli {
     command: Command,
     #[command(flatten)]
     chatter: OutputArgs,
-}
-
-/// Help heading of the options that every command has.
-const GLOBAL: &str = "Global options";
-
-#[derive(Debug, Args)]
-struct OutputArgs {
-    /// Log more to standard error: -v up to level debug, -vv up to level trace
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
-    verbose: u8,
-    /// Log errors only, and print no progress, notes or summaries to standard error
-    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = GLOBAL)]
-    quiet: bool,
-    /// When to use colors; `auto`: on a terminal, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = GLOBAL)]
-    color: ColorMode,
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,6 +123,14 @@ Examples:
     /// after a power failure, at most the last six seconds.
     #[command(after_help = record::EXAMPLES)]
     Record(record::RecordArgs),
+    /// Play a station in sync with its other players
+    ///
+    /// Connects to a Snapcast server, this one or another, and plays its stream: to PulseAudio,
+    /// PipeWire or ALSA, into a file, to standard output, or without sound. The server shows the
+    /// player like any other client. The player connects again for as long as it runs. SIGINT
+    /// (Ctrl-C) and SIGTERM end it.
+    #[command(after_help = play::EXAMPLES)]
+    Play(play::PlayArgs),
     /// Relay and transcode RTP streams
     ///
     /// Receives RTP packets, reorders, transcodes and forwards them: thousands of streams on a few
@@ -169,11 +162,17 @@ Examples:
     /// Exits with 1 if the file has a problem, and changes nothing then.
     #[command(after_help = calls::RELOAD_EXAMPLES)]
     Reload(calls::ReloadArgs),
-    /// Play a sound file over a station's programme
+    /// Play a sound over a station's programme
     ///
-    /// The programme is ducked meanwhile. Announcements of a station play one after the other.
+    /// The programme is ducked meanwhile. All clients of a station hear it, or those of one group, or
+    /// one client. Announcements to the same clients play one after the other.
     #[command(after_help = calls::ANNOUNCE_EXAMPLES)]
     Announce(calls::AnnounceArgs),
+    /// Print the recorded history of loudness
+    ///
+    /// Reads the day files that a server keeps in its state directory, while it runs or later.
+    #[command(after_help = history::EXAMPLES)]
+    History(history::HistoryArgs),
     /// Convert a snapserver configuration file
     ///
     /// Prints an aulos configuration. Settings without a counterpart are listed in its comments and
@@ -186,6 +185,12 @@ Examples:
     /// it reads /etc/snapserver.conf, if that file exists.
     #[command(after_help = snapserver::SNAPSERVER_EXAMPLES)]
     Snapserver(snapserver::SnapserverArgs),
+    /// Play with the arguments of snapclient
+    ///
+    /// Selected as well when the program is called under the name `snapclient`. The options of
+    /// snapclient 0.26 to 0.34 are understood; `aulos play` has more.
+    #[command(after_help = snapclient::EXAMPLES, disable_help_flag = true)]
+    Snapclient(snapclient::SnapclientArgs),
     /// Print the completion script for a shell
     #[command(after_help = "\
 Examples:
@@ -226,11 +231,15 @@ Examples:
 pub(crate) fn main() -> Exit {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     let name = arguments.first().and_then(|program| Path::new(program).file_name());
-    if name.is_some_and(|name| name == "snapserver") {
+    let other_names =
+        [("snapserver", snapserver::VERSION_LINE), ("snapclient", snapclient::VERSION_LINE)];
+    if let Some((other, version)) =
+        other_names.into_iter().find(|(other, _)| name == Some(other.as_ref()))
+    {
         if arguments.iter().any(|argument| argument == "--version" || argument == "-v") {
-            return print(snapserver::VERSION_LINE.as_bytes()).unwrap_or(Exit::Io);
+            return print(version.as_bytes()).unwrap_or(Exit::Io);
         }
-        arguments.insert(1, "snapserver".into());
+        arguments.insert(1, other.into());
     }
     let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let asked = |when: &str| {
@@ -252,7 +261,7 @@ pub(crate) fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
         }
     };
-    start_log(&cli.chatter, matches!(cli.command, Command::Serve(_) | Command::Snapserver(_)));
+    log::start(&cli.chatter, matches!(cli.command, Command::Serve(_) | Command::Snapserver(_)));
     match run(cli) {
         Ok(exit) => exit,
         Err(Failure { exit, message }) => {
@@ -265,7 +274,7 @@ pub(crate) fn main() -> Exit {
 fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         Command::Serve(mut args) => {
-            args.choose_file();
+            args.resolve_config_path();
             let network_command = args.network_command();
             serve::run(
                 move |reading| {
@@ -278,17 +287,20 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         Command::Convert(args) => snapserver::convert_file(&args),
         Command::Snapserver(args) => snapserver::run(args),
+        Command::Snapclient(args) => snapclient::run(&args),
         Command::Check(args) => check::run(args),
         Command::Config(args) => config::run(&args),
         Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
         Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
         Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Record(args) => record::run(&args, cli.chatter.quiet, cli.chatter.color),
+        Command::Play(args) => play::run(args, cli.chatter.quiet),
         Command::Relay(args) => relay::run(&args, cli.chatter.quiet, cli.chatter.color),
         Command::Rpc(args) => rpc::run(&args),
         Command::Status(args) => calls::status(&args),
         Command::Reload(args) => calls::reload(&args),
         Command::Announce(args) => calls::announce(&args),
+        Command::History(args) => history::run(&args),
         Command::Completions { shell } => {
             let mut out = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "aulos", &mut out);
@@ -345,35 +357,6 @@ fn manual_page(command: clap::Command) -> io::Result<Vec<u8>> {
         page.render_version_section(&mut out)?;
     }
     Ok(out)
-}
-
-/// Starts the log. The lines of a server have a time stamp and their target.
-fn start_log(chatter: &OutputArgs, is_server: bool) {
-    use tracing::level_filters::LevelFilter;
-    let level = match (chatter.quiet, chatter.verbose) {
-        (true, _) => LevelFilter::ERROR,
-        (_, 0) => LevelFilter::INFO,
-        (_, 1) => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    let ansi = chatter.color.colors(io::stderr().is_terminal());
-    let log = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_max_level(level)
-        .with_ansi(ansi)
-        .with_target(is_server);
-    if is_server { log.with_timer(LogTime).init() } else { log.without_time().init() }
-}
-
-/// The time of a log line: UTC to the millisecond.
-struct LogTime;
-
-impl FormatTime for LogTime {
-    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let seconds = Utc::from_unix(now.as_secs()).to_string();
-        write!(writer, "{}.{:03}Z", seconds.trim_end_matches('Z'), now.subsec_millis())
-    }
 }
 
 #[cfg(test)]

@@ -30,8 +30,7 @@ Examples:
   aulos record https://radio.example/live show.flac --for 1h
   aulos record tcp://0.0.0.0:4953 'log/%Y-%m-%d/%H%M.opus' \\
       --rotate 1h --align --local-time
-  aulos record 'process:///usr/bin/arecord?params=-t raw -f dat' \\
-      take.wav --pre-roll 10s
+  aulos record alsa://hw:1,0 take.wav --pre-roll 10s
       Enter starts the recording ten seconds back, the next Enter stops it.
   ffmpeg -i FILE -f s16le -ar 48000 -ac 2 - | aulos record - song.flac
 

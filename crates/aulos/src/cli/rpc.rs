@@ -31,7 +31,7 @@ pub(super) struct RpcArgs {
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
     /// Control address of the server (JSON-RPC over TCP); the default port is 1705
-    #[arg(long, value_name = "HOST[:PORT]", default_value = "localhost:1705")]
+    #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1:1705")]
     server: String,
     /// Log in with the first line of this file: `user:password` or a token
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -71,13 +71,41 @@ pub(super) fn run(args: &RpcArgs) -> Result<Exit, Failure> {
 /// # Errors
 /// [`Exit::Negative`] with the error of the server, [`Exit::Unavailable`] without an answer.
 pub(super) fn call(args: &ServerArgs, method: &str, params: &Value) -> Result<Value, Failure> {
+    call_and_keep(args, method, params).map(|(result, _)| result)
+}
+
+/// The same, and then waits for a notification that `is_it` accepts, given the result; at most
+/// `most`. Returns the result and the parameters of the notification.
+pub(super) fn call_and_wait(
+    args: &ServerArgs,
+    (method, params): (&str, &Value),
+    most: Duration,
+    is_it: impl Fn(&Value, &Value) -> bool,
+) -> Result<(Value, Value), Failure> {
+    let (result, mut connection) = call_and_keep(args, method, params)?;
+    let deadline = Instant::now() + most;
+    loop {
+        let message =
+            connection.message(deadline).map_err(|error| unreachable_server(args, &error))?;
+        if is_it(&result, &message) {
+            return Ok((result, message["params"].clone()));
+        }
+    }
+}
+
+fn call_and_keep(
+    args: &ServerArgs,
+    method: &str,
+    params: &Value,
+) -> Result<(Value, ControlConnection), Failure> {
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let login = args.login.as_deref().map(read_login).transpose()?;
-    let mut reply = call_server(args, login.as_ref(), &call)
-        .map_err(|error| unreachable_server(args, &error))?;
+    let answered = ControlConnection::open(args, login.as_ref(), &call)
+        .and_then(|mut open| Ok((open.answer(Instant::now() + TIMEOUT)?, open)));
+    let (mut reply, connection) = answered.map_err(|error| unreachable_server(args, &error))?;
     match reply.get("error") {
         Some(error) => Err(Failure::new(Exit::Negative, error_text(error))),
-        None => Ok(reply["result"].take()),
+        None => Ok((reply["result"].take(), connection)),
     }
 }
 
@@ -148,30 +176,51 @@ fn secure(socket: TcpStream, ca: &Path, server: &str) -> io::Result<Box<dyn RpcS
     Ok(Box::new(StreamOwned::new(tls, socket)))
 }
 
-/// Sends the call and reads lines until its answer; other lines are notifications.
-fn call_server(args: &ServerArgs, login: Option<&Value>, call: &Value) -> io::Result<Value> {
-    let deadline = Instant::now() + TIMEOUT;
-    let socket = connect(&args.server)?;
-    socket.set_write_timeout(Some(TIMEOUT))?;
-    socket.set_read_timeout(Some(TIMEOUT))?;
-    let timer = socket.try_clone()?;
-    let mut wire: Box<dyn RpcStream> = match &args.tls_ca {
-        Some(ca) => secure(socket, ca, &args.server)?,
-        None => Box::new(socket),
-    };
-    let calls: String = login.into_iter().chain([call]).map(|call| format!("{call}\r\n")).collect();
-    wire.write_all(calls.as_bytes())?;
-    wire.flush()?;
-    let mut lines = BufReader::new(wire);
-    loop {
+/// A connection to the control port.
+struct ControlConnection {
+    lines: BufReader<Box<dyn RpcStream>>,
+    /// The same socket, whose timeout bounds each read.
+    timer: TcpStream,
+}
+
+impl ControlConnection {
+    /// Connects, and sends the call.
+    fn open(args: &ServerArgs, login: Option<&Value>, call: &Value) -> io::Result<Self> {
+        let socket = connect(&args.server)?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        let timer = socket.try_clone()?;
+        let mut wire: Box<dyn RpcStream> = match &args.tls_ca {
+            Some(ca) => secure(socket, ca, &args.server)?,
+            None => Box::new(socket),
+        };
+        let calls: String =
+            login.into_iter().chain([call]).map(|call| format!("{call}\r\n")).collect();
+        wire.write_all(calls.as_bytes())?;
+        wire.flush()?;
+        Ok(Self { lines: BufReader::new(wire), timer })
+    }
+
+    /// Reads lines until the answer to the call; other lines are notifications.
+    fn answer(&mut self, deadline: Instant) -> io::Result<Value> {
+        loop {
+            let reply = self.message(deadline)?;
+            let logged_in = reply.get("id") == Some(&json!(0)) && reply.get("error").is_none();
+            if reply.get("id").is_some() && !logged_in {
+                return Ok(reply);
+            }
+        }
+    }
+
+    fn message(&mut self, deadline: Instant) -> io::Result<Value> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER));
         }
-        timer.set_read_timeout(Some(left))?;
+        self.timer.set_read_timeout(Some(left))?;
         let mut line = String::new();
         let count =
-            (&mut lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(|error| {
+            (&mut self.lines).take(MAX_RESPONSE_BYTES).read_line(&mut line).map_err(|error| {
                 let late = error.kind() == io::ErrorKind::WouldBlock;
                 if late { io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER) } else { error }
             })?;
@@ -185,13 +234,9 @@ fn call_server(args: &ServerArgs, login: Option<&Value>, call: &Value) -> io::Re
             let message = "this is the port of the page, not the control port";
             return Err(io::Error::new(io::ErrorKind::Unsupported, message));
         }
-        let reply: Value = serde_json::from_str(&line).map_err(|error| {
+        serde_json::from_str(&line).map_err(|error| {
             io::Error::new(io::ErrorKind::InvalidData, format!("the answer is not JSON: {error}"))
-        })?;
-        let logged_in = reply.get("id") == Some(&json!(0)) && reply.get("error").is_none();
-        if reply.get("id").is_some() && !logged_in {
-            return Ok(reply);
-        }
+        })
     }
 }
 

@@ -4,9 +4,9 @@ use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use aulos_config::{ResolvedConfig, SourceConfig};
+use aulos_control::access::Role;
 use aulos_io::udp::source_address_for;
 use aulos_proto::uri::percent_encode;
-use aulos_server::access::Role;
 use aulos_server::exit::{Exit, Failure};
 use aulos_server::server::{Addresses, Server};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
@@ -33,7 +33,7 @@ pub(super) fn run(
         // Installed before anything is printed, because the reader may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
-        let (mut terminal, mut hangups) = hangups().map_err(internal)?;
+        let (mut terminal, mut hangups) = split_hangups().map_err(internal)?;
         let mut server = Server::new()
             .with_config_loader(move || read(LoadReason::Again).map_err(|failure| failure.message))
             .with_supervisor(Supervisor::from_env())
@@ -46,8 +46,8 @@ pub(super) fn run(
                 _ = interrupt.recv() => break,
                 _ = terminate.recv() => break,
                 Some(TerminalClosed) = terminal.recv() => break,
-                Some(()) = hangups.recv() => server.reload(),
-                () = server.ended() => break,
+                Some(()) = hangups.recv() => server.request_reload(),
+                () = server.wait_until_ended() => break,
             }
         }
         server.stop()
@@ -69,7 +69,7 @@ struct TerminalClosed;
 
 /// SIGHUP reloads the configuration. A closing terminal sends it too; then the server ends like any
 /// other program.
-fn hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)> {
+fn split_hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)> {
     let mut hangup = signal(SignalKind::hangup())?;
     let (closed, terminal) = mpsc::channel(1);
     let (ask, asked) = mpsc::channel(1);

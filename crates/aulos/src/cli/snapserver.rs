@@ -94,7 +94,9 @@ fn read(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedConfig, Fa
     let file = aulos_config::ConfigFile { name: "converted snapserver arguments", text: &toml };
     let mut resolved = aulos_config::load(Some(file), &[], &Environment::of_process())
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-    // Music Assistant passes a folder that need not exist.
+    // Music Assistant adds each of its streams with a script for titles and commands.
+    resolved.streams.plugins_by_rpc = true;
+    // It also passes a folder that need not exist.
     if let Some(root) = resolved.http.doc_root.take_if(|root| !root.is_dir()) {
         tracing::info!(folder = %root.display(), "no such folder; serving the built-in page");
     }

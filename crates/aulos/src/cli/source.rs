@@ -5,6 +5,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use aulos_config::SourceConfig;
+use aulos_control::backend::{BackgroundTask, RadioPhase};
 use aulos_core::{Block, Frames, Instant, SampleSpec, Span};
 use aulos_engine::source::{Pacing, PullResult, RingSource, Source};
 use aulos_files::decode::{
@@ -17,7 +18,7 @@ use aulos_proto::uri::percent_encode;
 use aulos_rt::LatestReader;
 use aulos_server::exit::{Exit, Failure};
 use aulos_server::feeder::{FeederCounters, make_feeder};
-use aulos_server::radio::{BackgroundTask, RadioClient, RadioParts, RadioPhase, RadioStatusHandle};
+use aulos_server::radio::{RadioClient, RadioParts, RadioStatusHandle};
 
 use super::output::usage_failure;
 
@@ -159,7 +160,10 @@ impl OpenSource {
             },
             OpenSourceKind::Feed(fed) => {
                 fed.next(now, block).map_err(|Failure { exit, message }| {
-                    Failure::new(exit, format!("{uri}: {message}"))
+                    // Devices name themselves, often as the user does.
+                    let is_named = message.starts_with(uri.as_str());
+                    let name = if is_named { String::new() } else { format!("{uri}: ") };
+                    Failure::new(exit, name + &message)
                 })
             }
             OpenSourceKind::Radio(tuned) => tuned
@@ -246,6 +250,9 @@ impl FeedSource {
             // The process has exited, and its output has been read.
             FeedState::Exited(_) => return Ok(ReadResult::End),
             FeedState::Failed(error) => return Err(self.failed(error)),
+            FeedState::DeviceFailed(failure) => {
+                return Err(Failure::new(Exit::Unavailable, failure.to_string()));
+            }
             _ if self.ended => return Ok(ReadResult::End),
             _ => {}
         }

@@ -31,7 +31,7 @@ fn prepare(example: &str, folder: &Path) -> String {
     for name in ["alarm", "alarm-mail"] {
         script(&folder.join(name), "exit 0");
     }
-    for name in ["push", "phone.token", "s3", "dj", "board", "kitchen"] {
+    for name in ["push", "phone.token", "prometheus.token", "s3", "dj", "board", "kitchen"] {
         fs::write(folder.join(name), "a secret of 24 characters\n").unwrap();
     }
     let folder = folder.to_str().unwrap();

@@ -6,9 +6,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use aulos_server::backend::{SourceSwitch, SwitchCause};
-
 use crate::common::{Playing, Server, eventually, resolve, scratch, wave};
+use aulos_control::backend::{SourceSwitch, SwitchCause};
 use aulos_core::Span;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aulos_config::ResolvedConfig;
-use aulos_server::backend::{SourceSwitch, SwitchCause};
+use aulos_control::backend::{SourceSwitch, SwitchCause};
 
 use crate::common::{
     Controller, Playing, Server, TWO_STATIONS, eventually, resolve, scratch, script,

@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-
-use aulos_server::backend::{Loudness, SourceState, StationState, StationStatus};
+use std::time::{Duration, Instant};
 
 use crate::common::{PATIENCE, Server, eventually};
+use aulos_control::backend::{Loudness, SourceState, StationState, StationStatus};
 use aulos_core::{Db, Lufs, Span};
 use serde_json::{Value, json};
 
@@ -93,17 +93,136 @@ fn playing() -> StationStatus {
 #[test]
 fn the_page_runs_its_own_script_and_no_other() {
     let server = Server::start();
-    let (head, page) = get(&server, "/");
-    assert!(head.starts_with("http/1.1 200"), "{head}");
-    let nonce = head.split("script-src 'nonce-").nth(1).unwrap().split('\'').next().unwrap();
-    assert!(head.contains("default-src 'none'") && !head.contains("unsafe"), "{head}");
-    assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 2);
-    assert_ne!(head, get(&server, "/").0, "a nonce is used once");
-    for reach_out in ["http://", "https://", "//cdn", "@import"] {
-        let found = page.replace("http://www.w3.org/2000/svg", "");
-        assert!(!found.contains(reach_out), "{reach_out}");
+    for path in ["/", "/aulos"] {
+        let (head, page) = get(&server, path);
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        for rule in ["default-src 'none'", "script-src 'self';", "style-src 'self';"] {
+            assert!(head.contains(rule), "{head}");
+        }
+        assert!(!head.contains("unsafe") && head.contains("cache-control: no-cache"), "{head}");
+        for reach_out in ["http://", "https://", "//cdn", "@import"] {
+            let found = page.replace("http://www.w3.org/2000/svg", "");
+            assert!(!found.contains(reach_out), "{reach_out}");
+        }
+        // Every file that the page names is there, by an address relative to both paths.
+        let files: Vec<&str> = page
+            .split('"')
+            .filter(|value| value.starts_with("aulos/") && !value.contains(' '))
+            .collect();
+        assert!(files.len() > 10, "{files:?}");
+        for file in files {
+            let (head, _) = get(&server, &format!("/{file}"));
+            assert!(head.starts_with("http/1.1 200") && head.contains("etag: "), "{file}: {head}");
+        }
     }
-    assert!(page.contains("role: \"meter\""));
+    assert!(get(&server, "/aulos/meters.js").1.contains("role=\"meter\""));
+    for path in ["/aulos/nothing.js", "/aulos/../Cargo.toml", "/aulos/%2e%2e/%2e%2e/etc/passwd"] {
+        assert!(get(&server, path).0.starts_with("http/1.1 404"), "{path}");
+    }
+}
+
+#[test]
+fn a_websocket_is_sent_what_it_subscribes_to() {
+    let server = Server::start();
+    *server.backend.stations.lock().unwrap() = vec![playing()];
+    let url = format!("ws://{}/jsonrpc", server.http);
+    let (mut socket, _) = tungstenite::client(&url, connect(&server)).unwrap();
+    let mut call = |id: u64, params: Value| {
+        let call =
+            json!({ "jsonrpc": "2.0", "id": id, "method": "Aulos.Subscribe", "params": params });
+        socket.send(tungstenite::Message::text(call.to_string())).unwrap();
+        loop {
+            match socket.read().unwrap() {
+                tungstenite::Message::Text(text) => {
+                    let answer: Value = serde_json::from_str(&text).unwrap();
+                    if answer["id"] == id {
+                        break answer;
+                    }
+                }
+                other => assert!(other.is_binary(), "{other}"),
+            }
+        }
+    };
+    let answer = call(1, json!({ "meters": { "stations": ["nowhere"] } }));
+    assert!(answer["error"]["data"].as_str().unwrap().contains("nowhere"), "{answer}");
+    let answer = call(2, json!({ "meters": { "hz": 11 } }));
+    assert!(answer["error"]["data"].as_str().unwrap().contains("meters.hz"), "{answer}");
+    let answer = call(3, json!({ "status": true, "meters": { "hz": 5 } }));
+    let taken = json!({ "status": true, "meters": { "stations": null, "hz": 5.0 } });
+    assert_eq!(answer["result"], taken);
+    let mut next = |wanted: &str| loop {
+        if let tungstenite::Message::Text(text) = socket.read().unwrap() {
+            let message: Value = serde_json::from_str(&text).unwrap();
+            if message["method"] == wanted {
+                break message["params"].clone();
+            }
+        }
+    };
+    assert_eq!(next("Aulos.OnStatus")["stations"][0]["name"], "default");
+    let layout = next("Aulos.OnMeterLayout");
+    assert_eq!(layout["stations"][0], json!({ "name": "default", "channels": 2 }));
+    let frame = loop {
+        if let tungstenite::Message::Binary(frame) = socket.read().unwrap() {
+            break frame;
+        }
+    };
+    let word = |number: usize| i16::from_le_bytes([frame[16 + 2 * number], frame[17 + 2 * number]]);
+    assert_eq!((frame[0], word(0), word(14), word(15)), (1, -1_846, -1_234, i16::MIN));
+    // A change of the status comes without a call.
+    server.hello(1, "newcomer");
+    loop {
+        if let tungstenite::Message::Text(text) = socket.read().unwrap()
+            && text.contains("Aulos.OnStatus")
+            && text.contains("newcomer")
+        {
+            break;
+        }
+    }
+    let error = server.controller().call("Aulos.Subscribe", json!({ "status": true }));
+    assert!(error["error"]["data"].as_str().unwrap().contains("WebSocket"), "{error}");
+}
+
+/// A WebSocket that subscribes to the status.
+fn subscribed(server: &Server) -> tungstenite::WebSocket<TcpStream> {
+    let url = format!("ws://{}/jsonrpc", server.http);
+    let (mut socket, _) = tungstenite::client(&url, connect(server)).unwrap();
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "Aulos.Subscribe",
+        "params": { "status": true, "meters": {} } });
+    socket.send(tungstenite::Message::text(call.to_string())).unwrap();
+    socket
+}
+
+#[test]
+fn a_page_that_reads_nothing_is_cut_and_delays_no_other() {
+    let server = Server::start();
+    for client in 0..500 {
+        server.hello(client, &format!("client {client}"));
+    }
+    let mut reader = subscribed(&server);
+    let stuck = [subscribed(&server), subscribed(&server), subscribed(&server)];
+    let mut controller = server.controller();
+    let cut = || {
+        let status: Value = serde_json::from_str(&get(&server, "/api/v1/status").1).unwrap();
+        status["counters"]["controllers_cut_slow"].as_u64().unwrap()
+    };
+    let start = Instant::now();
+    let mut statuses = 0;
+    for percent in (0..100).cycle() {
+        let volume = json!({ "id": "client 1", "volume": { "percent": percent } });
+        controller.call("Client.SetVolume", volume);
+        let before = statuses;
+        while before == statuses {
+            if let tungstenite::Message::Text(text) = reader.read().unwrap() {
+                statuses += usize::from(text.contains("Aulos.OnStatus"));
+            }
+        }
+        if statuses % 20 == 0 && cut() >= stuck.len() as u64 {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(90), "{} of {} cut", cut(), stuck.len());
+    }
+    assert!(start.elapsed() > Duration::from_secs(9), "cut after {:?}", start.elapsed());
+    assert!(statuses > 50, "{statuses} statuses in {:?}", start.elapsed());
 }
 
 #[test]
@@ -253,7 +372,7 @@ fn a_listener_is_handed_over_with_all_bytes_read() {
     let mut socket = connect(&server);
     for part in ["GET /lis", "ten/kitchen%20radio?x=1 HT", "TP/1.1\r\nHost: x\r\n", "\r\n"] {
         socket.write_all(part.as_bytes()).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     eventually(|| server.sink.0.lock().unwrap().len() == 1);
     let (theirs, mut read) = server.sink.0.lock().unwrap().remove(0);

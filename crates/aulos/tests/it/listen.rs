@@ -29,6 +29,7 @@ sources = ["tone://"]
 [[station]]
 name = "opus"
 codec = "opus:96k,cbr"
+mp3 = "128k"
 sources = ["demo://"]
 "#;
 
@@ -85,6 +86,7 @@ fn every_container_is_correct_and_encoded_once() {
         ("default.flac", "audio/flac", b"fLaC"),
         ("default.ogg", "audio/ogg", b"OggS"),
         ("default.opus", "audio/ogg", b"OggS"),
+        ("default.mp3", "audio/mpeg", b"\xff\xfb"),
         ("two%20words.wav", "audio/wav", b"RIFF"),
         ("cd.wav", "audio/flac", b"fLaC"),
         ("cd.wav.wav", "audio/wav", b"RIFF"),
@@ -162,7 +164,13 @@ fn frames_of_flac_count_from_where_the_listener_joins() {
 #[test]
 fn a_listener_gets_the_settings_of_the_station() {
     let server = start();
-    for (path, kbps) in [("opus", 96), ("opus.ogg", 96), ("default.ogg", 192)] {
+    for (path, kbps) in [
+        ("opus", 96),
+        ("opus.ogg", 96),
+        ("default.ogg", 192),
+        ("opus.mp3", 128),
+        ("default.mp3", 192),
+    ] {
         let head = ask(&server, &format!("HEAD /listen/{path} HTTP/1.1"));
         assert!(head.contains(&format!("\r\nicy-br: {kbps}\r\n")), "{path}: {head}");
     }
@@ -183,10 +191,10 @@ fn a_listener_gets_the_settings_of_the_station() {
 #[test]
 fn an_unavailable_format_is_reported_with_the_available_ones() {
     let server = start();
-    let mp3 = ask(&server, "GET /listen/default.mp3 HTTP/1.1");
+    let aac = ask(&server, "GET /listen/default.aac HTTP/1.1");
     assert!(
-        mp3.starts_with("HTTP/1.1 404 ") && mp3.contains("available formats: .flac, .ogg"),
-        "{mp3}"
+        aac.starts_with("HTTP/1.1 404 ") && aac.contains("available formats: .flac, .ogg"),
+        "{aac}"
     );
     let opus = ask(&server, "GET /listen/cd.wav.opus HTTP/1.1");
     assert!(opus.starts_with("HTTP/1.1 406 ") && opus.contains("48000 Hz only"), "{opus}");
@@ -219,9 +227,12 @@ fn titles_are_sent_to_clients_that_request_them() {
         let status = caller.call("Aulos.GetStatus", json!({}));
         status["result"]["stations"][0]["playing"]["title"] == json!("Jóga")
     });
-    for (path, magic) in
-        [("default", &b"RIFF"[..]), ("default.flac", b"fLaC"), ("default.ogg", b"OggS")]
-    {
+    for (path, magic) in [
+        ("default", &b"RIFF"[..]),
+        ("default.flac", b"fLaC"),
+        ("default.ogg", b"OggS"),
+        ("default.mp3", b"\xff\xfb"),
+    ] {
         let (head, bytes) = get(&server, path, "Icy-MetaData: 1\r\n", 70_000);
         assert!(head.contains("\r\nicy-metaint: 16000\r\n"), "{head}");
         let (mut sound, mut titles) = (Vec::new(), Vec::new());
@@ -268,6 +279,13 @@ fn listeners_are_counted_listed_and_logged() {
     assert!(stats.contains("<source mount=\"/listen/two%20words\">"), "{stats}");
     let one = body("/admin/stats?mount=/listen/default");
     assert_eq!(one.matches("<source ").count(), 1, "{one}");
+    // A mount in another container, as a directory lists it.
+    let stats: serde_json::Value =
+        serde_json::from_str(&body("/status-json.xsl?mount=/listen/default.mp3")).unwrap();
+    let source = &stats["icestats"]["source"];
+    assert_eq!((&source["server_type"], &source["bitrate"]), (&json!("audio/mpeg"), &json!(192)));
+    assert!(source["listenurl"].as_str().unwrap().ends_with("/listen/default.mp3"), "{source}");
+    assert!(!body("/status-json.xsl?mount=/listen/cd.wav.ogg").contains("\"source\""));
     assert!(body("/admin/listmounts").contains("<server_type>audio/wav</server_type>"));
     assert!(ask(&server, "GET /admin/listclients?mount=/x HTTP/1.0").contains(" 404 "));
     let status = server.controller().call("Aulos.GetStatus", json!({}));
@@ -287,4 +305,75 @@ fn listeners_are_counted_listed_and_logged() {
     let bytes: u64 =
         line.split("\" 200 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(bytes >= 20_000, "{lines}");
+}
+
+/// A program that decides about listeners: it permits those whose form has `tok%3Dgood`, for one
+/// second, and passes on all forms.
+fn gatekeeper() -> (std::net::SocketAddr, std::sync::mpsc::Receiver<String>) {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let (told, forms) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in socket.incoming() {
+            let mut stream = stream.unwrap();
+            let head = head(&mut stream);
+            let length = head.to_lowercase();
+            let length = length.split("content-length: ").nth(1).unwrap();
+            let mut form = vec![0; length.lines().next().unwrap().parse().unwrap()];
+            stream.read_exact(&mut form).unwrap();
+            let form = String::from_utf8(form).unwrap();
+            let verdict = match form.contains("tok%3Dgood") {
+                true => "icecast-auth-user: 1\r\nicecast-auth-timelimit: 1\r\n",
+                false => "Icecast-Auth-Message: no subscription\r\n",
+            };
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{verdict}\r\n").unwrap();
+            if told.send(form).is_err() {
+                return;
+            }
+        }
+    });
+    (address, forms)
+}
+
+#[test]
+fn a_program_decides_about_listeners_and_is_told_when_they_leave() {
+    let (gate, forms) = gatekeeper();
+    let auth = format!(
+        "[http]\nlistener_add = \"http://{gate}/a\"\nlistener_remove = \"http://{gate}/r\""
+    );
+    let server = Playing::start(resolve(&format!("{ANY_PORTS}{auth}\n{STATIONS}")));
+    let form = || forms.recv_timeout(PATIENCE).unwrap();
+
+    let refused = ask(&server, "GET /listen/default HTTP/1.1");
+    assert!(
+        refused.starts_with("HTTP/1.1 401 ") && refused.ends_with("\nno subscription\n"),
+        "{refused}"
+    );
+    assert!(form().starts_with(
+        "action=listener_add&server=localhost&port=99&client=1&mount=/listen/default&user=&"
+    ));
+    // echo -n dj:x | base64
+    let with_password = "Authorization: Basic ZGo6eA==\r\n";
+    let mut socket = open(&server, "GET /listen/default HTTP/1.1", with_password);
+    assert!(head(&mut socket).starts_with("HTTP/1.1 403 "));
+    assert!(form().contains("&user=dj&pass=x&ip=127.0.0.1&"));
+    // Playlists have no sound.
+    assert!(ask(&server, "GET /listen/default.m3u HTTP/1.1").starts_with("HTTP/1.1 200 "));
+
+    let mut socket = open(&server, "GET /listen/default.wav?tok=good HTTP/1.1", "");
+    let mut heard = Vec::new();
+    let end = socket.read_to_end(&mut heard);
+    assert!(heard.starts_with(b"HTTP/1.1 200 ") && heard.len() > 100_000, "{end:?}");
+    assert!(form().contains("client=3&mount=/listen/default.wav%3Ftok%3Dgood&"));
+    let told = form();
+    assert!(told.starts_with("action=listener_remove&") && told.contains("&client=3&"), "{told}");
+    assert!(told.ends_with("&duration=1") || told.ends_with("&duration=2"), "{told}");
+}
+
+#[test]
+fn no_listener_is_admitted_while_the_deciding_program_is_away() {
+    let text = format!("{ANY_PORTS}[http]\nlistener_add = \"http://127.0.0.1:9/\"\n{STATIONS}");
+    let server = Playing::start(resolve(&text));
+    let answer = ask(&server, "GET /listen/default HTTP/1.1");
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
 }

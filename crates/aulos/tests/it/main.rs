@@ -8,6 +8,7 @@
 )]
 
 mod announce;
+mod announce_url;
 mod channel_map;
 mod command_line;
 mod common;

@@ -4,10 +4,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use aulos_server::access::Role;
-use aulos_server::backend::{AudioEvent, SessionId};
-use aulos_server::control::{Control, HostInfo, Inbox, registry_for};
-use aulos_server::registry::store::SavedState;
+use aulos_control::access::Role;
+use aulos_control::backend::{AudioEvent, SessionId};
+use aulos_control::registry::store::SavedState;
+use aulos_control::{Control, HostInfo, Inbox, registry_for};
+use aulos_server::relay::RtpRelayManager;
 use serde_json::Value;
 
 use crate::common::{FakeBackend, TWO_STATIONS, hello, resolve};
@@ -27,12 +28,14 @@ impl World {
     fn new() -> Self {
         let resolved = resolve(TWO_STATIONS);
         let registry = registry_for(&resolved, 1);
+        let relays = Box::new(RtpRelayManager::default());
         let now = Arc::new(Mutex::new(Instant::now()));
         let read = Arc::clone(&now);
         let audio = Arc::new(FakeBackend::default());
         let saved = SavedState::default();
-        let control = Control::new(Arc::new(resolved), audio, HostInfo::default(), registry, saved)
-            .with_clock(Box::new(move || *read.lock().unwrap()));
+        let control =
+            Control::new(Arc::new(resolved), audio, relays, HostInfo::default(), registry, saved)
+                .with_clock(Box::new(move || *read.lock().unwrap()));
         Self { control, now, clients: 0 }
     }
 
@@ -158,7 +161,7 @@ async fn a_call_does_not_wait_for_the_limit() {
     assert_eq!(reader.read().await, 0, "the limit holds it back");
     let call = br#"{"jsonrpc":"2.0","id":1,"method":"Server.DeleteClient",
         "params":{"id":"client-0"}}"#;
-    let mut caller = aulos_server::control::Caller::internal();
+    let mut caller = aulos_control::Caller::internal();
     let answer = world.control.request(&mut caller, call).await.unwrap();
     assert!(answer.contains("\"result\""), "{answer:.200}");
     reader.read().await;

@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use crate::command_line::{Running, run};
-use crate::common::{eventually, scratch};
+use crate::common::{eventually, scratch, wave};
 
 fn config(folder: &Path, sources: &str) -> String {
     let path = folder.join("aulos.toml");
@@ -90,6 +90,38 @@ fn status_reload_and_announce_are_commands() {
     assert!(error.contains("port of the page") && error.contains("1705"), "{error}");
     let (_, log) = server.end(Signal::TERM);
     assert!(log.contains("configuration read again: changed kitchen"), "{log}");
+}
+
+#[test]
+fn announce_waits_until_it_has_been_heard() {
+    let folder = scratch();
+    fs::write(folder.join("bell.wav"), wave(&[1_000; 4_800])).unwrap();
+    let file = config(&folder, "\"demo://\"");
+    let roots = format!("\n[streams]\nroots = [\"{}\"]\n", folder.display());
+    fs::write(&file, fs::read_to_string(&file).unwrap() + &roots).unwrap();
+    let server = Running::start(&["--config", &file]);
+    let control = server.value("control").to_owned();
+    let call = |arguments: &[&str]| run(&[arguments, &["--server", &control]].concat());
+    let bell = folder.join("bell.wav");
+    let begun = std::time::Instant::now();
+    let (code, out, error) = call(&["announce", "kitchen", bell.to_str().unwrap(), "--wait"]);
+    assert_eq!(
+        (code, &out[..]),
+        (0, "announcement 1 on kitchen: 0 before it\nplayed\n"),
+        "{error}"
+    );
+    assert!(begun.elapsed() >= std::time::Duration::from_millis(1_000), "the default buffer");
+    let url = "http://127.0.0.1:9/token";
+    let (code, out, _) = call(&["announce", "kitchen", url, "--wait", "--volume", "50"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("failed: 127.0.0.1 may not be contacted"), "{out}");
+    assert!(!out.contains("token"), "{out}");
+    let (code, _, error) = call(&["announce", "--group", "attic", bell.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(error.contains("`group`: there is no group `attic`"), "{error}");
+    assert_eq!(call(&["announce", bell.to_str().unwrap()]).0, 2);
+    let (_, log) = server.end(Signal::TERM);
+    assert!(!log.contains("token"), "{log}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use aulos_config::ResolvedConfig;
-use aulos_server::backend::{PlaybackSettings, SessionCommand, SessionId};
+use aulos_control::backend::{PlaybackSettings, SessionCommand, SessionId};
 
 use crate::common::{Server, TWO_STATIONS, eventually, resolve, scratch};
 use aulos_core::ChannelMap;

@@ -4,16 +4,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use aulos_server::access::Role;
-use aulos_server::backend::{
+use crate::common::{FakeBackend, TWO_STATIONS, golden, hello, resolve, scratch, script};
+use aulos_control::access::Role;
+use aulos_control::backend::{
     AudioEvent, KickReason, Loudness, PlaybackSettings, SessionCommand, SessionId, StationState,
     StationStatus,
 };
-use aulos_server::control::{Caller, Control, HostInfo, Inbox, Notification, registry_for};
-use aulos_server::registry::store::SavedState;
-
-use crate::common::{FakeBackend, TWO_STATIONS, golden, hello, resolve};
+use aulos_control::registry::store::SavedState;
+use aulos_control::{Caller, Control, HostInfo, Inbox, Notification, registry_for};
 use aulos_core::{ChannelMap, Lufs};
+use aulos_server::relay::RtpRelayManager;
 use serde_json::{Value, json};
 
 #[test]
@@ -31,6 +31,35 @@ fn a_reset_of_loudness_reaches_the_station_that_it_names_and_no_other() {
     assert_eq!((read("default"), read("kitchen radio")), (json!(-20.0), json!(-20.0)));
     call(&control, "Aulos.ResetLoudness", &json!({ "station": "kitchen radio" }));
     assert_eq!((read("default"), read("kitchen radio")), (json!(-20.0), Value::Null));
+}
+
+/// Permission to name a control script ends at this machine, whatever the caller's role.
+#[test]
+fn only_callers_on_this_machine_name_control_scripts() {
+    let dir = scratch();
+    script(&dir.join("a.sh"), "exit 0\n");
+    let text = "plugins_by_rpc = true\nplugin_dir";
+    let (_, control) = control_of(&format!("[streams]\n{text} = {dir:?}\n{TWO_STATIONS}"));
+    let add = |from: &str, uri: &str| -> Value {
+        let caller = Caller::new(from.parse().unwrap(), Role::Admin);
+        let line = json!({ "jsonrpc": "2.0", "id": 1, "method": "Stream.AddStream",
+            "params": { "streamUri": uri } });
+        serde_json::from_str(&answer_to(&control, caller, &line).unwrap()).unwrap()
+    };
+    for from in ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"] {
+        let refused = add(from, "tcp://127.0.0.1:0?name=x&controlscript=a.sh");
+        let why = refused["error"]["data"].as_str().unwrap();
+        assert!(why.starts_with("`controlscript` is allowed in calls from this machine"), "{why}");
+        let plain = add(from, &format!("tcp://127.0.0.1:0?name={}", from.replace(':', "-")));
+        assert!(plain.get("result").is_some(), "{plain}");
+    }
+    for (number, from) in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"].iter().enumerate() {
+        let added = add(from, &format!("tcp://127.0.0.1:0?name={number}&controlscript=a.sh"));
+        assert!(added.get("result").is_some(), "{from}: {added}");
+    }
+    let missing = add("::1", "tcp://127.0.0.1:0?name=y&controlscript=b.sh");
+    let why = missing["error"]["data"].as_str().unwrap();
+    assert!(why.starts_with("`controlscript` is \"b.sh\": No such file"), "{why}");
 }
 
 /// Between two calls of a list whatever else waits has its turn, and the lock of the state is free.
@@ -123,13 +152,18 @@ fn next_now(runtime: &tokio::runtime::Runtime, inbox: &mut Inbox) -> Option<Arc<
 }
 
 fn control() -> (Arc<FakeBackend>, Control) {
-    let resolved = resolve(TWO_STATIONS);
+    control_of(TWO_STATIONS)
+}
+
+fn control_of(text: &str) -> (Arc<FakeBackend>, Control) {
+    let resolved = resolve(text);
     let backend = Arc::new(FakeBackend::default());
     let host = HostInfo { name: "box".into(), os: "Debian".into(), arch: "x86_64".into() };
     let registry = registry_for(&resolved, 1);
+    let relays = Box::new(RtpRelayManager::default());
     (
         backend.clone(),
-        Control::new(Arc::new(resolved), backend, host, registry, SavedState::default()),
+        Control::new(Arc::new(resolved), backend, relays, host, registry, SavedState::default()),
     )
 }
 
@@ -140,7 +174,11 @@ fn call(control: &Control, method: &str, params: &Value) -> Value {
 
 /// Without a runtime: a request waits for nothing but its turn.
 fn answer(control: &Control, line: &Value) -> Option<String> {
-    let (line, mut caller) = (line.to_string(), Caller::internal());
+    answer_to(control, Caller::internal(), line)
+}
+
+fn answer_to(control: &Control, mut caller: Caller, line: &Value) -> Option<String> {
+    let line = line.to_string();
     let mut request = pin!(control.request(&mut caller, line.as_bytes()));
     let mut context = Context::from_waker(Waker::noop());
     loop {

@@ -6,10 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use aulos_server::backend::{AudioEvent, KickReason, SessionCommand, SessionId};
-use aulos_server::registry::{MAX_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES};
-
 use crate::common::{PATIENCE, Server, TWO_STATIONS, eventually, resolve};
+use aulos_control::backend::{AudioEvent, KickReason, SessionCommand, SessionId};
+use aulos_control::registry::{MAX_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 

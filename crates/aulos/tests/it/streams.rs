@@ -4,9 +4,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
-use aulos_server::backend::{SessionCommand, SessionId, StationStatus};
-
 use crate::common::{Server, TWO_STATIONS, eventually, player, resolve, scratch, script};
+use aulos_control::backend::{SessionCommand, SessionId, StationStatus};
 use aulos_core::ChannelMap;
 use serde_json::{Value, json};
 
@@ -111,7 +110,7 @@ fn no_call_starts_a_program_or_reads_outside_of_the_roots() {
     }
     let status = server.controller().call("Server.GetStatus", json!({}));
     let streams = status["result"]["server"]["streams"].as_array().unwrap().len();
-    assert_eq!(streams, 2 + aulos_server::control::MAX_ADDED);
+    assert_eq!(streams, 2 + aulos_control::MAX_ADDED);
 }
 
 fn rand() -> u64 {
@@ -238,6 +237,80 @@ fn is_a_picture(server: &Server, url: &str) {
     socket.read_to_end(&mut answer).unwrap();
     assert!(answer.ends_with(b"\x89PNG"), "{}", String::from_utf8_lossy(&answer));
     assert!(String::from_utf8_lossy(&answer).to_lowercase().contains("content-type: image/png"));
+}
+
+/// The configuration with control scripts in `dir`, which calls may name or not.
+fn by_rpc(dir: &Path, allowed: bool) -> String {
+    let dir = dir.display();
+    format!("[streams]\nplugin_dir = \"{dir}\"\nplugins_by_rpc = {allowed}\n{TWO_STATIONS}")
+}
+
+const WITH_SCRIPT: &str = "tcp://127.0.0.1:0?controlscript=plugin.sh&\
+                           controlscriptparams=--q=a%20-v%20'b%20c'&name=added one";
+
+#[test]
+fn a_script_that_a_call_names_lasts_as_long_as_its_stream() {
+    let dir = scratch();
+    script(&dir.join("plugin.sh"), &format!("echo $$ >> lives\n{PLAYER}"));
+    let resolved = resolve(&by_rpc(&dir, true));
+    let server = Server::of(resolved.clone());
+    let id = "added one";
+    let plays = |server: &Server| {
+        eventually(|| stream(server, id).unwrap()["properties"]["playbackStatus"] == "playing");
+    };
+    let lives = || -> Vec<String> {
+        let lives = std::fs::read_to_string(dir.join("lives")).unwrap_or_default();
+        lives.lines().map(str::to_owned).collect()
+    };
+    let ended = |number: usize| {
+        let stat = format!("/proc/{}/stat", lives()[number]);
+        eventually(|| std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+    };
+    assert_eq!(add(&server, WITH_SCRIPT)["result"]["id"], id);
+    plays(&server);
+    let arguments = std::fs::read_to_string(dir.join("arguments")).unwrap();
+    assert!(arguments.starts_with("--q=a -v b c --stream=added one "), "{arguments}");
+    let play = json!({ "id": id, "command": "play" });
+    assert_eq!(server.controller().call("Stream.Control", play)["result"], "ok");
+
+    // A stream of the same name has a script of its own, however fast it comes.
+    let mut controller = server.controller();
+    controller.call("Stream.RemoveStream", json!({ "id": id }));
+    controller.call("Stream.AddStream", json!({ "streamUri": WITH_SCRIPT }));
+    ended(0);
+    plays(&server);
+    *server.next.lock().unwrap() = Ok(resolve(&by_rpc(&dir, false)));
+    server.hang_up();
+    ended(1);
+    eventually(|| stream(&server, id).unwrap()["properties"]["canControl"] == false);
+    assert_eq!(lives().len(), 2);
+
+    // Its arguments belong to the caller's session: after a restart the caller adds it again.
+    drop(controller);
+    server.stop();
+    assert!(stream(&Server::of(resolved), id).is_none());
+}
+
+#[test]
+fn a_script_is_ignored_unless_calls_may_name_one() {
+    let dir = scratch();
+    script(&dir.join("plugin.sh"), PLAYER);
+    let mut resolved = resolve(&by_rpc(&dir, false));
+    let server = Server::of(resolved.clone());
+    assert_eq!(add(&server, WITH_SCRIPT)["result"]["id"], "added one");
+    server.stop();
+    // The state file starts no script either, whatever the configuration is then.
+    resolved.streams.plugins_by_rpc = true;
+    let server = Server::of(resolved);
+    let shown = stream(&server, "added one").unwrap();
+    assert!(shown["uri"]["raw"].as_str().unwrap().contains("controlscript"), "as it was given");
+    // A script of another stream runs, which is started after those of the saved streams.
+    let other = WITH_SCRIPT.replace("added one", "other");
+    assert_eq!(add(&server, &other)["result"]["id"], "other");
+    eventually(|| stream(&server, "other").unwrap()["properties"]["canControl"] == true);
+    let arguments = std::fs::read_to_string(dir.join("arguments")).unwrap();
+    assert!(arguments.contains("--stream=other"), "{arguments}");
+    assert_eq!(stream(&server, "added one").unwrap()["properties"]["canControl"], false);
 }
 
 #[test]

@@ -66,6 +66,28 @@ fn the_unit_and_its_drop_in_are_valid() {
 }
 
 #[test]
+fn the_units_of_the_player_are_valid() {
+    let Some(analyze) = find_or_skip("systemd-analyze") else { return };
+    let folder = scratch();
+    let units = ["aulos-player.service", "aulos-player@.service", "user/aulos-player.service"];
+    for (number, unit) in units.into_iter().enumerate() {
+        let text = fs::read_to_string(root().join("contrib").join(unit)).unwrap();
+        let text = text.replace("/usr/local/bin/aulos", env!("CARGO_BIN_EXE_aulos"));
+        let said = |text: String| {
+            let file = folder.join(format!("aulos-player{number}@attic.service"));
+            fs::write(&file, text).unwrap();
+            let output = Command::new(&analyze).args(["verify", "--man=no"]).arg(file).output();
+            String::from_utf8_lossy(&output.unwrap().stderr).into_owned()
+        };
+        let ours = |said: &str| said.lines().filter(|line| line.contains("aulos")).count();
+        let good = said(text.clone());
+        assert_eq!(ours(&good), 0, "{unit}: {good}");
+        // The check can fail.
+        assert!(ours(&said(text.replace("EnvironmentFile", "Environmentfile"))) > 0, "{unit}");
+    }
+}
+
+#[test]
 fn the_configuration_of_the_page_runs_and_its_fifo_is_for_the_group() {
     let folder = scratch();
     let place = folder.to_str().unwrap();

@@ -13,18 +13,18 @@ pub(in crate::cli) struct RecordArgs {
     /// (48000 Hz, 16 bit, stereo) from standard input
     #[arg(value_name = "SOURCE")]
     pub(super) source: String,
-    /// Output file: .wav, .flac or .opus; may contain strftime codes, as in %Y-%m-%d
+    /// Output file: .wav, .flac, .opus or .mp3; may contain strftime codes, as in %Y-%m-%d
     ///
     /// An existing file is never overwritten. An incomplete file has the suffix `.part`.
     #[arg(value_name = "OUT")]
     pub(super) out: PathBuf,
     /// File format [default: that of the extension of OUT]
-    #[arg(long, value_name = "wav|flac|opus", value_parser = FILE_FORMATS.each_ref().map(|row| row.name))]
+    #[arg(long, value_name = "wav|flac|opus|mp3", value_parser = FILE_FORMATS.each_ref().map(|row| row.name))]
     pub(super) format: Option<String>,
     /// Bits per sample: 16, 24 or, in wav only, 32 (floating point) [default: 16]
     #[arg(long, value_name = "16|24|32", value_parser = clap::value_parser!(u32).range(16..=32))]
     pub(super) bits: Option<u32>,
-    /// Opus bit rate, 6 to 510 kbit/s [default: 160]
+    /// Bit rate: 6 to 510 kbit/s for opus [default: 160], 32 to 320 for mp3 [default: 192]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=510))]
     pub(super) kbps: Option<u32>,
     /// Maximum duration of a file: 90s, 30min, 1h; at least 1 s [default: none]

@@ -2,11 +2,11 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use aulos_control::closed_segment_json;
 use aulos_core::Span;
 use aulos_engine::loudness::Loudness;
 use aulos_engine::recorder::RecordingState;
 use aulos_files::record::{RecorderEventKind, RecorderStatus};
-use aulos_server::control::closed_figures;
 use aulos_server::exit::Failure;
 
 use crate::cli::figures::{clock, db, lufs};
@@ -83,7 +83,7 @@ impl RecordOutput {
             RecorderEventKind::SegmentClosed(closed) => {
                 self.clear();
                 let line = if self.json {
-                    format!("{}\n", closed_figures(closed))
+                    format!("{}\n", closed_segment_json(closed))
                 } else {
                     format!("{}\n", closed.path.display())
                 };

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use aulos_core::{Block, ChannelLayout, Frames, MediaTime, SampleRate, Span};
+use aulos_engine::encode::Mp3Config;
 use aulos_engine::recorder::{
     ClockZone, CommandTime, DEFAULT_CAPACITY, DEFAULT_PRE_ROLL, RecordTap, RecorderCommand,
     RecordingState, Rotation, TapPoint, record_tap,
@@ -94,11 +95,20 @@ fn format(args: &RecordArgs, ending: Option<&str>) -> Result<FileFormat, Failure
         let message = format!("{}: unknown file format\n    hint: {hint}", args.out.display());
         return Err(Failure::new(Exit::Usage, message));
     };
-    let settings = FormatSettings { bits: args.bits, usual_bits: DEFAULT_BITS, kbps: args.kbps };
+    let (bits, kbps, mp3) = (args.bits, args.kbps, Mp3Config::default());
+    let settings = FormatSettings { bits, usual_bits: DEFAULT_BITS, kbps, mp3 };
     row.with(settings).map_err(|_| {
-        let bits = args.bits.unwrap_or(DEFAULT_BITS);
-        let hint = "16, 24 or 32 for wav, 16 or 24 for flac; opus has --kbps instead";
-        let message = format!("--bits {bits} is not possible for {name}\n    hint: {hint}");
+        let (option, value, hint) = match (bits, kbps) {
+            (None, Some(kbps)) => {
+                ("--kbps", kbps, "32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256 or 320")
+            }
+            _ => {
+                let hint =
+                    "16, 24 or 32 for wav, 16 or 24 for flac; opus and mp3 have --kbps instead";
+                ("--bits", bits.unwrap_or(DEFAULT_BITS), hint)
+            }
+        };
+        let message = format!("{option} {value} is not possible for {name}\n    hint: {hint}");
         Failure::new(Exit::Usage, message)
     })
 }

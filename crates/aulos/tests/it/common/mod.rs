@@ -23,16 +23,16 @@ use aulos_config::{
     Endpoint, Environment, Mount, ProcessingSettings, PushSettings, RecorderSettings,
     ResolvedConfig, RtpOutputSettings, Station,
 };
+use aulos_control::backend::{
+    Announcement, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull, DjInfo,
+    DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink,
+    ListenerSession, Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationEvent,
+    StationPosition, StationRecorderEvent, StationStatus, TargetSessions,
+};
 use aulos_core::{ChannelMap, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 use aulos_files::record::MarkerRequest;
 use aulos_proto::titles::TrackMetadata;
-use aulos_server::backend::{
-    Announcement, AudioBackend, AudioEvent, BackgroundTask, CommandQueueFull, DjInfo,
-    DjMountPermit, EVENT_QUEUE, Greeting, GreetingSink, Hello, ListenPolicy, ListenSink,
-    ListenerSession, Loudness, MediaSocket, SessionCommand, SessionId, SourceSwitch, StationEvent,
-    StationPosition, StationRecorderEvent, StationStatus,
-};
 use aulos_server::server::{self, AudioHandles, ServerContext};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
 use serde_json::{Value, json};
@@ -169,9 +169,11 @@ impl AudioBackend for FakeBackend {
 
     fn set_bypass(&self, _: usize, _: bool) {}
 
-    fn announce(&self, _: usize, _: &Announcement) -> Result<(), String> {
+    fn announce(&self, _: usize, _: &Announcement, _: &TargetSessions<'_>) -> Result<(), String> {
         Err("announcements are not available".to_owned())
     }
+
+    fn move_announced(&self, _: &TargetSessions<'_>) {}
 
     fn cancel_announcement(&self, _: usize, _: u64) {}
 
