@@ -24,6 +24,7 @@ pub struct Browser {
     from: Receiver<Value>,
     session: Option<String>,
     next_id: u64,
+    faults: Vec<String>,
 }
 
 /// Timeout of one response. A loaded machine starts a browser slowly.
@@ -35,6 +36,19 @@ impl Browser {
     /// # Errors
     /// If it does not start, or does not respond.
     pub fn open(program: &Path, scratch: &ScratchDir, url: &str) -> io::Result<Self> {
+        Self::open_with(program, scratch, url, &[])
+    }
+
+    /// As [`Browser::open`], with more options of the browser.
+    ///
+    /// # Errors
+    /// As [`Browser::open`].
+    pub fn open_with(
+        program: &Path,
+        scratch: &ScratchDir,
+        url: &str,
+        options: &[&str],
+    ) -> io::Result<Self> {
         let (to, from) = (scratch.fifo("to-browser")?, scratch.fifo("from-browser")?);
         let process = Process::start(
             Command::new("sh")
@@ -47,6 +61,7 @@ impl Browser {
                 .args(["--autoplay-policy=no-user-gesture-required", "--no-first-run"])
                 .args(["--disable-gpu", "--disable-dev-shm-usage", "--window-size=1000,800"])
                 .arg(format!("--user-data-dir={}", scratch.join("browser").display()))
+                .args(options)
                 .arg("about:blank"),
             &scratch.join("browser.out"),
             &scratch.join("browser.err"),
@@ -54,7 +69,7 @@ impl Browser {
         // In the order in which the shell opens them: opening a FIFO waits for the other side.
         let to = OpenOptions::new().write(true).open(to)?;
         let from = read_messages(File::open(from)?);
-        let mut browser = Self { process, to, from, session: None, next_id: 0 };
+        let mut browser = Self { process, to, from, session: None, next_id: 0, faults: Vec::new() };
         let page = browser.call("Target.createTarget", &json!({ "url": url }))?;
         let target = json!({ "targetId": page["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", &target)?;
@@ -82,7 +97,7 @@ impl Browser {
                         error => Err(io::Error::other(format!("{method}: {error}"))),
                     };
                 }
-                Ok(_) => {}
+                Ok(event) => self.note_fault(&event),
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, method.to_owned()));
                 }
@@ -90,6 +105,44 @@ impl Browser {
                     return Err(io::Error::other("the browser is gone"));
                 }
             }
+        }
+    }
+
+    /// Opens another address, and records from then on what a page reports as wrong.
+    ///
+    /// # Errors
+    /// As [`Browser::call`].
+    pub fn watch(&mut self, url: &str) -> io::Result<()> {
+        for domain in ["Runtime.enable", "Log.enable"] {
+            self.call(domain, &json!({}))?;
+        }
+        self.faults.clear();
+        self.call("Page.navigate", &json!({ "url": url })).map(drop)
+    }
+
+    /// Exceptions, console errors and warnings, and violations of the page's policy since
+    /// [`Browser::watch`].
+    ///
+    /// # Errors
+    /// As [`Browser::call`].
+    pub fn faults(&mut self) -> io::Result<Vec<String>> {
+        // Events that came before the answer have been read with it.
+        self.run("0")?;
+        Ok(self.faults.clone())
+    }
+
+    fn note_fault(&mut self, event: &Value) {
+        let params = &event["params"];
+        let is_fault = match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => true,
+            Some("Log.entryAdded") => params["entry"]["level"] != "verbose",
+            Some("Runtime.consoleAPICalled") => {
+                params["type"] == "error" || params["type"] == "warning"
+            }
+            _ => false,
+        };
+        if is_fault {
+            self.faults.push(params.to_string());
         }
     }
 
@@ -144,8 +197,9 @@ fn read_messages(from: File) -> Receiver<Value> {
     receive
 }
 
-/// RFC 4648, 4; characters outside the alphabet are skipped.
-fn from_base64(text: &str) -> Vec<u8> {
+/// Decodes base64 (RFC 4648, 4); characters outside the alphabet are skipped.
+#[must_use]
+pub fn from_base64(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let (mut bits, mut count) = (0_u32, 0);
     for letter in text.bytes() {

@@ -7,6 +7,7 @@
 //!  AulosServer, Snapserver  running servers    Snapclient, browser, load   clients
 //!  signal                   test signals       capture_check               comparison of captures
 //!  process_usage            resource usage     alloc           calls of the allocator
+//!  sync                     when players sound
 //! ```
 
 #![deny(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod client;
 pub mod golden;
 pub mod http;
 pub mod load;
+pub mod nats;
 pub mod net;
 pub mod paced_writer;
 pub mod peer;
@@ -27,4 +29,5 @@ pub mod rtp_calls;
 pub mod scratch;
 pub mod server;
 pub mod signal;
+pub mod sync;
 pub mod wire;

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd as _;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -17,7 +18,10 @@ impl NetNamespaces {
     /// # Errors
     /// If this process lacks the privilege, or there is no `ip`.
     pub fn new() -> io::Result<Self> {
-        let name = |end| format!("aulos-{}-{end}", std::process::id());
+        // Tests of one process may have networks at the same time.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("aulos-{}-{number}-{end}", std::process::id());
         let net = Self([name("a"), name("b")]);
         let [a, b] = &net.0;
         for end in &net.0 {
@@ -61,7 +65,7 @@ impl Drop for NetNamespaces {
     }
 }
 
-fn ip(arguments: &str) -> io::Result<()> {
+pub(crate) fn ip(arguments: &str) -> io::Result<()> {
     let done = Command::new("ip").args(arguments.split(' ')).output()?;
     if done.status.success() {
         return Ok(());

@@ -11,14 +11,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::scratch::ScratchDir;
 
-/// The path of a program, or a message that the test is skipped without it.
+/// The path of a program, also of one in the tests' python venv, or a message that the test is skipped without it.
 ///
 /// The message bypasses the test harness's capture, so that a skip is always visible.
 #[must_use]
 pub fn find_or_skip(program: &str) -> Option<PathBuf> {
-    let found = std::env::var_os("PATH").and_then(|paths| {
-        std::env::split_paths(&paths).map(|dir| dir.join(program)).find(|path| path.is_file())
-    });
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let venv = std::env::var_os("AULOS_TEST_VENV").map(|venv| PathBuf::from(venv).join("bin"));
+    let found = std::env::split_paths(&paths)
+        .chain(venv)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file());
     if found.is_none() {
         skip(program);
     }
@@ -164,7 +167,8 @@ impl Snapclient {
 }
 
 /// A command that runs with a higher priority, if the system grants it.
-fn before_others(program: &Path) -> Command {
+#[must_use]
+pub fn before_others(program: &Path) -> Command {
     let first = ["-f", "5"];
     let granted = Command::new("chrt").args(first).arg("true").stderr(Stdio::null()).status();
     let mut command = if granted.is_ok_and(|status| status.success()) {
@@ -196,6 +200,8 @@ pub struct Snapserver {
     pub port: u16,
     /// Port for controllers.
     pub control: u16,
+    /// Port for web browsers.
+    pub http: Option<u16>,
 }
 
 impl Snapserver {
@@ -211,6 +217,25 @@ impl Snapserver {
         codec: &str,
         spec: &str,
     ) -> io::Result<Self> {
+        Self::start_command(Command::new(program), scratch, fifo, [codec, spec], None)
+    }
+
+    /// Starts it with its web server too, 16 bits in FLAC.
+    ///
+    /// # Errors
+    /// If it does not listen within five seconds.
+    pub fn start_with_http(program: &Path, scratch: &ScratchDir, fifo: &Path) -> io::Result<Self> {
+        let (command, port) = (Command::new(program), free_port()?);
+        Self::start_command(command, scratch, fifo, ["flac", "48000:16:2"], Some(port))
+    }
+
+    fn start_command(
+        mut command: Command,
+        scratch: &ScratchDir,
+        fifo: &Path,
+        [codec, spec]: [&str; 2],
+        http: Option<u16>,
+    ) -> io::Result<Self> {
         let (port, control) = (free_port()?, free_port()?);
         let option = |key: &str, value: &dyn AsRef<OsStr>| {
             let mut text = std::ffi::OsString::from(format!("--{key}="));
@@ -219,11 +244,13 @@ impl Snapserver {
         };
         let source = format!("pipe://{}?name=default&mode=read", fifo.display());
         let mut process = Process::start(
-            Command::new(program).args([
+            command.args([
                 option("config", &"/dev/null"),
                 option("server.datadir", &scratch.path()),
                 option("server.mdns_enabled", &"false"),
-                option("http.enabled", &"false"),
+                option("http.enabled", &http.is_some().to_string()),
+                option("http.port", &http.unwrap_or(1_780).to_string()),
+                option("http.bind_to_address", &"127.0.0.1"),
                 option("tcp.port", &control.to_string()),
                 option("tcp.bind_to_address", &"127.0.0.1"),
                 option("stream.port", &port.to_string()),
@@ -244,7 +271,7 @@ impl Snapserver {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        Ok(Self { process, port, control })
+        Ok(Self { process, port, control, http })
     }
 }
 

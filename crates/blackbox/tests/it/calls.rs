@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The packets that a receiver got.
 #[derive(Default)]
-struct Heard {
+struct Relayed {
     packets: Vec<Vec<u8>>,
     byes: usize,
 }
@@ -38,7 +38,7 @@ fn every_packet_of_many_calls_is_relayed_once_in_order_and_counted() {
     let heard = std::thread::scope(|scope| {
         scope.spawn(|| send(&calls, entry));
         // A BYE takes effect when nothing has come for two seconds; then the receiver has it.
-        let mut heard: Vec<Heard> = calls.iter().map(|_| Heard::default()).collect();
+        let mut heard: Vec<Relayed> = calls.iter().map(|_| Relayed::default()).collect();
         wait_for("the end of all calls", PATIENCE, || {
             listeners.iter().zip(&mut heard).for_each(|(socket, heard)| listen(socket, heard));
             heard.iter().all(|heard| heard.byes > 0)
@@ -55,7 +55,7 @@ fn every_packet_of_many_calls_is_relayed_once_in_order_and_counted() {
 }
 
 /// Each packet is the one that was sent, in the other encoding.
-fn compare(number: usize, call: &Call, heard: &Heard) {
+fn compare(number: usize, call: &Call, heard: &Relayed) {
     let wanted: Vec<_> = call.media().collect();
     assert_eq!(heard.packets.len(), wanted.len(), "call {number}");
     let ssrc = &heard.packets[0][8..12];
@@ -145,7 +145,7 @@ fn ports(count: usize, from: usize) -> Vec<UdpSocket> {
     (from..32_000).step_by(count).find_map(row).expect("no ports in a row are free")
 }
 
-fn listen(socket: &UdpSocket, heard: &mut Heard) {
+fn listen(socket: &UdpSocket, heard: &mut Relayed) {
     let mut datagram = [0; 2_000];
     while let Ok(length) = socket.recv(&mut datagram) {
         let datagram = &datagram[..length];

@@ -6,12 +6,13 @@ use std::time::Duration;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 
-use crate::{text, wait_for};
+use crate::{shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_killed_server_leaves_no_child_behind() {
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("children").unwrap();
     let [source, script] = ["source", "script"].map(|name| idler(&scratch, name));
     let config = format!(

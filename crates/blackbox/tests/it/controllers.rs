@@ -1,140 +1,18 @@
-//! Controllers: a session of Music Assistant, and snapserver's responses compared with ours.
+//! Controllers: snapserver's responses compared with ours, and many at once.
 
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use aulos_blackbox::client::ListenerClient;
-use aulos_blackbox::peer::{Process, Snapserver, find_or_skip};
+use aulos_blackbox::peer::{Snapserver, find_or_skip};
 use aulos_blackbox::scratch::ScratchDir;
-use aulos_blackbox::server::{AulosServer, binary};
+use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
 use crate::{hear, id_of, shared_turn, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What Music Assistant does with the server that it starts: wait for a line, connect, and for each
-/// playback add a stream, push audio into it, assign a group to it and back, and remove it.
-#[test]
-fn music_assistant_finds_a_snapserver() {
-    let _turn = shared_turn();
-    let scratch = ScratchDir::new("music-assistant").unwrap();
-    let (mut process, stream, control) = start_as_snapserver(&scratch);
-    let mut rpc = Rpc::connect(control);
-    let mut client = ListenerClient::connect(stream, 0).unwrap();
-    let mut group = None;
-    wait_for("the client", PATIENCE, || {
-        hear(&mut client);
-        group = rpc.status()["groups"].as_array().unwrap().first().cloned();
-        group.is_some()
-    });
-    let group = group.unwrap();
-    assert_eq!(group["clients"][0]["config"]["volume"]["percent"], 20);
-    let open = || std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count();
-    let mut before = None;
-    for round in 0..5 {
-        play_once(&mut rpc, &mut client, &group["id"]);
-        let now = open();
-        assert!(before.is_none_or(|before| now <= before), "round {round}: {now} > {before:?}");
-        before.get_or_insert(now);
-    }
-    assert!(!client.stats.cut);
-    process.terminate(PATIENCE).unwrap();
-}
-
-/// It polls the status every five seconds, and takes a player whose `lastSeen` stands still for
-/// fifteen as gone.
-#[test]
-fn last_seen_advances_while_a_client_is_connected() {
-    let _turn = shared_turn();
-    let scratch = ScratchDir::new("last-seen").unwrap();
-    let (mut process, stream, control) = start_as_snapserver(&scratch);
-    let mut rpc = Rpc::connect(control);
-    let mut client = ListenerClient::connect(stream, 0).unwrap();
-    let mut seen = Vec::new();
-    wait_for("three different times", Duration::from_secs(12), || {
-        client.request_time();
-        hear(&mut client);
-        let status = rpc.status();
-        let time = &status["groups"][0]["clients"][0]["lastSeen"];
-        let time = time["sec"].as_u64().zip(time["usec"].as_u64());
-        if time.is_some() && seen.last() != time.as_ref() {
-            seen.extend(time);
-        }
-        seen.len() >= 3
-    });
-    assert!(seen.is_sorted(), "{seen:?}");
-    process.terminate(PATIENCE).unwrap();
-}
-
-/// Starts it with Music Assistant's arguments, except for the ports; returns its addresses.
-fn start_as_snapserver(scratch: &ScratchDir) -> (Process, SocketAddr, SocketAddr) {
-    let program = scratch.join("snapserver");
-    std::os::unix::fs::symlink(binary(), &program).unwrap();
-    let [out, err] = [scratch.join("out"), scratch.join("err")];
-    let path = |name: &str| scratch.join(name).display().to_string();
-    let mut process = Process::start(
-        Command::new(&program)
-            .args(["--config=", "--http.enabled", "--http.port=0", "--tcp-control.enabled"])
-            .args(["--tcp-control.port=0", "--tcp-streaming.port=0", "--stream.codec=flac"])
-            .args(["--stream.sampleformat=48000:16:2", "--stream.buffer=1000"])
-            .args(["--stream.chunk_ms=26", "--stream.send_to_muted=true"])
-            .arg("--streaming_client.initial_volume=20")
-            .arg(format!("--server.datadir={}", path("data")))
-            .arg(format!("--http.doc_root={}", path("nothing")))
-            .arg(format!("--stream.plugin_dir={}", path("")))
-            .arg(format!("--stream.source=pipe://{}?name=default", path("fifo"))),
-        &out,
-        &err,
-    )
-    .unwrap();
-    let address = |key: &str| -> Option<SocketAddr> {
-        let text = std::fs::read_to_string(&out).ok()?;
-        let line = text.lines().find(|line| line.trim_start().starts_with(key))?;
-        let port = line.split_whitespace().nth(1)?.rsplit(':').next()?.parse().ok()?;
-        Some(SocketAddr::from(([127, 0, 0, 1], port)))
-    };
-    wait_for("its ports", PATIENCE, || {
-        assert!(process.ended().unwrap().is_none(), "{}", std::fs::read_to_string(&err).unwrap());
-        address("control").is_some() && address("stream").is_some()
-    });
-    assert!(std::fs::read_to_string(&out).unwrap().contains("(Snapserver) Version 0."));
-    (process, address("stream").unwrap(), address("control").unwrap())
-}
-
-fn play_once(rpc: &mut Rpc, client: &mut ListenerClient, group: &Value) {
-    let uri = "tcp://127.0.0.1:0?sampleformat=48000:16:2&idle_threshold=60000\
-               &controlscript=control.py&name=Music Assistant - osmc4";
-    let id = "Music Assistant - osmc4";
-    assert_eq!(rpc.call("Stream.AddStream", &json!({ "streamUri": uri }))["id"], id);
-    let host = rpc.stream(id).unwrap()["uri"]["host"].as_str().unwrap().to_owned();
-    rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": id }));
-    let mut push = None;
-    wait_for("its port", PATIENCE, || {
-        push = TcpStream::connect(&host).ok();
-        push.is_some()
-    });
-    let mut push = push.unwrap();
-    let sound: Vec<u8> = (0..192_000_u32).map(|at| at.wrapping_mul(37).to_le_bytes()[0]).collect();
-    push.write_all(&sound).unwrap();
-    wait_for("sound", PATIENCE, || {
-        hear(client);
-        rpc.stream(id).unwrap()["status"] == "playing"
-    });
-    drop(push);
-    wait_for("idle", PATIENCE, || {
-        hear(client);
-        rpc.stream(id).unwrap()["status"] == "idle"
-    });
-    rpc.call("Group.SetStream", &json!({ "id": group, "stream_id": "default" }));
-    assert_eq!(rpc.call("Stream.RemoveStream", &json!({ "id": id }))["id"], id);
-    assert!(rpc.stream(id).is_none());
-    // The stream's port is closed; its address can be reused.
-    wait_for("the port", PATIENCE, || TcpStream::connect(&host).is_err());
-}
 
 /// The same calls to snapserver and to this server. The responses are compared without what must
 /// differ: ids, times, the machine, versions.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::hostile::counter;
 use crate::rpc::Rpc;
-use crate::{long_or_short, turn, wait_for};
+use crate::{long_or_short, quiet_turn, turn, wait_for};
 
 #[test]
 fn two_hundred_clients_receive_everything() {
@@ -23,7 +23,7 @@ fn two_hundred_clients_receive_everything() {
 
 #[test]
 fn the_status_shows_each_clients_health_and_slow_clients() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let scratch = ScratchDir::new("health").unwrap();
     let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
     let server = AulosServer::start(&scratch, config).unwrap();

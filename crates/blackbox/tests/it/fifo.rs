@@ -18,9 +18,9 @@ use aulos_blackbox::signal::{RATE, SampleWidth, programme};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 
-use crate::retry::{ClientCorrection, retry};
+use crate::retry::{ClientCorrection, retry, retry_after_stall};
 use crate::rpc::Rpc;
-use crate::{long_or_short, shared_turn, soak, text, turn, wait_for};
+use crate::{long_or_short, quiet_turn, shared_turn, soak, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -29,9 +29,11 @@ const BYTES: usize = 4 * RATE;
 
 #[test]
 fn a_late_writer_does_not_shift_the_time_of_clients() {
-    let Some(program) = find_or_skip("snapclient") else { return };
-    let _turn = turn();
-    retry("a late writer", || client_of_a_late_writer(&program));
+    retry_after_stall("fifo::a_late_writer_does_not_shift_the_time_of_clients", || {
+        let Some(program) = find_or_skip("snapclient") else { return };
+        let _turn = quiet_turn();
+        retry("a late writer", || client_of_a_late_writer(&program));
+    });
 }
 
 /// Fails if a real client reports chunks at unexpected times.
@@ -89,36 +91,41 @@ fn client_of_a_late_writer(program: &Path) -> Result<(), ClientCorrection> {
 
 #[test]
 fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
-    let (Some(program), Some(ffmpeg)) = (find_or_skip("snapclient"), find_or_skip("ffmpeg")) else {
-        return;
-    };
-    let _turn = shared_turn();
-    let scratch = ScratchDir::new("again").unwrap();
-    // As for a new user: no configuration, and the FIFO at the server's default path.
-    let server = AulosServer::start_with(&scratch, |command| {
-        command.env("XDG_RUNTIME_DIR", scratch.path()).env("XDG_STATE_HOME", scratch.path());
-    })
-    .unwrap();
-    let fifo = scratch.join("aulos.fifo");
-    assert!(server.printed().unwrap().contains(text(&fifo)), "the recipe names the FIFO");
-    let mut client = Snapclient::start(&program, server.stream.port(), &scratch, "again").unwrap();
-    let (song, pause) = if soak() { (30, 20) } else { (8, 4) };
-    std::thread::sleep(Duration::from_secs(pause));
-    for n in 0..2 {
-        // The printed command, except for the file: a tone, which differs from the demo.
-        let tone = format!("sine=frequency=1000:sample_rate=48000:duration={song}");
-        let mut command = Command::new(&ffmpeg);
-        command.args(["-nostdin", "-v", "error", "-y", "-re", "-f", "lavfi", "-i", &tone]);
-        command.args(["-f", "s16le", "-ar", "48000", "-ac", "2", text(&fifo)]);
-        let err = scratch.join(format!("ffmpeg{n}.err"));
-        let mut writer = Process::start(&mut command, &scratch.join("ffmpeg.out"), &err).unwrap();
-        let status = writer.wait(Duration::from_secs(song + 10)).unwrap();
-        assert!(status.success(), "{}", std::fs::read_to_string(err).unwrap());
+    retry_after_stall("fifo::a_song_plays_ends_and_plays_again_with_the_demo_between", || {
+        let (Some(program), Some(ffmpeg)) = (find_or_skip("snapclient"), find_or_skip("ffmpeg"))
+        else {
+            return;
+        };
+        let _turn = shared_turn();
+        let scratch = ScratchDir::new("again").unwrap();
+        // As for a new user: no configuration, and the FIFO at the server's default path.
+        let server = AulosServer::start_with(&scratch, |command| {
+            command.env("XDG_RUNTIME_DIR", scratch.path()).env("XDG_STATE_HOME", scratch.path());
+        })
+        .unwrap();
+        let fifo = scratch.join("aulos.fifo");
+        assert!(server.printed().unwrap().contains(text(&fifo)), "the recipe names the FIFO");
+        let mut client =
+            Snapclient::start(&program, server.stream.port(), &scratch, "again").unwrap();
+        let (song, pause) = if soak() { (30, 20) } else { (8, 4) };
         std::thread::sleep(Duration::from_secs(pause));
-    }
-    let captured = SampleWidth::B16.frames(&client.stop().unwrap());
-    server.stop().unwrap();
-    judge_song(&captured, song);
+        for n in 0..2 {
+            // The printed command, except for the file: a tone, which differs from the demo.
+            let tone = format!("sine=frequency=1000:sample_rate=48000:duration={song}");
+            let mut command = Command::new(&ffmpeg);
+            command.args(["-nostdin", "-v", "error", "-y", "-re", "-f", "lavfi", "-i", &tone]);
+            command.args(["-f", "s16le", "-ar", "48000", "-ac", "2", text(&fifo)]);
+            let err = scratch.join(format!("ffmpeg{n}.err"));
+            let mut writer =
+                Process::start(&mut command, &scratch.join("ffmpeg.out"), &err).unwrap();
+            let status = writer.wait(Duration::from_secs(song + 10)).unwrap();
+            assert!(status.success(), "{}", std::fs::read_to_string(err).unwrap());
+            std::thread::sleep(Duration::from_secs(pause));
+        }
+        let captured = SampleWidth::B16.frames(&client.stop().unwrap());
+        server.stop().unwrap();
+        judge_song(&captured, song);
+    });
 }
 
 /// Content of a window of 100 ms.

@@ -14,7 +14,7 @@ use aulos_blackbox::signal::NoiseRng;
 use aulos_blackbox::wire::{MessageHeader, hello, kind};
 use serde_json::Value;
 
-use crate::{long_or_short, soak, turn};
+use crate::{long_or_short, quiet_turn, soak};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
 
@@ -23,7 +23,7 @@ const CUT_WITHIN: Duration = Duration::from_secs(12);
 
 #[test]
 fn hostile_peers_are_disconnected_and_counted_without_loss_for_others() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let scratch = ScratchDir::new("hostile").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let before = cuts(server.http);
@@ -56,7 +56,7 @@ fn hostile_peers_are_disconnected_and_counted_without_loss_for_others() {
 
 #[test]
 fn a_slow_hello_within_the_time_limit_is_served() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let scratch = ScratchDir::new("slow").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let mut socket = TcpStream::connect(server.stream).unwrap();
@@ -76,7 +76,7 @@ fn a_slow_hello_within_the_time_limit_is_served() {
 
 #[test]
 fn a_peer_that_stops_reading_does_not_affect_others() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let scratch = ScratchDir::new("deaf").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let before = cuts(server.http);

@@ -1,7 +1,8 @@
 //! The built server with real peers. One program, so that everything is linked once.
 //!
 //! Tests in real time mostly wait. A test that measures times, loads the machine, or needs one of
-//! its ports has the machine alone ([`turn`]); the others run side by side ([`shared_turn`]).
+//! its ports has the machine alone ([`turn`]); the others run side by side ([`shared_turn`],
+//! [`quiet_turn`]).
 //!
 //! `AULOS_SOAK=1` (`make soak`) runs the long forms.
 
@@ -14,23 +15,38 @@
 )]
 
 mod activation;
+mod airplay;
 mod announce;
 mod bits;
 mod calls;
+mod capture;
 mod children;
 mod cli;
 mod controllers;
 mod crowd;
 mod dj;
+mod encoders;
 mod fallback;
 mod fifo;
+mod history;
 mod hostile;
 mod integrations;
 mod markers;
 mod mdns;
+mod metrics;
+mod mp3;
 mod mpd;
+mod music_assistant;
+mod nats;
 mod page;
+mod page_operation;
+mod page_views;
+mod pass_through;
 mod peers;
+mod pipewire;
+mod play;
+mod play_devices;
+mod play_network;
 mod players;
 mod push;
 mod radio;
@@ -39,21 +55,26 @@ mod relay;
 mod reload;
 mod retry;
 mod rpc;
+mod sipp;
+mod snapcast_source;
 mod snapweb;
 mod state;
 mod station_rtp;
+mod sync_proof;
 mod tls;
 mod trunk;
+mod turns;
 mod veth;
+mod web_player;
 
 use std::path::Path;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::client::ListenerClient;
 use serde_json::Value;
 
 use rpc::Rpc;
+use turns::{quiet_turn, shared_turn, turn};
 
 /// Whether the long forms run.
 fn soak() -> bool {
@@ -63,19 +84,6 @@ fn soak() -> bool {
 /// The duration of the long or of the short form.
 fn long_or_short(long: u64, short: u64) -> Duration {
     Duration::from_secs(if soak() { long } else { short })
-}
-
-/// The machine: each test in real time takes it, alone or shared.
-static MACHINE: RwLock<()> = RwLock::new(());
-
-/// Exclusive use of the machine. A failed test releases it like any other.
-fn turn() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Use of the machine beside other tests, as many as libtest has threads.
-fn shared_turn() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits until a condition is true.

@@ -13,7 +13,7 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{quiet_turn, wait_for};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
 
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn reachable_services_are_announced_and_withdrawn() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let Some(judge) = judge() else { return skip("python-packages") };
     let Some(net) = network() else { return skip("network namespaces") };
     let scratch = ScratchDir::new("mdns").unwrap();
@@ -80,7 +80,7 @@ fn reachable_services_are_announced_and_withdrawn() {
 
 #[test]
 fn servers_discover_each_other_and_notice_an_end() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let Some(net) = network() else { return skip("network namespaces") };
     let [one, two] = [ScratchDir::new("mdns-one").unwrap(), ScratchDir::new("mdns-two").unwrap()];
     let upstairs = start(&net, &one, &["listen.stream=0.0.0.0:0", "mdns.name=Upstairs"]);
@@ -114,7 +114,7 @@ fn servers_discover_each_other_and_notice_an_end() {
 
 #[test]
 fn without_the_mdns_port_the_server_logs_it_once() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let Some(net) = network() else { return skip("network namespaces") };
     let scratch = ScratchDir::new("mdns-port").unwrap();
     // Exclusive: without SO_REUSEADDR.
@@ -145,7 +145,12 @@ fn start(net: &NetNamespaces, scratch: &ScratchDir, sets: &[&str]) -> AulosServe
     start_at(net, 0, scratch, sets)
 }
 
-fn start_at(net: &NetNamespaces, end: usize, scratch: &ScratchDir, sets: &[&str]) -> AulosServer {
+pub(crate) fn start_at(
+    net: &NetNamespaces,
+    end: usize,
+    scratch: &ScratchDir,
+    sets: &[&str],
+) -> AulosServer {
     let config = scratch.join("aulos.toml");
     std::fs::write(&config, CONFIG).unwrap();
     net.run_inside(end, || {
@@ -167,7 +172,7 @@ fn has_thread(server: &AulosServer) -> bool {
     })
 }
 
-fn network() -> Option<NetNamespaces> {
+pub(crate) fn network() -> Option<NetNamespaces> {
     NetNamespaces::new().inspect_err(|e| println!("{e}")).ok()
 }
 

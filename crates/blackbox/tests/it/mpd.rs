@@ -14,7 +14,7 @@ use aulos_blackbox::signal::{RATE, SampleWidth, tonal, write_wav};
 use serde_json::json;
 
 use crate::rpc::Rpc;
-use crate::{text, wait_for};
+use crate::{shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -29,6 +29,7 @@ fn the_mpd_script_of_snapserver_runs_unchanged() {
     if ["mpd", "musicbrainzngs", "dbus", "gi"].iter().any(|name| !system.join(name).exists()) {
         return skip("python3-mpd");
     }
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("mpd").unwrap();
     let socket = scratch.join("mpd.sock");
     let mut player = start(&mpd, &scratch, &socket);

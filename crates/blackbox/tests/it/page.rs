@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::reload::Listeners;
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{shared_turn, wait_for};
 
 /// Plays `src` (or that of the page's own player), and returns its progress in three seconds.
 const PLAY: &str = r"(async src => {
@@ -34,7 +34,7 @@ const PLAY: &str = r"(async src => {
 #[test]
 fn the_reference_meter_reads_a_file() {
     let Some(program) = find_or_skip("chromium") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("judge").unwrap();
     let file = scratch.join("tone.wav");
     write_wav(File::create(&file).unwrap(), &tonal(10 * RATE, SampleWidth::B16), SampleWidth::B16)
@@ -52,14 +52,15 @@ fn the_reference_meter_reads_a_file() {
 #[test]
 fn the_page_shows_the_normalizer_and_its_comparison() {
     let Some(program) = find_or_skip("chromium") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("steady").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n\
         normalize = { target = -18.0, mode = \"low\" }\n\
         equalizer = [{ type = \"low-shelf\", hz = 120, gain_db = 3 }]\n";
     let server = AulosServer::start(&scratch, config).unwrap();
     let mut browser =
-        Browser::open(&program, &scratch, &format!("http://{}/", server.http)).unwrap();
+        Browser::open(&program, &scratch, &format!("http://{}/#/station/default", server.http))
+            .unwrap();
     let says = |browser: &mut Browser, text: &str| {
         let shown = format!("(document.body?.innerText ?? '').includes('{text}')");
         wait_for(text, Duration::from_secs(20), || browser.run(&shown).unwrap() == true);
@@ -139,7 +140,7 @@ fn other_site() -> (SocketAddr, mpsc::Receiver<String>) {
 #[test]
 fn a_page_of_another_site_cannot_send_commands() {
     let Some(program) = find_or_skip("chromium") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("other-site").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
     let server = AulosServer::start(&scratch, config).unwrap();
@@ -172,7 +173,7 @@ fn a_page_of_another_site_cannot_send_commands() {
 #[test]
 fn the_page_shows_the_station_and_plays_it() {
     let Some(program) = find_or_skip("chromium") else { return };
-    let _turn = turn();
+    let _turn = shared_turn();
     let scratch = ScratchDir::new("page").unwrap();
     let config = "[[station]]\nname = \"default\"\nsources = [\"demo://\"]\n";
     let server = AulosServer::start(&scratch, config).unwrap();
@@ -199,6 +200,7 @@ fn the_page_shows_the_station_and_plays_it() {
     assert!(seconds(0) < 10.0, "it began at the uptime of the station: {after}");
     assert!((0.5..10.0).contains(&seconds(1)), "it waits for what is ahead: {after}");
     assert!(after[2] == false && seconds(3) >= 2.0, "{after}");
+    browser.run("location.hash = '#/rooms'").unwrap();
     let health = "[...document.querySelectorAll('.health')].map(one => one.textContent).join()";
     wait_for("how each client does", Duration::from_secs(20), || {
         let shown = browser.run(health).unwrap();

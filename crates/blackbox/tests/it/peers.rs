@@ -12,34 +12,40 @@ use aulos_blackbox::peer::{Snapclient, Snapserver, find_or_skip};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal};
 
-use crate::retry::{ClientCorrection, retry};
+use crate::retry::{ClientCorrection, retry, retry_after_stall};
 use crate::{long_or_short, turn};
 
 #[test]
 fn the_judge_passes_pcm_16_of_real_peers() {
-    passes(SampleWidth::B16, "pcm");
+    retry_after_stall("peers::the_judge_passes_pcm_16_of_real_peers", || {
+        passes(SampleWidth::B16, "pcm");
+    });
 }
 
 #[test]
 fn the_judge_passes_flac_24_of_real_peers() {
-    passes(SampleWidth::B24, "flac");
+    retry_after_stall("peers::the_judge_passes_flac_24_of_real_peers", || {
+        passes(SampleWidth::B24, "flac");
+    });
 }
 
 #[test]
 fn the_judge_finds_the_waveform_behind_libopus() {
-    let Some(peers) = find() else { return };
-    let _turn = turn();
-    let sound = tonal(frames(), SampleWidth::B16);
-    let heard = retry("snapserver's opus", || {
-        let heard = through_snapserver(&peers, SampleWidth::B16, "opus", &sound);
-        let snr = snr_db(&sound, &heard.captured);
-        println!("snapserver's opus: waveform SNR {snr:.1?} dB");
-        if snr.is_some_and(|snr| snr >= 20.0) {
-            return Ok(heard);
-        }
-        Err(ClientCorrection::explain(&format!("SNR {snr:.1?} dB"), &heard.log, &[]))
+    retry_after_stall("peers::the_judge_finds_the_waveform_behind_libopus", || {
+        let Some(peers) = find() else { return };
+        let _turn = turn();
+        let sound = tonal(frames(), SampleWidth::B16);
+        let heard = retry("snapserver's opus", || {
+            let heard = through_snapserver(&peers, SampleWidth::B16, "opus", &sound);
+            let snr = snr_db(&sound, &heard.captured);
+            println!("snapserver's opus: waveform SNR {snr:.1?} dB");
+            if snr.is_some_and(|snr| snr >= 20.0) {
+                return Ok(heard);
+            }
+            Err(ClientCorrection::explain(&format!("SNR {snr:.1?} dB"), &heard.log, &[]))
+        });
+        assert!(heard.report.listeners.iter().all(|h| h.codec == "opus"));
     });
-    assert!(heard.report.listeners.iter().all(|h| h.codec == "opus"));
 }
 
 fn passes(bits: SampleWidth, codec: &str) {
@@ -69,7 +75,7 @@ fn find() -> Option<[std::path::PathBuf; 2]> {
     Some([find_or_skip("snapserver")?, find_or_skip("snapclient")?])
 }
 
-struct Heard {
+struct Playback {
     captured: Vec<Frame>,
     log: String,
     report: LoadReport,
@@ -80,7 +86,7 @@ fn through_snapserver(
     bits: SampleWidth,
     codec: &str,
     sound: &[Frame],
-) -> Heard {
+) -> Playback {
     let scratch = ScratchDir::new("peers").unwrap();
     let fifo = scratch.fifo("in").unwrap();
     let spec = format!("48000:{}:2", bits.count());
@@ -103,7 +109,7 @@ fn through_snapserver(
     writer.join().unwrap().unwrap();
     let log = client.log().unwrap();
     let captured = bits.frames(&client.stop().unwrap());
-    Heard { captured, log, report }
+    Playback { captured, log, report }
 }
 
 fn playing() -> Duration {

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::dj::{listen, share_of_the_tone};
 use crate::radio::icecast;
+use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
 use crate::{script, shared_turn, text, wait_for};
 
@@ -115,92 +116,103 @@ fn longest_silence(sound: &[i16]) -> usize {
 
 #[test]
 fn a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed() {
-    let Some(icecast_program) = find_or_skip("icecast2") else { return };
-    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let Some(ffprobe) = find_or_skip("ffprobe") else { return };
-    let _turn = shared_turn();
-    let scratch = ScratchDir::new("push").unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let ice = icecast(&icecast_program, port, &scratch);
-    let mut stage = Stage::new(scratch, port);
-    stage.are("pushing");
-    stage.says("One");
-    let mut title = String::new();
-    wait_for("the title of a listener who comes", PATIENCE, || {
-        let mut command = Command::new(&ffprobe);
-        let url = format!("http://127.0.0.1:{port}/live.ogg");
-        command.args(["-v", "error", "-show_entries", "stream_tags=artist,title", &url]);
-        title = String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned();
-        title.contains("=Band\n") && title.contains("=One\n")
-    });
-    wait_for("the title beside the sound", PATIENCE, || stage.is_told("Band - One"));
-    // A change of title leaves no gap in the audio.
-    let sound = stage.hears(&ffmpeg, 6, |stage| stage.says("Two"));
-    let share = share_of_the_tone(&sound[24_000..]);
-    let hole = longest_silence(&sound[24_000..]);
-    println!("{} frames, {share:.4} of it the tone, longest silence {hole} frames", sound.len());
-    assert!(sound.len() > 5 * 48_000 && share > 0.99, "{share}");
-    assert!(hole < 48, "{hole} frames");
-    wait_for("the next title", PATIENCE, || stage.is_told("Band - Two"));
-    drop(ice);
-    wait_for("its end", PATIENCE, || {
-        let all = stage.pushes();
-        (0..2).all(|at| all[at]["failures"].as_u64().unwrap() > 0)
-    });
-    let told = stage.pushes();
-    assert!(told[0]["last_error"].is_string(), "{told}");
-    let again = ScratchDir::new("push-again").unwrap();
-    let mut ice = icecast(&icecast_program, port, &again);
-    stage.are("pushing");
-    let sound = stage.hears(&ffmpeg, 3, |_| {});
-    assert!(share_of_the_tone(&sound[24_000..]) > 0.99);
-    let told = stage.pushes();
-    assert!((0..2).all(|at| told[at]["connects"] == 2), "{told}");
-    stage.server.stop().unwrap();
-    ice.terminate(PATIENCE).unwrap();
+    retry_after_stall(
+        "push::a_real_icecast_gets_the_stream_with_titles_and_again_when_it_was_killed",
+        || {
+            let Some(icecast_program) = find_or_skip("icecast2") else { return };
+            let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+            let Some(ffprobe) = find_or_skip("ffprobe") else { return };
+            let _turn = shared_turn();
+            let scratch = ScratchDir::new("push").unwrap();
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let ice = icecast(&icecast_program, port, &scratch);
+            let mut stage = Stage::new(scratch, port);
+            stage.are("pushing");
+            stage.says("One");
+            let mut title = String::new();
+            wait_for("the title of a listener who comes", PATIENCE, || {
+                let mut command = Command::new(&ffprobe);
+                let url = format!("http://127.0.0.1:{port}/live.ogg");
+                command.args(["-v", "error", "-show_entries", "stream_tags=artist,title", &url]);
+                title = String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned();
+                title.contains("=Band\n") && title.contains("=One\n")
+            });
+            wait_for("the title beside the sound", PATIENCE, || stage.is_told("Band - One"));
+            // A change of title leaves no gap in the audio.
+            let sound = stage.hears(&ffmpeg, 6, |stage| stage.says("Two"));
+            let share = share_of_the_tone(&sound[24_000..]);
+            let hole = longest_silence(&sound[24_000..]);
+            println!(
+                "{} frames, {share:.4} of it the tone, longest silence {hole} frames",
+                sound.len()
+            );
+            assert!(sound.len() > 5 * 48_000 && share > 0.99, "{share}");
+            assert!(hole < 48, "{hole} frames");
+            wait_for("the next title", PATIENCE, || stage.is_told("Band - Two"));
+            drop(ice);
+            wait_for("its end", PATIENCE, || {
+                let all = stage.pushes();
+                (0..2).all(|at| all[at]["failures"].as_u64().unwrap() > 0)
+            });
+            let told = stage.pushes();
+            assert!(told[0]["last_error"].is_string(), "{told}");
+            let again = ScratchDir::new("push-again").unwrap();
+            let mut ice = icecast(&icecast_program, port, &again);
+            stage.are("pushing");
+            let sound = stage.hears(&ffmpeg, 3, |_| {});
+            assert!(share_of_the_tone(&sound[24_000..]) > 0.99);
+            let told = stage.pushes();
+            assert!((0..2).all(|at| told[at]["connects"] == 2), "{told}");
+            stage.server.stop().unwrap();
+            ice.terminate(PATIENCE).unwrap();
+        },
+    );
 }
 
 /// Two instances of this server, over TLS: one plays the other's output.
 #[test]
 fn a_second_server_receives_the_stream_over_tls() {
-    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = shared_turn();
-    let (near, far) = (ScratchDir::new("push-near").unwrap(), ScratchDir::new("push-far").unwrap());
-    let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
+    retry_after_stall("push::a_second_server_receives_the_stream_over_tls", || {
+        let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+        let _turn = shared_turn();
+        let (near, far) =
+            (ScratchDir::new("push-near").unwrap(), ScratchDir::new("push-far").unwrap());
+        let config = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
                   sources = [{ uri = \"icecast://127.0.0.1:0/live\", password = \"very secret\" }]\n";
-    let taker = AulosServer::start(&far, config).unwrap();
-    let mut there = Rpc::connect(taker.control);
-    let mut dj = Value::Null;
-    wait_for("the mount's port", PATIENCE, || {
-        let status = there.call("Aulos.GetStatus", &Value::Null);
-        dj = status["stations"][0]["sources"][0]["dj"].clone();
-        dj["port"].is_string()
-    });
-    let (_, port) = dj["port"].as_str().unwrap().rsplit_once(':').unwrap();
-    let config = format!(
-        "[[station]]\nname = \"default\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\n\
+        let taker = AulosServer::start(&far, config).unwrap();
+        let mut there = Rpc::connect(taker.control);
+        let mut dj = Value::Null;
+        wait_for("the mount's port", PATIENCE, || {
+            let status = there.call("Aulos.GetStatus", &Value::Null);
+            dj = status["stations"][0]["sources"][0]["dj"].clone();
+            dj["port"].is_string()
+        });
+        let (_, port) = dj["port"].as_str().unwrap().rsplit_once(':').unwrap();
+        let config = format!(
+            "[[station]]\nname = \"default\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\n\
          push = [{{ url = \"icecasts://localhost:{port}/live\", password = \"very secret\", \
          format = \"flac\" }}]\n"
-    );
-    let file = near.join("push.toml");
-    std::fs::write(&file, config).unwrap();
-    let giver = AulosServer::start_with(&near, |command| {
-        command.arg("--config").arg(&file);
-        command.env("SSL_CERT_FILE", far.join("state/tls/cert.pem"));
-    })
-    .unwrap();
-    wait_for("the stream", PATIENCE, || {
-        let status = there.call("Aulos.GetStatus", &Value::Null);
-        let source = status["stations"][0]["sources"][0].clone();
-        dj = source["dj"].clone();
-        source["state"] == "ready" && status["stations"][0]["active"] == "icecast"
+        );
+        let file = near.join("push.toml");
+        std::fs::write(&file, config).unwrap();
+        let giver = AulosServer::start_with(&near, |command| {
+            command.arg("--config").arg(&file);
+            command.env("SSL_CERT_FILE", far.join("state/tls/cert.pem"));
+        })
+        .unwrap();
+        wait_for("the stream", PATIENCE, || {
+            let status = there.call("Aulos.GetStatus", &Value::Null);
+            let source = status["stations"][0]["sources"][0].clone();
+            dj = source["dj"].clone();
+            source["state"] == "ready" && status["stations"][0]["active"] == "icecast"
+        });
+        assert_eq!((&dj["tls"], &dj["codec"]), (&Value::Bool(true), &"flac".into()), "{dj}");
+        let (report, sound) = listen(&ffmpeg, taker.http, "default");
+        let share = share_of_the_tone(&sound[sound.len() - 48_000..]);
+        assert!(share > 0.9999, "{share}: {report}");
+        giver.stop().unwrap();
+        taker.stop().unwrap();
     });
-    assert_eq!((&dj["tls"], &dj["codec"]), (&Value::Bool(true), &"flac".into()), "{dj}");
-    let (report, sound) = listen(&ffmpeg, taker.http, "default");
-    let share = share_of_the_tone(&sound[sound.len() - 48_000..]);
-    assert!(share > 0.9999, "{share}: {report}");
-    giver.stop().unwrap();
-    taker.stop().unwrap();
 }
 
 #[test]

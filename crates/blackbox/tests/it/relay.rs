@@ -13,26 +13,34 @@ use aulos_blackbox::server::binary;
 use serde_json::Value;
 
 use crate::dj::share_of_the_tone;
+use crate::retry::retry_after_stall;
 use crate::{shared_turn, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A relay on a free port.
-struct Relay {
+pub(crate) struct Relay {
     process: Process,
-    port: u16,
+    pub(crate) port: u16,
     logs: [std::path::PathBuf; 2],
 }
 
 impl Relay {
     fn start(scratch: &ScratchDir, name: &str, from: &str, to: &str, dest: u16) -> Self {
+        Self::start_with(scratch, name, (from, to), dest, &["--opus-bitrate", "64000"])
+    }
+
+    /// With further arguments.
+    pub(crate) fn start_with(
+        scratch: &ScratchDir,
+        name: &str,
+        (from, to): (&str, &str),
+        dest: u16,
+        more: &[&str],
+    ) -> Self {
         let mut command = Command::new(binary());
-        command.args(["relay", "udp://127.0.0.1:0", "--from", from, "--to", to, "--json"]).args([
-            "--opus-bitrate",
-            "64000",
-            "--dest",
-            &format!("udp://127.0.0.1:{dest}"),
-        ]);
+        command.args(["relay", "udp://127.0.0.1:0", "--from", from, "--to", to, "--json"]);
+        command.args(more).args(["--dest", &format!("udp://127.0.0.1:{dest}")]);
         let logs = [scratch.join(format!("{name}.out")), scratch.join(format!("{name}.err"))];
         let process = Process::start(&mut command, &logs[0], &logs[1]).unwrap();
         let mut port = None;
@@ -46,7 +54,7 @@ impl Relay {
     }
 
     /// Terminates it, and returns its final statistics.
-    fn stop(mut self) -> Value {
+    pub(crate) fn stop(mut self) -> Value {
         self.process.terminate(PATIENCE).unwrap();
         let said = std::fs::read_to_string(&self.logs[0]).unwrap();
         serde_json::from_str(said.lines().last().unwrap()).unwrap()
@@ -80,76 +88,93 @@ fn middle(file: &Path) -> Vec<i16> {
 
 #[test]
 fn ffmpeg_receives_a_transcoded_stream_of_ffmpeg() {
-    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = shared_turn();
-    let scratch = ScratchDir::new("relay-ffmpeg").unwrap();
-    // Packets of PCM of 5 ms: Opus supports none of ffmpeg's default lengths.
-    let cases = [
-        ("pcmu", "-ar 8000 -ac 1 -c:a pcm_mulaw", "pcma", "8", ""),
-        (
-            "l16/48000/2:97",
-            "-ac 2 -af asetnsamples=240 -c:a pcm_s16be -payload_type 97",
-            "opus:111",
-            "111",
-            "opus/48000/2",
-        ),
-        ("opus:97", "-ac 2 -c:a libopus -b:a 64k -payload_type 97", "g722", "9", ""),
-        ("g722", "-ar 16000 -ac 1 -c:a g722", "l24/48000/1:98", "98", "L24/48000/1"),
-    ];
-    for (from, codec, to, number, map) in cases {
-        let dest = free_port();
-        let relay = Relay::start(&scratch, "relay", from, to, dest);
-        let mut sdp = format!(
-            "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n\
+    retry_after_stall("relay::ffmpeg_receives_a_transcoded_stream_of_ffmpeg", || {
+        let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+        let _turn = shared_turn();
+        let scratch = ScratchDir::new("relay-ffmpeg").unwrap();
+        // Packets of PCM of 5 ms: Opus supports none of ffmpeg's default lengths.
+        let cases = [
+            ("pcmu", "-ar 8000 -ac 1 -c:a pcm_mulaw", "pcma", "8", ""),
+            (
+                "l16/48000/2:97",
+                "-ac 2 -af asetnsamples=240 -c:a pcm_s16be -payload_type 97",
+                "opus:111",
+                "111",
+                "opus/48000/2",
+            ),
+            ("opus:97", "-ac 2 -c:a libopus -b:a 64k -payload_type 97", "g722", "9", ""),
+            ("g722", "-ar 16000 -ac 1 -c:a g722", "l24/48000/1:98", "98", "L24/48000/1"),
+        ];
+        for (from, codec, to, number, map) in cases {
+            let dest = free_port();
+            let relay = Relay::start(&scratch, "relay", from, to, dest);
+            let mut sdp = format!(
+                "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n\
              m=audio {dest} RTP/AVP {number}\na=rtcp-mux\n"
-        );
-        if !map.is_empty() {
-            sdp += &format!("a=rtpmap:{number} {map}\n");
+            );
+            if !map.is_empty() {
+                sdp += &format!("a=rtpmap:{number} {map}\n");
+            }
+            let (description, heard) = (scratch.join("heard.sdp"), scratch.join("heard.raw"));
+            std::fs::write(&description, sdp).unwrap();
+            std::fs::remove_file(&heard).ok();
+            let mut listener = Command::new(&ffmpeg);
+            listener
+                .args([
+                    "-nostdin",
+                    "-loglevel",
+                    "error",
+                    "-protocol_whitelist",
+                    "file,udp,rtp",
+                    "-i",
+                ])
+                .arg(&description)
+                .args(["-t", "4", "-f", "s16le", "-ar", "48000", "-ac", "1", "-flush_packets", "1"])
+                .arg(&heard);
+            let logs = [scratch.join("listen.out"), scratch.join("listen.err")];
+            let mut listener = Process::start(&mut listener, &logs[0], &logs[1]).unwrap();
+            let mut sender = say(&ffmpeg, codec, 12, relay.port, &scratch);
+            wait_for("four seconds", PATIENCE, || listener.ended().unwrap().is_some());
+            let share = share_of_the_tone(&middle(&heard));
+            assert!(share > 0.98, "{from} to {to}: {share} of it is the tone");
+            drop(sender.terminate(PATIENCE));
+            let came = relay.stop();
+            let total = &came["relays"][0];
+            assert_eq!(total["lost"], 0, "{came}");
+            assert_eq!((&total["dropped"], &total["foreign"]), (&0.into(), &0.into()), "{came}");
+            assert_eq!(total["received"], total["sent"], "{came}");
+            assert!(total["sent"].as_u64().unwrap() > 100, "{came}");
         }
-        let (description, heard) = (scratch.join("heard.sdp"), scratch.join("heard.raw"));
-        std::fs::write(&description, sdp).unwrap();
-        std::fs::remove_file(&heard).ok();
-        let mut listener = Command::new(&ffmpeg);
-        listener
-            .args(["-nostdin", "-loglevel", "error", "-protocol_whitelist", "file,udp,rtp", "-i"])
-            .arg(&description)
-            .args(["-t", "4", "-f", "s16le", "-ar", "48000", "-ac", "1", "-flush_packets", "1"])
-            .arg(&heard);
-        let logs = [scratch.join("listen.out"), scratch.join("listen.err")];
-        let mut listener = Process::start(&mut listener, &logs[0], &logs[1]).unwrap();
-        let mut sender = say(&ffmpeg, codec, 12, relay.port, &scratch);
-        wait_for("four seconds", PATIENCE, || listener.ended().unwrap().is_some());
-        let share = share_of_the_tone(&middle(&heard));
-        assert!(share > 0.98, "{from} to {to}: {share} of it is the tone");
-        drop(sender.terminate(PATIENCE));
-        let came = relay.stop();
-        let total = &came["relays"][0];
-        assert_eq!(total["lost"], 0, "{came}");
-        assert_eq!((&total["dropped"], &total["foreign"]), (&0.into(), &0.into()), "{came}");
-        assert_eq!(total["received"], total["sent"], "{came}");
-        assert!(total["sent"].as_u64().unwrap() > 100, "{came}");
-    }
+    });
 }
 
 #[test]
 fn gstreamer_receives_a_stream_of_ffmpeg_through_its_jitter_buffer() {
-    let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let codec = "-ar 8000 -ac 1 -c:a pcm_mulaw";
-    gstreamer_hears("relay-gst", |port, scratch| say(&ffmpeg, codec, 12, port, scratch));
+    retry_after_stall(
+        "relay::gstreamer_receives_a_stream_of_ffmpeg_through_its_jitter_buffer",
+        || {
+            let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
+            let codec = "-ar 8000 -ac 1 -c:a pcm_mulaw";
+            gstreamer_hears("relay-gst", |port, scratch| say(&ffmpeg, codec, 12, port, scratch));
+        },
+    );
 }
 
 #[test]
 fn gstreamer_receives_a_stream_of_gstreamer() {
-    let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
-    gstreamer_hears("relay-gst-gst", |port, scratch| {
-        let arguments = format!(
-            "-q audiotestsrc is-live=true freq=440 volume=0.25 samplesperbuffer=160 num-buffers=600 ! \
+    retry_after_stall("relay::gstreamer_receives_a_stream_of_gstreamer", || {
+        let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
+        gstreamer_hears("relay-gst-gst", |port, scratch| {
+            let arguments = format!(
+                "-q audiotestsrc is-live=true freq=440 volume=0.25 samplesperbuffer=160 num-buffers=600 ! \
              audio/x-raw,rate=8000,channels=1 ! mulawenc ! \
              rtppcmupay min-ptime=20000000 max-ptime=20000000 ! udpsink host=127.0.0.1 port={port}"
-        );
-        let mut command = Command::new(&gstreamer);
-        command.args(arguments.split_whitespace());
-        Process::start(&mut command, &scratch.join("say.out"), &scratch.join("say.err")).unwrap()
+            );
+            let mut command = Command::new(&gstreamer);
+            command.args(arguments.split_whitespace());
+            Process::start(&mut command, &scratch.join("say.out"), &scratch.join("say.err"))
+                .unwrap()
+        });
     });
 }
 
@@ -201,44 +226,54 @@ fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &ScratchDir) -> Process) {
 
 #[test]
 fn of_two_hundred_streams_on_one_port_every_packet_arrives_once_and_in_order() {
-    let _turn = turn();
-    let scratch = ScratchDir::new("relay-many").unwrap();
-    let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
-    listener.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    let dest = listener.local_addr().unwrap().port();
-    let relay = Relay::start(&scratch, "relay", "pcmu", "pcma", dest);
-    let reader = std::thread::spawn(move || listen(&listener));
-    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let start = Instant::now();
-    for number in 0..PACKETS {
-        for stream in 0..STREAMS {
-            let mut datagram = vec![0xff; 12 + 160];
-            datagram[..4].copy_from_slice(&[0x80, 0, 0, 0]);
-            datagram[2..4].copy_from_slice(&number.wrapping_add(65_520).to_be_bytes());
-            datagram[4..8].copy_from_slice(&(u32::from(number) * 160).to_be_bytes());
-            datagram[8..12].copy_from_slice(&(0x1000 + u32::from(stream)).to_be_bytes());
-            // Ten at a time: by default a receiver's socket buffer holds not many more.
-            if stream % 10 == 0 {
-                let due = u64::from(number) * 20_000 + u64::from(stream) * 100;
-                let due = start + Duration::from_micros(due);
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    retry_after_stall(
+        "relay::of_two_hundred_streams_on_one_port_every_packet_arrives_once_and_in_order",
+        || {
+            let _turn = turn();
+            let scratch = ScratchDir::new("relay-many").unwrap();
+            let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+            listener.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+            let dest = listener.local_addr().unwrap().port();
+            let relay = Relay::start(&scratch, "relay", "pcmu", "pcma", dest);
+            let reader = std::thread::spawn(move || listen(&listener));
+            let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let start = Instant::now();
+            for number in 0..PACKETS {
+                for stream in 0..STREAMS {
+                    let mut datagram = vec![0xff; 12 + 160];
+                    datagram[..4].copy_from_slice(&[0x80, 0, 0, 0]);
+                    datagram[2..4].copy_from_slice(&number.wrapping_add(65_520).to_be_bytes());
+                    datagram[4..8].copy_from_slice(&(u32::from(number) * 160).to_be_bytes());
+                    datagram[8..12].copy_from_slice(&(0x1000 + u32::from(stream)).to_be_bytes());
+                    // Ten at a time: by default a receiver's socket buffer holds not many more.
+                    if stream % 10 == 0 {
+                        let due = u64::from(number) * 20_000 + u64::from(stream) * 100;
+                        let due = start + Duration::from_micros(due);
+                        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    }
+                    sender.send_to(&datagram, ("127.0.0.1", relay.port)).unwrap();
+                }
             }
-            sender.send_to(&datagram, ("127.0.0.1", relay.port)).unwrap();
-        }
-    }
-    std::thread::sleep(Duration::from_millis(300));
-    let came = relay.stop();
-    let heard = reader.join().unwrap();
-    let total = &came["relays"][0];
-    let all = u64::from(PACKETS) * u64::from(STREAMS);
-    let counted = ["received", "sent", "lost"].map(|key| total[key].as_u64().unwrap());
-    assert_eq!(counted, [all, all, 0], "{total}");
-    assert_eq!(came["streams"].as_array().unwrap().len(), usize::from(STREAMS));
-    assert_eq!(heard.len(), usize::from(STREAMS), "as many sources, each with a number of its own");
-    for (ssrc, sequences) in heard {
-        let wanted: Vec<u16> = (0..PACKETS).map(|number| number.wrapping_add(65_520)).collect();
-        assert_eq!(sequences, wanted, "source {ssrc:08x}");
-    }
+            std::thread::sleep(Duration::from_millis(300));
+            let came = relay.stop();
+            let heard = reader.join().unwrap();
+            let total = &came["relays"][0];
+            let all = u64::from(PACKETS) * u64::from(STREAMS);
+            let counted = ["received", "sent", "lost"].map(|key| total[key].as_u64().unwrap());
+            assert_eq!(counted, [all, all, 0], "{total}");
+            assert_eq!(came["streams"].as_array().unwrap().len(), usize::from(STREAMS));
+            assert_eq!(
+                heard.len(),
+                usize::from(STREAMS),
+                "as many sources, each with a number of its own"
+            );
+            for (ssrc, sequences) in heard {
+                let wanted: Vec<u16> =
+                    (0..PACKETS).map(|number| number.wrapping_add(65_520)).collect();
+                assert_eq!(sequences, wanted, "source {ssrc:08x}");
+            }
+        },
+    );
 }
 
 const STREAMS: u16 = 200;

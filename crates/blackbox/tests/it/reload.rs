@@ -191,50 +191,55 @@ fn an_invalid_configuration_changes_nothing_and_is_reported_with_its_position() 
     house.server.stop().unwrap();
 }
 
+/// The socket of systemd, as `NOTIFY_SOCKET` names it.
+struct Notifications(UnixDatagram);
+
+impl Notifications {
+    fn new(scratch: &ScratchDir) -> Self {
+        let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(socket)
+    }
+
+    fn hear(&self) -> String {
+        let mut block = [0; 1_024];
+        let count = self.0.recv(&mut block).unwrap();
+        String::from_utf8_lossy(&block[..count]).into_owned()
+    }
+}
+
 #[test]
 fn systemd_is_notified_of_start_and_end_of_a_reload() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("notify").unwrap();
-    let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let hear = || {
-        let mut block = [0; 1_024];
-        let count = socket.recv(&mut block).unwrap();
-        String::from_utf8_lossy(&block[..count]).into_owned()
-    };
+    let systemd = Notifications::new(&scratch);
     std::fs::write(scratch.join("aulos.toml"), HOUSE).unwrap();
     let server = AulosServer::start_with(&scratch, |command| {
         command.arg("--config").arg(scratch.join("aulos.toml"));
         command.env("NOTIFY_SOCKET", scratch.join("notify"));
     })
     .unwrap();
-    assert_eq!(hear(), "READY=1\nSTATUS=1 station(s): default");
+    assert_eq!(systemd.hear(), "READY=1\nSTATUS=1 station(s): default");
     let house = House { scratch, server, reloads: 0 };
     house.write(&format!("{HOUSE}{}", OTHER[0]));
     house.hang_up();
-    assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert_eq!(hear(), "READY=1\nSTATUS=2 station(s): default, other");
+    assert!(systemd.hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(systemd.hear(), "READY=1\nSTATUS=2 station(s): default, other");
     house.write("nonsense");
     house.hang_up();
-    assert!(hear().starts_with("RELOADING=1\n"));
-    let told = hear();
+    assert!(systemd.hear().starts_with("RELOADING=1\n"));
+    let told = systemd.hear();
     assert!(told.starts_with("READY=1\nSTATUS=2 station(s): default, other; "), "{told}");
     assert!(told.contains("aulos.toml:1:"), "{told}");
     house.server.stop().unwrap();
-    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(systemd.hear(), "STOPPING=1");
 }
 
 #[test]
 fn systemd_gets_watchdog_notifications_until_the_server_ends() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("watchdog").unwrap();
-    let socket = UnixDatagram::bind(scratch.join("notify")).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let hear = || {
-        let mut block = [0; 1_024];
-        let count = socket.recv(&mut block).unwrap();
-        String::from_utf8_lossy(&block[..count]).into_owned()
-    };
+    let systemd = Notifications::new(&scratch);
     std::fs::write(scratch.join("aulos.toml"), HOUSE).unwrap();
     let server = AulosServer::start_with(&scratch, |command| {
         command.arg("--config").arg(scratch.join("aulos.toml"));
@@ -242,13 +247,13 @@ fn systemd_gets_watchdog_notifications_until_the_server_ends() {
         command.env("WATCHDOG_USEC", "1000000");
     })
     .unwrap();
-    assert!(hear().starts_with("READY=1\n"));
+    assert!(systemd.hear().starts_with("READY=1\n"));
     for _ in 0..3 {
-        assert_eq!(hear(), "WATCHDOG=1");
+        assert_eq!(systemd.hear(), "WATCHDOG=1");
     }
     server.stop().unwrap();
     // Whatever is still in transit, the end comes last, and nothing after it.
-    while hear() != "STOPPING=1" {}
-    socket.set_nonblocking(true).unwrap();
-    assert!(socket.recv(&mut [0; 16]).is_err());
+    while systemd.hear() != "STOPPING=1" {}
+    systemd.0.set_nonblocking(true).unwrap();
+    assert!(systemd.0.recv(&mut [0; 16]).is_err());
 }

@@ -1,8 +1,15 @@
-//! Repeats a test in which a foreign client corrected its own clock.
+//! Repeats a test that something outside of the server explains: a foreign client that corrected
+//! its own clock, or a machine that stood still.
 //!
-//! Such a client, delayed by a busy machine, is no evidence about the server; a fault of the server
-//! occurs each time. Only what the client's log explains is repeated, and each repetition prints a
-//! line `retried: ...`, which `scripts/test` counts in its last line.
+//! Either is no evidence about the server, whose faults occur each time. Only what is explained is
+//! repeated, and each repetition prints a line `retried: ...`, which `scripts/test` counts in its
+//! last line.
+
+use std::cell::Cell;
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use aulos_blackbox::capture_check::CaptureFault;
 use aulos_blackbox::peer::{RESYNC, lines_with};
@@ -28,6 +35,11 @@ impl ClientCorrection {
         assert!(explained, "{failure}, which the client's log does not explain:\n{log}");
         Self(format!("{failure}; the client: {}", [moved, delayed].concat().join("; ")))
     }
+
+    /// A client that the machine did not run for so long that its output stood still.
+    pub(crate) const fn host_stall(what: String) -> Self {
+        Self(what)
+    }
 }
 
 /// Runs `attempt` until it succeeds; `name` is the test's.
@@ -47,3 +59,52 @@ pub(crate) fn retry<T>(name: &str, attempt: impl FnMut() -> Result<T, ClientCorr
     }
     panic!("{name}: the client corrected its clock in every attempt: {failures:#?}");
 }
+
+/// Runs a test in real time again if it failed while the machine stood still; `name` is the test's.
+///
+/// # Panics
+/// As the test, when the machine did not stand still or when the last attempt failed too.
+pub(crate) fn retry_after_stall(name: &str, test: fn()) {
+    for attempt in 1.. {
+        begin();
+        let Err(failure) = catch_unwind(test) else { return };
+        let during = stalls() - BEFORE.get();
+        if during == 0 || attempt == ATTEMPTS {
+            resume_unwind(failure);
+        }
+        println!("retried: {name}: the machine stood still {during} times");
+    }
+}
+
+/// Counts stalls from now on for this test: called with its turn, before which it only waits.
+pub(crate) fn begin() {
+    BEFORE.set(stalls());
+}
+
+thread_local! {
+    /// The stalls before the test of this thread.
+    static BEFORE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this process, which only wanted to sleep, has come late by [`STALL`] or more.
+fn stalls() -> u64 {
+    static STALLS: AtomicU64 = AtomicU64::new(0);
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        std::thread::spawn(|| {
+            loop {
+                let start = Instant::now();
+                std::thread::sleep(NAP);
+                if start.elapsed() > NAP + STALL {
+                    STALLS.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    });
+    STALLS.load(Ordering::Relaxed)
+}
+
+/// A delay that programs in real time feel: foreign players and encoders work in blocks of this.
+const STALL: Duration = Duration::from_millis(20);
+
+const NAP: Duration = Duration::from_millis(5);

@@ -70,7 +70,7 @@ fn a_full_disk_and_one_that_cannot_be_written_cost_no_sound_and_are_caught_up_wi
     let _turn = shared_turn();
     let scratch = ScratchDir::new("full").unwrap();
     fs::create_dir(scratch.join("state")).unwrap();
-    let Some(server) = on_a_disk_of_its_own(&scratch) else {
+    let Some(server) = on_a_disk_of_its_own(&scratch, CONFIG) else {
         return skip("mount namespaces");
     };
     let disk = PathBuf::from(format!("/proc/{}/root", server.id()))
@@ -191,9 +191,9 @@ fn of_two_clients_with_one_id_only_the_newer_one_plays() {
 }
 
 /// A server whose state is on a separate disk of 256 kB.
-fn on_a_disk_of_its_own(scratch: &ScratchDir) -> Option<AulosServer> {
+pub(crate) fn on_a_disk_of_its_own(scratch: &ScratchDir, contents: &str) -> Option<AulosServer> {
     let config = scratch.join("aulos.toml");
-    fs::write(&config, CONFIG).unwrap();
+    fs::write(&config, contents).unwrap();
     let mut through = Command::new("unshare");
     // Root in a separate mount namespace, if required.
     through.args(if rustix::process::geteuid().is_root() { &["-m"][..] } else { &["-Urm"] });
@@ -205,7 +205,7 @@ fn on_a_disk_of_its_own(scratch: &ScratchDir) -> Option<AulosServer> {
     server.inspect_err(|e| println!("{e}")).ok()
 }
 
-fn remount(server: &AulosServer, at: &Path, how: &str) {
+pub(crate) fn remount(server: &AulosServer, at: &Path, how: &str) {
     let done = Command::new("nsenter")
         .args(["-t", &server.id().to_string(), "-m"])
         .args(if rustix::process::geteuid().is_root() { &[][..] } else { &["-U"] })
@@ -215,7 +215,7 @@ fn remount(server: &AulosServer, at: &Path, how: &str) {
 }
 
 /// Writes until there is no space left.
-fn fill(path: &Path) {
+pub(crate) fn fill(path: &Path) {
     let mut file = File::create(path).unwrap();
     let full = (0..10_000).find_map(|_| file.write_all(&[0; 512]).err()).expect("it never fills");
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull, "{full}");

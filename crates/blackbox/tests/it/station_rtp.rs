@@ -21,7 +21,7 @@ use crate::{shared_turn, turn, wait_for};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A port that is free now, and the one after it for RTCP.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         if port.is_multiple_of(2) && UdpSocket::bind(("127.0.0.1", port + 1)).is_ok() {
@@ -36,7 +36,7 @@ fn group(port: u16) -> String {
     format!("239.192.{high}.{low}")
 }
 
-fn station(rpc: &mut Rpc) -> Value {
+pub(crate) fn station(rpc: &mut Rpc) -> Value {
     rpc.call("Aulos.GetStatus", &Value::Null)["stations"][0].clone()
 }
 

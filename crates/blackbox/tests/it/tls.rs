@@ -15,7 +15,7 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{long_or_short, shared_turn, text, turn, wait_for};
+use crate::{long_or_short, quiet_turn, shared_turn, text, wait_for};
 
 const STATION: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
 const USERS: &str = "[[user]]\nname = \"kitchen\"\nrole = \"listen\"\npassword = \"pass of a kitchen\"\n\
@@ -268,7 +268,7 @@ const CUT_WITHIN: Duration = Duration::from_secs(15);
 
 #[test]
 fn hostile_handshakes_are_closed_and_counted_without_loss_for_others() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let house = House::start("tls-hostile", "");
     let stream = house.server.stream;
     let load = LoadTest {

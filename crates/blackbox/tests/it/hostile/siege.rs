@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{ATTACKS, CONFIG, cuts, message};
 use crate::rpc::Rpc;
-use crate::{long_or_short, soak, turn, wait_for};
+use crate::{long_or_short, quiet_turn, soak, turn, wait_for};
 
 static OVER: AtomicBool = AtomicBool::new(false);
 
@@ -126,7 +126,7 @@ fn ask(control: SocketAddr, http: SocketAddr) -> JoinHandle<Vec<Duration>> {
 
 #[test]
 fn exhausted_descriptors_lose_no_sound_and_new_clients_connect_when_some_are_free() {
-    let _turn = turn();
+    let _turn = quiet_turn();
     let scratch = ScratchDir::new("descriptors").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
     let load = LoadTest {

@@ -1,0 +1,99 @@
+//! The machine's time: which tests run beside which.
+//!
+//! Tests in real time mostly wait, so they run side by side as far as they do not disturb each
+//! other. With as many threads as tests (`scripts/test`) those that share run first and those that
+//! run alone last, so that neither waits for the other between; any number of threads is correct.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::retry;
+
+/// What a test needs of the machine, in the order of admission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    Shared,
+    Quiet,
+    Alone,
+}
+
+const NEEDS: usize = 3;
+
+impl Need {
+    /// How many of them run at once. Two cores carry these beside their peers and encoders.
+    const fn limit(self) -> usize {
+        match self {
+            Self::Shared => 8,
+            Self::Quiet => 4,
+            Self::Alone => 1,
+        }
+    }
+}
+
+/// Tests by their need.
+struct Machine {
+    waiting: [usize; NEEDS],
+    running: [usize; NEEDS],
+}
+
+impl Machine {
+    /// Whether a test may start: beside its own kind only, and after those of the kinds before.
+    fn has_room(&self, need: Need) -> bool {
+        let kind = need as usize;
+        let others = self.running.iter().enumerate().filter(|(other, _)| *other != kind);
+        self.running[kind] < need.limit()
+            && others.map(|(_, count)| count).sum::<usize>() == 0
+            && self.waiting[..kind].iter().all(|count| *count == 0)
+    }
+}
+
+static MACHINE: Mutex<Machine> = Mutex::new(Machine { waiting: [0; NEEDS], running: [0; NEEDS] });
+static CHANGED: Condvar = Condvar::new();
+
+fn machine() -> MutexGuard<'static, Machine> {
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Use of the machine until it is dropped, by a failed test too.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Turn(Need);
+
+impl Turn {
+    fn take(need: Need) -> Self {
+        let mut machine = machine();
+        machine.waiting[need as usize] += 1;
+        while !machine.has_room(need) {
+            machine = CHANGED.wait(machine).unwrap_or_else(PoisonError::into_inner);
+        }
+        machine.waiting[need as usize] -= 1;
+        machine.running[need as usize] += 1;
+        drop(machine);
+        CHANGED.notify_all();
+        retry::begin();
+        Self(need)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        machine().running[self.0 as usize] -= 1;
+        CHANGED.notify_all();
+    }
+}
+
+/// Exclusive use of the machine: for a test that measures times, loads the machine, or needs one of
+/// its ports.
+pub(crate) fn turn() -> Turn {
+    Turn::take(Need::Alone)
+}
+
+/// Use beside a few tests of the same kind: for one that hardly loads the machine, and whose foreign
+/// client corrects its clock when it is run late. A snapserver does so sooner: it is alone.
+pub(crate) fn quiet_turn() -> Turn {
+    Turn::take(Need::Quiet)
+}
+
+/// Use beside other tests that share it.
+pub(crate) fn shared_turn() -> Turn {
+    Turn::take(Need::Shared)
+}
