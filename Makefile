@@ -1,9 +1,13 @@
 # The entry point. Each target is one line that calls cargo or one script.
 .DEFAULT_GOAL := help
-.PHONY: help run install check test soak lint fmt doc bench fuzz rtsan
+# What `make player` contains; ws:// is the feature `ws`, and TLS (`tls`) doubles the size.
+FEATURES ?= alsa,alsa-hw,hooks,mdns,pulse
+# Identical functions once, where rustc links with LLD, which can do that.
+FOLD = $(shell rustc -vV | grep -q 'host: x86_64-unknown-linux-gnu' && echo ,--icf=all)
+.PHONY: help run install install-capi player check test test-ray wheel release soak lint fmt doc bench fuzz rtsan
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 run:   ## build in release mode and start the server with its built-in configuration
 	cargo run --release -p aulos -- serve
@@ -11,11 +15,26 @@ run:   ## build in release mode and start the server with its built-in configura
 install: ## build in release mode and install, as root into /usr/local (PREFIX, DESTDIR)
 	@scripts/install
 
+install-capi: ## build and install the C libraries libaulos and libebur128 (PREFIX, DESTDIR, LIBRARIES)
+	@scripts/install-capi
+
+player: ## build the player for small machines: target/player/aulos-player
+	RUSTFLAGS="$$RUSTFLAGS -C link-arg=-Wl,-z,pack-relative-relocs,--no-eh-frame-hdr$(FOLD)" cargo build --profile player -p aulos-player --no-default-features --features "$(FEATURES)"
+
 check: ## run format, lints and unit tests of the crates that differ from HEAD
 	@scripts/check
 
 test:  ## install what the tests need, then run all checks and tests
 	@scripts/test-setup && scripts/test
+
+release: ## make the packages of a release: binary, .deb, container image, bill of materials
+	@scripts/release
+
+test-ray: ## run the tests of archives on a Ray cluster, which `make test` runs too
+	@scripts/test-setup && scripts/py-install && scripts/py-test crates/py/tests/test_ray.py
+
+wheel: ## build the wheels of the Python package for Linux, and test the one for this machine
+	@scripts/wheel
 
 soak:  ## run the long tests: minutes to hours
 	@scripts/test-setup && scripts/soak
