@@ -55,7 +55,6 @@ pub(crate) fn relay(role: &str, streams: usize, first: u16, sink: u16, until_sto
     println!("{port}");
     until_stop();
     let ended = context.stop();
-    let sent: u64 =
-        ended.iter().map(|ended| Machine::report(&ended.machine).tally.sent).sum();
+    let sent: u64 = ended.iter().map(|ended| Machine::report(&ended.machine).tally.sent).sum();
     println!("{sent}");
 }
