@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aulos_core::{Backoff, Instant, Span};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::{ByteFeed, FeedState, Feeder, FifoError, NextPoll};
+use super::{ByteFeed, FEED_BLOCKS, FeedState, Feeder, FifoError, NextPoll};
 use crate::SourcePath;
 
 /// Reads a FIFO for ever, through any number of writers.
@@ -278,7 +278,9 @@ pub(super) enum DrainStatus {
     Full,
 }
 
-/// Reads what is available and fits, from a non-blocking descriptor.
+/// Reads what is available and fits, from a non-blocking descriptor, in at most [`MAX_READS`] reads:
+/// a feed on stand-by always has room, and a writer that is never out of data (`/dev/zero`) would
+/// keep the thread from its other sources.
 pub(super) fn drain(
     from: &mut impl Read,
     feed: &mut ByteFeed,
@@ -286,7 +288,7 @@ pub(super) fn drain(
     now: Instant,
 ) -> io::Result<DrainStatus> {
     let mut taken = false;
-    loop {
+    for _ in 0..MAX_READS {
         let room = feed.room().min(scratch.len());
         if room == 0 {
             return Ok(DrainStatus::Full);
@@ -298,14 +300,16 @@ pub(super) fn drain(
                 feed.push(now, &scratch[..count]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                feed.flush();
-                return Ok(if taken { DrainStatus::Some } else { DrainStatus::Empty });
-            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
     }
+    feed.flush();
+    Ok(if taken { DrainStatus::Some } else { DrainStatus::Empty })
 }
+
+/// Reads of one [`drain`]: more than a feed holds, in the smallest pieces that it takes.
+const MAX_READS: usize = 2 * FEED_BLOCKS;
 
 /// Creates the FIFO at `path`, for its owner only, unless it exists.
 ///
@@ -327,3 +331,35 @@ pub fn make_fifo(path: &Path) -> Result<(), FifoError> {
 
 /// The capacity of a Linux pipe.
 pub(super) const READ_BYTES: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use aulos_engine::standby::{Standby, standby_channel};
+
+    use super::*;
+
+    #[test]
+    fn a_writer_that_is_never_out_of_data_holds_a_source_on_stand_by_for_a_bounded_time() {
+        let (state, _reader) = aulos_rt::latest(FeedState::Waiting);
+        let (feed, _items) = ByteFeed::new("48000:16:2".parse().unwrap(), state, 0);
+        let (_gate, standby) = standby_channel(Standby::Warm);
+        let mut feed = feed.with_standby(standby);
+        feed.poll_demand();
+        let mut reads = 0;
+        let mut endless = Counted(io::repeat(1), &mut reads);
+        let drained = drain(&mut endless, &mut feed, &mut [0; READ_BYTES], Instant::ZERO);
+        assert_eq!(drained.unwrap(), DrainStatus::Some);
+        assert_eq!(reads, MAX_READS);
+    }
+
+    /// Counts reads.
+    struct Counted<'a, T>(T, &'a mut usize);
+
+    impl<T: Read> Read for Counted<'_, T> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            *self.1 += 1;
+            assert!(*self.1 <= 10 * MAX_READS, "it does not end");
+            self.0.read(buffer)
+        }
+    }
+}
