@@ -250,6 +250,9 @@ impl FeedSource {
             // The process has exited, and its output has been read.
             FeedState::Exited(_) => return Ok(ReadResult::End),
             FeedState::Failed(error) => return Err(self.failed(error)),
+            state @ FeedState::Unresolved => {
+                return Err(Failure::new(Exit::Unavailable, state.problem().unwrap_or_default()));
+            }
             FeedState::DeviceFailed(failure) => {
                 return Err(Failure::new(Exit::Unavailable, failure.to_string()));
             }

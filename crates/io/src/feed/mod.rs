@@ -79,6 +79,8 @@ pub enum FeedState {
     /// It could not be opened or failed, and will be retried. Holds the system's error number;
     /// `EEXIST` where something else has the name of a FIFO.
     Failed(i32),
+    /// The name of the server has no address; the name is looked up again.
+    Unresolved,
     /// The device has failed or is suspended, and will be retried.
     DeviceFailed(DeviceFailure),
     /// The program has ended, and will be started again.
@@ -107,6 +109,7 @@ impl FeedState {
             Self::Failed(error) => error,
             Self::Exited(exit) => return Some(exit.to_string()),
             Self::DeviceFailed(failure) => return Some(failure.to_string()),
+            Self::Unresolved => return Some("the name of the server has no address".to_owned()),
             _ => return None,
         };
         Some(match error {

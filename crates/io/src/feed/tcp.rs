@@ -240,29 +240,39 @@ impl TcpClientFeeder {
         Self { server, link: TcpLink::Down, backoff: feed.backoff(), feed, scratch }
     }
 
-    fn step(&mut self, now: Instant) -> io::Result<TcpLink> {
+    fn step(&mut self, now: Instant) -> Result<TcpLink, FeedState> {
         match core::mem::replace(&mut self.link, TcpLink::Down) {
             TcpLink::Down if self.backoff.is_due(now) => {
-                TcpAttempt::begin(&self.server).map(TcpLink::Connecting)
+                TcpAttempt::begin(&self.server).map(TcpLink::Connecting).map_err(|e| failed(&e))
             }
             TcpLink::Down => Ok(TcpLink::Down),
-            TcpLink::Connecting(attempt) => Ok(match attempt.step(now)? {
-                TcpAttempt::Connected(stream) => TcpLink::Up(stream),
-                attempt => TcpLink::Connecting(attempt),
-            }),
+            TcpLink::Connecting(attempt) => {
+                let is_lookup = matches!(attempt, TcpAttempt::Resolving(_));
+                match attempt.step(now) {
+                    Ok(TcpAttempt::Connected(stream)) => Ok(TcpLink::Up(stream)),
+                    Ok(attempt) => Ok(TcpLink::Connecting(attempt)),
+                    Err(_) if is_lookup => Err(FeedState::Unresolved),
+                    Err(error) => Err(failed(&error)),
+                }
+            }
             TcpLink::Up(mut stream) => {
                 self.backoff.succeeded(now);
                 match receive(&mut stream, &mut self.feed, &mut self.scratch, now) {
                     Ok(true) => Ok(TcpLink::Up(stream)),
                     Ok(false) => {
                         self.feed.mark_ended();
-                        Err(io::ErrorKind::ConnectionReset.into())
+                        Err(FeedState::Failed(libc::ECONNRESET))
                     }
-                    Err(error) => Err(error),
+                    Err(error) => Err(failed(&error)),
                 }
             }
         }
     }
+}
+
+/// The state after a failed connection; the only error without a number is our own time-out.
+fn failed(error: &io::Error) -> FeedState {
+    FeedState::Failed(error.raw_os_error().unwrap_or(libc::ETIMEDOUT))
 }
 
 impl Feeder for TcpClientFeeder {
@@ -278,10 +288,10 @@ impl Feeder for TcpClientFeeder {
         }
         match self.step(now) {
             Ok(link) => self.link = link,
-            Err(error) => {
+            Err(state) => {
                 self.link = TcpLink::Down;
                 self.feed.mark_lost();
-                self.feed.report(FeedState::Failed(error.raw_os_error().unwrap_or(0)));
+                self.feed.report(state);
                 self.backoff.failed(now);
             }
         }
@@ -338,6 +348,21 @@ mod tests {
     use aulos_core::SampleSpec;
 
     use super::*;
+
+    /// `.invalid` is reserved for names that do not exist (RFC 6761, 6.4).
+    #[test]
+    fn a_name_without_address_is_said() {
+        let (publisher, mut state) = aulos_rt::latest(FeedState::Waiting);
+        let (feed, _items) = ByteFeed::new(SampleSpec::DEFAULT, publisher, 1);
+        let mut feeder = TcpClientFeeder::new("nothing.invalid:1".to_owned(), feed);
+        let begin = std::time::Instant::now();
+        while *state.read() == FeedState::Waiting {
+            assert!(begin.elapsed().as_secs() < 30, "no answer to a lookup");
+            feeder.tick(Instant::ZERO);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(*state.read(), FeedState::Unresolved);
+    }
 
     #[test]
     fn requests_and_handshakes_are_known_by_their_first_bytes_and_sound_is_not() {
