@@ -240,10 +240,10 @@ impl TcpClientFeeder {
         Self { server, link: TcpLink::Down, backoff: feed.backoff(), feed, scratch }
     }
 
-    fn step(&mut self, now: Instant) -> Result<TcpLink, FeedState> {
+    fn step(&mut self, now: Instant) -> Result<TcpLink, LinkFailure> {
         match core::mem::replace(&mut self.link, TcpLink::Down) {
             TcpLink::Down if self.backoff.is_due(now) => {
-                TcpAttempt::begin(&self.server).map(TcpLink::Connecting).map_err(|e| failed(&e))
+                Ok(TcpLink::Connecting(TcpAttempt::begin(&self.server)?))
             }
             TcpLink::Down => Ok(TcpLink::Down),
             TcpLink::Connecting(attempt) => {
@@ -251,8 +251,8 @@ impl TcpClientFeeder {
                 match attempt.step(now) {
                     Ok(TcpAttempt::Connected(stream)) => Ok(TcpLink::Up(stream)),
                     Ok(attempt) => Ok(TcpLink::Connecting(attempt)),
-                    Err(_) if is_lookup => Err(FeedState::Unresolved),
-                    Err(error) => Err(failed(&error)),
+                    Err(_) if is_lookup => Err(LinkFailure::Unresolved),
+                    Err(error) => Err(error.into()),
                 }
             }
             TcpLink::Up(mut stream) => {
@@ -261,18 +261,36 @@ impl TcpClientFeeder {
                     Ok(true) => Ok(TcpLink::Up(stream)),
                     Ok(false) => {
                         self.feed.mark_ended();
-                        Err(FeedState::Failed(libc::ECONNRESET))
+                        Err(io::Error::from_raw_os_error(libc::ECONNRESET).into())
                     }
-                    Err(error) => Err(failed(&error)),
+                    Err(error) => Err(error.into()),
                 }
             }
         }
     }
 }
 
-/// The state after a failed connection; the only error without a number is our own time-out.
-fn failed(error: &io::Error) -> FeedState {
-    FeedState::Failed(error.raw_os_error().unwrap_or(libc::ETIMEDOUT))
+/// Why there is no connection.
+#[derive(Debug)]
+enum LinkFailure {
+    Unresolved,
+    Io(io::Error),
+}
+
+impl From<io::Error> for LinkFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl LinkFailure {
+    /// The state of the source; the only error without a number is our own time-out.
+    fn state(&self) -> FeedState {
+        match self {
+            Self::Unresolved => FeedState::Unresolved,
+            Self::Io(error) => FeedState::Failed(error.raw_os_error().unwrap_or(libc::ETIMEDOUT)),
+        }
+    }
 }
 
 impl Feeder for TcpClientFeeder {
@@ -288,10 +306,10 @@ impl Feeder for TcpClientFeeder {
         }
         match self.step(now) {
             Ok(link) => self.link = link,
-            Err(state) => {
+            Err(failure) => {
                 self.link = TcpLink::Down;
                 self.feed.mark_lost();
-                self.feed.report(state);
+                self.feed.report(failure.state());
                 self.backoff.failed(now);
             }
         }
