@@ -1,5 +1,5 @@
 //! Tests of internals: each kernel compared with the crate `ebur128`, pieces and serialization.
-//! `tests/judges` has the random cases, `tests/conformance.rs` the signals of the EBU.
+//! `tests/it/judges` has the random cases, `tests/it/conformance` the signals of the EBU.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,0 +1,87 @@
+//! Two independent meters: ffmpeg's `ebur128` and the crate of that name.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use super::sound::Sound;
+
+/// Measurement of a programme by ffmpeg's `ebur128=peak=true`.
+#[derive(Clone, Debug)]
+pub(crate) struct Measurement {
+    /// LUFS.
+    pub(crate) integrated: f64,
+    /// LU.
+    pub(crate) range: f64,
+    /// dBTP, at 192 kHz.
+    pub(crate) peak: f64,
+    /// LUFS of each window of 3 s, one for each tenth of a second.
+    pub(crate) short_term: Vec<f64>,
+}
+
+impl Measurement {
+    /// The short-term loudness of the 3 s that end at `seconds`.
+    pub(crate) fn at(&self, seconds: f64) -> f64 {
+        self.short_term[(seconds * 10.0).round() as usize - 1]
+    }
+}
+
+/// Measures with ffmpeg; the crate must agree within the rounding of ffmpeg's output.
+pub(crate) fn measure(sound: &Sound) -> Measurement {
+    let measured = ffmpeg(sound);
+    let mode = ebur128::Mode::I;
+    let mut second = ebur128::EbuR128::new(sound.channels as u32, sound.hz, mode).unwrap();
+    second.add_frames_f32(&sound.samples).unwrap();
+    let integrated = second.loudness_global().unwrap();
+    if integrated > -70.0 {
+        let apart = (integrated - measured.integrated).abs();
+        assert!(apart < 0.1, "meters differ: {integrated} and {}", measured.integrated);
+    }
+    measured
+}
+
+/// True peak in dBTP, measured by the crate.
+pub(crate) fn ebur128_peak(sound: &Sound) -> f64 {
+    let mode = ebur128::Mode::TRUE_PEAK;
+    let mut meter = ebur128::EbuR128::new(sound.channels as u32, sound.hz, mode).unwrap();
+    meter.add_frames_f32(&sound.samples).unwrap();
+    let channels = 0..sound.channels as u32;
+    20.0 * channels.map(|c| meter.true_peak(c).unwrap()).fold(0.0, f64::max).log10()
+}
+
+fn ffmpeg(sound: &Sound) -> Measurement {
+    let filter = "ebur128=peak=true:metadata=1,ametadata=print:file=-";
+    let output = filtered(sound, &["-af", filter, "-f", "null", "-"]);
+    let output = String::from_utf8_lossy(&output);
+    let mut last = HashMap::new();
+    let mut short_term = Vec::new();
+    for line in output.lines() {
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let value: f64 = value.parse().unwrap_or(f64::NEG_INFINITY);
+        if key == "lavfi.r128.S" {
+            short_term.push(value);
+        }
+        last.insert(key.to_owned(), value);
+    }
+    let figure = |name: &str| last.get(&format!("lavfi.r128.{name}")).copied().unwrap_or(-70.0);
+    let peaks = (0..sound.channels).map(|channel| figure(&format!("true_peaks_ch{channel}")));
+    let peak = 20.0 * peaks.fold(0.0, f64::max).log10();
+    Measurement { integrated: figure("I"), range: figure("LRA"), peak, short_term }
+}
+
+/// The output of ffmpeg for the sound.
+pub(crate) fn filtered(sound: &Sound, arguments: &[&str]) -> Vec<u8> {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-v", "error", "-f", "f32le", "-ar", &sound.hz.to_string()]);
+    command.args(["-ac", &sound.channels.to_string(), "-i", "pipe:0"]).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("ffmpeg: see scripts/test-setup");
+    let mut input = child.stdin.take().unwrap();
+    let bytes: Vec<u8> = sound.samples.iter().flat_map(|x| x.to_le_bytes()).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(move || input.write_all(&bytes));
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "ffmpeg failed");
+        output.stdout
+    })
+}
