@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{shared_turn, text, wait_for};
+use crate::{long_shared_turn, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -117,7 +117,7 @@ fn share_in_the_best_second(samples: &[i16]) -> f64 {
 fn ffmpeg_sends_every_format_and_receives_every_container() {
     retry_after_stall("dj::ffmpeg_sends_every_format_and_receives_every_container", || {
         let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-        let _turn = shared_turn();
+        let _turn = long_shared_turn();
         let scratch = ScratchDir::new("dj").unwrap();
         let server = AulosServer::start(&scratch, COVERED).unwrap();
         let mut rpc = Rpc::connect(server.control);

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{script, shared_turn, text, wait_for};
+use crate::{long_shared_turn, script, shared_turn, text, wait_for};
 
 /// A loaded machine starts programs slowly.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -282,7 +282,7 @@ const ENDLESS: &[u8] =
 
 #[test]
 fn a_web_radio_that_hangs_up_once_a_second_is_left_once() {
-    let _turn = shared_turn();
+    let _turn = long_shared_turn();
     let (port, listeners) = flapping_radio(6, 5);
     let scratch = ScratchDir::new("flapping-radio").unwrap();
     let source = format!("\"http://127.0.0.1:{port}/live\", ");

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::retry::{ClientCorrection, retry, retry_after_stall};
 use crate::rpc::Rpc;
-use crate::{long_or_short, quiet_turn, shared_turn, soak, text, wait_for};
+use crate::{long_or_short, long_shared_turn, quiet_turn, shared_turn, soak, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -96,7 +96,7 @@ fn a_song_plays_ends_and_plays_again_with_the_demo_between() {
         else {
             return;
         };
-        let _turn = shared_turn();
+        let _turn = long_shared_turn();
         let scratch = ScratchDir::new("again").unwrap();
         // As for a new user: no configuration, and the FIFO at the server's default path.
         let server = AulosServer::start_with(&scratch, |command| {

@@ -74,7 +74,7 @@ use aulos_blackbox::client::ListenerClient;
 use serde_json::Value;
 
 use rpc::Rpc;
-use turns::{quiet_turn, shared_turn, turn};
+use turns::{long_quiet_turn, long_shared_turn, quiet_turn, shared_turn, turn};
 
 /// Whether the long forms run.
 fn soak() -> bool {

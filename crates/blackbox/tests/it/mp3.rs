@@ -15,7 +15,7 @@ use crate::dj::share_of_the_tone;
 use crate::radio::icecast;
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{script, shared_turn, text, wait_for};
+use crate::{long_shared_turn, script, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -64,7 +64,7 @@ fn ffmpeg_and_mpg123_hear_the_level_and_the_pitch_of_the_station() {
         if !has_lame() {
             return;
         }
-        let _turn = shared_turn();
+        let _turn = long_shared_turn();
         let scratch = ScratchDir::new("mp3").unwrap();
         let server = AulosServer::start(&scratch, TONES).unwrap();
         std::thread::sleep(Duration::from_secs(2));

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{quiet_turn, wait_for};
+use crate::{long_quiet_turn, quiet_turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -170,7 +170,7 @@ impl Edge {
 #[test]
 fn chunks_are_passed_byte_by_byte_and_played_at_the_origins_time() {
     retry_after_stall("pass_through::chunks_are_passed_byte_by_byte", || {
-        let _turn = quiet_turn();
+        let _turn = long_quiet_turn();
         std::thread::scope(|scope| {
             for (codec, chunk_ms) in [("flac", 20), ("opus", 20), ("flac", 40)] {
                 scope.spawn(move || bytes_and_time(codec, chunk_ms));

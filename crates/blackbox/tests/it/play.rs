@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{long_or_short, quiet_turn, shared_turn, text, turn, wait_for};
+use crate::{long_or_short, long_quiet_turn, quiet_turn, shared_turn, text, turn, wait_for};
 
 /// Silence before the programme, while the player connects, and after it, while its buffer drains.
 pub(crate) const LEAD_S: u64 = 4;
@@ -90,7 +90,7 @@ impl Player {
 #[test]
 fn what_aulos_serves_is_played_bit_by_bit() {
     retry_after_stall("play::what_aulos_serves_is_played_bit_by_bit", || {
-        let _turn = quiet_turn();
+        let _turn = long_quiet_turn();
         for (codec, bits) in
             [("pcm", SampleWidth::B16), ("flac", SampleWidth::B16), ("flac", SampleWidth::B24)]
         {

@@ -25,7 +25,7 @@ use serde_json::json;
 use crate::pipewire::{PipeWire, TONE_DBFS, judge_tone};
 use crate::play::{LEAD_S, Player, StampedCapture, serve};
 use crate::retry::retry_after_stall;
-use crate::{long_or_short, quiet_turn, shared_turn, text, turn, wait_for};
+use crate::{long_or_short, long_quiet_turn, quiet_turn, shared_turn, text, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -401,7 +401,7 @@ fn play_to_an_alsa_file() {
     if !has_alsa() {
         return;
     }
-    let _turn = quiet_turn();
+    let _turn = long_quiet_turn();
     let scratch = ScratchDir::new("play-alsa").unwrap();
     let heard = scratch.join("heard.raw");
     let config = format!(

@@ -20,7 +20,7 @@ use aulos_blackbox::signal::{SampleWidth, programme};
 
 use crate::play::{LEAD_S, Player, TAIL_S, frames, playing, serve, through_snapserver};
 use crate::retry::retry_after_stall;
-use crate::{mdns, quiet_turn, shared_turn, text, turn, wait_for};
+use crate::{long_shared_turn, mdns, quiet_turn, shared_turn, text, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -153,7 +153,7 @@ fn openssl_certificate(scratch: &ScratchDir, name: &str) -> Option<(PathBuf, Pat
 
 #[test]
 fn logins_by_password_and_by_certificate_are_accepted_on_every_transport() {
-    let _turn = shared_turn();
+    let _turn = long_shared_turn();
     let scratch = ScratchDir::new("play-login").unwrap();
     let client = openssl_certificate(&scratch, "attic");
     let tls = client.as_ref().map_or_else(String::new, |(cert, _)| {

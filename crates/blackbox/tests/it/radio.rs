@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{shared_turn, text, wait_for};
+use crate::{long_shared_turn, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -106,7 +106,7 @@ fn a_real_icecast_plays_with_titles_and_its_end_is_reported() {
     retry_after_stall("radio::a_real_icecast_plays_with_titles_and_its_end_is_reported", || {
         let Some(icecast_program) = find_or_skip("icecast2") else { return };
         let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-        let _turn = shared_turn();
+        let _turn = long_shared_turn();
         let formats = [
             ("mp3", "-c:a libmp3lame -b:a 128k -content_type audio/mpeg -f mp3"),
             ("opus", "-c:a libopus -b:a 96k -content_type application/ogg -f ogg"),

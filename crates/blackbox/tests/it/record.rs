@@ -10,7 +10,7 @@ use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{script, shared_turn, text, wait_for};
+use crate::{long_shared_turn, script, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -65,7 +65,7 @@ fn config(dir: &Path, more: &str) -> String {
 #[test]
 fn the_files_of_a_recording_joined_are_the_stream() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-    let _turn = shared_turn();
+    let _turn = long_shared_turn();
     for (format, exact) in [("wav", true), ("flac", true), ("opus", false), ("mp3", false)] {
         let scratch = ScratchDir::new("record").unwrap();
         let folder = scratch.join("rec");

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::reload::Listeners;
 use crate::rpc::Rpc;
-use crate::{quiet_turn, shared_turn, wait_for};
+use crate::{long_quiet_turn, quiet_turn, shared_turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -209,7 +209,7 @@ fn browser_client(rpc: &mut Rpc) -> Option<(Value, Value)> {
 #[test]
 fn the_page_plays_in_sync_and_follows_groups_volumes_and_restarts() {
     let Some(program) = find_or_skip("chromium") else { return };
-    let _turn = quiet_turn();
+    let _turn = long_quiet_turn();
     let scratch = ScratchDir::new("web-player").unwrap();
     let server = start_again(&scratch, None);
     let clients = Listeners::start(&server, 1..2);
