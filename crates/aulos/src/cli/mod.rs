@@ -15,6 +15,8 @@ mod output;
 mod play;
 mod reader;
 mod record;
+#[cfg(test)]
+mod reference;
 mod relay;
 mod rpc;
 mod scan;

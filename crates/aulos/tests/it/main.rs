@@ -9,12 +9,12 @@
 
 mod announce;
 mod announce_url;
+mod book;
 mod channel_map;
 mod command_line;
 mod common;
 mod control_tcp;
 mod djs;
-mod doc_examples;
 mod fallback;
 mod halt;
 mod hooks;

@@ -1,0 +1,285 @@
+//! The machine on which the commands of a page run: a folder with what they name, an address of the
+//! loopback network, and a command `aulos` that ends what runs until it is stopped.
+
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use aulos_blackbox::peer::skip;
+use aulos_blackbox::scratch::ScratchDir;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::blocks::Block;
+use crate::common::script;
+
+/// Longer than any block needs on a busy machine; what hangs fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Folders that pages name by their absolute path: below the page's folder here.
+const FOLDERS: [&str; 6] = ["/etc/", "/run/", "/srv/", "/tmp/", "/usr/local/", "/var/"];
+
+/// Hosts that pages name: the page's address here.
+const HOSTS: [&str; 7] = [
+    "0.0.0.0",
+    "127.0.0.1",
+    "192.0.2.7",
+    "kitchen.local",
+    "living-room.local",
+    "localhost",
+    "station.example",
+];
+
+/// Files with a secret that configurations name.
+const SECRETS: [&str; 9] = [
+    "etc/aulos/barn",
+    "etc/aulos/dj",
+    "etc/aulos/nats.nk",
+    "etc/aulos/phone.token",
+    "etc/aulos/prometheus.token",
+    "etc/aulos/push",
+    "etc/aulos/s3",
+    "run/secrets/board",
+    "run/secrets/kitchen",
+];
+
+/// Programs that commands may lack, because distributions have them in packages of their own; their
+/// blocks are skipped then.
+const PEERS: [&str; 7] =
+    ["curl", "ffmpeg", "jq", "openssl", "promtool", "snapclient", "snapserver"];
+
+/// Files that all pages share.
+#[derive(Debug)]
+pub(super) struct Fixtures {
+    folder: ScratchDir,
+}
+
+impl Fixtures {
+    pub(super) fn new() -> Self {
+        let folder = ScratchDir::new("book").unwrap();
+        fs::write(folder.join("song.wav"), wave(48_000 * 2)).unwrap();
+        let made = Command::new(env!("CARGO_BIN_EXE_aulos"))
+            .args(["normalize", "--quiet", "song.wav", "song.flac"])
+            .current_dir(&*folder)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        Self { folder }
+    }
+}
+
+/// Two channels of 16 bits and 48 kHz: a tone that swells.
+fn wave(frames: u32) -> Vec<u8> {
+    let length = frames * 4;
+    let mut out = Vec::new();
+    out.extend(b"RIFF");
+    out.extend((length + 36).to_le_bytes());
+    out.extend(b"WAVEfmt \x10\0\0\0\x01\0\x02\0");
+    out.extend(48_000_u32.to_le_bytes());
+    out.extend(192_000_u32.to_le_bytes());
+    out.extend(b"\x04\0\x10\0data");
+    out.extend(length.to_le_bytes());
+    for frame in 0..frames {
+        let time = f64::from(frame) / 48_000.0;
+        let gain = 0.2 + 0.1 * (time * 3.0).sin();
+        #[expect(clippy::cast_possible_truncation, reason = "below 0.3 of full scale")]
+        let sample = (gain * (time * 440.0 * std::f64::consts::TAU).sin() * 32_767.0) as i16;
+        out.extend(sample.to_le_bytes());
+        out.extend(sample.to_le_bytes());
+    }
+    out
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done,
+    Skipped,
+}
+
+#[derive(Debug)]
+pub(super) struct PageMachine<'a> {
+    folder: ScratchDir,
+    /// An address of the loopback network, so that the usual ports are free.
+    address: String,
+    fixtures: &'a Fixtures,
+}
+
+impl<'a> PageMachine<'a> {
+    pub(super) fn new(number: usize, fixtures: &'a Fixtures) -> Self {
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let machine = Self {
+            folder: ScratchDir::new("page").unwrap(),
+            address: format!("127.{}.{high}.{low}", 32 + number % 200),
+            fixtures,
+        };
+        machine.furnish();
+        machine
+    }
+
+    /// Checks a configuration, and keeps it as `aulos.toml` and, if its first line is a comment with
+    /// a path, under that name.
+    pub(super) fn check(&self, block: &Block, below: Option<&str>) -> Result<Outcome, String> {
+        // A feature of the build.
+        if block.content.contains("upload =") && !cfg!(feature = "s3") {
+            skip("s3");
+            return Ok(Outcome::Skipped);
+        }
+        self.prepare(block)?;
+        let header = below.map(|header| format!("{header}\n")).unwrap_or_default();
+        let name = if header.contains("[[station]]") { "name = \"page\"\n" } else { "" };
+        let text = self.on_this_machine(&block.content);
+        fs::write(self.folder.join("aulos.toml"), format!("{header}{name}{text}")).unwrap();
+        let path = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        if let Some(path) = path.filter(|path| path.ends_with(".toml") && !path.contains(' ')) {
+            let path = self.folder.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, &text).unwrap();
+        }
+        self.bash("aulos check aulos.toml")
+    }
+
+    /// Runs commands after what their comment asks for.
+    pub(super) fn run(&self, block: &Block) -> Result<Outcome, String> {
+        self.prepare(block)?;
+        self.bash(&self.on_this_machine(&block.content))
+    }
+
+    /// Stops the server of the page, if there is one.
+    pub(super) fn stop_server(&self) -> Result<(), String> {
+        self.bash("aulos stop-server").map(drop)
+    }
+
+    fn prepare(&self, block: &Block) -> Result<(), String> {
+        for command in block.first() {
+            self.bash(&self.on_this_machine(command))?;
+        }
+        Ok(())
+    }
+
+    fn furnish(&self) {
+        let folder = &self.folder;
+        for name in [
+            "bin",
+            "etc/aulos",
+            "music",
+            "run/aulos",
+            "run/secrets",
+            "srv/bells",
+            "srv/music",
+            "srv/raw",
+            "srv/rec",
+            "tmp",
+            "usr/local/bin",
+            "var/lib/aulos",
+            "var/log/aulos",
+        ] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        let dj = folder.join("run/credentials/aulos.service");
+        fs::create_dir_all(&dj).unwrap();
+        fs::write(dj.join("dj"), "a secret of 24 characters\n").unwrap();
+        for name in SECRETS {
+            fs::write(folder.join(name), "a secret of 24 characters\n").unwrap();
+        }
+        for name in [
+            "music/one.flac",
+            "music/two.flac",
+            "srv/loop.flac",
+            "srv/music/reserve.flac",
+            "song.flac",
+        ] {
+            fs::copy(self.fixtures.folder.join("song.flac"), folder.join(name)).unwrap();
+        }
+        for name in ["in.wav", "srv/bells/dinner.wav", "srv/bells/door.wav", "srv/bells/timer.wav"]
+        {
+            fs::copy(self.fixtures.folder.join("song.wav"), folder.join(name)).unwrap();
+        }
+        for name in ["alarm", "alarm-mail", "relay"] {
+            script(&folder.join("usr/local/bin").join(name), "exit 0");
+        }
+        for name in ["gpioset", "mail"] {
+            script(&folder.join("bin").join(name), "exit 0");
+        }
+        for name in ["aulos", "snapclient"] {
+            script(&folder.join("bin").join(name), "");
+            fs::write(folder.join("bin").join(name), include_str!("commands.sh")).unwrap();
+        }
+        symlink(super::root().join("contrib"), folder.join("contrib")).unwrap();
+    }
+
+    /// The text with this machine's folders and address in place of those of the page.
+    fn on_this_machine(&self, text: &str) -> String {
+        let folder = self.folder.to_str().unwrap();
+        let (mut out, mut rest) = (String::new(), text);
+        while let Some(first) = rest.chars().next() {
+            // A folder of a URL, such as http://host/run/, is none of this machine.
+            let in_word = out.ends_with(|last: char| last.is_alphanumeric() || last == '.');
+            let host = HOSTS.iter().find(|host| !in_word && rest.starts_with(**host));
+            if let Some(host) = host {
+                out += &self.address;
+                rest = &rest[host.len()..];
+                continue;
+            }
+            if !in_word && FOLDERS.iter().any(|name| rest.starts_with(name)) {
+                out += folder;
+            }
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+        out
+    }
+
+    fn bash(&self, commands: &str) -> Result<Outcome, String> {
+        let (out, path) = (self.folder.join("block.out"), std::env::var("PATH").unwrap());
+        let file = File::create(&out).unwrap();
+        let mut child = Command::new("bash")
+            .args(["-euo", "pipefail", "-c", commands])
+            .current_dir(&*self.folder)
+            .env("PATH", format!("{}:{path}", self.folder.join("bin").display()))
+            .env("HOME", &*self.folder)
+            .env("XDG_RUNTIME_DIR", self.folder.join("tmp"))
+            .env_remove("XDG_STATE_HOME")
+            .env("BACKUP", "a secret of 24 characters")
+            .env("BOARD_TOKEN", "a token of 24 characters")
+            .env("BOOK_AULOS", env!("CARGO_BIN_EXE_aulos"))
+            .env("BOOK_ADDRESS", &self.address)
+            .env("BOOK_FOLDER", &*self.folder)
+            .env("BOOK_PATH", path)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            if started.elapsed() > PATIENCE {
+                kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
+                child.wait().unwrap();
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        judge(status, &out)
+    }
+}
+
+/// Whether the commands succeeded, or a program of another project is missing.
+fn judge(status: Option<ExitStatus>, out: &Path) -> Result<Outcome, String> {
+    let said = String::from_utf8_lossy(&fs::read(out).unwrap()).into_owned();
+    let missing = PEERS.iter().find(|peer| said.contains(&format!("{peer}: command not found")));
+    match (status, missing) {
+        (None, _) => Err(format!("it did not end in {PATIENCE:?}: {said}")),
+        (Some(status), _) if status.success() => Ok(Outcome::Done),
+        (Some(status), Some(peer)) if status.code() == Some(127) => {
+            skip(peer);
+            Ok(Outcome::Skipped)
+        }
+        (Some(status), _) => Err(format!("{status}: {said}")),
+    }
+}
