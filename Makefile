@@ -4,7 +4,7 @@
 FEATURES ?= alsa,alsa-hw,hooks,mdns,pulse
 # Identical functions once, where rustc links with LLD, which can do that.
 FOLD = $(shell rustc -vV | grep -q 'host: x86_64-unknown-linux-gnu' && echo ,--icf=all)
-.PHONY: help run install install-capi player check test test-ray wheel release soak lint fmt doc bench fuzz rtsan
+.PHONY: help run install install-capi player check test test-ray wheel release soak lint fmt book doc bench fuzz rtsan
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ lint:  ## run clippy with warnings denied, and the checks of scripts/edge-check
 
 fmt:   ## format all code
 	cargo fmt --all
+
+book:  ## build the manual from docs/ into target/book, with warnings as errors
+	@scripts/test-setup && scripts/book
 
 doc:   ## build the documentation of every crate into target/doc
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps

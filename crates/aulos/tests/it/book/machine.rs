@@ -1,6 +1,7 @@
 //! The machine on which the commands of a page run: a folder with what they name, an address of the
 //! loopback network, and a command `aulos` that ends what runs until it is stopped.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
@@ -32,11 +33,13 @@ const HOSTS: [&str; 7] = [
     "station.example",
 ];
 
+/// A web radio, which is a file here.
+const RADIO: &str = "https://radio.example/live";
+
 /// Files with a secret that configurations name.
-const SECRETS: [&str; 9] = [
+const SECRETS: [&str; 8] = [
     "etc/aulos/barn",
     "etc/aulos/dj",
-    "etc/aulos/nats.nk",
     "etc/aulos/phone.token",
     "etc/aulos/prometheus.token",
     "etc/aulos/push",
@@ -44,6 +47,10 @@ const SECRETS: [&str; 9] = [
     "run/secrets/board",
     "run/secrets/kitchen",
 ];
+
+/// A configuration of snapserver, and its saved state with a client.
+const SNAPSERVER_CONF: &str = "[http]\nenabled = true\n[tcp]\nenabled = true\n[stream]\nsource = pipe:///tmp/snapfifo?name=default\n";
+const SNAPSERVER_STATE: &str = r#"{"ConfigVersion":2,"Groups":[{"id":"g1","muted":false,"name":"Downstairs","stream_id":"default","clients":[{"config":{"instance":1,"latency":0,"name":"Kitchen","volume":{"muted":false,"percent":60}},"host":{"arch":"x86_64","ip":"192.0.2.8","mac":"00:16:3e:12:34:56","name":"kitchen","os":"Debian"},"id":"00:16:3e:12:34:56","lastSeen":{"sec":1700000000,"usec":0},"snapclient":{"name":"Snapclient","protocolVersion":2,"version":"0.27.0"}}]}]}"#;
 
 /// Programs that commands may lack, because distributions have them in packages of their own; their
 /// blocks are skipped then.
@@ -126,7 +133,9 @@ impl<'a> PageMachine<'a> {
             skip("s3");
             return Ok(Outcome::Skipped);
         }
-        self.prepare(block)?;
+        for command in block.first() {
+            self.bash(&self.on_this_machine(command))?;
+        }
         let header = below.map(|header| format!("{header}\n")).unwrap_or_default();
         let name = if header.contains("[[station]]") { "name = \"page\"\n" } else { "" };
         let text = self.on_this_machine(&block.content);
@@ -142,20 +151,13 @@ impl<'a> PageMachine<'a> {
 
     /// Runs commands after what their comment asks for.
     pub(super) fn run(&self, block: &Block) -> Result<Outcome, String> {
-        self.prepare(block)?;
-        self.bash(&self.on_this_machine(&block.content))
+        let first: String = block.first().map(|command| format!("{command}\n")).collect();
+        self.bash(&self.on_this_machine(&(first + &block.content)))
     }
 
     /// Stops the server of the page, if there is one.
     pub(super) fn stop_server(&self) -> Result<(), String> {
         self.bash("aulos stop-server").map(drop)
-    }
-
-    fn prepare(&self, block: &Block) -> Result<(), String> {
-        for command in block.first() {
-            self.bash(&self.on_this_machine(command))?;
-        }
-        Ok(())
     }
 
     fn furnish(&self) {
@@ -180,6 +182,9 @@ impl<'a> PageMachine<'a> {
         let dj = folder.join("run/credentials/aulos.service");
         fs::create_dir_all(&dj).unwrap();
         fs::write(dj.join("dj"), "a secret of 24 characters\n").unwrap();
+        // The seed of a user of NATS has a checksum; this one is of a test of the protocol.
+        let seed = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY\n";
+        fs::write(folder.join("etc/aulos/nats.nk"), seed).unwrap();
         for name in SECRETS {
             fs::write(folder.join(name), "a secret of 24 characters\n").unwrap();
         }
@@ -196,7 +201,7 @@ impl<'a> PageMachine<'a> {
         {
             fs::copy(self.fixtures.folder.join("song.wav"), folder.join(name)).unwrap();
         }
-        for name in ["alarm", "alarm-mail", "relay"] {
+        for name in ["alarm", "alarm-mail", "radio-play", "relay"] {
             script(&folder.join("usr/local/bin").join(name), "exit 0");
         }
         for name in ["gpioset", "mail"] {
@@ -206,6 +211,10 @@ impl<'a> PageMachine<'a> {
             script(&folder.join("bin").join(name), "");
             fs::write(folder.join("bin").join(name), include_str!("commands.sh")).unwrap();
         }
+        let snapserver = folder.join("var/lib/snapserver");
+        fs::create_dir_all(&snapserver).unwrap();
+        fs::write(snapserver.join("server.json"), SNAPSERVER_STATE).unwrap();
+        fs::write(folder.join("etc/snapserver.conf"), SNAPSERVER_CONF).unwrap();
         symlink(super::root().join("contrib"), folder.join("contrib")).unwrap();
     }
 
@@ -216,6 +225,11 @@ impl<'a> PageMachine<'a> {
         while let Some(first) = rest.chars().next() {
             // A folder of a URL, such as http://host/run/, is none of this machine.
             let in_word = out.ends_with(|last: char| last.is_alphanumeric() || last == '.');
+            if let Some(after) = rest.strip_prefix(RADIO) {
+                write!(out, "file://{folder}/song.flac").unwrap();
+                rest = after;
+                continue;
+            }
             let host = HOSTS.iter().find(|host| !in_word && rest.starts_with(**host));
             if let Some(host) = host {
                 out += &self.address;
@@ -247,6 +261,7 @@ impl<'a> PageMachine<'a> {
             .env("BOOK_ADDRESS", &self.address)
             .env("BOOK_FOLDER", &*self.folder)
             .env("BOOK_PATH", path)
+            .env("BOOK_ROOT", super::root())
             .stdin(Stdio::null())
             .stdout(file.try_clone().unwrap())
             .stderr(file)

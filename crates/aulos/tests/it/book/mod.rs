@@ -153,7 +153,7 @@ fn the_commands_and_configurations_of_the_documents_work() {
 fn a_wrong_block_is_a_problem() {
     let fixtures = Fixtures::new();
     let judge = |page: &str| {
-        let mut machine = PageMachine::new(200, &fixtures);
+        let mut machine = PageMachine::new(199, &fixtures);
         let mut report = PageReport::default();
         blocks(page)
             .iter()
