@@ -2,16 +2,18 @@
 # Stands for `aulos` and `snapclient` in the blocks of the documents. Commands that call a server call
 # that of the page. Commands that run until they are stopped are stopped when they have begun, and
 # have to end well; a server runs until the page ends or starts another one.
-set -u
+set -uo pipefail
 log=$BOOK_FOLDER/server
 
 # Waits for a file with the exit code of the program.
 stop_server() {
     [ -e "$log.pid" ] || return 0
     kill -TERM "$(cat "$log.pid")" 2>/dev/null
-    until [ -e "$log.exit" ]; do sleep 0.02; done
+    # A block that took too long was killed with its server, which then leaves no code.
+    until [ -e "$log.exit" ] || ! kill -0 "$(cat "$log.pid")" 2>/dev/null; do sleep 0.02; done
+    for _ in {1..100}; do [ -e "$log.exit" ] || sleep 0.02; done
     rm "$log.pid"
-    [ "$(cat "$log.exit")" = 0 ] || { cat "$log.out" "$log.err" && return 1; }
+    [ "$(cat "$log.exit" 2>/dev/null)" = 0 ] || { cat "$log.out" "$log.err" && return 1; }
 }
 
 start_server() {
@@ -65,6 +67,8 @@ if [ "${0##*/}" = snapclient ]; then
 fi
 case ${1-} in
     stop-server) stop_server ;;
+    # It opens all addresses, as snapserver does.
+    convert) "$BOOK_AULOS" "$@" | sed "s/\[::\]/$BOOK_ADDRESS/g" ;;
     serve) start_server "$@" ;;
     rpc | status | reload | announce)
         [[ $words == *" --server "* ]] || set -- "$@" --server "$BOOK_ADDRESS"
