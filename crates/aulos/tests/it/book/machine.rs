@@ -22,34 +22,70 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FOLDERS: [&str; 6] = ["/etc/", "/run/", "/srv/", "/tmp/", "/usr/local/", "/var/"];
 
 /// Hosts that pages name: the page's address here.
-const HOSTS: [&str; 7] = [
-    "0.0.0.0",
-    "127.0.0.1",
-    "192.0.2.7",
-    "kitchen.local",
-    "living-room.local",
-    "localhost",
-    "station.example",
-];
+const HOSTS: [&str; 6] =
+    ["0.0.0.0", "127.0.0.1", "192.0.2.7", "kitchen.local", "living-room.local", "localhost"];
 
 /// A web radio, which is a file here.
 const RADIO: &str = "https://radio.example/live";
 
+/// Folders that configurations and commands write to.
+const DIRECTORIES: [&str; 6] =
+    ["run/aulos", "srv/raw", "srv/rec", "tmp", "var/lib/aulos", "var/log/aulos"];
+
 /// Files with a secret that configurations name.
-const SECRETS: [&str; 8] = [
+const SECRETS: [&str; 9] = [
     "etc/aulos/barn",
     "etc/aulos/dj",
     "etc/aulos/phone.token",
     "etc/aulos/prometheus.token",
     "etc/aulos/push",
     "etc/aulos/s3",
+    "run/credentials/aulos.service/dj",
     "run/secrets/board",
     "run/secrets/kitchen",
 ];
 
-/// A configuration of snapserver, and its saved state with a client.
-const SNAPSERVER_CONF: &str = "[http]\nenabled = true\n[tcp]\nenabled = true\n[stream]\nsource = pipe:///tmp/snapfifo?name=default\n";
-const SNAPSERVER_STATE: &str = r#"{"ConfigVersion":2,"Groups":[{"id":"g1","muted":false,"name":"Downstairs","stream_id":"default","clients":[{"config":{"instance":1,"latency":0,"name":"Kitchen","volume":{"muted":false,"percent":60}},"host":{"arch":"x86_64","ip":"192.0.2.8","mac":"00:16:3e:12:34:56","name":"kitchen","os":"Debian"},"id":"00:16:3e:12:34:56","lastSeen":{"sec":1700000000,"usec":0},"snapclient":{"name":"Snapclient","protocolVersion":2,"version":"0.27.0"}}]}]}"#;
+/// Other files with their contents: a seed of NATS with its checksum, which is no secret, and what
+/// snapserver leaves.
+const FILES: [(&str, &str); 3] = [
+    ("etc/aulos/nats.nk", "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY\n"),
+    ("etc/snapserver.conf", "[stream]\nsource = pipe:///tmp/snapfifo?name=default\n"),
+    ("var/lib/snapserver/server.json", SNAPSERVER_STATE),
+];
+
+const SNAPSERVER_STATE: &str = r#"{"ConfigVersion": 2, "Groups": [{
+    "id": "g1", "muted": false, "name": "Downstairs", "stream_id": "default", "clients": [{
+        "id": "00:16:3e:12:34:56", "lastSeen": {"sec": 1700000000, "usec": 0},
+        "config": {"instance": 1, "latency": 0, "name": "Kitchen",
+            "volume": {"muted": false, "percent": 60}},
+        "host": {"arch": "x86_64", "ip": "192.0.2.8", "mac": "00:16:3e:12:34:56",
+            "name": "kitchen", "os": "Debian"},
+        "snapclient": {"name": "Snapclient", "protocolVersion": 2, "version": "0.27.0"}
+    }]
+}]}"#;
+
+/// Sound files, with the one that they are a copy of.
+const SOUNDS: [(&str, &str); 9] = [
+    ("in.wav", "song.wav"),
+    ("music/one.flac", "song.flac"),
+    ("music/two.flac", "song.flac"),
+    ("song.flac", "song.flac"),
+    ("srv/bells/dinner.wav", "song.wav"),
+    ("srv/bells/door.wav", "song.wav"),
+    ("srv/bells/timer.wav", "song.wav"),
+    ("srv/loop.flac", "song.flac"),
+    ("srv/music/reserve.flac", "song.flac"),
+];
+
+/// Programs of the reader that do nothing here.
+const PROGRAMS: [&str; 6] = [
+    "bin/gpioset",
+    "bin/mail",
+    "usr/local/bin/alarm",
+    "usr/local/bin/alarm-mail",
+    "usr/local/bin/radio-play",
+    "usr/local/bin/relay",
+];
 
 /// Programs that commands may lack, because distributions have them in packages of their own; their
 /// blocks are skipped then.
@@ -161,61 +197,32 @@ impl<'a> PageMachine<'a> {
 
     fn furnish(&self) {
         let folder = &self.folder;
-        for name in [
-            "bin",
-            "etc/aulos",
-            "music",
-            "run/aulos",
-            "run/secrets",
-            "srv/bells",
-            "srv/music",
-            "srv/raw",
-            "srv/rec",
-            "tmp",
-            "usr/local/bin",
-            "var/lib/aulos",
-            "var/log/aulos",
-        ] {
+        let create = |name: &str| {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        for name in DIRECTORIES {
             fs::create_dir_all(folder.join(name)).unwrap();
         }
-        let dj = folder.join("run/credentials/aulos.service");
-        fs::create_dir_all(&dj).unwrap();
-        fs::write(dj.join("dj"), "a secret of 24 characters\n").unwrap();
-        // The seed of a user of NATS has a checksum; this one is of a test of the protocol.
-        let seed = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY\n";
-        fs::write(folder.join("etc/aulos/nats.nk"), seed).unwrap();
         for name in SECRETS {
-            fs::write(folder.join(name), "a secret of 24 characters\n").unwrap();
+            fs::write(create(name), "a secret of 24 characters\n").unwrap();
         }
-        for name in [
-            "music/one.flac",
-            "music/two.flac",
-            "srv/loop.flac",
-            "srv/music/reserve.flac",
-            "song.flac",
-        ] {
-            fs::copy(self.fixtures.folder.join("song.flac"), folder.join(name)).unwrap();
+        for (name, content) in FILES {
+            fs::write(create(name), self.on_this_machine(content)).unwrap();
         }
-        for name in ["in.wav", "srv/bells/dinner.wav", "srv/bells/door.wav", "srv/bells/timer.wav"]
-        {
-            fs::copy(self.fixtures.folder.join("song.wav"), folder.join(name)).unwrap();
+        for (name, sound) in SOUNDS {
+            fs::copy(self.fixtures.folder.join(sound), create(name)).unwrap();
         }
         // Links, because a program that this process has just written may still be open for writing
         // in a child of another thread, and cannot be started then.
-        for name in ["alarm", "alarm-mail", "radio-play", "relay"] {
-            symlink("/bin/true", folder.join("usr/local/bin").join(name)).unwrap();
-        }
-        for name in ["gpioset", "mail"] {
-            symlink("/bin/true", folder.join("bin").join(name)).unwrap();
+        for name in PROGRAMS {
+            symlink("/bin/true", create(name)).unwrap();
         }
         let commands = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/book/commands.sh");
-        for name in ["aulos", "snapclient"] {
-            symlink(&commands, folder.join("bin").join(name)).unwrap();
+        for name in ["bin/aulos", "bin/snapclient"] {
+            symlink(&commands, create(name)).unwrap();
         }
-        let snapserver = folder.join("var/lib/snapserver");
-        fs::create_dir_all(&snapserver).unwrap();
-        fs::write(snapserver.join("server.json"), SNAPSERVER_STATE).unwrap();
-        fs::write(folder.join("etc/snapserver.conf"), SNAPSERVER_CONF).unwrap();
         symlink(super::root().join("contrib"), folder.join("contrib")).unwrap();
     }
 
