@@ -85,6 +85,7 @@ fn run_block<'a, 'f: 'a>(
     let (name, outcome) = match block.treatment()? {
         Treatment::Text => return Ok(()),
         Treatment::NotRun(reason) => {
+            missing_path(&reason).map_or(Ok(()), |path| Err(format!("no such file: {path}")))?;
             report.not_run.push(reason);
             return Ok(());
         }
@@ -102,11 +103,21 @@ fn run_block<'a, 'f: 'a>(
                 .map_err(|error| error.to_string())?;
             ("checked", Outcome::Done)
         }
-        Treatment::Config { below } => ("checked", machine().check(block, below.as_deref())?),
+        Treatment::Config { below } => {
+            let is_tutorial = page.starts_with("docs/tutorials/");
+            ("checked", machine().check(block, below.as_deref(), is_tutorial)?)
+        }
         Treatment::Run => ("run", machine().run(block)?),
     };
     report.count(if outcome == Outcome::Done { name } else { "skipped" });
     Ok(())
+}
+
+/// A file of the project that a reason names and that does not exist.
+fn missing_path(reason: &str) -> Option<&str> {
+    let is_path =
+        |word: &&str| ["crates/", "docs/", "scripts/"].iter().any(|at| word.starts_with(at));
+    reason.split([' ', ';', ',']).filter(is_path).find(|path| !root().join(path).exists())
 }
 
 #[test]
@@ -164,6 +175,7 @@ fn a_wrong_block_is_a_problem() {
         ("```yaml\na: 1\n```\n", "no test"),
         ("```\na\n```\n", "language"),
         ("<!-- test: none: -->\n```sh\ntrue\n```\n", "reason"),
+        ("<!-- test: none: crates/x.rs has it -->\n```sh\ntrue\n```\n", "no such file"),
         ("<!-- test: nothing -->\n```sh\ntrue\n```\n", "unknown"),
         ("<!-- test: by README.md -->\n```yaml\na: 1\n```\n", "does not name"),
         ("```json\n{\n```\n", "EOF"),
