@@ -4,6 +4,7 @@ mod a_call_over_a_lossy_network_has_no_gap;
 mod a_drifting_client_stays_in_time;
 mod a_drifting_sender_is_followed_for_hours;
 mod a_drifting_sound_card_keeps_the_latency_for_a_day;
+mod a_failure_in_a_cluster_is_heard_by_its_own_listeners_only;
 mod a_relay_sends_one_packet_for_each_input;
 mod a_sender_of_digital_silence_falls_back;
 mod a_silence_lets_the_delay_follow_the_network;

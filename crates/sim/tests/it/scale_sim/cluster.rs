@@ -48,19 +48,29 @@ impl ClusterPlan {
                 outages: Vec::new(),
             };
             let clock = LocalClock::new(booted, ppm(&mut random, 50.0));
-            EdgePlan { kind, clock, path, seed: random.next_u64() }
+            EdgePlan { kind, clock, path, latency: Span::ZERO, seed: random.next_u64() }
         };
         Self { origins, edges: (0..edges).map(edge).collect(), population }
     }
 
-    /// The same cluster with one edge only. Edges share nothing but the origins.
-    pub(crate) fn only(&self, edge: usize) -> Self {
-        Self { edges: vec![self.edges[edge].clone()], ..self.clone() }
+    /// The same cluster with these edges only. Edges share nothing but the origins.
+    pub(crate) fn only(&self, edges: &[usize]) -> Self {
+        let edges = edges.iter().map(|edge| self.edges[*edge].clone()).collect();
+        Self { edges, ..self.clone() }
     }
 
-    /// The edge's connection breaks.
+    /// An edge's connection breaks.
     pub(crate) fn break_path(&mut self, edge: usize, outage: Outage) {
         self.edges[edge].path.outages.push(outage);
+    }
+
+    /// The way to every second edge takes so much longer than the way back. Half of it is an error
+    /// of the clock that the edge computes; with `is_corrected`, its source plays earlier by that.
+    pub(crate) fn add_asymmetry(&mut self, longer: Span, is_corrected: bool) {
+        for edge in self.edges.iter_mut().skip(1).step_by(2) {
+            edge.path.down += longer;
+            edge.latency = if is_corrected { longer / 2 } else { Span::ZERO };
+        }
     }
 }
 
@@ -126,6 +136,11 @@ impl Cluster {
         self.sites[to].listeners.extend(listeners);
     }
 
+    /// Chunks that the station of an edge has sent, and those of them that it has passed.
+    pub(crate) fn sent(&mut self, edge: usize) -> [u64; 2] {
+        self.sites[edge].edge.as_mut().map_or([0; 2], Edge::sent)
+    }
+
     /// What was recorded of the listeners of an edge.
     pub(crate) fn finish(&mut self, edge: usize) -> Vec<ListenerRecord> {
         let now = self.now;
@@ -157,4 +172,26 @@ fn listeners(seed: u64, population: Population) -> Vec<Listener> {
 /// A drift between plus and minus `most`.
 fn ppm(random: &mut Rng, most: f64) -> Ppm {
     Ppm::from_ppb(((random.next_f64() * 2.0 - 1.0) * most * 1e3) as i32)
+}
+
+/// Runs what is to be done for each edge on all processors; the results are in the order of edges.
+pub(crate) fn for_each_edge<T: Send>(edges: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(edges);
+    let run = &run;
+    let mut results: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let share = |thread: usize| {
+            scope.spawn(move || {
+                (thread..edges).step_by(threads).map(|edge| (edge, run(edge))).collect::<Vec<_>>()
+            })
+        };
+        let shares: Vec<_> = (0..threads).map(share).collect();
+        shares.into_iter().flat_map(|share| share.join().unwrap()).collect()
+    });
+    results.sort_by_key(|(edge, _)| *edge);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Whether the long form is asked for.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("AULOS_SOAK").is_some()
 }

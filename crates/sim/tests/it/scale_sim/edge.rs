@@ -55,6 +55,8 @@ pub(crate) struct EdgePlan {
     pub(crate) kind: EdgeKind,
     pub(crate) clock: LocalClock,
     pub(crate) path: SitePath,
+    /// `latency` of a source `snapcast:`.
+    pub(crate) latency: Span,
     pub(crate) seed: u64,
 }
 
@@ -80,7 +82,7 @@ enum Feed {
 impl Edge {
     /// The server starts at `now`.
     pub(crate) fn start(plan: &EdgePlan, origins: &[OriginNode], now: Instant) -> Self {
-        let EdgePlan { kind, clock, ref path, seed } = *plan;
+        let EdgePlan { kind, clock, ref path, latency, seed } = *plan;
         let local = clock.read(now);
         let (sink, items, _status) = SnapcastInputSink::new();
         let [input_buffer, timeout] = kind.input();
@@ -96,7 +98,8 @@ impl Edge {
                 let (chunks, queue) = ready_chunks(BUFFERS + MAX_WAITING, PAYLOAD);
                 let pass = pass_config(kind.buffer(), input_buffer, CHUNK);
                 let sink = sink.with_ready_chunks(chunks);
-                let feed = SnapcastFeed::new(sink, Some(pass), (path, origins[0]), local, seed);
+                let feed =
+                    SnapcastFeed::new(sink, (pass, latency), (path, origins[0]), local, seed);
                 (Feed::Snapcast(Box::new(feed)), input.with_ready_chunks(queue))
             }
         };
@@ -138,22 +141,6 @@ impl Edge {
         match &mut self.feed {
             Feed::Nats(feed) => feed.tick(now, self.clock),
             Feed::Snapcast(feed) => feed.tick(now, self.clock),
-        }
-    }
-
-    /// Chunks that came from the origin, that were missing, and that came too late.
-    pub(crate) fn counts(&self) -> [u64; 3] {
-        match &self.feed {
-            Feed::Nats(feed) => feed.counts(),
-            Feed::Snapcast(feed) => feed.counts(),
-        }
-    }
-
-    /// How often it has connected to an origin or to NATS.
-    pub(crate) fn connections(&self) -> u32 {
-        match &self.feed {
-            Feed::Nats(feed) => feed.connections,
-            Feed::Snapcast(feed) => feed.connections,
         }
     }
 

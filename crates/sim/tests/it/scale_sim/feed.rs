@@ -87,8 +87,6 @@ pub(crate) struct NatsFeed {
     origins: Vec<(OriginNode, u64, Instant)>,
     connection: NatsConnection,
     backoff: Backoff,
-    /// How often it has connected.
-    pub(crate) connections: u32,
 }
 
 /// The state of the connection, as the edge sees it.
@@ -117,7 +115,6 @@ impl NatsFeed {
             origins: origins.iter().map(publishing).collect(),
             connection: NatsConnection::Down(now),
             backoff: Backoff::half_jitter(NATS_FIRST_PAUSE, NATS_LONGEST_PAUSE, seed),
-            connections: 0,
         }
     }
 
@@ -164,7 +161,8 @@ impl NatsFeed {
             }
             loop {
                 let since = origin.complete_at(*next) - Instant::ZERO;
-                let ticks = since.as_nanos().div_ceil(PUBLISH_TICK.as_nanos());
+                let tick = PUBLISH_TICK.as_nanos();
+                let ticks = (since.as_nanos() + tick - 1) / tick;
                 let sent = Instant::ZERO + PUBLISH_TICK * ticks;
                 if sent > now {
                     break;
@@ -201,7 +199,6 @@ impl NatsFeed {
             }
             NatsConnection::Connecting(at) if at <= now => {
                 self.connection = NatsConnection::Up;
-                self.connections += 1;
                 self.input.handle_input(local, NatsInputEvent::Connected);
                 // The record that was stored last is that of the highest epoch.
                 let newest = self.origins.iter().map(|(origin, ..)| origin);
@@ -226,11 +223,6 @@ impl NatsFeed {
             .write(&mut bytes);
         self.down.send(now, Message::ClockReply(bytes));
     }
-
-    pub(crate) fn counts(&self) -> [u64; 3] {
-        let (counts, playout) = (self.input.counts(), self.input.playout_counts());
-        [counts.accepted, counts.missing, playout.late]
-    }
 }
 
 /// A source `snapcast:` that passes chunks, and its session at the origin.
@@ -245,19 +237,18 @@ pub(crate) struct SnapcastFeed {
     next: u64,
     /// The tick of its sends among those of a wait.
     phase: u64,
-    pub(crate) connections: u32,
 }
 
 impl SnapcastFeed {
     pub(crate) fn new(
         sink: SnapcastInputSink,
-        pass: Option<PassConfig>,
+        (pass, latency): (PassConfig, Span),
         (path, origin): (&SitePath, OriginNode),
         local: Instant,
         seed: u64,
     ) -> Self {
         let config =
-            SnapcastInputConfig { hello: Hello::new("edge"), latency: Span::ZERO, pass, seed };
+            SnapcastInputConfig { hello: Hello::new("edge"), latency, pass: Some(pass), seed };
         // The detour of a lost segment is not modelled here: NATS has none either.
         let link = |delay| Link { delay, jitter: path.jitter, segment: 65_536, ..Link::CABLE };
         let links = (link(path.down), link(path.up), seed);
@@ -270,7 +261,6 @@ impl SnapcastFeed {
             links,
             next: 0,
             phase: seed % WAIT_TICKS,
-            connections: 0,
         }
     }
 
@@ -286,7 +276,6 @@ impl SnapcastFeed {
         while let Some(output) = self.input.poll_output() {
             match output {
                 SnapcastInputOutput::Connect => {
-                    self.connections += 1;
                     let (down, up, seed) = self.links;
                     self.down = StreamLink::new(down, seed);
                     self.up = StreamLink::new(up, !seed);
@@ -343,11 +332,6 @@ impl SnapcastFeed {
             self.next += 1;
         }
         self.down.send(now, &bytes);
-    }
-
-    pub(crate) fn counts(&self) -> [u64; 3] {
-        let counts = self.input.counts();
-        [counts.passed, counts.gaps, counts.late]
     }
 }
 

@@ -36,10 +36,10 @@ use std::sync::Arc;
 use aulos_core::{Codec, Instant, SampleSpec, Span};
 use aulos_proto::snap::wire::codec_header;
 
-pub(crate) use cluster::{Cluster, ClusterPlan, Population};
+pub(crate) use cluster::{Cluster, ClusterPlan, Population, for_each_edge, is_long};
 pub(crate) use edge::EdgeKind;
-pub(crate) use feed::{Outage, SitePath};
-pub(crate) use listener::{GapReport, ListenerRecord};
+pub(crate) use feed::Outage;
+pub(crate) use listener::ListenerRecord;
 pub(crate) use origin::OriginNode;
 pub(crate) use table::{Differences, judge, percentile};
 
