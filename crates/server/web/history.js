@@ -15,6 +15,8 @@ const MOST_POINTS = 2_000, LONGEST = 3_660 * 86_400, SLOWEST_MS = 60_000, CALM_M
 /** A station without a target is measured against that of R 128. */
 const DEFAULT_TARGET = -23;
 const TABLE_ROWS = 12;
+/** Measures of the time to draw, one for each visit, that the browser keeps. */
+const MOST_MEASURES = 100;
 const COLORS = ["good", "level", "warm", "hot", "accent", "text", "dim", "line", "raised", "attention-ground", "broken-ground"];
 
 /** `{ key, from, to, span }` of the address; a range up to now has no `from`. */
@@ -130,7 +132,9 @@ export function History({ station }) {
     };
     draw.current();
     // Not for each reading of a range that moves on: the browser keeps every measure.
-    if (series?.started) performance.measure(`history ${series.to - series.from}`, { start: series.started });
+    if (!series?.started) return;
+    if (performance.getEntriesByType("measure").length >= MOST_MEASURES) performance.clearMeasures();
+    performance.measure(`history ${series.to - series.from}`, { start: series.started });
   }, [series, target]);
   useEffect(() => {
     const again = () => draw.current(), resized = new ResizeObserver(again), dark = matchMedia("(prefers-color-scheme: dark)");

@@ -39,6 +39,7 @@ mod mpd;
 mod music_assistant;
 mod nats;
 mod page;
+mod page_hours;
 mod page_operation;
 mod page_views;
 mod pass_through;
