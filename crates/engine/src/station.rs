@@ -459,6 +459,7 @@ impl Station {
                 health: self.switch.health(index),
                 verdict: input.facts().verdict,
                 failures: self.switch.failures(index),
+                has_started: self.switch.has_started(index),
                 standby: input.facts().standby,
                 buffered: input.buffered(),
                 drift: input.drift(),

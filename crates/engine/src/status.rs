@@ -86,6 +86,8 @@ pub struct InputState {
     pub verdict: SilenceVerdict,
     /// Its failure counts.
     pub failures: FailureCounts,
+    /// Whether it has been ready to go on air since the station began.
+    pub has_started: bool,
     /// Readiness while it is not needed.
     pub standby: Standby,
     /// Buffered audio.
@@ -159,6 +161,7 @@ impl StationStatus {
                 health: InputHealth::Connecting,
                 verdict: SilenceVerdict::Sound,
                 failures: FailureCounts::NONE,
+                has_started: false,
                 standby: Standby::Hot,
                 buffered: Span::ZERO,
                 drift: Ppm::ZERO,

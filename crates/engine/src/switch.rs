@@ -215,6 +215,12 @@ impl Switch {
         self.inputs.get(input).is_some_and(|record| record.needed)
     }
 
+    /// Whether `input` has been ready to go on air at least once.
+    #[must_use]
+    pub fn has_started(&self, input: usize) -> bool {
+        self.inputs.get(input).is_some_and(|record| record.has_started)
+    }
+
     /// Failure counts of `input`.
     #[must_use]
     pub fn failures(&self, input: usize) -> FailureCounts {

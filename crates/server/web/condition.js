@@ -21,8 +21,18 @@ export function sourceCondition(source, station) {
   if (state === "failed" || state === "backoff") return { kind: "failed", text: faultText(fault ?? last ?? "error") + reason };
   if (fault) return { kind: "suspect", text: faultText(fault) };
   if (state === "priming" && last) return { kind: "recovering", text: `recovering (${faultText(last)})` };
+  if (awaitsSender(source)) return { kind: "standby", text: "waiting for its first audio" };
   if (state === "priming" || state === "connecting") return { kind: "waiting", text: source.state === "ready" ? "starting" : "waiting for audio" };
   return { kind: "ready", text: source.state === "silent" ? "silent" : "ready" };
+}
+
+/** Sources that are written to: a sender opens them when it has something to play. */
+const WRITTEN = /^(pipe|stdin|librespot|spotify|airplay):|^tcp:(?!.*[?&]mode=client(&|$))/;
+
+/** A source that a sender opens, and that no sender has opened since the station began. That is no fault: its sender may come at any time, or never. */
+function awaitsSender(source) {
+  const { state, has_started: hasStarted } = source.health ?? {};
+  return hasStarted === false && source.state !== "failed" && (state === "connecting" || state === "priming") && WRITTEN.test(source.uri);
 }
 
 /** The source that should be on air: the selected one, else the first that is always there. */
@@ -55,7 +65,7 @@ export function stationCondition(station) {
   } else if (station.switch.output === "last resort" && station.switch.last_resort_ms > 0) {
     text = "Last resort";
     add(BROKEN, "no source has audio; the last resort plays");
-  } else if (replaced) {
+  } else if (replaced && (station.switch.preferred !== null || !awaitsSender(replaced))) {
     text = "On fallback";
     add(ATTENTION, `on fallback: ${station.active} plays in place of ${replaced.name} (${sourceCondition(replaced, station).text})`);
   } else if (station.state === "silent") {
@@ -94,8 +104,10 @@ export function serverCondition(status) {
   else if (problems.length > 0) text = "The stations are well, but not the server";
   const clients = status.stations.flatMap(station => station.clients).filter(client => client.connected).length;
   const listeners = status.stations.reduce((sum, station) => sum + station.listeners, 0);
+  const waiting = status.stations.flatMap(station => station.sources.filter(awaitsSender));
   const detail = [
     playing > 0 && (all > 1 ? `${playing} playing` : "playing"), idle > 0 && (all > 1 ? `${idle} silent` : "silent: nothing plays"),
+    waiting.length > 0 && (waiting.length === 1 ? `source ${waiting[0].name} waits for its first audio` : `${waiting.length} sources wait for their first audio`),
     clients > 0 && count(clients, "client"), listeners > 0 && count(listeners, "web listener"),
   ].filter(Boolean).join(", ");
   return { rank: Math.max(WELL, ...problems.map(problem => problem.rank)), text, detail, problems };

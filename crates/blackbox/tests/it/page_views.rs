@@ -1,17 +1,21 @@
 //! The views of the page in a real browser: what they show is what the API says, and what they set
 //! takes effect.
 
+use std::fs::OpenOptions;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use aulos_blackbox::browser::Browser;
+use aulos_blackbox::paced_writer::PacedWriter;
 use aulos_blackbox::peer::find_or_skip;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
+use aulos_blackbox::signal::{RATE, SampleWidth, tonal};
 use serde_json::{Value, json};
 
 use crate::reload::Listeners;
 use crate::rpc::Rpc;
-use crate::{shared_turn, wait_for};
+use crate::{shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const TWO_STATIONS: &str = "[[station]]\nname = \"default\"\nsources = [\"tone://\"]\n\
@@ -144,6 +148,51 @@ fn the_page_says_that_the_server_is_away_and_comes_back() {
     assert_eq!(server.http, http);
     says(&mut browser, "All 2 stations are well");
     until(&mut browser, &format!("/\\d/.test({momentary})"));
+    drop(browser);
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_source_without_its_first_sender_is_no_fault_and_one_that_stopped_is() {
+    let Some(program) = find_or_skip("chromium") else { return };
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("first-start").unwrap();
+    let fifo = scratch.join("player");
+    // As the embedded default.
+    let config = format!(
+        "[[station]]\nname = \"default\"\nsources = [\"pipe://{}?name=player\", \"demo://\"]\n",
+        text(&fifo)
+    );
+    let server = AulosServer::start(&scratch, &config).unwrap();
+    let mut rpc = Rpc::connect(server.control);
+    let mut station = || rpc.call("Aulos.GetStatus", &json!({}))["stations"][0].clone();
+    let mut plays = |source: &str| {
+        wait_for(source, PATIENCE, || station()["active"] == source);
+    };
+    plays("demo");
+    let mut browser = Browser::open(&program, &scratch, "about:blank").unwrap();
+    browser.watch(&page(&server, "")).unwrap();
+    says(&mut browser, "default is well");
+    says(&mut browser, "source player waits for its first audio");
+    until(&mut browser, "!document.querySelector('.banner').matches('.attention, .broken')");
+    let second = SampleWidth::B16.bytes(&tonal(RATE, SampleWidth::B16));
+    let pipe = OpenOptions::new().write(true).open(&fifo).unwrap();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        let mut writer = PacedWriter::steady(pipe, second.len());
+        while stopped.try_recv().is_err() {
+            writer.write(&second).unwrap();
+        }
+    });
+    plays("player");
+    says(&mut browser, "default is well");
+    until(&mut browser, "!document.body.innerText.includes('first audio')");
+    stop.send(()).unwrap();
+    writer.join().unwrap();
+    plays("demo");
+    says(&mut browser, "default needs attention");
+    says(&mut browser, "on fallback: demo plays in place of player");
+    assert_eq!(browser.faults().unwrap(), Vec::<String>::new());
     drop(browser);
     server.stop().unwrap();
 }

@@ -248,6 +248,8 @@ pub struct SourceCondition {
     pub standby: Standby,
     /// Failures, and the last one.
     pub failures: FailureCounts,
+    /// Whether it has been ready to go on air since the station began.
+    pub has_started: bool,
 }
 
 /// Health of a source, as the switch judges it, without times.

@@ -151,6 +151,7 @@ pub(super) fn condition(condition: &SourceCondition, state: &SourceState) -> Val
             Standby::Cold => "cold",
         },
         "failures": counts_json(counts),
+        "has_started": condition.has_started,
         "last_fault": last.map(fault_name),
     })
 }
@@ -182,6 +183,7 @@ mod tests {
             health: SourceHealth::Connecting,
             standby: Standby::Hot,
             failures: FailureCounts::NONE,
+            has_started: false,
         };
         let failed = condition(&waiting, &SourceState::Failed("no such file".to_owned()));
         assert_eq!((&failed["state"], &failed["fault"]), (&json!("failed"), &json!("error")));

@@ -16,6 +16,8 @@ pub(super) struct InputHealthTracker {
     pub(super) failures: FailureCounts,
     /// It has failed, and the configuration does not let it return by itself.
     pub(super) barred: bool,
+    /// It has been ready to go on air at least once.
+    pub(super) has_started: bool,
     /// It must be open and buffered.
     pub(super) needed: bool,
     /// Time that it must run before it is trusted.
@@ -36,6 +38,7 @@ impl InputHealthTracker {
         health: InputHealth::Connecting,
         failures: FailureCounts::NONE,
         barred: false,
+        has_started: false,
         needed: true,
         failback_delay: Span::ZERO,
         strikes: 0,
@@ -141,6 +144,7 @@ impl InputHealthTracker {
         if run >= self.failback_delay && (waited || facts.is_primed()) {
             self.failback_delay = Span::ZERO;
             self.well_since = now;
+            self.has_started = true;
             self.health = InputHealth::Healthy { since: now };
             // Silence at the start does not count as a failure.
             if let Some(fault) = facts.fault(now) {

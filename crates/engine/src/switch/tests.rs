@@ -382,6 +382,19 @@ fn whoever_breaks_off_is_left_at_once_and_has_to_prove_himself() {
 }
 
 #[test]
+fn an_input_has_started_once_it_was_ready_and_for_ever() {
+    let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
+    world.run(2_000);
+    assert_eq!((world.switch.has_started(0), world.switch.has_started(1)), (false, true));
+    world.senders[0].sending = true;
+    world.run(2_000);
+    (world.senders[0].sending, world.senders[0].ended) = (false, true);
+    world.run(2_000);
+    assert_eq!(world.switch.health(0), InputHealth::Connecting);
+    assert!(world.switch.has_started(0) && !world.switch.has_started(2));
+}
+
+#[test]
 fn a_short_sound_is_played_each_time_and_a_flapping_sender_loses_trust() {
     let mut world = World::new(&[Sender::LIVE, Sender::FILE]);
     world.run(2_000);

@@ -133,7 +133,8 @@ const fn condition(input: &InputState) -> SourceCondition {
         InputHealth::Failed(fault) => SourceHealth::Failed(fault),
         InputHealth::Backoff => SourceHealth::Backoff,
     };
-    SourceCondition { health, standby: input.standby, failures: input.failures }
+    let InputState { standby, failures, has_started, .. } = *input;
+    SourceCondition { health, standby, failures, has_started }
 }
 
 /// The parts of the latency to a listener.

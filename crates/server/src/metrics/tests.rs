@@ -66,6 +66,7 @@ fn snapshot(station: Station) -> StationSnapshot {
         health: SourceHealth::Healthy,
         standby: Standby::Hot,
         failures: aulos_control::backend::FailureCounts::NONE,
+        has_started: true,
     };
     let loudness = Loudness {
         measured: Span::from_secs(10),
