@@ -144,6 +144,7 @@ impl Control {
             announcements: AnnouncementList::default(),
             update_pending: PendingUpdate::default(),
             health_changed_at: None,
+            browsers_checked_at: Instant::now(),
             unsaved_since: None,
             logged_aliases: BTreeSet::new(),
             named_plugins: 0,
@@ -302,8 +303,19 @@ impl Control {
         for number in 0..inner.slots.len() {
             self.poll_station(&mut inner, number, now);
         }
+        self.forget_absent_browsers(&mut inner, now);
         self.keep_second(&mut inner, wall_time());
         self.statistics.set_ticked(now);
+    }
+
+    /// Forgets the players of pages that are gone, and tells controllers.
+    fn forget_absent_browsers(&self, inner: &mut ControlState, now: Instant) {
+        if now.saturating_duration_since(inner.browsers_checked_at) < BROWSER_CHECK_INTERVAL {
+            return;
+        }
+        inner.browsers_checked_at = now;
+        let effects = inner.registry.forget_absent_browsers(now);
+        self.apply_effects(inner, effects, None);
     }
 
     /// Notifies controllers of a station's state if it has changed.
@@ -514,6 +526,9 @@ pub fn registry_for(resolved: &ResolvedConfig, seed: u64) -> Registry {
 /// Interval at which client health is shown. Reports come per client, and each update is a full
 /// status.
 const HEALTH_INTERVAL: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Interval at which browsers that are gone are looked for.
+const BROWSER_CHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
 fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -94,6 +94,8 @@ pub(super) struct ControlState {
     pub(super) update_pending: PendingUpdate,
     /// The time of the first client health report that pages have not shown yet.
     pub(super) health_changed_at: Option<Instant>,
+    /// When browsers that are gone were last looked for.
+    pub(super) browsers_checked_at: Instant,
     /// The time of the oldest unsaved change.
     pub(super) unsaved_since: Option<Instant>,
     /// Former names of methods whose use has been logged.

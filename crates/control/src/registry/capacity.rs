@@ -4,13 +4,28 @@
 //! a controller has changed is therefore never forgotten to make room. Forgetting the client that
 //! has been away longest was rejected: 8,192 invented ids would then remove every real client with
 //! its name and volume cap.
+//!
+//! Browsers that play in sync come and go more often than loudspeakers. One that is away and for
+//! which nothing was set is forgotten by itself; every other client stays until a controller forgets
+//! it, as in a Snapcast server.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use aulos_core::ChannelMap;
 
 use super::Registry;
 use super::client::{Client, Group, client_id};
 use super::retention::{ClientRetention, DiscardCounts, MAX_CLIENTS, MAX_TRANSIENT};
+use super::{Effects, Notice};
 use crate::backend::Hello;
+
+/// A browser is forgotten when it has been away this long: a network that comes back, or a page that
+/// is loaded again, finds its group as it was.
+pub const BROWSER_RETENTION: Duration = Duration::from_secs(60);
+
+/// What the player of the page calls itself in its Hello.
+const BROWSER_SOFTWARE: &str = "aulos web player";
 
 impl Registry {
     /// Whether the client of this Hello is known.
@@ -50,8 +65,40 @@ impl Registry {
         found.map(|(_, client)| client.id.clone())
     }
 
+    /// Forgets the browsers that have been away for [`BROWSER_RETENTION`] and for which nothing was
+    /// set. Called now and then; `now` is monotonic. A browser that was restored from the saved state
+    /// is away since the first call.
+    pub fn forget_absent_browsers(&mut self, now: Instant) -> Effects {
+        let alone = self.table.single_clients_newest_first();
+        let is_absent = |group: &Group, client: &Client| {
+            client.software == BROWSER_SOFTWARE && self.has_default_settings(group, client)
+        };
+        let absent: HashMap<String, Instant> = alone
+            .filter(|(group, client)| is_absent(group, client))
+            .map(|(_, client)| {
+                let since = self.absent_browsers.get(&client.id).copied().unwrap_or(now);
+                (client.id.clone(), since)
+            })
+            .collect();
+        let mut effects = Effects::default();
+        self.absent_browsers = absent;
+        let expired = |since: &Instant| now.saturating_duration_since(*since) >= BROWSER_RETENTION;
+        let gone = self.absent_browsers.extract_if(|_, since| expired(since));
+        for (id, _) in gone.collect::<Vec<_>>() {
+            drop(self.table.remove_client(&id));
+            effects = Effects { save: true, ..Effects::notice(Notice::Server) };
+        }
+        effects
+    }
+
     /// Whether a client that is alone in its group is disconnected and has only default settings.
     fn is_unconfigured(&self, group: &Group, client: &Client) -> bool {
+        group.station == self.default_station() && self.has_default_settings(group, client)
+    }
+
+    /// As [`Self::is_unconfigured`], whatever station its group plays: a browser chooses that anew
+    /// each time it begins to play.
+    fn has_default_settings(&self, group: &Group, client: &Client) -> bool {
         let fresh = self.newcomer(String::new());
         let volume = client.volume == fresh.volume && !client.muted;
         client.session.is_none()
@@ -62,7 +109,6 @@ impl Registry {
             && (volume || client.volume_by_client)
             && group.name.is_empty()
             && !group.muted
-            && group.station == self.default_station()
             && !self.presets.contains_client(&client.id)
     }
 }

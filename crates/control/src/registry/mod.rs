@@ -17,6 +17,7 @@ mod table;
 mod tests;
 mod volume;
 
+pub use capacity::BROWSER_RETENTION;
 pub use client::{Client, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime};
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
@@ -30,6 +31,7 @@ pub use volume::VolumeChange;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Instant;
 
 use aulos_core::ChannelMap;
 
@@ -123,6 +125,8 @@ pub struct Registry {
     table: ClientTable,
     presets: Presets,
     discarded: DiscardCounts,
+    /// Browsers that may be forgotten, with the time since when they are away.
+    absent_browsers: HashMap<String, Instant>,
     ids: IdGenerator,
     initial_volume: u8,
     cap: u8,
@@ -142,6 +146,7 @@ impl Registry {
             table: ClientTable::default(),
             presets: Presets::default(),
             discarded: DiscardCounts::default(),
+            absent_browsers: HashMap::new(),
             ids: IdGenerator::new(seed),
             initial_volume: 100,
             cap: 100,
@@ -481,6 +486,7 @@ impl Registry {
             };
             self.table.add_client(&own, client);
         }
+        self.absent_browsers.remove(&id);
         let old = self.table.connect(&id, session, now);
         effects.commands.extend(
             old.map(|session| SessionCommand::Kick { session, cause: KickReason::Replaced }),

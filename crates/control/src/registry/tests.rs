@@ -225,6 +225,72 @@ fn invented_ids_push_out_no_client_that_something_is_known_of() {
     assert!(registry.table.is_consistent());
 }
 
+/// A client of this id and program connects and disconnects.
+fn visit_with(registry: &mut Registry, session: u64, id: &str, program: &str) {
+    let (session, instance) = (SessionId(session), 1);
+    let hello =
+        Hello { id: id.to_owned(), client_name: program.to_owned(), instance, ..Hello::default() };
+    let hello = Box::new(hello);
+    let event = AudioEvent::Hello { session, peer: PEER, hello, greeting_sent: None };
+    drop(registry.apply(event, WallTime::default()));
+    drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
+}
+
+#[test]
+fn a_browser_that_is_gone_is_forgotten_unless_something_was_set_for_it() {
+    const PAGE: &str = "aulos web player";
+    let mut registry = registry();
+    let kept = ["named", "turned", "late", "joined", "grouped", "mapped"];
+    let browsers = kept.into_iter().chain(["moved", "plain", "here", "other"]);
+    for (session, id) in (1..).zip(browsers) {
+        visit_with(&mut registry, session, id, PAGE);
+    }
+    visit_with(&mut registry, 50, "snapclient", "Snapclient");
+    visit_with(&mut registry, 51, "Snapweb", "Snapweb");
+    drop(registry.set_client_name("named", "Tablet").unwrap());
+    drop(registry.set_volume("turned", Some(20), None).unwrap());
+    drop(registry.set_latency("late", 30).unwrap());
+    drop(registry.set_map("mapped", ChannelMap::Left).unwrap());
+    let group = group_of(&registry, "joined");
+    drop(registry.set_clients(&group, &["joined".into(), "snapclient".into()]).unwrap());
+    let group = group_of(&registry, "grouped");
+    drop(registry.set_group_name(&group, "Upstairs").unwrap());
+    // The page chooses a station whenever it begins to play.
+    let group = group_of(&registry, "moved");
+    drop(registry.set_stream(&group, "kitchen").unwrap());
+    let start = Instant::now();
+    let at = |seconds: u64| start + Duration::from_secs(seconds);
+    assert_eq!(registry.forget_absent_browsers(at(0)), Effects::default());
+    assert_eq!(registry.forget_absent_browsers(at(55)), Effects::default());
+    // Whoever comes back in between begins anew.
+    visit_with(&mut registry, 60, "here", PAGE);
+    let session = SessionId(61);
+    let hello = Hello {
+        id: "other".to_owned(),
+        client_name: PAGE.to_owned(),
+        instance: 1,
+        ..Hello::default()
+    };
+    let event = AudioEvent::Hello { session, peer: PEER, hello: hello.into(), greeting_sent: None };
+    drop(registry.apply(event, WallTime::default()));
+    let effects = registry.forget_absent_browsers(at(60));
+    assert_eq!(effects, Effects { save: true, ..Effects::notice(Notice::Server) });
+    drop(registry.apply(AudioEvent::Left { session }, WallTime::default()));
+    assert_eq!(registry.forget_absent_browsers(at(65)), Effects::default());
+    let known = |registry: &Registry, id: &str| registry.client(id).is_some();
+    for id in kept.into_iter().chain(["here", "other", "snapclient", "Snapweb"]) {
+        assert!(known(&registry, id), "{id} is forgotten");
+    }
+    for id in ["moved", "plain"] {
+        assert!(!known(&registry, id), "{id} is still there");
+    }
+    assert_ne!(registry.forget_absent_browsers(at(124)), Effects::default());
+    assert!(!known(&registry, "here") && known(&registry, "other"));
+    assert_ne!(registry.forget_absent_browsers(at(125)), Effects::default());
+    assert!(!known(&registry, "other") && registry.absent_browsers.is_empty());
+    assert!(registry.table.is_consistent());
+}
+
 #[test]
 fn with_a_full_registry_a_new_client_plays_without_being_stored() {
     let mut registry = registry();

@@ -202,6 +202,8 @@ fn browser_client(rpc: &mut Rpc) -> Option<(Value, Value)> {
         let client = group["clients"].as_array()?.iter().find(|client| {
             client["host"]["name"].as_str().is_some_and(|name| name.starts_with("Browser"))
         })?;
+        // The name by which the server knows the clients that it forgets by itself.
+        assert_eq!(client["snapclient"]["name"], "aulos web player");
         Some((group["id"].clone(), client["id"].clone()))
     })
 }
