@@ -151,6 +151,14 @@ impl Station {
         self.publish_status(now);
     }
 
+    /// Counts how long a call of [`Self::handle_timeout`] took; it is published with the next one.
+    ///
+    /// # Real-time
+    /// Does not wait, lock, allocate or call the system.
+    pub const fn record_step(&mut self, took: Span) {
+        self.status.steps.record(took);
+    }
+
     /// When the next chunk is due: when its last frame has been "recorded".
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {

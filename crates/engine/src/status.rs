@@ -75,6 +75,47 @@ pub struct StationStatus {
     pub encode_errors: u64,
     /// Chunks that a reactor did not take in time.
     pub fanout_full: u64,
+    /// How long its steps took.
+    pub steps: StepTimes,
+}
+
+/// How long the steps of a station took, counted by fixed bounds: everything from reading its inputs
+/// to handing chunks to the reactors, with the time in which the scheduler ran something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepTimes {
+    /// The number of steps up to each of [`StepTimes::BOUNDS`], but above the one before; the last
+    /// number is that of longer steps.
+    pub counts: [u64; Self::BOUNDS.len() + 1],
+    /// The time of all steps.
+    pub total: Span,
+}
+
+impl StepTimes {
+    /// The bounds. A step is due every 5 to 20 ms, and has to take a small part of that.
+    pub const BOUNDS: [Span; 9] = [
+        Span::from_micros(50),
+        Span::from_micros(100),
+        Span::from_micros(250),
+        Span::from_micros(500),
+        Span::from_micros(1_000),
+        Span::from_micros(2_500),
+        Span::from_micros(5_000),
+        Span::from_micros(10_000),
+        Span::from_micros(25_000),
+    ];
+
+    /// Counts a step.
+    ///
+    /// # Real-time
+    /// Does not wait, lock, allocate or call the system.
+    pub const fn record(&mut self, took: Span) {
+        let mut at = 0;
+        while at < Self::BOUNDS.len() && took.as_nanos() > Self::BOUNDS[at].as_nanos() {
+            at += 1;
+        }
+        self.counts[at] += 1;
+        self.total = Span::from_nanos(self.total.as_nanos().saturating_add(took.as_nanos()));
+    }
 }
 
 /// A snapshot of one input.
@@ -185,6 +226,7 @@ impl StationStatus {
             pool_exhausted: 0,
             encode_errors: 0,
             fanout_full: 0,
+            steps: StepTimes { counts: [0; StepTimes::BOUNDS.len() + 1], total: Span::ZERO },
         }
     }
 
@@ -203,5 +245,20 @@ impl Levels {
             self.peak[channel] = level.peak(channel);
             self.rms[channel] = level.rms(channel);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_counted_by_the_first_bound_that_it_does_not_exceed() {
+        let mut steps = StepTimes::default();
+        for micros in [0, 50, 51, 25_000, 25_001] {
+            steps.record(Span::from_micros(micros));
+        }
+        assert_eq!(steps.counts, [2, 1, 0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(steps.total, Span::from_micros(50_102));
     }
 }

@@ -79,7 +79,10 @@ async fn open_stream(
         if may_be_quiet && !policy.require_tls { TLS_DETECTION_TIME } else { LOGIN_TIMEOUT };
     keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).ok()?;
     let opened = tls::open(socket, permit, policy, patience, may_be_quiet).await;
-    opened.inspect_err(|refused| count_refused(control, *refused)).ok()
+    opened
+        .inspect(|stream| count_handshake(control, stream))
+        .inspect_err(|refused| count_refused(control, *refused))
+        .ok()
 }
 
 async fn serve_controller(
@@ -101,11 +104,19 @@ async fn serve_controller(
     }
 }
 
+/// Counts the handshake of an accepted connection.
+pub(crate) fn count_handshake(control: &Control, stream: &ClientStream) {
+    if stream.is_tls() {
+        count(&control.counters.control_tls_handshakes);
+    }
+}
+
 /// Counts a connection that was not accepted.
 pub(crate) fn count_refused(control: &Control, refused: tls::RefusalReason) {
     use tls::RefusalReason as R;
     count(match refused {
         R::Gone => return,
+        R::Aborted => &control.counters.control_closed_in_tls_handshake,
         R::Silent => &control.counters.controllers_cut_without_login,
         R::Plain => &control.counters.control_refused_plain,
         R::Unfinished => &control.counters.control_cut_tls_unfinished,

@@ -6,6 +6,7 @@ use aulos_core::{Db, MediaTime, Span};
 use aulos_engine::loudness::Loudness;
 use aulos_engine::loudness_processor::NormalizerStatus;
 use aulos_engine::standby::Standby;
+use aulos_engine::status::StepTimes;
 use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
 use aulos_io::feed::{DjEndReason, StreamInfo};
 use aulos_proto::titles::TrackMetadata;
@@ -67,6 +68,8 @@ pub struct StationStatus {
     pub position: MediaTime,
     /// What it has counted since its start.
     pub counters: StationCounters,
+    /// How long its steps took.
+    pub steps: StepTimes,
 }
 
 /// What a station has counted since its start.
@@ -202,6 +205,7 @@ impl StationStatus {
             recorders,
             position: MediaTime::default(),
             counters: StationCounters::default(),
+            steps: StepTimes::default(),
             ..self
         }
     }

@@ -62,6 +62,10 @@ counters! {
     control_refused_too_fast,
     /// Connections without TLS where it is required.
     control_refused_plain,
+    /// Completed TLS handshakes.
+    control_tls_handshakes,
+    /// Connections that the peer closed, or that were lost, during their TLS handshake.
+    control_closed_in_tls_handshake,
     /// Connections with an unfinished TLS handshake.
     control_cut_tls_unfinished,
     /// Connections with a failed TLS handshake.

@@ -34,6 +34,14 @@ impl Histogram {
         }
     }
 
+    /// Replaces all observations by counts that something else has made with the same bounds.
+    pub(super) fn set_counts(&mut self, counts: &[u64], sum: f64) {
+        debug_assert_eq!(counts.len(), self.counts.len());
+        self.counts.clear();
+        self.counts.extend_from_slice(counts);
+        self.sum = sum;
+    }
+
     /// Each bound with the number of observations that do not exceed it; infinity is last.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use aulos_core::{Db, MediaTime};
+use aulos_engine::status::StepTimes;
 
 use super::run_statistics::Histogram;
 use crate::backend::{ClientHealth, StationStatus};
@@ -21,6 +22,8 @@ pub struct StationActivity {
     pub client_ahead: Histogram,
     /// Their round-trip times in seconds.
     pub client_round_trip: Histogram,
+    /// Seconds that the steps of the station took, counted by its worker.
+    pub steps: Histogram,
 }
 
 impl Default for StationActivity {
@@ -33,6 +36,7 @@ impl Default for StationActivity {
             over_ceiling: Duration::ZERO,
             client_ahead: Histogram::new(&AHEAD_SECONDS),
             client_round_trip: Histogram::new(&ROUND_TRIP_SECONDS),
+            steps: Histogram::new(&STEP_SECONDS),
         }
     }
 }
@@ -43,6 +47,7 @@ impl StationActivity {
         if status.position != self.position {
             (self.position, self.advanced_at) = (status.position, Some(now));
         }
+        self.steps.set_counts(&status.steps.counts, status.steps.total.as_secs_f64());
         let second = self.second(now);
         self.peaks.retain(|(at, _)| second.saturating_sub(*at) < PEAK_HOLD_S);
         let Some(peak) = status.loudness.current_true_peak else { return };
@@ -103,6 +108,10 @@ const AHEAD_SECONDS: [f64; 8] = [0.0, 0.05, 0.1, 0.2, 0.5, 0.8, 1.0, 2.0];
 /// From a wired network to a distant one.
 const ROUND_TRIP_SECONDS: [f64; 8] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5];
 
+/// The bounds of [`StepTimes`], in seconds.
+const STEP_SECONDS: [f64; StepTimes::BOUNDS.len()] =
+    [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025];
+
 /// Interval of [`Control::tick`](crate::Control::tick): ten times a second, the rate of the page's
 /// meters.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -111,6 +120,21 @@ pub const TICK: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
     use crate::backend::Loudness;
+
+    #[test]
+    fn the_bounds_of_steps_are_those_of_the_station() {
+        for (seconds, bound) in STEP_SECONDS.into_iter().zip(StepTimes::BOUNDS) {
+            assert!((seconds - bound.as_secs_f64()).abs() < 1e-9, "{seconds} {bound:?}");
+        }
+        let mut steps = StepTimes::default();
+        steps.record(aulos_core::Span::from_micros(300));
+        let mut activity = StationActivity::default();
+        let status = StationStatus { steps, ..StationStatus::default() };
+        activity.update(&status, Db::ZERO, Instant::now());
+        let counts: Vec<u64> = activity.steps.cumulative().map(|(_, count)| count).collect();
+        assert_eq!(counts, [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]);
+        assert!((activity.steps.sum() - 0.000_3).abs() < 1e-9);
+    }
 
     fn status(position: u64, peak: Option<f64>) -> StationStatus {
         let current_true_peak = peak.map(Db::new);

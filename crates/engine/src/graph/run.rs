@@ -20,6 +20,12 @@ pub trait TimedTask: Send {
 
     /// Time of the next call.
     fn poll_timeout(&self) -> Instant;
+
+    /// Takes how long the last call of [`Self::handle_timeout`] took, for statistics.
+    ///
+    /// # Real-time
+    /// As [`Self::handle_timeout`].
+    fn record_step(&mut self, _took: Span) {}
 }
 
 impl TimedTask for Station {
@@ -29,6 +35,10 @@ impl TimedTask for Station {
 
     fn poll_timeout(&self) -> Instant {
         Self::poll_timeout(self)
+    }
+
+    fn record_step(&mut self, took: Span) {
+        Self::record_step(self, took);
     }
 }
 

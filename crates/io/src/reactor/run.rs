@@ -529,6 +529,8 @@ impl Reactor {
         let Some(mut entity) = self.entities.remove(token) else { return };
         self.stats.add_sends(entity.take_counts());
         self.stats.count_session_end(cause);
+        let is_lost = matches!(cause, SessionEndCause::Closed | SessionEndCause::Network);
+        self.stats.tls_closed += u64::from(is_lost && entity.is_handshaking());
         match entity {
             ReactorEntity::Peer(peer) if peer.has_said_hello => {
                 self.stats.sessions -= 1;

@@ -26,6 +26,8 @@ pub struct ReactorStats {
     pub tls_failed: u64,
     /// Sessions cut because their TLS handshake did not finish.
     pub tls_unfinished: u64,
+    /// Connections that the peer closed, or that were lost, during their TLS handshake.
+    pub tls_closed: u64,
     /// Sessions cut because they do not use TLS although it is required.
     pub plain_refused: u64,
     /// Sessions that failed to authenticate.
@@ -69,6 +71,7 @@ impl ReactorStats {
         self.tls_sessions += other.tls_sessions;
         self.tls_failed += other.tls_failed;
         self.tls_unfinished += other.tls_unfinished;
+        self.tls_closed += other.tls_closed;
         self.plain_refused += other.plain_refused;
         self.unauthorized += other.unauthorized;
         self.chunks_sent += other.chunks_sent;

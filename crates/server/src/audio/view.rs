@@ -81,6 +81,7 @@ pub(super) fn status(
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),
         position: status.position,
         counters: station_counters(&status),
+        steps: status.steps,
     }
 }
 
@@ -247,6 +248,7 @@ pub(super) fn counters(
         ("sessions_cut_protocol_error", reactors.protocol),
         ("sessions_cut_tls_failed", reactors.tls_failed),
         ("sessions_cut_tls_unfinished", reactors.tls_unfinished),
+        ("sessions_closed_in_tls_handshake", reactors.tls_closed),
         ("sessions_cut_plain", reactors.plain_refused),
         ("sessions_cut_unauthorized", reactors.unauthorized),
     ]);

@@ -46,7 +46,10 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::connections::ConnectionSlots;
-use crate::tcp::{AcceptedConnection, ConnectionAcceptor, PortCounters, count_refused, keep_alive};
+use crate::tcp::{
+    AcceptedConnection, ConnectionAcceptor, PortCounters, count_handshake, count_refused,
+    keep_alive,
+};
 use crate::tls::{self, ClientStream};
 use events::EventFeed;
 pub(crate) use host::is_our_host;
@@ -100,6 +103,7 @@ pub async fn serve(
                 }
                 match tls::open(socket, address, &policy, FIRST_REQUEST_TIMEOUT, false).await {
                     Ok(stream) => {
+                        count_handshake(&ports.control, &stream);
                         let identity = ConnectionIdentity::new(&stream, Arc::clone(&slot));
                         serve_one(stream, identity, &ports, service).await;
                     }

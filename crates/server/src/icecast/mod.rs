@@ -27,7 +27,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connections::ConnectionSlots;
-use crate::tcp::{AcceptedConnection, ConnectionAcceptor, PortCounters, count_refused, keep_alive};
+use crate::tcp::{
+    AcceptedConnection, ConnectionAcceptor, PortCounters, count_handshake, count_refused,
+    keep_alive,
+};
 use crate::tls;
 use authorize::RefusalLog;
 
@@ -173,6 +176,7 @@ async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) 
                 match tls::open(socket, address, &door, source_client::REQUEST_TIMEOUT, false).await
                 {
                     Ok(stream) => {
+                        count_handshake(control, &stream);
                         source_client::serve(stream, &mount, control, &**sink, refusals).await;
                     }
                     Err(tls::RefusalReason::Silent) => {

@@ -63,11 +63,6 @@ pub(super) const SERVER: &[Metric] = &[
         Values::Server(|scrape, series| series.set(scrape.server.controllers)),
     ),
     Metric::gauge(
-        "aulos_tls_sessions",
-        "Stream connections that use TLS.",
-        Values::Counters(&[("tls_sessions", &[])]),
-    ),
-    Metric::gauge(
         "aulos_renditions",
         "Further encodings of stations, by purpose.",
         Values::Counters(&[
@@ -114,6 +109,7 @@ pub(super) const SERVER: &[Metric] = &[
 ];
 
 const PORTS: &[&str] = &["stream", "control", "http", "live_source", "control_plane"];
+const HANDSHAKES: &[&str] = &["ok", "invalid", "closed", "timeout"];
 const CLOSED: &[&str] = &[
     "peer",
     "network",
@@ -343,6 +339,23 @@ pub(super) const CONNECTIONS: &[Metric] = &[
         ]),
     )
     .labels(&[("port", PORTS), ("reason", CLOSED)]),
+    Metric::counter(
+        "aulos_tls_handshakes_total",
+        "TLS handshakes, by port and result: complete, not valid (also of a peer that refuses the \
+         certificate with an alert), closed by the peer, or not complete in time; `control_plane` is \
+         every port but the stream.",
+        Values::Counters(&[
+            ("tls_sessions", &["stream", "ok"]),
+            ("sessions_cut_tls_failed", &["stream", "invalid"]),
+            ("sessions_closed_in_tls_handshake", &["stream", "closed"]),
+            ("sessions_cut_tls_unfinished", &["stream", "timeout"]),
+            ("control_tls_handshakes", &["control_plane", "ok"]),
+            ("control_cut_tls_failed", &["control_plane", "invalid"]),
+            ("control_closed_in_tls_handshake", &["control_plane", "closed"]),
+            ("control_cut_tls_unfinished", &["control_plane", "timeout"]),
+        ]),
+    )
+    .labels(&[("port", PORTS), ("result", HANDSHAKES)]),
     Metric::counter(
         "aulos_connections_refused_total",
         "Connections and requests that were refused, by port and reason.",

@@ -151,6 +151,12 @@ pub(super) const STATIONS: &[Metric] = &[
         "Time in seconds of the last resort's sound.",
         |one, series| series.set(seconds(one.status.on_air.last_resort_ms)),
     ),
+    Metric::histogram(
+        "aulos_station_step_seconds",
+        "Time of the station's steps in seconds, each from its inputs to its chunks, with the time in \
+         which other threads ran.",
+        Values::StationHistogram(|one| &one.activity.steps),
+    ),
     counter("aulos_station_chunks_total", "Chunks sent.", |one, series| {
         series.set(counters(one).chunks);
     }),

@@ -31,6 +31,8 @@ type Transport = ByteStream<TlsStream<TcpStream>>;
 pub(crate) enum RefusalReason {
     /// It was closed.
     Gone,
+    /// It was closed during the handshake, as by a client that does not trust the certificate.
+    Aborted,
     /// It sent nothing in time.
     Silent,
     /// It does not use TLS, which is required.
@@ -75,7 +77,7 @@ async fn handshake(
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(tls)) => Ok(Transport::Tls(Box::new(tls))),
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(RefusalReason::Broken),
-        Ok(Err(_)) => Err(RefusalReason::Gone),
+        Ok(Err(_)) => Err(RefusalReason::Aborted),
         Err(_) => Err(RefusalReason::Unfinished),
     }
 }

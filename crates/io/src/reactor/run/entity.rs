@@ -23,6 +23,11 @@ impl ReactorEntity {
         }
     }
 
+    /// Whether its TLS handshake is not complete yet.
+    pub(super) fn is_handshaking(&self) -> bool {
+        matches!(self, Self::Peer(peer) if peer.connection.is_handshaking())
+    }
+
     pub(super) fn take_counts(&mut self) -> SendCounts {
         match self {
             Self::Acceptor(_) => SendCounts::default(),
