@@ -1,13 +1,66 @@
 // Recordings: the recorders, and the files that they have completed.
 
 import { bytes, clock, count, lufs, tenth } from "./format.js";
-import { html, useEffect, useState } from "./html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Recorder } from "./recorder.js";
 import { getJson, link, may, recordingChanges, stationLink, stations, status } from "./store.js";
 
 const FEW = 50, MANY = 500;
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", year: "numeric" });
 const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+/** The pause between two questions for a waveform that is being computed. */
+const WAVEFORM_MS = 700;
+
+/** The waveform of a file: what has been heard is in another color, and a press goes there. */
+function Waveform({ file, audio }) {
+  const canvas = useRef(null), [found, setFound] = useState(null), draw = useRef(() => {});
+  useEffect(() => {
+    let timer = 0, ends = false;
+    const read = async () => {
+      const next = await getJson(`${file.url}?view=waveform`).catch(() => ({ state: "ready", points: [] }));
+      if (ends) return;
+      if (next.state === "ready") setFound(next);
+      else timer = setTimeout(read, WAVEFORM_MS);
+    };
+    read();
+    return () => { ends = true; clearTimeout(timer); };
+  }, [file.url]);
+  useLayoutEffect(() => {
+    if (!found?.points.length) return undefined;
+    const player = audio.current, place = canvas.current, dark = matchMedia("(prefers-color-scheme: dark)");
+    draw.current = () => {
+      const { clientWidth: width, clientHeight: height } = place, scale = Math.min(devicePixelRatio, 3), style = getComputedStyle(place);
+      Object.assign(place, { width: Math.round(width * scale), height: Math.round(height * scale) });
+      const context = place.getContext("2d"), { points, seconds } = found, heard = seconds > 0 ? player.currentTime / seconds * width : 0;
+      context.scale(scale, scale);
+      for (let x = 0; x < width; x += 1) {
+        const from = Math.floor(x / width * points.length), to = Math.max(from + 1, Math.floor((x + 1) / width * points.length));
+        const bar = Math.max(1, Math.max(...points.slice(from, to)) / 255 * height);
+        context.fillStyle = style.getPropertyValue(x < heard ? "--accent" : "--level");
+        context.fillRect(x, (height - bar) / 2, 1, bar);
+      }
+    };
+    const again = () => draw.current(), resized = new ResizeObserver(again);
+    resized.observe(place);
+    dark.addEventListener("change", again);
+    for (const event of ["timeupdate", "seeked"]) player.addEventListener(event, again);
+    return () => {
+      resized.disconnect();
+      dark.removeEventListener("change", again);
+      for (const event of ["timeupdate", "seeked"]) player.removeEventListener(event, again);
+    };
+  }, [found]);
+  const seek = event => { audio.current.currentTime = event.offsetX / event.currentTarget.clientWidth * found.seconds; };
+  if (found === null) return html`<p class="dim waveform">The waveform is being computed</p>`;
+  return found.points.length === 0 ? null : html`<canvas class="waveform" ref=${canvas} role="img" aria-label=${`Waveform of ${file.name}`} onClick=${seek}></canvas>`;
+}
+
+/** A file that is heard. */
+function Heard({ file }) {
+  const audio = useRef(null);
+  return html`<${Waveform} file=${file} audio=${audio}/><audio controls autoplay ref=${audio} src=${file.url} aria-label=${file.name}></audio>`;
+}
 
 /** One file at a time is heard. */
 function File({ file, plays, onPlay }) {
@@ -21,7 +74,7 @@ function File({ file, plays, onPlay }) {
       <p class="path dim">${file.name}</p>${file.lost_frames > 0 ? html`<p class="warm">${count(file.lost_frames, "frame")} lost: the disk was too slow</p>` : ""}</div>
     <div class="buttons"><button type="button" aria-pressed=${plays} onClick=${() => onPlay(plays ? null : file.url)}>${plays ? "Close" : "Listen"}<span class="visually-hidden">: ${file.name}</span></button>
       <a class="button" href=${file.url} download=${file.name.split("/").at(-1)}>Download<span class="visually-hidden">: ${file.name}</span></a></div>
-    ${plays ? html`<audio controls autoplay src=${file.url} aria-label=${file.name}></audio>` : ""}</li>`;
+    ${plays ? html`<${Heard} key=${file.url} file=${file}/>` : ""}</li>`;
 }
 
 function Files({ entry, playing, onPlay, onMore }) {

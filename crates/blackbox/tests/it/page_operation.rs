@@ -118,6 +118,10 @@ fn every_view_is_accessible_in_light_and_dark_and_reports_nothing_wrong() {
             says(&mut browser, text);
             let wide = "document.documentElement.scrollWidth <= innerWidth";
             assert_eq!(browser.run(wide).unwrap(), true, "{address} is wider than its window");
+            if address == "#/recordings" {
+                click(&mut browser, "Listen");
+                until(&mut browser, "!!document.querySelector('canvas.waveform')");
+            }
             if let Some(axe) = &axe {
                 browser.run(&format!("{axe}; 0")).unwrap();
                 let found = browser.run(FINDINGS).unwrap();
@@ -170,6 +174,16 @@ fn events_come_to_the_page_and_stay_until_they_are_acknowledged() {
     server.stop().unwrap();
 }
 
+/// Whether the canvas of a recording has both colors: what was heard, and the rest.
+const WAVEFORM_IS_DRAWN: &str = "(() => {
+    const canvas = document.querySelector('canvas.waveform');
+    if (!canvas?.width) return false;
+    const { data } = canvas.getContext('2d').getImageData(0, canvas.height / 2 | 0, canvas.width, 1);
+    const colors = new Set();
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 200) colors.add(data.slice(at, at + 3).join());
+    return colors.size >= 2;
+})()";
+
 #[test]
 fn a_recording_is_listed_played_and_downloaded_in_ranges() {
     let Some(program) = find_or_skip("chromium") else { return };
@@ -187,6 +201,8 @@ fn a_recording_is_listed_played_and_downloaded_in_ranges() {
     says(&mut browser, "Download");
     click(&mut browser, "Listen");
     until(&mut browser, "document.querySelector('.file audio')?.currentTime > 0.2");
+    // The waveform is drawn, and is that of the API, which computes it once.
+    until(&mut browser, WAVEFORM_IS_DRAWN);
     let duration = browser.run("document.querySelector('.file audio').duration").unwrap();
     let (_, list) = get(&server, "/api/v1/recordings?station=hall&recorder=air");
     let file = &list["recorders"][0]["files"][0];
@@ -200,12 +216,26 @@ fn a_recording_is_listed_played_and_downloaded_in_ranges() {
         return [part.status, part.headers.get('content-range'), (await all.blob()).size];
     })()";
     let bytes = file["bytes"].as_u64().unwrap();
+    let url = format!("/{}", file["url"].as_str().unwrap());
+    let (status, waveform) = get(&server, &format!("{url}?view=waveform"));
+    assert_eq!((status, &waveform["state"]), (200, &json!("ready")));
+    let points = waveform["points"].as_array().unwrap();
+    assert!((100..=1_024).contains(&points.len()), "{} points", points.len());
+    assert!(points.iter().any(|point| point.as_u64() > Some(20)), "{waveform}");
+    let length = waveform["seconds"].as_f64().unwrap() - file["seconds"].as_f64().unwrap();
+    assert!(length.abs() < 0.01, "{waveform} {file}");
+    let kept = scratch.join("recordings").join(format!("{}.peaks", file["name"].as_str().unwrap()));
+    assert!(kept.exists(), "{}", kept.display());
+    for (query, status) in [("view=waveform&view=other", 400), ("view=spectrum", 400)] {
+        assert_eq!(get(&server, &format!("{url}?{query}")).0, status, "{query}");
+    }
     let expected = json!([206, format!("bytes 4-7/{bytes}"), bytes]);
     assert_eq!(browser.run(read).unwrap(), expected);
     // Nothing else below the folder, and nothing beside it.
-    let url = format!("/{}", file["url"].as_str().unwrap());
     for other in [
         format!("{url}.json"),
+        format!("{url}.peaks"),
+        format!("{url}.json?view=waveform"),
         url.replace("/air/", "/other/"),
         url.replace("/air/", "/air/../air/"),
         "/api/v1/recordings/hall/air/..%2faulos.toml".to_owned(),
@@ -284,14 +314,22 @@ fn the_openapi_document_is_valid_and_its_paths_answer() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("openapi").unwrap();
     let server = AulosServer::start(&scratch, &config(&scratch, "")).unwrap();
+    record(&server);
+    let (_, list) = get(&server, "/api/v1/recordings");
+    let recording = format!("/{}", list["recorders"][0]["files"][0]["url"].as_str().unwrap());
     let (_, document) = get(&server, "/api/v1/openapi.json");
     for (path, operations) in document["paths"].as_object().unwrap() {
         let contents = &operations["get"]["responses"]["200"]["content"];
         let Some(schema) = contents.get("application/json").map(|json| &json["schema"]) else {
             continue;
         };
-        let query = if path.ends_with("/events") { "?limit=5" } else { "" };
+        let query = match &path[..] {
+            path if path.ends_with("/events") => "?limit=5",
+            path if path.ends_with("/{file}") => "?view=waveform",
+            _ => "",
+        };
         let path = path.replace("{name}", "hall");
+        let path = if path.ends_with("/{file}") { &recording } else { &path };
         let (status, answer) = get(&server, &format!("{path}{query}"));
         assert_eq!(status, 200, "{path}");
         for (name, member) in schema["properties"].as_object().unwrap() {

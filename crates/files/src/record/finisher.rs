@@ -26,6 +26,7 @@ use super::sidecar::{
     FileDigest, MAX_SIDECAR, ParsedSidecar, Sidecar, SidecarState, put_sidecar, sidecar_name,
 };
 use super::store::{FolderEntry, RecordingStore, read_in_pieces};
+use super::waveform::waveform_name;
 
 /// Work for the finisher's thread.
 pub(super) enum FinisherTask {
@@ -248,6 +249,7 @@ impl Finisher {
                 Ok(()) => shared.emit(RecorderEventKind::FileDeleted { path, reason }),
             }
             drop(store.remove(&sidecar_name(&file.name)));
+            drop(store.remove(&waveform_name(&file.name)));
         }
     }
 

@@ -31,6 +31,7 @@ mod sidecar;
 mod store;
 #[cfg(test)]
 mod tests;
+mod waveform;
 
 pub use catalog::{RecordedFile, list_recordings, open_recording};
 pub use clock::{local_at, parse_utc};
@@ -48,3 +49,4 @@ pub use report::{
     RetentionReason, SegmentLoudness, SegmentStatus,
 };
 pub use service::{RecorderError, RecorderHandle, RecorderService, STOP_LIMIT};
+pub use waveform::{MAX_WAVEFORM_POINTS, Waveform, WaveformScan};

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::app_state::{AppState, json_response};
 use super::resource::{Content, Parameter, ParameterKind as Kind, Query, Resource};
-use super::{history, recordings, system};
+use super::{history, recordings, system, waveform};
 
 const EVENTS: &[Parameter] = &[
     Parameter {
@@ -112,9 +112,12 @@ pub(super) const RESOURCES: &[Resource] = &[
     Resource {
         path: "/api/v1/recordings/{station}/{recorder}/{*file}",
         role: Role::Control,
-        about: "Return a complete file of a recorder; a range of bytes can be requested",
+        about: "Return a complete file of a recorder, or its waveform; a range of bytes can be requested",
         parameters: recordings::FILE,
-        contents: &[Content::Media("audio/*", "the file; with a range, a part of it")],
+        contents: &[
+            Content::Media("audio/*", "the file; with a range, a part of it"),
+            waveform::CONTENT,
+        ],
         route: || get(recordings::file),
     },
     Resource {

@@ -22,6 +22,7 @@ mod socket;
 mod subscription;
 mod system;
 mod system_probe;
+mod waveform;
 mod web;
 mod websocket;
 

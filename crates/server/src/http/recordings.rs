@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::app_state::{AppState, json_response};
 use super::pages::{FileRequest, PageError};
 use super::resource::{Parameter, ParameterKind, Query};
+use super::waveform::Recording;
 
 /// The parameters of the list.
 pub(super) const LIST: &[Parameter] = &[
@@ -41,6 +42,11 @@ pub(super) const FILE: &[Parameter] = &[
         name: "file",
         kind: ParameterKind::Path,
         about: "the file's path in the recorder's folder; it may have slashes",
+    },
+    Parameter {
+        name: "view",
+        kind: ParameterKind::Word(&["waveform"]),
+        about: "return the levels of up to 1024 equal parts of the file, not the file",
     },
 ];
 
@@ -128,6 +134,14 @@ pub(super) async fn file(
     let Some((_, RecorderSettings { dir, name: recorder, .. })) = found else {
         return (StatusCode::NOT_FOUND, "unknown recorder\n").into_response();
     };
+    let query = match Query::parse(FILE, request.uri()) {
+        Ok(query) => query,
+        Err(refusal) => return refusal,
+    };
+    if query.text("view").is_some() {
+        let recording = Recording { folder: dir, recorder, name: name.into() };
+        return app.waveforms.respond(&app.recordings, recording).await;
+    }
     let wanted = FileRequest::new(&request, PathBuf::from(name), false);
     drop(request);
     let open = move |path: &FilePath| open_recording(&dir, &recorder, path);

@@ -29,6 +29,7 @@ use super::login::{self, ConnectionIdentity};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
 use super::system_probe::SystemProbe;
+use super::waveform::Waveforms;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
 use super::{api, host, listen_index, websocket};
 use crate::connections::ConnectionSlots;
@@ -66,7 +67,17 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
     let recordings = FileServer::new("the folder of a recorder", Arc::clone(&control));
     let system = SystemProbe::default();
     let control_state = Arc::clone(&control);
-    let app = AppState { control: control_state, feed, system, recordings, sink, sockets, web };
+    let waveforms = Waveforms::default();
+    let app = AppState {
+        control: control_state,
+        feed,
+        system,
+        recordings,
+        waveforms,
+        sink,
+        sockets,
+        web,
+    };
     let router = match doc_root {
         Some(dir) => {
             let pages = Pages::new(dir, Arc::clone(&control));
