@@ -1,6 +1,7 @@
 mod saved;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use aulos_core::ChannelMap;
 use proptest::prelude::*;

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::app_state::{AppState, json_response};
 use super::resource::{Content, Parameter, ParameterKind as Kind, Query, Resource};
-use super::{history, recordings, system, waveform};
+use super::{history, recordings, system};
 
 const EVENTS: &[Parameter] = &[
     Parameter {
@@ -116,7 +116,11 @@ pub(super) const RESOURCES: &[Resource] = &[
         parameters: recordings::FILE,
         contents: &[
             Content::Media("audio/*", "the file; with a range, a part of it"),
-            waveform::CONTENT,
+            Content::Members(&[
+                ("state", "string"),
+                ("seconds", "number|null"),
+                ("points", "array"),
+            ]),
         ],
         route: || get(recordings::file),
     },

@@ -140,7 +140,10 @@ pub(super) async fn file(
     };
     if query.text("view").is_some() {
         let recording = Recording { folder: dir, recorder, name: name.into() };
-        return app.waveforms.respond(&app.recordings, recording).await;
+        return match app.waveforms.answer(&app.recordings, recording).await {
+            Ok(waveform) => json_response(waveform.to_string()),
+            Err(error) => app.recordings.error_response(&error),
+        };
     }
     let wanted = FileRequest::new(&request, PathBuf::from(name), false);
     drop(request);

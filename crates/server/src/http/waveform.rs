@@ -10,16 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use aulos_files::record::{Waveform, WaveformScan};
-use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::app_state::json_response;
 use super::pages::{FileServer, PageError};
-use super::resource::Content;
-
-/// The members of the answer.
-pub(super) const CONTENT: Content =
-    Content::Members(&[("state", "string"), ("seconds", "number|null"), ("points", "array")]);
 
 /// The shortest pause between two steps.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
@@ -44,25 +37,30 @@ pub(super) struct Recording {
 }
 
 impl Waveforms {
-    /// The waveform of a file, or that it is being computed.
-    pub(super) async fn respond(&self, files: &FileServer, recording: Recording) -> Response {
+    /// The waveform of a file, or that it is being computed: `state`, `seconds` and `points`.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) async fn answer(
+        &self,
+        files: &FileServer,
+        recording: Recording,
+    ) -> Result<Value, PageError> {
         let wanted = recording.clone();
         let read = move || Waveform::read(&wanted.folder, &wanted.recorder, &wanted.name);
-        match files.run(read).await {
-            Ok(Some(waveform)) => return answer(Some(&waveform)),
-            Ok(None) => {}
-            Err(error) => return files.error_response(&error),
+        if let Some(waveform) = files.run(read).await? {
+            return Ok(answer(Some(&waveform)));
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, waveform)) = state.last.as_ref().filter(|(last, _)| *last == recording) {
-            return answer(Some(waveform));
+            return Ok(answer(Some(waveform)));
         }
         if state.computing.is_none() {
             state.computing = Some(recording.clone());
             let (waveforms, files) = (self.clone(), files.clone());
             tokio::spawn(async move { waveforms.compute(&files, recording).await });
         }
-        answer(None)
+        Ok(answer(None))
     }
 
     async fn compute(&self, files: &FileServer, recording: Recording) {
@@ -104,12 +102,11 @@ async fn compute(files: &FileServer, recording: &Recording) -> Result<Waveform, 
     }
 }
 
-fn answer(waveform: Option<&Waveform>) -> Response {
-    let body: Value = match waveform {
+fn answer(waveform: Option<&Waveform>) -> Value {
+    match waveform {
         Some(Waveform { seconds, points }) => {
             json!({ "state": "ready", "seconds": seconds, "points": points })
         }
         None => json!({ "state": "computing", "seconds": null, "points": [] }),
-    };
-    json_response(body.to_string())
+    }
 }

@@ -313,5 +313,5 @@ of a client, in series that exist only while at most `metrics.per_client_limit` 
 const OPEN_LABELS: &str = "
 Besides, there is one series for each control method that has been called (`method`), for each HTTP route and status code
 that has occurred (`route`, `code`), and for each name of a thread (`thread`): some 150 in all. With 10 stations of 3
-sources and 50 clients these are about 1,900 series.
+sources and 50 clients these are about 2,000 series.
 ";
