@@ -189,7 +189,7 @@ mod tests {
     use crate::record::sidecar::sidecar_name;
 
     /// A recording in this state, whose level is a quarter, then a half of full scale.
-    fn recording(folder: &Path, name: &str, frames: usize, state: &str) {
+    fn recording(folder: &Path, name: &str, frames: u32, state: &str) {
         let sound: Vec<_> =
             (0..frames).map(|at| if at < frames / 2 { [8_192, 0] } else { [0, -16_384] }).collect();
         let file = File::create(folder.join(name)).unwrap();
@@ -213,13 +213,13 @@ mod tests {
     fn the_points_are_the_levels_of_equal_parts_and_are_kept_beside_the_file() {
         let scratch = ScratchDir::new("waveform").unwrap();
         let folder = scratch.join(".");
-        for frames in [100, 48_000, 1_000_000] {
+        for frames in [100_u32, 48_000, 1_000_000] {
             recording(&folder, "a.wav", frames, "closed");
             let read = || Waveform::read(&folder, "air", Path::new("a.wav")).unwrap();
             // What was kept is that of the file of before.
             assert_eq!(read(), None);
             let found = scan(&folder, "a.wav");
-            assert!((found.seconds - frames as f64 / 48_000.0).abs() < 1e-6, "{found:?}");
+            assert!((found.seconds - f64::from(frames) / 48_000.0).abs() < 1e-6, "{found:?}");
             let count = found.points.len();
             assert!(count <= MAX_WAVEFORM_POINTS, "{count}");
             assert!(frames < 1_000_000 || count >= MAX_WAVEFORM_POINTS / 2, "{count}");

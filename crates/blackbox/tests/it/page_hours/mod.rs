@@ -33,18 +33,18 @@ const VIEWS: [(&str, &str); 4] = [
 /// How much may be more in hour 8 than in hour 1. Code that the browser compiles in the course of
 /// time is part of its heap, about 400 kB; 8 bytes for each frame of meters would be a megabyte.
 const MOST_GROWTH: Usage =
-    Usage { heap_bytes: 1_000_000, nodes: 40, listeners: 10, detached: 10, timers: 3 };
+    Usage { heap_bytes: 1e6, nodes: 40.0, listeners: 10.0, detached: 10.0, timers: 3.0 };
 
 /// What a page holds, after a garbage collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 struct Usage {
-    heap_bytes: i64,
+    heap_bytes: f64,
     /// All nodes, in the document or not.
-    nodes: i64,
-    listeners: i64,
+    nodes: f64,
+    listeners: f64,
     /// Nodes that are in no document, and are held by a script.
-    detached: i64,
-    timers: i64,
+    detached: f64,
+    timers: f64,
 }
 
 impl Usage {
@@ -55,12 +55,13 @@ impl Usage {
         let heap = browser.call("Runtime.getHeapUsage", &json!({})).unwrap();
         let dom = browser.call("Memory.getDOMCounters", &json!({})).unwrap();
         let detached = browser.call("DOM.getDetachedDomNodes", &json!({})).unwrap();
-        let number = |value: &Value| value.as_f64().unwrap() as i64;
+        let trees = detached["detachedNodes"].as_array().unwrap();
+        let number = |value: &Value| value.as_f64().unwrap();
         Self {
             heap_bytes: number(&heap["usedSize"]),
             nodes: number(&dom["nodes"]),
             listeners: number(&dom["jsEventListeners"]),
-            detached: detached["detachedNodes"].as_array().unwrap().len() as i64,
+            detached: f64::from(u32::try_from(trees.len()).unwrap()),
             timers: number(&browser.run("world.timers()").unwrap()),
         }
     }
