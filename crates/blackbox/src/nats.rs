@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use crate::peer::Process;
 use crate::scratch::ScratchDir;
 
-/// A NATS server on loopback with `JetStream` in a folder of its own.
+/// A NATS server on loopback, with a folder of its own for `JetStream`.
 #[derive(Debug)]
 pub struct NatsServer {
     program: PathBuf,
     folder: ScratchDir,
     more: String,
+    has_jetstream: bool,
     process: Option<Process>,
     /// Its port, the same after a restart.
     pub port: u16,
@@ -40,11 +41,28 @@ impl NatsServer {
         program: &Path,
         more: impl FnOnce(&ScratchDir) -> String,
     ) -> io::Result<Self> {
+        Self::start_either(program, more, true)
+    }
+
+    /// Starts it without `JetStream`.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_without_jetstream(program: &Path) -> io::Result<Self> {
+        Self::start_either(program, |_| String::new(), false)
+    }
+
+    fn start_either(
+        program: &Path,
+        more: impl FnOnce(&ScratchDir) -> String,
+        has_jetstream: bool,
+    ) -> io::Result<Self> {
         let folder = ScratchDir::new("nats")?;
         // The system does not give the same port again so soon.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let more = more(&folder);
-        let mut server = Self { program: program.to_path_buf(), folder, more, process: None, port };
+        let program = program.to_path_buf();
+        let mut server = Self { program, folder, more, has_jetstream, process: None, port };
         server.restart()?;
         Ok(server)
     }
@@ -61,12 +79,10 @@ impl NatsServer {
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill();
         let (config, store) = (self.folder.join("nats.conf"), self.folder.join("jetstream"));
-        let text = format!(
-            "listen: \"127.0.0.1:{}\"\njetstream: {{ store_dir: \"{}\" }}\n{}\n",
-            self.port,
-            store.display(),
-            self.more
-        );
+        let jetstream = format!("jetstream: {{ store_dir: \"{}\" }}", store.display());
+        let jetstream = if self.has_jetstream { jetstream.as_str() } else { "" };
+        let text =
+            format!("listen: \"127.0.0.1:{}\"\n{jetstream}\n{}\n", self.port, self.more);
         std::fs::write(&config, text)?;
         let printed = [self.folder.join("nats.out"), self.folder.join("nats.err")];
         let mut command = Command::new(&self.program);

@@ -6,10 +6,12 @@
 
 use std::path::PathBuf;
 
+use aulos_core::Span;
 use aulos_proto::nats::MAX_SUBJECT_NAME;
 
 use crate::env::Environment;
 use crate::keys::keys;
+use crate::limits::LEASE_TTL_MS;
 use crate::names::{Endpoint, absolute_path, endpoint};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::secrets::{RedactedDebug, SecretConfig};
@@ -25,6 +27,9 @@ keys! {
         site: ConfigValue<String> = "default";
         /// Name of this server, unique in the site.
         node: Option<ConfigValue<String>>, otherwise "this host's name";
+        /// Lease of a published station: another server that publishes it takes over within twice
+        /// this time after the one that sends has failed.
+        lease_ttl_ms: u32 = 2_000, range LEASE_TTL_MS, "milliseconds";
         /// User name.
         user: Option<ConfigValue<String>>;
         /// Password of the user.
@@ -47,6 +52,8 @@ pub struct ClusterSettings {
     pub site: String,
     /// This server's name; none means this host's.
     pub node: Option<String>,
+    /// For how long the lease of a published station lasts.
+    pub lease_ttl: Span,
     /// The login; it is sent to these servers only.
     pub login: NatsLogin,
     /// Certificates of the authorities that are trusted; none means the system's.
@@ -103,6 +110,7 @@ pub(crate) fn resolve(
         servers,
         site: config.site.value.clone(),
         node: config.node.as_ref().map(|node| node.value.clone()),
+        lease_ttl: Span::from_millis(config.lease_ttl_ms.into()),
         login: login(config, env, problems),
         ca: config.ca.as_ref().map(|file| absolute_path("ca", file, problems)),
     }
@@ -205,6 +213,7 @@ mod tests {
         assert_eq!((server.address.to_string().as_str(), server.tls), ("a:4222", false));
         assert_eq!((cluster.site.as_str(), cluster.node), (DEFAULT_SITE, None));
         assert_eq!(cluster.login, NatsLogin::Anonymous);
+        assert_eq!(cluster.lease_ttl, Span::from_secs(2));
         let two = check("url = [\"tls://[::1]:9\", \"tls://b/\"]").unwrap();
         assert!(two.servers.iter().all(|server| server.tls));
         assert_eq!(two.servers[0].address.to_string(), "[::1]:9");
@@ -239,6 +248,7 @@ mod tests {
             ("url = \"a:4222\"", "`url` does not begin with nats:// or tls://"),
             ("url = \"nats://a:0\"", "`url` is not HOST:PORT"),
             ("url = \"nats://\"", "`url` is not HOST:PORT"),
+            ("url = \"nats://a\"\nlease_ttl_ms = 199", "`lease_ttl_ms` is 199: it must be 200 to 60000 milliseconds"),
             ("url = \"nats://a\"\nsite = \"\"", "`site` is not valid"),
             ("url = \"nats://a\"\nnode = \"a\\nb\"", "`node` is not valid"),
             ("url = \"nats://a\"\nca = \"b\"", "`ca` is \"b\": it must be an absolute path"),

@@ -41,6 +41,8 @@ pub const CLIENT_SERIES: RangeInclusive<u32> = 0..=1_000;
 /// Seconds of history at risk: a block is a minute, and a write each second would wear out a flash
 /// disk for a second of history.
 pub const MAX_LOSS_S: RangeInclusive<u32> = 1..=60;
+/// A shorter lease could not be renewed over a slow line, and a longer one keeps listeners waiting.
+pub const LEASE_TTL_MS: RangeInclusive<u32> = 200..=60_000;
 /// Level of a tone.
 pub const TONE_DBFS: RangeInclusive<f64> = -120.0..=0.0;
 /// Mounts appear in URLs and on small screens.

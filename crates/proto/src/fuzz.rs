@@ -18,7 +18,7 @@ use crate::icecast::{
     IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
     StreamMetadata,
 };
-use crate::nats::{ChunkMessage, ClockReply, ClockRequest, StreamRecord};
+use crate::nats::{ChunkMessage, ClockReply, ClockRequest, LeaseRecord, StreamRecord};
 use crate::packets::{
     FormatHint, MAX_PACKET, PacketFormat, PacketSplitter, SplitterEvent, StreamFormatError,
 };
@@ -166,6 +166,9 @@ pub fn nats(data: &[u8]) {
     } else if let Ok(record) = StreamRecord::parse(data) {
         record.write(&mut bytes);
         assert_eq!(StreamRecord::parse(&bytes), Ok(record));
+    } else if let Ok(lease) = LeaseRecord::parse(data) {
+        lease.write(&mut bytes);
+        assert_eq!(LeaseRecord::parse(&bytes), Ok(lease));
     } else if let Ok(request) = ClockRequest::parse(data) {
         request.write(&mut bytes);
         assert_eq!(ClockRequest::parse(&bytes), Ok(request));

@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The buffer of the origin, that of the source, and a reserve: what an edge delays.
 const EDGE_DELAY: Duration = Duration::from_millis(1_800);
 
+/// The default of `lease_ttl_ms`.
+const LEASE_TTL: Duration = Duration::from_secs(2);
+
 /// The tones of the origin and of the edge's own source.
 const ORIGIN_HZ: f64 = 440.0;
 const FALLBACK_HZ: f64 = 1_000.0;
@@ -34,6 +37,15 @@ fn origin(port: u16, scratch: &ScratchDir, node: &str, station: &str) -> AulosSe
     let config = format!(
         "[cluster]\nurl = \"nats://127.0.0.1:{port}\"\nnode = \"{node}\"\nsite = \"test\"\n\
          [[station]]\nname = \"studio\"\npublish = true\n{station}\n"
+    );
+    AulosServer::start(scratch, &config).unwrap()
+}
+
+/// The same with keys of the station and more tables behind them, among them `[cluster]`.
+fn origin_with(port: u16, scratch: &ScratchDir, node: &str, keys: &str) -> AulosServer {
+    let config = format!(
+        "[[station]]\nname = \"studio\"\npublish = true\n{keys}\n\
+         url = \"nats://127.0.0.1:{port}\"\nnode = \"{node}\"\nsite = \"test\"\n"
     );
     AulosServer::start(scratch, &config).unwrap()
 }
@@ -202,38 +214,120 @@ fn the_next_source_plays_when_the_origin_is_killed() {
     again.stop().unwrap();
 }
 
-/// Two servers publish the same station. Edges play the one that began last; when it is killed, the
-/// other one, and the edge's own source between.
+/// One of two origins sends; when it is killed, the other one does within two terms of the lease, and
+/// the first one stays on stand-by when it is back.
 #[test]
-fn another_origin_takes_over() {
+fn the_standby_takes_over_and_the_first_origin_stays_on_standby() {
+    retry_after_stall("nats::the_standby_takes_over", || {
+        let Some(program) = nats_server() else { return };
+        let _turn = turn();
+        let nats = NatsServer::start(&program).unwrap();
+        let scratches = ["one", "two"].map(|_| ScratchDir::new("nats-origin").unwrap());
+        let first = tone_origin(nats.port, &scratches[0], "one");
+        wait_for_part(&first, "sending");
+        let second = tone_origin(nats.port, &scratches[1], "two");
+        wait_for_part(&second, "standby");
+        assert_eq!(publication(&second)["holder"], "one");
+        let edge = Edge::start(nats.port, SampleWidth::B16, "");
+        edge.wait_for_source("nats");
+        std::thread::sleep(Duration::from_secs(4));
+        // As `kill -9` does.
+        drop(first);
+        wait_for_part(&second, "sending");
+        let back = tone_origin(nats.port, &scratches[0], "one");
+        wait_for_part(&back, "standby");
+        std::thread::sleep(Duration::from_secs(8));
+        assert_eq!(publication(&second)["part"], "sending");
+        assert_eq!(publication(&back)["holder"], "two");
+        let events = Rpc::connect(second.control).call("Aulos.GetEvents", &json!({})).to_string();
+        assert!(events.contains("stand-by: `one` sends") && events.contains("this server sends"));
+        let accepted = edge.counter("nats_chunks_accepted");
+        // The first origin has sent in one epoch and the second in one, and never both at a time.
+        assert_eq!(edge.counter("nats_messages_fenced") + edge.counter("nats_chunks_repeated"), 0);
+        let withheld = counter(&back, "nats_chunks_withheld");
+        assert!(withheld > 100 && counter(&back, "nats_chunks_published") == 0, "{withheld}");
+        let gap = longest_silence(&edge.end());
+        println!("gap {} ms, {accepted} chunks", gap.as_millis());
+        assert!(gap <= LEASE_TTL * 2, "{gap:?}");
+        back.stop().unwrap();
+        second.stop().unwrap();
+    });
+}
+
+/// An origin that ends as it should gives the lease back.
+#[test]
+fn the_standby_follows_at_once_when_the_origin_is_stopped() {
     let Some(program) = nats_server() else { return };
     let _turn = shared_turn();
     let nats = NatsServer::start(&program).unwrap();
-    let scratches = ["one", "two"].map(|node| (node, ScratchDir::new("nats-origin").unwrap()));
-    let [first, second] = scratches.each_ref().map(|(node, scratch)| {
-        let origin = tone_origin(nats.port, scratch, node);
+    let scratches = ["one", "two"].map(|_| ScratchDir::new("nats-origin").unwrap());
+    let [first, second] = [0, 1].map(|at| {
+        // With a lease of a minute only its return can make the other one follow in time.
+        let station = "sources = [\"tone://\"]\n[cluster]\nlease_ttl_ms = 60000";
+        let server = origin_with(nats.port, &scratches[at], ["one", "two"][at], station);
+        wait_for_part(&server, ["sending", "standby"][at]);
+        server
+    });
+    first.stop().unwrap();
+    wait_for_part(&second, "sending");
+    second.stop().unwrap();
+}
+
+/// Without `JetStream` there is no lease: both send, and the status says what to do.
+#[test]
+fn without_jetstream_both_origins_send() {
+    let Some(program) = nats_server() else { return };
+    let _turn = shared_turn();
+    let nats = NatsServer::start_without_jetstream(&program).unwrap();
+    let scratches = ["one", "two"].map(|_| ScratchDir::new("nats-origin").unwrap());
+    let [first, second] = [0, 1].map(|at| {
+        let server = tone_origin(nats.port, &scratches[at], ["one", "two"][at]);
+        wait_for_part(&server, "unleased");
         // Another epoch.
         std::thread::sleep(Duration::from_millis(1_100));
-        origin
+        server
     });
+    assert!(first.printed().unwrap().contains("start nats-server with -js"));
     let edge = Edge::with_fallback(nats.port);
     edge.wait_for_source("nats");
     std::thread::sleep(Duration::from_secs(3));
-    let answered = |origin: &AulosServer| {
-        let status = Rpc::connect(origin.control).call("Aulos.GetStatus", &json!({}));
-        status["counters"]["nats_times_answered"].as_u64().unwrap()
-    };
-    let of_first = answered(&first);
-    assert!(answered(&second) > 0);
+    let of_first = counter(&first, "nats_times_answered");
+    assert!(counter(&second, "nats_times_answered") > 0);
+    assert!(edge.counter("nats_messages_fenced") > 0);
     // As `kill -9` does.
     drop(second);
     edge.wait_for_source("tone");
     edge.wait_for_source("nats");
-    wait_for("the clock of the other origin", PATIENCE, || answered(&first) > of_first);
-    assert!(edge.counter("nats_messages_foreign") > 0);
+    wait_for("the clock of the other origin", PATIENCE, || {
+        counter(&first, "nats_times_answered") > of_first
+    });
     std::thread::sleep(Duration::from_secs(3));
     edge.end_with_the_origin();
     first.stop().unwrap();
+}
+
+/// Which part a server has in the publication of its station.
+fn publication(server: &AulosServer) -> Value {
+    let status = Rpc::connect(server.control).call("Aulos.GetStatus", &json!({}));
+    status["stations"][0]["publication"].clone()
+}
+
+fn wait_for_part(server: &AulosServer, part: &str) {
+    wait_for(part, PATIENCE, || publication(server)["part"] == part);
+}
+
+fn counter(server: &AulosServer, name: &str) -> u64 {
+    let status = Rpc::connect(server.control).call("Aulos.GetStatus", &json!({}));
+    status["counters"][name].as_u64().unwrap()
+}
+
+/// The longest silence between two parts of what was played.
+fn longest_silence(sound: &[Frame]) -> Duration {
+    let heard = |frame: &Frame| frame[0].unsigned_abs() > 3;
+    let positions: Vec<usize> =
+        (0..sound.len()).filter(|at| heard(&sound[*at])).collect();
+    let longest = positions.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    Duration::from_millis(u64::try_from(longest * 1_000 / RATE).unwrap())
 }
 
 /// A peer that may publish cannot stop an edge with what is no chunk of the stream.
@@ -254,7 +348,7 @@ fn forged_and_damaged_messages_are_counted_and_the_sound_goes_on() {
     let names = [
         "nats_messages_malformed",
         "nats_messages_checksum",
-        "nats_messages_foreign",
+        "nats_messages_fenced",
         "nats_chunks_repeated",
     ];
     let before = names.map(|name| edge.counter(name));

@@ -10,6 +10,7 @@ use aulos_engine::status::StepTimes;
 use aulos_engine::switch::{FailureCounts, InputFault, SwitchCause};
 use aulos_io::feed::{DjEndReason, StreamInfo};
 use aulos_proto::titles::TrackMetadata;
+use aulos_session::nats::LeaseState;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 
 use super::announcement::AnnouncementEvent;
@@ -58,6 +59,8 @@ pub struct StationStatus {
     pub rtp_inputs: Vec<Option<RtpSourceStatus>>,
     /// Whether chunks are passed, for those of `Station::sources` that are to pass them.
     pub passes: Vec<Option<PassStatus>>,
+    /// Which part this server has in the publication of the station; `None` if it is not published.
+    pub publication: Option<LeaseState>,
     /// State of each of `Station::rtp`.
     pub rtp_outputs: Vec<RtpDestinationStatus>,
     /// State of each of `Station::pushes`.

@@ -5,6 +5,7 @@
 //! never logs. Texts from peers are written in quotes with escapes. The same events are kept in the
 //! history (`event_history`), which pages and programs read.
 
+use aulos_session::nats::LeaseState;
 use std::sync::{Mutex, PoisonError};
 
 use aulos_config::Station;
@@ -149,7 +150,35 @@ pub(super) fn output_changes(
             add(EventSeverity::Warning, format!("rtp://{}", output.dest), text);
         }
     }
+    if let Some(state) = &now.publication
+        && now.publication != before.publication
+    {
+        let (severity, text) = publication_change(state, before.publication.as_ref());
+        add(severity, "nats".to_owned(), text);
+    }
     events
+}
+
+/// What a change of the part in a station's publication means.
+fn publication_change(state: &LeaseState, before: Option<&LeaseState>) -> (EventSeverity, String) {
+    match state {
+        LeaseState::Holder { epoch } => {
+            (EventSeverity::Info, format!("this server sends the station, with epoch {epoch}"))
+        }
+        LeaseState::Standby { holder } => {
+            (EventSeverity::Info, format!("stand-by: `{holder}` sends the station"))
+        }
+        LeaseState::Waiting if matches!(before, Some(LeaseState::Holder { .. })) => {
+            let text = "the lease cannot be renewed, so the station is not sent; check NATS";
+            (EventSeverity::Warning, text.to_owned())
+        }
+        LeaseState::Waiting => (EventSeverity::Info, "waiting for the lease".to_owned()),
+        LeaseState::Unleased { .. } => {
+            let text = "NATS has no JetStream, so every server that publishes this station sends \
+                        it; start nats-server with -js";
+            (EventSeverity::Warning, text.to_owned())
+        }
+    }
 }
 
 /// Targets of the lines, short and the same in every version.

@@ -1,5 +1,6 @@
 //! The status of server, streams and stations as JSON, in Snapcast's format and in our own.
 
+use aulos_session::nats::LeaseState;
 use std::collections::HashMap;
 
 use aulos_proto::uri::Uri;
@@ -291,12 +292,33 @@ pub(super) fn station<'a>(
         "listeners": listeners,
         "pushes": pushes,
         "rtp": sent,
+        "publication": status.publication.as_ref().map(publication_json),
         "recorders": recordings::station_json(station, &status.recorders),
         "added": slot.added.is_some(),
         "playing": metadata_slot.unwrap_or(slot).properties.get("metadata"),
         "announcements": announcements,
     });
     StationJson { head, clients }
+}
+
+/// Which part this server has in the publication of a station.
+fn publication_json(state: &LeaseState) -> Value {
+    let (epoch, holder) = match state {
+        LeaseState::Waiting => (None, None),
+        LeaseState::Holder { epoch } | LeaseState::Unleased { epoch } => (Some(epoch), None),
+        LeaseState::Standby { holder } => (None, Some(holder)),
+    };
+    json!({ "part": publication_part(state), "epoch": epoch, "holder": holder })
+}
+
+/// The name of the part in the API and in events.
+pub(super) const fn publication_part(state: &LeaseState) -> &'static str {
+    match state {
+        LeaseState::Waiting => "waiting",
+        LeaseState::Holder { .. } => "sending",
+        LeaseState::Standby { .. } => "standby",
+        LeaseState::Unleased { .. } => "unleased",
+    }
 }
 
 /// Whether the chunks of a source are passed.

@@ -10,10 +10,13 @@
 //! | `aulos.v1.SITE.audio.STATION.CODEC` | [`ChunkMessage`] |
 //! | `aulos.v1.SITE.meta.STATION` | [`StreamRecord`], also in the bucket [`STREAMS_BUCKET`] |
 //! | `aulos.v1.SITE.clock.NODE` | [`ClockRequest`], answered by a [`ClockReply`] |
+//!
+//! The bucket also holds the [`LeaseRecord`] of each stream.
 
 mod chunk;
 mod clock;
 mod crc;
+mod lease;
 mod stream;
 mod subject;
 
@@ -21,9 +24,10 @@ use core::fmt;
 
 pub use chunk::{CHUNK_HEADER_LEN, ChunkHeader, ChunkMessage, MAX_CHUNK_PAYLOAD, origin_tag};
 pub use clock::{ClockReply, ClockRequest};
+pub use lease::{LeaseRecord, MAX_LEASE};
 pub use stream::{MAX_RECORD, StreamRecord};
 pub use subject::{
-    MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, clock_subject,
+    MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, clock_subject, lease_key,
     meta_subject, record_key,
 };
 
@@ -71,19 +75,29 @@ const VERSION: u8 = 1;
 /// Reads magic number, version, flags and the two bytes behind them, which all records have; returns
 /// those two as a number.
 fn read_head(reader: &mut Reader<'_>, magic: [u8; 4]) -> Result<u16, RecordError> {
+    read_flagged_head(reader, magic).map(|(_, value)| value)
+}
+
+/// Reads a head as [`read_head`] does; returns the flags as well.
+fn read_flagged_head(reader: &mut Reader<'_>, magic: [u8; 4]) -> Result<(u8, u16), RecordError> {
     if reader.array().ok_or(RecordError::Truncated)? != magic {
         return Err(RecordError::Magic);
     }
-    let [version, _flags] = reader.array().ok_or(RecordError::Truncated)?;
+    let [version, flags] = reader.array().ok_or(RecordError::Truncated)?;
     if version != VERSION {
         return Err(RecordError::Version(version));
     }
-    reader.u16().ok_or(RecordError::Truncated)
+    Ok((flags, reader.u16().ok_or(RecordError::Truncated)?))
 }
 
 /// Appends what [`read_head`] reads; no flag is set.
 fn put_head(out: &mut Vec<u8>, magic: [u8; 4], value: u16) {
+    put_flagged_head(out, magic, 0, value);
+}
+
+/// Appends what [`read_flagged_head`] reads.
+fn put_flagged_head(out: &mut Vec<u8>, magic: [u8; 4], flags: u8, value: u16) {
     out.extend_from_slice(&magic);
-    out.extend_from_slice(&[VERSION, 0]);
+    out.extend_from_slice(&[VERSION, flags]);
     out.extend_from_slice(&value.to_le_bytes());
 }

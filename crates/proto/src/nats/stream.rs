@@ -3,7 +3,7 @@
 use aulos_core::{Frames, SampleSpec, Span};
 
 use super::crc::crc32;
-use super::{RecordError, put_head, read_head};
+use super::{RecordError, put_flagged_head, read_flagged_head};
 use crate::bytes::{Reader, put_blob};
 
 /// Maximum length of a record in bytes; headers of codecs have some hundred.
@@ -15,6 +15,8 @@ pub const MAX_RECORD: usize = 16 * 1024;
 pub struct StreamRecord<'a> {
     /// The epoch of the chunks that it describes.
     pub epoch: u32,
+    /// Whether the origin holds the lease of the stream: then no lower epoch is ever sent again.
+    pub is_leased: bool,
     /// From the time of a chunk to its playout, in whole milliseconds.
     pub buffer: Span,
     /// Frames per chunk.
@@ -39,18 +41,18 @@ impl<'a> StreamRecord<'a> {
             return Err(RecordError::TooLarge);
         }
         let mut reader = Reader::new(bytes);
-        read_head(&mut reader, MAGIC)?;
+        let (flags, _) = read_flagged_head(&mut reader, MAGIC)?;
         let checksum = reader.u32().ok_or(RecordError::Truncated)?;
         if crc32(&[reader.rest()]) != checksum {
             return Err(RecordError::Checksum);
         }
-        Self::read(&mut reader).ok_or(RecordError::Truncated)?
+        Self::read(&mut reader, flags).ok_or(RecordError::Truncated)?
     }
 
     /// Appends the encoded record. The buffer is rounded down to milliseconds.
     pub fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        put_head(out, MAGIC, 0);
+        put_flagged_head(out, MAGIC, if self.is_leased { LEASED } else { 0 }, 0);
         out.extend_from_slice(&[0; 4]);
         let body = out.len();
         out.extend_from_slice(&self.epoch.to_le_bytes());
@@ -67,7 +69,7 @@ impl<'a> StreamRecord<'a> {
         }
     }
 
-    fn read(reader: &mut Reader<'a>) -> Option<Result<Self, RecordError>> {
+    fn read(reader: &mut Reader<'a>, flags: u8) -> Option<Result<Self, RecordError>> {
         let (epoch, buffer, chunk) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let [spec, node, codec] = [reader.blob()?, reader.blob()?, reader.blob()?];
         let codec_header = reader.blob()?;
@@ -80,13 +82,17 @@ impl<'a> StreamRecord<'a> {
             }
             let buffer = Span::from_millis(buffer.into());
             let chunk = Frames(chunk.into());
-            Ok(Self { epoch, buffer, chunk, spec, node, codec, codec_header })
+            let is_leased = flags & LEASED != 0;
+            Ok(Self { epoch, is_leased, buffer, chunk, spec, node, codec, codec_header })
         };
         Some(fields())
     }
 }
 
 const MAGIC: [u8; 4] = *b"AULs";
+
+/// Flag: the origin holds the lease. Programs that do not know it see an origin without one.
+const LEASED: u8 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -102,6 +108,7 @@ mod tests {
 
     const RECORD: StreamRecord<'_> = StreamRecord {
         epoch: 7,
+        is_leased: true,
         buffer: Span::from_secs(1),
         chunk: Frames(960),
         spec: SampleSpec::DEFAULT,
@@ -139,11 +146,13 @@ mod tests {
         #[test]
         fn what_is_written_is_read(
             (epoch, buffer, chunk) in (any::<u32>(), any::<u32>(), 1..=u32::MAX),
+            is_leased in any::<bool>(),
             (node, codec) in (".{1,40}", ".{0,10}"),
             codec_header in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let record = StreamRecord {
                 epoch,
+                is_leased,
                 buffer: Span::from_millis(buffer.into()),
                 chunk: Frames(chunk.into()),
                 spec: SampleSpec::DEFAULT,
@@ -164,7 +173,7 @@ mod tests {
             let at = at.index(bytes.len());
             prop_assert!(StreamRecord::parse(&bytes[..at]).is_err());
             bytes[at] ^= 1 << bit;
-            // Flags and the two bytes behind them are not covered and have no meaning yet.
+            // Flags and the two bytes behind them are not covered.
             prop_assert!(StreamRecord::parse(&bytes).is_err() || (5..8).contains(&at));
         }
     }

@@ -6,7 +6,8 @@
 
 use core::fmt::Write as _;
 
-/// The bucket that holds the [`StreamRecord`](super::StreamRecord) of each stream.
+/// The bucket that holds the [`StreamRecord`](super::StreamRecord) of each stream, and its
+/// [`LeaseRecord`](super::LeaseRecord).
 pub const STREAMS_BUCKET: &str = "aulos_streams";
 
 /// Maximum length of a name in bytes; with it a subject is below the 4 kB of a line of NATS.
@@ -42,6 +43,12 @@ pub fn record_key(site: &str, station: &str) -> String {
     format!("{}.{}", token(site), token(station))
 }
 
+/// The key of a station's lease in [`STREAMS_BUCKET`], which needs no rights but those for records.
+#[must_use]
+pub fn lease_key(site: &str, station: &str) -> String {
+    format!("{}.lease", record_key(site, station))
+}
+
 /// A name as one token; longer names are cut at [`MAX_SUBJECT_NAME`], an empty one is `=`.
 fn token(name: &str) -> String {
     let mut token = String::with_capacity(name.len());
@@ -71,6 +78,7 @@ mod tests {
         assert_eq!(meta_subject("home", "K\u{fc}che"), "aulos.v1.home.meta.K=C3=BCche");
         assert_eq!(clock_subject("home", ""), "aulos.v1.home.clock.=");
         assert_eq!(record_key("home", "a=b"), "home.a=3Db");
+        assert_eq!(lease_key("home", "a.b"), "home.a=2Eb.lease");
     }
 
     proptest! {

@@ -178,6 +178,7 @@ fn records_of_a_cluster_are_those_of_another_encoder() {
     let opus = [b'S', b'U', b'P', b'O', 0x80, 0xbb, 0, 0, 16, 0, 2, 0];
     let record = StreamRecord {
         epoch: 1_790_000_000,
+        is_leased: false,
         buffer: Span::from_secs(1),
         chunk: Frames(960),
         spec: SampleSpec::DEFAULT,

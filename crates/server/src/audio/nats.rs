@@ -15,7 +15,7 @@ use super::snapcast::station_source;
 use super::snapcast_monitor::SnapcastMonitor;
 use super::source_monitor::SourceMonitor;
 use super::state::AudioState;
-use crate::nats::PublishedStation;
+use crate::nats::{PublicationState, PublishedStation};
 
 /// Opens a source.
 pub(super) fn open(
@@ -40,7 +40,7 @@ pub(super) fn publish(
     channel: &StationDescriptor,
     chunks: Consumer<TimedChunk>,
     inner: &mut AudioState,
-) -> io::Result<()> {
+) -> io::Result<PublicationState> {
     let chunk = Span::from_millis(i64::from(config.chunk_ms));
     inner.nats.publish(PublishedStation {
         name: config.name.clone(),

@@ -23,7 +23,7 @@ use super::source_monitor::SourceMonitor;
 use super::station_link::StationLink;
 use super::station_recorder::{RecorderManager, StationRecorder};
 use crate::feeder::FeederCounters;
-use crate::nats::NatsService;
+use crate::nats::{NatsService, PublicationState};
 use crate::push::PushClient;
 use crate::radio::{ClipClient, RadioClient};
 
@@ -79,6 +79,8 @@ pub(super) struct RunningStation {
     pub(super) handle: StationHandle,
     /// What the reactors serve.
     pub(super) channel: StationDescriptor,
+    /// Its publication to other servers.
+    pub(super) publication: Option<PublicationState>,
     pub(super) sources: Vec<SourceMonitor>,
     pub(super) announcements: StationAnnouncements,
     /// Push targets of its stream.

@@ -64,9 +64,9 @@ fn run(
     let opened = config.sources.iter().map(|source| sources::open(source, config, about, inner));
     let opened: io::Result<Vec<_>> = opened.collect();
     let (inputs, watches) = opened?.into_iter().unzip();
-    if let Some(chunks) = config.publish.then(|| taps.pop()).flatten() {
-        nats::publish(config, &channel, chunks, inner)?;
-    }
+    let published = config.publish.then(|| taps.pop()).flatten();
+    let publication = published.map(|chunks| nats::publish(config, &channel, chunks, inner));
+    let publication = publication.transpose()?;
     let now = SystemClock::now();
     let number = register_stream(number, &channel, taps, inner);
     let station_config = station::StationConfig {
@@ -93,6 +93,7 @@ fn run(
         config,
         handle,
         channel,
+        publication,
         sources: watches,
         announcements: StationAnnouncements::default(),
         pushes,

@@ -17,6 +17,7 @@ use super::running_push::RunningPush;
 use super::source_monitor::SourceMonitor;
 use super::state::RunningStation;
 use super::station_recorder::RecorderManager;
+use crate::nats::PublicationState;
 
 /// A station's status.
 pub(super) fn status(
@@ -76,6 +77,7 @@ pub(super) fn status(
         live_inputs: djs,
         rtp_inputs: received,
         passes: passed,
+        publication: running.publication.as_ref().map(PublicationState::get),
         rtp_outputs: sent,
         pushes: running.pushes.iter().map(RunningPush::status).collect(),
         recorders: running.recordings.iter().map(|one| one.status(recorder_manager)).collect(),

@@ -204,15 +204,37 @@ pub(super) const NATS: &[Metric] = &[
     ),
     Metric::counter(
         "aulos_nats_published_chunks_total",
-        "Chunks of published stations: handed to NATS, or dropped because there was no connection or \
-         it refused them.",
+        "Chunks of published stations: handed to NATS, or dropped because there was no connection, it \
+         refused them, or this server is not the one that sends the station.",
         Values::Counters(&[
             ("nats_chunks_published", &["published"]),
             ("nats_chunks_unconnected", &["unconnected"]),
             ("nats_chunks_refused", &["refused"]),
+            ("nats_chunks_withheld", &["withheld"]),
         ]),
     )
-    .labels(&[("result", &["published", "unconnected", "refused"])]),
+    .labels(&[("result", &["published", "unconnected", "refused", "withheld"])]),
+    Metric::gauge(
+        "aulos_nats_published_stations",
+        "Published stations by the part of this server: it sends with the lease, is on stand-by, \
+         waits for the lease, or sends without one because NATS has no JetStream.",
+        Values::Counters(&[
+            ("nats_stations_sending", &["sending"]),
+            ("nats_stations_standby", &["standby"]),
+            ("nats_stations_waiting", &["waiting"]),
+            ("nats_stations_unleased", &["unleased"]),
+        ]),
+    )
+    .labels(&[("part", &["sending", "standby", "waiting", "unleased"])]),
+    Metric::counter(
+        "aulos_nats_leases_total",
+        "Leases of published stations that this server acquired or lost.",
+        Values::Counters(&[
+            ("nats_leases_acquired", &["acquired"]),
+            ("nats_leases_lost", &["lost"]),
+        ]),
+    )
+    .labels(&[("event", &["acquired", "lost"])]),
     Metric::counter(
         "aulos_nats_times_answered_total",
         "Requests of edges for the time of this server that were answered.",
@@ -226,6 +248,7 @@ pub(super) const NATS: &[Metric] = &[
             ("nats_messages_malformed", &["malformed"]),
             ("nats_messages_checksum", &["checksum"]),
             ("nats_messages_foreign", &["foreign"]),
+            ("nats_messages_fenced", &["fenced"]),
             ("nats_chunks_repeated", &["repeated"]),
             ("nats_chunks_out_of_order", &["out_of_order"]),
             ("nats_chunks_implausible", &["implausible"]),
@@ -258,6 +281,7 @@ const NATS_RESULTS: &[&str] = &[
     "malformed",
     "checksum",
     "foreign",
+    "fenced",
     "repeated",
     "out_of_order",
     "implausible",

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use aulos_io::feed::SnapcastCounters;
+#[cfg(feature = "nats")]
+use aulos_session::nats::LeaseState;
 use aulos_session::nats::NatsInputCounts;
 use aulos_session::snapcast::SnapcastInputCounts;
 
@@ -19,12 +21,19 @@ pub(crate) struct NatsCounters {
     pub(crate) unconnected: AtomicU64,
     /// Chunks that were not, because the connection did not take them in time or refused them.
     pub(crate) refused: AtomicU64,
+    /// Chunks that were not, because another origin has the lease of the station.
+    pub(crate) withheld: AtomicU64,
+    /// Leases that this server took, and that it lost.
+    pub(crate) leases_acquired: AtomicU64,
+    pub(crate) leases_lost: AtomicU64,
+    /// Published stations now, in the order of [`STATIONS`].
+    stations: [AtomicU64; 4],
     /// Requests for the time that were answered.
     pub(crate) times: AtomicU64,
     /// Messages that the connection dropped because its subscriptions were full.
     pub(crate) overflow: AtomicU64,
     /// In the order of [`NatsInputCounts::named`].
-    received: [AtomicU64; 9],
+    received: [AtomicU64; 10],
     /// What became of accepted chunks.
     played: SnapcastCounters,
 }
@@ -38,12 +47,17 @@ impl NatsCounters {
             ("nats_chunks_published", &self.published),
             ("nats_chunks_unconnected", &self.unconnected),
             ("nats_chunks_refused", &self.refused),
+            ("nats_chunks_withheld", &self.withheld),
+            ("nats_leases_acquired", &self.leases_acquired),
+            ("nats_leases_lost", &self.leases_lost),
             ("nats_times_answered", &self.times),
             ("nats_messages_overflow", &self.overflow),
         ];
         let received = RECEIVED.into_iter().zip(&self.received);
         let played = self.played.named().map(|(_, counter)| counter);
-        let all = own.into_iter().chain(received).chain(PLAYED.into_iter().zip(played));
+        let stations = STATIONS.into_iter().zip(&self.stations);
+        let all =
+            own.into_iter().chain(stations).chain(received).chain(PLAYED.into_iter().zip(played));
         all.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).collect()
     }
 
@@ -62,11 +76,34 @@ impl NatsCounters {
     }
 }
 
-const RECEIVED: [&str; 9] = [
+/// The published stations whose part is this one.
+#[cfg(feature = "nats")]
+pub(super) const fn lease_gauge<'a>(
+    counters: &'a NatsCounters,
+    state: &LeaseState,
+) -> &'a AtomicU64 {
+    let [waiting, sending, standby, unleased] = &counters.stations;
+    match state {
+        LeaseState::Waiting => waiting,
+        LeaseState::Holder { .. } => sending,
+        LeaseState::Standby { .. } => standby,
+        LeaseState::Unleased { .. } => unleased,
+    }
+}
+
+const STATIONS: [&str; 4] = [
+    "nats_stations_waiting",
+    "nats_stations_sending",
+    "nats_stations_standby",
+    "nats_stations_unleased",
+];
+
+const RECEIVED: [&str; 10] = [
     "nats_chunks_accepted",
     "nats_messages_malformed",
     "nats_messages_checksum",
     "nats_messages_foreign",
+    "nats_messages_fenced",
     "nats_chunks_repeated",
     "nats_chunks_out_of_order",
     "nats_chunks_implausible",

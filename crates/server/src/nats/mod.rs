@@ -6,12 +6,15 @@
 //!
 //! The client of NATS needs an async runtime, and no media thread may wait for it. So it has a thread
 //! with a runtime of its own, and both ends of it are rings: what it does not take in time is lost,
-//! and counted. What a message means is decided in [`aulos_session::nats`].
+//! and counted. What a message means, and which of several origins sends, is decided in
+//! [`aulos_session::nats`].
 
 mod counters;
 
 #[cfg(feature = "nats")]
 mod edge;
+#[cfg(feature = "nats")]
+mod lease;
 #[cfg(feature = "nats")]
 mod link;
 #[cfg(feature = "nats")]
@@ -26,11 +29,12 @@ mod unsupported;
 #[cfg(not(feature = "nats"))]
 pub(crate) use unsupported::NatsService;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aulos_core::{Frames, SampleSpec, Span};
 use aulos_engine::fanout::TimedChunk;
 use aulos_rt::ring::Consumer;
+use aulos_session::nats::LeaseState;
 
 pub(crate) use counters::NatsCounters;
 
@@ -47,4 +51,25 @@ pub(crate) struct PublishedStation {
     /// Frames per chunk.
     pub(crate) chunk: Frames,
     pub(crate) chunks: Consumer<TimedChunk>,
+}
+
+/// Which part this server has in the publication of a station; shared by its task and the status.
+#[derive(Clone, Debug)]
+pub(crate) struct PublicationState(Arc<Mutex<LeaseState>>);
+
+impl Default for PublicationState {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(LeaseState::Waiting)))
+    }
+}
+
+impl PublicationState {
+    pub(crate) fn get(&self) -> LeaseState {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[cfg(feature = "nats")]
+    fn set(&self, state: LeaseState) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
 }

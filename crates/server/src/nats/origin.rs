@@ -1,27 +1,28 @@
 //! Publishes a station: its chunks, its record, and the time of this node.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use async_nats::jetstream::{self, kv};
 use async_nats::{Client, Subscriber};
+use aulos_core::Span;
 use aulos_engine::fanout::TimedChunk;
 use aulos_io::SystemClock;
 use aulos_proto::nats::{
-    ChunkHeader, ChunkMessage, ClockReply, ClockRequest, STREAMS_BUCKET, StreamRecord,
-    audio_subject, clock_subject, meta_subject, origin_tag, record_key,
+    ChunkHeader, ChunkMessage, ClockReply, ClockRequest, StreamRecord, audio_subject,
+    clock_subject, lease_key, meta_subject, origin_tag, record_key,
 };
 use aulos_proto::snap::wire::{
     MessageFrame, MessageHeader, MessageKind, MessageStamp, ServerMessage,
 };
+use aulos_session::nats::LeaseConfig;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::lease::{BucketError, LeaseDriver, open_bucket};
 use super::link::{Link, is_connected};
-use super::{NatsCounters, PublishedStation};
+use super::{NatsCounters, PublicationState, PublishedStation};
 
 /// What the origins of this server share.
 #[derive(Debug)]
@@ -30,6 +31,13 @@ pub(super) struct Origin {
     pub(super) node: String,
     /// The last epoch that was used.
     pub(super) epoch: Arc<AtomicU32>,
+    /// A random number of this process.
+    pub(super) process: u64,
+    /// For how long a lease lasts.
+    pub(super) lease_ttl: Span,
+    /// Set when the server ends, so that leases are given back.
+    pub(super) is_ending: Arc<AtomicBool>,
+    pub(super) state: PublicationState,
     pub(super) counters: Arc<NatsCounters>,
 }
 
@@ -38,9 +46,11 @@ struct Publisher {
     client: Client,
     station: PublishedStation,
     counters: Arc<NatsCounters>,
+    lease: LeaseDriver,
     audio: String,
     origin: u16,
-    epoch: u32,
+    /// That of the last chunk.
+    epoch: Option<u32>,
     /// The number of the next chunk.
     sequence: u64,
     message: Vec<u8>,
@@ -52,52 +62,72 @@ impl Origin {
     pub(super) async fn run(self, link: Arc<Link>, station: PublishedStation) {
         let Some((codec, codec_header)) = codec_header(&station.codec_header) else { return };
         let client = client(&link).await;
-        let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
-        let record = self.record(&station, epoch, (&codec, &codec_header));
         let meta = meta_subject(&self.site, &station.name);
         let key = record_key(&self.site, &station.name);
         let mut publisher = Publisher {
             audio: audio_subject(&self.site, &station.name, &codec),
             client: client.clone(),
+            lease: self.lease(&client, &station.name),
             station,
-            counters: self.counters,
+            counters: Arc::clone(&self.counters),
             origin: origin_tag(&self.node),
-            epoch,
+            epoch: None,
             sequence: 0,
             message: Vec::new(),
             buffer: BytesMut::new(),
         };
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut announced, mut was_connected) = (None::<Instant>, false);
+        let (mut announced, mut was_connected) = (None::<(Instant, u32)>, false);
         loop {
             tick.tick().await;
+            publisher.lease.handle_timeout();
             let connected = is_connected(&client);
-            if connected && !was_connected {
-                tokio::spawn(store_record(client.clone(), key.clone(), record.clone()));
-            }
-            let is_due = announced.is_none_or(|at| at.elapsed() >= RECORD_INTERVAL);
-            if connected && (is_due || !was_connected) {
-                announced = Some(Instant::now());
-                // A record that is lost comes again.
-                timeout(MAX_WAIT, client.publish(meta.clone(), record.clone())).await.ok();
+            if let (true, Some(epoch)) = (connected, publisher.lease.epoch(SystemClock::now())) {
+                let is_new = !was_connected || announced.is_none_or(|(_, before)| before != epoch);
+                let is_due = announced.is_none_or(|(at, _)| at.elapsed() >= RECORD_INTERVAL);
+                let sent = (epoch, publisher.lease.is_leased());
+                let record = self.record(&publisher.station, sent, (&codec, &codec_header));
+                if is_new {
+                    tokio::spawn(store_record(client.clone(), key.clone(), record.clone()));
+                }
+                if is_new || is_due {
+                    announced = Some((Instant::now(), epoch));
+                    // A record that is lost comes again.
+                    timeout(MAX_WAIT, client.publish(meta.clone(), record)).await.ok();
+                }
             }
             was_connected = connected;
-            if !publisher.publish_all(connected).await {
-                return;
+            if !publisher.publish_all(connected).await || self.is_ending.load(Ordering::Relaxed) {
+                return publisher.lease.release().await;
             }
         }
+    }
+
+    fn lease(&self, client: &Client, station: &str) -> LeaseDriver {
+        // A later run of a station has a higher number.
+        let run = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        let config = LeaseConfig {
+            node: self.node.clone(),
+            process: self.process,
+            run,
+            ttl: self.lease_ttl,
+            first_epoch: run,
+        };
+        let about = (client.clone(), station.to_owned(), lease_key(&self.site, station));
+        LeaseDriver::new(config, about, self.state.clone(), Arc::clone(&self.counters))
     }
 
     fn record(
         &self,
         station: &PublishedStation,
-        epoch: u32,
+        (epoch, is_leased): (u32, bool),
         (codec, codec_header): (&str, &[u8]),
     ) -> Bytes {
-        let (buffer, chunk, spec) = (station.buffer, station.chunk, station.spec);
+        let PublishedStation { buffer, chunk, spec, .. } = *station;
+        let node = &self.node;
         let record =
-            StreamRecord { epoch, buffer, chunk, spec, node: &self.node, codec, codec_header };
+            StreamRecord { epoch, is_leased, buffer, chunk, spec, node, codec, codec_header };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
         bytes.into()
@@ -109,13 +139,19 @@ impl Publisher {
     async fn publish_all(&mut self, connected: bool) -> bool {
         let is_over = self.station.chunks.is_abandoned();
         while let Some(chunk) = self.station.chunks.pop() {
+            // A process that was stopped meanwhile must not send what it could have sent before.
+            let epoch = self.lease.epoch(SystemClock::now());
+            if epoch.is_some() && epoch != self.epoch {
+                (self.epoch, self.sequence) = (epoch, 0);
+            }
             let sequence = self.sequence;
             self.sequence += 1;
-            if !connected {
-                self.counters.unconnected.fetch_add(1, Ordering::Relaxed);
+            let Some(epoch) = epoch.filter(|_| connected) else {
+                let unsent = [&self.counters.unconnected, &self.counters.withheld];
+                unsent[usize::from(connected)].fetch_add(1, Ordering::Relaxed);
                 continue;
-            }
-            let message = self.encode(&chunk, sequence);
+            };
+            let message = self.encode(&chunk, (epoch, sequence));
             // The chunk returns to its pool, whatever the connection does.
             drop(chunk);
             let sent = timeout(MAX_WAIT, self.client.publish(self.audio.clone(), message)).await;
@@ -128,12 +164,12 @@ impl Publisher {
         !is_over
     }
 
-    fn encode(&mut self, chunk: &TimedChunk, sequence: u64) -> Bytes {
+    fn encode(&mut self, chunk: &TimedChunk, (epoch, sequence): (u32, u64)) -> Bytes {
         let age = Duration::from(SystemClock::now() - chunk.timestamp);
         let wall = (SystemTime::now() - age).duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = ChunkHeader {
             origin: self.origin,
-            epoch: self.epoch,
+            epoch,
             sequence,
             first_frame: chunk.chunk.pts,
             recorded: chunk.timestamp,
@@ -194,25 +230,15 @@ pub(super) async fn next(messages: &mut Subscriber) -> Option<async_nats::Messag
 /// Puts the record into its bucket, which is made if there is none. Without `JetStream` there is no
 /// bucket, and edges wait for the record to be sent again.
 async fn store_record(client: Client, key: String, record: Bytes) {
-    if let Err(error) = try_store(client, key, record).await {
+    let stored = match open_bucket(client).await {
+        Ok(bucket) => bucket.put(key, record).await.map(drop).map_err(|error| error.to_string()),
+        // Said with the lease.
+        Err(BucketError::NoJetStream) => Ok(()),
+        Err(BucketError::Failed(error)) => Err(error.to_string()),
+    };
+    if let Err(error) = stored {
         tracing::warn!(target: "nats", %error, "cannot store the record of a stream in JetStream; a new edge waits for up to 2 s");
     }
-}
-
-async fn try_store(client: Client, key: String, record: Bytes) -> io::Result<()> {
-    let context = jetstream::new(client);
-    let bucket = match context.get_key_value(STREAMS_BUCKET).await {
-        Ok(bucket) => bucket,
-        Err(_) => {
-            let config = kv::Config {
-                bucket: STREAMS_BUCKET.to_owned(),
-                history: 1,
-                ..kv::Config::default()
-            };
-            context.create_key_value(config).await.map_err(io::Error::other)?
-        }
-    };
-    bucket.put(key, record).await.map(drop).map_err(io::Error::other)
 }
 
 /// Name and header of the codec from the payload of Snapcast's message.

@@ -1,22 +1,26 @@
 //! The thread of NATS, and the tasks on it.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_config::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer, NatsSource};
+use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_session::nats::NatsInput;
 use aulos_session::snapcast::SnapcastInputSink;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::edge::{NatsFeeder, Subjects, edge};
 use super::link::{Link, LinkConfig};
 use super::origin::{Origin, answer_clock};
-use super::{NatsCounters, PublishedStation};
+use super::{NatsCounters, PublicationState, PublishedStation};
 
 /// Publishes stations, and subscribes to those of other servers.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub(crate) struct NatsService {
     links: Vec<Arc<Link>>,
     /// The last epoch that was used.
     epoch: Arc<AtomicU32>,
+    /// A random number of this process.
+    process: u64,
     answers_clock: bool,
 }
 
@@ -36,6 +42,9 @@ pub(crate) struct NatsService {
 struct NatsThread {
     runtime: Handle,
     stop: oneshot::Sender<()>,
+    /// Tells origins that they are to give their leases back; each holds a clone of the sender.
+    is_ending: Arc<AtomicBool>,
+    origins: mpsc::Sender<()>,
     thread: JoinHandle<()>,
 }
 
@@ -50,6 +59,7 @@ impl NatsService {
             thread: None,
             links: Vec::new(),
             epoch: Arc::default(),
+            process: RandomState::new().hash_one(std::process::id()),
             answers_clock: false,
         }
     }
@@ -63,7 +73,7 @@ impl NatsService {
     ///
     /// # Errors
     /// If the thread cannot be started, or there is no `cluster`.
-    pub(crate) fn publish(&mut self, station: PublishedStation) -> io::Result<()> {
+    pub(crate) fn publish(&mut self, station: PublishedStation) -> io::Result<PublicationState> {
         let site = self.site();
         let link = self.link(None)?;
         let runtime = self.runtime()?;
@@ -78,14 +88,25 @@ impl NatsService {
         }
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         self.epoch.fetch_max(u32::try_from(seconds).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let state = PublicationState::default();
+        let lease_ttl = self.cluster.as_ref().map_or(Span::ZERO, |cluster| cluster.lease_ttl);
+        let Some(thread) = &self.thread else { return Err(io::Error::other("it has ended")) };
+        let guard = thread.origins.clone();
         let origin = Origin {
             site,
             node: self.node.clone(),
             epoch: Arc::clone(&self.epoch),
+            process: self.process,
+            lease_ttl,
+            is_ending: Arc::clone(&thread.is_ending),
+            state: state.clone(),
             counters: Arc::clone(&self.counters),
         };
-        runtime.spawn(origin.run(link, station));
-        Ok(())
+        runtime.spawn(async move {
+            origin.run(link, station).await;
+            drop(guard);
+        });
+        Ok(state)
     }
 
     /// A feeder of a station that another server publishes.
@@ -108,9 +129,11 @@ impl NatsService {
         Ok(feeder)
     }
 
-    /// Ends the thread and all connections.
+    /// Ends the thread and all connections, after leases were given back.
     pub(crate) fn stop(&mut self) {
-        if let Some(NatsThread { stop, thread, .. }) = self.thread.take() {
+        if let Some(NatsThread { stop, thread, is_ending, origins, .. }) = self.thread.take() {
+            is_ending.store(true, Ordering::Relaxed);
+            drop(origins);
             // It is over already if this fails.
             stop.send(()).ok();
             // The panic message of the thread is already on standard error.
@@ -161,17 +184,30 @@ impl NatsService {
         let runtime =
             Builder::new_current_thread().enable_all().max_blocking_threads(LOOKUPS).build()?;
         let (stop, stopped) = oneshot::channel();
+        let (origins, mut running) = mpsc::channel(1);
         let handle = runtime.handle().clone();
         let thread =
             std::thread::Builder::new().name("aulos-nats".to_owned()).spawn(move || {
                 // An error is a sender that was dropped.
                 runtime.block_on(stopped).ok();
+                // Until every origin has dropped its sender; one that still connects has no lease.
+                let ended = runtime.block_on(async { timeout(END, running.recv()).await });
+                drop(ended);
                 runtime.shutdown_background();
             })?;
-        self.thread = Some(NatsThread { runtime: handle.clone(), stop, thread });
+        self.thread = Some(NatsThread {
+            runtime: handle.clone(),
+            stop,
+            is_ending: Arc::default(),
+            origins,
+            thread,
+        });
         Ok(handle)
     }
 }
+
+/// How long the end of the server waits for leases to be given back.
+const END: Duration = Duration::from_millis(500);
 
 /// Threads that look up names and read certificates while a connection is made.
 const LOOKUPS: usize = 2;

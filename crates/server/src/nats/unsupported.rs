@@ -6,7 +6,7 @@ use aulos_config::{ClusterSettings, NatsSource};
 use aulos_io::feed::SnapcastFeeder;
 use aulos_session::snapcast::SnapcastInputSink;
 
-use super::{NatsCounters, PublishedStation};
+use super::{NatsCounters, PublicationState, PublishedStation};
 
 /// Publishes nothing.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl NatsService {
     }
 
     #[allow(clippy::unused_self, reason = "as in a build with NATS")]
-    pub(crate) fn publish(&self, _: PublishedStation) -> io::Result<()> {
+    pub(crate) fn publish(&self, _: PublishedStation) -> io::Result<PublicationState> {
         Err(not_built())
     }
 

@@ -13,8 +13,10 @@
 //! What TCP guarantees between two machines, NATS does not: anyone with the right to publish can
 //! send, a message may be repeated, and two origins may believe that they have the stream. A chunk is
 //! played only if its epoch and node are those of the stream's record and its number has not been
-//! seen. Of two origins, that with the higher epoch is played; if it ends, the other one.
+//! seen. Of two origins, that with the higher epoch is played. If it ends, the other one is: with a
+//! [`Lease`], once that has a still higher epoch; without one, after a time without chunks.
 
+mod lease;
 mod sequence;
 mod status;
 #[cfg(test)]
@@ -31,6 +33,10 @@ use aulos_proto::snap::wire::{Hello, MessageStamp, ServerMessage, ServerSettings
 use crate::snapcast::{
     SnapcastInput, SnapcastInputConfig, SnapcastInputCounts, SnapcastInputError,
     SnapcastInputOutput, SnapcastInputSink,
+};
+pub use lease::{
+    Lease, LeaseConfig, LeaseOperation, LeaseOutput, LeaseReply, LeaseRequest, LeaseState,
+    LeaseValue, MAX_LEASE_TTL, MIN_LEASE_TTL,
 };
 use sequence::{SequenceFilter, SequenceVerdict};
 pub use status::NatsInputCounts;
@@ -73,6 +79,8 @@ pub struct NatsInput {
     stream: Option<Stream>,
     /// The last time a chunk of the stream was accepted.
     accepted: Option<Instant>,
+    /// The highest epoch of a lease that has brought chunks: nothing lower is ever played.
+    fence: Option<u32>,
     outputs: VecDeque<NatsInputOutput>,
     counts: NatsInputCounts,
     /// A translated message.
@@ -93,6 +101,7 @@ enum Link {
 /// What the last record says.
 struct Stream {
     epoch: u32,
+    is_leased: bool,
     /// The bytes of the record.
     record: Vec<u8>,
     node: String,
@@ -115,6 +124,7 @@ impl NatsInput {
             link: Link::Down { is_wanted: false },
             stream: None,
             accepted: None,
+            fence: None,
             outputs: VecDeque::new(),
             counts: NatsInputCounts::default(),
             scratch: Vec::new(),
@@ -190,7 +200,7 @@ impl NatsInput {
 
     /// A record with a higher epoch is that of a stream that begins anew or has another origin. One
     /// with a lower epoch is that of an origin that has lost the stream; but an epoch that brings no
-    /// chunks does not keep it.
+    /// chunks does not keep it, unless a lease has fenced the lower one off.
     fn handle_record(&mut self, now: Instant, bytes: &[u8]) {
         let record = match StreamRecord::parse(bytes) {
             Ok(record) => record,
@@ -201,8 +211,10 @@ impl NatsInput {
             if stream.record == bytes {
                 return;
             }
-            if record.epoch <= stream.epoch && is_live {
-                self.counts.foreign += 1;
+            let is_over = self.fence.is_some_and(|fence| record.epoch < fence);
+            if is_over || record.epoch <= stream.epoch && is_live {
+                self.counts.fenced += u64::from(record.epoch < stream.epoch);
+                self.counts.foreign += u64::from(record.epoch >= stream.epoch);
                 return;
             }
         }
@@ -219,6 +231,7 @@ impl NatsInput {
         }
         self.stream = Some(Stream {
             epoch: record.epoch,
+            is_leased: record.is_leased,
             record: bytes.to_vec(),
             node: record.node.to_owned(),
             origin: origin_tag(record.node),
@@ -232,11 +245,16 @@ impl NatsInput {
             Err(error) => return self.counts.count_refused(error),
         };
         let sender = (header.epoch, header.origin);
-        let stream = self.stream.as_mut();
-        let Some(stream) = stream.filter(|stream| (stream.epoch, stream.origin) == sender) else {
+        let Some(stream) = &mut self.stream else {
             self.counts.foreign += 1;
             return;
         };
+        if (stream.epoch, stream.origin) != sender {
+            let is_over = header.epoch < stream.epoch;
+            self.counts.fenced += u64::from(is_over);
+            self.counts.foreign += u64::from(!is_over);
+            return;
+        }
         let is_live = self.accepted.is_some_and(|at| now.since(at) < MAX_QUIET);
         match stream.sequence.insert(header.sequence, is_live) {
             SequenceVerdict::Next { missing } => self.counts.missing += missing,
@@ -252,6 +270,9 @@ impl NatsInput {
                 self.counts.implausible += 1;
                 return;
             }
+        }
+        if stream.is_leased {
+            self.fence = self.fence.max(Some(stream.epoch));
         }
         self.accepted = Some(now);
         self.counts.accepted += 1;

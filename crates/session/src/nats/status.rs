@@ -12,9 +12,10 @@ pub struct NatsInputCounts {
     pub malformed: u64,
     /// Messages with a wrong checksum.
     pub checksum: u64,
-    /// Chunks of another epoch or node, before the stream's record has come or after another origin has
-    /// taken over, and records of an epoch that is over.
+    /// Chunks of a later epoch or of another node, or before the stream's record has come.
     pub foreign: u64,
+    /// Chunks and records of an earlier epoch: another origin has the stream now.
+    pub fenced: u64,
     /// Chunks that were accepted already.
     pub repeated: u64,
     /// Chunks that a later one has overtaken.
@@ -30,12 +31,13 @@ pub struct NatsInputCounts {
 impl NatsInputCounts {
     /// The counts with the names of their causes.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 9] {
+    pub const fn named(&self) -> [(&'static str, u64); 10] {
         [
             ("accepted", self.accepted),
             ("malformed", self.malformed),
             ("checksum", self.checksum),
             ("foreign", self.foreign),
+            ("fenced", self.fenced),
             ("repeated", self.repeated),
             ("out_of_order", self.out_of_order),
             ("implausible", self.implausible),
