@@ -81,8 +81,7 @@ impl NatsServer {
         let (config, store) = (self.folder.join("nats.conf"), self.folder.join("jetstream"));
         let jetstream = format!("jetstream: {{ store_dir: \"{}\" }}", store.display());
         let jetstream = if self.has_jetstream { jetstream.as_str() } else { "" };
-        let text =
-            format!("listen: \"127.0.0.1:{}\"\n{jetstream}\n{}\n", self.port, self.more);
+        let text = format!("listen: \"127.0.0.1:{}\"\n{jetstream}\n{}\n", self.port, self.more);
         std::fs::write(&config, text)?;
         let printed = [self.folder.join("nats.out"), self.folder.join("nats.err")];
         let mut command = Command::new(&self.program);

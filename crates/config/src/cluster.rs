@@ -248,7 +248,10 @@ mod tests {
             ("url = \"a:4222\"", "`url` does not begin with nats:// or tls://"),
             ("url = \"nats://a:0\"", "`url` is not HOST:PORT"),
             ("url = \"nats://\"", "`url` is not HOST:PORT"),
-            ("url = \"nats://a\"\nlease_ttl_ms = 199", "`lease_ttl_ms` is 199: it must be 200 to 60000 milliseconds"),
+            (
+                "url = \"nats://a\"\nlease_ttl_ms = 199",
+                "`lease_ttl_ms` is 199: it must be 200 to 60000 milliseconds",
+            ),
             ("url = \"nats://a\"\nsite = \"\"", "`site` is not valid"),
             ("url = \"nats://a\"\nnode = \"a\\nb\"", "`node` is not valid"),
             ("url = \"nats://a\"\nca = \"b\"", "`ca` is \"b\": it must be an absolute path"),
@@ -275,6 +278,7 @@ mod tests {
         };
         let own = source("nats:///Radio%201");
         assert_eq!((own.server, own.site, own.station.as_str()), (None, None, "Radio 1"));
+        assert!(!own.pass && source("nats:///a?pass=true").pass);
         let other = source("nats://b:9/radio?site=home&tls=true");
         let server = other.server.unwrap();
         assert_eq!((server.address.to_string().as_str(), server.tls), ("b:9", true));
@@ -296,8 +300,10 @@ mod tests {
             crate::load(Some(file), &[], &Environment::default()).map_err(|error| error.to_string())
         };
         assert!(load(station).unwrap_err().contains("`publish` requires the table `cluster`"));
-        let passed = station.replace("demo://", "snapcast://a?pass=true");
-        assert!(load(&passed).unwrap_err().contains("exclude each other"));
+        for uri in ["snapcast://a?pass=true", "nats://a/b?pass=true"] {
+            let passed = station.replace("demo://", uri);
+            assert!(load(&passed).unwrap_err().contains("exclude each other"));
+        }
         let complete = load(&format!("{station}[cluster]\nurl = \"nats://a\"\n"));
         if cfg!(feature = "nats") {
             let resolved = complete.unwrap();

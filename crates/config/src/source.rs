@@ -169,6 +169,8 @@ pub struct NatsSource {
     pub site: Option<String>,
     /// The name of the station there.
     pub station: String,
+    /// Whether its chunks are passed to the station's clients as they are.
+    pub pass: bool,
 }
 
 /// A mount for one live source at a time.
@@ -279,7 +281,11 @@ impl SourceConfig {
     /// Whether its chunks are passed to clients as they are.
     #[must_use]
     pub const fn is_passed(&self) -> bool {
-        matches!(self, Self::Snapcast(SnapcastSource { pass: true, .. }))
+        matches!(
+            self,
+            Self::Snapcast(SnapcastSource { pass: true, .. })
+                | Self::Nats(NatsSource { pass: true, .. })
+        )
     }
 
     /// The incoming spec; `None` if the data has its own header, for another station, and for a

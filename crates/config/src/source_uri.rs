@@ -170,6 +170,10 @@ keys! {
         site: Option<String>, otherwise "that of `cluster`, or `default`";
         /// Connect with TLS; the certificate must be valid for the host.
         tls: bool = false;
+        /// Pass the origin's chunks on without encoding them, so that the station's clients play in
+        /// sync with those of the origin; the station's `buffer_ms` must be at least 300 shorter than
+        /// there.
+        pass: bool = false;
     }
 
     /// Parameters of `rtp:`.
@@ -502,7 +506,7 @@ pub(crate) fn snapcast(query: &Query<'_>) -> Parsed {
 
 /// `nats://HOST/STATION`, or `nats:///STATION` with the servers of `cluster`.
 pub(crate) fn nats(query: &Query<'_>) -> Parsed {
-    let NatsParams { site, tls, .. } = query.params();
+    let NatsParams { site, tls, pass, .. } = query.params();
     check_build(query.at, query.problems);
     let (uri, hint) = (query.uri, "as in nats://nats.example/kitchen or nats:///kitchen");
     if uri.user.is_some() {
@@ -525,7 +529,7 @@ pub(crate) fn nats(query: &Query<'_>) -> Parsed {
     if !is_name(&station) || site.as_deref().is_some_and(|site| !is_name(site)) {
         return query.refuse("a `nats:` URI has the name of a station, and of a site", hint);
     }
-    Some(vec![SourceConfig::Nats(NatsSource { server, site, station })])
+    Some(vec![SourceConfig::Nats(NatsSource { server, site, station, pass })])
 }
 
 /// Spotify, played by librespot to standard output.

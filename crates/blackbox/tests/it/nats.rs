@@ -324,8 +324,7 @@ fn counter(server: &AulosServer, name: &str) -> u64 {
 /// The longest silence between two parts of what was played.
 fn longest_silence(sound: &[Frame]) -> Duration {
     let heard = |frame: &Frame| frame[0].unsigned_abs() > 3;
-    let positions: Vec<usize> =
-        (0..sound.len()).filter(|at| heard(&sound[*at])).collect();
+    let positions: Vec<usize> = (0..sound.len()).filter(|at| heard(&sound[*at])).collect();
     let longest = positions.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
     Duration::from_millis(u64::try_from(longest * 1_000 / RATE).unwrap())
 }

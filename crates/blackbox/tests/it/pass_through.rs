@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use aulos_blackbox::peer::free_port;
+use aulos_blackbox::nats::NatsServer;
+use aulos_blackbox::peer::{find_or_skip, free_port};
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::wire::{self, ChunkCodec, HEADER, MessageHeader, kind};
@@ -137,11 +138,16 @@ struct Edge {
 
 impl Edge {
     fn start(origin: u16, codec: &str, buffer_ms: i64) -> Self {
+        Self::of(&format!("snapcast://127.0.0.1:{origin}?id=edge&pass=true"), codec, buffer_ms)
+    }
+
+    /// With this source, and a tone as the second one.
+    fn of(uri: &str, codec: &str, buffer_ms: i64) -> Self {
         let scratch = ScratchDir::new("edge").unwrap();
         let config = format!(
             "[[station]]\nname = \"default\"\ncodec = \"{codec}\"\nbuffer_ms = {buffer_ms}\n\
              switch = {{ failback_delay_s = 1 }}\n\
-             sources = [\"snapcast://127.0.0.1:{origin}?id=edge&pass=true\", \"tone://440\"]\n"
+             sources = [\"{uri}\", \"tone://440\"]\n"
         );
         let server = AulosServer::start(&scratch, &config).unwrap();
         Self { server, _scratch: scratch }
@@ -179,11 +185,42 @@ fn chunks_are_passed_byte_by_byte_and_played_at_the_origins_time() {
     });
 }
 
+/// The same through NATS.
+#[test]
+fn chunks_are_passed_through_nats() {
+    retry_after_stall("pass_through::chunks_are_passed_through_nats", || {
+        let Some(program) = find_or_skip("nats-server") else { return };
+        let _turn = quiet_turn();
+        let nats = NatsServer::start(&program).unwrap();
+        std::thread::scope(|scope| {
+            for codec in ["flac", "opus"] {
+                let port = nats.port;
+                scope.spawn(move || {
+                    let scratch = ScratchDir::new("pass-origin").unwrap();
+                    let config = format!(
+                        "[cluster]\nurl = \"nats://127.0.0.1:{port}\"\nsite = \"{codec}\"\n\
+                         [[station]]\nname = \"studio\"\npublish = true\ncodec = \"{codec}\"\n\
+                         sources = [\"demo://\"]\n"
+                    );
+                    let origin = AulosServer::start(&scratch, &config).unwrap();
+                    let uri = format!("nats://127.0.0.1:{port}/studio?site={codec}&pass=true");
+                    let edge = Edge::of(&uri, codec, EDGE_BUFFER_US / 1_000);
+                    compare_both(origin, edge, codec, 20);
+                });
+            }
+        });
+    });
+}
+
 fn bytes_and_time(codec: &str, chunk_ms: u32) {
     let scratch = ScratchDir::new("pass-origin").unwrap();
     let port = free_port().unwrap();
     let origin = origin(&scratch, port, codec, chunk_ms);
     let edge = Edge::start(port, codec, EDGE_BUFFER_US / 1_000);
+    compare_both(origin, edge, codec, chunk_ms);
+}
+
+fn compare_both(origin: AulosServer, edge: Edge, codec: &str, chunk_ms: u32) {
     let early = RawClient::start(edge.server.stream, 1);
     wait_for("passing", PATIENCE, || edge.passes());
     std::thread::sleep(SETTLING);

@@ -96,7 +96,7 @@ pub struct StationCounters {
     pub fanout_full: u64,
 }
 
-/// Whether the chunks of a Snapcast source go to clients as they are.
+/// Whether the chunks of a source go to clients as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PassStatus {
     /// They do; nothing is encoded.

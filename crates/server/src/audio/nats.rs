@@ -11,7 +11,7 @@ use aulos_io::reactor::StationDescriptor;
 use aulos_rt::ring::Consumer;
 use aulos_session::snapcast::SnapcastInputSink;
 
-use super::snapcast::station_source;
+use super::snapcast::{PassParts, station_source};
 use super::snapcast_monitor::SnapcastMonitor;
 use super::source_monitor::SourceMonitor;
 use super::state::AudioState;
@@ -20,18 +20,20 @@ use crate::nats::{PublicationState, PublishedStation};
 /// Opens a source.
 pub(super) fn open(
     source: &NatsSource,
+    pass: Option<PassParts>,
     standby: Option<StandbyHandle>,
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (sink, items, state) = SnapcastInputSink::new();
-    let sink = sink.with_standby(standby);
-    match inner.nats.subscribe(source, sink, inner.seeds.next_u64()) {
+    let passes = pass.is_some();
+    let (sink, pass) = PassParts::attach(pass, sink.with_standby(standby));
+    match inner.nats.subscribe(source, (sink, pass), inner.seeds.next_u64()) {
         Ok(feeder) => inner.context.add_feeder(Box::new(feeder)),
         Err(error) => {
             tracing::error!(%error, station = source.station, "cannot subscribe to a station");
         }
     }
-    station_source(items, SnapcastMonitor::new(state, false))
+    station_source(items, SnapcastMonitor::new(state, passes))
 }
 
 /// Publishes a station whose chunks come through `chunks`.

@@ -29,6 +29,19 @@ pub(super) struct PassParts {
     sink: ReadyChunkSink,
 }
 
+impl PassParts {
+    /// Lets a source put its chunks into `sink` too, if they are to be passed.
+    pub(super) fn attach(
+        parts: Option<Self>,
+        sink: SnapcastInputSink,
+    ) -> (SnapcastInputSink, Option<PassConfig>) {
+        match parts {
+            Some(Self { config, sink: chunks }) => (sink.with_ready_chunks(chunks), Some(config)),
+            None => (sink, None),
+        }
+    }
+}
+
 /// What the source of the station that `channel` describes needs to pass its chunks, and the
 /// station's end.
 pub(super) fn pass_parts(
@@ -69,12 +82,8 @@ pub(super) fn open(
     inner: &mut AudioState,
 ) -> (Box<dyn Source>, SourceMonitor) {
     let (sink, items, state) = SnapcastInputSink::new();
-    let sink = sink.with_standby(standby);
     let passes = pass.is_some();
-    let (sink, pass) = match pass {
-        Some(PassParts { config, sink: chunks }) => (sink.with_ready_chunks(chunks), Some(config)),
-        None => (sink, None),
-    };
+    let (sink, pass) = PassParts::attach(pass, sink.with_standby(standby));
     let config = SnapcastInputConfig {
         hello: hello(source, station),
         latency: source.latency,

@@ -55,9 +55,9 @@ impl SnapcastMonitor {
         self.logged = obstacle;
         match obstacle {
             Some(reason) => {
-                tracing::warn!(station, %reason, "the chunks of the Snapcast source are not passed");
+                tracing::warn!(station, %reason, "the chunks of the source are not passed");
             }
-            None => tracing::info!(station, "the chunks of the Snapcast source can be passed"),
+            None => tracing::info!(station, "the chunks of the source can be passed"),
         }
     }
 }

@@ -153,7 +153,7 @@ fn open_config(
         SourceConfig::Snapcast(other) => {
             snapcast::open(other, (about.station, about.pass.take()), standby.take(), inner)
         }
-        SourceConfig::Nats(other) => nats::open(other, standby.take(), inner),
+        SourceConfig::Nats(other) => nats::open(other, about.pass.take(), standby.take(), inner),
         SourceConfig::Icecast(mount) => {
             let (source, input) = djs::open(mount, standby.take(), inner);
             (source, SourceMonitor::Dj(Box::new(input)))

@@ -12,7 +12,7 @@ use aulos_config::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer, NatsSou
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_session::nats::NatsInput;
-use aulos_session::snapcast::SnapcastInputSink;
+use aulos_session::snapcast::{PassConfig, SnapcastInputSink};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
@@ -116,13 +116,13 @@ impl NatsService {
     pub(crate) fn subscribe(
         &mut self,
         source: &NatsSource,
-        sink: SnapcastInputSink,
+        (sink, pass): (SnapcastInputSink, Option<PassConfig>),
         seed: u64,
     ) -> io::Result<NatsFeeder> {
         let site = source.site.clone().unwrap_or_else(|| self.site());
         let link = self.link(source.server.as_ref())?;
         let runtime = self.runtime()?;
-        let input = NatsInput::new(seed, sink, SystemClock::now());
+        let input = NatsInput::new(seed, sink, pass, SystemClock::now());
         let (feeder, port) = NatsFeeder::new(input, Arc::clone(&self.counters));
         let subjects = Subjects { site, station: source.station.clone() };
         runtime.spawn(edge(link, subjects, port, Arc::clone(&self.counters)));

@@ -4,7 +4,7 @@ use std::io;
 
 use aulos_config::{ClusterSettings, NatsSource};
 use aulos_io::feed::SnapcastFeeder;
-use aulos_session::snapcast::SnapcastInputSink;
+use aulos_session::snapcast::{PassConfig, SnapcastInputSink};
 
 use super::{NatsCounters, PublicationState, PublishedStation};
 
@@ -30,7 +30,7 @@ impl NatsService {
     pub(crate) fn subscribe(
         &self,
         _: &NatsSource,
-        _: SnapcastInputSink,
+        _: (SnapcastInputSink, Option<PassConfig>),
         _: u64,
     ) -> io::Result<SnapcastFeeder> {
         Err(not_built())

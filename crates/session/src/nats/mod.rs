@@ -31,7 +31,7 @@ use aulos_proto::snap::client::{ClientInput, ClientOutgoing};
 use aulos_proto::snap::wire::{Hello, MessageStamp, ServerMessage, ServerSettings, WireTime};
 
 use crate::snapcast::{
-    SnapcastInput, SnapcastInputConfig, SnapcastInputCounts, SnapcastInputError,
+    PassConfig, SnapcastInput, SnapcastInputConfig, SnapcastInputCounts, SnapcastInputError,
     SnapcastInputOutput, SnapcastInputSink,
 };
 pub use lease::{
@@ -110,15 +110,12 @@ struct Stream {
 }
 
 impl NatsInput {
-    /// A source that puts its sound into `sink`. `seed` determines the random pauses between retries.
+    /// A source that puts its sound into `sink`, and its chunks too if they are to be passed. `seed`
+    /// determines the random pauses between retries.
     #[must_use]
-    pub fn new(seed: u64, sink: SnapcastInputSink, now: Instant) -> Self {
-        let config = SnapcastInputConfig {
-            hello: Hello::new("nats"),
-            latency: Span::ZERO,
-            pass: None,
-            seed,
-        };
+    pub fn new(seed: u64, sink: SnapcastInputSink, pass: Option<PassConfig>, now: Instant) -> Self {
+        let hello = Hello::new("nats");
+        let config = SnapcastInputConfig { hello, latency: Span::ZERO, pass, seed };
         Self {
             input: SnapcastInput::new(config, sink, now),
             link: Link::Down { is_wanted: false },

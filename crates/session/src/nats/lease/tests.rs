@@ -49,7 +49,7 @@ struct Contender {
 }
 
 /// A message on its way.
-struct InFlight {
+struct TransitMessage {
     due: Instant,
     origin: usize,
     process: u64,
@@ -67,7 +67,7 @@ struct World {
     bucket: Bucket,
     has_jetstream: bool,
     contenders: Vec<Contender>,
-    network: Vec<InFlight>,
+    network: Vec<TransitMessage>,
     /// The probability that a message is lost, and the longest delay.
     loss: f64,
     delay: Span,
@@ -192,7 +192,7 @@ impl World {
             let delay = i64::try_from(self.rng.below(longest)).unwrap();
             let due = self.now + Span::from_micros(delay);
             let process = self.contenders[origin].process;
-            self.network.push(InFlight { due, origin, process, id, content });
+            self.network.push(TransitMessage { due, origin, process, id, content });
         }
     }
 
@@ -201,7 +201,7 @@ impl World {
             std::mem::take(&mut self.network).into_iter().partition(|m| m.due <= self.now);
         self.network = later;
         due.sort_by_key(|message| message.due);
-        for InFlight { origin, process, id, content, .. } in due {
+        for TransitMessage { origin, process, id, content, .. } in due {
             let is_same = self.contenders[origin].process == process;
             match content {
                 Content::Request(_) if !self.has_jetstream => {
