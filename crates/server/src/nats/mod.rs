@@ -54,6 +54,7 @@ pub(crate) struct PublishedStation {
 }
 
 /// Which part this server has in the publication of a station; shared by its task and the status.
+#[cfg_attr(not(feature = "nats"), allow(dead_code, reason = "no station is published"))]
 #[derive(Clone, Debug)]
 pub(crate) struct PublicationState(Arc<Mutex<LeaseState>>);
 
