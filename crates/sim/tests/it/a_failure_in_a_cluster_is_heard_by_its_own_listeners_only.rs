@@ -50,6 +50,25 @@ impl Failure {
         matches!(self, Self::Edge | Self::EdgeForGood | Self::Partition)
     }
 
+    /// The bar for the silence of one of its listeners.
+    const fn limit(self) -> Span {
+        match self {
+            Self::Origin => Span::from_secs(7),
+            Self::Edge => Span::from_secs(5),
+            Self::EdgeForGood => Span::from_millis(100),
+            Self::Partition => Span::from_secs(35),
+            Self::NatsNode => Span::from_millis(500),
+        }
+    }
+
+    /// How often each of its listeners connects again.
+    const fn connects_again(self) -> u32 {
+        match self {
+            Self::Edge | Self::EdgeForGood => 1,
+            Self::Origin | Self::Partition | Self::NatsNode => 0,
+        }
+    }
+
     /// What breaks between an edge and NATS.
     const fn outage(self) -> Option<Outage> {
         let (until, noticed_after) = match self {
@@ -81,7 +100,9 @@ fn a_failure_in_a_cluster_is_heard_by_its_own_listeners_only() {
             assert_eq!((other.gap.count, other.connections, other.cuts), (0, 1, 0), "{failure:?}");
         }
         for one in own {
-            assert!(one.gap.longest < Span::from_secs(45), "{failure:?}: {:?}", one.gap);
+            let (gap, again) = (one.gap, one.connections - 1);
+            assert!(gap.total <= failure.limit(), "{failure:?}: {gap:?}");
+            assert_eq!(again, failure.connects_again(), "{failure:?}");
         }
     }
     judge(file, &table);

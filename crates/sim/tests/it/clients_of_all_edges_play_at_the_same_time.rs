@@ -111,6 +111,11 @@ fn run(case: &Case, (edges, per_edge): (usize, usize), seconds: f64) -> Vec<Vec<
 
 /// Appends a row, and returns its 99th percentile for two listeners of different edges.
 fn row(table: &mut String, name: &str, edges: &[Vec<ListenerRecord>], seconds: f64) -> f64 {
+    let of_edge = |edge: &Vec<ListenerRecord>| {
+        let delays = edge.iter().filter_map(|one| one.delays.last().copied());
+        format!("{:.2}", delays.sum::<f64>() * 1e3 / edge.len() as f64)
+    };
+    println!("{name}: delay of each edge, ms: {:?}", edges.iter().map(of_edge).collect::<Vec<_>>());
     let listeners = edges.iter().flatten();
     let count = listeners.clone().count();
     let own = Differences::new(edges, true, 1);
