@@ -28,7 +28,7 @@ struct Case {
 const NONE: (Span, bool) = (Span::ZERO, false);
 const FOUR_MS: Span = Span::from_millis(4);
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 7] = [
     Case {
         name: "snapcast, pass=true",
         kind: EdgeKind::Passing,
@@ -48,6 +48,20 @@ const CASES: [Case; 5] = [
         kind: EdgeKind::Passing,
         age_s: 30.0,
         asymmetry: (FOUR_MS, true),
+        p99_limit: 1_000.0,
+    },
+    Case {
+        name: "nats, pass=true, 30 s old",
+        kind: EdgeKind::PassingNats,
+        age_s: 30.0,
+        asymmetry: NONE,
+        p99_limit: 2_500.0,
+    },
+    Case {
+        name: "the same, 600 s old",
+        kind: EdgeKind::PassingNats,
+        age_s: 600.0,
+        asymmetry: NONE,
         p99_limit: 1_000.0,
     },
     Case {
@@ -102,7 +116,9 @@ fn run(case: &Case, (edges, per_edge): (usize, usize), seconds: f64) -> Vec<Vec<
         cluster.run_until(at(case.age_s + seconds));
         let [sent, passed] = cluster.sent(0);
         match case.kind {
-            EdgeKind::Passing => assert!(passed * 10 > sent * 9, "{passed} of {sent}"),
+            EdgeKind::Passing | EdgeKind::PassingNats => {
+                assert!(passed * 10 > sent * 9, "{passed} of {sent}")
+            }
             EdgeKind::Decoding => assert_eq!(passed, 0),
         }
         cluster.finish(0)

@@ -25,6 +25,8 @@ use super::{CHUNK, OriginNode, spec, stream_header};
 pub(crate) enum EdgeKind {
     /// `snapcast://ORIGIN?pass=true`: the chunks of the origin, at its play-out time.
     Passing,
+    /// `nats:///STATION?pass=true`: the same through NATS.
+    PassingNats,
     /// `nats:///STATION`: decoded, and encoded anew.
     Decoding,
 }
@@ -34,7 +36,7 @@ impl EdgeKind {
     pub(crate) const fn buffer(self) -> Span {
         match self {
             // What pass-through leaves of the origin's second.
-            Self::Passing => Span::from_millis(700),
+            Self::Passing | Self::PassingNats => Span::from_millis(700),
             Self::Decoding => Span::from_secs(1),
         }
     }
@@ -43,7 +45,7 @@ impl EdgeKind {
     /// `aulos-server` sets them.
     const fn input(self) -> [Span; 2] {
         match self {
-            Self::Passing => [Span::from_millis(150), Span::from_millis(100)],
+            Self::Passing | Self::PassingNats => [Span::from_millis(150), Span::from_millis(100)],
             Self::Decoding => [Span::from_millis(400), Span::from_millis(300)],
         }
     }
@@ -89,19 +91,24 @@ impl Edge {
         let config = input::Config { buffer: input_buffer, timeout, ..input::Config::default() };
         let source = Box::new(RingSource::new(items, Pacing::Live));
         let input = Input::new(source, spec().rate, spec().layout, config);
-        let (feed, input) = match kind {
-            EdgeKind::Decoding => {
-                let feed = NatsFeed::new(sink, (path.clone(), origins), (now, local), seed);
-                (Feed::Nats(Box::new(feed)), input)
-            }
-            EdgeKind::Passing => {
-                let (chunks, queue) = ready_chunks(BUFFERS + MAX_WAITING, PAYLOAD);
-                let pass = pass_config(kind.buffer(), input_buffer, CHUNK);
-                let sink = sink.with_ready_chunks(chunks);
-                let feed =
-                    SnapcastFeed::new(sink, (pass, latency), (path, origins[0]), local, seed);
-                (Feed::Snapcast(Box::new(feed)), input.with_ready_chunks(queue))
-            }
+        let (sink, pass, input) = if kind == EdgeKind::Decoding {
+            (sink, None, input)
+        } else {
+            let (chunks, queue) = ready_chunks(BUFFERS + MAX_WAITING, PAYLOAD);
+            let pass = pass_config(kind.buffer(), input_buffer, CHUNK);
+            (sink.with_ready_chunks(chunks), Some(pass), input.with_ready_chunks(queue))
+        };
+        let feed = if kind == EdgeKind::Passing {
+            Feed::Snapcast(Box::new(SnapcastFeed::new(
+                sink,
+                (pass, latency),
+                (path, origins[0]),
+                local,
+                seed,
+            )))
+        } else {
+            let origins = (path.clone(), origins);
+            Feed::Nats(Box::new(NatsFeed::new((sink, pass), origins, (now, local), seed)))
         };
         let quantum = spec().rate.frames(CHUNK);
         let pool = Pool::new(BUFFERS, || Vec::with_capacity(HEADROOM + PAYLOAD));

@@ -101,14 +101,14 @@ enum NatsConnection {
 
 impl NatsFeed {
     pub(crate) fn new(
-        sink: SnapcastInputSink,
+        (sink, pass): (SnapcastInputSink, Option<PassConfig>),
         (path, origins): (SitePath, &[OriginNode]),
         (now, local): (Instant, Instant),
         seed: u64,
     ) -> Self {
         let publishing = |origin: &OriginNode| (*origin, origin.next_chunk(now), now);
         Self {
-            input: NatsInput::new(seed, sink, local),
+            input: NatsInput::new(seed, sink, pass, local),
             down: MessageLink::new(path.down, path.jitter, seed),
             up: MessageLink::new(path.up, path.jitter, !seed),
             path,
@@ -242,13 +242,12 @@ pub(crate) struct SnapcastFeed {
 impl SnapcastFeed {
     pub(crate) fn new(
         sink: SnapcastInputSink,
-        (pass, latency): (PassConfig, Span),
+        (pass, latency): (Option<PassConfig>, Span),
         (path, origin): (&SitePath, OriginNode),
         local: Instant,
         seed: u64,
     ) -> Self {
-        let config =
-            SnapcastInputConfig { hello: Hello::new("edge"), latency, pass: Some(pass), seed };
+        let config = SnapcastInputConfig { hello: Hello::new("edge"), latency, pass, seed };
         // The detour of a lost segment is not modelled here: NATS has none either.
         let link = |delay| Link { delay, jitter: path.jitter, segment: 65_536, ..Link::CABLE };
         let links = (link(path.down), link(path.up), seed);

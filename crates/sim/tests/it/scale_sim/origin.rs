@@ -56,6 +56,7 @@ impl OriginNode {
         let header = stream_header();
         let record = StreamRecord {
             epoch: self.epoch,
+            is_leased: false,
             buffer: ORIGIN_BUFFER,
             chunk: Frames(CHUNK_FRAMES),
             spec: spec(),
