@@ -225,6 +225,8 @@ mod tests {
             assert!(frames < 1_000_000 || count >= MAX_WAVEFORM_POINTS / 2, "{count}");
             if frames > 1_000 {
                 let (first, second) = found.points.split_at(count / 2);
+                // The part in the middle may have both levels.
+                let (_, first) = first.split_last().unwrap();
                 assert!(first.iter().all(|point| *point == 64), "{first:?}");
                 assert!(second[1..].iter().all(|point| *point == 128), "{second:?}");
             }
