@@ -117,7 +117,7 @@ fn run(case: &Case, (edges, per_edge): (usize, usize), seconds: f64) -> Vec<Vec<
         let [sent, passed] = cluster.sent(0);
         match case.kind {
             EdgeKind::Passing | EdgeKind::PassingNats => {
-                assert!(passed * 10 > sent * 9, "{passed} of {sent}")
+                assert!(passed * 10 > sent * 9, "{passed} of {sent}");
             }
             EdgeKind::Decoding => assert_eq!(passed, 0),
         }
