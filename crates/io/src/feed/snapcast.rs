@@ -17,7 +17,7 @@ use aulos_session::snapcast::{
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use super::tcp::TcpAttempt;
+use super::tcp::{ConnectFailure, TcpAttempt};
 use super::{Feeder, NextPoll};
 use crate::SystemClock;
 
@@ -299,9 +299,10 @@ impl SnapcastConnection {
 }
 
 fn step(attempt: TcpAttempt, now: Instant) -> Result<TcpAttempt, SnapcastInputError> {
-    let is_lookup = matches!(attempt, TcpAttempt::Resolving(_));
-    let step = attempt.step(now);
-    step.map_err(|error| if is_lookup { SnapcastInputError::Name } else { io_error(error) })
+    attempt.step(now).map_err(|failure| match failure {
+        ConnectFailure::Unresolved => SnapcastInputError::Name,
+        ConnectFailure::Io(error) => io_error(error),
+    })
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -219,14 +219,14 @@ impl TcpAttempt {
     }
 
     /// Continues it.
-    pub(super) fn step(self, now: Instant) -> io::Result<Self> {
+    pub(super) fn step(self, now: Instant) -> Result<Self, ConnectFailure> {
         match self {
             Self::Resolving(mut answer) => match answer.try_recv() {
-                Ok(address) => start_connecting(address?),
+                Ok(Ok(address)) => Ok(start_connecting(address)?),
                 Err(TryRecvError::Empty) => Ok(Self::Resolving(answer)),
-                Err(TryRecvError::Closed) => Err(io::ErrorKind::NotFound.into()),
+                Ok(Err(_)) | Err(TryRecvError::Closed) => Err(ConnectFailure::Unresolved),
             },
-            Self::Connecting(socket, since) => finish_connecting(socket, since, now),
+            Self::Connecting(socket, since) => Ok(finish_connecting(socket, since, now)?),
             connected @ Self::Connected(_) => Ok(connected),
         }
     }
@@ -240,21 +240,16 @@ impl TcpClientFeeder {
         Self { server, link: TcpLink::Down, backoff: feed.backoff(), feed, scratch }
     }
 
-    fn step(&mut self, now: Instant) -> Result<TcpLink, LinkFailure> {
+    fn step(&mut self, now: Instant) -> Result<TcpLink, ConnectFailure> {
         match core::mem::replace(&mut self.link, TcpLink::Down) {
             TcpLink::Down if self.backoff.is_due(now) => {
                 Ok(TcpLink::Connecting(TcpAttempt::begin(&self.server)?))
             }
             TcpLink::Down => Ok(TcpLink::Down),
-            TcpLink::Connecting(attempt) => {
-                let is_lookup = matches!(attempt, TcpAttempt::Resolving(_));
-                match attempt.step(now) {
-                    Ok(TcpAttempt::Connected(stream)) => Ok(TcpLink::Up(stream)),
-                    Ok(attempt) => Ok(TcpLink::Connecting(attempt)),
-                    Err(_) if is_lookup => Err(LinkFailure::Unresolved),
-                    Err(error) => Err(error.into()),
-                }
-            }
+            TcpLink::Connecting(attempt) => Ok(match attempt.step(now)? {
+                TcpAttempt::Connected(stream) => TcpLink::Up(stream),
+                attempt => TcpLink::Connecting(attempt),
+            }),
             TcpLink::Up(mut stream) => {
                 self.backoff.succeeded(now);
                 match receive(&mut stream, &mut self.feed, &mut self.scratch, now) {
@@ -272,18 +267,19 @@ impl TcpClientFeeder {
 
 /// Why there is no connection.
 #[derive(Debug)]
-enum LinkFailure {
+pub(super) enum ConnectFailure {
+    /// The name has no address.
     Unresolved,
     Io(io::Error),
 }
 
-impl From<io::Error> for LinkFailure {
+impl From<io::Error> for ConnectFailure {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl LinkFailure {
+impl ConnectFailure {
     /// The state of the source; the only error without a number is our own time-out.
     fn state(&self) -> FeedState {
         match self {
