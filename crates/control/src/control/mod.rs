@@ -377,7 +377,7 @@ impl Control {
     pub fn take_unsaved(&self, deadline: Instant) -> Option<Snapshot> {
         let mut inner = self.lock();
         inner.unsaved_since.take_if(|since| *since <= deadline)?;
-        Some(Snapshot::new(&inner.registry, &inner.saved_streams(), &inner.sound_overrides()))
+        Some(Snapshot::new(&inner.registry, inner.saved_streams(), inner.sound_overrides()))
     }
 
     /// Schedules another save after the snapshot of [`Control::take_unsaved`] could not be written.

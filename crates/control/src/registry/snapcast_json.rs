@@ -3,12 +3,15 @@
 //! Serialization writes straight into text: the status of a large installation is rendered on every
 //! request, and building it as a tree took eight times as long.
 
+use std::sync::Arc;
+
 use aulos_core::ChannelMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Registry;
 use super::client::{Client, Group, MAX_ID, SavedGroup, WallTime, clip, clip_to};
+use super::table::RememberedGroup;
 
 /// A client as `Client.GetStatus` shows it.
 #[derive(Debug, Serialize)]
@@ -119,7 +122,7 @@ impl<'a> GroupJson<'a> {
     #[must_use]
     pub fn new(registry: &'a Registry, group: &'a Group) -> Self {
         Self {
-            clients: GroupMembers { registry, group: &group.id, saved: false },
+            clients: GroupMembers::All { registry, group: &group.id },
             id: &group.id,
             muted: group.muted,
             name: &group.name,
@@ -127,35 +130,40 @@ impl<'a> GroupJson<'a> {
         }
     }
 
-    /// The same for the state file, without clients that are not remembered. `None` when no client
-    /// is left.
-    pub(super) fn saved(registry: &'a Registry, group: &'a Group) -> Option<Self> {
-        registry.members(&group.id).find(|client| !client.transient)?;
-        let mut shape = Self::new(registry, group);
-        shape.clients.saved = true;
-        Some(shape)
+    /// The same for the state file.
+    pub(super) fn saved(saved: &'a RememberedGroup) -> Self {
+        let RememberedGroup { group, clients } = saved;
+        Self {
+            clients: GroupMembers::Saved(clients),
+            id: &group.id,
+            muted: group.muted,
+            name: &group.name,
+            stream_id: &group.station,
+        }
     }
 }
 
 /// The clients of a group.
 #[derive(Debug)]
-struct GroupMembers<'a> {
-    registry: &'a Registry,
-    group: &'a str,
-    /// Whether it is for the state file: without clients that are not remembered, and with keys
-    /// that only the file has.
-    saved: bool,
+enum GroupMembers<'a> {
+    /// For controllers.
+    All { registry: &'a Registry, group: &'a str },
+    /// For the state file, with keys that only the file has.
+    Saved(&'a [Arc<Client>]),
 }
 
 impl Serialize for GroupMembers<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let members = self.registry.members(self.group);
-        let shown = members.filter(|client| !self.saved || !client.transient);
-        serializer.collect_seq(shown.map(|client| {
-            let mut shape = ClientJson::from(client);
-            shape.config.volume.by_client = self.saved && client.volume_by_client;
-            shape
-        }))
+        match self {
+            Self::All { registry, group } => {
+                serializer.collect_seq(registry.members(group).map(ClientJson::from))
+            }
+            Self::Saved(clients) => serializer.collect_seq(clients.iter().map(|client| {
+                let mut shape = ClientJson::from(&**client);
+                shape.config.volume.by_client = client.volume_by_client;
+                shape
+            })),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ pub use super::client::SavedGroup;
 use super::client::{MAX_ID, MAX_TEXT};
 use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset, preset_from};
 use super::snapcast_json::{GroupJson, group_from};
+use super::table::RememberedGroup;
 use super::{MAX_CLIENTS, Registry};
 
 /// Limit of added streams; each costs work on several threads and about a megabyte of buffers.
@@ -218,36 +219,38 @@ impl<'de> Deserialize<'de> for SavedGroups {
     }
 }
 
-/// The state to save. What can change is rendered already; presets are immutable, and are rendered
-/// later without a lock.
+/// The state to save, which is rendered later without a lock: groups, clients and presets are
+/// shared, and taken without a copy.
 #[derive(Debug)]
 pub struct Snapshot {
-    text: Vec<u8>,
+    groups: Vec<RememberedGroup>,
+    streams: Vec<String>,
+    sounds: Vec<Value>,
     presets: Vec<Arc<Preset>>,
 }
 
 impl Snapshot {
     /// A snapshot of the registry and of streams and sound settings.
     #[must_use]
-    pub fn new(registry: &Registry, streams: &[String], sounds: &[Value]) -> Self {
-        let mut text = Vec::with_capacity(registry.table.remembered() * TYPICAL_CLIENT);
-        text.extend_from_slice(b"{\"ConfigVersion\":2");
-        let groups = registry.groups().filter_map(|group| GroupJson::saved(registry, group));
-        write_list(&mut text, "Groups", groups);
-        if !streams.is_empty() {
-            write_list(&mut text, "Streams", streams.iter());
-        }
-        if !sounds.is_empty() {
-            write_list(&mut text, "Sounds", sounds.iter());
-        }
-        Self { text, presets: registry.presets().to_vec() }
+    pub fn new(registry: &Registry, streams: Vec<String>, sounds: Vec<Value>) -> Self {
+        let (groups, presets) = (registry.table.remembered_groups(), registry.presets().to_vec());
+        Self { groups, streams, sounds, presets }
     }
 
     /// The contents of the file. Keys that snapserver does not have are left out when they are
     /// empty.
     #[must_use]
     pub fn into_text(self) -> String {
-        let mut text = self.text;
+        let clients: usize = self.groups.iter().map(|group| group.clients.len()).sum();
+        let mut text = Vec::with_capacity(clients * TYPICAL_CLIENT);
+        text.extend_from_slice(b"{\"ConfigVersion\":2");
+        write_list(&mut text, "Groups", self.groups.iter().map(GroupJson::saved));
+        if !self.streams.is_empty() {
+            write_list(&mut text, "Streams", self.streams.iter());
+        }
+        if !self.sounds.is_empty() {
+            write_list(&mut text, "Sounds", self.sounds.iter());
+        }
         if !self.presets.is_empty() {
             write_list(&mut text, "Presets", self.presets.iter().map(Arc::as_ref));
         }
@@ -259,12 +262,6 @@ impl Snapshot {
 
 /// Typical size of a client with its group, in bytes.
 const TYPICAL_CLIENT: usize = 512;
-
-/// The contents of the file.
-#[must_use]
-pub fn render(registry: &Registry, streams: &[String], sounds: &[Value]) -> String {
-    Snapshot::new(registry, streams, sounds).into_text()
-}
 
 /// Writes a list item by item: the tree of a large installation takes ten times the memory of its
 /// text, and the allocator would keep it.

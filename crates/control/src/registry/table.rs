@@ -4,8 +4,13 @@
 //! an installation with thousands of clients looks all of them up after a power cut. Here all
 //! clients are in one sorted map, in display order, and an index leads to them by id and session.
 //! These positions do not leave this file.
+//!
+//! Groups and clients are shared and copied on write: [`ClientTable::remembered_groups`] gives the
+//! saved state of thousands of clients without a copy of their texts, so that it is rendered
+//! without the lock.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::client::{Client, Group, WallTime};
 use crate::backend::{ClientHealth, SessionId};
@@ -20,8 +25,8 @@ struct ClientPosition {
 /// Groups in order of creation; clients in the order in which they joined.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientTable {
-    groups: BTreeMap<u64, Group>,
-    clients: BTreeMap<ClientPosition, Client>,
+    groups: BTreeMap<u64, Arc<Group>>,
+    clients: BTreeMap<ClientPosition, Arc<Client>>,
     keys: HashMap<String, u64>,
     positions: HashMap<String, ClientPosition>,
     sessions: HashMap<SessionId, ClientPosition>,
@@ -33,12 +38,19 @@ pub(super) struct ClientTable {
     next: u64,
 }
 
+/// A group and those of its clients that are saved, in their order; at least one.
+#[derive(Clone, Debug)]
+pub(super) struct RememberedGroup {
+    pub(super) group: Arc<Group>,
+    pub(super) clients: Vec<Arc<Client>>,
+}
+
 impl ClientTable {
     /// Adds a group without clients; the caller adds one before anything else reads the table.
     pub(super) fn add_group(&mut self, group: Group) {
         let key = self.next_number();
         self.keys.insert(group.id.clone(), key);
-        self.groups.insert(key, group);
+        self.groups.insert(key, group.into());
     }
 
     /// Adds a new client as the last one of a group.
@@ -73,7 +85,7 @@ impl ClientTable {
     ) -> Option<SessionId> {
         self.disconnect(session, now);
         let seat = *self.positions.get(id)?;
-        let client = self.clients.get_mut(&seat)?;
+        let client = Arc::make_mut(self.clients.get_mut(&seat)?);
         client.last_seen = now;
         client.health = None;
         let before = client.session.replace(session);
@@ -88,7 +100,7 @@ impl ClientTable {
     /// Ends a session; returns its client.
     pub(super) fn disconnect(&mut self, session: SessionId, now: WallTime) -> Option<&Client> {
         let seat = self.sessions.remove(&session)?;
-        let client = self.clients.get_mut(&seat)?;
+        let client = Arc::make_mut(self.clients.get_mut(&seat)?);
         client.session = None;
         client.health = None;
         client.last_seen = now;
@@ -100,6 +112,7 @@ impl ClientTable {
     pub(super) fn set_health(&mut self, session: SessionId, health: ClientHealth, now: WallTime) {
         let seat = self.sessions.get(&session);
         if let Some(client) = seat.and_then(|seat| self.clients.get_mut(seat)) {
+            let client = Arc::make_mut(client);
             client.health = Some(health);
             if let Some(ago) = health.seen_us_ago {
                 client.last_seen = now.minus_micros(ago);
@@ -109,7 +122,7 @@ impl ClientTable {
 
     /// Mutable access to a client; id, session and last-seen time must not be changed.
     pub(super) fn client_mut(&mut self, id: &str) -> Option<&mut Client> {
-        let client = self.clients.get_mut(self.positions.get(id)?)?;
+        let client = Arc::make_mut(self.clients.get_mut(self.positions.get(id)?)?);
         self.changed.insert(client.id.clone());
         Some(client)
     }
@@ -117,7 +130,7 @@ impl ClientTable {
     /// Mutable access to a group; the id must not be changed.
     pub(super) fn group_mut(&mut self, id: &str) -> Option<&mut Group> {
         self.mark_changed(id);
-        self.groups.get_mut(self.keys.get(id)?)
+        self.groups.get_mut(self.keys.get(id)?).map(Arc::make_mut)
     }
 
     /// Marks the clients of a group, because something outside of the table changes their greeting.
@@ -140,12 +153,12 @@ impl ClientTable {
 
     /// The client of a session.
     pub(super) fn with_session(&self, session: SessionId) -> Option<&Client> {
-        self.clients.get(self.sessions.get(&session)?)
+        self.clients.get(self.sessions.get(&session)?).map(Arc::as_ref)
     }
 
     /// A group.
     pub(super) fn group(&self, id: &str) -> Option<&Group> {
-        self.groups.get(self.keys.get(id)?)
+        self.groups.get(self.keys.get(id)?).map(Arc::as_ref)
     }
 
     /// The clients of a group; none for an unknown group.
@@ -153,17 +166,29 @@ impl ClientTable {
         let key = self.keys.get(group);
         key.into_iter()
             .flat_map(|key| self.clients.range(positions_of(*key)))
-            .map(|(_, client)| client)
+            .map(|(_, client)| &**client)
     }
 
     /// Every group.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group> + Clone {
-        self.groups.values()
+        self.groups.values().map(Arc::as_ref)
     }
 
     /// Every client.
     pub(super) fn clients(&self) -> impl Iterator<Item = &Client> + Clone {
-        self.clients.values()
+        self.clients.values().map(Arc::as_ref)
+    }
+
+    /// Every group that has remembered clients, with these.
+    pub(super) fn remembered_groups(&self) -> Vec<RememberedGroup> {
+        let mut clients = self.clients.iter().peekable();
+        let groups = self.groups.iter().map(|(key, group)| {
+            let members = std::iter::from_fn(|| clients.next_if(|(seat, _)| seat.group == *key));
+            let members = members.map(|(_, client)| client);
+            let remembered = members.filter(|client| !client.transient).cloned().collect();
+            RememberedGroup { group: group.clone(), clients: remembered }
+        });
+        groups.filter(|group| !group.clients.is_empty()).collect()
     }
 
     /// Number of remembered clients.
@@ -186,7 +211,7 @@ impl ClientTable {
         self.groups.iter().rev().filter_map(|(key, group)| {
             let mut members = self.clients.range(positions_of(*key));
             let (_, client) = members.next()?;
-            members.next().is_none().then_some((group, client))
+            members.next().is_none().then_some((&**group, &**client))
         })
     }
 
@@ -198,7 +223,7 @@ impl ClientTable {
             self.sessions.insert(session, seat);
         }
         self.transient += usize::from(client.transient);
-        self.clients.insert(seat, client);
+        self.clients.insert(seat, client.into());
     }
 
     fn take_client(&mut self, id: &str) -> Option<(u64, Client)> {
@@ -209,7 +234,7 @@ impl ClientTable {
         }
         self.transient -= usize::from(client.transient);
         self.changed.insert(client.id.clone());
-        Some((seat.group, client))
+        Some((seat.group, Arc::unwrap_or_clone(client)))
     }
 
     fn remove_if_empty(&mut self, key: u64) {

@@ -17,7 +17,7 @@ fn registry() -> Registry {
 }
 
 fn render(registry: &Registry) -> String {
-    store::render(registry, &[], &[])
+    store::Snapshot::new(registry, Vec::new(), Vec::new()).into_text()
 }
 
 fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
