@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::normalize::{LoudnessStats, Memory, Mode, Normalizer, Preset, Settings};
+use aulos_dsp::normalize::{LookAhead, LoudnessStats, Memory, Normalizer, Preset, Settings};
 
 use crate::error::{
     CResult, ErrorCode, buffer, buffer_mut, exclusive, run, run_quietly, shared, take, write,
@@ -247,11 +247,11 @@ impl NormalizerConfig {
             dual_mono: settings.dual_mono.into(),
             target_lufs: settings.target.get(),
             ceiling_dbtp: settings.ceiling.get(),
-            range_lu: settings.range.get(),
+            range_lu: settings.tolerance.get(),
             min_gain_db: settings.min_gain.get(),
             max_gain_db: settings.max_gain.get(),
-            rise_db_s: settings.rise.get(),
-            fall_db_s: settings.fall.get(),
+            rise_db_s: settings.max_rise.get(),
+            fall_db_s: settings.max_fall.get(),
             gate_lufs: settings.gate.get(),
             memory_s: match settings.memory {
                 Memory::Sliding { seconds } => seconds,
@@ -263,12 +263,12 @@ impl NormalizerConfig {
     fn settings(&self) -> Settings {
         Settings {
             target: Lufs::new(self.target_lufs),
-            range: Db::new(self.range_lu),
+            tolerance: Db::new(self.range_lu),
             ceiling: Db::new(self.ceiling_dbtp),
             min_gain: Db::new(self.min_gain_db),
             max_gain: Db::new(self.max_gain_db),
-            rise: Db::new(self.rise_db_s),
-            fall: Db::new(self.fall_db_s),
+            max_rise: Db::new(self.rise_db_s),
+            max_fall: Db::new(self.fall_db_s),
             gate: Lufs::new(self.gate_lufs),
             memory: match self.memory_s {
                 0 => Memory::Endless,
@@ -302,4 +302,5 @@ impl Loudness {
 }
 
 /// `enum aulos_normalizer_mode`.
-const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
+const MODES: [LookAhead; 4] =
+    [LookAhead::Full, LookAhead::Mid, LookAhead::Low, LookAhead::GainOnly];

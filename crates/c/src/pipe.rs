@@ -69,7 +69,7 @@ pub struct PipeSettings {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, clippy::exhaustive_structs, reason = "the header's")]
-pub struct Written {
+pub struct WriteResult {
     pub stored: usize,
     pub dropped: usize,
 }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn aulos_pipe_write(
     writer: *mut WriterObject,
     data: *const c_void,
     bytes: usize,
-    written: *mut Written,
+    written: *mut WriteResult,
 ) -> c_int {
     run(|| {
         // SAFETY: see the head of the crate.
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn aulos_pipe_write(
         let WriteOutcome { stored, dropped, .. } = outcome.map_err(write_error)?;
         if !written.is_null() {
             // SAFETY: see the head of the crate.
-            unsafe { write(written, Written { stored, dropped }) }?;
+            unsafe { write(written, WriteResult { stored, dropped }) }?;
         }
         Ok(())
     })
@@ -328,11 +328,11 @@ impl PipeSettings {
         let frames = |frames: usize| (frames > 0).then_some(frames);
         let config = PipeConfig {
             capacity_frames: self.capacity_frames,
-            sample: choice(self.sample, &SAMPLES)?,
+            sample: nth_choice(self.sample, &SAMPLE_ENCODINGS)?,
             channels: self.channels as usize,
             rate: self.rate,
-            overflow: choice(self.overflow, &OverflowPolicy::ALL)?,
-            underrun: choice(self.underrun, &UnderrunPolicy::ALL)?,
+            overflow: nth_choice(self.overflow, &OverflowPolicy::ALL)?,
+            underrun: nth_choice(self.underrun, &UnderrunPolicy::ALL)?,
             backpressure: Backpressure {
                 pause_frames: frames(self.pause_frames),
                 resume_frames: frames(self.resume_frames),
@@ -403,13 +403,13 @@ fn write_error(error: PipeWriteError) -> ErrorCode {
     }
 }
 
-fn choice<T: Copy>(number: i32, all: &[T]) -> CResult<T> {
+fn nth_choice<T: Copy>(number: i32, all: &[T]) -> CResult<T> {
     let found = usize::try_from(number).ok().and_then(|at| all.get(at));
     found.copied().ok_or(ErrorCode::Argument)
 }
 
 /// `enum aulos_pipe_sample`.
-const SAMPLES: [SampleEncoding; 8] = [
+const SAMPLE_ENCODINGS: [SampleEncoding; 8] = [
     SampleEncoding::Bytes,
     SampleEncoding::U8,
     SampleEncoding::MuLaw,

@@ -26,7 +26,7 @@ keys! {
         /// Name of the site, a part of every subject.
         site: ConfigValue<String> = "default";
         /// Name of this server, unique in the site.
-        node: Option<ConfigValue<String>>, otherwise "this host's name";
+        node: Option<ConfigValue<String>>, default_doc "this host's name";
         /// Lease of a published station: another server that publishes it takes over within twice
         /// this time after the one that sends has failed.
         lease_ttl_ms: u32 = 2_000, range LEASE_TTL_MS, "milliseconds";
@@ -39,7 +39,7 @@ keys! {
         /// Seed of an nkey, which begins with `SU`, in place of user and password.
         nkey: Option<SecretConfig>;
         /// File with the certificates, in PEM, of the authorities that are trusted.
-        ca: Option<ConfigValue<String>>, otherwise "the system's";
+        ca: Option<ConfigValue<String>>, default_doc "the system's";
     }
 }
 

@@ -4,13 +4,13 @@ use aulos_core::{CODECS, Codec, CodecInfo};
 use aulos_engine::encode::{CodecConfig, CodecConfigError, Mp3Config, Mp3ConfigError};
 use aulos_io::mp3;
 
-use crate::keys::{ConfigRead, Context, Shape, hint_for};
+use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
 use crate::problem::{ConfigLocation, Problems};
 use crate::tree::Node;
 use crate::values::quoted;
 
 impl ConfigRead for CodecConfig {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let text = String::from_node(node, context)?;
@@ -26,7 +26,7 @@ impl ConfigRead for CodecConfig {
 }
 
 impl ConfigRead for Mp3Config {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let text = String::from_node(node, context)?;

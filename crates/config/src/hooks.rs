@@ -7,7 +7,7 @@ use aulos_io::feed::split_arguments;
 use axum::http::{HeaderName, HeaderValue, Uri};
 
 use crate::env::Environment;
-use crate::keys::{Choice, ConfigRead, Context, Shape, hint_for, keys};
+use crate::keys::{Choice, ConfigRead, Context, ValueKind, hint_for, keys};
 use crate::limits::{
     DEFAULT_HOOK_TIMEOUT_S, DEFAULT_HOOK_TRIES, HOOK_TIMEOUT_S, HOOK_TRIES, MAX_HOOK_HEADERS,
     MAX_HOOKS, MIN_HOOK_TOKEN,
@@ -22,11 +22,11 @@ keys! {
     /// A program or a webhook that is called for events of stations. It has either `run` or `url`.
     pub(crate) struct HookConfig {
         /// Name, unique in the server.
-        name: Option<ConfigValue<String>>, otherwise "that of the program or host";
+        name: Option<ConfigValue<String>>, default_doc "that of the program or host";
         /// Events for which it is called.
-        on: Option<ConfigValue<Vec<HookEventKind>>>, otherwise "all";
+        on: Option<ConfigValue<Vec<HookEventKind>>>, default_doc "all";
         /// Stations for which it is called.
-        stations: Option<ConfigValue<Vec<ConfigValue<String>>>>, otherwise "all";
+        stations: Option<ConfigValue<Vec<ConfigValue<String>>>>, default_doc "all";
         /// Program with its arguments.
         run: Option<ConfigValue<String>>;
         /// URL that receives a POST request: `http://` or `https://`.
@@ -34,7 +34,7 @@ keys! {
         /// Time limit of one attempt.
         timeout_s: u32 = DEFAULT_HOOK_TIMEOUT_S, range HOOK_TIMEOUT_S, "seconds";
         /// Number of attempts.
-        tries: Option<u32>, range HOOK_TRIES, "attempts", otherwise "5 with `url`, 1 with `run`";
+        tries: Option<u32>, range HOOK_TRIES, "attempts", default_doc "5 with `url`, 1 with `run`";
         /// Further headers of the request.
         headers: RedactedDebug<Vec<(String, ConfigValue<String>)>>;
         /// Bearer token of the request.
@@ -164,7 +164,7 @@ impl fmt::Debug for Webhook {
 }
 
 impl ConfigRead for RedactedDebug<Vec<(String, ConfigValue<String>)>> {
-    const SHAPE: &'static Shape = &Shape::Texts;
+    const KIND: &'static ValueKind = &ValueKind::Texts;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let Value::Table(entries) = &node.value else { return context.wrong_kind(node, "a table") };

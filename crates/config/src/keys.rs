@@ -33,21 +33,23 @@ pub(crate) struct Key {
     /// What it means.
     pub doc: &'static str,
     /// The kind of its value.
-    pub shape: &'static Shape,
+    pub kind: &'static ValueKind,
     /// The range of a number.
     pub limits: Option<Limits>,
     /// For a required key, an example.
     pub example: Option<&'static str>,
     /// The default in words, where it depends on something else.
-    pub otherwise: Option<&'static str>,
+    pub default_doc: Option<&'static str>,
 }
 
 impl Key {
     /// The names under which it is written: three for a secret.
     #[must_use]
     pub(crate) fn names(&self) -> Vec<String> {
-        match self.shape {
-            Shape::Secret => ["", "_file", "_env"].map(|end| format!("{}{end}", self.name)).into(),
+        match self.kind {
+            ValueKind::Secret => {
+                ["", "_file", "_env"].map(|end| format!("{}{end}", self.name)).into()
+            }
             _ => vec![self.name.to_owned()],
         }
     }
@@ -73,7 +75,7 @@ impl std::fmt::Display for Limits {
 
 /// The kind of a value.
 #[derive(Debug)]
-pub(crate) enum Shape {
+pub(crate) enum ValueKind {
     /// A string.
     Text,
     /// A boolean.
@@ -103,7 +105,7 @@ pub(crate) enum Shape {
 /// A value that can be read from a configuration.
 pub(crate) trait ConfigRead: Sized {
     /// The kind of the value.
-    const SHAPE: &'static Shape;
+    const KIND: &'static ValueKind;
 
     /// Reads the value; reports a problem and returns `None` if it is not one.
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self>;
@@ -170,7 +172,7 @@ impl FromDefault<&str> for ConfigValue<String> {
 }
 
 /// Declares structs with their tables of keys. A row is
-/// `field: Type = default, range RANGE, "unit", required "example", otherwise "default in words",
+/// `field: Type = default, range RANGE, "unit", required "example", default_doc "default in words",
 /// alias "old_name", key "name that is no identifier";`, where all after the type may be left out.
 macro_rules! keys {
     ($(
@@ -178,7 +180,7 @@ macro_rules! keys {
         $vis:vis struct $name:ident $((text is $text:literal))? {$(
             $(#[doc = $about:literal])+
             $field:ident: $ty:ty $(= $default:expr)? $(, range $range:expr, $unit:literal)?
-                $(, required $example:literal)? $(, otherwise $words:literal)?
+                $(, required $example:literal)? $(, default_doc $words:literal)?
                 $(, alias $alias:literal)* $(, key $key:literal)?;
         )*}
     )+) => {$(
@@ -206,10 +208,10 @@ macro_rules! keys {
                     name: keys!(@name $field $($key)?),
                     aliases: &[$($alias),*],
                     doc: concat!($($about),+),
-                    shape: <$ty as $crate::keys::ConfigRead>::SHAPE,
+                    kind: <$ty as $crate::keys::ConfigRead>::KIND,
                     limits: keys!(@limits $($range, $unit)?),
                     example: keys!(@option $($example)?),
-                    otherwise: keys!(@option $($words)?),
+                    default_doc: keys!(@option $($words)?),
                 }),*],
                 text_key: keys!(@option $($text)?),
                 defaults: || {
@@ -229,8 +231,8 @@ macro_rules! keys {
         }
 
         impl $crate::keys::ConfigRead for $name {
-            const SHAPE: &'static $crate::keys::Shape =
-                &$crate::keys::Shape::Table(<Self as $crate::keys::KeyTable>::TABLE);
+            const KIND: &'static $crate::keys::ValueKind =
+                &$crate::keys::ValueKind::Table(<Self as $crate::keys::KeyTable>::TABLE);
 
             fn from_node(
                 node: &$crate::tree::Node,

@@ -29,11 +29,11 @@ keys! {
     /// The configuration file.
     pub(crate) struct Config {
         /// Directory of groups, names, volumes and the server's certificate.
-        state_dir: Option<ConfigValue<String>>, otherwise "`$XDG_STATE_HOME/aulos`, or `~/.local/state/aulos`";
+        state_dir: Option<ConfigValue<String>>, default_doc "`$XDG_STATE_HOME/aulos`, or `~/.local/state/aulos`";
         /// Ports to listen on.
         listen: ListenConfig;
         /// Stations.
-        station: Vec<StationConfig>, otherwise "the station `default`";
+        station: Vec<StationConfig>, default_doc "the station `default`";
         /// The page and the API.
         http: HttpConfig;
         /// Metrics for Prometheus.
@@ -59,7 +59,7 @@ keys! {
         /// RTP relays.
         relay: Vec<RelayConfig>;
         /// NATS, through which servers in several places play each other's stations.
-        cluster: Option<ClusterConfig>, otherwise "no NATS";
+        cluster: Option<ClusterConfig>, default_doc "no NATS";
     }
 
     /// Ports to listen on. Each is a port, `:PORT` or `HOST:PORT`; TLS is accepted on the same
@@ -78,15 +78,15 @@ keys! {
     /// The page and the API.
     pub(crate) struct HttpConfig {
         /// Directory whose files are served at `/`, such as Snapweb.
-        doc_root: Option<ConfigValue<String>>, otherwise "the built-in page";
+        doc_root: Option<ConfigValue<String>>, default_doc "the built-in page";
         /// Host names under which the page may be requested, besides those of a local network.
         names: Vec<ConfigValue<String>>;
         /// File that gets a line for each web listener that has left.
-        access_log: Option<ConfigValue<String>>, otherwise "no access log";
+        access_log: Option<ConfigValue<String>>, default_doc "no access log";
         /// URL that is asked, as by Icecast, whether a web listener may listen.
-        listener_add: Option<ConfigValue<String>>, otherwise "every web listener may";
+        listener_add: Option<ConfigValue<String>>, default_doc "every web listener may";
         /// URL that is told when such a listener has left.
-        listener_remove: Option<ConfigValue<String>>, otherwise "not told";
+        listener_remove: Option<ConfigValue<String>>, default_doc "not told";
     }
 
     /// Metrics for Prometheus.
@@ -111,13 +111,13 @@ keys! {
     /// Limits for streams that controllers add.
     pub(crate) struct StreamsConfig {
         /// Schemes of source URIs that are permitted.
-        schemes: Option<Vec<ConfigValue<String>>>, otherwise "those that controllers may add, see [source URIs](#source-uris)";
+        schemes: Option<Vec<ConfigValue<String>>>, default_doc "those that controllers may add, see [source URIs](#source-uris)";
         /// Directories for `pipe:` and `file:`.
         roots: Vec<ConfigValue<String>>;
         /// Hosts whose `http:` and `https:` URLs may be announced: `lan` (the private networks of this
         /// machine's interfaces), host names, addresses, and networks such as `192.168.1.0/24`.
         /// Loopback and link-local addresses only as an address or a network.
-        announce_hosts: Option<Vec<ConfigValue<String>>>, otherwise "`[\"lan\"]`";
+        announce_hosts: Option<Vec<ConfigValue<String>>>, default_doc "`[\"lan\"]`";
         /// Directory of control scripts.
         plugin_dir: ConfigValue<String> = "/usr/share/snapserver/plug-ins";
         /// Whether calls from this machine may name a control script of `plugin_dir` in the URI of
@@ -173,7 +173,7 @@ keys! {
         /// Silence detection.
         silence: SilenceConfig;
         /// Loudness normalization of the programme.
-        normalize: Option<ConfigValue<NormalizeConfig>>, otherwise "off";
+        normalize: Option<ConfigValue<NormalizeConfig>>, default_doc "off";
         /// Equalizer bands, in order of processing.
         equalizer: Vec<BandConfig>;
         /// Control script.
@@ -201,21 +201,21 @@ keys! {
         /// Source URI.
         uri: ConfigValue<String> = "", required "{ uri = \"demo://\" }";
         /// Name, unique in the station.
-        name: Option<ConfigValue<String>>, otherwise "`name` of the URI, or its scheme";
+        name: Option<ConfigValue<String>>, default_doc "`name` of the URI, or its scheme";
         /// Gain before the switch.
         gain_db: f64 = 0.0, range GAIN_DB, "dB";
         /// Time without data after which the source has failed.
-        timeout_ms: Option<ConfigValue<u32>>, range TIMEOUT_MS, "milliseconds", otherwise "that of `switch`";
+        timeout_ms: Option<ConfigValue<u32>>, range TIMEOUT_MS, "milliseconds", default_doc "that of `switch`";
         /// Buffer in front of the switch.
-        input_buffer_ms: Option<u32>, range INPUT_BUFFER_MS, "milliseconds", otherwise "that of `switch`; at least 2000 for `http:` and `icecast:`";
+        input_buffer_ms: Option<u32>, range INPUT_BUFFER_MS, "milliseconds", default_doc "that of `switch`; at least 2000 for `http:` and `icecast:`";
         /// Readiness while the source is not needed: open and buffered, open, or closed.
         standby: Standby = Standby::Hot;
         /// Silence detection.
-        silence: Option<SilenceConfig>, otherwise "that of the station";
+        silence: Option<SilenceConfig>, default_doc "that of the station";
         /// Password of a mount (`icecast:`), or for another server (`snapcast:`).
         password: Option<SecretConfig>;
         /// Loudness normalization of this source.
-        normalize: Option<ConfigValue<NormalizeConfig>>, otherwise "off";
+        normalize: Option<ConfigValue<NormalizeConfig>>, default_doc "off";
     }
 
     /// Failover between sources.
@@ -246,7 +246,7 @@ keys! {
         /// Whether a constant value counts as silence.
         dc: bool = true;
         /// Time for which one channel may be silent while another one is not.
-        dead_channel_s: Option<f64>, range SILENCE_S, "seconds", otherwise "no limit";
+        dead_channel_s: Option<f64>, range SILENCE_S, "seconds", default_doc "no limit";
     }
 }
 

@@ -70,7 +70,7 @@ fn collect(table: &DeTable<'_>, keys: &'static Table, renames: &mut Vec<Rename>)
         if key.name != written && !has_new {
             renames.push(Rename { span: name.span(), new: key.name });
         }
-        let Some(inner) = table_in(key.shape) else { continue };
+        let Some(inner) = table_in(key.kind) else { continue };
         match value.get_ref() {
             DeValue::Table(table) => collect(table, inner, renames),
             DeValue::Array(items) => {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::keys::{ConfigRead, Context, Shape};
+use crate::keys::{ConfigRead, Context, ValueKind};
 use crate::limits::MAX_RELAY_PORTS;
 use crate::names::without_brackets;
 use crate::tree::Node;
@@ -56,7 +56,7 @@ impl PortRange<IpAddr> {
 }
 
 impl ConfigRead for PortRange<String> {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, parse)
@@ -64,7 +64,7 @@ impl ConfigRead for PortRange<String> {
 }
 
 impl ConfigRead for PortRange<IpAddr> {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, |text| {

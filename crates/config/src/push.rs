@@ -27,7 +27,7 @@ keys! {
         /// `mp3:192k`.
         format: ConfigValue<String> = "ogg";
         /// Name of the programme.
-        name: Option<ConfigValue<String>>, otherwise "the station's";
+        name: Option<ConfigValue<String>>, default_doc "the station's";
         /// Description of the programme.
         description: Option<ConfigValue<String>>;
         /// Genre of the programme.

@@ -17,7 +17,7 @@ use aulos_files::record::{
 };
 
 use crate::env::Environment;
-use crate::keys::{Choice, ConfigRead, Context, Shape, hint_for, keys};
+use crate::keys::{Choice, ConfigRead, Context, ValueKind, hint_for, keys};
 use crate::limits::{KEEP_FILES, MAX_RECORDERS, RECORD_BITS, RECORD_KBPS};
 use crate::names::{absolute_path, report_duplicate};
 use crate::output::StationOutput;
@@ -30,23 +30,23 @@ keys! {
     /// A recorder. One recorder is a table, several are a list of tables.
     pub(crate) struct RecordConfig {
         /// Name, unique in the server.
-        name: Option<ConfigValue<String>>, otherwise "the station's; with `source`, `STATION-SOURCE`";
+        name: Option<ConfigValue<String>>, default_doc "the station's; with `source`, `STATION-SOURCE`";
         /// Source that is recorded, before the switch, its gain and its normalizer.
-        source: Option<ConfigValue<String>>, otherwise "the station's output";
+        source: Option<ConfigValue<String>>, default_doc "the station's output";
         /// Directory of the files; created if it is missing.
         dir: Option<ConfigValue<String>>, required "record = { dir = \"/srv/rec\" }";
         /// Pattern of file names: codes of strftime, `{name}`, `{index}`; `/` creates directories.
-        file: Option<ConfigValue<String>>, otherwise "`{name}-%Y-%m-%dT%H%M%SZ`; with local time without the `Z`";
+        file: Option<ConfigValue<String>>, default_doc "`{name}-%Y-%m-%dT%H%M%SZ`; with local time without the `Z`";
         /// File format: `wav`, `flac`, `opus` in Ogg, or `mp3`.
         format: ConfigValue<String> = "flac";
         /// Bits per sample: 16 or 24, of `wav` also 32 (floating point).
-        bits: Option<ConfigValue<u32>>, range RECORD_BITS, "bits", otherwise "the station's";
+        bits: Option<ConfigValue<u32>>, range RECORD_BITS, "bits", default_doc "the station's";
         /// Bit rate of `opus` and `mp3`; the default is transparent for two channels.
-        kbps: Option<ConfigValue<u32>>, range RECORD_KBPS, "kbit/s", otherwise "160 with `opus`; that of the station's `mp3` with `mp3`";
+        kbps: Option<ConfigValue<u32>>, range RECORD_KBPS, "kbit/s", default_doc "160 with `opus`; that of the station's `mp3` with `mp3`";
         /// Duration of a file, after which a new one begins.
-        rotate: Option<ConfigValue<Span>>, otherwise "unlimited";
+        rotate: Option<ConfigValue<Span>>, default_doc "unlimited";
         /// Size of a file, after which a new one begins.
-        rotate_size: Option<ConfigValue<u64>>, otherwise "unlimited";
+        rotate_size: Option<ConfigValue<u64>>, default_doc "unlimited";
         /// `rotate` follows the clock: with `1h` a file begins at every full hour.
         align: bool = false;
         /// Time zone of file names and `align`.
@@ -56,11 +56,11 @@ keys! {
         /// Start recording at once; `false` waits for a call.
         start: bool = true;
         /// Age beyond which files are deleted.
-        keep_for: Option<Span>, otherwise "unlimited";
+        keep_for: Option<Span>, default_doc "unlimited";
         /// Number of files beyond which the oldest are deleted.
-        keep_files: Option<u32>, range KEEP_FILES, "files", otherwise "unlimited";
+        keep_files: Option<u32>, range KEEP_FILES, "files", default_doc "unlimited";
         /// Total size beyond which the oldest files are deleted.
-        keep_size: Option<u64>, otherwise "unlimited";
+        keep_size: Option<u64>, default_doc "unlimited";
         /// Free space on the disk for which the oldest files are deleted.
         keep_free: u64 = DEFAULT_KEEP_FREE;
         /// Interval at which a file is made to survive a loss of power, or `never`.
@@ -77,8 +77,8 @@ impl Choice for ClockZone {
 }
 
 impl ConfigRead for SyncPolicy {
-    const SHAPE: &'static Shape =
-        &Shape::AnyOf(&[&Shape::Duration, &Shape::Choice(|| vec![NO_SYNC])]);
+    const KIND: &'static ValueKind =
+        &ValueKind::AnyOf(&[&ValueKind::Duration, &ValueKind::Choice(|| vec![NO_SYNC])]);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         if is_word(node, NO_SYNC) {

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::keys::{Key, Shape, Table};
+use crate::keys::{Key, Table, ValueKind};
 use crate::tree::{Node, Value};
 
 /// What stands in place of a secret.
@@ -25,35 +25,34 @@ pub(crate) fn redacted(node: &Node, table: &Table) -> Json {
 }
 
 fn of_key(key: &Key, entry: &crate::tree::TableEntry) -> Json {
-    match key.shape {
+    match key.kind {
         // The name of the file or of the variable says where the secret is.
-        Shape::Secret if entry.key != key.name => value_json(&entry.node, key.name),
-        Shape::Secret | Shape::Texts => json!(REDACTED),
-        shape => of_shape(shape, &entry.node, key.name),
+        ValueKind::Secret if entry.key != key.name => value_json(&entry.node, key.name),
+        ValueKind::Secret | ValueKind::Texts => json!(REDACTED),
+        kind => of_kind(kind, &entry.node, key.name),
     }
 }
 
-fn of_shape(shape: &Shape, node: &Node, name: &str) -> Json {
-    match (shape, &node.value) {
-        (Shape::Table(table), Value::Table(_)) => redacted(node, table),
-        (Shape::List(inner), Value::List(items)) => {
-            items.iter().map(|item| of_shape(inner, item, name)).collect()
+fn of_kind(kind: &ValueKind, node: &Node, name: &str) -> Json {
+    match (kind, &node.value) {
+        (ValueKind::Table(table), Value::Table(_)) => redacted(node, table),
+        (ValueKind::List(inner), Value::List(items)) => {
+            items.iter().map(|item| of_kind(inner, item, name)).collect()
         }
-        (Shape::AnyOf(shapes), value) => {
-            let fits = |shape: &&&Shape| match (shape, value) {
-                (Shape::Table(_), Value::Table(_)) | (Shape::List(_), Value::List(_)) => true,
-                (Shape::Table(_) | Shape::List(_), _) => false,
+        (ValueKind::AnyOf(kinds), value) => {
+            let fits = |kind: &&&ValueKind| match (kind, value) {
+                (ValueKind::Table(_), Value::Table(_)) | (ValueKind::List(_), Value::List(_)) => {
+                    true
+                }
+                (ValueKind::Table(_) | ValueKind::List(_), _) => false,
                 (_, value) => !matches!(value, Value::Table(_) | Value::List(_)),
             };
-            shapes
-                .iter()
-                .find(fits)
-                .map_or_else(|| json!(REDACTED), |one| of_shape(one, node, name))
+            kinds.iter().find(fits).map_or_else(|| json!(REDACTED), |one| of_kind(one, node, name))
         }
         // The keys of a table of any other kind are not known.
         (_, Value::Table(_)) => json!(REDACTED),
         // Of a list of tables, one alone may be written.
-        (_, Value::List(items)) => items.iter().map(|item| of_shape(shape, item, name)).collect(),
+        (_, Value::List(items)) => items.iter().map(|item| of_kind(kind, item, name)).collect(),
         _ => value_json(node, name),
     }
 }
@@ -195,25 +194,25 @@ mod tests {
         assert_eq!(shown["state_dir"], "/var/lib/aulos");
     }
 
-    /// A secret has no other shape in the tables.
+    /// A secret has no other kind in the tables.
     #[test]
     fn keys_that_sound_like_secrets_are_secrets() {
-        fn check(path: &str, shape: &Shape) {
-            match shape {
-                Shape::Table(table) => {
+        fn check(path: &str, kind: &ValueKind) {
+            match kind {
+                ValueKind::Table(table) => {
                     for key in table.keys {
-                        let is_secret = matches!(key.shape, Shape::Secret);
+                        let is_secret = matches!(key.kind, ValueKind::Secret);
                         let sounds = ["password", "token", "secret"];
                         let sounds = sounds.iter().any(|word| key.name.contains(word));
                         assert!(is_secret || !sounds, "{path}.{}", key.name);
-                        check(&format!("{path}.{}", key.name), key.shape);
+                        check(&format!("{path}.{}", key.name), key.kind);
                     }
                 }
-                Shape::List(inner) => check(path, inner),
-                Shape::AnyOf(shapes) => shapes.iter().for_each(|shape| check(path, shape)),
+                ValueKind::List(inner) => check(path, inner),
+                ValueKind::AnyOf(kinds) => kinds.iter().for_each(|kind| check(path, kind)),
                 _ => {}
             }
         }
-        check("", &Shape::Table(Config::TABLE));
+        check("", &ValueKind::Table(Config::TABLE));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::keys::{Key, KeyTable as _, Shape, Table};
+use crate::keys::{Key, KeyTable as _, Table, ValueKind};
 use crate::model::Config;
 use crate::problem::quoted_list;
 use crate::schemes::{RemoteUse, SCHEMES, Scheme};
@@ -39,7 +39,7 @@ fn section(out: &mut String, path: &str, table: &'static Table) {
     }
     rows(out, path, table);
     for key in table.keys {
-        if let Some(inner) = table_in(key.shape) {
+        if let Some(inner) = table_in(key.kind) {
             section(out, &join(path, key.name), inner);
         }
     }
@@ -49,7 +49,7 @@ fn rows(out: &mut String, path: &str, table: &'static Table) {
     *out += "\n| key | type | default | values | meaning |\n|---|---|---|---|---|\n";
     for (key, default) in table.keys.iter().zip((table.defaults)()) {
         let names: Vec<String> = key.names().iter().map(|name| format!("`{name}`")).collect();
-        let default = match (key.example, key.otherwise, default, table_in(key.shape)) {
+        let default = match (key.example, key.default_doc, default, table_in(key.kind)) {
             (Some(_), ..) => "required".to_owned(),
             (_, Some(words), ..) => words.to_owned(),
             (_, _, Some(value), _) => format!("`{value}`"),
@@ -57,14 +57,14 @@ fn rows(out: &mut String, path: &str, table: &'static Table) {
             _ => "none".to_owned(),
         };
         let mut meaning = key.doc.trim().to_owned();
-        if table_in(key.shape).is_some() {
+        if table_in(key.kind).is_some() {
             let anchor = join(path, key.name).replace('.', "");
             write!(meaning, " See [{}](#{anchor}).", join(path, key.name)).ok();
         }
         for old in key.aliases {
             write!(meaning, " Old name: `{old}`.").ok();
         }
-        let cells = [names.join(", "), kind(key.shape), default, values(key), meaning];
+        let cells = [names.join(", "), kind_name(key.kind), default, values(key), meaning];
         for cell in cells.map(|cell| cell.replace('|', "\\|")) {
             write!(out, "| {cell}{}", if cell.is_empty() { "" } else { " " }).ok();
         }
@@ -93,48 +93,48 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// The table that a value is, or is a list of.
-pub(crate) fn table_in(shape: &Shape) -> Option<&'static Table> {
-    match shape {
-        Shape::Table(table) => Some(table),
-        Shape::List(inner) => table_in(inner),
-        Shape::AnyOf(shapes) => shapes.iter().find_map(|shape| table_in(shape)),
+pub(crate) fn table_in(kind: &ValueKind) -> Option<&'static Table> {
+    match kind {
+        ValueKind::Table(table) => Some(table),
+        ValueKind::List(inner) => table_in(inner),
+        ValueKind::AnyOf(kinds) => kinds.iter().find_map(|kind| table_in(kind)),
         _ => None,
     }
 }
 
-fn kind(shape: &Shape) -> String {
-    match shape {
-        Shape::Text | Shape::Choice(_) => "text".to_owned(),
-        Shape::Flag => "boolean".to_owned(),
-        Shape::Integer => "integer".to_owned(),
-        Shape::Number => "number".to_owned(),
-        Shape::Duration => "duration".to_owned(),
-        Shape::Size => "size".to_owned(),
-        Shape::Secret => "secret".to_owned(),
-        Shape::Texts => "table of texts".to_owned(),
-        Shape::Table(Table { text_key: Some(_), .. }) => "text or table".to_owned(),
-        Shape::Table(_) => "table".to_owned(),
-        Shape::List(inner) => match kind(inner).as_str() {
+fn kind_name(kind: &ValueKind) -> String {
+    match kind {
+        ValueKind::Text | ValueKind::Choice(_) => "text".to_owned(),
+        ValueKind::Flag => "boolean".to_owned(),
+        ValueKind::Integer => "integer".to_owned(),
+        ValueKind::Number => "number".to_owned(),
+        ValueKind::Duration => "duration".to_owned(),
+        ValueKind::Size => "size".to_owned(),
+        ValueKind::Secret => "secret".to_owned(),
+        ValueKind::Texts => "table of texts".to_owned(),
+        ValueKind::Table(Table { text_key: Some(_), .. }) => "text or table".to_owned(),
+        ValueKind::Table(_) => "table".to_owned(),
+        ValueKind::List(inner) => match kind_name(inner).as_str() {
             "text or table" => "list of texts or tables".to_owned(),
             inner => format!("list of {inner}s"),
         },
-        Shape::AnyOf(shapes) => {
-            shapes.iter().map(|shape| kind(shape)).collect::<Vec<_>>().join(" or ")
+        ValueKind::AnyOf(kinds) => {
+            kinds.iter().map(|kind| kind_name(kind)).collect::<Vec<_>>().join(" or ")
         }
     }
 }
 
 fn values(key: &Key) -> String {
     let limits = key.limits.map(|limits| limits.to_string());
-    let choices = choices_in(key.shape).map(|names| quoted_list(&names, "or"));
+    let choices = choices_in(key.kind).map(|names| quoted_list(&names, "or"));
     limits.or(choices).unwrap_or_default()
 }
 
-fn choices_in(shape: &Shape) -> Option<Vec<&'static str>> {
-    match shape {
-        Shape::Choice(names) => Some(names()),
-        Shape::List(inner) => choices_in(inner),
-        Shape::AnyOf(shapes) => shapes.iter().find_map(|shape| choices_in(shape)),
+fn choices_in(kind: &ValueKind) -> Option<Vec<&'static str>> {
+    match kind {
+        ValueKind::Choice(names) => Some(names()),
+        ValueKind::List(inner) => choices_in(inner),
+        ValueKind::AnyOf(kinds) => kinds.iter().find_map(|kind| choices_in(kind)),
         _ => None,
     }
 }
@@ -143,7 +143,7 @@ fn table_schema(table: &'static Table) -> Json {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for (key, default) in table.keys.iter().zip((table.defaults)()) {
-        let mut schema = shape_schema(key.shape, key);
+        let mut schema = kind_schema(key.kind, key);
         schema["description"] = json!(key.doc.trim());
         // A TOML value of these kinds is JSON as well.
         if let Some(default) = default.and_then(|text| serde_json::from_str::<Json>(&text).ok())
@@ -151,7 +151,7 @@ fn table_schema(table: &'static Table) -> Json {
         {
             schema["default"] = default;
         }
-        if key.example.is_some() && !matches!(key.shape, Shape::Secret) {
+        if key.example.is_some() && !matches!(key.kind, ValueKind::Secret) {
             required.push(key.name);
         }
         for old in key.aliases {
@@ -175,27 +175,29 @@ fn table_schema(table: &'static Table) -> Json {
     schema
 }
 
-fn shape_schema(shape: &Shape, key: &Key) -> Json {
-    let number = |kind: &str| match key.limits {
-        Some(limits) => json!({ "type": kind, "minimum": limits.low, "maximum": limits.high }),
-        None => json!({ "type": kind }),
+fn kind_schema(kind: &ValueKind, key: &Key) -> Json {
+    let number = |name: &str| match key.limits {
+        Some(limits) => json!({ "type": name, "minimum": limits.low, "maximum": limits.high }),
+        None => json!({ "type": name }),
     };
-    match shape {
-        Shape::Text | Shape::Duration | Shape::Size | Shape::Secret => json!({ "type": "string" }),
-        Shape::Flag => json!({ "type": "boolean" }),
-        Shape::Integer => number("integer"),
-        Shape::Number => number("number"),
-        Shape::Choice(names) => json!({ "enum": names() }),
-        Shape::Texts => {
+    match kind {
+        ValueKind::Text | ValueKind::Duration | ValueKind::Size | ValueKind::Secret => {
+            json!({ "type": "string" })
+        }
+        ValueKind::Flag => json!({ "type": "boolean" }),
+        ValueKind::Integer => number("integer"),
+        ValueKind::Number => number("number"),
+        ValueKind::Choice(names) => json!({ "enum": names() }),
+        ValueKind::Texts => {
             json!({ "type": "object", "additionalProperties": { "type": "string" } })
         }
-        Shape::List(inner) => json!({ "type": "array", "items": shape_schema(inner, key) }),
-        Shape::Table(table) if table.text_key.is_some() => {
+        ValueKind::List(inner) => json!({ "type": "array", "items": kind_schema(inner, key) }),
+        ValueKind::Table(table) if table.text_key.is_some() => {
             json!({ "anyOf": [{ "type": "string" }, table_schema(table)] })
         }
-        Shape::Table(table) => table_schema(table),
-        Shape::AnyOf(shapes) => {
-            let all: Vec<Json> = shapes.iter().map(|shape| shape_schema(shape, key)).collect();
+        ValueKind::Table(table) => table_schema(table),
+        ValueKind::AnyOf(kinds) => {
+            let all: Vec<Json> = kinds.iter().map(|kind| kind_schema(kind, key)).collect();
             json!({ "anyOf": all })
         }
     }
@@ -261,7 +263,7 @@ mod tests {
                 let value: f64 = text.parse().unwrap();
                 assert!((limits.low..=limits.high).contains(&value), "{path}: {text}");
             }
-            if let Some(inner) = table_in(key.shape) {
+            if let Some(inner) = table_in(key.kind) {
                 check(&path, inner);
             }
         }

@@ -8,7 +8,7 @@ use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_session::relay::{DtmfPayloadTypes, RedConfig, RelayStreamConfig, RtpPayloadFormat};
 use serde_json::Value as Json;
 
-use crate::keys::{ConfigRead, Context, Shape, keys, table_of};
+use crate::keys::{ConfigRead, Context, ValueKind, keys, table_of};
 use crate::limits::{
     MAX_RELAYS, OPUS_BITRATE, OPUS_COMPLEXITY, RED_DISTANCE, RED_TYPES, RELAY_IDLE_S,
     RELAY_REORDER_WAIT_MS, RELAY_STREAMS, RELAY_TAKEOVER_MS,
@@ -24,7 +24,7 @@ keys! {
     /// same keys.
     pub(crate) struct RelayConfig {
         /// Name, unique in the server.
-        name: Option<ConfigValue<String>>, otherwise "`relay`, with a number";
+        name: Option<ConfigValue<String>>, default_doc "`relay`, with a number";
         /// Ports to listen on: `udp://ADDRESS:PORT` for many streams, `udp://ADDRESS:FIRST-LAST`
         /// for a stream for each port, or `trunk://ADDRESS:PORT`.
         listen: Option<ConfigValue<PortRange<IpAddr>>>, required "listen = \"udp://0.0.0.0:6000-6999\"";
@@ -44,7 +44,7 @@ keys! {
         /// Payload type of sent RED.
         red_to: Option<ConfigValue<u8>>, range RED_TYPES, "";
         /// Number of earlier packets that each packet of sent RED repeats.
-        red_distance: Option<u8>, range RED_DISTANCE, "packets", otherwise "1";
+        red_distance: Option<u8>, range RED_DISTANCE, "packets", default_doc "1";
         /// Time to wait for a missing packet.
         hold_ms: u32 = 60, range RELAY_REORDER_WAIT_MS, "milliseconds";
         /// Silence after which a stream ends.
@@ -123,7 +123,7 @@ impl RelaySettings {
 }
 
 impl ConfigRead for DtmfPayloadTypes {
-    const SHAPE: &'static Shape = &Shape::AnyOf(&[&Shape::Integer, &Shape::Text]);
+    const KIND: &'static ValueKind = &ValueKind::AnyOf(&[&ValueKind::Integer, &ValueKind::Text]);
 
     /// `TYPE`, or `TYPE:TYPE` with another one on the outgoing side.
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {

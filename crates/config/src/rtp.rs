@@ -25,19 +25,19 @@ keys! {
         /// Encoding of the payload.
         payload: ConfigValue<RtpCodec> = RtpCodec::L24;
         /// Payload type.
-        payload_type: Option<ConfigValue<u8>>, range RTP_PAYLOAD_TYPE, "", otherwise "that of RFC 3551, or 96";
+        payload_type: Option<ConfigValue<u8>>, range RTP_PAYLOAD_TYPE, "", default_doc "that of RFC 3551, or 96";
         /// Packet time: a whole number of frames, and at most 1440 bytes.
-        ptime_ms: Option<ConfigValue<f64>>, range RTP_PTIME_MS, "milliseconds", otherwise "1 of `l16` and `l24`, 20 of telephony, a chunk of `opus`";
+        ptime_ms: Option<ConfigValue<f64>>, range RTP_PTIME_MS, "milliseconds", default_doc "1 of `l16` and `l24`, 20 of telephony, a chunk of `opus`";
         /// Network interface for multicast: its name or an address of it.
-        interface: Option<String>, otherwise "by the routes";
+        interface: Option<String>, default_doc "by the routes";
         /// TTL of multicast packets.
         ttl: u8 = 1, range RTP_TTL, "routers";
         /// DSCP of the packets.
-        dscp: Option<u8>, range RTP_DSCP, "", otherwise "34 of `l16` and `l24`, else 46";
+        dscp: Option<u8>, range RTP_DSCP, "", default_doc "34 of `l16` and `l24`, else 46";
         /// Whether it is announced by SAP; requires an IPv4 group.
         sap: bool = false;
         /// Session name in the SDP.
-        name: Option<String>, otherwise "the station's";
+        name: Option<String>, default_doc "the station's";
     }
 }
 
@@ -50,8 +50,8 @@ pub struct RtpOutputSettings {
     pub encoding: Encoding,
     /// The payload type.
     pub payload_type: u8,
-    /// Packet time in units of the RTP clock.
-    pub units: u32,
+    /// Packet time in ticks of the RTP clock.
+    pub packet_ticks: u32,
     /// The network interface.
     pub interface: Option<String>,
     /// TTL of multicast packets.
@@ -95,7 +95,7 @@ fn resolve_one(
 ) -> Option<RtpOutputSettings> {
     let dest = dest(config.dest.as_ref()?, problems)?;
     let encoding = encoding(config, station, problems)?;
-    let units = units(config, encoding, station, problems)?;
+    let packet_ticks = packet_ticks(config, encoding, station, problems)?;
     let payload_type = payload_type(config.payload_type, encoding, problems)?;
     let group = dest.ip().is_multicast();
     if config.sap && !(group && dest.is_ipv4()) {
@@ -107,7 +107,7 @@ fn resolve_one(
         dest,
         encoding,
         payload_type,
-        units,
+        packet_ticks,
         interface: config.interface.clone(),
         ttl: config.ttl,
         dscp: config.dscp.unwrap_or(if is_pcm { MEDIA_DSCP } else { VOICE_DSCP }),
@@ -170,8 +170,8 @@ fn encoding(config: &RtpConfig, station: &StationOutput, problems: &Problems) ->
     Some(encoding)
 }
 
-/// The packet time in units of the RTP clock.
-fn units(
+/// The packet time in ticks of the RTP clock.
+fn packet_ticks(
     config: &RtpConfig,
     encoding: Encoding,
     station: &StationOutput,
@@ -201,14 +201,14 @@ fn units(
     };
     let exact = ptime * f64::from(grid) / 1e3;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "60 ms at most")]
-    let units = exact.round() as u32;
-    if (exact - f64::from(units)).abs() > 1e-6 {
+    let packet_ticks = exact.round() as u32;
+    if (exact - f64::from(packet_ticks)).abs() > 1e-6 {
         let message =
             format!("`ptime_ms` is {ptime}: it must be a whole number of frames at {grid} Hz");
         problems.add_with_hint(at, message, "1, 4, 5, 10 and 20 are usual");
         return None;
     }
-    let bytes = encoding.payload_bytes(units).unwrap_or(0);
+    let bytes = encoding.payload_bytes(packet_ticks).unwrap_or(0);
     if bytes > MAX_RTP_PAYLOAD {
         let message = format!(
             "packets of {ptime} ms of {encoding} have {bytes} bytes: the maximum is {MAX_RTP_PAYLOAD}"
@@ -216,7 +216,7 @@ fn units(
         problems.add_with_hint(at, message, "ptime_ms = 1, or payload = \"l16\"");
         return None;
     }
-    Some(units)
+    Some(packet_ticks)
 }
 
 fn payload_type(
@@ -319,14 +319,14 @@ mod tests {
             station(&keys).map(|station| station.rtp[0].clone())
         };
         let plain = output("", "48000:24:2").unwrap();
-        assert_eq!((plain.encoding.to_string().as_str(), plain.units), ("L24/48000/2", 48));
+        assert_eq!((plain.encoding.to_string().as_str(), plain.packet_ticks), ("L24/48000/2", 48));
         assert_eq!((plain.payload_type, plain.ttl, plain.dscp), (96, 1, 34));
         // AES67 counts the frames of 48 kHz.
         let disc = output("payload = \"l16\"", "44100:16:2").unwrap();
-        assert_eq!((disc.payload_type, disc.units), (10, 48));
+        assert_eq!((disc.payload_type, disc.packet_ticks), (10, 48));
         let call = output("payload = \"pcma\"", "44100:16:2").unwrap();
-        assert_eq!((call.payload_type, call.units, call.dscp), (8, 160, 46));
-        assert_eq!(output("payload = \"opus\"", "48000:16:2").unwrap().units, 960);
+        assert_eq!((call.payload_type, call.packet_ticks, call.dscp), (8, 160, 46));
+        assert_eq!(output("payload = \"opus\"", "48000:16:2").unwrap().packet_ticks, 960);
         for (keys, spec, hint) in [
             ("ptime_ms = 20", "48000:24:2", "ptime_ms = 1"),
             ("ptime_ms = 0.125", "48000:24:2", "1 to 60"),

@@ -4,12 +4,12 @@ use aulos_proto::rtp::payload::DYNAMIC_TYPES;
 use aulos_proto::rtp::{Encoding, RtpCodec};
 use aulos_session::relay::RtpPayloadFormat;
 
-use crate::keys::{ConfigRead, Context, Shape, hint_for};
+use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
 use crate::tree::Node;
 use crate::values::parsed;
 
 impl ConfigRead for RtpPayloadFormat {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, parse)

@@ -24,13 +24,13 @@ keys! {
         /// Whether TLS is accepted.
         enabled: ConfigValue<bool> = true;
         /// Certificate with its chain, a PEM file.
-        cert: Option<ConfigValue<String>>, otherwise "a self-signed certificate in `state_dir`";
+        cert: Option<ConfigValue<String>>, default_doc "a self-signed certificate in `state_dir`";
         /// Private key of `cert`, a PEM file.
         key: Option<ConfigValue<String>>;
         /// CA of client certificates, a PEM file. The common name of a certificate is the user.
         client_ca: Option<ConfigValue<String>>;
         /// Role of clients whose certificate names no user.
-        client_role: Option<ConfigValue<Option<UserRole>>>, otherwise "`listen`";
+        client_role: Option<ConfigValue<Option<UserRole>>>, default_doc "`listen`";
         /// Refuse connections without TLS.
         require: bool = false;
     }
@@ -50,7 +50,7 @@ keys! {
     /// Access without a login.
     pub(crate) struct AccessConfig {
         /// Role of clients without a login.
-        anonymous: Option<Role>, otherwise "`admin`; with users or `client_ca` `none`";
+        anonymous: Option<Role>, default_doc "`admin`; with users or `client_ca` `none`";
     }
 
     /// Limits for each address.

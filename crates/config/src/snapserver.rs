@@ -233,17 +233,7 @@ fn station(
     line(toml, "codec", &quoted(codec));
     line(toml, "spec", &quoted(&carried_spec(codec, spec).to_string()));
     if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
-        // Limits of clients, and the durations of packets.
-        let name = codec.split(':').next().unwrap_or_default();
-        let possible = name.parse::<Codec>().ok().and_then(|codec| codec.info().chunk_ms);
-        let nearest = possible.unwrap_or_default().iter().min_by_key(|ms| ms.abs_diff(chunk));
-        let clamped = chunk.clamp(*CHUNK_MS.start(), *CHUNK_MS.end());
-        let fitting = nearest.copied().unwrap_or(clamped);
-        line(toml, "chunk_ms", &fitting.to_string());
-        if fitting != chunk {
-            let why = format!("`{}`: chunk_ms = {chunk} is {fitting} now", stream.name);
-            out.notes.push(format!("{why}, the nearest duration that `{codec}` can have"));
-        }
+        chunk_duration(stream, codec, chunk, out);
     }
     let toml = &mut out.toml;
     if let Some(buffer) = number("stream.buffer") {
@@ -273,6 +263,21 @@ fn station(
                 source.name
             ));
         }
+    }
+}
+
+/// Writes the nearest chunk duration that the codec can have.
+fn chunk_duration(stream: &StreamUri, codec: &str, chunk: u32, out: &mut ConversionResult) {
+    // Limits of clients, and the durations of packets.
+    let name = codec.split(':').next().unwrap_or_default();
+    let possible = name.parse::<Codec>().ok().and_then(|codec| codec.info().chunk_ms);
+    let nearest = possible.unwrap_or_default().iter().min_by_key(|ms| ms.abs_diff(chunk));
+    let clamped = chunk.clamp(*CHUNK_MS.start(), *CHUNK_MS.end());
+    let fitting = nearest.copied().unwrap_or(clamped);
+    line(&mut out.toml, "chunk_ms", &fitting.to_string());
+    if fitting != chunk {
+        let why = format!("`{}`: chunk_ms = {chunk} is {fitting} now", stream.name);
+        out.notes.push(format!("{why}, the nearest duration that `{codec}` can have"));
     }
 }
 

@@ -5,11 +5,11 @@
 
 use aulos_core::{Db, Lufs, SampleSpec};
 use aulos_dsp::equalizer::{EqualizerBand, FilterType, MAX_BANDS};
-use aulos_dsp::normalize::{Memory, Mode, Preset, Settings};
+use aulos_dsp::normalize::{LookAhead, Memory, Preset, Settings};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use serde_json::{Value as Json, json};
 
-use crate::keys::{Choice, ConfigRead, Context, Shape, keys, table_of};
+use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys, table_of};
 use crate::limits::{
     BAND_GAIN_DB, BAND_Q, FALL_DB_S, GATE_LUFS, LRA, MAX_GAIN_DB, MEMORY_S, MIN_GAIN_DB, RISE_DB_S,
     TARGET_LUFS, TRUE_PEAK,
@@ -46,16 +46,16 @@ impl ProcessingSettings {
     #[must_use]
     pub fn normalize_json(&self) -> Json {
         let Some(NormalizerConfig { mode, settings }) = &self.normalize else { return Json::Null };
-        let named = Mode::values().into_iter().find(|(_, value)| value == mode);
+        let named = LookAhead::values().into_iter().find(|(_, value)| value == mode);
         json!({
             "mode": named.map_or("", |(name, _)| name),
             "target": settings.target.get(),
             "true_peak": settings.ceiling.get(),
-            "lra": settings.range.get(),
+            "lra": settings.tolerance.get(),
             "min_gain_db": settings.min_gain.get(),
             "max_gain_db": settings.max_gain.get(),
-            "rise_db_s": settings.rise.get(),
-            "fall_db_s": settings.fall.get(),
+            "rise_db_s": settings.max_rise.get(),
+            "fall_db_s": settings.max_fall.get(),
             "gate_lufs": settings.gate.get(),
             "memory_s": match settings.memory {
                 Memory::Sliding { seconds } => json!(seconds),
@@ -85,7 +85,8 @@ impl ProcessingSettings {
     /// What is wrong with it, for display; nothing has changed then.
     pub fn set_normalize(&mut self, value: &Json, spec: SampleSpec) -> Result<(), String> {
         let problems = Problems::default();
-        let base = self.normalize.clone().unwrap_or_else(|| default_normalizer_config(Mode::Full));
+        let base =
+            self.normalize.clone().unwrap_or_else(|| default_normalizer_config(LookAhead::Full));
         let keys: ProcessingKeys = read_json("normalize", value, &problems);
         let new = resolve_normalize(keys.normalize.as_ref(), base, spec, &problems);
         self.normalize = into_result(problems, new)?;
@@ -129,29 +130,29 @@ keys! {
     /// text is a preset.
     pub(crate) struct NormalizeKeys {
         /// Settings to start from.
-        preset: Option<Preset>, otherwise "`r128`";
+        preset: Option<Preset>, default_doc "`r128`";
         /// Latency against quality: 3 s, 400 ms, 5 ms, or the gain alone without a limiter.
-        mode: Option<Mode>, otherwise "`full`; of a source `mid`";
+        mode: Option<LookAhead>, default_doc "`full`; of a source `mid`";
         /// Integrated loudness of the output.
-        target: Option<f64>, range TARGET_LUFS, "LUFS", otherwise "the preset's";
+        target: Option<f64>, range TARGET_LUFS, "LUFS", default_doc "the preset's";
         /// Maximum true peak of the output.
-        true_peak: Option<f64>, range TRUE_PEAK, "dBTP", otherwise "the preset's";
+        true_peak: Option<f64>, range TRUE_PEAK, "dBTP", default_doc "the preset's";
         /// Loudness range that a programme keeps.
-        lra: Option<f64>, range LRA, "LU", otherwise "the preset's";
+        lra: Option<f64>, range LRA, "LU", default_doc "the preset's";
         /// Lowest gain.
-        min_gain_db: Option<f64>, range MIN_GAIN_DB, "dB", otherwise "the preset's";
+        min_gain_db: Option<f64>, range MIN_GAIN_DB, "dB", default_doc "the preset's";
         /// Highest gain.
-        max_gain_db: Option<f64>, range MAX_GAIN_DB, "dB", otherwise "the preset's";
+        max_gain_db: Option<f64>, range MAX_GAIN_DB, "dB", default_doc "the preset's";
         /// Fastest rise of the gain.
-        rise_db_s: Option<f64>, range RISE_DB_S, "dB/s", otherwise "the preset's";
+        rise_db_s: Option<f64>, range RISE_DB_S, "dB/s", default_doc "the preset's";
         /// Fastest fall of the gain.
-        fall_db_s: Option<f64>, range FALL_DB_S, "dB/s", otherwise "the preset's";
+        fall_db_s: Option<f64>, range FALL_DB_S, "dB/s", default_doc "the preset's";
         /// Momentary loudness below which the gain is held.
-        gate_lufs: Option<f64>, range GATE_LUFS, "LUFS", otherwise "the preset's";
+        gate_lufs: Option<f64>, range GATE_LUFS, "LUFS", default_doc "the preset's";
         /// Length of the programme that counts, in seconds (10 to 600), or `endless`.
-        memory_s: Option<Memory>, otherwise "the preset's";
+        memory_s: Option<Memory>, default_doc "the preset's";
         /// Whether a mono programme is played by two loudspeakers and counts twice.
-        dual_mono: Option<bool>, otherwise "`false`";
+        dual_mono: Option<bool>, default_doc "`false`";
     }
 
     /// A band of the equalizer.
@@ -182,8 +183,8 @@ fn into_result<T>(problems: Problems, new: T) -> Result<T, String> {
 pub(crate) struct NormalizeConfig(Option<NormalizeKeys>);
 
 impl ConfigRead for NormalizeConfig {
-    const SHAPE: &'static Shape =
-        &Shape::AnyOf(&[&Shape::Flag, Preset::SHAPE, NormalizeKeys::SHAPE]);
+    const KIND: &'static ValueKind =
+        &ValueKind::AnyOf(&[&ValueKind::Flag, Preset::KIND, NormalizeKeys::KIND]);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let keys = match &node.value {
@@ -200,7 +201,7 @@ impl ConfigRead for NormalizeConfig {
 }
 
 /// The settings of `normalize = true`.
-pub(crate) fn default_normalizer_config(mode: Mode) -> NormalizerConfig {
+pub(crate) fn default_normalizer_config(mode: LookAhead) -> NormalizerConfig {
     NormalizerConfig { mode, settings: Settings::default() }
 }
 
@@ -215,11 +216,11 @@ impl NormalizeKeys {
         let lufs = |value: Option<f64>, field: &mut Lufs| *field = value.map_or(*field, Lufs::new);
         lufs(self.target, &mut settings.target);
         db(self.true_peak, &mut settings.ceiling);
-        db(self.lra, &mut settings.range);
+        db(self.lra, &mut settings.tolerance);
         db(self.min_gain_db, &mut settings.min_gain);
         db(self.max_gain_db, &mut settings.max_gain);
-        db(self.rise_db_s, &mut settings.rise);
-        db(self.fall_db_s, &mut settings.fall);
+        db(self.rise_db_s, &mut settings.max_rise);
+        db(self.fall_db_s, &mut settings.max_fall);
         lufs(self.gate_lufs, &mut settings.gate);
         settings.memory = self.memory_s.unwrap_or(settings.memory);
         settings.dual_mono = self.dual_mono.unwrap_or(settings.dual_mono);
@@ -228,8 +229,8 @@ impl NormalizeKeys {
 }
 
 impl ConfigRead for Memory {
-    const SHAPE: &'static Shape =
-        &Shape::AnyOf(&[&Shape::Integer, &Shape::Choice(|| vec![ENDLESS])]);
+    const KIND: &'static ValueKind =
+        &ValueKind::AnyOf(&[&ValueKind::Integer, &ValueKind::Choice(|| vec![ENDLESS])]);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         if is_word(node, ENDLESS) {
@@ -262,7 +263,7 @@ impl Choice for FilterType {
     }
 }
 
-impl Choice for Mode {
+impl Choice for LookAhead {
     fn values() -> Vec<(&'static str, Self)> {
         let low = [("low", Self::Low), ("gain-only", Self::GainOnly)];
         [("full", Self::Full), ("mid", Self::Mid)].into_iter().chain(low).collect()

@@ -14,7 +14,7 @@ use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
 use crate::cluster::{NATS_PORT, NatsServer, check_build};
-use crate::keys::{Choice, ConfigRead, Context, Shape, keys};
+use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys};
 use crate::limits::{
     JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, RED_TYPES, RTP_PAYLOAD_TYPE,
     SOURCE_LATENCY_MS, TONE_DBFS,
@@ -57,7 +57,7 @@ keys! {
         /// it with these permissions; `read` requires that it exists.
         mode: FifoModeParam = FifoModeParam::Create;
         /// Group of a FIFO that is made, by name or number; with it the default of `mode` is `0660`.
-        group: Option<FifoGroup>, otherwise "the server's";
+        group: Option<FifoGroup>, default_doc "the server's";
         /// Sample spec: `RATE:BITS:CHANNELS`.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
     }
@@ -67,7 +67,7 @@ keys! {
         /// Play the file in a loop.
         repeat: bool = false, key "loop";
         /// Sample spec of raw samples: `RATE:BITS:CHANNELS`.
-        sampleformat: Option<SampleSpec>, otherwise "`48000:16:2` with the extension `raw` or `pcm`; else the file has a header";
+        sampleformat: Option<SampleSpec>, default_doc "`48000:16:2` with the extension `raw` or `pcm`; else the file has a header";
     }
 
     /// Parameters of `process:`.
@@ -91,9 +91,9 @@ keys! {
     /// Parameters of `pulse:` and `alsa:`.
     pub(crate) struct CaptureParams {
         /// Name of the device, if it is not in front of the parameters.
-        device: Option<String>, otherwise "the default device";
+        device: Option<String>, default_doc "the default device";
         /// Sample spec: `RATE:BITS:CHANNELS`.
-        sampleformat: Option<SampleSpec>, otherwise "the station's";
+        sampleformat: Option<SampleSpec>, default_doc "the station's";
     }
 
     /// Parameters of `librespot:`.
@@ -115,7 +115,7 @@ keys! {
         /// Spotify's volume normalization.
         normalize: bool = false;
         /// Continue with similar titles.
-        autoplay: Option<bool>, otherwise "as the app of Spotify sets it";
+        autoplay: Option<bool>, default_doc "as the app of Spotify sets it";
         /// Program that librespot runs on events.
         onevent: String;
         /// Further arguments of librespot.
@@ -153,9 +153,9 @@ keys! {
         /// Connect with TLS, to another aulos; its certificate must be valid for the host.
         tls: bool = false;
         /// Id of this client on the other server, which keeps its settings under it.
-        id: Option<String>, otherwise "this host's name and the station's";
+        id: Option<String>, default_doc "this host's name and the station's";
         /// Name of this host on the other server.
-        host_name: Option<String>, otherwise "this host's name";
+        host_name: Option<String>, default_doc "this host's name";
         /// How much earlier than the other server's loudspeakers the source plays.
         latency: u32 = 0, range SOURCE_LATENCY_MS, "milliseconds";
         /// Pass the other server's chunks on without encoding them, so that the station's clients
@@ -167,7 +167,7 @@ keys! {
     /// Parameters of `nats:`.
     pub(crate) struct NatsParams {
         /// Site of the station.
-        site: Option<String>, otherwise "that of `cluster`, or `default`";
+        site: Option<String>, default_doc "that of `cluster`, or `default`";
         /// Connect with TLS; the certificate must be valid for the host.
         tls: bool = false;
         /// Pass the origin's chunks on without encoding them, so that the station's clients play in
@@ -179,33 +179,33 @@ keys! {
     /// Parameters of `rtp:`.
     pub(crate) struct RtpParams {
         /// Encoding of the payload.
-        payload: Option<RtpCodec>, otherwise "`l16`; `l24` if `sampleformat` has more than 16 bits";
+        payload: Option<RtpCodec>, default_doc "`l16`; `l24` if `sampleformat` has more than 16 bits";
         /// Rate and channels of `l16` and `l24`; channels that `opus` is decoded to.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
         /// Payload type.
-        payload_type: Option<u8>, range RTP_PAYLOAD_TYPE, "", otherwise "that of RFC 3551, or any from 96 to 127";
+        payload_type: Option<u8>, range RTP_PAYLOAD_TYPE, "", default_doc "that of RFC 3551, or any from 96 to 127";
         /// Payload type of RED (RFC 2198).
         red: Option<u8>, range RED_TYPES, "";
         /// Network interface on which a multicast group is joined: its name or an address of it.
-        interface: Option<String>, otherwise "by the routes";
+        interface: Option<String>, default_doc "by the routes";
         /// Time to wait for a packet that later ones have overtaken.
-        jitter: Option<u32>, range JITTER_MS, "milliseconds", otherwise "100, at most half of the buffer";
+        jitter: Option<u32>, range JITTER_MS, "milliseconds", default_doc "100, at most half of the buffer";
         /// Playout delay in milliseconds: `20-200` adapts to the network, `80` is fixed.
         delay: Option<PlayoutDelay>;
         /// Addresses of the accepted senders, separated by commas.
-        source: Senders, otherwise "all";
+        source: Senders, default_doc "all";
     }
 
     /// Parameters of `sdp:`.
     pub(crate) struct SdpParams {
         /// Network interface on which a multicast group is joined: its name or an address of it.
-        interface: Option<String>, otherwise "by the routes";
+        interface: Option<String>, default_doc "by the routes";
         /// Time to wait for a packet that later ones have overtaken.
-        jitter: Option<u32>, range JITTER_MS, "milliseconds", otherwise "100, at most half of the buffer";
+        jitter: Option<u32>, range JITTER_MS, "milliseconds", default_doc "100, at most half of the buffer";
         /// Playout delay in milliseconds: `20-200` adapts to the network, `80` is fixed.
         delay: Option<PlayoutDelay>;
         /// Addresses of the accepted senders, separated by commas.
-        source: Senders, otherwise "all";
+        source: Senders, default_doc "all";
     }
 }
 
@@ -232,8 +232,8 @@ pub(crate) enum FifoModeParam {
 }
 
 impl ConfigRead for FifoModeParam {
-    const SHAPE: &'static Shape =
-        &Shape::AnyOf(&[&Shape::Choice(|| vec!["create", "read"]), &Shape::Text]);
+    const KIND: &'static ValueKind =
+        &ValueKind::AnyOf(&[&ValueKind::Choice(|| vec!["create", "read"]), &ValueKind::Text]);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, |text| match text {
@@ -262,7 +262,7 @@ impl ConfigRead for FifoModeParam {
 pub(crate) struct FifoGroup(u32);
 
 impl ConfigRead for FifoGroup {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, |text| {
@@ -290,7 +290,7 @@ impl Choice for RtpCodec {
 }
 
 impl ConfigRead for PlayoutDelay {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let most = MAX_PLAYOUT_DELAY.as_millis();
@@ -314,7 +314,7 @@ fn playout_delay(text: &str) -> Option<PlayoutDelay> {
 pub(crate) struct Senders(Vec<IpAddr>);
 
 impl ConfigRead for Senders {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, |text| {

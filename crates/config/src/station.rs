@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use aulos_core::{Codec, Db, Frames, SampleSpec, Span};
-use aulos_dsp::normalize::Mode;
+use aulos_dsp::normalize::LookAhead;
 use aulos_engine::encode::{CodecConfig, Mp3Config};
 use aulos_engine::loudness_processor::NormalizerConfig;
 use aulos_engine::standby::Standby;
@@ -121,7 +121,7 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
         let message = format!("`buffer_ms` is {buffer_ms}: a chunk has {chunk_ms} ms");
         problems.add_with_hint(at, message, "20 chunks or more are usual");
     }
-    let base = default_normalizer_config(Mode::Full);
+    let base = default_normalizer_config(LookAhead::Full);
     Station {
         name,
         codec,
@@ -238,7 +238,7 @@ fn sources(config: &StationConfig, spec: SampleSpec, problems: &Problems) -> Vec
                 // others.
                 normalize: resolve_normalize(
                     entry.normalize.as_ref(),
-                    default_normalizer_config(Mode::Mid),
+                    default_normalizer_config(LookAhead::Mid),
                     spec,
                     problems,
                 ),

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use aulos_core::{Codec, Db, SampleSpec, Span};
-use aulos_dsp::normalize::Mode;
+use aulos_dsp::normalize::LookAhead;
 use aulos_engine::generate::Generator;
 use aulos_engine::standby::Standby;
 use aulos_engine::switch::FailbackMode;
@@ -352,7 +352,7 @@ fn a_normalizer_and_an_equalizer_are_read_whole() {
         .iter()
         .map(|source| source.normalize.as_ref().map(|one| (one.mode, one.settings.target.get())))
         .collect();
-    assert_eq!(modes, [Some((Mode::Mid, -18.0)), Some((Mode::Low, -23.0))]);
+    assert_eq!(modes, [Some((LookAhead::Mid, -18.0)), Some((LookAhead::Low, -23.0))]);
     let preset = |keys: &str, sets: &[&str]| sound(keys, sets).normalize_json()["target"].clone();
     assert_eq!(preset("normalize = \"a85\"", &[]), -24.0);
     assert_eq!(preset("normalize = true", &[]), -23.0);

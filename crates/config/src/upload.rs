@@ -20,17 +20,17 @@ keys! {
         /// Bucket and prefix: `s3://BUCKET/PREFIX`. `{station}` is the station's name.
         url: Option<ConfigValue<String>>, required "upload = { url = \"s3://BUCKET/PREFIX\", region = \"eu-central-1\", access_key = \"ID\", secret_key_file = \"FILE\" }";
         /// Server: `https://HOST`.
-        endpoint: Option<ConfigValue<String>>, otherwise "Amazon's for `region`";
+        endpoint: Option<ConfigValue<String>>, default_doc "Amazon's for `region`";
         /// Region of signatures.
-        region: Option<ConfigValue<String>>, otherwise "with `endpoint` `us-east-1`";
+        region: Option<ConfigValue<String>>, default_doc "with `endpoint` `us-east-1`";
         /// Id of the access key.
         access_key: Option<ConfigValue<String>>, required "access_key = \"ID\"";
         /// Secret access key.
         secret_key: Option<SecretConfig>, required "secret_key_file = \"FILE\"";
         /// Write the bucket into the path instead of the host name.
-        path_style: Option<bool>, otherwise "`true` with `endpoint`";
+        path_style: Option<bool>, default_doc "`true` with `endpoint`";
         /// Storage class.
-        storage_class: Option<ConfigValue<String>>, otherwise "the server's";
+        storage_class: Option<ConfigValue<String>>, default_doc "the server's";
         /// Keep uploaded files on this machine.
         keep_local: bool = true;
         /// Concurrent files.

@@ -6,14 +6,14 @@ use std::ops::RangeInclusive;
 use aulos_core::{SampleSpec, Span};
 
 use crate::keys::{
-    Choice, ConfigRead, Context, FromDefault, Key, Shape, Table, TableReader, hint_for,
+    Choice, ConfigRead, Context, FromDefault, Key, Table, TableReader, ValueKind, hint_for,
 };
 use crate::problem::ConfigValue;
 use crate::tree::{Node, Value};
 use crate::units::{format_bytes, format_span, parse_bytes, parse_span};
 
 impl<T: Choice> ConfigRead for T {
-    const SHAPE: &'static Shape = &Shape::Choice(T::names);
+    const KIND: &'static ValueKind = &ValueKind::Choice(T::names);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let text = String::from_node(node, context)?;
@@ -31,7 +31,7 @@ impl<T: Choice> ConfigRead for T {
 }
 
 impl ConfigRead for String {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     /// Any value of a `--set` or of a URI is accepted as text.
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
@@ -49,7 +49,7 @@ impl ConfigRead for String {
 }
 
 impl ConfigRead for bool {
-    const SHAPE: &'static Shape = &Shape::Flag;
+    const KIND: &'static ValueKind = &ValueKind::Flag;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         match (&node.value, node.raw.as_deref()) {
@@ -67,7 +67,7 @@ impl ConfigRead for bool {
 macro_rules! integers {
     ($($ty:ty)+) => {$(
         impl ConfigRead for $ty {
-            const SHAPE: &'static Shape = &Shape::Integer;
+            const KIND: &'static ValueKind = &ValueKind::Integer;
 
             fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
                 let Value::Integer(number) = node.value else {
@@ -88,7 +88,7 @@ macro_rules! integers {
 integers!(u8 u16 u32);
 
 impl ConfigRead for f64 {
-    const SHAPE: &'static Shape = &Shape::Number;
+    const KIND: &'static ValueKind = &ValueKind::Number;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let value = match node.value {
@@ -131,7 +131,7 @@ pub(crate) fn parsed<T, E: std::fmt::Display>(
 }
 
 impl ConfigRead for Span {
-    const SHAPE: &'static Shape = &Shape::Duration;
+    const KIND: &'static ValueKind = &ValueKind::Duration;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, parse_span)
@@ -143,7 +143,7 @@ impl ConfigRead for Span {
 }
 
 impl ConfigRead for u64 {
-    const SHAPE: &'static Shape = &Shape::Size;
+    const KIND: &'static ValueKind = &ValueKind::Size;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, parse_bytes)
@@ -155,7 +155,7 @@ impl ConfigRead for u64 {
 }
 
 impl ConfigRead for SampleSpec {
-    const SHAPE: &'static Shape = &Shape::Text;
+    const KIND: &'static ValueKind = &ValueKind::Text;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         parsed(node, context, str::parse::<Self>)
@@ -167,7 +167,7 @@ impl ConfigRead for SampleSpec {
 }
 
 impl<T: ConfigRead> ConfigRead for ConfigValue<T> {
-    const SHAPE: &'static Shape = T::SHAPE;
+    const KIND: &'static ValueKind = T::KIND;
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         T::from_node(node, context).map(|value| Self { value, at: node.at })
@@ -179,7 +179,7 @@ impl<T: ConfigRead> ConfigRead for ConfigValue<T> {
 }
 
 impl<T: ConfigRead> ConfigRead for Option<T> {
-    const SHAPE: &'static Shape = T::SHAPE;
+    const KIND: &'static ValueKind = T::KIND;
 
     /// A value that is wrong reads as `None`, so that a check can tell it from one that is missing.
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
@@ -196,14 +196,16 @@ impl<T: ConfigRead> ConfigRead for Option<T> {
 }
 
 impl<T: ConfigRead> ConfigRead for Vec<T> {
-    const SHAPE: &'static Shape = &Shape::List(T::SHAPE);
+    const KIND: &'static ValueKind = &ValueKind::List(T::KIND);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         let Value::List(items) = &node.value else {
-            if !matches!((&node.value, T::SHAPE), (Value::Table(_), Shape::Table(_))) {
+            if !matches!((&node.value, T::KIND), (Value::Table(_), ValueKind::Table(_))) {
                 // A single value is shown as the list that it would be.
-                let takes_text =
-                    matches!(T::SHAPE, Shape::Text | Shape::Table(Table { text_key: Some(_), .. }));
+                let takes_text = matches!(
+                    T::KIND,
+                    ValueKind::Text | ValueKind::Table(Table { text_key: Some(_), .. })
+                );
                 if let (Value::Text(text), true) = (&node.value, takes_text) {
                     let shown = format!("{} = [{}]", context.key.name, quoted(text));
                     let message = format!("`{}` is text: it must be a list", context.key.name);
@@ -232,7 +234,7 @@ impl<T: ConfigRead> ConfigRead for Vec<T> {
 pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
 
 impl<T: ConfigRead> ConfigRead for OneOrMore<T> {
-    const SHAPE: &'static Shape = &Shape::AnyOf(&[T::SHAPE, <Vec<T> as ConfigRead>::SHAPE]);
+    const KIND: &'static ValueKind = &ValueKind::AnyOf(&[T::KIND, <Vec<T> as ConfigRead>::KIND]);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         match &node.value {
@@ -247,7 +249,7 @@ impl<T: ConfigRead> ConfigRead for OneOrMore<T> {
 pub(crate) struct TextOrNumber(pub(crate) String);
 
 impl ConfigRead for TextOrNumber {
-    const SHAPE: &'static Shape = &Shape::AnyOf(&[&Shape::Integer, &Shape::Text]);
+    const KIND: &'static ValueKind = &ValueKind::AnyOf(&[&ValueKind::Integer, &ValueKind::Text]);
 
     fn from_node(node: &Node, context: &Context<'_>) -> Option<Self> {
         String::from_node(&node.number_as_text(), context).map(Self)

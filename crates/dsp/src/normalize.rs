@@ -22,7 +22,7 @@ use core::fmt;
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, SampleRate};
 
 pub use linear::{GainLimit, LinearGain};
-pub use settings::{InvalidSetting, Memory, Mode, Preset, Settings, UnknownPreset};
+pub use settings::{InvalidSetting, LookAhead, Memory, Preset, Settings, UnknownPreset};
 
 use crate::Limiter;
 use crate::meter::{self, ChannelPosition, Meter, MeterHistory};
@@ -41,10 +41,10 @@ use controller::Controller;
 /// # Examples
 /// ```
 /// use aulos_core::{ChannelLayout, SampleRate};
-/// use aulos_dsp::normalize::{Mode, Normalizer, Preset};
+/// use aulos_dsp::normalize::{LookAhead, Normalizer, Preset};
 ///
 /// let (rate, layout) = (SampleRate::HZ_48000, ChannelLayout::MONO);
-/// let mut normalizer = Normalizer::new(Mode::Full, Preset::R128.settings(), rate, layout)?;
+/// let mut normalizer = Normalizer::new(LookAhead::Full, Preset::R128.settings(), rate, layout)?;
 ///
 /// // A quiet tone; a file has no use for the silence in front, so that is left out.
 /// let programme: Vec<f32> = (0..480_000).map(|n| 0.02 * (0.13 * n as f32).sin()).collect();
@@ -70,7 +70,7 @@ use controller::Controller;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Normalizer {
-    mode: Mode,
+    mode: LookAhead,
     channels: usize,
     hop: usize,
     /// Frames in the current hop.
@@ -98,7 +98,7 @@ impl Normalizer {
     /// [`NormalizerError`] for a rate below 8 kHz or above 192 kHz, and for settings that are out
     /// of range.
     pub fn new(
-        mode: Mode,
+        mode: LookAhead,
         settings: Settings,
         rate: SampleRate,
         layout: ChannelLayout,
@@ -112,7 +112,7 @@ impl Normalizer {
     /// # Errors
     /// [`NormalizerError`] as for [`Normalizer::new`], and for no channels or more than 64.
     pub fn with_positions(
-        mode: Mode,
+        mode: LookAhead,
         settings: Settings,
         rate: SampleRate,
         positions: Vec<ChannelPosition>,
@@ -126,13 +126,13 @@ impl Normalizer {
         validate(&settings, layout.channels())?;
         let meter = make_meter(rate, positions, settings.dual_mono)?;
         let limiter =
-            (mode != Mode::GainOnly).then(|| Limiter::new(rate, layout, settings.ceiling));
+            (mode != LookAhead::GainOnly).then(|| Limiter::new(rate, layout, settings.ceiling));
         let limiter_latency = limiter.as_ref().map_or(0, |limiter| limiter.latency().as_usize());
         let (channels, hop) = (layout.channels(), meter.hop());
         let look_ahead = match mode {
-            Mode::Full => controller::MAX_LOOK_AHEAD_HOPS,
-            Mode::Mid => MID_LOOK_AHEAD_HOPS,
-            Mode::Low | Mode::GainOnly => 0,
+            LookAhead::Full => controller::MAX_LOOK_AHEAD_HOPS,
+            LookAhead::Mid => MID_LOOK_AHEAD_HOPS,
+            LookAhead::Low | LookAhead::GainOnly => 0,
         };
         let latency = if look_ahead > 0 { look_ahead * hop } else { limiter_latency };
         Ok(Self {
@@ -496,7 +496,7 @@ pub fn silence_invalid(samples: &mut [f32]) -> u64 {
 
 const MIN_RATE_HZ: u32 = 8_000;
 const MAX_RATE_HZ: u32 = 192_000;
-/// The look-ahead of [`Mode::Mid`], 400 ms.
+/// The look-ahead of [`LookAhead::Mid`], 400 ms.
 const MID_LOOK_AHEAD_HOPS: usize = 4;
 /// +20 dBFS.
 const MAX_AMPLITUDE: f32 = 10.0;

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, SampleRate, Span};
 use aulos_dsp::equalizer::{Equalizer, EqualizerBand};
 use aulos_dsp::normalize::{
-    LoudnessStats, Mode, Normalizer, NormalizerError, NormalizerStats, Settings,
+    LookAhead, LoudnessStats, Normalizer, NormalizerError, NormalizerStats, Settings,
 };
 use aulos_dsp::{Crossfade, GainRamp, Limiter, mix_in};
 
@@ -30,7 +30,7 @@ use aulos_dsp::{Crossfade, GainRamp, Limiter, mix_in};
 #[allow(clippy::exhaustive_structs, reason = "a wish is written down as a whole")]
 pub struct NormalizerConfig {
     /// Look-ahead of the gain control.
-    pub mode: Mode,
+    pub mode: LookAhead,
     /// Loudness target and limits of the output.
     pub settings: Settings,
 }
@@ -304,7 +304,7 @@ impl Chain {
         layout: ChannelLayout,
         quantum: Frames,
     ) -> Result<Self, NormalizerError> {
-        let limits = config.mode != Mode::GainOnly;
+        let limits = config.mode != LookAhead::GainOnly;
         let samples = quantum.as_usize() * layout.channels();
         Ok(Self {
             normalizer: Normalizer::new(config.mode, config.settings.clone(), rate, layout)?,

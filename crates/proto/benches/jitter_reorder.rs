@@ -43,7 +43,7 @@ fn run(mode: JitterMode, swaps: bool) -> f64 {
             let arrival = Arrival {
                 sequence: number,
                 timestamp: number * 160,
-                units: 160,
+                ticks: 160,
                 marker: false,
                 received: Instant::from_nanos(now.as_nanos() + late),
             };

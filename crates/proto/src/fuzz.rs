@@ -558,7 +558,7 @@ pub fn jitter(data: &[u8]) {
         let arrival = Arrival {
             sequence: numbers.0.wrapping_add(u64::from(b & 15)),
             timestamp: numbers.1.wrapping_add(u64::from(b & 15) * 160),
-            units: if c & 1 == 0 { 0 } else { u32::try_from(wild).unwrap_or(1) },
+            ticks: if c & 1 == 0 { 0 } else { u32::try_from(wild).unwrap_or(1) },
             marker: c & 2 != 0,
             received: now - Span::from_millis(i64::from(d & 31)),
         };
@@ -588,7 +588,7 @@ fn drain(buffer: &mut JitterBuffer<()>, now: Instant) -> usize {
     loop {
         match buffer.poll(now) {
             JitterOutput::Packet(_) | JitterOutput::Skip(_) => packets += 1,
-            JitterOutput::Missing(missing) => assert!(missing.units > 0),
+            JitterOutput::Missing(missing) => assert!(missing.ticks > 0),
             JitterOutput::Wait(until) => {
                 assert!(until.is_none_or(|until| until > now));
                 return packets;

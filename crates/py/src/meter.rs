@@ -7,14 +7,14 @@ use pyo3::types::PyDict;
 
 use crate::buffer::SampleArray;
 use crate::loudness::{Loudness, decibels, finite};
-use crate::options::{Modes, Options, Place, invalid, mode_names};
+use crate::options::{MeterOptions, ModesArgument, PositionArgument, invalid, mode_names};
 
 /// A meter that hears sound piece by piece.
 #[pyclass(module = "aulos")]
 pub(crate) struct Meter {
     meter: meter::Meter,
     /// What it was made with.
-    positions: Option<Vec<Place>>,
+    positions: Option<Vec<PositionArgument>>,
     dual_mono: bool,
     /// Merged programmes, which count as heard before.
     earlier: Option<Loudness>,
@@ -27,12 +27,12 @@ impl Meter {
     fn new(
         rate: u32,
         channels: usize,
-        mode: Option<Modes>,
-        positions: Option<Vec<Place>>,
+        mode: Option<ModesArgument>,
+        positions: Option<Vec<PositionArgument>>,
         dual_mono: bool,
         lra_hop: f64,
     ) -> PyResult<Self> {
-        let options = Options::new(mode, positions.clone(), dual_mono, lra_hop)?;
+        let options = MeterOptions::new(mode, positions.clone(), dual_mono, lra_hop)?;
         let config = options.config(rate, channels)?;
         let meter = meter::Meter::new(config).map_err(|error| invalid(&error))?;
         Ok(Self { meter, positions, dual_mono, earlier: None })
@@ -195,13 +195,13 @@ impl Meter {
 pub(crate) fn measure(
     sound: &Bound<'_, PyAny>,
     rate: u32,
-    mode: Option<Modes>,
-    positions: Option<Vec<Place>>,
+    mode: Option<ModesArgument>,
+    positions: Option<Vec<PositionArgument>>,
     dual_mono: bool,
     lra_hop: f64,
 ) -> PyResult<Loudness> {
     let (py, sound) = (sound.py(), SampleArray::of(sound)?);
-    let options = Options::new(mode, positions, dual_mono, lra_hop)?;
+    let options = MeterOptions::new(mode, positions, dual_mono, lra_hop)?;
     let config = options.config(rate, sound.channels)?;
     let mut meter = meter::Meter::new(config).map_err(|error| invalid(&error))?;
     sound.feed(py, &mut meter)?;

@@ -1,7 +1,7 @@
 //! The live normalizer on arrays.
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::normalize::{self, Mode, Preset, Settings};
+use aulos_dsp::normalize::{self, LookAhead, Preset, Settings};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -40,7 +40,7 @@ impl Normalizer {
         let settings = Settings {
             target: target.map_or(defaults.target, Lufs::new),
             ceiling: ceiling.map_or(defaults.ceiling, Db::new),
-            range: range.map_or(defaults.range, Db::new),
+            tolerance: range.map_or(defaults.tolerance, Db::new),
             dual_mono,
             ..defaults
         };
@@ -110,7 +110,11 @@ impl Normalizer {
 }
 
 /// As in the configuration of a station.
-const MODES: [(&str, Mode); 4] =
-    [("full", Mode::Full), ("mid", Mode::Mid), ("low", Mode::Low), ("gain-only", Mode::GainOnly)];
+const MODES: [(&str, LookAhead); 4] = [
+    ("full", LookAhead::Full),
+    ("mid", LookAhead::Mid),
+    ("low", LookAhead::Low),
+    ("gain-only", LookAhead::GainOnly),
+];
 
 const DRAINED_FRAMES: usize = 4_096;

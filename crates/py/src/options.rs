@@ -7,21 +7,21 @@ use pyo3::prelude::*;
 
 /// One mode name, or several.
 #[derive(FromPyObject)]
-pub(crate) enum Modes {
+pub(crate) enum ModesArgument {
     One(String),
     Several(Vec<String>),
 }
 
 /// The name of a loudspeaker, its azimuth in degrees to the left, or azimuth and elevation.
 #[derive(Clone, FromPyObject, IntoPyObject)]
-pub(crate) enum Place {
+pub(crate) enum PositionArgument {
     Named(String),
     Middle(i16),
     At(i16, i8),
 }
 
 /// All settings except rate and channels.
-pub(crate) struct Options {
+pub(crate) struct MeterOptions {
     pub(crate) mode: MeterMode,
     positions: Option<Vec<ChannelPosition>>,
     pub(crate) range_hop: RangeHop,
@@ -48,17 +48,17 @@ const POSITIONS: [(&str, ChannelPosition); 7] = [
     ("unused", ChannelPosition::Unused),
 ];
 
-impl Options {
+impl MeterOptions {
     pub(crate) fn new(
-        mode: Option<Modes>,
-        positions: Option<Vec<Place>>,
+        mode: Option<ModesArgument>,
+        positions: Option<Vec<PositionArgument>>,
         dual_mono: bool,
         lra_hop: f64,
     ) -> PyResult<Self> {
         let names = match mode {
             None => return Self::with(MeterMode::ALL, positions, dual_mono, lra_hop),
-            Some(Modes::One(name)) => vec![name],
-            Some(Modes::Several(names)) => names,
+            Some(ModesArgument::One(name)) => vec![name],
+            Some(ModesArgument::Several(names)) => names,
         };
         let mut modes = None;
         for name in names {
@@ -76,7 +76,7 @@ impl Options {
 
     fn with(
         mode: MeterMode,
-        positions: Option<Vec<Place>>,
+        positions: Option<Vec<PositionArgument>>,
         dual_mono: bool,
         lra_hop: f64,
     ) -> PyResult<Self> {
@@ -132,11 +132,11 @@ pub(crate) fn invalid(error: &impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-fn position(place: Place) -> PyResult<ChannelPosition> {
+fn position(place: PositionArgument) -> PyResult<ChannelPosition> {
     Ok(match place {
-        Place::Named(name) => find("position", &name, &POSITIONS)?,
-        Place::Middle(azimuth) => ChannelPosition::middle(azimuth),
-        Place::At(azimuth, elevation) => ChannelPosition::At { azimuth, elevation },
+        PositionArgument::Named(name) => find("position", &name, &POSITIONS)?,
+        PositionArgument::Middle(azimuth) => ChannelPosition::middle(azimuth),
+        PositionArgument::At(azimuth, elevation) => ChannelPosition::At { azimuth, elevation },
     })
 }
 

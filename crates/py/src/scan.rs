@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::loudness::Loudness;
-use crate::options::{Options, invalid};
+use crate::options::{MeterOptions, invalid};
 
 /// Measures files, and those in directories, in this order. Returns lists of equal length by name:
 /// numbers with NaN for what is undefined. `aulos.scan_paths` makes a table of them.
@@ -111,7 +111,7 @@ fn scan_options(
     lra_hop: f64,
     keep: bool,
 ) -> PyResult<ScanOptions> {
-    let range_hop = Options::new(None, None, dual_mono, lra_hop)?.range_hop;
+    let range_hop = MeterOptions::new(None, None, dual_mono, lra_hop)?.range_hop;
     Ok(ScanOptions { true_peak, dual_mono, range_hop, keep_measurement: keep, curve: false })
 }
 

@@ -1,4 +1,4 @@
-// The events of the server: what has happened, and what nobody has looked at yet.
+// The events of the server: what has happened, and what has not been looked at yet.
 
 import { html, useEffect, useState } from "./html.js";
 import { act, events, link, loadEvents, may, stationLink, stations, unacknowledged } from "./store.js";

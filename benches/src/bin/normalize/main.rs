@@ -26,7 +26,7 @@ use aulos_benches::{Row, argument, minimum, report};
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
 use aulos_dsp::Limiter;
 use aulos_dsp::meter::{Meter, MeterConfig, MeterMode};
-use aulos_dsp::normalize::{LinearGain, Mode, Normalizer, Settings};
+use aulos_dsp::normalize::{LinearGain, LookAhead, Normalizer, Settings};
 
 use peers::{GStreamer, Judged, judge, loudnorm, second_pass};
 
@@ -133,7 +133,7 @@ fn settings() -> Settings {
     Settings { target: Lufs::new(TARGET), ceiling: Db::new(CEILING), ..Settings::default() }
 }
 
-fn ours(sound: &Sound, mode: Mode) -> Sound {
+fn ours(sound: &Sound, mode: LookAhead) -> Sound {
     let mut normalizer =
         Normalizer::new(mode, settings(), SampleRate::HZ_48000, ChannelLayout::STEREO)
             .expect("settings within bounds");
@@ -171,7 +171,7 @@ fn quality(
     limit: f64,
     gstreamer: Option<&GStreamer>,
 ) {
-    let (full, linear) = (judge(&ours(sound, Mode::Full)), judge(&ours_linear(sound)));
+    let (full, linear) = (judge(&ours(sound, LookAhead::Full)), judge(&ours_linear(sound)));
     let mut pairs = vec![
         ("full", &full, limit, "loudnorm, one pass", loudnorm(sound, LOUDNORM)),
         ("linear", &linear, 0.0, "loudnorm, two passes", loudnorm(sound, &second_pass(sound))),
@@ -223,12 +223,12 @@ fn settling(rows: &mut Vec<Row>, gstreamer: Option<&GStreamer>) {
         let mut draw = noise(5);
         let sound = stereo(60, |time| draw() * db(if time < 30.0 { before } else { after }));
         let theirs = judge(&loudnorm(&sound, LOUDNORM));
-        for (mode, words) in [(Mode::Full, "full"), (Mode::Mid, "mid"), (Mode::Low, "low")] {
+        for (mode, words) in [(LookAhead::Full, "full"), (LookAhead::Mid, "mid"), (LookAhead::Low, "low")] {
             let ours = judge(&ours(&sound, mode));
             let name = format!("12 LU {name}, s to settle, {words} / loudnorm, one pass");
             let mut row =
                 Row::against("normal", name, settled(&ours, 30), settled(&theirs, 30), None);
-            if mode == Mode::Full {
+            if mode == LookAhead::Full {
                 row.target = Some(format!("<= {limit}"));
                 row.met = Some(settled(&ours, 30) <= limit);
             }
@@ -236,14 +236,14 @@ fn settling(rows: &mut Vec<Row>, gstreamer: Option<&GStreamer>) {
         }
         if let Some(peer) = gstreamer {
             let name = format!("12 LU {name}, s to settle, full / audioloudnorm");
-            let [ours, theirs] = [ours(&sound, Mode::Full), peer.loudnorm(&sound)];
+            let [ours, theirs] = [ours(&sound, LookAhead::Full), peer.loudnorm(&sound)];
             let [ours, theirs] = [ours, theirs].map(|out| settled(&judge(&out), 30));
             rows.push(Row::against("normal", name, ours, theirs, None));
         }
     }
     let mut draw = noise(5);
     let sound = stereo(45, |time| if time < 15.0 { 0.0 } else { draw() * db(-32.0) });
-    let ours = judge(&ours(&sound, Mode::Full));
+    let ours = judge(&ours(&sound, LookAhead::Full));
     let mut peers = vec![("loudnorm, one pass", loudnorm(&sound, LOUDNORM))];
     peers.extend(gstreamer.map(|peer| ("audioloudnorm", peer.loudnorm(&sound))));
     let off = |judged: &Judged| (judged.short_term[179] - TARGET).abs();
@@ -270,7 +270,7 @@ fn costs(rows: &mut Vec<Row>, seconds: usize, reps: usize, gstreamer: Option<&GS
     let mut times: HashMap<&str, Vec<f64>> = HashMap::new();
     for _ in 0..reps {
         let mut note = |name, time| times.entry(name).or_default().push(time);
-        for (name, mode) in [("full", Mode::Full), ("mid", Mode::Mid), ("low", Mode::Low)] {
+        for (name, mode) in [("full", LookAhead::Full), ("mid", LookAhead::Mid), ("low", LookAhead::Low)] {
             note(name, thread_time(|| drop(ours(&programme, mode))));
         }
         let copy = child_time(|| drop(loudnorm(&programme, "anull")));

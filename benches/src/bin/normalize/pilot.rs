@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use aulos_benches::{Row, argument};
-use aulos_dsp::normalize::Mode;
+use aulos_dsp::normalize::LookAhead;
 
 use crate::peers::{GStreamer, judge, loudnorm};
 use crate::{CEILING, HZ, LOUDNORM, Sound, TARGET, db, noise, ours, stereo};
@@ -36,7 +36,7 @@ pub(crate) fn pilot(rows: &mut Vec<Row>, gstreamer: Option<&GStreamer>) {
         noise + burst + PILOT * (TAU * PILOT_HZ * time).sin()
     });
     let theirs = gstreamer.map(|peer| ("audioloudnorm", peer.loudnorm(&sound)));
-    let outs = [("aulos", ours(&sound, Mode::Full)), ("loudnorm", loudnorm(&sound, LOUDNORM))];
+    let outs = [("aulos", ours(&sound, LookAhead::Full)), ("loudnorm", loudnorm(&sound, LOUDNORM))];
     let curves: Vec<(&str, Vec<f64>)> = outs
         .into_iter()
         .chain(theirs)

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use aulos_benches::Row;
-use aulos_dsp::normalize::Mode;
+use aulos_dsp::normalize::LookAhead;
 
 use crate::peers::{ffmpeg, loudnorm, samples};
 use crate::{HZ, LOUDNORM, Sound, TARGET, ours};
@@ -114,7 +114,7 @@ fn speech() -> Option<Sound> {
 
 fn measured(name: String, sound: &Sound) -> Piece {
     let (range, ..) = judged(sound);
-    let outs = [Mode::Full, Mode::Mid, Mode::Low].map(|mode| ours(sound, mode));
+    let outs = [LookAhead::Full, LookAhead::Mid, LookAhead::Low].map(|mode| ours(sound, mode));
     let theirs = loudnorm(sound, LOUDNORM);
     let blind_s = [0, 2, 2, 0];
     let out = outs.iter().chain([&theirs]).zip(blind_s).map(|(out, blind_s)| {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use aulos_benches::{Row, argument};
-use aulos_dsp::normalize::Mode;
+use aulos_dsp::normalize::LookAhead;
 
 use crate::peers::loudnorm;
 use crate::{HZ, LOUDNORM, Sound, db, noise, ours, stereo};
@@ -39,9 +39,9 @@ pub(crate) fn shapes(rows: &mut Vec<Row>) {
             |time: f64| PROGRAMME + if time < CHANGE_S { 0.0 } else { level(time - CHANGE_S) };
         let sound = stereo(SECONDS, |time| draw() * db(level(time)));
         let curves: Vec<(&str, Vec<f64>)> = [
-            ("full", ours(&sound, Mode::Full)),
-            ("mid", ours(&sound, Mode::Mid)),
-            ("low", ours(&sound, Mode::Low)),
+            ("full", ours(&sound, LookAhead::Full)),
+            ("mid", ours(&sound, LookAhead::Mid)),
+            ("low", ours(&sound, LookAhead::Low)),
             ("loudnorm", loudnorm(&sound, LOUDNORM)),
         ]
         .into_iter()

@@ -56,8 +56,8 @@ pub(super) enum LogFormat {
 }
 
 /// Starts the log. The lines of a server have a time stamp and their target.
-pub(super) fn start(chatter: &OutputArgs, is_server: bool) {
-    let level = match (chatter.quiet, chatter.verbose) {
+pub(super) fn start(output: &OutputArgs, is_server: bool) {
+    let level = match (output.quiet, output.verbose) {
         (true, _) => LevelFilter::ERROR,
         (_, 0) => LevelFilter::INFO,
         (_, 1) => LevelFilter::DEBUG,
@@ -67,7 +67,7 @@ pub(super) fn start(chatter: &OutputArgs, is_server: bool) {
         let stream = std::env::var("JOURNAL_STREAM").ok()?;
         is_stream(&stream, io::stderr()).then(|| journal_socket(Path::new(JOURNAL_SOCKET)))?.ok()
     };
-    let sink = match chatter.log {
+    let sink = match output.log {
         LogFormat::Auto => journal().map(LogSink::Journal),
         LogFormat::Text => None,
         LogFormat::Json => Some(LogSink::Json),
@@ -75,7 +75,7 @@ pub(super) fn start(chatter: &OutputArgs, is_server: bool) {
     if let Some(sink) = sink {
         return tracing_subscriber::registry().with(targets(level)).with(FieldLog(sink)).init();
     }
-    let ansi = chatter.color.colors(io::stderr().is_terminal());
+    let ansi = output.color.colors(io::stderr().is_terminal());
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         .with_max_level(level)

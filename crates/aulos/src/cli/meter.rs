@@ -14,9 +14,9 @@ use aulos_server::exit::{Exit, Failure};
 use clap::Args;
 
 use super::output::{ColorMode, is_stdout_open};
-use super::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use super::signals::Signals;
 use super::source::{self, OpenSource};
+use super::source_reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use output::{MeterOutput, MeterResult};
 
 #[derive(Debug, Args)]
@@ -128,7 +128,7 @@ async fn print(
                 }
                 last = loudness;
             }
-            Some(ReaderEvent::Shape(..) | ReaderEvent::Waiting) => {}
+            Some(ReaderEvent::Format(..) | ReaderEvent::Waiting) => {}
             Some(ReaderEvent::Ended(loudness, result)) => {
                 // After hours, integrated loudness and range lag behind in the regular lines; the
                 // last line is exact. A closed pipe makes no difference here.

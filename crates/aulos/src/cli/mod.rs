@@ -13,7 +13,6 @@ mod meter;
 mod normalize;
 mod output;
 mod play;
-mod reader;
 mod record;
 #[cfg(test)]
 mod reference;
@@ -25,6 +24,7 @@ mod signals;
 mod snapclient;
 mod snapserver;
 mod source;
+mod source_reader;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -66,7 +66,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    chatter: OutputArgs,
+    output: OutputArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -263,7 +263,7 @@ pub(crate) fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
         }
     };
-    log::start(&cli.chatter, matches!(cli.command, Command::Serve(_) | Command::Snapserver(_)));
+    log::start(&cli.output, matches!(cli.command, Command::Serve(_) | Command::Snapserver(_)));
     match run(cli) {
         Ok(exit) => exit,
         Err(Failure { exit, message }) => {
@@ -292,12 +292,12 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Snapclient(args) => snapclient::run(&args),
         Command::Check(args) => check::run(args),
         Command::Config(args) => config::run(&args),
-        Command::Scan(args) => scan::run(&args, cli.chatter.quiet),
-        Command::Normalize(args) => normalize::run(&args, cli.chatter.quiet),
-        Command::Meter(args) => meter::run(&args, cli.chatter.quiet, cli.chatter.color),
-        Command::Record(args) => record::run(&args, cli.chatter.quiet, cli.chatter.color),
-        Command::Play(args) => play::run(args, cli.chatter.quiet),
-        Command::Relay(args) => relay::run(&args, cli.chatter.quiet, cli.chatter.color),
+        Command::Scan(args) => scan::run(&args, cli.output.quiet),
+        Command::Normalize(args) => normalize::run(&args, cli.output.quiet),
+        Command::Meter(args) => meter::run(&args, cli.output.quiet, cli.output.color),
+        Command::Record(args) => record::run(&args, cli.output.quiet, cli.output.color),
+        Command::Play(args) => play::run(args, cli.output.quiet),
+        Command::Relay(args) => relay::run(&args, cli.output.quiet, cli.output.color),
         Command::Rpc(args) => rpc::run(&args),
         Command::Status(args) => calls::status(&args),
         Command::Reload(args) => calls::reload(&args),

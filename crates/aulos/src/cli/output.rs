@@ -1,4 +1,4 @@
-//! What all commands print with, and the failure of a bad argument.
+//! Printing to standard output, and the failure of invalid arguments.
 
 use std::io::{self, Write};
 

@@ -19,9 +19,9 @@ use tokio::sync::mpsc;
 pub(super) use args::RecordArgs;
 
 use super::output::ColorMode;
-use super::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use super::signals::Signals;
 use super::source::{self, OpenSource};
+use super::source_reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use output::RecordOutput;
 use recorder::FileRecorder;
 
@@ -98,7 +98,7 @@ async fn watch(
         tokio::select! {
             news = reader.events.recv() => match news {
                 Some(ReaderEvent::Reading(read)) => loudness = read,
-                Some(ReaderEvent::Shape(..) | ReaderEvent::Waiting) => {}
+                Some(ReaderEvent::Format(..) | ReaderEvent::Waiting) => {}
                 Some(ReaderEvent::Ended(_, result)) => return result,
                 None => return Err(thread_panicked()),
             },

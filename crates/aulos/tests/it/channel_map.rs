@@ -95,7 +95,7 @@ fn a_client_switches_to_one_channel_without_a_gap() {
     }
     until_codec(&mut other);
     for _ in 0..100 {
-        assert_eq!(sides(&chunk(&mut other).1), (8_192, -16_384), "nobody else hears of it");
+        assert_eq!(sides(&chunk(&mut other).1), (8_192, -16_384), "other clients are unchanged");
     }
     eventually(|| maps(&caller.call("Aulos.GetStatus", json!({}))) == 0);
 }

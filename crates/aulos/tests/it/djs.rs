@@ -328,7 +328,7 @@ fn heads_without_end_and_garbage_do_no_harm() {
     let head = "X-Filler: 0123456789012345678901234567890123456789\r\n".repeat(1_000);
     let mut endless = connect(port);
     endless.write_all(put("").trim_end().as_bytes()).unwrap();
-    // He goes on until he is cut: a hundred megabytes, if nobody cut him.
+    // The client sends until it is disconnected; without that, a hundred megabytes.
     let sent = (0..2_000).take_while(|_| endless.write_all(head.as_bytes()).is_ok()).count();
     assert!(sent < 2_000);
     eventually(|| counter(&mut caller, "djs_cut_long_request") == 1);

@@ -140,7 +140,7 @@ fn a_cold_standby_process_runs_only_while_needed() {
     };
     eventually(|| health(&mut caller) == "disabled");
     std::thread::sleep(std::time::Duration::from_millis(500));
-    assert!(!mark.exists(), "it was started though nobody needed it");
+    assert!(!mark.exists(), "it was started without need");
     caller.call("Aulos.SetSource", json!({ "station": "hall", "source": 1 }));
     eventually(|| mark.exists() && health(&mut caller) == "healthy");
     caller.call("Aulos.SetSource", json!({ "station": "hall", "source": null }));

@@ -284,7 +284,7 @@ fn a_stream_that_cannot_be_decoded_ends_with_the_reason() {
     {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/live", listener.local_addr().unwrap());
-        // It serves whoever comes until the test is over.
+        // It serves every connection until the end of the test.
         std::thread::spawn(move || {
             for mut socket in listener.incoming().flatten() {
                 let mut sent = socket.write_all(b"HTTP/1.0 200 OK\r\n\r\n");

@@ -167,7 +167,7 @@ fn a_rejection_by_the_server_is_reported_with_a_remedy() {
 fn a_no_in_the_middle_of_the_stream_is_understood() {
     let ice = Icecast::open();
     let (_server, mut caller) = start(&push(&ice, ""));
-    // Somebody stands in front of the server, and lets everybody begin.
+    // A proxy in front of the server accepts every client at first.
     let mut guest = ice.guest();
     guest.hear(1_000);
     guest.say("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");

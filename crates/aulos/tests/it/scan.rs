@@ -302,7 +302,7 @@ fn one_job_is_one_thread_and_the_rows_are_the_same_with_many() {
     let folder = scratch();
     let path = folder.join("a.wav");
     programme(&path, 1, 48_000, "-t 1 -c:a pcm_s16le");
-    // More rows than a pipe holds: it cannot end before somebody reads.
+    // More rows than a pipe holds: it cannot end before the output is read.
     let paths = vec![path.as_path(); 400];
     let count = |jobs: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aulos"));

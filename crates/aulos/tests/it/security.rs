@@ -284,7 +284,7 @@ fn calls_before_a_login_are_limited() {
         refused += u64::from(code == 403);
     }
     assert!(refused > 0, "64 calls without a login");
-    // They come back with time, and whoever logs in may ask as before.
+    // They come back with time, and a login works as before.
     eventually(|| {
         let code = line.code("Server.Authenticate", &login);
         refused += u64::from(code == Some(403));
@@ -422,7 +422,7 @@ fn a_player_must_authenticate() {
     assert_eq!(answer(2, right, false), Ok(()));
     assert_eq!(answer(3, None, true), Ok(()));
     assert_eq!(answer(4, wrong, false), Err(KickReason::Unauthorized));
-    // Whoever lies is refused, whoever stands behind him.
+    // A false claim is refused, whatever its certificate.
     assert_eq!(answer(5, wrong, true), Err(KickReason::Unauthorized));
     // All come from one address, and that has guessed twice.
     assert_eq!(answer(6, right, false), Err(KickReason::RateLimited));
@@ -460,7 +460,7 @@ fn a_client_certificate_grants_the_role_of_its_user() {
     assert_eq!(code(copy(&other), "Server.GetStatus"), Some(0));
     assert_eq!(code(copy(&other), "Aulos.Reload"), Some(403));
     assert_eq!(code(None, "Server.GetStatus"), Some(401));
-    assert_eq!(code(Some(make("anna")), "Server.GetStatus"), None, "nobody vouches for it");
+    assert_eq!(code(Some(make("anna")), "Server.GetStatus"), None, "no certificate proves it");
     let (code, _) = http(secure(server.http, &pinned, copy(&other)), &get("/api/v1/status", ""));
     assert_eq!(code, 200);
     std::fs::remove_dir_all(dir).unwrap();

@@ -16,9 +16,11 @@ use crate::{long_or_short, quiet_turn, turn, wait_for};
 #[test]
 fn two_hundred_clients_receive_everything() {
     let _turn = turn();
-    for codec in ["pcm", "flac", "opus"] {
-        hear(codec);
-    }
+    std::thread::scope(|scope| {
+        for codec in ["pcm", "flac", "opus"] {
+            scope.spawn(move || hear(codec));
+        }
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use aulos_config::Station;
 use aulos_core::{Db, Instant, Span};
-use aulos_dsp::normalize::Mode;
+use aulos_dsp::normalize::LookAhead;
 
 use super::HookEvent;
 use crate::backend::{SourceSwitch, StationState, StationStatus, SwitchCause};
@@ -189,7 +189,7 @@ impl StationWatch {
 /// has one, because meters are not more accurate.
 fn ceiling(station: &Station) -> Db {
     match &station.sound.normalize {
-        Some(config) if config.mode != Mode::GainOnly => config.settings.ceiling + TOLERANCE,
+        Some(config) if config.mode != LookAhead::GainOnly => config.settings.ceiling + TOLERANCE,
         _ => Db::ZERO,
     }
 }

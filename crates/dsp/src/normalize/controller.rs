@@ -208,9 +208,9 @@ impl Controller {
     }
 
     /// How much louder and quieter than its level a section may be, in LU.
-    fn range_limits(&self) -> (f64, f64) {
-        let range = self.settings.range.get();
-        (range / 2.0, range)
+    fn tolerances(&self) -> (f64, f64) {
+        let tolerance = self.settings.tolerance.get();
+        (tolerance / 2.0, tolerance)
     }
 
     /// Begins a section at a hop in the past. If the section before the current one had this level,
@@ -224,7 +224,7 @@ impl Controller {
         self.current.update();
         self.write_levels(now);
         let is_return =
-            self.previous.level.is_some_and(|old| (old - level).abs() < self.range_limits().0);
+            self.previous.level.is_some_and(|old| (old - level).abs() < self.tolerances().0);
         core::mem::swap(&mut self.current, &mut self.previous);
         if !is_return {
             self.current.clear();
@@ -284,7 +284,7 @@ impl Controller {
             return 0.0;
         }
         let difference = loudness(sum / f64::from(count)) - level;
-        let (louder, quieter) = self.range_limits();
+        let (louder, quieter) = self.tolerances();
         // Without a full look-ahead, the gain would be too high for a moment at the end of a pause.
         let max = if self.has_full_look_ahead() { MAX_BELOW_RANGE_LU } else { 0.0 };
         let below = (BELOW_RANGE_FACTOR * (difference + quieter)).clamp(-max, 0.0);
@@ -346,8 +346,8 @@ impl Controller {
 
     /// By how many dB the gain may rise and fall in one hop.
     fn max_changes(&self, now: u64) -> (f64, f64) {
-        let rise = self.settings.rise.get() / HOPS_PER_S;
-        let fall = self.settings.fall.get() / HOPS_PER_S;
+        let rise = self.settings.max_rise.get() / HOPS_PER_S;
+        let fall = self.settings.max_fall.get() / HOPS_PER_S;
         // Without look-ahead, a programme that starts far too loud must be corrected fast.
         let at_start = self.sections == 1
             && self.look_ahead == 0

@@ -9,7 +9,7 @@ use crate::meter::loudness;
 /// Energies of blocks of 400 ms, one for each 100 ms, and their gated mean.
 #[derive(Clone, Debug)]
 pub(super) struct GatedLoudness {
-    bins: Box<[Bin]>,
+    bins: Box<[HistogramBin]>,
     /// The last energies, a ring.
     recent_blocks: Box<[f64]>,
     /// Number of blocks that count, at most the size of the ring; `None`: all blocks so far.
@@ -19,7 +19,7 @@ pub(super) struct GatedLoudness {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Bin {
+struct HistogramBin {
     count: u64,
     energy: f64,
 }
@@ -27,7 +27,7 @@ struct Bin {
 impl GatedLoudness {
     pub(super) fn new(window: Option<usize>) -> Self {
         let (bins, recent_blocks) =
-            (vec![Bin::default(); BINS].into(), vec![0.0; MAX_BLOCKS].into());
+            (vec![HistogramBin::default(); BINS].into(), vec![0.0; MAX_BLOCKS].into());
         Self { bins, recent_blocks, window: window.map(|n| n.min(MAX_BLOCKS)), next: 0, filled: 0 }
     }
 
@@ -59,7 +59,7 @@ impl GatedLoudness {
         if self.window.is_none() && window.is_some() {
             // Blocks that the ring no longer has cannot be removed one by one.
             let first = (self.next + MAX_BLOCKS - self.filled) % MAX_BLOCKS;
-            self.bins.fill(Bin::default());
+            self.bins.fill(HistogramBin::default());
             for slot in first..first + self.filled {
                 let energy = self.recent_blocks[slot % MAX_BLOCKS];
                 if let Some(bin) = bin_index(energy) {
@@ -75,7 +75,7 @@ impl GatedLoudness {
     }
 
     pub(super) fn clear(&mut self) {
-        self.bins.fill(Bin::default());
+        self.bins.fill(HistogramBin::default());
         (self.next, self.filled) = (0, 0);
     }
 
@@ -107,7 +107,7 @@ impl GatedLoudness {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-fn mean(bins: &[Bin]) -> Option<f64> {
+fn mean(bins: &[HistogramBin]) -> Option<f64> {
     let (count, energy) =
         bins.iter().fold((0, 0.0), |(count, sum), bin| (count + bin.count, sum + bin.energy));
     (count > 0).then(|| energy / count as f64)

@@ -8,14 +8,14 @@ use aulos_core::{Db, Lufs};
 /// Look-ahead of a normalizer, which is also its delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Mode {
+pub enum LookAhead {
     /// 3 s: the gain has fallen before a loud passage begins.
     Full,
     /// 400 ms: for interactive use without playing along.
     Mid,
     /// 5 ms, the limiter's look-ahead: for live sound. The gain follows the input so far.
     Low,
-    /// No delay: the gain of [`Mode::Low`] without a limiter, so peaks can exceed the ceiling.
+    /// No delay: the gain of [`LookAhead::Low`] without a limiter, so peaks can exceed the ceiling.
     GainOnly,
 }
 
@@ -53,7 +53,7 @@ pub struct Settings {
     /// How much quieter than the target a passage may be, and half of it how much louder, before
     /// the gain follows: 1 to 50 LU. A programme with a smaller loudness range keeps it. Default:
     /// 7.
-    pub range: Db,
+    pub tolerance: Db,
     /// Maximum true peak of the output, -9 to 0 dBTP. Default: -1.
     pub ceiling: Db,
     /// Minimum gain, -60 to 0 dB. Default: -40.
@@ -62,9 +62,9 @@ pub struct Settings {
     pub max_gain: Db,
     /// Maximum rise of the gain per second, 0.1 to 20 dB; twice as much within ten seconds after a
     /// permanent change of level. Default: 3.
-    pub rise: Db,
+    pub max_rise: Db,
     /// Maximum fall of the gain per second, 0.1 to 60 dB. Default: 9.
-    pub fall: Db,
+    pub max_fall: Db,
     /// Momentary loudness, -70 to -20 LUFS, below which sound counts as silence and the gain is
     /// held. Default: -50.
     pub gate: Lufs,
@@ -79,12 +79,12 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             target: Lufs::new(-23.0),
-            range: Db::new(7.0),
+            tolerance: Db::new(7.0),
             ceiling: Db::new(-1.0),
             min_gain: Db::new(-40.0),
             max_gain: Db::new(20.0),
-            rise: Db::new(3.0),
-            fall: Db::new(9.0),
+            max_rise: Db::new(3.0),
+            max_fall: Db::new(9.0),
             gate: Lufs::new(-50.0),
             memory: Memory::Sliding { seconds: 60 },
             dual_mono: false,
@@ -100,12 +100,12 @@ impl Settings {
     pub fn validate(&self) -> Result<(), InvalidSetting> {
         let numbers = [
             ("target", self.target.get(), TARGET_RANGE, "LUFS"),
-            ("range", self.range.get(), LU_RANGE, "LU"),
+            ("tolerance", self.tolerance.get(), TOLERANCE_RANGE, "LU"),
             ("ceiling", self.ceiling.get(), CEILING_RANGE, "dBTP"),
             ("min_gain", self.min_gain.get(), (-MAX_GAIN, 0.0), "dB"),
             ("max_gain", self.max_gain.get(), (0.0, MAX_GAIN), "dB"),
-            ("rise", self.rise.get(), RISE_RANGE, "dB/s"),
-            ("fall", self.fall.get(), FALL_RANGE, "dB/s"),
+            ("max_rise", self.max_rise.get(), MAX_RISE_RANGE, "dB/s"),
+            ("max_fall", self.max_fall.get(), MAX_FALL_RANGE, "dB/s"),
             ("gate", self.gate.get(), GATE_RANGE, "LUFS"),
         ];
         for (name, value, (min, max), unit) in numbers {
@@ -162,7 +162,7 @@ impl Preset {
     /// The settings; values that the preset does not define are the defaults.
     #[must_use]
     pub fn settings(self) -> Settings {
-        let (target, ceiling, range) = match self {
+        let (target, ceiling, tolerance) = match self {
             Self::R128 => (-23.0, -1.0, 7.0),
             Self::A85 => (-24.0, -2.0, 7.0),
             Self::Stream14 => (-14.0, -1.0, 7.0),
@@ -170,8 +170,9 @@ impl Preset {
             Self::Podcast => (-16.0, -1.0, 5.0),
             Self::ReplayGain => (-18.0, -1.0, 7.0),
         };
-        let (target, ceiling, range) = (Lufs::new(target), Db::new(ceiling), Db::new(range));
-        Settings { target, ceiling, range, ..Settings::default() }
+        let (target, ceiling, tolerance) =
+            (Lufs::new(target), Db::new(ceiling), Db::new(tolerance));
+        Settings { target, ceiling, tolerance, ..Settings::default() }
     }
 }
 
@@ -222,11 +223,11 @@ impl fmt::Display for InvalidSetting {
 impl core::error::Error for InvalidSetting {}
 
 const TARGET_RANGE: (f64, f64) = (-70.0, -5.0);
-const LU_RANGE: (f64, f64) = (1.0, 50.0);
+const TOLERANCE_RANGE: (f64, f64) = (1.0, 50.0);
 const CEILING_RANGE: (f64, f64) = (-9.0, 0.0);
 const MAX_GAIN: f64 = 60.0;
-const RISE_RANGE: (f64, f64) = (0.1, 20.0);
-const FALL_RANGE: (f64, f64) = (0.1, 60.0);
+const MAX_RISE_RANGE: (f64, f64) = (0.1, 20.0);
+const MAX_FALL_RANGE: (f64, f64) = (0.1, 60.0);
 const GATE_RANGE: (f64, f64) = (-70.0, -20.0);
 const MEMORY_RANGE_S: (u32, u32) = (10, 600);
 
@@ -239,12 +240,12 @@ mod tests {
         type Change = fn(&mut Settings, f64);
         let changes: [(&str, Change, f64, f64); 9] = [
             ("target", |s, x| s.target = Lufs::new(x), -70.0, -5.0),
-            ("range", |s, x| s.range = Db::new(x), 1.0, 50.0),
+            ("tolerance", |s, x| s.tolerance = Db::new(x), 1.0, 50.0),
             ("ceiling", |s, x| s.ceiling = Db::new(x), -9.0, 0.0),
             ("min_gain", |s, x| s.min_gain = Db::new(x), -60.0, 0.0),
             ("max_gain", |s, x| s.max_gain = Db::new(x), 0.0, 60.0),
-            ("rise", |s, x| s.rise = Db::new(x), 0.1, 20.0),
-            ("fall", |s, x| s.fall = Db::new(x), 0.1, 60.0),
+            ("max_rise", |s, x| s.max_rise = Db::new(x), 0.1, 20.0),
+            ("max_fall", |s, x| s.max_fall = Db::new(x), 0.1, 60.0),
             ("gate", |s, x| s.gate = Lufs::new(x), -70.0, -20.0),
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds")]
             ("memory", |s, x| s.memory = Memory::Sliding { seconds: x as u32 }, 10.0, 600.0),

@@ -91,10 +91,10 @@ fn a_running_meter_does_not_allocate() {
 #[allow(clippy::cast_precision_loss, reason = "a test signal")]
 fn a_normalizer_does_not_allocate_while_it_works() {
     use aulos_dsp::equalizer::{Equalizer, EqualizerBand, FilterType};
-    use aulos_dsp::normalize::{Memory, Mode, Normalizer, Settings};
+    use aulos_dsp::normalize::{LookAhead, Memory, Normalizer, Settings};
     let layout = ChannelLayout::SURROUND_5_1;
     let settings = Settings { target: Lufs::new(-5.0), ..Settings::default() };
-    let mut normalizers = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly]
+    let mut normalizers = [LookAhead::Full, LookAhead::Mid, LookAhead::Low, LookAhead::GainOnly]
         .map(|mode| Normalizer::new(mode, settings.clone(), SampleRate::HZ_48000, layout).unwrap());
     let mut limiter = Limiter::new(SampleRate::HZ_48000, layout, Db::new(-1.0));
     let mut equaliser = Equalizer::new(SampleRate::HZ_48000, layout);

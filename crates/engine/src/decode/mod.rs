@@ -9,8 +9,8 @@
 //! radio are not decoded here: they lose nothing, and their decoders are in `io`.
 
 mod conceal;
+mod fixed_bitrate;
 mod opus;
-mod telephone;
 #[cfg(test)]
 mod tests;
 
@@ -19,8 +19,8 @@ use core::fmt;
 use aulos_core::SampleRate;
 
 pub use conceal::Concealer;
+pub use fixed_bitrate::{G711Decoder, G722Decoder, L16Decoder, L24Decoder};
 pub use opus::OpusPacketDecoder;
-pub use telephone::{G711Decoder, G722Decoder, L16Decoder, L24Decoder};
 
 /// Decodes the payloads of packets to interleaved frames.
 pub trait Decoder: Send {

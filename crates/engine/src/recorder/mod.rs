@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span, Timeline};
 
-use plan::{CommandPlan, Mode};
+use plan::{CommandPlan, RecorderMode};
 pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
@@ -226,7 +226,7 @@ impl Recorder {
     /// Ends the input: writes all received frames, stops, and cancels scheduled commands.
     pub fn finish(&mut self) {
         self.plan.clear();
-        if self.mode() != Mode::Idle {
+        if self.mode() != RecorderMode::Idle {
             // A stop is never refused while a recording runs.
             let _ = self.plan.add(
                 self.mode(),
@@ -246,7 +246,7 @@ impl Recorder {
     /// them for ever.
     pub fn handle_idle(&mut self, since: Instant) {
         if let Some(line) = self.timeline
-            && self.mode() != Mode::Idle
+            && self.mode() != RecorderMode::Idle
         {
             self.plan.pull_forward(line.media_at(since), self.position);
         }
@@ -586,11 +586,11 @@ impl Recorder {
         self.rate().frames(self.config.pre_roll)
     }
 
-    const fn mode(&self) -> Mode {
+    const fn mode(&self) -> RecorderMode {
         match self.stage {
-            Stage::Idle { .. } => Mode::Idle,
-            Stage::Recording { .. } => Mode::Recording,
-            Stage::Paused { .. } => Mode::Paused,
+            Stage::Idle { .. } => RecorderMode::Idle,
+            Stage::Recording { .. } => RecorderMode::Recording,
+            Stage::Paused { .. } => RecorderMode::Paused,
         }
     }
 }

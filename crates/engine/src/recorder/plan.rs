@@ -48,15 +48,15 @@ impl CommandPosition {
     }
 }
 
-/// A recorder's mode, as far as it decides which commands are valid.
+/// What a recorder does, as far as it decides which commands are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum RecorderMode {
     Idle,
     Recording,
     Paused,
 }
 
-impl Mode {
+impl RecorderMode {
     fn after(self, command: RecorderCommand) -> Result<Self, CommandError> {
         match (command, self) {
             (RecorderCommand::Start, Self::Idle) => Ok(Self::Recording),
@@ -85,7 +85,7 @@ impl CommandPlan {
     /// Adds a command after those for the same frame.
     pub(super) fn add(
         &mut self,
-        mode: Mode,
+        mode: RecorderMode,
         command: RecorderCommand,
         place: CommandPosition,
     ) -> Result<(), CommandError> {
@@ -96,7 +96,7 @@ impl CommandPlan {
             let planned = list.len() > at;
             list.truncate(at);
             let ends = list.iter().try_fold(mode, |mode, (next, _)| mode.after(*next))?;
-            if ends == Mode::Idle && planned {
+            if ends == RecorderMode::Idle && planned {
                 // It cancels what was scheduled for later.
                 self.list = list;
                 return Ok(());

@@ -3,7 +3,7 @@
 
 use aulos_core::{ChannelLayout, Db, Frames, Instant, MediaTime, SampleRate, Span};
 use aulos_dsp::equalizer::{EqualizerBand, InvalidBand, MAX_BANDS};
-use aulos_dsp::normalize::{Mode, Normalizer, NormalizerError};
+use aulos_dsp::normalize::{LookAhead, Normalizer, NormalizerError};
 use aulos_rt::LatestReader;
 
 use crate::announce::{
@@ -56,7 +56,7 @@ pub struct StationHandle {
     layout: ChannelLayout,
     quantum: Frames,
     /// That of the normalizer, if there is one.
-    mode: Option<Mode>,
+    mode: Option<LookAhead>,
     /// Outputs that are on the way to the station, attached, or on the way back.
     outputs: Vec<u64>,
     last_output: u64,

@@ -9,7 +9,7 @@ use aulos_core::{
     SampleSpec, Span,
 };
 use aulos_dsp::equalizer::{EqualizerBand, FilterType};
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 use aulos_dsp::silence;
 use aulos_engine::announce::{self, DEFAULT_DUCK, QueueEvent};
 use aulos_engine::encode::make_encoder;
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// The same with a normalizer in front of each source.
-    fn levelled(codec: Codec, better: Option<Box<dyn Source>>, mode: Option<Mode>) -> Self {
+    fn levelled(codec: Codec, better: Option<Box<dyn Source>>, mode: Option<LookAhead>) -> Self {
         let spec = SampleSpec::DEFAULT;
         let quantum = Frames(960);
         let now = Instant::ZERO + Span::from_secs(5);
@@ -479,13 +479,18 @@ fn changing_recorders_and_one_that_lags() {
 
 #[test]
 fn a_normalizer_with_other_settings_other_modes_comparisons_and_bands() {
-    let mut world = World::levelled(Codec::Pcm, None, Some(Mode::Mid));
+    let mut world = World::levelled(Codec::Pcm, None, Some(LookAhead::Mid));
     let (mut calls, mut latencies) = (0, Vec::new());
     for step in 0..8_000_u64 {
         // The control thread's part, which may allocate: every five seconds another mode, or none,
         // and between them settings, bypasses, bands, a pause.
-        let mode = [Some(Mode::Full), Some(Mode::Mid), None, Some(Mode::Low), Some(Mode::GainOnly)]
-            [(step / 500) as usize % 5];
+        let mode = [
+            Some(LookAhead::Full),
+            Some(LookAhead::Mid),
+            None,
+            Some(LookAhead::Low),
+            Some(LookAhead::GainOnly),
+        ][(step / 500) as usize % 5];
         let target = if step % 200 < 100 { -20.0 } else { -28.0 };
         if step % 50 == 0 {
             let settings = Settings { target: Lufs::new(target), ..Settings::default() };

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use aulos_core::{Db, Lufs, SampleRate, SampleSpec};
 use aulos_dsp::meter::{self, ChannelPosition, Meter};
-use aulos_dsp::normalize::{GainLimit, LinearGain, Mode, NormalizerError, Settings};
+use aulos_dsp::normalize::{GainLimit, LinearGain, LookAhead, NormalizerError, Settings};
 
 pub use batch::{NormalizeEvent, NormalizeItem, NormalizeResult, plan_folder, plan_in_place, run};
 pub use container::OutputContainer;
@@ -61,7 +61,7 @@ pub enum NormalizeMethod {
     /// Apart from the limiting, the dynamics are kept.
     Limited,
     /// The time-varying gain of live audio.
-    Live(Mode),
+    Live(LookAhead),
 }
 
 /// A file and its output.

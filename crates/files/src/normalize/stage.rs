@@ -3,7 +3,7 @@
 use aulos_core::{ChannelLayout, Db, SampleRate};
 use aulos_dsp::Limiter;
 use aulos_dsp::meter::ChannelPosition;
-use aulos_dsp::normalize::{LinearGain, Mode, Normalizer, Settings};
+use aulos_dsp::normalize::{LinearGain, LookAhead, Normalizer, Settings};
 use aulos_engine::source::BLOCK_SAMPLES;
 
 use super::NormalizeError;
@@ -48,7 +48,7 @@ impl GainStage {
     }
 
     pub(super) fn live(
-        mode: Mode,
+        mode: LookAhead,
         settings: &Settings,
         rate: SampleRate,
         positions: Vec<ChannelPosition>,

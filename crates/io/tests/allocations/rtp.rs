@@ -30,7 +30,7 @@ fn output_config(dest: SocketAddr, encoding: Encoding, now: Instant) -> RtpOutpu
         dest,
         encoding,
         payload_type: 96,
-        units: 48,
+        packet_ticks: 48,
         rate: SampleRate::HZ_48000,
         lead: RtpOutputConfig::LEAD,
         ssrc: 7,

@@ -32,12 +32,11 @@
 //! expected. One packet comes out for each inserted one.
 //!
 //! # Media time
-//! [`BufferedPacket::position`] counts units from the first packet that came out. It advances
+//! [`BufferedPacket::position`] counts ticks from the first packet that came out. It advances
 //! exactly by the packets and each [`MediaGap`], whatever is lost, duplicated or late. When a
 //! sender restarts with other sequence numbers or timestamps, it continues from the current
 //! position.
 
-mod clock_units;
 mod config;
 mod histogram;
 mod packet_ring;
@@ -46,23 +45,24 @@ mod received_window;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod tick_converter;
 mod transit_estimator;
 mod types;
 
 use aulos_core::{Instant, Span};
 
-pub use clock_units::LONGEST_PACKET;
 pub use config::{DelayPolicy, JitterConfig, JitterMode, MAX_DELAY};
 pub use playout::MAX_SLEW;
+pub use tick_converter::LONGEST_PACKET;
 pub use types::{
     Arrival, BufferedPacket, GapCause, InsertOutcome, JitterOutput, JitterStats, MediaGap,
 };
 
-use clock_units::{ClockUnits, SECOND, to_instant, to_nanos};
 use config::sanitize;
 use packet_ring::{HeldPacket, PacketRing};
 use received_window::{ReceivedWindow, SequenceStatus};
 use runs::{RunPosition, RunTracker};
+use tick_converter::{SECOND, TickConverter, to_instant, to_nanos};
 use transit_estimator::TransitEstimator;
 
 /// Sorts packets and returns them at their time; see the [module](self).
@@ -78,22 +78,22 @@ use transit_estimator::TransitEstimator;
 /// let mut buffer = JitterBuffer::new(JitterConfig { clock_rate: 8_000, slots: 16, mode });
 /// let now = Instant::from_nanos(7_000_000_000);
 /// let arrival =
-///     Arrival { sequence: 65_535, timestamp: 0, units: 160, marker: true, received: now };
+///     Arrival { sequence: 65_535, timestamp: 0, ticks: 160, marker: true, received: now };
 /// assert_eq!(buffer.insert(arrival, "payload"), InsertOutcome::Held);
 ///
 /// assert_eq!(buffer.poll(now), JitterOutput::Wait(Some(now + Span::from_millis(40))));
 /// let output = buffer.poll(now + Span::from_millis(40));
 /// let JitterOutput::Packet(packet) = output else { unreachable!() };
-/// assert_eq!((packet.payload, packet.position, packet.units), ("payload", 0, 160));
+/// assert_eq!((packet.payload, packet.position, packet.ticks), ("payload", 0, 160));
 /// // The next packet is missing at its playout time.
 /// let output = buffer.poll(now + Span::from_millis(60));
 /// let JitterOutput::Missing(gap) = output else { unreachable!() };
-/// assert_eq!((gap.position, gap.units), (160, 160));
+/// assert_eq!((gap.position, gap.ticks), (160, 160));
 /// ```
 #[derive(Debug)]
 pub struct JitterBuffer<P> {
     mode: JitterMode,
-    units: ClockUnits,
+    ticks: TickConverter,
     slots: PacketRing<P>,
     window: ReceivedWindow,
     runs: RunTracker,
@@ -120,7 +120,7 @@ pub struct JitterBuffer<P> {
     finished: bool,
     /// Time since which every packet has been late.
     late_since: Option<i64>,
-    /// Length of the last packet, in units.
+    /// Length of the last packet, in ticks.
     period: u32,
 }
 
@@ -130,11 +130,11 @@ impl<P> JitterBuffer<P> {
     /// Values of `config` that are out of range are clamped.
     #[must_use]
     pub fn new(config: JitterConfig) -> Self {
-        let units = ClockUnits::new(config.clock_rate);
+        let ticks = TickConverter::new(config.clock_rate);
         let (mode, most, guess, quantile) = sanitize(config.mode);
         Self {
             mode,
-            units,
+            ticks,
             slots: PacketRing::new(config.slots.clamp(MIN_SLOTS, MAX_SLOTS)),
             window: ReceivedWindow::new(runs::ORIGIN),
             runs: RunTracker::default(),
@@ -152,7 +152,7 @@ impl<P> JitterBuffer<P> {
             flush_below: 0,
             finished: false,
             late_since: None,
-            period: units.units_in_span(DEFAULT_PACKET_TIME),
+            period: ticks.ticks_in_span(DEFAULT_PACKET_TIME),
         }
     }
 
@@ -166,9 +166,9 @@ impl<P> JitterBuffer<P> {
         self.last_arrival = self.last_arrival.max(at);
         let base = if self.transit.is_new() { at } else { self.transit.base(at) };
         let end = self.runs.end.max(self.position);
-        let fresh = self.units.units_in(at.saturating_sub(base)).max(end);
-        let expected = self.units.units_in(at.saturating_sub(base));
-        let reach = self.units.units_in(MAX_TIMESTAMP_ERROR);
+        let fresh = self.ticks.ticks_in(at.saturating_sub(base)).max(end);
+        let expected = self.ticks.ticks_in(at.saturating_sub(base));
+        let reach = self.ticks.ticks_in(MAX_TIMESTAMP_ERROR);
         let place = self.runs.locate(&arrival, self.window.top(), fresh, expected, reach);
         let Some(mut place) = place else {
             self.stats.strays += 1;
@@ -215,7 +215,7 @@ impl<P> JitterBuffer<P> {
                 sequence: arrival.sequence,
                 timestamp: arrival.timestamp,
                 received: arrival.received,
-                units: self.period_of(&arrival),
+                ticks: self.period_of(&arrival),
                 marker: arrival.marker,
                 begins_run: place.begins_run,
                 payload,
@@ -342,8 +342,8 @@ impl<P> JitterBuffer<P> {
         if place.begins_run {
             self.transit.restart();
         }
-        self.transit.record(at.saturating_sub(self.units.nanos_of(place.at)), at);
-        self.period = self.runs.record(arrival, place, self.period, self.units);
+        self.transit.record(at.saturating_sub(self.ticks.nanos_of(place.at)), at);
+        self.period = self.runs.record(arrival, place, self.period, self.ticks);
         if late {
             self.stats.late += 1;
             if self.head.is_some_and(|head| place.seq < head) {
@@ -356,7 +356,7 @@ impl<P> JitterBuffer<P> {
     }
 
     fn period_of(&self, arrival: &Arrival) -> u32 {
-        if arrival.units == 0 { self.period } else { self.units.clamp_packet_length(arrival.units) }
+        if arrival.ticks == 0 { self.period } else { self.ticks.clamp_packet_length(arrival.ticks) }
     }
 }
 
@@ -372,21 +372,21 @@ impl<P> JitterBuffer<P> {
         if seq == head {
             return self.emit(seq);
         }
-        let expected = self.units.nanos_of(at).saturating_add(self.target_offset());
+        let expected = self.ticks.nanos_of(at).saturating_add(self.target_offset());
         let patience = received.saturating_add(hold.as_nanos());
         let until = expected.clamp(received, patience);
         if self.now < until && seq >= self.flush_below && !self.finished {
             return JitterOutput::Wait(Some(to_instant(until)));
         }
         // Nothing can be missing before the first packet.
-        let units = self.lost_units(head, seq, at);
+        let ticks = self.lost_units(head, seq, at);
         self.stats.lost += self.window.count_missing(head, seq);
         self.head = Some(seq);
-        if units <= 0 {
+        if ticks <= 0 {
             return self.emit(seq);
         }
-        self.stats.concealed += units.unsigned_abs();
-        self.emit_gap(units, GapCause::Lost)
+        self.stats.concealed += ticks.unsigned_abs();
+        self.emit_gap(ticks, GapCause::Lost)
     }
 }
 
@@ -399,13 +399,13 @@ impl<P> JitterBuffer<P> {
             self.stats.lost += self.window.count_missing(head, seq);
         }
         self.head = Some(seq + 1);
-        self.end = self.position.max(held.at.saturating_add(i64::from(held.units)));
+        self.end = self.position.max(held.at.saturating_add(i64::from(held.ticks)));
         self.position = self.end;
         JitterOutput::Packet(BufferedPacket {
             sequence: held.sequence,
             timestamp: held.timestamp,
             position: self.since_start(held.at),
-            units: held.units,
+            ticks: held.ticks,
             marker: held.marker,
             begins_run: held.begins_run,
             received: held.received,
@@ -420,10 +420,10 @@ impl<P> JitterBuffer<P> {
         (packets * i64::from(self.period)).min(at.saturating_sub(self.end))
     }
 
-    fn emit_gap(&mut self, units: i64, cause: GapCause) -> JitterOutput<P> {
+    fn emit_gap(&mut self, ticks: i64, cause: GapCause) -> JitterOutput<P> {
         let position = self.since_start(self.position);
-        self.position = self.position.saturating_add(units);
-        JitterOutput::Missing(MediaGap { position, units: units.unsigned_abs(), cause })
+        self.position = self.position.saturating_add(ticks);
+        JitterOutput::Missing(MediaGap { position, ticks: ticks.unsigned_abs(), cause })
     }
 
     fn since_start(&self, at: i64) -> u64 {

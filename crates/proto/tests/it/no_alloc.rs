@@ -191,7 +191,7 @@ fn a_jitter_buffer_in_both_modes() {
             let arrival = Arrival {
                 sequence: number.cast_unsigned(),
                 timestamp: number.cast_unsigned() * 160,
-                units: 160,
+                ticks: 160,
                 marker: false,
                 received: at(round * 20_000 + round * 7_919 % 15_000),
             };

@@ -139,7 +139,7 @@ impl<T> ArrayQueue<T> {
 
 impl<T> Drop for ArrayQueue<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has this queue any more.
+        // SAFETY: no other reference to this queue exists any more.
         while let Some(item) = unsafe { self.pop() } {
             drop(item);
         }

@@ -205,7 +205,7 @@ fn send_all(sender: &Sender<Numbered>, who: usize) {
             match sent {
                 Ok(()) => break,
                 Err(SendError::Full(back)) => item = back,
-                Err(SendError::Closed(_)) => panic!("nobody closes"),
+                Err(SendError::Closed(_)) => panic!("the channel is never closed"),
             }
             thread::yield_now();
         }

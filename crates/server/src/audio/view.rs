@@ -35,21 +35,18 @@ pub(super) fn status(
     let inputs = status.inputs.iter().take(running.sources.len());
     let source_loudness = inputs.clone().map(|input| input.loudness).collect();
     let conditions = inputs.map(condition).collect();
-    let radios = running.sources.iter().map(|watch| match watch {
-        SourceMonitor::Radio(watch) => Some(watch.state()),
+    let radios = per_source(running, |monitor| match monitor {
+        SourceMonitor::Radio(radio) => Some(radio.state()),
         _ => None,
     });
-    let radios = radios.collect();
-    let djs = running.sources.iter_mut().map(|watch| match watch {
+    let djs = per_source(running, |monitor| match monitor {
         SourceMonitor::Dj(live) => Some(live.status()),
         _ => None,
     });
-    let djs = djs.collect();
-    let received = running.sources.iter_mut().map(|watch| match watch {
+    let received = per_source(running, |monitor| match monitor {
         SourceMonitor::Rtp(received) => Some(received.status()),
         _ => None,
     });
-    let received = received.collect();
     let passed = running.sources.iter_mut().enumerate().map(|(index, watch)| match watch {
         SourceMonitor::Snapcast(monitor) => {
             let is_active = status.active == Some(index);
@@ -85,6 +82,14 @@ pub(super) fn status(
         counters: station_counters(&status),
         steps: status.steps,
     }
+}
+
+/// What `figure` gives for each source; `None` where it does not apply.
+fn per_source<T>(
+    running: &mut RunningStation,
+    figure: impl Fn(&mut SourceMonitor) -> Option<T>,
+) -> Vec<Option<T>> {
+    running.sources.iter_mut().map(figure).collect()
 }
 
 const fn station_counters(status: &StationStatus) -> backend::StationCounters {

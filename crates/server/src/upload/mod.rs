@@ -20,8 +20,6 @@ mod journal;
 #[cfg(feature = "s3")]
 mod queue;
 #[cfg(feature = "s3")]
-mod run;
-#[cfg(feature = "s3")]
 mod store;
 #[cfg(all(test, feature = "s3"))]
 mod tests;
@@ -31,12 +29,14 @@ mod transfer;
 mod transport;
 #[cfg(not(feature = "s3"))]
 mod unsupported;
+#[cfg(feature = "s3")]
+mod uploader;
 mod worker;
 
-#[cfg(feature = "s3")]
-pub use run::Uploader;
 #[cfg(not(feature = "s3"))]
 pub use unsupported::Uploader;
+#[cfg(feature = "s3")]
+pub use uploader::Uploader;
 pub use worker::UploadWorker;
 
 use std::time::Duration;

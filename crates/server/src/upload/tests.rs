@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use aulos_config::{RedactedDebug, UploadTarget};
 use aulos_core::{Rng, Span};
 
-use super::run::Uploader;
+use super::uploader::Uploader;
 use super::{UploadTiming, UploadWorker};
 use aulos_blackbox::scratch::ScratchDir;
 use reference_server::Server;

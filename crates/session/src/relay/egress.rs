@@ -73,7 +73,7 @@ impl RtpEgress {
             match turn {
                 // The packet after it may contain a copy.
                 IngressOutput::Missing(missing) => {
-                    self.missing = self.missing.saturating_add(missing.units);
+                    self.missing = self.missing.saturating_add(missing.ticks);
                 }
                 IngressOutput::Packet(ready) => {
                     self.send(now, &ready, ingress.payload(&ready), out);
@@ -148,18 +148,18 @@ impl RtpEgress {
         if missing == 0 {
             return;
         }
-        let repeated = self.transcoder.redundant_units(payload).filter(|units| *units <= missing);
-        let Some(units) = repeated else { return self.transcoder.skip(missing) };
-        self.transcoder.skip(missing - units);
+        let repeated = self.transcoder.redundant_ticks(payload).filter(|ticks| *ticks <= missing);
+        let Some(ticks) = repeated else { return self.transcoder.skip(missing) };
+        self.transcoder.skip(missing - ticks);
         let head = PacketHead {
             sequence: next.sequence.saturating_sub(1),
-            timestamp: next.timestamp.saturating_sub(units),
+            timestamp: next.timestamp.saturating_sub(ticks),
             marker: false,
             payload_type: next.payload_type,
         };
         let most = self.transcoder.max_bytes(payload.len());
         let sent = self.send_audio(now, &head, most, out, |transcoder, room| {
-            transcoder.recover(units, head.timestamp, payload, room)
+            transcoder.recover(ticks, head.timestamp, payload, room)
         });
         self.recovered += u64::from(sent);
     }

@@ -69,7 +69,7 @@ pub(crate) struct RtpIngress {
     /// When the jitter buffer has to be polled again.
     wake: Option<Instant>,
     last_received: Instant,
-    /// The duration of the sender's packets, in units of its clock.
+    /// The duration of the sender's packets, in ticks of its clock.
     period: u32,
     no_room: u64,
     redundancy: RedundancyCounts,
@@ -384,16 +384,16 @@ impl RtpIngress {
         received: Instant,
         waiting: QueuedPacket,
     ) -> bool {
-        let units = match waiting.kind {
+        let ticks = match waiting.kind {
             PayloadKind::Audio => self.encoding.ticks(self.store.get(&waiting.handle)).unwrap_or(0),
             // The duration of the audio that would have come instead.
             PayloadKind::TelephoneEvent | PayloadKind::ComfortNoise => self.period,
         };
-        if units > 0 {
-            self.period = units;
+        if ticks > 0 {
+            self.period = ticks;
         }
         let PacketPosition { sequence, timestamp } = position;
-        self.insert(Arrival { sequence, timestamp, units, marker, received }, waiting, true)
+        self.insert(Arrival { sequence, timestamp, ticks, marker, received }, waiting, true)
     }
 
     fn insert(&mut self, arrival: Arrival, waiting: QueuedPacket, again: bool) -> bool {

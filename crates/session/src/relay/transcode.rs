@@ -120,9 +120,9 @@ impl Transcoder {
         }
     }
 
-    /// How much of the preceding audio, in units of the clock, a payload repeats in a form that
+    /// How much of the preceding audio, in ticks of the clock, a payload repeats in a form that
     /// only its decoder can read (Opus FEC).
-    pub(super) fn redundant_units(&self, payload: &[u8]) -> Option<u64> {
+    pub(super) fn redundant_ticks(&self, payload: &[u8]) -> Option<u64> {
         match self {
             Self::Samples(samples) if samples.from.codec == RtpCodec::Opus => {
                 opus_fec_ticks(payload).map(u64::from)
@@ -134,21 +134,21 @@ impl Transcoder {
     /// Writes the audio that `following` repeats. `following` has to be transcoded after it.
     pub(super) fn recover(
         &mut self,
-        units: u64,
+        ticks: u64,
         timestamp: u64,
         following: &[u8],
         out: &mut [u8],
     ) -> Option<usize> {
         match self {
             Self::Passthrough | Self::G711(..) => None,
-            Self::Samples(samples) => samples.recover(units, timestamp, following, out),
+            Self::Samples(samples) => samples.recover(ticks, timestamp, following, out),
         }
     }
 
-    /// This many units of the clock are missing, and nothing is sent for them.
-    pub(super) fn skip(&mut self, units: u64) {
+    /// This many ticks of the clock are missing, and nothing is sent for them.
+    pub(super) fn skip(&mut self, ticks: u64) {
         if let Self::Samples(samples) = self {
-            samples.skip(units);
+            samples.skip(ticks);
         }
     }
 
@@ -316,12 +316,12 @@ impl SampleTranscoder {
 
     fn recover(
         &mut self,
-        units: u64,
+        ticks: u64,
         timestamp: u64,
         following: &[u8],
         out: &mut [u8],
     ) -> Option<usize> {
-        let frames = units * u64::from(self.source.0) / u64::from(self.from.clock_rate.max(1));
+        let frames = ticks * u64::from(self.source.0) / u64::from(self.from.clock_rate.max(1));
         let frames = usize::try_from(frames).ok()?;
         let Decoder::Opus(opener) = &mut self.decoder else { return None };
         self.decoded.resize(frames * self.source.1, 0.0);
@@ -387,9 +387,9 @@ impl SampleTranscoder {
         Some(samples / channels)
     }
 
-    fn skip(&mut self, units: u64) {
+    fn skip(&mut self, ticks: u64) {
         if let Decoder::Opus(opener) = &mut self.decoder {
-            let frames = units * u64::from(self.source.0) / u64::from(self.from.clock_rate.max(1));
+            let frames = ticks * u64::from(self.source.0) / u64::from(self.from.clock_rate.max(1));
             opener.skip(usize::try_from(frames).unwrap_or(usize::MAX), &mut self.decoded);
         }
     }

@@ -326,9 +326,9 @@ impl RtpInput {
             match turn {
                 None => return,
                 Some(IngressOutput::Missing(missing)) if plays => match missing.cause {
-                    GapCause::Shortened => sound.skip_silence(missing.units),
-                    GapCause::Silence => sound.fill_silence(missing.units, counts),
-                    _ => sound.conceal_missing(missing.units, ingress.following(), counts),
+                    GapCause::Shortened => sound.skip_silence(missing.ticks),
+                    GapCause::Silence => sound.fill_silence(missing.ticks, counts),
+                    _ => sound.conceal_missing(missing.ticks, ingress.following(), counts),
                 },
                 Some(IngressOutput::Missing(_)) => {}
                 Some(IngressOutput::Packet(ready)) => {

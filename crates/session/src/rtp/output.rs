@@ -28,7 +28,7 @@ pub struct RtpOutputConfig {
     /// The payload type, 0 to 127.
     pub payload_type: u8,
     /// Units of the encoding's clock per packet. An Opus chunk is always one packet.
-    pub units: u32,
+    pub packet_ticks: u32,
     /// The sample rate of the station, in whose frames chunks are timed.
     pub rate: SampleRate,
     /// From the creation of a chunk to the sending of its packets.
@@ -159,7 +159,7 @@ impl RtpOutput {
             announcer.set(now, &announced.sdp);
             announcer
         });
-        let longest = config.encoding.payload_bytes(config.units).unwrap_or(LONGEST_OPUS);
+        let longest = config.encoding.payload_bytes(config.packet_ticks).unwrap_or(LONGEST_OPUS);
         Self {
             config,
             chunks,
@@ -267,21 +267,21 @@ impl RtpOutput {
                 self.open = None;
                 continue;
             }
-            let wanted = match self.config.encoding.payload_bytes(self.config.units) {
+            let wanted = match self.config.encoding.payload_bytes(self.config.packet_ticks) {
                 Some(bytes) => (HEADER_LEN + bytes).saturating_sub(self.packet.len()),
                 None => payload.len(),
             };
             let piece = &payload[..wanted.min(payload.len())];
             self.packet.extend_from_slice(piece);
             *taken += piece.len();
-            let units = self.config.encoding.ticks(piece).unwrap_or(0);
-            self.position += u64::from(units);
+            let ticks = self.config.encoding.ticks(piece).unwrap_or(0);
+            self.position += u64::from(ticks);
         }
     }
 
     fn is_full(&self) -> Option<Instant> {
         let sound = self.packet.len().checked_sub(HEADER_LEN).filter(|sound| *sound > 0)?;
-        let is_full = match self.config.encoding.payload_bytes(self.config.units) {
+        let is_full = match self.config.encoding.payload_bytes(self.config.packet_ticks) {
             Some(bytes) => sound >= bytes,
             None => true,
         };
@@ -305,9 +305,9 @@ impl RtpOutput {
             self.counts.gaps += 1;
             self.packet.clear();
             let frames = chunk.pts.0.saturating_sub(next.0);
-            let units = u128::from(frames) * u128::from(self.config.encoding.clock_rate)
+            let ticks = u128::from(frames) * u128::from(self.config.encoding.clock_rate)
                 / u128::from(rate.hz().max(1));
-            self.position += u64::try_from(units).unwrap_or(0);
+            self.position += u64::try_from(ticks).unwrap_or(0);
         }
         self.next = Some(chunk.pts + chunk.duration);
         // A chunk is made when its last frame is there.

@@ -62,7 +62,7 @@ impl OutputFixture {
             dest: DEST.parse().unwrap(),
             encoding,
             payload_type: 96,
-            units,
+            packet_ticks: units,
             rate: spec.rate,
             lead: RtpOutputConfig::LEAD,
             ssrc: 0x1234_5678,

@@ -45,7 +45,7 @@ fn listen(link: Link) -> Vec<f32> {
         now += TICK;
         while let Some((received, sequence)) = arrival(&mut network, now) {
             let timestamp = sequence * FRAME;
-            let packet = Arrival { sequence, timestamp, units: 160, marker: false, received };
+            let packet = Arrival { sequence, timestamp, ticks: 160, marker: false, received };
             let _ = buffer.insert(packet, hum(sequence));
         }
         loop {
@@ -61,7 +61,7 @@ fn listen(link: Link) -> Vec<f32> {
                 }
                 JitterOutput::Missing(missing) => {
                     assert!(matches!(missing.cause, GapCause::Lost | GapCause::Underrun));
-                    let piece = &mut piece[..usize::try_from(missing.units).unwrap_or(0)];
+                    let piece = &mut piece[..usize::try_from(missing.ticks).unwrap_or(0)];
                     decoder.conceal(piece);
                     sound.extend_from_slice(piece);
                 }

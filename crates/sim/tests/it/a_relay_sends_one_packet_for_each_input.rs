@@ -35,7 +35,7 @@ fn relay(link: Link) -> RelayResult {
         now += TICK;
         while let Some((received, sequence)) = arrival(&mut network, now) {
             let timestamp = sequence * FRAME;
-            let packet = Arrival { sequence, timestamp, units: 160, marker: false, received };
+            let packet = Arrival { sequence, timestamp, ticks: 160, marker: false, received };
             match buffer.insert(packet, ()) {
                 InsertOutcome::Held => relayed.came += 1,
                 // It is forwarded as it is.

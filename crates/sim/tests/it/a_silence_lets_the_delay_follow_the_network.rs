@@ -40,7 +40,7 @@ fn it_shrinks_when_the_network_gets_better_and_grows_when_it_gets_worse() {
                 Arrival {
                     sequence,
                     timestamp: slot.unsigned_abs() * FRAME,
-                    units: 160,
+                    ticks: 160,
                     marker: slot % 75 == 0,
                     received,
                 },

@@ -11,8 +11,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::output::MeterResult;
 use super::screen::Screen;
 use crate::cli::keys::{quits, read_keys};
-use crate::cli::reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 use crate::cli::signals::Signals;
+use crate::cli::source_reader::{ReaderCommand, ReaderEvent, ReaderHandle, thread_panicked};
 
 /// Shows the meter until it ends.
 pub(super) async fn run(
@@ -30,7 +30,7 @@ pub(super) async fn run(
     loop {
         tokio::select! {
             event = meter.events.recv() => match event {
-                Some(ReaderEvent::Shape(rate, layout)) => screen.set_format(rate, layout),
+                Some(ReaderEvent::Format(rate, layout)) => screen.set_format(rate, layout),
                 Some(ReaderEvent::Reading(loudness)) => screen.add_reading(loudness),
                 Some(ReaderEvent::Waiting) => screen.waiting = true,
                 Some(ReaderEvent::Ended(loudness, result)) => {

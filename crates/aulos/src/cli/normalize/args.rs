@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use aulos_core::Db;
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 use aulos_files::normalize::{
     self, NormalizeConfig, NormalizeItem, NormalizeMethod, NormalizeTask, OutputContainer,
 };
@@ -146,9 +146,9 @@ impl NormalizeArgs {
             }
             NormalizeMode::Linear if self.limit => NormalizeMethod::Limited,
             NormalizeMode::Linear => NormalizeMethod::Linear,
-            NormalizeMode::Full => live(Mode::Full),
-            NormalizeMode::Mid => live(Mode::Mid),
-            NormalizeMode::Low => live(Mode::Low),
+            NormalizeMode::Full => live(LookAhead::Full),
+            NormalizeMode::Mid => live(LookAhead::Mid),
+            NormalizeMode::Low => live(LookAhead::Low),
         };
         if self.album && matches!(manner, NormalizeMethod::Live(_)) {
             return usage(
@@ -160,7 +160,7 @@ impl NormalizeArgs {
         let settings = Settings {
             target: self.target.lufs(),
             ceiling: self.true_peak,
-            range: self.lra.unwrap_or(default.range),
+            tolerance: self.lra.unwrap_or(default.tolerance),
             min_gain: Db::new(-60.0),
             max_gain: Db::new(60.0),
             dual_mono: self.dual_mono,

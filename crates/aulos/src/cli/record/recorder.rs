@@ -22,7 +22,7 @@ use aulos_server::exit::{Exit, Failure};
 
 use super::args::RecordArgs;
 use super::output::RecordOutput;
-use crate::cli::reader::BlockSink;
+use crate::cli::source_reader::BlockSink;
 
 /// A recorder for one source.
 pub(super) struct FileRecorder {

@@ -105,7 +105,7 @@ fn short(to: &Path, db: i32) {
     generated(to, &format!("anoisesrc=r=48000:c=pink:seed=5:a=0.5:d=2,volume={db}dB"), "-ac 2");
 }
 
-/// What somebody finds in a folder who does not look for hidden files, and what who does.
+/// The names in a folder, those of hidden files too, sorted.
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<_> = entries.map(|name| name.to_string_lossy().into_owned()).collect();

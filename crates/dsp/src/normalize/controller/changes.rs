@@ -55,9 +55,9 @@ impl Controller {
     }
 
     fn limits(&self, level: f64) -> SectionLimits {
-        let range = self.settings.range.get();
-        let margin_scale = (range / DEFAULT_RANGE_LU).min(1.0);
-        let (louder, quieter) = self.range_limits();
+        let tolerance = self.settings.tolerance.get();
+        let margin_scale = (tolerance / DEFAULT_TOLERANCE_LU).min(1.0);
+        let (louder, quieter) = self.tolerances();
         SectionLimits {
             loud: level + louder + margin_scale * LOUD_MARGIN_LU,
             quiet: level - quieter - margin_scale * QUIET_MARGIN_LU,
@@ -100,7 +100,7 @@ impl Controller {
         // A gradual change, or a level just outside the range; but it persists.
         if let Some(before) = self.start_in_section(QUIETER_GRADUAL_HOPS) {
             // The level of the section has followed it meanwhile.
-            let edge = self.hop_at(before).level - self.settings.range.get();
+            let edge = self.hop_at(before).level - self.settings.tolerance.get();
             if let Some(quiet) = steady(QUIETER_GRADUAL_HOPS, edge).filter(is_programme) {
                 return Some(self.first_hop_below(edge, quiet.from, now));
             }
@@ -198,8 +198,8 @@ impl Controller {
     }
 }
 
-/// The range below which the margins are reduced, in LU: the default of `Settings::range`.
-const DEFAULT_RANGE_LU: f64 = 7.0;
+/// The tolerance below which the margins are reduced, in LU: the default of `Settings::tolerance`.
+const DEFAULT_TOLERANCE_LU: f64 = 7.0;
 /// With a small range, a section counts blocks down to this far below its level: the gate of
 /// BS.1770-4.
 const MIN_FAR_BELOW_LU: f64 = 10.0;

@@ -2,12 +2,12 @@
 //! gain of every frame can be computed from the two.
 
 use aulos_core::{Db, Lufs};
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 
 use super::sound::Sound;
 
 /// The gain in dB of each millisecond, computed at its greatest sample.
-pub(crate) fn gains(sound: &Sound, mode: Mode, settings: &Settings) -> Vec<f64> {
+pub(crate) fn gains(sound: &Sound, mode: LookAhead, settings: &Settings) -> Vec<f64> {
     let (out, _) = sound.normalized(mode, settings);
     let each = sound.channels * sound.hz as usize / 1_000;
     let pairs = sound.samples.chunks(each).zip(out.samples.chunks(each));
@@ -32,15 +32,15 @@ fn steps() -> Sound {
 
 #[test]
 fn the_gain_respects_its_rates_and_its_range() {
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         for (rise, fall) in [(3.0, 9.0), (1.0, 2.0), (10.0, 40.0)] {
-            let settings = Settings { rise: Db::new(rise), fall: Db::new(fall), ..quiet() };
+            let settings = Settings { max_rise: Db::new(rise), max_fall: Db::new(fall), ..quiet() };
             let gains = gains(&steps(), mode, &settings);
             for (index, pair) in gains.windows(101).enumerate() {
                 let change = 10.0 * (pair[100] - pair[0]);
                 assert!(change <= 2.04 * rise + 0.1, "{mode:?} {index}: {change} dB/s");
                 // Without look-ahead, the gain may fall faster in the first second.
-                let limit = if mode == Mode::Low && index < 3_000 { 4.0 * fall } else { fall };
+                let limit = if mode == LookAhead::Low && index < 3_000 { 4.0 * fall } else { fall };
                 assert!(change >= -1.02 * limit - 0.1, "{mode:?} {index}: {change} dB/s");
             }
             // There is no step within a millisecond either.
@@ -56,7 +56,7 @@ fn long_after_a_change_of_level_the_gain_rises_at_the_usual_rate() {
     // After a passage that is quieter by less than the range, no section is detected and the usual
     // rate applies.
     let sound = Sound::noise(48_000, 2, 60.0, |time| if time < 30.0 { -20.0 } else { -25.5 });
-    let gains = gains(&sound, Mode::Full, &Settings::default());
+    let gains = gains(&sound, LookAhead::Full, &Settings::default());
     for (index, pair) in gains[20_000..].windows(101).enumerate() {
         let change = 10.0 * (pair[100] - pair[0]);
         assert!(change <= 3.1, "{index}: {change} dB/s");
@@ -70,7 +70,7 @@ fn silence_holds_the_gain_and_noise_in_a_pause_is_not_raised() {
         let inside = move |time: f64| (20.0..20.0 + seconds).contains(&time);
         let level = move |time: f64| if inside(time) { floor } else { -20.0 };
         let sound = Sound::noise(48_000, 2, 60.0, level);
-        for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+        for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
             let gains = gains(&sound, mode, &Settings::default());
             let before = gains[18_000];
             let pause = &gains[20_000..20_000 + (seconds * 1e3) as usize];
@@ -85,7 +85,7 @@ fn a_gap_does_not_change_the_gain() {
     let sound = Sound::noise(48_000, 2, 50.0, |time| {
         if (20.0..30.0).contains(&time) { f64::NEG_INFINITY } else { -33.0 }
     });
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         let gains = gains(&sound, mode, &Settings::default());
         let (before, after) = (gains[19_990], gains[30_005]);
         assert!((after - before).abs() < 0.3, "{mode:?}: {before} and {after} dB");
@@ -96,6 +96,6 @@ fn a_gap_does_not_change_the_gain() {
 fn both_channels_get_the_same_gain() {
     let mut sound = Sound::noise(48_000, 2, 40.0, |time| if time < 20.0 { -40.0 } else { -12.0 });
     sound.samples.chunks_mut(2).for_each(|frame| frame[1] = 0.5 * frame[0]);
-    let (out, _) = sound.normalized(Mode::Full, &Settings::default());
+    let (out, _) = sound.normalized(LookAhead::Full, &Settings::default());
     assert!(out.samples.chunks(2).all(|frame| (frame[0] - 2.0 * frame[1]).abs() < 1e-6));
 }

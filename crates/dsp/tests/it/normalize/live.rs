@@ -1,12 +1,13 @@
 //! Latency, length, and changes of the settings while running.
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::normalize::{Memory, Mode, Normalizer, NormalizerError, Settings};
+use aulos_dsp::normalize::{LookAhead, Memory, Normalizer, NormalizerError, Settings};
 
 use super::reference::measure;
 use super::sound::Sound;
 
-const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
+const MODES: [LookAhead; 4] =
+    [LookAhead::Full, LookAhead::Mid, LookAhead::Low, LookAhead::GainOnly];
 
 /// Unity gain, so that input and output can be compared.
 fn transparent() -> Settings {
@@ -22,7 +23,7 @@ fn the_stated_latency_is_exact_to_the_frame() {
             let latency = normalizer.latency().as_usize();
             let usual = hz as usize * ms / 1_000;
             // Hops of 100 ms are whole frames; at low rates the limiter has at least 95.
-            let usual = if mode == Mode::Low { usual.max(95) } else { usual };
+            let usual = if mode == LookAhead::Low { usual.max(95) } else { usual };
             assert!(latency.abs_diff(usual) <= 15, "{hz} {mode:?}: {latency}");
             assert!(hz == 11_025 || latency == usual, "{hz} {mode:?}: {latency}");
             let mut out = sound.samples.clone();
@@ -76,8 +77,8 @@ fn changed_settings_cause_no_step_of_the_gain() {
             let default = Settings::default;
             let settings = match index {
                 300 => Settings { target: Lufs::new(-33.0), ..default() },
-                600 => Settings { target: Lufs::new(-20.0), range: Db::new(3.0), ..default() },
-                900 => Settings { max_gain: Db::new(1.0), rise: Db::new(6.0), ..default() },
+                600 => Settings { target: Lufs::new(-20.0), tolerance: Db::new(3.0), ..default() },
+                900 => Settings { max_gain: Db::new(1.0), max_rise: Db::new(6.0), ..default() },
                 1_200 => Settings { memory: Memory::Endless, gate: Lufs::new(-60.0), ..default() },
                 1_500 => Settings { memory: Memory::Sliding { seconds: 10 }, ..default() },
                 _ => {
@@ -128,7 +129,7 @@ fn the_gain_continues_after_a_change_of_rate_or_channels() {
 fn a_lower_ceiling_holds_for_all_sound_not_yet_limited() {
     let sound = Sound::noise(48_000, 2, 6.0, |_| 0.0);
     let settings = Settings { target: Lufs::new(-5.0), ..Settings::default() };
-    let mut normalizer = sound.normalizer(Mode::Low, &settings);
+    let mut normalizer = sound.normalizer(LookAhead::Low, &settings);
     let mut samples = sound.samples;
     let (before, after) = samples.split_at_mut(2 * 144_000);
     normalizer.process(before);
@@ -142,7 +143,7 @@ fn a_lower_ceiling_holds_for_all_sound_not_yet_limited() {
 #[test]
 fn statistics_cover_input_and_output() {
     let sound = Sound::noise(48_000, 2, 20.0, |_| -30.0);
-    let (_, statistics) = sound.normalized(Mode::Low, &Settings::default());
+    let (_, statistics) = sound.normalized(LookAhead::Low, &Settings::default());
     let (input, output) = (statistics.input, statistics.output);
     assert!((input.integrated - output.integrated + statistics.gain).get().abs() < 0.6);
     assert!((statistics.level - input.integrated).get().abs() < 0.1);
@@ -151,7 +152,7 @@ fn statistics_cover_input_and_output() {
     let loud = Settings { target: Lufs::new(-5.0), max_gain: Db::new(40.0), ..Settings::default() };
     let mut clicks = sound.samples.clone();
     clicks.iter_mut().step_by(2_000).for_each(|x| *x = 0.9);
-    let mut normalizer = sound.normalizer(Mode::Low, &loud);
+    let mut normalizer = sound.normalizer(LookAhead::Low, &loud);
     normalizer.process(&mut clicks);
     assert!(normalizer.statistics().reduction.get() < -1.0);
     normalizer.reset();
@@ -162,7 +163,7 @@ fn statistics_cover_input_and_output() {
 fn invalid_settings_are_reported_with_their_range() {
     let make = |hz, channels, settings| {
         let layout = ChannelLayout::new(channels).unwrap();
-        Normalizer::new(Mode::Full, settings, SampleRate::new(hz).unwrap(), layout)
+        Normalizer::new(LookAhead::Full, settings, SampleRate::new(hz).unwrap(), layout)
     };
     let rate = make(4_000, 2, Settings::default()).unwrap_err();
     assert_eq!(rate.to_string(), "sample rate 4000 Hz is not between 8000 and 192000 Hz");
@@ -172,9 +173,9 @@ fn invalid_settings_are_reported_with_their_range() {
         NormalizerError::DualMono(2)
     );
     let mut normalizer = make(48_000, 1, dual_mono_settings.clone()).unwrap();
-    let wrong = Settings { fall: Db::new(1e3), ..dual_mono_settings };
+    let wrong = Settings { max_fall: Db::new(1e3), ..dual_mono_settings };
     let message = normalizer.set_settings(wrong).unwrap_err().to_string();
-    assert_eq!(message, "fall: 1000 dB/s is not between 0.1 and 60");
+    assert_eq!(message, "max_fall: 1000 dB/s is not between 0.1 and 60");
     assert!(normalizer.settings().dual_mono);
 }
 
@@ -200,7 +201,7 @@ fn the_matching_gain_makes_the_dry_signal_as_loud_as_the_output() {
     // Speech and music alternate, 12 LU apart.
     let apart = |time: f64| if (time / 10.0) % 2.0 < 1.0 { -30.0 } else { -18.0 };
     let sound = Sound::noise(48_000, 2, 40.0, apart);
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         let settings = Settings { target: Lufs::new(-16.0), ..Settings::default() };
         let mut normalizer = sound.normalizer(mode, &settings);
         let (mut out, mut plain) = (sound.clone(), sound.clone());

@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 
 use aulos_core::{ChannelLayout, Db, Lufs, Rng, SampleRate};
 use aulos_dsp::meter::ChannelPosition;
-use aulos_dsp::normalize::{LinearGain, Memory, Mode, Normalizer, Preset, Settings};
+use aulos_dsp::normalize::{LinearGain, LookAhead, Memory, Normalizer, Preset, Settings};
 use aulos_sim::Programme;
 
 use super::reference::{Measurement, measure};
@@ -14,7 +14,7 @@ const TARGET: f64 = -23.0;
 
 /// Normalizes in full mode, and checks that nothing is clamped or lost.
 fn full(sound: &Sound, settings: &Settings) -> Measurement {
-    let (out, statistics) = sound.normalized(Mode::Full, settings);
+    let (out, statistics) = sound.normalized(LookAhead::Full, settings);
     assert_eq!(out.frames(), sound.frames());
     assert_eq!(statistics.clamped, 0);
     let measured = measure(&out);
@@ -86,7 +86,7 @@ fn steps_clicks_a_late_start_and_two_seconds_reach_the_target() {
 #[test]
 fn every_section_of_a_programme_with_steps_reaches_the_target() {
     let settings = Settings { max_gain: Db::new(30.0), ..Settings::default() };
-    let (out, _) = Sound::programme(Programme::Steps).normalized(Mode::Full, &settings);
+    let (out, _) = Sound::programme(Programme::Steps).normalized(LookAhead::Full, &settings);
     for from in [0.0, 20.0, 40.0] {
         let section = measure(&out.part(from, from + 20.0)).integrated;
         assert!((section - TARGET).abs() <= 2.0, "from {from} s: {section}");
@@ -113,7 +113,7 @@ fn after_a_step_of_twelve_lu_short_term_loudness_is_back_within_four_seconds() {
 
 #[test]
 fn a_programme_after_silence_starts_at_the_target() {
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         let (out, _) =
             Sound::programme(Programme::LateStart).normalized(mode, &Settings::default());
         let measured = measure(&out);
@@ -141,7 +141,8 @@ fn dynamics_within_the_range_are_kept() {
 #[test]
 fn a_wider_range_setting_preserves_more_dynamics() {
     let sound = swelling(12.0);
-    let range = |lu| full(&sound, &Settings { range: Db::new(lu), ..Settings::default() }).range;
+    let range =
+        |lu| full(&sound, &Settings { tolerance: Db::new(lu), ..Settings::default() }).range;
     let (narrow, usual, wide) = (range(2.0), range(7.0), range(20.0));
     assert!(narrow + 1.0 < usual && usual + 1.0 < wide, "{narrow} {usual} {wide}");
     assert!((wide - measure(&sound).range).abs() <= 1.0, "{wide}");
@@ -150,7 +151,7 @@ fn a_wider_range_setting_preserves_more_dynamics() {
 #[test]
 fn other_modes_and_presets_reach_their_targets() {
     let speech = Sound::speech();
-    for mode in [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low, LookAhead::GainOnly] {
         let (out, _) = speech.normalized(mode, &Settings::default());
         let integrated = measure(&out).integrated;
         assert!((integrated - TARGET).abs() <= 0.5, "{mode:?}: {integrated}");
@@ -178,7 +179,7 @@ fn lfe_is_not_measured_and_gets_the_same_gain() {
     for (index, frame) in sound.samples.chunks_mut(6).enumerate() {
         frame[3] = 0.1 * (TAU * 40.0 * index as f64 / 48_000.0).sin() as f32;
     }
-    let (out, _) = sound.normalized(Mode::Full, &Settings::default());
+    let (out, _) = sound.normalized(LookAhead::Full, &Settings::default());
     let integrated = measure(&out).integrated;
     assert!((integrated - TARGET).abs() <= 0.3, "{integrated}");
     for (before, after) in sound.samples.chunks(6).zip(out.samples.chunks(6)) {
@@ -199,7 +200,7 @@ fn channel_positions_can_be_given() {
         ChannelPosition::RIGHT_SURROUND,
         ChannelPosition::LFE,
     ];
-    let (mode, settings) = (Mode::Full, Settings::default());
+    let (mode, settings) = (LookAhead::Full, Settings::default());
     let rate = SampleRate::HZ_48000;
     let mut normalizer =
         Normalizer::with_positions(mode, settings.clone(), rate, positions).unwrap();
@@ -219,7 +220,7 @@ fn channel_positions_can_be_given() {
 fn dual_mono_counts_twice() {
     let mono = Sound::noise(48_000, 1, 20.0, |_| -30.0);
     let settings = Settings { dual_mono: true, ..Settings::default() };
-    let (out, _) = mono.normalized(Mode::Full, &settings);
+    let (out, _) = mono.normalized(LookAhead::Full, &settings);
     let both = out.samples.iter().flat_map(|x| [*x, *x]).collect();
     let integrated = measure(&Sound::new(48_000, 2, both)).integrated;
     assert!((integrated - TARGET).abs() <= 0.3, "{integrated}");
@@ -253,7 +254,7 @@ fn a_shorter_memory_follows_the_level_faster() {
     let sound = Sound::noise(48_000, 1, 100.0, |time| if time < 60.0 { -30.0 } else { -27.5 });
     let level = |memory| {
         let settings = Settings { memory, ..Settings::default() };
-        sound.normalized(Mode::Low, &settings).1.level.get()
+        sound.normalized(LookAhead::Low, &settings).1.level.get()
     };
     let short = level(Memory::Sliding { seconds: 10 });
     let usual = level(Memory::Sliding { seconds: 60 });
@@ -266,7 +267,8 @@ fn a_shorter_memory_follows_the_level_faster() {
 fn after_an_hour_the_loudness_is_as_steady_as_at_the_start() {
     let rate = SampleRate::new(8_000).unwrap();
     let settings = Settings::default();
-    let mut normalizer = Normalizer::new(Mode::Full, settings, rate, ChannelLayout::MONO).unwrap();
+    let mut normalizer =
+        Normalizer::new(LookAhead::Full, settings, rate, ChannelLayout::MONO).unwrap();
     let mut meter = ebur128::EbuR128::new(1, 8_000, ebur128::Mode::S).unwrap();
     let mut random = Rng::new(9);
     for minute in 0..60 {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 
 use super::reference::measure;
 use super::sound::Sound;
@@ -31,7 +31,7 @@ fn range(sound: &Sound) -> f64 {
 
 fn check_range(name: &str, sound: &Sound) {
     let before = range(sound);
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         let (out, _) = sound.normalized(mode, &Settings::default());
         let after = range(&out);
         println!("{name}, {mode:?}: {before:.2} -> {after:.2} LU");
@@ -66,7 +66,7 @@ fn an_hour_of_music_reaches_the_target_and_keeps_its_range_on_average() {
             if sound.seconds() < 60.0 {
                 continue;
             }
-            let (out, statistics) = sound.normalized(Mode::Full, &Settings::default());
+            let (out, statistics) = sound.normalized(LookAhead::Full, &Settings::default());
             let (measured, after) = (measure(&out), range(&out));
             let deviation = measured.integrated + 23.0;
             println!("{}: {deviation:+.2} LU, {before:.1} -> {after:.1} LU", path.display());
@@ -91,7 +91,7 @@ fn an_hour_of_music_reaches_the_target_and_keeps_its_range_on_average() {
 /// The same with one piece.
 fn check_one_piece() {
     let sound = Sound::file(&format!("{BUBBLE}/introzik.ogg"));
-    let (out, _) = sound.normalized(Mode::Full, &Settings::default());
+    let (out, _) = sound.normalized(LookAhead::Full, &Settings::default());
     let deviation = measure(&out).integrated + 23.0;
     assert!(deviation.abs() <= 0.5, "{deviation:+.2} LU");
 }

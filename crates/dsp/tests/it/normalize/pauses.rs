@@ -1,12 +1,12 @@
 //! Quiet passages that are no quieter programme (fades, room tone, pauses), and those that are.
 
 use aulos_core::{Db, Lufs};
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 
 use super::bounds::gains;
 use super::sound::Sound;
 
-const LIVE: [Mode; 3] = [Mode::Full, Mode::Mid, Mode::Low];
+const LIVE: [LookAhead; 3] = [LookAhead::Full, LookAhead::Mid, LookAhead::Low];
 
 /// A target so low that the limiter never acts, so that the gain can be computed.
 fn quiet() -> Settings {
@@ -78,7 +78,7 @@ fn a_fade_of_speech_is_no_step_whose_slope_its_words_hide() {
         let faded = shaped(&speech, |t| {
             if t < start || t >= end { 0.0 } else { -40.0 * (t - start) / seconds }
         });
-        let gains = gains(&faded.part(0.0, end), Mode::Full, &quiet());
+        let gains = gains(&faded.part(0.0, end), LookAhead::Full, &quiet());
         let rise = top(&gains, start, end) - mean(&gains, start - 1.0, start);
         println!("{seconds} s from {start} s: {rise:+.1} dB");
         assert!(rise <= 5.0, "{seconds} s from {start} s: rises by {rise} dB");

@@ -1,7 +1,7 @@
 //! True peaks of the output, at the rate and in the format of the output.
 
 use aulos_core::{Db, Lufs};
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 use aulos_sim::Programme;
 
 use super::reference::{ebur128_peak, filtered, measure};
@@ -37,7 +37,7 @@ fn one_of_six() -> Sound {
 #[test]
 fn no_peak_exceeds_the_ceiling_and_nothing_is_clamped() {
     for (name, sound) in hot_material() {
-        for (mode, ceiling) in [(Mode::Full, -1.0), (Mode::Low, -2.0)] {
+        for (mode, ceiling) in [(LookAhead::Full, -1.0), (LookAhead::Low, -2.0)] {
             let (out, statistics) = sound.normalized(mode, &hot(ceiling));
             let peak = measure(&out).peak;
             println!("{name}, {mode:?}: {peak:.3} and {:.3} dBTP", ebur128_peak(&out));
@@ -57,7 +57,7 @@ fn no_peak_exceeds_the_ceiling_and_nothing_is_clamped() {
 #[test]
 fn peaks_stay_below_the_ceiling_in_16_bits_and_at_four_times_the_rate() {
     for (name, sound) in hot_material().into_iter().filter(|(_, sound)| sound.hz == 48_000) {
-        let (mut out, _) = sound.normalized(Mode::Full, &hot(-1.0));
+        let (mut out, _) = sound.normalized(LookAhead::Full, &hot(-1.0));
         let rate = ["-f", "f32le", "-ar", "192000", "-"];
         let peak = peak_of(&filtered(&out, &rate));
         assert!(peak <= -1.0 + 0.2, "{name} at 192 kHz: {peak} dBFS");
@@ -70,7 +70,7 @@ fn peaks_stay_below_the_ceiling_in_16_bits_and_at_four_times_the_rate() {
 #[test]
 fn music_and_speech_stay_below_the_ceiling_after_resampling() {
     for (name, sound) in hot_material().into_iter().take(2) {
-        let (out, _) = sound.normalized(Mode::Full, &hot(-1.0));
+        let (out, _) = sound.normalized(LookAhead::Full, &hot(-1.0));
         let bytes = filtered(&out, &["-f", "f32le", "-ar", "44100", "-"]);
         let samples = bytes.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).collect();
         let peak = measure(&Sound::new(44_100, 2, samples)).peak;
@@ -86,7 +86,7 @@ fn invalid_samples_become_silence_and_do_not_affect_the_rest() {
     for (index, value) in wrong.into_iter().enumerate() {
         dirty.samples[1_000_001 + 10 * index] = value;
     }
-    for mode in [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low, LookAhead::GainOnly] {
         let (good, _) = clean.normalized(mode, &Settings::default());
         let (out, statistics) = dirty.normalized(mode, &Settings::default());
         assert_eq!(statistics.rejected, wrong.len() as u64);

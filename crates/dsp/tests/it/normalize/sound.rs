@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use aulos_core::{ChannelLayout, Rng, SampleRate};
-use aulos_dsp::normalize::{Mode, Normalizer, NormalizerStats, Settings};
+use aulos_dsp::normalize::{LookAhead, Normalizer, NormalizerStats, Settings};
 use aulos_sim::Programme;
 
 /// Interleaved sound.
@@ -99,13 +99,17 @@ impl Sound {
         Self { samples, ..*self }
     }
 
-    pub(crate) fn normalizer(&self, mode: Mode, settings: &Settings) -> Normalizer {
+    pub(crate) fn normalizer(&self, mode: LookAhead, settings: &Settings) -> Normalizer {
         let layout = ChannelLayout::new(self.channels).unwrap();
         Normalizer::new(mode, settings.clone(), SampleRate::new(self.hz).unwrap(), layout).unwrap()
     }
 
     /// The normalized sound without the latency: as long as the input.
-    pub(crate) fn normalized(&self, mode: Mode, settings: &Settings) -> (Self, NormalizerStats) {
+    pub(crate) fn normalized(
+        &self,
+        mode: LookAhead,
+        settings: &Settings,
+    ) -> (Self, NormalizerStats) {
         let mut normalizer = self.normalizer(mode, settings);
         let (out, statistics) = self.through(&mut normalizer, 960);
         (out, statistics)

@@ -1,7 +1,7 @@
 //! Loudness processing of a station; the crate `ebur128` is the reference for loudness and peaks.
 
 use aulos_dsp::equalizer::{EqualizerBand, FilterType};
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 
 use super::*;
 use crate::announce::DEFAULT_DUCK;
@@ -68,13 +68,13 @@ fn sine(amplitude: f64) -> Box<dyn Source> {
     })
 }
 
-fn normalizer_config(mode: Mode, target: f64) -> NormalizerConfig {
+fn normalizer_config(mode: LookAhead, target: f64) -> NormalizerConfig {
     let settings = Settings { target: Lufs::new(target), ..Settings::default() };
     NormalizerConfig { mode, settings }
 }
 
 /// Unity gain, so that every frame can be identified.
-fn transparent(mode: Mode) -> NormalizerConfig {
+fn transparent(mode: LookAhead) -> NormalizerConfig {
     let settings = Settings { min_gain: Db::ZERO, max_gain: Db::ZERO, ..Settings::default() };
     NormalizerConfig { mode, settings }
 }
@@ -110,7 +110,8 @@ fn longest_silence(samples: &[f32]) -> usize {
     samples.split(|sample| sample.abs() > 1e-6).map(<[f32]>::len).max().unwrap_or(0)
 }
 
-const MODES: [Mode; 4] = [Mode::Full, Mode::Mid, Mode::Low, Mode::GainOnly];
+const MODES: [LookAhead; 4] =
+    [LookAhead::Full, LookAhead::Mid, LookAhead::Low, LookAhead::GainOnly];
 
 #[test]
 fn sound_is_complete_and_delayed_by_the_stated_latency() {
@@ -135,7 +136,7 @@ fn the_output_has_the_target_loudness() {
         15.0..30.0 => -14.0,
         _ => -24.0,
     };
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         let mut world = station(noise(|_| -33.0), Some(&normalizer_config(mode, -20.0)));
         let out = world.run(60_000);
         let (lufs, peak) = loudness_and_peak(&out);
@@ -145,7 +146,7 @@ fn the_output_has_the_target_loudness() {
         assert_eq!((steady.clamped, steady.programme_stats.rejected), (0, 0));
         assert!((steady.programme_stats.output.integrated.get() - lufs).abs() < 0.2, "{steady:?}");
     }
-    let mut world = station(noise(pieces), Some(&normalizer_config(Mode::Full, -18.0)));
+    let mut world = station(noise(pieces), Some(&normalizer_config(LookAhead::Full, -18.0)));
     let (lufs, peak) = loudness_and_peak(&world.run(90_000));
     assert!((lufs + 18.0).abs() <= 0.5 && peak <= -0.9, "{lufs} {peak}");
 }
@@ -157,7 +158,7 @@ fn a_fade_is_not_undone_and_room_tone_is_not_raised() {
         54.0..62.0 => -26.0 - 27.0,
         _ => -26.0,
     };
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         let mut world = station(noise(level), Some(&normalizer_config(mode, -30.0)));
         let out = world.run(70_000);
         let late = world.handle.status().normalizer.unwrap().latency.as_usize() + latency();
@@ -179,7 +180,7 @@ fn a_fade_is_not_undone_and_room_tone_is_not_raised() {
 
 #[test]
 fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
-    for mode in [Mode::Full, Mode::Mid, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Mid, LookAhead::Low] {
         let mut wish = normalizer_config(mode, -6.0);
         wish.settings.ceiling = Db::new(-3.0);
         let mut world = station(noise(|_| -8.0), Some(&wish));
@@ -209,7 +210,7 @@ fn a_loud_voice_over_a_loud_programme_keeps_the_ceiling() {
 fn a_pause_takes_effect_at_once_despite_the_look_ahead() {
     let (mut feed, source) = live_source();
     feed.next = 300_000;
-    let mut world = station(source, Some(&transparent(Mode::Full)));
+    let mut world = station(source, Some(&transparent(LookAhead::Full)));
     let feeding = |world: &mut World, feed: &mut LiveSender, millis: u64| -> Vec<f32> {
         (0..millis / 20)
             .flat_map(|_| {
@@ -237,7 +238,13 @@ fn a_change_of_mode_causes_no_gap_and_no_step() {
     let mut world = station(sine(0.1), None);
     let mut out = world.run(1_000);
     assert_eq!(world.handle.status().normalizer, None);
-    for mode in [Some(Mode::Full), Some(Mode::Low), Some(Mode::Mid), Some(Mode::GainOnly), None] {
+    for mode in [
+        Some(LookAhead::Full),
+        Some(LookAhead::Low),
+        Some(LookAhead::Mid),
+        Some(LookAhead::GainOnly),
+        None,
+    ] {
         world.handle.set_normalizer(mode.map(transparent).as_ref()).unwrap();
         out.extend(world.run(5_000));
         world.handle.handle_timeout(world.now, |_| {});
@@ -257,16 +264,16 @@ fn a_change_of_mode_causes_no_gap_and_no_step() {
 
 #[test]
 fn settings_change_while_playing_and_the_gain_follows() {
-    let mut world = station(sine(0.05), Some(&normalizer_config(Mode::Low, -30.0)));
+    let mut world = station(sine(0.05), Some(&normalizer_config(LookAhead::Low, -30.0)));
     world.run(20_000);
-    world.handle.set_normalizer(Some(&normalizer_config(Mode::Low, -24.0))).unwrap();
+    world.handle.set_normalizer(Some(&normalizer_config(LookAhead::Low, -24.0))).unwrap();
     let out = world.run(20_000);
     // -24 LUFS in one channel; at most 3 dB per second, which is far below a step of the sine.
     let (lufs, _) = loudness_and_peak(&out[10 * 48_000..]);
     assert!((lufs + 24.0).abs() < 0.3, "{lufs}");
     let loudest = out.iter().fold(0.0f32, |top, sample| top.max(sample.abs()));
     assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
-    let mut low = normalizer_config(Mode::Low, -24.0);
+    let mut low = normalizer_config(LookAhead::Low, -24.0);
     low.settings.ceiling = Db::new(-9.0);
     low.settings.target = Lufs::new(-5.0);
     world.handle.set_normalizer(Some(&low)).unwrap();
@@ -281,7 +288,7 @@ fn settings_change_while_playing_and_the_gain_follows() {
 #[test]
 fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() {
     let pieces = |time: f64| if (time / 8.0) % 2.0 < 1.0 { -40.0 } else { -26.0 };
-    for mode in [Mode::Full, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Low] {
         let mut world = station(noise(pieces), Some(&normalizer_config(mode, -18.0)));
         world.run(48_000);
         let (normalized, _) = loudness_and_peak(&world.run(48_000));
@@ -300,7 +307,7 @@ fn compared_are_two_sounds_that_are_equally_loud_without_a_click_between_them() 
         let apart = most - least;
         assert!((apart - 14.0).abs() < 0.5, "{mode:?}: {apart}");
     }
-    let mut world = station(sine(0.02), Some(&normalizer_config(Mode::Mid, -23.0)));
+    let mut world = station(sine(0.02), Some(&normalizer_config(LookAhead::Mid, -23.0)));
     world.run(20_000);
     let mut out = Vec::new();
     for on in [true, false, true, false, false, true] {
@@ -325,7 +332,7 @@ fn tap(world: &mut World) -> Consumer<SourceItem> {
 
 #[test]
 fn another_station_gets_the_normalized_programme_its_end_and_no_announcement() {
-    let wish = normalizer_config(Mode::Full, -30.0);
+    let wish = normalizer_config(LookAhead::Full, -30.0);
     let mut noise = white();
     let programme = FunctionSource { frame: 0, until: 5 * 48_000, of: move |_| 0.3 * noise() };
     let mut world = station(Box::new(programme), Some(&wish));
@@ -368,7 +375,7 @@ fn equalizer_bands_act_before_the_normalizer_without_a_step() {
     assert!(greatest_step(&out) <= 0.131 * loudest, "a click");
     assert!(world.handle.set_equalizer(&[EqualizerBand { q: 0.0, ..band }]).is_err());
     // The normalizer reduces it.
-    world.handle.set_normalizer(Some(&normalizer_config(Mode::Low, -23.0))).unwrap();
+    world.handle.set_normalizer(Some(&normalizer_config(LookAhead::Low, -23.0))).unwrap();
     world.run(10_000);
     let (lufs, _) = loudness_and_peak(&world.run(5_000));
     assert!((lufs + 23.0).abs() < 0.3, "{lufs}");
@@ -379,7 +386,7 @@ fn a_quiet_fallback_is_normalized_to_the_same_loudness() {
     let (mut feed, source) = live_source();
     // The live one is 15 LU louder than the file, which has lower priority.
     let mut world =
-        with_normalizer(vec![source, noise(|_| -38.0)], &normalizer_config(Mode::Mid, -23.0));
+        with_normalizer(vec![source, noise(|_| -38.0)], &normalizer_config(LookAhead::Mid, -23.0));
     let mut white = white();
     let mut out = [Vec::new(), Vec::new()];
     for step in 0..3_000 {
@@ -426,7 +433,7 @@ fn a_normalized_source_is_played_completely_from_first_to_last_frame() {
 fn a_normalized_sender_plays_to_its_end_and_returns_in_order() {
     let (mut feed, source) = live_source();
     feed.next = 200_000;
-    let mut world = with_normalizer(vec![source], &transparent(Mode::Mid));
+    let mut world = with_normalizer(vec![source], &transparent(LookAhead::Mid));
     let mut out = Vec::new();
     for step in 0..400 {
         // It pauses for two seconds; no other source can play.
@@ -452,7 +459,7 @@ fn a_normalized_sender_plays_to_its_end_and_returns_in_order() {
 fn a_normalized_sender_that_pauses_is_silent_at_once() {
     let (mut feed, source) = live_source();
     feed.next = 200_000;
-    let mut world = with_normalizer(vec![source], &transparent(Mode::Full));
+    let mut world = with_normalizer(vec![source], &transparent(LookAhead::Full));
     for _ in 0..300 {
         feed.send(world.now, 20);
         world.step();
@@ -474,7 +481,7 @@ fn a_normalized_sender_that_pauses_is_silent_at_once() {
 
 #[test]
 fn a_sender_that_follows_another_at_once_leaves_no_hole() {
-    for mode in [Mode::Full, Mode::Low] {
+    for mode in [LookAhead::Full, LookAhead::Low] {
         let (mut feed, source) = live_source();
         feed.next = 100_000;
         let mut world = with_normalizer(vec![source], &transparent(mode));
@@ -498,7 +505,7 @@ fn what_waits_for_a_station_that_does_not_run_stays_small() {
     let mut world = World::new(vec![]);
     let config = |mode| NormalizerConfig { mode, settings: Settings::default() };
     for _ in 0..50 {
-        for mode in [Mode::Low, Mode::Mid] {
+        for mode in [LookAhead::Low, LookAhead::Mid] {
             world.handle.set_normalizer(Some(&config(mode))).unwrap();
             world.handle.set_normalizer(Some(&config(mode))).unwrap();
             world.handle.set_bypass(true);
@@ -517,7 +524,7 @@ fn what_waits_for_a_station_that_does_not_run_stays_small() {
         handle.set_normalizer(Some(&NormalizerConfig { mode, settings: settings.clone() }))
     };
     let wrong = Settings { dual_mono: true, target: Lufs::new(9.0), ..Settings::default() };
-    assert!(set(&mut world.handle, Mode::Mid, &wrong).is_err());
+    assert!(set(&mut world.handle, LookAhead::Mid, &wrong).is_err());
     let spec = SampleSpec { layout: ChannelLayout::STEREO, ..SPEC };
     let main = Rendition::new(
         Box::new(PcmEncoder::new(spec)),
@@ -526,7 +533,7 @@ fn what_waits_for_a_station_that_does_not_run_stays_small() {
         |_, _, _, _| 0,
     );
     let (_, mut stereo) = Station::new(world.station.config, world.now, vec![], main);
-    set(&mut stereo, Mode::Low, &Settings::default()).unwrap();
+    set(&mut stereo, LookAhead::Low, &Settings::default()).unwrap();
     let twice = Settings { dual_mono: true, ..Settings::default() };
-    assert!(set(&mut stereo, Mode::Low, &twice).is_err());
+    assert!(set(&mut stereo, LookAhead::Low, &twice).is_err());
 }

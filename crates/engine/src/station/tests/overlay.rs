@@ -7,7 +7,7 @@ use crate::loudness_processor::NormalizerConfig;
 use crate::output_bus::TooManyOutputs;
 use crate::overlay::{MAX_OVERLAYS, Overlay};
 use aulos_core::ChannelMap;
-use aulos_dsp::normalize::{Mode, Settings};
+use aulos_dsp::normalize::{LookAhead, Settings};
 
 /// A chunk: its media time, its timestamp and its samples.
 type PlayedChunk = (MediaTime, Instant, Vec<f32>);
@@ -149,7 +149,7 @@ fn the_sum_keeps_the_ceiling_however_loud_the_announcement_is() {
     // With a normalizer, the ceiling is that of its settings, also if they come later.
     let mut one = OverlayHarness::new(Box::new(Counter { next: 0, base: 0 }));
     let settings = Settings { ceiling: Db::new(-6.0), ..Settings::default() };
-    let normalizer = NormalizerConfig { mode: Mode::Low, settings };
+    let normalizer = NormalizerConfig { mode: LookAhead::Low, settings };
     one.world.handle.set_normalizer(Some(&normalizer)).unwrap();
     one.run(5_000);
     one.announce(2, loud(true), Db::new(40.0));

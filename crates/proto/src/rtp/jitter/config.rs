@@ -5,7 +5,7 @@ use aulos_core::Span;
 /// Configuration of a jitter buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JitterConfig {
-    /// Timestamp units per second, 1 to 1,000,000.
+    /// Timestamp ticks per second, 1 to 1,000,000.
     pub clock_rate: u32,
     /// Capacity in packets, 8 to 4,096; rounded up to a power of two.
     pub slots: usize,

@@ -5,14 +5,14 @@ use aulos_core::Instant;
 /// A stored packet.
 #[derive(Debug)]
 pub(super) struct HeldPacket<P> {
-    /// Media time in units, on the buffer's own time line.
+    /// Media time in ticks, on the buffer's own time line.
     pub(super) at: i64,
     /// Sequence number of the sender.
     pub(super) sequence: u64,
     /// Timestamp of the sender.
     pub(super) timestamp: u64,
     pub(super) received: Instant,
-    pub(super) units: u32,
+    pub(super) ticks: u32,
     pub(super) marker: bool,
     pub(super) begins_run: bool,
     pub(super) payload: P,

@@ -2,7 +2,7 @@
 
 use aulos_core::{Instant, Ppm, Span};
 
-use super::clock_units::to_instant;
+use super::tick_converter::to_instant;
 use super::{GapCause, JitterBuffer, JitterMode, JitterOutput};
 
 /// Play-out mode.
@@ -14,7 +14,7 @@ impl<P> JitterBuffer<P> {
             // Nothing was played yet, so the delay can change freely.
             self.offset = self.target_offset();
             (self.end, self.position) = (at, at);
-            let end = at.saturating_add(i64::from(held.units));
+            let end = at.saturating_add(i64::from(held.ticks));
             // When a sender begins with a backlog, only the part that is not in the past is played.
             let is_past = self.wait_until(end).is_none() && self.slots.len() > 1;
             if is_past || seq < self.flush_below {
@@ -37,15 +37,15 @@ impl<P> JitterBuffer<P> {
         let lost = self.lost_units(self.head.unwrap_or(seq), seq, at).max(0);
         let reported = self.position - self.end;
         if reported > lost {
-            let units = (reported - lost).unsigned_abs();
-            self.stats.concealed = self.stats.concealed.saturating_sub(units);
-            self.stats.silent += units;
+            let ticks = (reported - lost).unsigned_abs();
+            self.stats.concealed = self.stats.concealed.saturating_sub(ticks);
+            self.stats.silent += ticks;
             self.end = self.position - lost;
         }
         if at <= self.position { self.emit(seq) } else { self.fill_gap(at, lost) }
     }
 
-    /// Handles a gap before the first packet: `lost` units are lost, the rest is silence.
+    /// Handles a gap before the first packet: `lost` ticks are lost, the rest is silence.
     fn fill_gap(&mut self, at: i64, lost: i64) -> JitterOutput<P> {
         if let Some(until) = self.grow_delay() {
             return JitterOutput::Wait(Some(until));
@@ -53,23 +53,23 @@ impl<P> JitterBuffer<P> {
         let (gap, reported) = (at - self.position, self.position - self.end);
         let piece = gap.min(self.due_units());
         if reported < lost {
-            let units = piece.min(lost - reported);
-            self.stats.concealed += units.unsigned_abs();
-            return self.emit_gap(units, GapCause::Lost);
+            let ticks = piece.min(lost - reported);
+            self.stats.concealed += ticks.unsigned_abs();
+            return self.emit_gap(ticks, GapCause::Lost);
         }
         let excess = self.offset.saturating_sub(self.target_offset());
-        let shorter = self.units.units_in(excess).min(gap);
+        let shorter = self.ticks.ticks_in(excess).min(gap);
         if excess >= MIN_STEP && shorter > 0 {
-            self.offset -= self.units.nanos_of(shorter);
+            self.offset -= self.ticks.nanos_of(shorter);
             return self.silence(shorter, GapCause::Shortened);
         }
         self.silence(piece, GapCause::Silence)
     }
 
-    fn silence(&mut self, units: i64, cause: GapCause) -> JitterOutput<P> {
-        self.stats.silent += units.unsigned_abs();
-        self.end = self.end.saturating_add(units);
-        self.emit_gap(units, cause)
+    fn silence(&mut self, ticks: i64, cause: GapCause) -> JitterOutput<P> {
+        self.stats.silent += ticks.unsigned_abs();
+        self.end = self.end.saturating_add(ticks);
+        self.emit_gap(ticks, cause)
     }
 
     /// Handles an empty buffer.
@@ -83,9 +83,9 @@ impl<P> JitterBuffer<P> {
         if let Some(until) = self.grow_delay() {
             return JitterOutput::Wait(Some(until));
         }
-        let units = self.due_units();
-        self.stats.concealed += units.unsigned_abs();
-        self.emit_gap(units, GapCause::Underrun)
+        let ticks = self.due_units();
+        self.stats.concealed += ticks.unsigned_abs();
+        self.emit_gap(ticks, GapCause::Underrun)
     }
 
     /// Increases the delay if necessary, because the output has a gap anyway.
@@ -118,7 +118,7 @@ impl<P> JitterBuffer<P> {
     }
 
     fn packets(&self, span: Span) -> u64 {
-        let period = self.units.nanos_of(i64::from(self.period)).max(1);
+        let period = self.ticks.nanos_of(i64::from(self.period)).max(1);
         (span.as_nanos() / period).max(0).unsigned_abs()
     }
 
@@ -128,13 +128,13 @@ impl<P> JitterBuffer<P> {
         let (before, next) = (self.position, self.slots.first().map_or(0, |(_, held)| held.at));
         if self.start.is_some() && next > before {
             let hole = next - before;
-            self.offset = self.offset.saturating_sub(self.units.nanos_of(hole));
+            self.offset = self.offset.saturating_sub(self.ticks.nanos_of(hole));
             return self.emit_gap(hole, GapCause::Shortened);
         }
         let JitterOutput::Packet(packet) = self.emit(seq) else { return JitterOutput::Wait(None) };
         self.stats.skipped += 1;
         if self.start.is_some() {
-            let skipped = self.units.nanos_of((self.position - before).max(0));
+            let skipped = self.ticks.nanos_of((self.position - before).max(0));
             self.offset = self.offset.saturating_sub(skipped);
         }
         JitterOutput::Skip(packet)
@@ -161,14 +161,14 @@ impl<P> JitterBuffer<P> {
 
     /// Units to output: those of one packet, or of several after a pause of the caller.
     fn due_units(&self) -> i64 {
-        let due = self.units.units_in(self.now.saturating_sub(self.offset));
+        let due = self.ticks.ticks_in(self.now.saturating_sub(self.offset));
         let period = i64::from(self.period);
         period * (due.saturating_sub(self.position).max(0) / period + 1)
     }
 
     /// Playout time of `position`, if it is in the future.
     fn wait_until(&self, position: i64) -> Option<Instant> {
-        let due = self.units.nanos_of(position).saturating_add(self.offset);
+        let due = self.ticks.nanos_of(position).saturating_add(self.offset);
         (due > self.now).then(|| to_instant(due))
     }
 }

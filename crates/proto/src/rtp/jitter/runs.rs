@@ -1,6 +1,6 @@
 //! Maps the sender's numbers to the buffer's own, which continue when the sender restarts.
 
-use super::{Arrival, ClockUnits};
+use super::{Arrival, TickConverter};
 
 /// Start of the buffer's sequence numbers, so that packets from before the first received one have
 /// numbers too.
@@ -96,15 +96,15 @@ impl RunTracker {
         arrival: &Arrival,
         place: &RunPosition,
         period: u32,
-        units: ClockUnits,
+        ticks: TickConverter,
     ) -> u32 {
         let before = self.last.filter(|&(seq, _)| seq + 1 == place.seq && !arrival.marker);
         let step = before.map(|(_, at)| place.at.saturating_sub(at));
         let step = step.and_then(|step| u32::try_from(step).ok()).filter(|&step| step > 0);
-        let period = match (arrival.units, step) {
-            (0, Some(step)) if units.clamp_packet_length(step) == step => step,
+        let period = match (arrival.ticks, step) {
+            (0, Some(step)) if ticks.clamp_packet_length(step) == step => step,
             (0, _) => period,
-            (stated, _) => units.clamp_packet_length(stated),
+            (stated, _) => ticks.clamp_packet_length(stated),
         };
         self.last = Some((place.seq, place.at));
         self.end = self.end.max(place.at.saturating_add(i64::from(period)));

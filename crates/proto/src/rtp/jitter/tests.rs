@@ -34,7 +34,7 @@ fn packet(number: u64, late: Span) -> Arrival {
     Arrival {
         sequence: 65_000 + number,
         timestamp: 4_000_000_000 + number * u64::from(FRAME),
-        units: FRAME,
+        ticks: FRAME,
         marker: false,
         received: START + ms(20) * number.cast_signed() + late,
     }
@@ -300,20 +300,20 @@ proptest! {
         let out = play(&mut buffer, &arrivals, ms(20) * fates.len() as i64 + ms(300));
         let (mut position, mut first) = (0, None);
         for next in &out {
-            let (at, units) = match next {
+            let (at, ticks) = match next {
                 JitterOutput::Packet(packet) => {
                     let first = *first.get_or_insert(packet.payload);
                     prop_assert_eq!(packet.position, (packet.payload - first) * 160);
-                    (packet.position, u64::from(packet.units))
+                    (packet.position, u64::from(packet.ticks))
                 }
-                JitterOutput::Missing(missing) => (missing.position, missing.units),
+                JitterOutput::Missing(missing) => (missing.position, missing.ticks),
                 // Packets at the front are skipped when the first arrivals were late.
                 JitterOutput::Skip(_) if first.is_none() => continue,
-                JitterOutput::Skip(packet) => (packet.position, u64::from(packet.units)),
+                JitterOutput::Skip(packet) => (packet.position, u64::from(packet.ticks)),
                 other @ JitterOutput::Wait(_) => unreachable!("{other:?}"),
             };
             prop_assert_eq!(at, position, "media time goes on without a gap");
-            position = at + units;
+            position = at + ticks;
         }
         let stats = buffer.stats();
         let packets = out.iter().filter(|next| matches!(next, JitterOutput::Packet(_))).count() as u64;
@@ -372,7 +372,7 @@ fn packets_of_a_millisecond_are_played_after_a_few() {
         let arrival = Arrival {
             sequence: number,
             timestamp: number * 48,
-            units: 48,
+            ticks: 48,
             marker: false,
             received: now,
         };

@@ -9,8 +9,8 @@ pub struct Arrival {
     pub sequence: u64,
     /// Extended timestamp.
     pub timestamp: u64,
-    /// Duration in timestamp units; 0 when only the next packet reveals it.
-    pub units: u32,
+    /// Duration in ticks; 0 when only the next packet reveals it.
+    pub ticks: u32,
     /// First packet after a silence.
     pub marker: bool,
     /// Arrival time.
@@ -56,10 +56,10 @@ pub struct BufferedPacket<P> {
     pub sequence: u64,
     /// As inserted.
     pub timestamp: u64,
-    /// Media time, in units since the first packet.
+    /// Media time, in ticks since the first packet.
     pub position: u64,
-    /// Duration in units.
-    pub units: u32,
+    /// Duration in ticks.
+    pub ticks: u32,
     /// As inserted.
     pub marker: bool,
     /// The sender has restarted with this packet: reset the decoder.
@@ -73,10 +73,10 @@ pub struct BufferedPacket<P> {
 /// Media time without a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaGap {
-    /// Start, in units since the first packet.
+    /// Start, in ticks since the first packet.
     pub position: u64,
-    /// Length in units.
-    pub units: u64,
+    /// Length in ticks.
+    pub ticks: u64,
     /// Cause of the gap.
     pub cause: GapCause,
 }

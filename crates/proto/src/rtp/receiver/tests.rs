@@ -301,7 +301,7 @@ fn what_is_missing_is_known_and_nothing_else_is() {
         receiver.receive(Instant::ZERO, sequence, 0, 0);
     };
     come(&mut receiver, 65_530);
-    assert!(!receiver.is_missing(65_529), "nobody knows yet");
+    assert!(!receiver.is_missing(65_529), "not known to be missing yet");
     for sequence in [65_531, 65_533, 1, 3] {
         come(&mut receiver, sequence);
     }

@@ -147,7 +147,7 @@ impl StationRtpOutput {
             dest: config.dest,
             encoding: config.encoding,
             payload_type: config.payload_type,
-            units: config.units,
+            packet_ticks: config.packet_ticks,
             rate: running.config.spec.rate,
             lead: RtpOutputConfig::LEAD,
             ssrc: self.ssrc,
@@ -190,12 +190,12 @@ impl StationRtpOutput {
         let mut media = sdp::MediaDescription::new(connection, config.dest.port(), format);
         media.direction = sdp::Direction::ReceiveOnly;
         let clock = u64::from(config.encoding.clock_rate.max(1));
-        let nanos = u64::from(config.units) * 1_000_000_000 / clock;
+        let nanos = u64::from(config.packet_ticks) * 1_000_000_000 / clock;
         // Rounded to 0.01 ms, as AES67 writes 1.09.
         let nanos = (nanos + 5_000) / 10_000 * 10_000;
         media.packet_time = i64::try_from(nanos).ok().map(Span::from_nanos);
         if matches!(config.encoding.codec, Payload::L16 | Payload::L24) {
-            media.frame_count = Some(config.units);
+            media.frame_count = Some(config.packet_ticks);
             media.reference_clock = Some(sdp::ReferenceClock::Other("local".to_owned()));
             media.media_clock = Some(sdp::MediaClock::Sender);
         }

@@ -128,7 +128,7 @@ impl LazyOpusEncoder {
     pub(super) fn encode(&mut self, samples: &[f32], out: &mut [u8]) -> Option<usize> {
         let frames = samples.len() / self.channels;
         let eighths = frames * 400 / self.rate as usize;
-        // 2.5, 5, 10, 20, 40 and 60 ms (RFC 6716, 2.1.4), in units of 2.5 ms.
+        // 2.5, 5, 10, 20, 40 and 60 ms (RFC 6716, 2.1.4), in ticks of 2.5 ms.
         let is_whole = (eighths * self.rate as usize).is_multiple_of(400)
             && eighths * self.rate as usize / 400 == frames;
         if !is_whole || ![1, 2, 4, 8, 16, 24].contains(&eighths) {

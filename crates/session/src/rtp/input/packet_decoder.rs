@@ -151,28 +151,28 @@ impl PacketDecoder {
         self.conceal(frames, &mut counts.concealed, &mut counts.gaps);
     }
 
-    /// Skips `units` of a silence that the sender omitted.
-    pub(super) fn skip_silence(&mut self, units: u64) {
-        self.next = self.next.map(|next| next.wrapping_add(units));
+    /// Skips `ticks` of a silence that the sender omitted.
+    pub(super) fn skip_silence(&mut self, ticks: u64) {
+        self.next = self.next.map(|next| next.wrapping_add(ticks));
     }
 
-    /// Inserts `units` of a silence that the sender omitted.
-    pub(super) fn fill_silence(&mut self, units: u64, counts: &mut RtpInputCounts) {
-        self.skip_silence(units);
-        let frames = self.frames_in(units);
+    /// Inserts `ticks` of a silence that the sender omitted.
+    pub(super) fn fill_silence(&mut self, ticks: u64, counts: &mut RtpInputCounts) {
+        self.skip_silence(ticks);
+        let frames = self.frames_in(ticks);
         self.conceal(frames, &mut counts.left_out, &mut counts.gaps);
     }
 
-    /// Fills `units` that are missing. If the next packet `following` is there and repeats the last
+    /// Fills `ticks` that are missing. If the next packet `following` is there and repeats the last
     /// of them (Opus in-band FEC), that is decoded; the rest is concealed.
     pub(super) fn conceal_missing(
         &mut self,
-        units: u64,
+        ticks: u64,
         following: Option<&[u8]>,
         counts: &mut RtpInputCounts,
     ) {
-        self.next = self.next.map(|next| next.wrapping_add(units));
-        let frames = self.frames_in(units);
+        self.next = self.next.map(|next| next.wrapping_add(ticks));
+        let frames = self.frames_in(ticks);
         let repeated = following
             .filter(|_| self.encoding.codec == RtpCodec::Opus && frames <= self.max_concealed)
             .and_then(|packet| Some((packet, self.frames_in(opus_fec_ticks(packet)?.into()))))
@@ -259,9 +259,9 @@ impl PacketDecoder {
         }
     }
 
-    fn frames_in(&self, units: u64) -> usize {
+    fn frames_in(&self, ticks: u64) -> usize {
         let (rate, clock) = (u64::from(self.decoder.rate().hz()), self.encoding.clock_rate.max(1));
-        let frames = u128::from(units) * u128::from(rate) / u128::from(clock);
+        let frames = u128::from(ticks) * u128::from(rate) / u128::from(clock);
         usize::try_from(frames).unwrap_or(usize::MAX)
     }
 }

@@ -74,11 +74,11 @@ impl InputFixture {
 pub(crate) fn packet(
     ssrc: u32,
     number: u64,
-    units: u64,
+    ticks: u64,
     payload_type: u8,
     payload: &[u8],
 ) -> Vec<u8> {
-    let (sequence, timestamp) = (number as u16, (number * units) as u32);
+    let (sequence, timestamp) = (number as u16, (number * ticks) as u32);
     let header = RtpHeader { sequence, timestamp, ssrc, payload_type, ..RtpHeader::default() };
     [&header.to_bytes()[..], payload].concat()
 }
@@ -87,7 +87,7 @@ pub(crate) fn packet(
 pub(crate) fn red_packet(
     payloads: &[Vec<u8>],
     number: usize,
-    units: u64,
+    ticks: u64,
     payload_type: u8,
     generations: usize,
 ) -> Vec<u8> {
@@ -95,13 +95,13 @@ pub(crate) fn red_packet(
     let blocks: Vec<RedBlock<'_>> = behind
         .map(|by| RedBlock {
             payload_type,
-            timestamp_offset: by as u16 * units as u16,
+            timestamp_offset: by as u16 * ticks as u16,
             data: &payloads[number - by],
         })
         .collect();
     let mut bytes = vec![0; 4_000];
     let length = red::write(&mut bytes, &blocks, payload_type, &payloads[number]).unwrap();
-    packet(1, number as u64, units, RED_TYPE, &bytes[..length])
+    packet(1, number as u64, ticks, RED_TYPE, &bytes[..length])
 }
 
 /// Speech-like: harmonics of a moving fundamental with a varying level, never silent.

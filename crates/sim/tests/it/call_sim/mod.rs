@@ -149,7 +149,7 @@ impl Playout for JitterBufferPlayout {
                         "{missing:?}"
                     );
                     let at = self.first + missing.position / FRAME;
-                    (at..at + missing.units / FRAME).for_each(|number| heard(number, false));
+                    (at..at + missing.ticks / FRAME).for_each(|number| heard(number, false));
                 }
                 JitterOutput::Skip(packet) => panic!("{packet:?} was too much"),
                 JitterOutput::Wait(until) => return self.until = until,
@@ -229,7 +229,7 @@ pub(crate) fn simulate(call: SimulatedCall, listener: &mut dyn Playout) -> CallR
             let is_late = listener.insert(Arrival {
                 sequence: packet,
                 timestamp: packet * FRAME,
-                units: 160,
+                ticks: 160,
                 marker: false,
                 received,
             });

@@ -1,37 +1,37 @@
-//! Conversion between media time in timestamp units and local time in nanoseconds.
+//! Conversion between media time in ticks and local time in nanoseconds.
 
 use aulos_core::{Instant, Span};
 
-/// Converts between units and nanoseconds.
+/// Converts between ticks and nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClockUnits {
+pub(super) struct TickConverter {
     rate: i64,
 }
 
-impl ClockUnits {
-    /// A clock of `rate` units per second, clamped to the allowed range.
+impl TickConverter {
+    /// A clock of `rate` ticks per second, clamped to the allowed range.
     pub(super) fn new(rate: u32) -> Self {
         Self { rate: i64::from(rate.clamp(1, MAX_CLOCK_RATE)) }
     }
 
-    pub(super) const fn nanos_of(self, units: i64) -> i64 {
-        let (seconds, rest) = (units.div_euclid(self.rate), units.rem_euclid(self.rate));
+    pub(super) const fn nanos_of(self, ticks: i64) -> i64 {
+        let (seconds, rest) = (ticks.div_euclid(self.rate), ticks.rem_euclid(self.rate));
         seconds.saturating_mul(SECOND).saturating_add(rest * SECOND / self.rate)
     }
 
-    pub(super) const fn units_in(self, nanos: i64) -> i64 {
+    pub(super) const fn ticks_in(self, nanos: i64) -> i64 {
         let (seconds, rest) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
         seconds.saturating_mul(self.rate).saturating_add(rest * self.rate / SECOND)
     }
 
-    /// Number of units in `span`.
-    pub(super) fn units_in_span(self, span: Span) -> u32 {
-        u32::try_from(self.units_in(span.as_nanos())).unwrap_or(u32::MAX).max(1)
+    /// Number of ticks in `span`.
+    pub(super) fn ticks_in_span(self, span: Span) -> u32 {
+        u32::try_from(self.ticks_in(span.as_nanos())).unwrap_or(u32::MAX).max(1)
     }
 
     /// Length of a packet, at most [`LONGEST_PACKET`].
-    pub(super) fn clamp_packet_length(self, units: u32) -> u32 {
-        units.clamp(1, self.units_in_span(LONGEST_PACKET))
+    pub(super) fn clamp_packet_length(self, ticks: u32) -> u32 {
+        ticks.clamp(1, self.ticks_in_span(LONGEST_PACKET))
     }
 }
 

@@ -23,7 +23,7 @@ use super::source::{OpenSource, ReadResult};
 pub(super) enum ReaderEvent {
     /// The format of the following blocks.
     #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the screen shows it"))]
-    Shape(SampleRate, ChannelLayout),
+    Format(SampleRate, ChannelLayout),
     /// A new reading, every 100 ms of audio.
     Reading(Loudness),
     /// The source sends nothing at the moment.
@@ -197,7 +197,7 @@ impl SourceReader<'_> {
             if let Some(meter) = &mut self.meter {
                 meter.set_format(rate, layout);
             }
-            self.send(ReaderEvent::Shape(rate, layout))?;
+            self.send(ReaderEvent::Format(rate, layout))?;
         }
         let make = if self.dual_mono { LoudnessMeter::dual_mono } else { LoudnessMeter::new };
         let mut meter = self.meter.take().unwrap_or_else(|| make(rate, layout, HISTORY));
