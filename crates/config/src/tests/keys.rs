@@ -51,11 +51,11 @@ fn the_ranges_of_normalizer_and_equalizer_are_those_of_the_signal_processing() {
     let normalizer: [(_, Set); 8] = [
         (limits::TARGET_LUFS, |all, value| all.target = Lufs::new(value)),
         (limits::TRUE_PEAK, |all, value| all.ceiling = Db::new(value)),
-        (limits::LRA, |all, value| all.range = Db::new(value)),
+        (limits::LRA, |all, value| all.tolerance = Db::new(value)),
         (limits::MIN_GAIN_DB, |all, value| all.min_gain = Db::new(value)),
         (limits::MAX_GAIN_DB, |all, value| all.max_gain = Db::new(value)),
-        (limits::RISE_DB_S, |all, value| all.rise = Db::new(value)),
-        (limits::FALL_DB_S, |all, value| all.fall = Db::new(value)),
+        (limits::RISE_DB_S, |all, value| all.max_rise = Db::new(value)),
+        (limits::FALL_DB_S, |all, value| all.max_fall = Db::new(value)),
         (limits::GATE_LUFS, |all, value| all.gate = Lufs::new(value)),
     ];
     for (range, set) in normalizer {
