@@ -21,7 +21,7 @@ install-capi: ## build and install the C libraries libaulos and libebur128 (PREF
 player: ## build the player for small machines: target/player/aulos-player
 	RUSTFLAGS="$$RUSTFLAGS -C link-arg=-Wl,-z,pack-relative-relocs,--no-eh-frame-hdr$(FOLD)" cargo build --profile player -p aulos-player --no-default-features --features "$(FEATURES)"
 
-check: ## run format, lints and unit tests of the crates that differ from HEAD
+check: ## run format, lints, and unit tests of the crates that differ from HEAD
 	@scripts/check
 
 test:  ## install what the tests need, then run all checks and tests

@@ -183,7 +183,7 @@ impl Resampler {
     }
 
     /// Input frames from the position of the next output frame to the end of the input that has been
-    /// taken, with a fraction: the time of that position, for whoever knows the time of the input.
+    /// taken, with a fraction: the time of that position, for a caller that knows the time of the input.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "fractions of a frame, and the history's length")]
     pub fn pending(&self) -> f64 {

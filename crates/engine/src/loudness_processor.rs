@@ -27,7 +27,7 @@ use aulos_dsp::{Crossfade, GainRamp, Limiter, mix_in};
 
 /// Configuration of a station's normalizer.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "a wish is written down as a whole")]
+#[allow(clippy::exhaustive_structs, reason = "constructed as a whole by its users")]
 pub struct NormalizerConfig {
     /// Look-ahead of the gain control.
     pub mode: LookAhead,

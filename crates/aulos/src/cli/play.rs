@@ -137,11 +137,11 @@ pub(super) fn play(options: PlayOptions, output: PlayOutput) -> Result<Exit, Fai
         options.into_config().map_err(|error| Failure::new(Exit::NoInput, error.to_string()))?;
     match aulos_player::play(config, output, hooks) {
         Ok(()) => Ok(Exit::Ok),
-        Err(error) => Err(Failure::new(exit(&error), error.to_string())),
+        Err(error) => Err(Failure::new(exit_code_of(&error), error.to_string())),
     }
 }
 
-fn exit(error: &PlayError) -> Exit {
+fn exit_code_of(error: &PlayError) -> Exit {
     use aulos_player::OutputError;
     match error {
         PlayError::StdoutTwice => Exit::Usage,

@@ -278,7 +278,7 @@ impl StatusScreen {
 
     fn scroll(&mut self, scroll: Scroll) {
         // Totals, head and keys stay.
-        self.first = scroll.from(self.first, output::size().1.saturating_sub(8).max(1));
+        self.first = scroll.apply_to(self.first, output::size().1.saturating_sub(8).max(1));
     }
 
     fn show(&mut self, status: &RelaySnapshot, before: Option<&RelaySnapshot>) -> io::Result<()> {

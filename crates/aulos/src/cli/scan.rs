@@ -323,9 +323,13 @@ impl<'a> ScanRun<'a> {
         self.print_message(&changes);
     }
 
-    /// The gain for a file or album with loudness `measure`, and by how much the peak limits it.
-    fn gain(&self, measure: Option<Lufs>, loudness: &LoudnessSummary) -> (Option<Db>, Option<Db>) {
-        let Some(target_gain) = self.args.target.gain(measure) else { return (None, None) };
+    /// The gain for a file or album with loudness `gain_basis`, and by how much the peak limits it.
+    fn gain(
+        &self,
+        gain_basis: Option<Lufs>,
+        loudness: &LoudnessSummary,
+    ) -> (Option<Db>, Option<Db>) {
+        let Some(target_gain) = self.args.target.gain(gain_basis) else { return (None, None) };
         let gain = tag::limit_gain(target_gain, loudness.true_peak, self.args.max_true_peak);
         let lowered = target_gain - gain;
         (Some(gain), (lowered.get() > 0.0).then_some(lowered))
@@ -355,8 +359,8 @@ impl<'a> ScanRun<'a> {
                 return;
             }
             let loudness = album.loudness(self.options);
-            let measure = album.measure_of(self.args.album_rule, &loudness);
-            let (gain, lowered) = self.gain(measure, &loudness);
+            let gain_basis = album.gain_basis(self.args.album_rule, &loudness);
+            let (gain, lowered) = self.gain(gain_basis, &loudness);
             let row = Row {
                 path: &album.folder,
                 error: album.error(),
@@ -371,7 +375,7 @@ impl<'a> ScanRun<'a> {
             // An incomplete album has no gain.
             let is_complete = album.error().is_none();
             let tagger = self.tagger.as_ref().filter(|_| is_complete);
-            let volume = tagger.and_then(|tagger| tagger.volume(&loudness, measure));
+            let volume = tagger.and_then(|tagger| tagger.volume(&loudness, gain_basis));
             self.tag_album(&album, volume);
         }
     }

@@ -97,8 +97,8 @@ fn startup_message(
     let mut line = |key: &str, value: &str| text += &format!("  {key:<8} {value}\n");
     let security = &resolved.security;
     let scheme = if security.tls.require { "https" } else { "http" };
-    line("page", &format!("{scheme}://{}/", reachable(addresses.http)));
-    let stream = reachable(addresses.stream);
+    line("page", &format!("{scheme}://{}/", connectable_address(addresses.http)));
+    let stream = connectable_address(addresses.stream);
     let (host, port) = (stream.ip(), stream.port());
     line("stream", &format!("{stream}    snapclient -h {host} -p {port}"));
     line("control", &addresses.control.to_string());
@@ -141,7 +141,7 @@ fn startup_message(
 
 /// An address to connect to: a wildcard becomes the address of this machine in its network, or
 /// loopback without one.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
+fn connectable_address(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         let local = match address {
             SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),

@@ -75,10 +75,10 @@ pub(super) fn run(args: SnapserverArgs) -> Result<Exit, Failure> {
     let open = ["stream", "tcp", "http"].map(|port| format!("--{port}.bind_to_address='*'"));
     let words = ["aulos snapserver".to_owned()].into_iter().chain(given).chain(open);
     let network_command = words.collect::<Vec<_>>().join(" ");
-    serve::run(move |reading| read(&args, reading), VERSION_LINE, &network_command)
+    serve::run(move |reading| load_config(&args, reading), VERSION_LINE, &network_command)
 }
 
-fn read(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedConfig, Failure> {
+fn load_config(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedConfig, Failure> {
     let ParsedArguments { file, values } = parse_arguments(&args.arguments)?;
     check_rereadable(file.as_deref(), reading)?;
     let text = match file {
@@ -87,7 +87,7 @@ fn read(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedConfig, Fa
     };
     let (mut ini, _) = IniFile::parse(&text);
     ini.override_with(values);
-    let ConversionResult { toml, notes } = convert(&ini, wildcard());
+    let ConversionResult { toml, notes } = convert(&ini, wildcard_address());
     for note in notes {
         tracing::info!("{note}");
     }
@@ -149,7 +149,7 @@ fn parse_arguments(arguments: &[String]) -> Result<ParsedArguments, Failure> {
 }
 
 /// All addresses of this machine: the IPv6 wildcard includes IPv4; without IPv6, the IPv4 wildcard.
-fn wildcard() -> &'static str {
+fn wildcard_address() -> &'static str {
     if TcpListener::bind("[::]:0").is_ok() { "::" } else { "0.0.0.0" }
 }
 

@@ -422,7 +422,7 @@ fn a_player_must_authenticate() {
     assert_eq!(answer(2, right, false), Ok(()));
     assert_eq!(answer(3, None, true), Ok(()));
     assert_eq!(answer(4, wrong, false), Err(KickReason::Unauthorized));
-    // A wrong password is refused, with a certificate too.
+    // A wrong password is refused, also on a preauthenticated connection.
     assert_eq!(answer(5, wrong, true), Err(KickReason::Unauthorized));
     // All come from one address, and that has guessed twice.
     assert_eq!(answer(6, right, false), Err(KickReason::RateLimited));

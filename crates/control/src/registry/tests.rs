@@ -263,7 +263,7 @@ fn a_browser_that_is_gone_is_forgotten_unless_something_was_set_for_it() {
     let at = |seconds: u64| start + Duration::from_secs(seconds);
     assert_eq!(registry.forget_absent_browsers(at(0)), Effects::default());
     assert_eq!(registry.forget_absent_browsers(at(55)), Effects::default());
-    // Whoever comes back in between begins anew.
+    // A client that comes back in between begins anew.
     visit_with(&mut registry, 60, "here", PAGE);
     let session = SessionId(61);
     let hello = Hello {

@@ -24,7 +24,7 @@ pub trait MeterSample: Copy + sealed::Sealed {
 }
 
 mod sealed {
-    #[allow(unnameable_types, reason = "nobody else is to implement it")]
+    #[allow(unnameable_types, reason = "not to be implemented outside this crate")]
     pub trait Sealed {}
     impl Sealed for i16 {}
     impl Sealed for i32 {}

@@ -14,6 +14,7 @@
 //! in the future. An idle or paused recorder delays the decision about old frames by its pre-roll,
 //! so that it can resume in the past as well.
 
+mod cut_times;
 mod plan;
 mod record_tap;
 mod types;
@@ -532,44 +533,6 @@ impl Recorder {
         }
     }
 
-    /// When the segment ends, and why; a time in the past becomes now.
-    fn due(&self, segment: &Segment, next: MediaTime) -> Option<(MediaTime, SegmentReason)> {
-        if self.config.rotation.bytes.is_some_and(|limit| segment.bytes >= limit) {
-            return Some((next, SegmentReason::Size));
-        }
-        self.timed_cut(segment, next)
-    }
-
-    fn timed_cut(&self, segment: &Segment, next: MediaTime) -> Option<(MediaTime, SegmentReason)> {
-        let rotation = &self.config.rotation;
-        let duration = rotation.duration.map(|span| {
-            let left = self.rate().frames(span) - segment.frames;
-            (next + left, SegmentReason::Duration)
-        });
-        let clock =
-            rotation.clock.map(|align| (self.next_clock_cut(align, segment), SegmentReason::Clock));
-        duration.into_iter().chain(clock).min_by_key(|(at, _)| *at)
-    }
-
-    /// The first frame of the next clock slot. If the wall clock was set back, the segment is
-    /// limited to the length of one slot.
-    fn next_clock_cut(&self, align: ClockAlignment, segment: &Segment) -> MediaTime {
-        let Some(line) = self.timeline else { return segment.start };
-        let local = self.clock.local_at(align.slot_start(&self.clock, segment.clock_slot + 1));
-        let frame = line.media_at(local);
-        let early = if line.local_at(frame) < local { Frames(1) } else { Frames::ZERO };
-        let longest = line.rate().frames(align.interval() + SHORT_SLOT);
-        (frame + early).min(segment.start + longest)
-    }
-
-    /// The clock slot of a segment that starts with this frame: just before the next slot it is
-    /// that one.
-    fn clock_slot(&self, at: MediaTime) -> i64 {
-        let Some(align) = self.config.rotation.clock else { return 0 };
-        let utc = self.utc(at).as_nanos().saturating_add(SHORT_SLOT.as_nanos());
-        align.slot(&self.clock, UnixTime::from_nanos(utc))
-    }
-
     fn opening(&self, number: u64, at: MediaTime, cause: SegmentReason) -> SegmentStart {
         SegmentStart { number, at, utc: self.utc(at), rate: self.rate(), cause }
     }
@@ -594,10 +557,6 @@ impl Recorder {
         }
     }
 }
-
-/// A segment that starts less than this before a slot boundary belongs to the next slot: clocks are
-/// adjusted by fractions of a second, which must not produce a file of a second.
-const SHORT_SLOT: Span = Span::from_secs(2);
 
 #[cfg(test)]
 mod tests;

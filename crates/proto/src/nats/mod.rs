@@ -2,7 +2,7 @@
 //!
 //! A message is one record with a fixed little-endian head, and not text in NATS's own headers: the
 //! records are half the size, and one look at the head tells whether a message is one of ours.
-//! Everybody with a right to publish can send anything, and a message can be repeated or delayed, so
+//! Every client with a right to publish can send anything, and a message can be repeated or delayed, so
 //! each record has a checksum, each chunk the epoch of its stream and a number.
 //!
 //! | subject | message |

@@ -391,7 +391,7 @@ impl AudioBackend for Audio {
             inner.workers.free_removed();
             links::connect_all(inner);
             pushes::hand_over(inner);
-            inner.rtp.tidy();
+            inner.rtp.free_ended_sessions();
             inner.rtp.open_sources();
             rtp::open_outputs(inner);
             recordings::retry(inner);

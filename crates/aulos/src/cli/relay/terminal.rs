@@ -33,7 +33,7 @@ pub(super) enum Scroll {
 
 impl Scroll {
     /// The first line after the key; `page` is the number of lines on the screen.
-    pub(super) const fn from(self, first: usize, page: usize) -> usize {
+    pub(super) const fn apply_to(self, first: usize, page: usize) -> usize {
         match self {
             Self::Line { down: false } => first.saturating_sub(1),
             Self::Line { down: true } => first.saturating_add(1),
@@ -107,9 +107,9 @@ mod tests {
         assert_eq!(key(KeyCode::Char('x'), KeyModifiers::NONE), None);
         let down = key(KeyCode::PageDown, KeyModifiers::NONE);
         let Some(Key::Scroll(page)) = down else { panic!("{down:?}") };
-        assert_eq!((page.from(5, 20), Scroll::Home.from(5, 20)), (25, 0));
-        assert_eq!(Scroll::Page { down: false }.from(5, 20), 0);
-        assert_eq!(Scroll::Line { down: false }.from(0, 20), 0);
-        assert_eq!(Scroll::Line { down: true }.from(usize::MAX, 20), usize::MAX);
+        assert_eq!((page.apply_to(5, 20), Scroll::Home.apply_to(5, 20)), (25, 0));
+        assert_eq!(Scroll::Page { down: false }.apply_to(5, 20), 0);
+        assert_eq!(Scroll::Line { down: false }.apply_to(0, 20), 0);
+        assert_eq!(Scroll::Line { down: true }.apply_to(usize::MAX, 20), usize::MAX);
     }
 }

@@ -88,7 +88,7 @@ impl Album {
     }
 
     /// The loudness from which the gain is computed.
-    pub(super) fn measure_of(&self, rule: AlbumRule, loudness: &LoudnessSummary) -> Option<Lufs> {
+    pub(super) fn gain_basis(&self, rule: AlbumRule, loudness: &LoudnessSummary) -> Option<Lufs> {
         match rule {
             AlbumRule::Energy => loudness.integrated,
             AlbumRule::Loudest => self.loudest,

@@ -25,9 +25,9 @@ impl Control {
             LazyLock::new(|| render_list(Role::Control)),
             LazyLock::new(|| render_list(Role::Admin)),
         ];
-        let [nobody, listen, control, admin] = &LISTS;
+        let [none, listen, control, admin] = &LISTS;
         match role {
-            Role::None => nobody,
+            Role::None => none,
             Role::Listen => listen,
             Role::Control => control,
             Role::Admin => admin,

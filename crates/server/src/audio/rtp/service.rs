@@ -36,7 +36,7 @@ impl RtpService {
     }
 
     /// Frees sessions that have ended.
-    pub(in crate::audio) fn tidy(&mut self) {
+    pub(in crate::audio) fn free_ended_sessions(&mut self) {
         if let Some(context) = &mut self.context {
             while context.poll_ended().is_some() {}
         }

@@ -1,0 +1,73 @@
+//! Users, certificates and secrets.
+
+use super::*;
+
+#[test]
+fn what_is_wrong_with_users_and_certificates_is_told_at_once() {
+    let text = r#"
+[tls]
+cert = "/nowhere/cert.pem"
+client_role = "king"
+enabled = false
+require = true
+[access]
+anonymous = "all"
+[limits]
+sessions_per_address = 1
+failed_logins = 3
+[[user]]
+name = "a:b"
+role = "none"
+password = "short"
+[[user]]
+name = "x"
+role = "listen"
+[[user]]
+name = "x"
+role = "listen"
+password = "long enough"
+password_env = "NOT_THERE"
+token_file = "/nowhere/token"
+[[user]]
+role = "control"
+token_env = "NOT_THERE"
+"#;
+    golden("security", &first_problem(text, &[]));
+    let both = "[tls]\ncert = \"/nowhere/cert.pem\"\nkey = \"/nowhere/key.pem\"\n\
+        client_ca = \"/nowhere/ca.pem\"";
+    golden("certificates", &first_problem(both, &[]));
+}
+
+#[test]
+fn secrets_come_from_files_and_variables_as_well() {
+    use crate::users::{Role, SecretDigest};
+    let scratch = aulos_blackbox::scratch::ScratchDir::new("secret").unwrap();
+    let file = scratch.join("password");
+    std::fs::write(&file, "of a file \nand nothing else\n").unwrap();
+    let mut env = env();
+    env.variables.0.insert("TOKEN".into(), "of the environment".into());
+    let text = format!(
+        "[[user]]\nname = \"a\"\nrole = \"admin\"\npassword_file = \"{}\"\ntoken_env = \"TOKEN\"\n\
+         [[user]]\nname = \"b\"\nrole = \"listen\"\npassword = \"of the text\"",
+        file.display()
+    );
+    let sets = ["user.b.role=control".to_owned()];
+    let loaded = load(Some(ConfigFile { name: "aulos.toml", text: &text }), &sets, &env);
+    let rules = loaded.unwrap_or_else(|error| panic!("{error}")).security.access;
+    assert_eq!(rules.anonymous, Role::None);
+    let [a, b] = &rules.users[..] else { panic!("{rules:?}") };
+    assert_eq!((a.role, &a.password), (Role::Admin, &Some(SecretDigest::new("of a file "))));
+    assert_eq!(a.token, Some(SecretDigest::new("of the environment")));
+    assert_eq!((b.role, &b.password), (Role::Control, &Some(SecretDigest::new("of the text"))));
+}
+
+#[test]
+fn without_users_everybody_may_do_everything_unless_it_is_said() {
+    use crate::users::Role;
+    let anonymous = |text: &str| load_text(text, &[]).unwrap().security.access.anonymous;
+    assert_eq!(anonymous(""), Role::Admin);
+    assert_eq!(anonymous("[access]\nanonymous = \"listen\""), Role::Listen);
+    let user = "[[user]]\nname = \"a\"\nrole = \"admin\"\npassword = \"12345678\"\n";
+    assert_eq!(anonymous(user), Role::None);
+    assert_eq!(anonymous(&format!("{user}[access]\nanonymous = \"listen\"")), Role::Listen);
+}
