@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::play::{LEAD_S, Player, TAIL_S, frames, playing, serve};
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{quiet_turn, turn, wait_for};
+use crate::{turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -65,7 +65,7 @@ impl Relay {
 #[test]
 fn what_another_aulos_plays_is_relayed_bit_by_bit() {
     retry_after_stall("snapcast_source::what_another_aulos_plays_is_relayed_bit_by_bit", || {
-        let _turn = quiet_turn();
+        let _turn = turn();
         std::thread::scope(|scope| {
             for (codec, bits) in [("pcm", SampleWidth::B16), ("flac", SampleWidth::B24)] {
                 scope.spawn(move || {
