@@ -1,7 +1,7 @@
 //! The live normalizer on arrays.
 
 use aulos_core::{ChannelLayout, Db, Lufs, SampleRate};
-use aulos_dsp::normalize::{self, LookAhead, Preset, Settings};
+use aulos_dsp::normalize::{self, LookAhead, NormalizerError, Preset, Settings};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -47,7 +47,15 @@ impl Normalizer {
         let rate = SampleRate::new(rate).map_err(|error| invalid(&error))?;
         let layout = ChannelLayout::new(channels).map_err(|error| invalid(&error))?;
         let made = normalize::Normalizer::new(mode, settings, rate, layout);
-        Ok(Self { normalizer: made.map_err(|error| invalid(&error))?, rate, layout })
+        let normalizer = made.map_err(|error| match error {
+            // The setting has another name than the argument.
+            NormalizerError::Settings(mut setting) if setting.name == "tolerance" => {
+                setting.name = "range";
+                invalid(&setting)
+            }
+            error => invalid(&error),
+        })?;
+        Ok(Self { normalizer, rate, layout })
     }
 
     fn process<'py>(
