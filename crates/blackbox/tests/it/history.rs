@@ -189,7 +189,11 @@ fn push_block(file: &mut Vec<u8>, kind: u8, count: usize, start: u64, body: &[u8
 
 /// Writes minutes of `kitchen` from `from` to `to` as the documentation of the format says; `level`
 /// gives flags, and M in LUFS.
-fn write_minutes(state: &Path, (from, to): (u64, u64), level: impl Fn(u64) -> (u8, f64)) {
+pub(crate) fn write_minutes(
+    state: &Path,
+    (from, to): (u64, u64),
+    level: impl Fn(u64) -> (u8, f64),
+) {
     let folder = state.join("history/1min");
     fs::create_dir_all(&folder).unwrap();
     for day in from / 86_400..=to / 86_400 {

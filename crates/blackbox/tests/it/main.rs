@@ -41,6 +41,7 @@ mod nats;
 mod page;
 mod page_hours;
 mod page_operation;
+mod page_pictures;
 mod page_views;
 mod pass_through;
 mod peers;
