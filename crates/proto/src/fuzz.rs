@@ -18,7 +18,10 @@ use crate::icecast::{
     IcecastRequest, IcecastUrl as PushTarget, RequestKind, SourceMethod, SourceResponse,
     StreamMetadata,
 };
-use crate::nats::{ChunkMessage, ClockReply, ClockRequest, LeaseRecord, StreamRecord};
+use crate::nats::{
+    ChunkMessage, ClockReply, ClockRequest, LeaseRecord, NodeStatus, NodeStatusRequest,
+    SettingsRecord, StreamRecord,
+};
 use crate::packets::{
     FormatHint, MAX_PACKET, PacketFormat, PacketSplitter, SplitterEvent, StreamFormatError,
 };
@@ -169,6 +172,15 @@ pub fn nats(data: &[u8]) {
     } else if let Ok(lease) = LeaseRecord::parse(data) {
         lease.write(&mut bytes);
         assert_eq!(LeaseRecord::parse(&bytes), Ok(lease));
+    } else if let Ok(settings) = SettingsRecord::parse(data) {
+        settings.write(&mut bytes);
+        assert_eq!(SettingsRecord::parse(&bytes), Ok(settings));
+    } else if let Ok(status) = NodeStatus::parse(data) {
+        status.write(&mut bytes);
+        assert_eq!(NodeStatus::parse(&bytes), Ok(status));
+    } else if let Ok(request) = NodeStatusRequest::parse(data) {
+        request.write(&mut bytes);
+        assert_eq!(NodeStatusRequest::parse(&bytes), Ok(request));
     } else if let Ok(request) = ClockRequest::parse(data) {
         request.write(&mut bytes);
         assert_eq!(ClockRequest::parse(&bytes), Ok(request));

@@ -10,13 +10,18 @@
 //! | `aulos.v1.SITE.audio.STATION.CODEC` | [`ChunkMessage`] |
 //! | `aulos.v1.SITE.meta.STATION` | [`StreamRecord`], also in the bucket [`STREAMS_BUCKET`] |
 //! | `aulos.v1.SITE.clock.NODE` | [`ClockRequest`], answered by a [`ClockReply`] |
+//! | `aulos.v1.SITE.control.status` | [`NodeStatusRequest`], answered by the [`NodeStatus`] of each node |
+//! | `aulos.v1.SITE.control.call.NODE` | a call as JSON-RPC, answered by its reply |
 //!
-//! The bucket also holds the [`LeaseRecord`] of each stream.
+//! The bucket also holds the [`LeaseRecord`] of each stream. Another one, [`SETTINGS_BUCKET`], holds the
+//! [`SettingsRecord`]s of clients and groups.
 
 mod chunk;
 mod clock;
 mod crc;
 mod lease;
+mod node_status;
+mod settings;
 mod stream;
 mod subject;
 
@@ -25,10 +30,14 @@ use core::fmt;
 pub use chunk::{CHUNK_HEADER_LEN, ChunkHeader, ChunkMessage, MAX_CHUNK_PAYLOAD, origin_tag};
 pub use clock::{ClockReply, ClockRequest};
 pub use lease::{LeaseRecord, MAX_LEASE};
+pub use node_status::{MAX_NODE_DOCUMENT, MAX_NODE_STATUS, NodeStatus, NodeStatusRequest};
+pub use settings::{
+    ClientSettings, GroupSettings, MAX_SETTINGS, SETTINGS_BUCKET, SettingsKey, SettingsRecord,
+};
 pub use stream::{MAX_RECORD, StreamRecord};
 pub use subject::{
-    MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, clock_subject, lease_key,
-    meta_subject, record_key,
+    MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, call_subject,
+    clock_subject, lease_key, meta_subject, record_key, status_subject,
 };
 
 use crate::bytes::Reader;

@@ -37,6 +37,18 @@ pub fn clock_subject(site: &str, node: &str) -> String {
     format!("{PREFIX}.{}.clock.{}", token(site), token(node))
 }
 
+/// The subject on which every node of a site answers requests for its status.
+#[must_use]
+pub fn status_subject(site: &str) -> String {
+    format!("{PREFIX}.{}.control.status", token(site))
+}
+
+/// The subject on which a node executes calls of other nodes.
+#[must_use]
+pub fn call_subject(site: &str, node: &str) -> String {
+    format!("{PREFIX}.{}.control.call.{}", token(site), token(node))
+}
+
 /// The key of a station's record in [`STREAMS_BUCKET`].
 #[must_use]
 pub fn record_key(site: &str, station: &str) -> String {
@@ -50,7 +62,7 @@ pub fn lease_key(site: &str, station: &str) -> String {
 }
 
 /// A name as one token; longer names are cut at [`MAX_SUBJECT_NAME`], an empty one is `=`.
-fn token(name: &str) -> String {
+pub(super) fn token(name: &str) -> String {
     let mut token = String::with_capacity(name.len());
     for byte in name.bytes().take(MAX_SUBJECT_NAME) {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
@@ -77,6 +89,8 @@ mod tests {
         assert_eq!(all_audio_subjects("a.b", ">"), "aulos.v1.a=2Eb.audio.=3E.*");
         assert_eq!(meta_subject("home", "K\u{fc}che"), "aulos.v1.home.meta.K=C3=BCche");
         assert_eq!(clock_subject("home", ""), "aulos.v1.home.clock.=");
+        assert_eq!(status_subject("home"), "aulos.v1.home.control.status");
+        assert_eq!(call_subject("home", "a.b"), "aulos.v1.home.control.call.a=2Eb");
         assert_eq!(record_key("home", "a=b"), "home.a=3Db");
         assert_eq!(lease_key("home", "a.b"), "home.a=2Eb.lease");
     }

@@ -17,7 +17,9 @@
 //! [`Lease`], once that has a still higher epoch; without one, after a time without chunks.
 
 mod lease;
+mod nodes;
 mod sequence;
+mod settings;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -38,7 +40,16 @@ pub use lease::{
     Lease, LeaseConfig, LeaseOperation, LeaseOutput, LeaseReply, LeaseRequest, LeaseState,
     LeaseValue, MAX_LEASE_TTL, MIN_LEASE_TTL,
 };
+pub use nodes::{
+    FORGET_AFTER, KnownNode, MAX_DOCUMENT_BYTES, MAX_NODES, NodeTable, NodeTableCounts,
+    NodeTableOutput, REUSE, ROUND,
+};
 use sequence::{SequenceFilter, SequenceVerdict};
+pub use settings::{
+    COALESCE, MAX_REQUESTS, MAX_SETTINGS_KEYS, REQUEST_TIMEOUT, SettingsCounts, SettingsEvent,
+    SettingsOperation, SettingsOutput, SettingsReply, SettingsValue, SharedSettings,
+    WRITE_INTERVAL,
+};
 pub use status::NatsInputCounts;
 
 /// What has come for a source.
