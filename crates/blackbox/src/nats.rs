@@ -131,6 +131,19 @@ impl RawNatsClient {
         self.socket.write_all(&[payload, b"\r\n"].concat())
     }
 
+    /// Publishes a message that asks for an answer on another subject.
+    ///
+    /// # Errors
+    /// If the connection fails.
+    pub fn publish_request(
+        &mut self,
+        subject: &str,
+        reply: &str,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        self.publish(&format!("{subject} {reply}"), payload)
+    }
+
     /// Waits until the server has taken everything.
     ///
     /// # Errors
@@ -152,17 +165,26 @@ impl RawNatsClient {
     /// # Errors
     /// If the connection fails, or nothing comes in time.
     pub fn receive(&mut self, subject: &str) -> io::Result<Vec<u8>> {
+        self.receive_request(subject).map(|(_, payload)| payload)
+    }
+
+    /// The next message on a subject: where its answer goes, empty if nowhere, and its payload.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_request(&mut self, subject: &str) -> io::Result<(String, Vec<u8>)> {
         write!(self.socket, "SUB {subject} 1\r\n")?;
         loop {
             let line = self.line()?;
-            let Some(size) = line.strip_prefix("MSG ").and_then(|line| line.split(' ').next_back())
-            else {
-                continue;
-            };
+            // Subject, number of the subscription, perhaps a subject for the answer, size.
+            let Some(parts) = line.strip_prefix("MSG ") else { continue };
+            let parts: Vec<&str> = parts.split(' ').collect();
+            let reply = if parts.len() == 4 { parts[2].to_owned() } else { String::new() };
+            let Some(size) = parts.last() else { continue };
             let mut payload = vec![0; size.parse().map_err(io::Error::other)?];
             io::Read::read_exact(&mut self.lines, &mut payload)?;
             self.socket.write_all(b"UNSUB 1\r\n")?;
-            return Ok(payload);
+            return Ok((reply, payload));
         }
     }
 

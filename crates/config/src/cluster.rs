@@ -30,6 +30,12 @@ keys! {
         /// Lease of a published station: another server that publishes it takes over within twice
         /// this time after the one that sends has failed.
         lease_ttl_ms: u32 = 2_000, range LEASE_TTL_MS, "milliseconds";
+        /// Execute calls of other servers of the site: volume, mute, latency, name and group of
+        /// clients. Whoever may publish to this server on NATS may make them.
+        accept_calls: bool = false;
+        /// Share the settings of clients with the other servers of the site that do: name, volume,
+        /// mute, latency, volume limit and group. A client that moves to another one keeps them.
+        share_settings: bool = false;
         /// User name.
         user: Option<ConfigValue<String>>;
         /// Password of the user.
@@ -54,6 +60,10 @@ pub struct ClusterSettings {
     pub node: Option<String>,
     /// For how long the lease of a published station lasts.
     pub lease_ttl: Span,
+    /// Whether calls of other nodes are executed.
+    pub accept_calls: bool,
+    /// Whether the settings of clients are shared with other nodes.
+    pub share_settings: bool,
     /// The login; it is sent to these servers only.
     pub login: NatsLogin,
     /// Certificates of the authorities that are trusted; none means the system's.
@@ -111,6 +121,8 @@ pub(crate) fn resolve(
         site: config.site.value.clone(),
         node: config.node.as_ref().map(|node| node.value.clone()),
         lease_ttl: Span::from_millis(config.lease_ttl_ms.into()),
+        accept_calls: config.accept_calls,
+        share_settings: config.share_settings,
         login: login(config, env, problems),
         ca: config.ca.as_ref().map(|file| absolute_path("ca", file, problems)),
     }

@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod backend;
+pub mod cluster;
 mod control;
 pub mod hooks;
 pub mod markup;

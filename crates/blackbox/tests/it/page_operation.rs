@@ -67,7 +67,7 @@ fn record(server: &AulosServer) {
 }
 
 /// axe-core, a checker of accessibility, as `scripts/test-setup` has fetched it.
-fn axe_or_skip() -> Option<String> {
+pub(crate) fn axe_or_skip() -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let file = std::env::var_os("AULOS_TEST_AXE")
         .map_or_else(|| root.join("../../target/test-tools/axe.min.js"), PathBuf::from);
@@ -79,7 +79,7 @@ fn axe_or_skip() -> Option<String> {
 }
 
 /// What axe finds in the page, as texts; all impacts but the least.
-const FINDINGS: &str = "(async () => {
+pub(crate) const FINDINGS: &str = "(async () => {
     const { violations } = await axe.run(document, { resultTypes: ['violations'] });
     return violations.filter(one => one.impact !== 'minor').flatMap(one =>
         one.nodes.map(node => `${one.impact} ${one.id}: ${node.html.slice(0, 160)} ${node.failureSummary}`));

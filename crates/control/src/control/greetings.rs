@@ -25,14 +25,15 @@ pub(super) struct GreetingSync {
 impl GreetingSync {
     /// Sends the greetings that changed; those for which the backend's queue is full are sent next
     /// time. Unless the server is `open` without a login, the backend must not answer any Hello by
-    /// itself.
+    /// itself. `changed` are clients whose greeting may have changed.
     pub(super) fn refresh(
         &mut self,
-        registry: &mut Registry,
+        registry: &Registry,
+        changed: HashSet<String>,
         open: bool,
         backend: &(impl GreetingSink + ?Sized),
     ) {
-        self.stale.extend(registry.take_changed());
+        self.stale.extend(changed);
         if !open {
             if self.newcomer_greeting.is_some() && backend.set_default_greeting(None) {
                 self.newcomer_greeting = None;
@@ -140,7 +141,10 @@ mod tests {
             let mut rounds = 0;
             loop {
                 *audio.room.lock().unwrap() = 3;
-                greetings.refresh(registry, true, &audio);
+                {
+                    let changed = registry.take_changed();
+                    greetings.refresh(registry, changed, true, &audio);
+                }
                 let known = audio.known.lock().unwrap().len();
                 assert!(known >= least || audio.newcomers.lock().unwrap().is_none(), "{known}");
                 rounds += 1;
@@ -171,7 +175,8 @@ mod tests {
         let (audio, mut greetings) = (MockBackend::default(), GreetingSync::default());
         let mut refresh = |open, room| {
             *audio.room.lock().unwrap() = room;
-            greetings.refresh(&mut registry, open, &audio);
+            let changed = registry.take_changed();
+            greetings.refresh(&registry, changed, open, &audio);
             audio.newcomers.lock().unwrap().is_some()
         };
         assert!(!refresh(false, 1));

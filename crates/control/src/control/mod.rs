@@ -11,6 +11,7 @@ mod announcement_list;
 mod art;
 mod calls;
 mod client_log;
+mod cluster_calls;
 mod context;
 mod counters;
 mod djs;
@@ -31,6 +32,7 @@ mod markers;
 mod meter_feed;
 mod method;
 mod methods;
+mod node_document;
 mod notices;
 mod notification;
 mod outbox;
@@ -50,6 +52,7 @@ mod roles;
 mod rpc;
 mod rtp;
 mod run_statistics;
+mod settings_sync;
 mod snapshot;
 mod sound;
 mod state;
@@ -114,6 +117,7 @@ use outbox::Outbox;
 use peers::Peers;
 use pending_update::PendingUpdate;
 use run_statistics::RunStatistics;
+use settings_sync::SettingsSync;
 use state::ControlState;
 use station_slot::StationSlot;
 use streams::StreamOrigin;
@@ -136,6 +140,7 @@ impl Control {
             peers: Peers::default(),
             outbox: Outbox::default(),
             greetings: GreetingSync::default(),
+            settings: SettingsSync::default(),
             history: HistorySampler::default(),
             new_clients: admission::new_client_buckets(),
             last_shown: vec![StationStatus::default(); resolved.stations.len()],
@@ -156,6 +161,7 @@ impl Control {
             base_url: format!("http://{}:{}", host.name, resolved.listen.http.port),
             resolved: Mutex::new(resolved),
             discovered_servers: watch::channel(Vec::new()).1,
+            cluster: None,
             config_loader: Box::new(|| {
                 Err("this server has no configuration file to read again".to_owned())
             }),
@@ -216,7 +222,7 @@ impl Control {
             }
         }
         self.restore_sounds(&mut inner, &saved.sounds);
-        let ControlState { greetings, registry, .. } = &mut *inner;
+        let ControlState { greetings, registry, settings, .. } = &mut *inner;
         let dropped = registry.restore(saved.groups);
         if dropped > 0 {
             self.counters.clients_not_restored.fetch_add(dropped as u64, Ordering::Relaxed);
@@ -228,7 +234,10 @@ impl Control {
         for name in registry.restore_presets(saved.presets) {
             tracing::warn!(name, "a saved preset exceeds the limits and is dropped");
         }
-        greetings.refresh(registry, !self.access.rules().requires_login(), &*self.backend);
+        let changed = registry.take_changed();
+        settings.note(&changed);
+        let open = !self.access.rules().requires_login();
+        greetings.refresh(registry, changed, open, &*self.backend);
     }
 
     /// Handles an event of the audio backend.
@@ -272,8 +281,7 @@ impl Control {
         self.with_relays(|relays| relays.maintain());
         let mut inner = self.lock();
         inner.outbox.flush(&*self.backend);
-        let ControlState { greetings, registry, .. } = &mut *inner;
-        greetings.refresh(registry, !self.access.rules().requires_login(), &*self.backend);
+        self.sync_settings(&mut inner);
         self.backend.retain_channel_maps(&|| inner.registry.active_maps());
         let registry = &inner.registry;
         self.backend.move_announced(&|number, target| announce::sessions(registry, number, target));

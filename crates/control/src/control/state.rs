@@ -23,9 +23,11 @@ use super::peers::Peers;
 use super::pending_update::PendingUpdate;
 use super::relay_watch::RelayWatch;
 use super::run_statistics::RunStatistics;
+use super::settings_sync::SettingsSync;
 use super::station_slot::StationSlot;
 use crate::access::{AccessControl, AddressBuckets};
 use crate::backend::{AudioBackend, KickReason, RelayControl, StationStatus};
+use crate::cluster::ClusterLink;
 use crate::hooks::Hooks;
 use crate::refusals::RefusalFilter;
 use crate::registry::Registry;
@@ -39,6 +41,8 @@ pub struct Control {
     pub(super) resolved: Mutex<Arc<ResolvedConfig>>,
     pub(super) config_loader: ConfigLoader,
     pub(super) discovered_servers: watch::Receiver<Vec<DiscoveredServer>>,
+    /// The other nodes of its cluster, if it is in one.
+    pub(super) cluster: Option<Arc<dyn ClusterLink>>,
     pub(super) tasks_changed: Notify,
     pub(super) backend: Arc<dyn AudioBackend>,
     pub(super) host: HostInfo,
@@ -79,6 +83,7 @@ pub(super) struct ControlState {
     pub(super) peers: Peers,
     pub(super) outbox: Outbox,
     pub(super) greetings: GreetingSync,
+    pub(super) settings: SettingsSync,
     pub(super) history: HistorySampler,
     /// Rate limit for unknown clients, per address: ids are free to invent, and each one is
     /// remembered.

@@ -122,7 +122,7 @@ pub const MAX_TEXT: usize = 256;
 pub const MAX_ID: usize = MAX_TEXT + 11;
 
 /// Truncates a text to [`MAX_TEXT`] bytes at a character boundary, and removes control characters.
-pub(super) fn clip(text: &str) -> String {
+pub(crate) fn clip(text: &str) -> String {
     clip_to(text, MAX_TEXT)
 }
 

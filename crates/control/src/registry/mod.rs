@@ -10,6 +10,7 @@ mod map;
 mod preset_calls;
 mod presets;
 mod retention;
+mod shared;
 mod snapcast_json;
 pub mod store;
 mod table;
@@ -18,6 +19,7 @@ mod tests;
 mod volume;
 
 pub use capacity::BROWSER_RETENTION;
+pub(crate) use client::clip as clip_text;
 pub use client::{Client, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime};
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
@@ -41,6 +43,7 @@ use crate::backend::{
 use client::{IdGenerator, clamp_volume, client_id};
 use presets::Presets;
 use retention::ClientRetention;
+use shared::SharedTable;
 use table::ClientTable;
 
 /// What the registry needs of a station.
@@ -128,6 +131,7 @@ pub struct Registry {
     /// Browsers that may be forgotten, with the time since when they are away.
     absent_browsers: HashMap<String, Instant>,
     ids: IdGenerator,
+    shared: SharedTable,
     initial_volume: u8,
     cap: u8,
 }
@@ -148,6 +152,7 @@ impl Registry {
             discarded: DiscardCounts::default(),
             absent_browsers: HashMap::new(),
             ids: IdGenerator::new(seed),
+            shared: SharedTable::default(),
             initial_volume: 100,
             cap: 100,
         };
@@ -321,6 +326,11 @@ impl Registry {
         self.table.with_session(session)
     }
 
+    /// Number of connected clients.
+    pub(crate) fn connected(&self) -> usize {
+        self.table.connected()
+    }
+
     /// A group.
     #[must_use]
     pub fn group(&self, id: &str) -> Option<&Group> {
@@ -439,7 +449,10 @@ impl Registry {
     /// The greeting for a known client.
     #[must_use]
     pub fn greeting_of(&self, client: &str) -> Option<Greeting> {
-        let (group, client) = self.client(client)?;
+        let Some((group, client)) = self.client(client) else {
+            let (group, client) = self.expected(client)?;
+            return self.greeting(&group, &client);
+        };
         let mut greeting = self.greeting(group, client)?;
         if client.map != ChannelMap::Stereo {
             greeting.station = Greeting::DEFER_TO_CONTROL;
@@ -479,12 +492,9 @@ impl Registry {
         let mut effects = Effects { save: true, ..Effects::default() };
         if !known {
             let Some(room) = self.make_room() else { return kick(KickReason::Full) };
-            let own = self.add_group(self.default_station().to_owned());
-            let client = Client {
-                transient: room == ClientRetention::Transient,
-                ..self.newcomer(id.clone())
-            };
-            self.table.add_client(&own, client);
+            let (group, client) = self.arrival(&id);
+            let client = Client { transient: room == ClientRetention::Transient, ..client };
+            self.table.add_client(&group, client);
         }
         self.absent_browsers.remove(&id);
         let old = self.table.connect(&id, session, now);

@@ -140,6 +140,11 @@ impl ClientTable {
             .extend(self.clients.range(positions_of(key)).map(|(_, client)| client.id.clone()));
     }
 
+    /// Marks a client, which need not be known, because its greeting may have changed.
+    pub(super) fn mark_client_changed(&mut self, id: &str) {
+        self.changed.insert(id.to_owned());
+    }
+
     /// Takes the clients that have connected, disconnected or may need another greeting.
     pub(super) fn take_changed(&mut self) -> HashSet<String> {
         std::mem::take(&mut self.changed)

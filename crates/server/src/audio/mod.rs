@@ -56,6 +56,8 @@ use aulos_proto::titles::TrackMetadata;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
+use aulos_control::cluster::ClusterHandle;
+
 use crate::feeder::FeederCounters;
 use crate::nats::NatsService;
 use crate::push::PushClient;
@@ -121,6 +123,15 @@ impl Audio {
         inner.context.set_listen_policy(policy);
         inner.context.listen(listener)?;
         Ok(Self { inner: Mutex::new(inner) })
+    }
+
+    /// Joins the cluster of the configuration, if there is one. To be called once; a cluster that
+    /// cannot be joined is logged.
+    pub fn join_cluster(&self) -> Option<ClusterHandle> {
+        self.with(|inner| inner.nats.join()).unwrap_or_else(|error| {
+            tracing::error!(%error, "cannot join the cluster");
+            None
+        })
     }
 
     /// Stops clients first, then stations, then decoders.

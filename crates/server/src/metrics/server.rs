@@ -190,6 +190,15 @@ const PUSH_CAUSES: [&str; 9] = [
     "not_reading",
 ];
 
+const NODE_REQUEST_RESULTS: &[&str] =
+    &["status_answered", "status_dropped", "call_executed", "call_refused", "call_dropped"];
+
+const NODE_ANSWER_RESULTS: &[&str] =
+    &["accepted", "malformed", "too_large", "checksum", "late", "repeated", "overflow"];
+
+const SETTINGS_RESULTS: &[&str] =
+    &["written", "applied", "conflict", "failed", "malformed", "repeated", "overflow"];
+
 /// Metrics of stations in other places.
 pub(super) const NATS: &[Metric] = &[
     Metric::gauge(
@@ -239,6 +248,54 @@ pub(super) const NATS: &[Metric] = &[
         "aulos_nats_times_answered_total",
         "Requests of edges for the time of this server that were answered.",
         Values::Counters(&[("nats_times_answered", &[])]),
+    ),
+    Metric::counter(
+        "aulos_nats_node_requests_total",
+        "Requests of other nodes: for the status of this server, answered or dropped, and calls, \
+         executed, refused or dropped.",
+        Values::Counters(&[
+            ("nats_statuses_answered", &["status_answered"]),
+            ("nats_statuses_dropped", &["status_dropped"]),
+            ("node_calls", &["call_executed"]),
+            ("node_calls_refused", &["call_refused"]),
+            ("nats_calls_dropped", &["call_dropped"]),
+        ]),
+    )
+    .labels(&[("result", NODE_REQUEST_RESULTS)]),
+    Metric::counter(
+        "aulos_nats_node_answers_total",
+        "Answers of other nodes about their status that were accepted, and what was dropped, by \
+         reason.",
+        Values::Counters(&[
+            ("nats_answers_accepted", &["accepted"]),
+            ("nats_answers_malformed", &["malformed"]),
+            ("nats_answers_too_large", &["too_large"]),
+            ("nats_answers_checksum", &["checksum"]),
+            ("nats_answers_late", &["late"]),
+            ("nats_answers_repeated", &["repeated"]),
+            ("nats_answers_overflow", &["overflow"]),
+        ]),
+    )
+    .labels(&[("result", NODE_ANSWER_RESULTS)]),
+    Metric::counter(
+        "aulos_nats_settings_total",
+        "Shared settings: records that were written or applied, writes that another node was ahead \
+         of or that failed, and what was dropped, by reason.",
+        Values::Counters(&[
+            ("nats_settings_written", &["written"]),
+            ("nats_settings_applied", &["applied"]),
+            ("nats_settings_conflicts", &["conflict"]),
+            ("nats_settings_failed", &["failed"]),
+            ("nats_settings_malformed", &["malformed"]),
+            ("nats_settings_repeated", &["repeated"]),
+            ("nats_settings_overflow", &["overflow"]),
+        ]),
+    )
+    .labels(&[("result", SETTINGS_RESULTS)]),
+    Metric::gauge(
+        "aulos_nats_settings_waiting",
+        "Changes of shared settings that wait to be written.",
+        Values::Counters(&[("nats_settings_waiting", &[])]),
     ),
     Metric::counter(
         "aulos_nats_messages_total",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aulos_io::feed::SnapcastCounters;
 #[cfg(feature = "nats")]
 use aulos_session::nats::LeaseState;
-use aulos_session::nats::NatsInputCounts;
+use aulos_session::nats::{NatsInputCounts, NodeTableCounts, SettingsCounts};
 use aulos_session::snapcast::SnapcastInputCounts;
 
 /// What happened to the messages of all stations and sources.
@@ -30,6 +30,18 @@ pub(crate) struct NatsCounters {
     stations: [AtomicU64; 4],
     /// Requests for the time that were answered.
     pub(crate) times: AtomicU64,
+    /// Requests for the status of this node that were answered, and those that were not because the
+    /// control plane was busy or no request of ours.
+    pub(crate) statuses: AtomicU64,
+    pub(crate) statuses_dropped: AtomicU64,
+    /// Calls of other nodes that were dropped because too many were under way.
+    pub(crate) calls_dropped: AtomicU64,
+    /// Answers of other nodes, in the order of [`NodeTableCounts::named`].
+    answers: [AtomicU64; 7],
+    /// Shared settings, in the order of [`SettingsCounts::named`].
+    settings: [AtomicU64; 7],
+    /// Changes of settings that wait for the bucket.
+    pub(crate) settings_waiting: AtomicU64,
     /// Messages that the connection dropped because its subscriptions were full.
     pub(crate) overflow: AtomicU64,
     /// In the order of [`NatsInputCounts::named`].
@@ -51,14 +63,42 @@ impl NatsCounters {
             ("nats_leases_acquired", &self.leases_acquired),
             ("nats_leases_lost", &self.leases_lost),
             ("nats_times_answered", &self.times),
+            ("nats_statuses_answered", &self.statuses),
+            ("nats_statuses_dropped", &self.statuses_dropped),
+            ("nats_calls_dropped", &self.calls_dropped),
+            ("nats_settings_waiting", &self.settings_waiting),
             ("nats_messages_overflow", &self.overflow),
         ];
         let received = RECEIVED.into_iter().zip(&self.received);
         let played = self.played.named().map(|(_, counter)| counter);
         let stations = STATIONS.into_iter().zip(&self.stations);
-        let all =
-            own.into_iter().chain(stations).chain(received).chain(PLAYED.into_iter().zip(played));
+        let answers = ANSWERS.into_iter().zip(&self.answers);
+        let all = own
+            .into_iter()
+            .chain(stations)
+            .chain(answers)
+            .chain(SETTINGS.into_iter().zip(&self.settings))
+            .chain(received)
+            .chain(PLAYED.into_iter().zip(played));
         all.map(|(name, counter)| (name, counter.load(Ordering::Relaxed))).collect()
+    }
+
+    /// Adds what has become of the answers of other nodes since `before`.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code, reason = "there are no other nodes"))]
+    pub(crate) fn add_answers(&self, counts: NodeTableCounts, before: NodeTableCounts) {
+        let differences = counts.named().into_iter().zip(before.named());
+        for (counter, ((_, count), (_, before))) in self.answers.iter().zip(differences) {
+            counter.fetch_add(count - before, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds what has happened to shared settings since `before`.
+    #[cfg_attr(not(feature = "nats"), allow(dead_code, reason = "none are shared"))]
+    pub(crate) fn add_settings(&self, counts: SettingsCounts, before: SettingsCounts) {
+        let differences = counts.named().into_iter().zip(before.named());
+        for (counter, ((_, count), (_, before))) in self.settings.iter().zip(differences) {
+            counter.fetch_add(count - before, Ordering::Relaxed);
+        }
     }
 
     /// Adds what has happened to a source since `before`.
@@ -96,6 +136,26 @@ const STATIONS: [&str; 4] = [
     "nats_stations_sending",
     "nats_stations_standby",
     "nats_stations_unleased",
+];
+
+const ANSWERS: [&str; 7] = [
+    "nats_answers_accepted",
+    "nats_answers_malformed",
+    "nats_answers_too_large",
+    "nats_answers_checksum",
+    "nats_answers_late",
+    "nats_answers_repeated",
+    "nats_answers_overflow",
+];
+
+const SETTINGS: [&str; 7] = [
+    "nats_settings_written",
+    "nats_settings_applied",
+    "nats_settings_conflicts",
+    "nats_settings_failed",
+    "nats_settings_malformed",
+    "nats_settings_repeated",
+    "nats_settings_overflow",
 ];
 
 const RECEIVED: [&str; 10] = [
@@ -138,6 +198,10 @@ mod tests {
             let is_dropped = cause == "overflow" && name == "nats_messages_dropped";
             assert!(name.ends_with(cause) || is_dropped, "{cause} {name}");
         }
+        let causes = NodeTableCounts::default().named();
+        assert!(causes.iter().zip(ANSWERS).all(|((cause, _), name)| name.ends_with(cause)));
+        let causes = SettingsCounts::default().named();
+        assert!(causes.iter().zip(SETTINGS).all(|((cause, _), name)| name.ends_with(cause)));
         let of = SnapcastCounters::default();
         for ((cause, _), name) in of.named().into_iter().zip(PLAYED) {
             assert_eq!(cause.replace("snapcast", "nats"), name);

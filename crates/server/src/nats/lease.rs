@@ -215,9 +215,14 @@ pub(super) enum BucketError {
 
 /// The bucket of the streams and leases, which is made if there is none.
 pub(super) async fn open_bucket(client: Client) -> Result<Store, BucketError> {
+    open_named_bucket(client, STREAMS_BUCKET).await
+}
+
+/// A bucket that keeps the last value of each key, which is made if there is none.
+pub(super) async fn open_named_bucket(client: Client, name: &str) -> Result<Store, BucketError> {
     let context = jetstream::new(client);
     let failed = |error| BucketError::Failed(error);
-    match context.get_key_value(STREAMS_BUCKET).await {
+    match context.get_key_value(name).await {
         Ok(bucket) => return Ok(bucket),
         Err(error) if error.kind() == KeyValueErrorKind::GetBucket => {
             let source = std::error::Error::source(&error);
@@ -232,8 +237,7 @@ pub(super) async fn open_bucket(client: Client) -> Result<Store, BucketError> {
         Err(_) => {}
     }
     has_jetstream(&context).await?;
-    let config =
-        kv::Config { bucket: STREAMS_BUCKET.to_owned(), history: 1, ..kv::Config::default() };
+    let config = kv::Config { bucket: name.to_owned(), history: 1, ..kv::Config::default() };
     context.create_key_value(config).await.map_err(|error| failed(io::Error::other(error)))
 }
 

@@ -18,9 +18,13 @@ mod lease;
 #[cfg(feature = "nats")]
 mod link;
 #[cfg(feature = "nats")]
+mod nodes;
+#[cfg(feature = "nats")]
 mod origin;
 #[cfg(feature = "nats")]
 mod service;
+#[cfg(feature = "nats")]
+mod settings;
 #[cfg(feature = "nats")]
 pub(crate) use service::NatsService;
 

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_config::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer, NatsSource};
+use aulos_control::cluster::{ClusterHandle, ClusterState};
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_session::nats::NatsInput;
@@ -19,7 +20,9 @@ use tokio::time::timeout;
 
 use super::edge::{NatsFeeder, Subjects, edge};
 use super::link::{Link, LinkConfig};
+use super::nodes::Nodes;
 use super::origin::{Origin, answer_clock};
+use super::settings::SettingsSharing;
 use super::{NatsCounters, PublicationState, PublishedStation};
 
 /// Publishes stations, and subscribes to those of other servers.
@@ -107,6 +110,33 @@ impl NatsService {
             drop(guard);
         });
         Ok(state)
+    }
+
+    /// Joins the nodes of the cluster; `None` without one. To be called once.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(crate) fn join(&mut self) -> io::Result<Option<ClusterHandle>> {
+        let Some(cluster) = &self.cluster else { return Ok(None) };
+        let accepts_calls = cluster.accept_calls;
+        let state = ClusterState {
+            site: self.site(),
+            node: self.node.clone(),
+            process: self.process,
+            is_connected: false,
+        };
+        let shares_settings = cluster.share_settings;
+        let link = self.link(None)?;
+        let runtime = self.runtime()?;
+        let counters = || Arc::clone(&self.counters);
+        let settings = shares_settings.then(|| {
+            let (sharing, settings) = SettingsSharing::new(state.site.clone(), counters());
+            runtime.spawn(sharing.run(Arc::clone(&link)));
+            settings
+        });
+        let (nodes, handle) = Nodes::new(state, accepts_calls, settings, counters());
+        runtime.spawn(nodes.run(link));
+        Ok(Some(handle))
     }
 
     /// A feeder of a station that another server publishes.

@@ -3,6 +3,7 @@
 use std::io;
 
 use aulos_config::{ClusterSettings, NatsSource};
+use aulos_control::cluster::ClusterHandle;
 use aulos_io::feed::SnapcastFeeder;
 use aulos_session::snapcast::{PassConfig, SnapcastInputSink};
 
@@ -34,6 +35,11 @@ impl NatsService {
         _: u64,
     ) -> io::Result<SnapcastFeeder> {
         Err(not_built())
+    }
+
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in a build with NATS")]
+    pub(crate) const fn join(&self) -> io::Result<Option<ClusterHandle>> {
+        Ok(None)
     }
 
     #[allow(clippy::unused_self, reason = "as in a build with NATS")]

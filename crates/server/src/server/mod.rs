@@ -273,6 +273,7 @@ impl ControlPlane {
             reload_requests: self.reload_requests,
             supervisor: self.supervisor,
             neighbors,
+            cluster: self.audio.join_cluster(),
         };
         let announcer = mdns::start(&self.config.mdns, ports);
         let stop = async move {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use aulos_config::ResolvedConfig;
 use aulos_control::backend::{AudioBackend, AudioEvent, ListenPolicy, ListenSink};
+use aulos_control::cluster::{ClusterHandle, ClusterRequest};
 use aulos_control::{ConfigLoader, Control, HISTORY_QUEUE, HostInfo, TICK, registry_for};
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -50,6 +51,8 @@ pub struct ServerContext {
     pub supervisor: Supervisor,
     /// Other servers on the network.
     pub neighbors: watch::Receiver<Vec<DiscoveredServer>>,
+    /// The other nodes of the cluster, if there is one.
+    pub cluster: Option<ClusterHandle>,
 }
 
 impl std::fmt::Debug for ServerContext {
@@ -78,12 +81,13 @@ pub async fn run(
     let saved = load_state(&dir);
     let host = HostInfo::of_machine();
     let base = base_url(&host, bound.http_address);
-    let ServerContext { reload_config, mut reload_requests, supervisor, neighbors } = outside;
+    let ServerContext { reload_config, mut reload_requests, supervisor, neighbors, cluster } =
+        outside;
     let audio = Arc::clone(&backend);
     let control = Control::new(resolved, backend, Box::new(bound.relays), host, registry, saved)
         .with_base_url(base)
         .with_config_loader(reload_config);
-    let mut control = control.with_discovered_servers(neighbors);
+    let (mut control, nodes) = join_cluster(control.with_discovered_servers(neighbors), cluster);
     let history_requests = settings.enabled.then(|| mpsc::channel(HISTORY_QUEUE)).unzip();
     if let Some(requests) = history_requests.0.clone() {
         control = control.with_history(requests);
@@ -98,7 +102,7 @@ pub async fn run(
     let mut hooks = hook_runner::HookRunner::default();
     hooks.update(&control.hooks).await;
     let listeners = [bound.control, bound.http];
-    let tasks = spawn_servers(listeners, &control, &audio, listen, policy)?;
+    let tasks = spawn_servers(listeners, nodes, &control, &audio, listen, policy)?;
     let (last_save, stopped) = oneshot::channel();
     let saver = tokio::spawn(save_changes(Arc::clone(&control), Saver::start(dir)?, stopped));
     start_blocking_threads(&control.config());
@@ -133,18 +137,31 @@ pub async fn run(
     Ok(())
 }
 
-/// Spawns the tasks of the control port, of live sources, of the HTTP port and of the access log.
+/// Joins a cluster; returns the requests of its nodes.
+fn join_cluster(
+    control: Control,
+    cluster: Option<ClusterHandle>,
+) -> (Control, Option<mpsc::Receiver<ClusterRequest>>) {
+    match cluster {
+        Some(ClusterHandle { link, requests }) => (control.with_cluster(link), Some(requests)),
+        None => (control, None),
+    }
+}
+
+/// Spawns the tasks of the control port, of live sources, of the HTTP port, of the access log and of
+/// the other nodes of a cluster.
 fn spawn_servers(
     [controllers, browsers]: [TcpListener; 2],
+    nodes: Option<mpsc::Receiver<ClusterRequest>>,
     control: &Arc<Control>,
     audio: &Arc<dyn AudioBackend>,
     listen: Arc<dyn ListenSink>,
     policy: watch::Receiver<ListenPolicy>,
-) -> io::Result<[JoinHandle<()>; 4]> {
+) -> io::Result<Vec<JoinHandle<()>>> {
     let controllers = tokio::net::TcpListener::from_std(controllers)?;
     let browsers = tokio::net::TcpListener::from_std(browsers)?;
     let logging = Arc::clone(control);
-    Ok([
+    let mut tasks = vec![
         tokio::spawn(tcp::serve(controllers, Arc::clone(control), policy.clone())),
         tokio::spawn(icecast::serve(
             Arc::clone(control),
@@ -154,7 +171,9 @@ fn spawn_servers(
         )),
         tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
         tokio::spawn(async move { logging.write_access_log().await }),
-    ])
+    ];
+    tasks.extend(nodes.map(|nodes| tokio::spawn(Arc::clone(control).serve_cluster(nodes))));
+    Ok(tasks)
 }
 
 /// Sends watchdog heartbeats to the service manager, if it expects them.

@@ -368,6 +368,7 @@ fn run(
         reload_requests: hangups,
         supervisor: Supervisor::default(),
         neighbors: watch::channel(Vec::new()).1,
+        cluster: None,
     };
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -8,8 +8,8 @@ use crate::access::Role;
 use crate::control::method::Method;
 use crate::control::params::{Param, ParamType, Presence};
 use crate::control::{
-    announce, events, extension_methods, fallback, hooks, markers, meter_feed, recordings, relays,
-    sound,
+    announce, cluster_calls, events, extension_methods, fallback, hooks, markers, meter_feed,
+    recordings, relays, sound,
 };
 
 const STATION: Param = Param::required("station", ParamType::Text, "the station's name");
@@ -58,6 +58,34 @@ pub(super) const STATUS: &[Method] = &[
     )
     .returns(STATUS_MEMBERS)
     .long(),
+    Method::new(
+        "Aulos.GetClusterStatus",
+        Role::Listen,
+        "Return the nodes of the cluster with their stations, groups and clients; takes half a second",
+        cluster_calls::get_status,
+    )
+    .returns(&[
+        ("site", "string"),
+        ("node", "string"),
+        ("connected", "boolean"),
+        ("nodes", "array"),
+    ]),
+    Method::new(
+        "Aulos.CallNode",
+        Role::Control,
+        "Execute a call on another node of the cluster, which must have `accept_calls`",
+        cluster_calls::call_node,
+    )
+    .params(&[
+        Param::required("node", ParamType::Text, "the node's name"),
+        Param::required("method", ParamType::Word(cluster_calls::NODE_METHODS), ""),
+        Param::required(
+            "params",
+            ParamType::Checked("the parameters of the method", "object"),
+            "the parameters of the method",
+        ),
+    ])
+    .returns_document("the result of the method"),
     Method::new(
         "Aulos.Subscribe",
         Role::Listen,

@@ -1,0 +1,128 @@
+//! Keeps the settings of clients and groups in step with the other nodes of a cluster.
+//!
+//! The registry marks what may have changed; ten times a second that is compared with what the other
+//! nodes were told or have said. So a record that comes from them is not sent back, and a hundred
+//! steps of a slider between two looks are one change.
+
+use std::collections::{HashMap, HashSet};
+
+use aulos_proto::nats::{SettingsKey, SettingsRecord};
+
+use super::{Control, ControlState};
+use crate::cluster::{ClusterLink, SettingsChange};
+use crate::registry::Registry;
+
+/// What the other nodes have, as far as it concerns clients and groups of this one.
+#[derive(Debug, Default)]
+pub(super) struct SettingsSync {
+    known: HashMap<SettingsKey, SettingsRecord>,
+    /// Clients that may have changed, with their groups.
+    stale: HashSet<String>,
+}
+
+impl SettingsSync {
+    /// Notes clients that may have changed.
+    pub(super) fn note(&mut self, changed: &HashSet<String>) {
+        self.stale.extend(changed.iter().cloned());
+    }
+
+    /// Sends what has changed; what the link does not take is sent next time.
+    fn send(&mut self, registry: &Registry, link: &dyn ClusterLink) {
+        let known = &mut self.known;
+        let mut is_busy = false;
+        self.stale.retain(|id| {
+            if is_busy {
+                return true;
+            }
+            let client = registry.client_settings(id);
+            let Some(client) = client else {
+                known.remove(&SettingsKey::Client(id.clone()));
+                return false;
+            };
+            let group = client.group.clone();
+            let is_unchanged = registry.is_unchanged_client(&client);
+            let key = SettingsKey::Client(id.clone());
+            let record = SettingsRecord::Client(client);
+            is_busy = !send_one(known, link, key, record, is_unchanged);
+            if let Some(settings) = registry.group_settings(&group).filter(|_| !is_busy) {
+                let is_unchanged = registry.is_unchanged_group(&settings);
+                let record = SettingsRecord::Group(settings);
+                is_busy = !send_one(known, link, SettingsKey::Group(group), record, is_unchanged);
+            }
+            is_busy
+        });
+    }
+
+    /// Forgets groups that are gone.
+    fn tidy(&mut self, registry: &Registry) {
+        if self.known.len() > 2 * MAX_FORGOTTEN {
+            self.known.retain(|key, _| match key {
+                SettingsKey::Client(id) => registry.client(id).is_some(),
+                SettingsKey::Group(id) => registry.group(id).is_some(),
+            });
+        }
+    }
+}
+
+/// Sends a record that differs from what is known; false if the link is busy. One that has never
+/// been changed is not offered.
+fn send_one(
+    known: &mut HashMap<SettingsKey, SettingsRecord>,
+    link: &dyn ClusterLink,
+    key: SettingsKey,
+    after: SettingsRecord,
+    is_unchanged: bool,
+) -> bool {
+    let before = known.get(&key).cloned();
+    if before.as_ref() == Some(&after) {
+        return true;
+    }
+    let is_offer = before.is_none();
+    let change = SettingsChange { key: key.clone(), before, after: after.clone() };
+    let is_sent = is_offer && is_unchanged || link.change_settings(change);
+    if is_sent {
+        known.insert(key, after);
+    }
+    is_sent
+}
+
+impl Control {
+    /// Applies what other nodes have changed, tells them what has changed here, and refreshes the
+    /// greetings of both.
+    pub(super) fn sync_settings(&self, inner: &mut ControlState) {
+        let link = self.cluster.as_ref().filter(|link| link.shares_settings());
+        for _ in 0..MAX_APPLIED {
+            let Some((key, record)) = link.and_then(|link| link.take_settings()) else { break };
+            let effects = inner.registry.apply_shared(&key, record);
+            let own = match &key {
+                SettingsKey::Client(id) => {
+                    inner.registry.client_settings(id).map(SettingsRecord::Client)
+                }
+                SettingsKey::Group(id) => {
+                    inner.registry.group_settings(id).map(SettingsRecord::Group)
+                }
+            };
+            if let Some(own) = own {
+                inner.settings.known.insert(key, own);
+            }
+            self.apply_effects(inner, effects, None);
+        }
+        let ControlState { greetings, registry, settings, .. } = inner;
+        let changed = registry.take_changed();
+        if let Some(link) = link {
+            settings.note(&changed);
+            settings.send(registry, &**link);
+            settings.tidy(registry);
+        } else {
+            settings.stale.clear();
+        }
+        let open = !self.access.rules().requires_login();
+        greetings.refresh(registry, changed, open, &*self.backend);
+    }
+}
+
+/// Records that are applied at a time: the lock is held meanwhile.
+const MAX_APPLIED: usize = 256;
+
+/// Entries of groups and clients that are gone before they are looked for.
+const MAX_FORGOTTEN: usize = 2 * crate::registry::MAX_CLIENTS;
