@@ -1,5 +1,6 @@
 // The server itself: what it runs on, what it uses, what it refused, and how it is configured.
 
+import { Cluster } from "./cluster.js";
 import { bytes, count, duration } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { act, getJson, may, say } from "./store.js";
@@ -94,5 +95,6 @@ export function System() {
         ["Running for", duration(data.uptime_s)], ["Started", new Date(data.started).toLocaleString()], ["Log level", data.log_level], ["Optional parts", data.features.join(", ") || "none"],
         ["Connections", `${count(data.connections.clients, "client")}, ${count(data.connections.listeners, "web listener")}, ${count(data.connections.controllers, "controller")}`],
       ]}/></section><${Refused} counters=${data.counters}/></div>
-      <${Load} system=${data}/>${may("Aulos.Reload") ? html`<${Configuration}/>` : ""}</div>`}`;
+      <${Load} system=${data}/>${may("Aulos.Reload") ? html`<${Configuration}/>` : ""}</div>`}
+    <${Cluster}/>`;
 }

@@ -55,6 +55,7 @@ const FILES: &[EmbeddedFile] = files! {
     HTML "meter.html",
     CSS "aulos.css",
     SCRIPT "app.js",
+    SCRIPT "cluster.js",
     SCRIPT "condition.js",
     SCRIPT "eventlog.js",
     SCRIPT "feed.js",
