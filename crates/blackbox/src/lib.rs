@@ -21,6 +21,7 @@ pub mod golden;
 pub mod http;
 pub mod load;
 pub mod nats;
+pub mod nats_cluster;
 pub mod net;
 pub mod paced_writer;
 pub mod peer;

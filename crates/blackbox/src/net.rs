@@ -1,4 +1,4 @@
-//! A network of its own: two namespaces and a pair of virtual interfaces.
+//! Networks of their own: two namespaces and a pair of virtual interfaces, or namespaces alone.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -7,33 +7,42 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Two namespaces with a pair of interfaces between them; they are removed on drop.
+/// Namespaces, which are removed on drop.
 #[derive(Debug)]
-pub struct NetNamespaces([String; 2]);
+pub struct NetNamespaces(Vec<String>);
 
 impl NetNamespaces {
-    /// Creates them; `10.77.0.1` and `fd77::1` are one end, `10.77.0.2` and `fd77::2` the other.
+    /// Creates two with a pair of interfaces between them; `10.77.0.1` and `fd77::1` are one end, `10.77.0.2` and `fd77::2` the other.
     /// Multicast goes through their interfaces.
     ///
     /// # Errors
     /// If this process lacks the privilege, or there is no `ip`.
     pub fn new() -> io::Result<Self> {
-        // Tests of one process may have networks at the same time.
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = |end| format!("aulos-{}-{number}-{end}", std::process::id());
-        let net = Self([name("a"), name("b")]);
-        let [a, b] = &net.0;
-        for end in &net.0 {
-            ip(&format!("netns add {end}"))?;
-            ip(&format!("-n {end} link set lo up"))?;
-        }
+        let net = Self::isolated(2)?;
+        let [a, b] = &net.0[..] else { return Err(io::ErrorKind::InvalidData.into()) };
         ip(&format!("-n {a} link add card type veth peer name card netns {b}"))?;
         for (number, end) in [(1, a), (2, b)] {
             ip(&format!("-n {end} address add 10.77.0.{number}/24 dev card"))?;
             ip(&format!("-n {end} address add fd77::{number}/64 dev card nodad"))?;
             ip(&format!("-n {end} link set card up"))?;
             ip(&format!("-n {end} route add 224.0.0.0/4 dev card"))?;
+        }
+        Ok(net)
+    }
+
+    /// Creates namespaces that have loopback only.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn isolated(count: usize) -> io::Result<Self> {
+        // Tests of one process may have networks at the same time.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |end| format!("aulos-{}-{number}-{end}", std::process::id());
+        let net = Self((0..count).map(name).collect());
+        for end in &net.0 {
+            ip(&format!("netns add {end}"))?;
+            ip(&format!("-n {end} link set lo up"))?;
         }
         Ok(net)
     }

@@ -11,7 +11,7 @@ use aulos_proto::nats::MAX_SUBJECT_NAME;
 
 use crate::env::Environment;
 use crate::keys::keys;
-use crate::limits::LEASE_TTL_MS;
+use crate::limits::{CLUSTER_REPLICAS, LEASE_TTL_MS};
 use crate::names::{Endpoint, absolute_path, endpoint};
 use crate::problem::{ConfigLocation, ConfigValue, Problems};
 use crate::secrets::{RedactedDebug, SecretConfig};
@@ -36,6 +36,9 @@ keys! {
         /// Share the settings of clients with the other servers of the site that do: name, volume,
         /// mute, latency, volume limit and group. A client that moves to another one keeps them.
         share_settings: bool = false;
+        /// Copies of the records and leases in the `JetStream` of a NATS cluster. With three they
+        /// survive the loss of a NATS server. Fewer are raised to this number, more are left.
+        replicas: Option<u32>, range CLUSTER_REPLICAS, "servers", default_doc "3 where the cluster permits, 1 elsewhere";
         /// User name.
         user: Option<ConfigValue<String>>;
         /// Password of the user.
@@ -64,6 +67,8 @@ pub struct ClusterSettings {
     pub accept_calls: bool,
     /// Whether the settings of clients are shared with other nodes.
     pub share_settings: bool,
+    /// Copies of records and leases; none means as many as the NATS cluster permits, up to three.
+    pub replicas: Option<u32>,
     /// The login; it is sent to these servers only.
     pub login: NatsLogin,
     /// Certificates of the authorities that are trusted; none means the system's.
@@ -123,6 +128,7 @@ pub(crate) fn resolve(
         lease_ttl: Span::from_millis(config.lease_ttl_ms.into()),
         accept_calls: config.accept_calls,
         share_settings: config.share_settings,
+        replicas: config.replicas,
         login: login(config, env, problems),
         ca: config.ca.as_ref().map(|file| absolute_path("ca", file, problems)),
     }
@@ -225,7 +231,8 @@ mod tests {
         assert_eq!((server.address.to_string().as_str(), server.tls), ("a:4222", false));
         assert_eq!((cluster.site.as_str(), cluster.node), (DEFAULT_SITE, None));
         assert_eq!(cluster.login, NatsLogin::Anonymous);
-        assert_eq!(cluster.lease_ttl, Span::from_secs(2));
+        assert_eq!((cluster.lease_ttl, cluster.replicas), (Span::from_secs(2), None));
+        assert_eq!(check("url = \"nats://a\"\nreplicas = 5").unwrap().replicas, Some(5));
         let two = check("url = [\"tls://[::1]:9\", \"tls://b/\"]").unwrap();
         assert!(two.servers.iter().all(|server| server.tls));
         assert_eq!(two.servers[0].address.to_string(), "[::1]:9");
@@ -264,6 +271,7 @@ mod tests {
                 "url = \"nats://a\"\nlease_ttl_ms = 199",
                 "`lease_ttl_ms` is 199: it must be 200 to 60000 milliseconds",
             ),
+            ("url = \"nats://a\"\nreplicas = 6", "`replicas` is 6: it must be 1 to 5 servers"),
             ("url = \"nats://a\"\nsite = \"\"", "`site` is not valid"),
             ("url = \"nats://a\"\nnode = \"a\\nb\"", "`node` is not valid"),
             ("url = \"nats://a\"\nca = \"b\"", "`ca` is \"b\": it must be an absolute path"),
@@ -291,6 +299,7 @@ mod tests {
         let own = source("nats:///Radio%201");
         assert_eq!((own.server, own.site, own.station.as_str()), (None, None, "Radio 1"));
         assert!(!own.pass && source("nats:///a?pass=true").pass);
+        assert_eq!(source("nats:///a?latency=-2.25").latency, Span::from_micros(-2_250));
         let other = source("nats://b:9/radio?site=home&tls=true");
         let server = other.server.unwrap();
         assert_eq!((server.address.to_string().as_str(), server.tls), ("b:9", true));

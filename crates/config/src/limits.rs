@@ -171,3 +171,9 @@ pub const KEEP_FILES: RangeInclusive<u32> = 1..=u32::MAX;
 pub const JITTER_MS: RangeInclusive<u32> = 0..=1_000;
 /// No server buffers for longer.
 pub const SOURCE_LATENCY_MS: RangeInclusive<u32> = 0..=60_000;
+
+/// How much earlier than at the origin a station of NATS plays; later, if negative.
+pub const NATS_LATENCY_MS: RangeInclusive<f64> = -1_000.0..=60_000.0;
+
+/// Copies of the records and leases among the servers of a NATS cluster: the most that NATS has.
+pub const CLUSTER_REPLICAS: RangeInclusive<u32> = 1..=5;

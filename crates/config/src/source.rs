@@ -169,6 +169,8 @@ pub struct NatsSource {
     pub site: Option<String>,
     /// The name of the station there.
     pub station: String,
+    /// How much earlier than at the origin it plays; negative for later.
+    pub latency: Span,
     /// Whether its chunks are passed to the station's clients as they are.
     pub pass: bool,
 }

@@ -16,8 +16,8 @@ use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 use crate::cluster::{NATS_PORT, NatsServer, check_build};
 use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys};
 use crate::limits::{
-    JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, RED_TYPES, RTP_PAYLOAD_TYPE,
-    SOURCE_LATENCY_MS, TONE_DBFS,
+    JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, NATS_LATENCY_MS, RED_TYPES,
+    RTP_PAYLOAD_TYPE, SOURCE_LATENCY_MS, TONE_DBFS,
 };
 use crate::names::endpoint;
 use crate::query::Query;
@@ -170,6 +170,9 @@ keys! {
         site: Option<String>, default_doc "that of `cluster`, or `default`";
         /// Connect with TLS; the certificate must be valid for the host.
         tls: bool = false;
+        /// How much earlier than at the origin the station plays, or later if it is negative: half
+        /// of the time by which the network is slower towards this server than away from it.
+        latency: f64 = 0.0, range NATS_LATENCY_MS, "milliseconds";
         /// Pass the origin's chunks on without encoding them, so that the station's clients play in
         /// sync with those of the origin; the station's `buffer_ms` must be at least 300 shorter than
         /// there.
@@ -506,7 +509,7 @@ pub(crate) fn snapcast(query: &Query<'_>) -> Parsed {
 
 /// `nats://HOST/STATION`, or `nats:///STATION` with the servers of `cluster`.
 pub(crate) fn nats(query: &Query<'_>) -> Parsed {
-    let NatsParams { site, tls, pass, .. } = query.params();
+    let NatsParams { site, tls, latency, pass, .. } = query.params();
     check_build(query.at, query.problems);
     let (uri, hint) = (query.uri, "as in nats://nats.example/kitchen or nats:///kitchen");
     if uri.user.is_some() {
@@ -529,7 +532,9 @@ pub(crate) fn nats(query: &Query<'_>) -> Parsed {
     if !is_name(&station) || site.as_deref().is_some_and(|site| !is_name(site)) {
         return query.refuse("a `nats:` URI has the name of a station, and of a site", hint);
     }
-    Some(vec![SourceConfig::Nats(NatsSource { server, site, station, pass })])
+    #[expect(clippy::cast_possible_truncation, reason = "the range is that of a minute")]
+    let latency = Span::from_micros((latency * 1_000.0).round() as i64);
+    Some(vec![SourceConfig::Nats(NatsSource { server, site, station, latency, pass })])
 }
 
 /// Spotify, played by librespot to standard output.

@@ -144,13 +144,13 @@ impl Forwarder {
 }
 
 /// The two ports of a packet of TCP over IPv4, which name its connection.
-fn ports(packet: &[u8]) -> [u8; 4] {
+pub(super) fn ports(packet: &[u8]) -> [u8; 4] {
     let header = packet.first().map_or(0, |first| usize::from(first & 15) * 4);
     packet.get(header..header + 4).and_then(|ports| ports.try_into().ok()).unwrap_or_default()
 }
 
 /// Makes a tunnel interface in the namespace of this thread, with the address `10.78.0.NUMBER`.
-fn tunnel(number: u8) -> io::Result<File> {
+pub(super) fn tunnel(number: u8) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     let file = options.read(true).write(true).custom_flags(nonblocking).open("/dev/net/tun")?;
@@ -168,7 +168,7 @@ fn tunnel(number: u8) -> io::Result<File> {
 }
 
 /// Lets this thread wake up in time, as far as the system grants it.
-fn be_punctual() {
+pub(super) fn be_punctual() {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let id = gettid().as_raw_nonzero().to_string();
     let mut command = Command::new("chrt");
@@ -183,13 +183,13 @@ const IFF_TUN: u16 = 1;
 const IFF_NO_PI: u16 = 0x1000;
 
 /// More than the interface's packets have.
-const MAX_PACKET: usize = 2_048;
+pub(super) const MAX_PACKET: usize = 2_048;
 
 /// Packets on their way; more are lost.
-const MAX_WAITING: usize = 100_000;
+pub(super) const MAX_WAITING: usize = 100_000;
 
 /// Until the thread looks whether it is to stop.
-const MAX_WAIT: Duration = Duration::from_millis(100);
+pub(super) const MAX_WAIT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

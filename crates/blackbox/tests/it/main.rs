@@ -22,6 +22,7 @@ mod calls;
 mod capture;
 mod children;
 mod cli;
+mod cluster;
 mod cluster_control;
 mod controllers;
 mod crowd;

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use super::counters::lease_gauge;
 use super::link::is_connected;
+use super::replicas::{BucketReplicas, create_bucket};
 use super::{NatsCounters, PublicationState};
 
 /// The lease of a station, and the way to its bucket.
@@ -41,13 +42,14 @@ struct LeaseKey {
     client: Client,
     key: String,
     bucket: Mutex<Option<Store>>,
+    replicas: BucketReplicas,
 }
 
 impl LeaseDriver {
     pub(super) fn new(
         config: LeaseConfig,
         (client, station, key): (Client, String, String),
-        state: PublicationState,
+        (state, replicas): (PublicationState, BucketReplicas),
         counters: Arc<NatsCounters>,
     ) -> Self {
         let (sender, replies) = mpsc::channel(MAX_REPLIES);
@@ -55,7 +57,7 @@ impl LeaseDriver {
         Self {
             lease: Lease::new(config, SystemClock::now()),
             station,
-            key: Arc::new(LeaseKey { client, key, bucket: Mutex::new(None) }),
+            key: Arc::new(LeaseKey { client, key, bucket: Mutex::new(None), replicas }),
             sender,
             replies,
             state,
@@ -162,7 +164,7 @@ impl LeaseKey {
         let known = self.bucket.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let bucket = match known {
             Some(bucket) => bucket,
-            None => match open_bucket(self.client.clone()).await {
+            None => match open_bucket(self.client.clone(), self.replicas).await {
                 Ok(bucket) => bucket,
                 Err(BucketError::NoJetStream) => return LeaseReply::Unsupported,
                 Err(BucketError::Failed(error)) => {
@@ -214,12 +216,19 @@ pub(super) enum BucketError {
 }
 
 /// The bucket of the streams and leases, which is made if there is none.
-pub(super) async fn open_bucket(client: Client) -> Result<Store, BucketError> {
-    open_named_bucket(client, STREAMS_BUCKET).await
+pub(super) async fn open_bucket(
+    client: Client,
+    replicas: BucketReplicas,
+) -> Result<Store, BucketError> {
+    open_named_bucket(client, STREAMS_BUCKET, replicas).await
 }
 
 /// A bucket that keeps the last value of each key, which is made if there is none.
-pub(super) async fn open_named_bucket(client: Client, name: &str) -> Result<Store, BucketError> {
+pub(super) async fn open_named_bucket(
+    client: Client,
+    name: &str,
+    replicas: BucketReplicas,
+) -> Result<Store, BucketError> {
     let context = jetstream::new(client);
     let failed = |error| BucketError::Failed(error);
     match context.get_key_value(name).await {
@@ -238,7 +247,7 @@ pub(super) async fn open_named_bucket(client: Client, name: &str) -> Result<Stor
     }
     has_jetstream(&context).await?;
     let config = kv::Config { bucket: name.to_owned(), history: 1, ..kv::Config::default() };
-    context.create_key_value(config).await.map_err(|error| failed(io::Error::other(error)))
+    create_bucket(&context, config, replicas).await.map_err(|error| failed(io::Error::other(error)))
 }
 
 async fn has_jetstream(context: &jetstream::Context) -> Result<(), BucketError> {

@@ -22,6 +22,8 @@ mod nodes;
 #[cfg(feature = "nats")]
 mod origin;
 #[cfg(feature = "nats")]
+mod replicas;
+#[cfg(feature = "nats")]
 mod service;
 #[cfg(feature = "nats")]
 mod settings;

@@ -22,6 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::lease::{BucketError, LeaseDriver, open_bucket};
 use super::link::{Link, is_connected};
+use super::replicas::{BucketReplicas, raise_replicas};
 use super::{NatsCounters, PublicationState, PublishedStation};
 
 /// What the origins of this server share.
@@ -35,6 +36,8 @@ pub(super) struct Origin {
     pub(super) process: u64,
     /// For how long a lease lasts.
     pub(super) lease_ttl: Span,
+    /// Copies of records and leases.
+    pub(super) replicas: BucketReplicas,
     /// Set when the server ends, so that leases are given back.
     pub(super) is_ending: Arc<AtomicBool>,
     pub(super) state: PublicationState,
@@ -89,7 +92,11 @@ impl Origin {
                 let sent = (epoch, publisher.lease.is_leased());
                 let record = self.record(&publisher.station, sent, (&codec, &codec_header));
                 if is_new {
-                    tokio::spawn(store_record(client.clone(), key.clone(), record.clone()));
+                    tokio::spawn(store_record(
+                        client.clone(),
+                        self.replicas,
+                        (key.clone(), record.clone()),
+                    ));
                 }
                 if is_new || is_due {
                     announced = Some((Instant::now(), epoch));
@@ -115,7 +122,12 @@ impl Origin {
             first_epoch: run,
         };
         let about = (client.clone(), station.to_owned(), lease_key(&self.site, station));
-        LeaseDriver::new(config, about, self.state.clone(), Arc::clone(&self.counters))
+        LeaseDriver::new(
+            config,
+            about,
+            (self.state.clone(), self.replicas),
+            Arc::clone(&self.counters),
+        )
     }
 
     fn record(
@@ -229,9 +241,13 @@ pub(super) async fn next(messages: &mut Subscriber) -> Option<async_nats::Messag
 
 /// Puts the record into its bucket, which is made if there is none. Without `JetStream` there is no
 /// bucket, and edges wait for the record to be sent again.
-async fn store_record(client: Client, key: String, record: Bytes) {
-    let stored = match open_bucket(client).await {
-        Ok(bucket) => bucket.put(key, record).await.map(drop).map_err(|error| error.to_string()),
+async fn store_record(client: Client, replicas: BucketReplicas, (key, record): (String, Bytes)) {
+    let stored = match open_bucket(client.clone(), replicas).await {
+        Ok(bucket) => {
+            let stored = bucket.put(key, record).await;
+            raise_replicas(client, &bucket, replicas).await;
+            stored.map(drop).map_err(|error| error.to_string())
+        }
         // Said with the lease.
         Err(BucketError::NoJetStream) => Ok(()),
         Err(BucketError::Failed(error)) => Err(error.to_string()),

@@ -12,7 +12,7 @@ use aulos_config::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer, NatsSou
 use aulos_control::cluster::{ClusterHandle, ClusterState};
 use aulos_core::Span;
 use aulos_io::SystemClock;
-use aulos_session::nats::NatsInput;
+use aulos_session::nats::{NatsInput, NatsInputConfig};
 use aulos_session::snapcast::{PassConfig, SnapcastInputSink};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{mpsc, oneshot};
@@ -22,6 +22,7 @@ use super::edge::{NatsFeeder, Subjects, edge};
 use super::link::{Link, LinkConfig};
 use super::nodes::Nodes;
 use super::origin::{Origin, answer_clock};
+use super::replicas::BucketReplicas;
 use super::settings::SettingsSharing;
 use super::{NatsCounters, PublicationState, PublishedStation};
 
@@ -101,6 +102,7 @@ impl NatsService {
             epoch: Arc::clone(&self.epoch),
             process: self.process,
             lease_ttl,
+            replicas: self.replicas(),
             is_ending: Arc::clone(&thread.is_ending),
             state: state.clone(),
             counters: Arc::clone(&self.counters),
@@ -110,6 +112,10 @@ impl NatsService {
             drop(guard);
         });
         Ok(state)
+    }
+
+    fn replicas(&self) -> BucketReplicas {
+        BucketReplicas(self.cluster.as_ref().and_then(|cluster| cluster.replicas))
     }
 
     /// Joins the nodes of the cluster; `None` without one. To be called once.
@@ -126,11 +132,13 @@ impl NatsService {
             is_connected: false,
         };
         let shares_settings = cluster.share_settings;
+        let replicas = self.replicas();
         let link = self.link(None)?;
         let runtime = self.runtime()?;
         let counters = || Arc::clone(&self.counters);
         let settings = shares_settings.then(|| {
-            let (sharing, settings) = SettingsSharing::new(state.site.clone(), counters());
+            let (sharing, settings) =
+                SettingsSharing::new(state.site.clone(), replicas, counters());
             runtime.spawn(sharing.run(Arc::clone(&link)));
             settings
         });
@@ -152,7 +160,8 @@ impl NatsService {
         let site = source.site.clone().unwrap_or_else(|| self.site());
         let link = self.link(source.server.as_ref())?;
         let runtime = self.runtime()?;
-        let input = NatsInput::new(seed, sink, pass, SystemClock::now());
+        let config = NatsInputConfig { latency: source.latency, pass, seed };
+        let input = NatsInput::new(config, sink, SystemClock::now());
         let (feeder, port) = NatsFeeder::new(input, Arc::clone(&self.counters));
         let subjects = Subjects { site, station: source.station.clone() };
         runtime.spawn(edge(link, subjects, port, Arc::clone(&self.counters)));

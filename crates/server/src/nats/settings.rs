@@ -25,6 +25,7 @@ use super::NatsCounters;
 use super::lease::{BucketError, open_named_bucket};
 use super::link::{Link, is_connected};
 use super::origin::client;
+use super::replicas::BucketReplicas;
 
 /// The control plane's end.
 pub(super) struct SettingsLink {
@@ -46,6 +47,7 @@ impl SettingsLink {
 /// The task.
 pub(super) struct SettingsSharing {
     site: String,
+    replicas: BucketReplicas,
     machine: SharedSettings,
     changes: mpsc::Receiver<SettingsChange>,
     records: mpsc::Sender<(SettingsKey, SettingsRecord)>,
@@ -79,13 +81,18 @@ enum BucketEvent {
 }
 
 impl SettingsSharing {
-    pub(super) fn new(site: String, counters: Arc<NatsCounters>) -> (Self, SettingsLink) {
+    pub(super) fn new(
+        site: String,
+        replicas: BucketReplicas,
+        counters: Arc<NatsCounters>,
+    ) -> (Self, SettingsLink) {
         let (changes, receiver) = mpsc::channel(MAX_CHANGES);
         let (records, applied) = mpsc::channel(MAX_RECORDS);
         let (reply_sender, replies) = mpsc::channel(MAX_REPLIES);
         let now = SystemClock::now();
         let sharing = Self {
             site,
+            replicas,
             machine: SharedSettings::new(now),
             changes: receiver,
             records,
@@ -132,10 +139,10 @@ impl SettingsSharing {
         }
         match &self.bucket {
             BucketState::Closed(at) if *at <= now && is_connected(client) => {
-                let (sender, receiver) = oneshot::channel();
+                let (replicas, (sender, receiver)) = (self.replicas, oneshot::channel());
                 let (client, keys) = (client.clone(), SettingsKey::all_of(&self.site));
                 tokio::spawn(async move {
-                    let opened = timeout(OPEN_TIMEOUT, open(client, &keys)).await;
+                    let opened = timeout(OPEN_TIMEOUT, open(client, &keys, replicas)).await;
                     let opened = opened.unwrap_or_else(|_| Err("no answer in time".to_owned()));
                     // The server may be over.
                     sender.send(opened).ok();
@@ -233,8 +240,12 @@ async fn next_event(bucket: &mut BucketState) -> BucketEvent {
     }
 }
 
-async fn open(client: Client, keys: &str) -> Result<Box<OpenBucket>, String> {
-    let store = match open_named_bucket(client, SETTINGS_BUCKET).await {
+async fn open(
+    client: Client,
+    keys: &str,
+    replicas: BucketReplicas,
+) -> Result<Box<OpenBucket>, String> {
+    let store = match open_named_bucket(client, SETTINGS_BUCKET, replicas).await {
         Ok(store) => store,
         Err(BucketError::NoJetStream) => {
             return Err("NATS has no JetStream; start nats-server with -js".to_owned());

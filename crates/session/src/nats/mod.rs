@@ -52,6 +52,19 @@ pub use settings::{
 };
 pub use status::NatsInputCounts;
 
+/// How a source plays.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::exhaustive_structs, reason = "what the caller chooses")]
+pub struct NatsInputConfig {
+    /// How much earlier than at the origin it plays; negative for later. It corrects a difference
+    /// between the two directions of the network, which no comparison of clocks can see.
+    pub latency: Span,
+    /// What its chunks need in order to be passed, if they are to be.
+    pub pass: Option<PassConfig>,
+    /// Determines the random pauses between retries.
+    pub seed: u64,
+}
+
 /// What has come for a source.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -121,12 +134,11 @@ struct Stream {
 }
 
 impl NatsInput {
-    /// A source that puts its sound into `sink`, and its chunks too if they are to be passed. `seed`
-    /// determines the random pauses between retries.
+    /// A source that puts its sound into `sink`, and its chunks too if they are to be passed.
     #[must_use]
-    pub fn new(seed: u64, sink: SnapcastInputSink, pass: Option<PassConfig>, now: Instant) -> Self {
-        let hello = Hello::new("nats");
-        let config = SnapcastInputConfig { hello, latency: Span::ZERO, pass, seed };
+    pub fn new(config: NatsInputConfig, sink: SnapcastInputSink, now: Instant) -> Self {
+        let NatsInputConfig { latency, pass, seed } = config;
+        let config = SnapcastInputConfig { hello: Hello::new("nats"), latency, pass, seed };
         Self {
             input: SnapcastInput::new(config, sink, now),
             link: Link::Down { is_wanted: false },

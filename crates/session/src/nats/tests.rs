@@ -98,7 +98,11 @@ impl World {
         let (sink, items, _) = SnapcastInputSink::new();
         let now = Instant::ZERO + Span::from_secs(1_000);
         let mut world = Self {
-            input: NatsInput::new(3, sink, None, now),
+            input: NatsInput::new(
+                NatsInputConfig { seed: 3, ..NatsInputConfig::default() },
+                sink,
+                now,
+            ),
             items,
             now,
             origins: vec![Origin::new("one", 70, 9, now)],

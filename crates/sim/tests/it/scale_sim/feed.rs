@@ -10,7 +10,7 @@ use aulos_proto::snap::Session;
 use aulos_proto::snap::client::ClientInput;
 use aulos_proto::snap::session::{SessionEvent, SessionInput, SessionOutput};
 use aulos_proto::snap::wire::{Hello, ServerSettings, write_chunk_header};
-use aulos_session::nats::{NatsInput, NatsInputEvent, NatsInputOutput};
+use aulos_session::nats::{NatsInput, NatsInputConfig, NatsInputEvent, NatsInputOutput};
 use aulos_session::snapcast::{
     PassConfig, SnapcastInput, SnapcastInputConfig, SnapcastInputOutput, SnapcastInputSink,
 };
@@ -108,7 +108,7 @@ impl NatsFeed {
     ) -> Self {
         let publishing = |origin: &OriginNode| (*origin, origin.next_chunk(now), now);
         Self {
-            input: NatsInput::new(seed, sink, pass, local),
+            input: NatsInput::new(NatsInputConfig { latency: Span::ZERO, pass, seed }, sink, local),
             down: MessageLink::new(path.down, path.jitter, seed),
             up: MessageLink::new(path.up, path.jitter, !seed),
             path,
