@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 
+use super::cluster_calls::NODE_METHODS;
 use super::context::{CallContext, CallEffects, LaterAnswer};
 use super::method::{self, CallCost, Method};
 use super::roles::{FORBIDDEN, UNAUTHORIZED};
@@ -72,6 +73,11 @@ impl Control {
         yield_now().await;
         drop(turn);
         status
+    }
+
+    /// A method that nodes of a cluster execute for each other.
+    pub(super) fn node_method(name: &str) -> Option<&'static Method> {
+        NODE_METHODS.contains(&name).then(|| methods::find(name)).flatten()
     }
 
     /// Executes one call.

@@ -13,7 +13,7 @@ use super::method;
 use super::node_document::NodeDocument;
 use super::params::{Params, shorten};
 use super::rpc::{MethodResult, internal_error, method_not_found};
-use super::{Caller, Control, count, methods};
+use super::{Caller, Control, count};
 use crate::access::Role;
 use crate::cluster::{ClusterLink, ClusterRequest, ClusterState, MAX_CALL, NodeReport};
 use crate::registry::{clip_text, to_json_text};
@@ -52,7 +52,7 @@ pub(super) fn call_node(context: &mut CallContext<'_>, params: &Params<'_>) -> M
     let link = Arc::clone(link(context.control)?);
     let (node, name) = (params.text("node")?, params.text("method")?);
     let values = params.value("params")?;
-    let method = allowed(name).ok_or_else(method_not_found)?;
+    let method = Control::node_method(name).ok_or_else(method_not_found)?;
     method::authorize(context.caller, method)?;
     if node == link.state().node {
         return method.call(context, values);
@@ -81,10 +81,6 @@ pub(super) fn call_node(context: &mut CallContext<'_>, params: &Params<'_>) -> M
 fn link(control: &Control) -> Result<&Arc<dyn ClusterLink>, RpcError> {
     let message = "this server is not in a cluster; add the table `cluster` to its configuration";
     control.cluster.as_ref().ok_or_else(|| internal_error(message))
-}
-
-fn allowed(name: &str) -> Option<&'static method::Method> {
-    NODE_METHODS.contains(&name).then(|| methods::find(name)).flatten()
 }
 
 /// The result of a JSON-RPC answer; `None` if it is none.
@@ -191,7 +187,7 @@ impl Control {
     async fn execute_for_node(&self, call: &[u8]) -> String {
         let parsed = serde_json::from_slice::<Map<String, Value>>(call).ok();
         let name = parsed.as_ref().and_then(|call| call.get("method")?.as_str());
-        if call.len() > MAX_CALL || name.and_then(allowed).is_none() {
+        if call.len() > MAX_CALL || name.and_then(Self::node_method).is_none() {
             count(&self.counters.node_calls_refused);
             return refusal("the call is not one that a node executes for others");
         }

@@ -12,6 +12,7 @@ mod art;
 mod calls;
 mod client_log;
 mod cluster_calls;
+mod cluster_settings;
 mod context;
 mod counters;
 mod djs;

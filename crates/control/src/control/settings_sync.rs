@@ -8,16 +8,15 @@ use std::collections::{HashMap, HashSet};
 
 use aulos_proto::nats::{SettingsKey, SettingsRecord};
 
-use super::{Control, ControlState};
 use crate::cluster::{ClusterLink, SettingsChange};
 use crate::registry::Registry;
 
 /// What the other nodes have, as far as it concerns clients and groups of this one.
 #[derive(Debug, Default)]
 pub(super) struct SettingsSync {
-    known: HashMap<SettingsKey, SettingsRecord>,
+    pub(super) known: HashMap<SettingsKey, SettingsRecord>,
     /// Clients that may have changed, with their groups.
-    stale: HashSet<String>,
+    pub(super) stale: HashSet<String>,
 }
 
 impl SettingsSync {
@@ -27,7 +26,7 @@ impl SettingsSync {
     }
 
     /// Sends what has changed; what the link does not take is sent next time.
-    fn send(&mut self, registry: &Registry, link: &dyn ClusterLink) {
+    pub(super) fn send(&mut self, registry: &Registry, link: &dyn ClusterLink) {
         let known = &mut self.known;
         let mut is_busy = false;
         self.stale.retain(|id| {
@@ -54,7 +53,7 @@ impl SettingsSync {
     }
 
     /// Forgets groups that are gone.
-    fn tidy(&mut self, registry: &Registry) {
+    pub(super) fn tidy(&mut self, registry: &Registry) {
         if self.known.len() > 2 * MAX_FORGOTTEN {
             self.known.retain(|key, _| match key {
                 SettingsKey::Client(id) => registry.client(id).is_some(),
@@ -85,44 +84,6 @@ fn send_one(
     }
     is_sent
 }
-
-impl Control {
-    /// Applies what other nodes have changed, tells them what has changed here, and refreshes the
-    /// greetings of both.
-    pub(super) fn sync_settings(&self, inner: &mut ControlState) {
-        let link = self.cluster.as_ref().filter(|link| link.shares_settings());
-        for _ in 0..MAX_APPLIED {
-            let Some((key, record)) = link.and_then(|link| link.take_settings()) else { break };
-            let effects = inner.registry.apply_shared(&key, record);
-            let own = match &key {
-                SettingsKey::Client(id) => {
-                    inner.registry.client_settings(id).map(SettingsRecord::Client)
-                }
-                SettingsKey::Group(id) => {
-                    inner.registry.group_settings(id).map(SettingsRecord::Group)
-                }
-            };
-            if let Some(own) = own {
-                inner.settings.known.insert(key, own);
-            }
-            self.apply_effects(inner, effects, None);
-        }
-        let ControlState { greetings, registry, settings, .. } = inner;
-        let changed = registry.take_changed();
-        if let Some(link) = link {
-            settings.note(&changed);
-            settings.send(registry, &**link);
-            settings.tidy(registry);
-        } else {
-            settings.stale.clear();
-        }
-        let open = !self.access.rules().requires_login();
-        greetings.refresh(registry, changed, open, &*self.backend);
-    }
-}
-
-/// Records that are applied at a time: the lock is held meanwhile.
-const MAX_APPLIED: usize = 256;
 
 /// Entries of groups and clients that are gone before they are looked for.
 const MAX_FORGOTTEN: usize = 2 * crate::registry::MAX_CLIENTS;

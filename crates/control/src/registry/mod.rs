@@ -11,6 +11,7 @@ mod preset_calls;
 mod presets;
 mod retention;
 mod shared;
+mod shared_table;
 mod snapcast_json;
 pub mod store;
 mod table;
@@ -43,7 +44,7 @@ use crate::backend::{
 use client::{IdGenerator, clamp_volume, client_id};
 use presets::Presets;
 use retention::ClientRetention;
-use shared::SharedTable;
+use shared_table::SharedTable;
 use table::ClientTable;
 
 /// What the registry needs of a station.

@@ -4,19 +4,10 @@
 //! controllers would otherwise see as disconnected clients of this server. A client that connects for
 //! the first time gets what is kept for it, and the reactors answer its Hello with that.
 
-use std::collections::HashMap;
-
 use aulos_proto::nats::{ClientSettings, GroupSettings, SettingsKey, SettingsRecord};
 
 use super::client::{Client, Group, MIN_LATENCY_MS, clip};
 use super::{Effects, MAX_CLIENTS, Notice, Registry};
-
-/// What other nodes know of clients and groups.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SharedTable {
-    clients: HashMap<String, ClientSettings>,
-    groups: HashMap<String, GroupSettings>,
-}
 
 impl Registry {
     /// The settings of a client that other nodes should know; none for one that is not remembered.
@@ -220,7 +211,7 @@ mod tests {
     }
 
     fn hello(registry: &mut Registry, session: u64, id: &str) -> Effects {
-        let hello = Hello { id: id.to_owned(), instance: 1, ..Hello::default() };
+        let hello = Box::new(Hello { id: id.to_owned(), instance: 1, ..Hello::default() });
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let session = SessionId(session);
         let event = AudioEvent::Hello { session, peer, hello, greeting_sent: None };
