@@ -438,9 +438,11 @@ fn rights(cert: &Path, key: &Path) -> String {
           {{ user: "studio", password: "secret", permissions: {{
               publish: ["aulos.v1.test.audio.>", "aulos.v1.test.meta.>",
                         "aulos.v1.test.control.>", "_INBOX.>", "$JS.API.>", "$KV.aulos_streams.>"]
-              subscribe: ["aulos.v1.test.clock.>", "aulos.v1.test.control.>", "_INBOX.>"] }} }}
+              subscribe: ["aulos.v1.test.clock.>", "aulos.v1.test.repair.>",
+                          "aulos.v1.test.control.>", "_INBOX.>"] }} }}
           {{ nkey: "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", permissions: {{
-              publish: ["aulos.v1.test.clock.>", "aulos.v1.test.control.status", "_INBOX.>",
+              publish: ["aulos.v1.test.clock.>", "aulos.v1.test.repair.>",
+                        "aulos.v1.test.control.status", "_INBOX.>",
                         "$JS.API.STREAM.INFO.KV_aulos_streams",
                         "$JS.API.DIRECT.GET.KV_aulos_streams.>"]
               subscribe: ["aulos.v1.test.audio.>", "aulos.v1.test.meta.>",

@@ -12,6 +12,7 @@
 //! | `aulos.v1.SITE.clock.NODE` | [`ClockRequest`], answered by a [`ClockReply`] |
 //! | `aulos.v1.SITE.control.status` | [`NodeStatusRequest`], answered by the [`NodeStatus`] of each node |
 //! | `aulos.v1.SITE.control.call.NODE` | a call as JSON-RPC, answered by its reply |
+//! | `aulos.v1.SITE.repair.STATION` | [`RepairRequest`], answered by [`ChunkMessage`]s |
 //!
 //! The bucket also holds the [`LeaseRecord`] of each stream. Another one, [`SETTINGS_BUCKET`], holds the
 //! [`SettingsRecord`]s of clients and groups.
@@ -21,6 +22,7 @@ mod clock;
 mod crc;
 mod lease;
 mod node_status;
+mod repair;
 mod settings;
 mod stream;
 mod subject;
@@ -31,13 +33,14 @@ pub use chunk::{CHUNK_HEADER_LEN, ChunkHeader, ChunkMessage, MAX_CHUNK_PAYLOAD, 
 pub use clock::{ClockReply, ClockRequest};
 pub use lease::{LeaseRecord, MAX_LEASE};
 pub use node_status::{MAX_NODE_DOCUMENT, MAX_NODE_STATUS, NodeStatus, NodeStatusRequest};
+pub use repair::RepairRequest;
 pub use settings::{
     ClientSettings, GroupSettings, MAX_SETTINGS, SETTINGS_BUCKET, SettingsKey, SettingsRecord,
 };
 pub use stream::{MAX_RECORD, StreamRecord};
 pub use subject::{
     MAX_SUBJECT_NAME, STREAMS_BUCKET, all_audio_subjects, audio_subject, call_subject,
-    clock_subject, lease_key, meta_subject, record_key, status_subject,
+    clock_subject, lease_key, meta_subject, record_key, repair_subject, status_subject,
 };
 
 use crate::bytes::Reader;

@@ -49,6 +49,12 @@ pub fn call_subject(site: &str, node: &str) -> String {
     format!("{PREFIX}.{}.control.call.{}", token(site), token(node))
 }
 
+/// The subject on which the origin of a station takes requests for lost chunks.
+#[must_use]
+pub fn repair_subject(site: &str, station: &str) -> String {
+    format!("{PREFIX}.{}.repair.{}", token(site), token(station))
+}
+
 /// The key of a station's record in [`STREAMS_BUCKET`].
 #[must_use]
 pub fn record_key(site: &str, station: &str) -> String {
@@ -91,6 +97,7 @@ mod tests {
         assert_eq!(clock_subject("home", ""), "aulos.v1.home.clock.=");
         assert_eq!(status_subject("home"), "aulos.v1.home.control.status");
         assert_eq!(call_subject("home", "a.b"), "aulos.v1.home.control.call.a=2Eb");
+        assert_eq!(repair_subject("home", "a b"), "aulos.v1.home.repair.a=20b");
         assert_eq!(record_key("home", "a=b"), "home.a=3Db");
         assert_eq!(lease_key("home", "a.b"), "home.a=2Eb.lease");
     }

@@ -220,9 +220,10 @@ pub(super) const NATS: &[Metric] = &[
             ("nats_chunks_unconnected", &["unconnected"]),
             ("nats_chunks_refused", &["refused"]),
             ("nats_chunks_withheld", &["withheld"]),
+            ("nats_chunks_resent", &["resent"]),
         ]),
     )
-    .labels(&[("result", &["published", "unconnected", "refused", "withheld"])]),
+    .labels(&[("result", &["published", "unconnected", "refused", "withheld", "resent"])]),
     Metric::gauge(
         "aulos_nats_published_stations",
         "Published stations by the part of this server: it sends with the lease, is on stand-by, \

@@ -23,6 +23,8 @@ pub(crate) struct NatsCounters {
     pub(crate) refused: AtomicU64,
     /// Chunks that were not, because another origin has the lease of the station.
     pub(crate) withheld: AtomicU64,
+    /// Chunks that were sent again, after a connection was lost or because an edge had missed them.
+    pub(crate) again: AtomicU64,
     /// Leases that this server took, and that it lost.
     pub(crate) leases_acquired: AtomicU64,
     pub(crate) leases_lost: AtomicU64,
@@ -60,6 +62,7 @@ impl NatsCounters {
             ("nats_chunks_unconnected", &self.unconnected),
             ("nats_chunks_refused", &self.refused),
             ("nats_chunks_withheld", &self.withheld),
+            ("nats_chunks_resent", &self.again),
             ("nats_leases_acquired", &self.leases_acquired),
             ("nats_leases_lost", &self.leases_lost),
             ("nats_times_answered", &self.times),

@@ -11,7 +11,8 @@ use aulos_core::Instant;
 use aulos_io::SystemClock;
 use aulos_io::feed::{Feeder, NextPoll};
 use aulos_proto::nats::{
-    ClockRequest, STREAMS_BUCKET, all_audio_subjects, clock_subject, meta_subject, record_key,
+    ClockRequest, RepairRequest, STREAMS_BUCKET, all_audio_subjects, clock_subject, meta_subject,
+    record_key, repair_subject,
 };
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_session::nats::{NatsInput, NatsInputCounts, NatsInputEvent, NatsInputOutput};
@@ -46,6 +47,13 @@ enum MessageKind {
     ClockReply,
 }
 
+/// What the feeder asks for.
+#[derive(Debug)]
+enum EdgeRequest {
+    Time { node: String, id: u16 },
+    Repair(RepairRequest),
+}
+
 /// What the feeder and the task tell each other besides messages.
 #[derive(Debug, Default)]
 struct EdgeState {
@@ -62,7 +70,7 @@ struct EdgeState {
 pub(crate) struct NatsFeeder {
     input: NatsInput,
     messages: Consumer<ReceivedMessage>,
-    requests: mpsc::Sender<(String, u16)>,
+    requests: mpsc::Sender<EdgeRequest>,
     state: Arc<EdgeState>,
     was_connected: bool,
     overflow: u64,
@@ -74,7 +82,7 @@ pub(crate) struct NatsFeeder {
 #[derive(Debug)]
 pub(super) struct EdgePort {
     messages: Producer<ReceivedMessage>,
-    requests: mpsc::Receiver<(String, u16)>,
+    requests: mpsc::Receiver<EdgeRequest>,
     state: Arc<EdgeState>,
 }
 
@@ -130,10 +138,13 @@ impl Feeder for NatsFeeder {
         self.receive(now);
         self.input.handle_timeout(now);
         while let Some(output) = self.input.poll_output() {
-            if let NatsInputOutput::AskTime { node, id } = output {
-                // A request that is lost is repeated by the source's own time-out.
-                drop(self.requests.try_send((node, id)));
-            }
+            let request = match output {
+                NatsInputOutput::AskTime { node, id } => EdgeRequest::Time { node, id },
+                NatsInputOutput::Repair(request) => EdgeRequest::Repair(request),
+                _ => continue,
+            };
+            // A request for the time that is lost is repeated by the source's own time-out.
+            drop(self.requests.try_send(request));
         }
         self.state.is_needed.store(self.input.is_needed(), Ordering::Relaxed);
         let counts = (self.input.counts(), self.input.playout_counts());
@@ -158,27 +169,31 @@ struct Subscriptions {
     audio: Subscriber,
     meta: Subscriber,
     replies: Subscriber,
+    repairs: Subscriber,
 }
 
 impl Subscriptions {
-    async fn new(client: &Client, subjects: &Subjects, inbox: &str) -> Option<Self> {
+    async fn new(client: &Client, subjects: &Subjects, inboxes: &[String; 2]) -> Option<Self> {
         let Subjects { site, station } = subjects;
         let audio = client.subscribe(all_audio_subjects(site, station)).await.ok()?;
         let meta = client.subscribe(meta_subject(site, station)).await.ok()?;
-        let replies = client.subscribe(inbox.to_owned()).await.ok()?;
-        Some(Self { audio, meta, replies })
+        let [replies, repairs] = inboxes.clone();
+        let replies = client.subscribe(replies).await.ok()?;
+        let repairs = client.subscribe(repairs).await.ok()?;
+        Some(Self { audio, meta, replies, repairs })
     }
 }
 
 /// The next message of the subscriptions; `None` once they are over. Without subscriptions there is
 /// none ever.
 async fn next_message(subscriptions: &mut Option<Subscriptions>) -> Option<(MessageKind, Message)> {
-    let Some(Subscriptions { audio, meta, replies }) = subscriptions else {
+    let Some(Subscriptions { audio, meta, replies, repairs }) = subscriptions else {
         return std::future::pending().await;
     };
     tokio::select! {
         biased;
         reply = next(replies) => Some((MessageKind::ClockReply, reply?)),
+        chunk = next(repairs) => Some((MessageKind::Chunk, chunk?)),
         chunk = next(audio) => Some((MessageKind::Chunk, chunk?)),
         record = next(meta) => Some((MessageKind::Record, record?)),
     }
@@ -192,7 +207,7 @@ pub(super) async fn edge(
     counters: Arc<NatsCounters>,
 ) {
     let client = client(&link).await;
-    let inbox = client.new_inbox();
+    let inboxes = [client.new_inbox(), client.new_inbox()];
     let mut subscriptions = None;
     let (stored, mut records) = mpsc::channel(1);
     let mut tick = interval(TICK);
@@ -207,11 +222,19 @@ pub(super) async fn edge(
                 None => subscriptions = None,
             },
             asked = port.requests.recv() => {
-                let Some((node, id)) = asked else { return };
+                let Some(asked) = asked else { return };
                 request.clear();
-                ClockRequest { id, sent: SystemClock::now() }.write(&mut request);
+                let (subject, inbox) = match asked {
+                    EdgeRequest::Time { node, id } => {
+                        ClockRequest { id, sent: SystemClock::now() }.write(&mut request);
+                        (clock_subject(&subjects.site, &node), &inboxes[0])
+                    }
+                    EdgeRequest::Repair(missing) => {
+                        missing.write(&mut request);
+                        (repair_subject(&subjects.site, &subjects.station), &inboxes[1])
+                    }
+                };
                 let bytes = Bytes::copy_from_slice(&request);
-                let subject = clock_subject(&subjects.site, &node);
                 let sent = client.publish_with_reply(subject, inbox.clone(), bytes);
                 if !matches!(timeout(MAX_WAIT, sent).await, Ok(Ok(()))) {
                     counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -223,7 +246,7 @@ pub(super) async fn edge(
                 if !is_needed {
                     subscriptions = None;
                 } else if subscriptions.is_none() {
-                    subscriptions = Subscriptions::new(&client, &subjects, &inbox).await;
+                    subscriptions = Subscriptions::new(&client, &subjects, &inboxes).await;
                 }
                 let connected = is_connected(&client);
                 let was_connected = port.state.is_connected.swap(connected, Ordering::AcqRel);

@@ -14,6 +14,8 @@ mod counters;
 #[cfg(feature = "nats")]
 mod edge;
 #[cfg(feature = "nats")]
+mod history;
+#[cfg(feature = "nats")]
 mod lease;
 #[cfg(feature = "nats")]
 mod link;

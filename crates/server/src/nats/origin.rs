@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::{Client, Subscriber};
-use aulos_core::Span;
+use aulos_core::{Span, TokenBucket};
 use aulos_engine::fanout::TimedChunk;
 use aulos_io::SystemClock;
 use aulos_proto::nats::{
-    ChunkHeader, ChunkMessage, ClockReply, ClockRequest, StreamRecord, audio_subject,
-    clock_subject, lease_key, meta_subject, origin_tag, record_key,
+    ChunkHeader, ChunkMessage, ClockReply, ClockRequest, RepairRequest, StreamRecord,
+    audio_subject, clock_subject, lease_key, meta_subject, origin_tag, record_key, repair_subject,
 };
 use aulos_proto::snap::wire::{
     MessageFrame, MessageHeader, MessageKind, MessageStamp, ServerMessage,
@@ -20,6 +20,7 @@ use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::history::ChunkHistory;
 use super::lease::{BucketError, LeaseDriver, open_bucket};
 use super::link::{Link, is_connected};
 use super::replicas::{BucketReplicas, raise_replicas};
@@ -58,6 +59,9 @@ struct Publisher {
     sequence: u64,
     message: Vec<u8>,
     buffer: BytesMut,
+    history: ChunkHistory,
+    /// How many chunks may be sent again.
+    repairs: TokenBucket,
 }
 
 impl Origin {
@@ -78,12 +82,22 @@ impl Origin {
             sequence: 0,
             message: Vec::new(),
             buffer: BytesMut::new(),
+            history: ChunkHistory::default(),
+            repairs: TokenBucket::new(REPAIR_BURST, REPAIR_INTERVAL, SystemClock::now()),
         };
+        let mut requests =
+            client.subscribe(repair_subject(&self.site, &publisher.station.name)).await.ok();
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut announced, mut was_connected) = (None::<(Instant, u32)>, false);
         loop {
-            tick.tick().await;
+            tokio::select! {
+                _ = tick.tick() => {}
+                Some(request) = next_request(&mut requests) => {
+                    publisher.repair(&request).await;
+                    continue;
+                }
+            }
             publisher.lease.handle_timeout();
             let connected = is_connected(&client);
             if let (true, Some(epoch)) = (connected, publisher.lease.epoch(SystemClock::now())) {
@@ -103,6 +117,9 @@ impl Origin {
                     // A record that is lost comes again.
                     timeout(MAX_WAIT, client.publish(meta.clone(), record)).await.ok();
                 }
+            }
+            if connected && !was_connected && publisher.epoch.is_some() {
+                publisher.publish_again().await;
             }
             was_connected = connected;
             if !publisher.publish_all(connected).await || self.is_ending.load(Ordering::Relaxed) {
@@ -158,14 +175,20 @@ impl Publisher {
             }
             let sequence = self.sequence;
             self.sequence += 1;
-            let Some(epoch) = epoch.filter(|_| connected) else {
+            let Some(epoch) = epoch else {
                 let unsent = [&self.counters.unconnected, &self.counters.withheld];
                 unsent[usize::from(connected)].fetch_add(1, Ordering::Relaxed);
                 continue;
             };
-            let message = self.encode(&chunk, (epoch, sequence));
+            let (message, recorded) = (self.encode(&chunk, (epoch, sequence)), chunk.timestamp);
             // The chunk returns to its pool, whatever the connection does.
             drop(chunk);
+            self.history.push((epoch, sequence), recorded, message.clone());
+            self.history.forget(SystemClock::now(), self.station.buffer);
+            if !connected {
+                self.counters.unconnected.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
             let sent = timeout(MAX_WAIT, self.client.publish(self.audio.clone(), message)).await;
             let counter = match sent {
                 Ok(Ok(())) => &self.counters.published,
@@ -174,6 +197,37 @@ impl Publisher {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         !is_over
+    }
+
+    /// After a connection was lost: what it has not carried, or was made without it. Edges drop what
+    /// they have.
+    async fn publish_again(&mut self) {
+        let Some(epoch) = self.lease.epoch(SystemClock::now()) else { return };
+        self.history.forget(SystemClock::now(), self.station.buffer);
+        for message in self.history.of_epoch(epoch) {
+            let sent = timeout(MAX_WAIT, self.client.publish(self.audio.clone(), message)).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                return;
+            }
+            self.counters.again.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends the chunks that an edge has missed to it alone.
+    async fn repair(&mut self, request: &async_nats::Message) {
+        let (Some(reply_to), Ok(missing)) =
+            (&request.reply, RepairRequest::parse(&request.payload))
+        else {
+            return;
+        };
+        for message in self.history.requested(missing) {
+            let is_allowed = self.repairs.try_take(SystemClock::now());
+            let sent = self.client.publish(reply_to.clone(), message);
+            if !is_allowed || !matches!(timeout(MAX_WAIT, sent).await, Ok(Ok(()))) {
+                return;
+            }
+            self.counters.again.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn encode(&mut self, chunk: &TimedChunk, (epoch, sequence): (u32, u64)) -> Bytes {
@@ -190,7 +244,7 @@ impl Publisher {
         };
         self.message.clear();
         ChunkMessage { header, payload: chunk.chunk.payload() }.write(&mut self.message);
-        // The buffer is used again once the messages in it are written.
+        // The buffer is used again once the messages in it are written and out of the history.
         self.buffer.extend_from_slice(&self.message);
         self.buffer.split().freeze()
     }
@@ -231,6 +285,14 @@ pub(super) async fn client(link: &Link) -> Client {
             Err(error) => tracing::error!(target: "nats", %error, "cannot connect"),
         }
         sleep(CONFIG_RETRY).await;
+    }
+}
+
+/// The next request; never one if there is no subscription.
+async fn next_request(requests: &mut Option<Subscriber>) -> Option<async_nats::Message> {
+    match requests {
+        Some(requests) => next(requests).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -278,6 +340,11 @@ const RECORD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long the connection may take a message; the ring holds chunks for longer.
 const MAX_WAIT: Duration = Duration::from_millis(200);
+
+/// How many chunks may be sent again at once, and how soon another one: fifty edges that have missed
+/// a second. More is no accident.
+const REPAIR_BURST: u32 = 2_500;
+const REPAIR_INTERVAL: Span = Span::from_millis(1);
 
 /// Until a configuration that cannot be used is tried again.
 const CONFIG_RETRY: Duration = Duration::from_secs(10);

@@ -28,7 +28,9 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use aulos_core::{Instant, Span};
-use aulos_proto::nats::{ChunkMessage, ClockReply, RecordError, StreamRecord, origin_tag};
+use aulos_proto::nats::{
+    ChunkMessage, ClockReply, RecordError, RepairRequest, StreamRecord, origin_tag,
+};
 use aulos_proto::snap::client::{ClientInput, ClientOutgoing};
 use aulos_proto::snap::wire::{Hello, MessageStamp, ServerMessage, ServerSettings, WireTime};
 
@@ -94,6 +96,8 @@ pub enum NatsInputOutput {
         /// The id of the request.
         id: u16,
     },
+    /// Ask the origin of the station for these chunks, which did not arrive.
+    Repair(RepairRequest),
 }
 
 /// The source without its connection.
@@ -101,6 +105,8 @@ pub struct NatsInput {
     input: SnapcastInput,
     link: Link,
     stream: Option<Stream>,
+    /// Since when the connection is lost, while the session goes on without it.
+    lost: Option<Instant>,
     /// The last time a chunk of the stream was accepted.
     accepted: Option<Instant>,
     /// The highest epoch of a lease that has brought chunks: nothing lower is ever played.
@@ -143,6 +149,7 @@ impl NatsInput {
             input: SnapcastInput::new(config, sink, now),
             link: Link::Down { is_wanted: false },
             stream: None,
+            lost: None,
             accepted: None,
             fence: None,
             outputs: VecDeque::new(),
@@ -155,20 +162,15 @@ impl NatsInput {
     pub fn handle_input(&mut self, now: Instant, event: NatsInputEvent<'_>) {
         match event {
             NatsInputEvent::Connected => {
+                self.lost = None;
                 if let Link::Down { is_wanted } = self.link {
                     self.link = Link::Up { is_wanted };
                 }
             }
-            NatsInputEvent::Disconnected(why) => {
-                if self.link == Link::Open {
-                    self.input.disconnected(now, SnapcastInputError::Io(why));
-                }
-                let is_wanted = self.link == Link::Up { is_wanted: true };
-                self.link = Link::Down { is_wanted };
-                if let Some(stream) = &mut self.stream {
-                    stream.sequence = SequenceFilter::default();
-                }
+            NatsInputEvent::Disconnected(_) if self.link == Link::Open => {
+                self.lost = Some(now);
             }
+            NatsInputEvent::Disconnected(why) => self.disconnect(now, why),
             NatsInputEvent::Record(bytes) => self.handle_record(now, bytes),
             NatsInputEvent::Chunk(bytes) => self.handle_chunk(now, bytes),
             NatsInputEvent::ClockReply(bytes) => self.handle_reply(now, bytes),
@@ -179,6 +181,9 @@ impl NatsInput {
 
     /// Does what is due. To be called every few milliseconds.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if self.lost.is_some_and(|at| now.since(at) >= MAX_RECONNECT) {
+            self.disconnect(now, std::io::ErrorKind::NotConnected);
+        }
         self.input.handle_timeout(now);
         self.drain(now);
     }
@@ -216,6 +221,18 @@ impl NatsInput {
     #[must_use]
     pub const fn playout_counts(&self) -> SnapcastInputCounts {
         self.input.counts()
+    }
+
+    fn disconnect(&mut self, now: Instant, why: std::io::ErrorKind) {
+        self.lost = None;
+        if self.link == Link::Open {
+            self.input.disconnected(now, SnapcastInputError::Io(why));
+        }
+        let is_wanted = self.link == Link::Up { is_wanted: true };
+        self.link = Link::Down { is_wanted };
+        if let Some(stream) = &mut self.stream {
+            stream.sequence = SequenceFilter::default();
+        }
     }
 
     /// A record with a higher epoch is that of a stream that begins anew or has another origin. One
@@ -277,13 +294,24 @@ impl NatsInput {
         }
         let is_live = self.accepted.is_some_and(|at| now.since(at) < MAX_QUIET);
         match stream.sequence.insert(header.sequence, is_live) {
-            SequenceVerdict::Next { missing } => self.counts.missing += missing,
+            SequenceVerdict::Next { missing } => {
+                self.counts.missing += missing;
+                if let Some(count @ 1..=MAX_REPAIR) = u16::try_from(missing).ok() {
+                    let first = header.sequence - missing;
+                    let request = RepairRequest { epoch: header.epoch, first, count };
+                    self.outputs.push_back(NatsInputOutput::Repair(request));
+                }
+            }
             SequenceVerdict::Repeated => {
                 self.counts.repeated += 1;
                 return;
             }
+            // A repaired one: it is played at its time, if that is not over.
             SequenceVerdict::OutOfOrder => {
                 self.counts.out_of_order += 1;
+                if self.link == Link::Open {
+                    self.input.insert_chunk(header.recorded, payload);
+                }
                 return;
             }
             SequenceVerdict::Implausible => {
@@ -386,6 +414,14 @@ impl fmt::Debug for NatsInput {
         f.debug_struct("NatsInput").field("link", &self.link).finish_non_exhaustive()
     }
 }
+
+/// How long the session with an origin survives without NATS: a client that connects to another
+/// server of its cluster is back sooner, the origin's clock is the same, and what has arrived lasts
+/// for as long.
+const MAX_RECONNECT: Span = Span::from_millis(800);
+
+/// Most chunks that are asked for again: the filter of their numbers has seen no earlier ones.
+const MAX_REPAIR: u16 = 62;
 
 /// An epoch without chunks for so long can be followed by a lower one, and its numbers begin anew:
 /// an origin sends every few milliseconds.

@@ -90,6 +90,7 @@ struct World {
     origins: Vec<Origin>,
     samples: Vec<f32>,
     lost: u32,
+    repairs: Vec<RepairRequest>,
 }
 
 impl World {
@@ -108,6 +109,7 @@ impl World {
             origins: vec![Origin::new("one", 70, 9, now)],
             samples: Vec::new(),
             lost: 0,
+            repairs: Vec::new(),
         };
         world.input.handle_input(now, NatsInputEvent::Connected);
         world.run(100);
@@ -126,7 +128,14 @@ impl World {
                 }
             }
             self.input.handle_timeout(self.now);
-            while let Some(NatsInputOutput::AskTime { node, id }) = self.input.poll_output() {
+            while let Some(output) = self.input.poll_output() {
+                let (node, id) = match output {
+                    NatsInputOutput::AskTime { node, id } => (node, id),
+                    NatsInputOutput::Repair(request) => {
+                        self.repairs.push(request);
+                        continue;
+                    }
+                };
                 let asked = self.origins.iter().find(|origin| origin.node == node);
                 let Some(origin) = asked.filter(|origin| origin.is_sending) else { continue };
                 let sent = origin.clock.read(self.now);
@@ -221,8 +230,35 @@ fn what_is_not_the_next_chunk_of_the_stream_is_counted_by_its_cause() {
     );
 }
 
+/// A NATS server dies and another one carries on: the session with the origin survives, and what was
+/// lost between is asked for and played at its time.
 #[test]
-fn a_chunk_that_was_overtaken_is_not_played() {
+fn what_nats_has_lost_is_repaired_without_a_gap() {
+    let mut world = World::new();
+    world.samples.clear();
+    world.receive(NatsInputEvent::Disconnected(std::io::ErrorKind::ConnectionReset));
+    world.now += Span::from_millis(200);
+    let lost = world.origins[0].chunks(world.now);
+    world.receive(NatsInputEvent::Connected);
+    world.run(60);
+    let [request] = world.repairs[..] else { panic!("{:?}", world.repairs) };
+    assert_eq!(usize::from(request.count), lost.len());
+    for (number, chunk) in lost.iter().enumerate() {
+        let ChunkMessage { header, .. } = ChunkMessage::parse(chunk).unwrap();
+        assert!(request.contains(header.epoch, header.sequence), "{number} {request:?}");
+        // NATS may bring them twice.
+        world.receive(NatsInputEvent::Chunk(chunk));
+        world.receive(NatsInputEvent::Chunk(chunk));
+    }
+    world.run(5_000);
+    world.check_played(5_200..5_300);
+    let counts = world.input.counts();
+    assert_eq!((counts.missing, counts.out_of_order), (lost.len() as u64, lost.len() as u64));
+    assert_eq!((world.lost, world.input.playout_counts().gaps), (0, 0));
+}
+
+#[test]
+fn a_chunk_that_was_overtaken_is_counted() {
     let mut world = World::new();
     world.origins[0].is_sending = false;
     let (sequence, recorded) = world.origins[0].next;

@@ -76,6 +76,28 @@ impl ChunkQueue {
         self.chunks.push_back(QueuedChunk { timestamp, payload: buffer, has_sound });
     }
 
+    /// Puts a chunk that was overtaken into its place; one that is there already is dropped.
+    pub(crate) fn insert(&mut self, timestamp: Instant, payload: &[u8], has_sound: bool) {
+        let place = self.chunks.partition_point(|chunk| chunk.timestamp < timestamp);
+        if self.chunks.get(place).is_none_or(|next| next.timestamp == timestamp) {
+            // The last one of all is in order.
+            if place == self.chunks.len() {
+                self.push(timestamp, payload, has_sound);
+            }
+            return;
+        }
+        self.stats.received += 1;
+        if self.bytes + payload.len() > self.max_bytes || self.chunks.len() >= MAX_CHUNKS {
+            self.stats.no_room += 1;
+            return;
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.extend_from_slice(payload);
+        self.bytes += payload.len();
+        self.sounds += usize::from(has_sound);
+        self.chunks.insert(place, QueuedChunk { timestamp, payload: buffer, has_sound });
+    }
+
     pub(crate) fn front(&self) -> Option<&QueuedChunk> {
         self.chunks.front()
     }

@@ -201,6 +201,18 @@ impl SnapcastInput {
         self.drain(now);
     }
 
+    /// Takes a chunk that later ones have overtaken; [`handle_input`](Self::handle_input) takes those
+    /// in order. One whose time is over is counted as late.
+    pub fn insert_chunk(&mut self, timestamp: Instant, payload: &[u8]) {
+        if self.demand == StandbyRequest::Play
+            && let Some(stream) = self.streams.back_mut()
+        {
+            let before = stream.queue.stats.no_room;
+            stream.queue.insert(timestamp, payload, true);
+            self.status.counts.dropped += stream.queue.stats.no_room - before;
+        }
+    }
+
     /// Does what is due. To be called every few milliseconds.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.poll_demand();
