@@ -44,6 +44,7 @@ mod page;
 mod page_hours;
 mod page_operation;
 mod page_pictures;
+mod page_proxy;
 mod page_views;
 mod pass_through;
 mod peers;
