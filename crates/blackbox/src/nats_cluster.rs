@@ -87,7 +87,7 @@ impl<'a> NatsCluster<'a> {
             self.nodes.iter().map(|node| format!("\"nats://{}:{}\"", node.address, node.route));
         let routes: Vec<_> = routes.collect();
         let NatsNode { address, port, route, monitor, leaf, .. } = &self.nodes[node];
-        let store = self.folder.join(&format!("jetstream{node}"));
+        let store = self.folder.join(format!("jetstream{node}"));
         let text = format!(
             "server_name: \"n{node}\"\nlisten: \"{address}:{port}\"\nhttp: \"{address}:{monitor}\"\n\
              jetstream: {{ store_dir: \"{}\" }}\nleafnodes: {{ listen: \"{address}:{leaf}\" }}\n\
@@ -95,9 +95,9 @@ impl<'a> NatsCluster<'a> {
             store.display(),
             routes.join(", ")
         );
-        let config = self.folder.join(&format!("nats{node}.conf"));
+        let config = self.folder.join(format!("nats{node}.conf"));
         std::fs::write(&config, text)?;
-        let printed = ["out", "err"].map(|end| self.folder.join(&format!("nats{node}.{end}")));
+        let printed = ["out", "err"].map(|end| self.folder.join(format!("nats{node}.{end}")));
         let mut command = Command::new(&self.program);
         command.arg("-c").arg(&config);
         let process =
@@ -116,7 +116,7 @@ impl<'a> NatsCluster<'a> {
             let process = self.nodes[node].process.as_mut();
             let ended = process.map_or(Ok(None), Process::ended)?;
             if ended.is_some() || start.elapsed() > START_TIMEOUT {
-                let why = std::fs::read_to_string(self.folder.join(&format!("nats{node}.err")))?;
+                let why = std::fs::read_to_string(self.folder.join(format!("nats{node}.err")))?;
                 return Err(io::Error::other(format!("no cluster of NATS; {ended:?}: {why}")));
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -3,6 +3,8 @@
 //! It renders and writes where it also reads the socket: the devices that there are take what they
 //! are given without waiting, so a thread more would only add a buffer.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::thread::JoinHandle;
@@ -123,6 +125,7 @@ impl PlayerHandle {
                 rate: None,
                 release_after: config.release_after,
                 plays_silence,
+                seed: RandomState::new().hash_one(std::process::id()),
             },
             now,
         );

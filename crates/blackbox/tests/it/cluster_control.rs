@@ -240,8 +240,18 @@ fn a_client_of_another_node_is_controlled_where_that_permits_it() {
     // The other way: that node has not set `accept_calls`.
     let answer = b.rpc().answer("Aulos.CallNode", &set("one", "Client.SetVolume", 1));
     assert!(answer["error"]["data"].as_str().unwrap().contains("accepts calls"), "{answer}");
-    // A peer on NATS gets no more than the documented calls.
-    let mut raw = RawNatsClient::connect(nats.port).unwrap();
+    make_forbidden_calls(nats.port);
+    wait_for("the refusals", PATIENCE, || b.counter("node_calls_refused") == 7);
+    assert_eq!(b.counter("node_calls"), 2);
+    drop(player);
+    for node in [a, b] {
+        node.server.stop().unwrap();
+    }
+}
+
+/// A peer on NATS gets no more than the documented calls: seven are refused.
+fn make_forbidden_calls(port: u16) {
+    let mut raw = RawNatsClient::connect(port).unwrap();
     for method in ["Server.DeleteClient", "Aulos.Reload", "Aulos.GetStatus"] {
         let call =
             json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "id": "kitchen" } });
@@ -258,12 +268,6 @@ fn a_client_of_another_node_is_controlled_where_that_permits_it() {
             .unwrap();
     }
     raw.flush().unwrap();
-    wait_for("the refusals", PATIENCE, || b.counter("node_calls_refused") == 7);
-    assert_eq!(b.counter("node_calls"), 2);
-    drop(player);
-    for node in [a, b] {
-        node.server.stop().unwrap();
-    }
 }
 
 const SHARED: &str = "share_settings = true";
@@ -321,7 +325,7 @@ fn a_client_that_moves_to_another_node_keeps_its_settings() {
     b.server.stop().unwrap();
 }
 
-/// Both nodes know the client. A change without JetStream waits; those of two nodes are merged.
+/// Both nodes know the client. A change without `JetStream` waits; those of two nodes are merged.
 #[test]
 fn changes_without_jetstream_wait_and_are_merged() {
     let Some(program) = nats_server() else { return };

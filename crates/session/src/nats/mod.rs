@@ -296,7 +296,7 @@ impl NatsInput {
         match stream.sequence.insert(header.sequence, is_live) {
             SequenceVerdict::Next { missing } => {
                 self.counts.missing += missing;
-                if let Some(count @ 1..=MAX_REPAIR) = u16::try_from(missing).ok() {
+                if let Ok(count @ 1..=MAX_REPAIR) = u16::try_from(missing) {
                     let first = header.sequence - missing;
                     let request = RepairRequest { epoch: header.epoch, first, count };
                     self.outputs.push_back(NatsInputOutput::Repair(request));

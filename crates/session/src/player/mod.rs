@@ -31,7 +31,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use aulos_core::{Instant, Ppm, SampleRate, SampleSpec, Span};
+use aulos_core::{Backoff, Instant, Ppm, SampleRate, SampleSpec, Span};
 use aulos_proto::snap::client::{ClientInput, ClientOutgoing, ClientOutput, DisconnectReason};
 use aulos_proto::snap::wire::{ClientInfo, Hello, PlayerReport, ServerSettings};
 
@@ -62,6 +62,8 @@ pub struct PlayerConfig {
     /// Whether silence plays on, for as long as chunks arrive: the output is a file, and no device
     /// that other programs want.
     pub plays_silence: bool,
+    /// Determines the random part of the pauses between attempts to connect.
+    pub seed: u64,
 }
 
 /// What a player wants from the program around it.
@@ -110,12 +112,14 @@ pub struct Player {
     earlier: PlaybackStats,
     earlier_slips: u64,
     device_underruns: u64,
+    retries: Backoff,
 }
 
 impl Player {
     /// A player that wants to connect at `now`.
     #[must_use]
     pub fn new(config: PlayerConfig, now: Instant) -> Self {
+        let retries = Backoff::half_jitter(RETRY_PAUSE, RETRY_PAUSE, config.seed);
         Self {
             connection: Connection::new(now),
             config,
@@ -134,6 +138,7 @@ impl Player {
             earlier: PlaybackStats::default(),
             earlier_slips: 0,
             device_underruns: 0,
+            retries,
         }
     }
 
@@ -155,9 +160,11 @@ impl Player {
     }
 
     /// The connection has failed or ended. What has arrived is played, and the player wants to
-    /// connect again within a second.
+    /// connect again within a second: after a random pause, so that the listeners of a server that has
+    /// failed do not return at the same moment, again and again.
     pub fn disconnected(&mut self, now: Instant) {
-        self.connection.end(now + RETRY_PAUSE);
+        let pause = self.retries.failed(now);
+        self.connection.end(now + pause);
         self.report_at = None;
     }
 
@@ -429,8 +436,8 @@ impl Player {
     }
 }
 
-/// From a failure to the next attempt.
-const RETRY_PAUSE: Span = Span::from_millis(500);
+/// The longest pause from a failure to the next attempt; the shortest is half of it.
+const RETRY_PAUSE: Span = Span::from_millis(700);
 
 /// Content that is enough to play until the device's next wake-up and the one after it.
 const ENOUGH: Span = Span::from_millis(250);

@@ -240,6 +240,21 @@ fn report_sync(name: &str, sounds: &[PlayedSound]) -> f64 {
 /// From the start of the players to their end.
 const SYNC_RUN: Duration = Duration::from_secs(90);
 
+/// A server whose NATS server has this port, with one station.
+fn start_node(name: &str, port: u16, station: &str) -> (AulosServer, ScratchDir) {
+    let scratch = ScratchDir::new(name).unwrap();
+    let config = format!(
+        "[[station]]\nname = \"studio\"\ncodec = \"flac\"\n{station}\n[cluster]\n\
+         url = \"nats://127.0.0.1:{port}\"\nsite = \"test\"\nnode = \"{name}\"\n"
+    );
+    (AulosServer::start(&scratch, &config).unwrap(), scratch)
+}
+
+fn count(server: &AulosServer, name: &str) -> u64 {
+    let status = Rpc::connect(server.control).call("Aulos.GetStatus", &json!({}));
+    status["counters"][name].as_u64().unwrap()
+}
+
 /// Two edges of one place are at a leaf node, whose line to the others carries each chunk once.
 #[test]
 fn one_copy_crosses_the_line_to_a_leaf_node() {
@@ -258,20 +273,8 @@ fn one_copy_crosses_the_line_to_a_leaf_node() {
         )
     })
     .unwrap();
-    let start = |name: &str, port: u16, station: &str| {
-        let scratch = ScratchDir::new(name).unwrap();
-        let config = format!(
-            "[[station]]\nname = \"studio\"\ncodec = \"flac\"\n{station}\n[cluster]\n\
-             url = \"nats://127.0.0.1:{port}\"\nsite = \"test\"\nnode = \"{name}\"\n"
-        );
-        (AulosServer::start(&scratch, &config).unwrap(), scratch)
-    };
-    let count = |server: &AulosServer, name: &str| {
-        let status = Rpc::connect(server.control).call("Aulos.GetStatus", &json!({}));
-        status["counters"][name].as_u64().unwrap()
-    };
     let port = cluster.nodes()[0].port;
-    let (origin, _folder) = start("one", port, "publish = true\nsources = [\"demo://\"]");
+    let (origin, _folder) = start_node("one", port, "publish = true\nsources = [\"demo://\"]");
     // What the leaf node has received over its line, and what it has sent to its clients.
     let line = || {
         let body = monitored(Ipv4Addr::LOCALHOST, monitor, "/leafz").unwrap();
@@ -289,7 +292,7 @@ fn one_copy_crosses_the_line_to_a_leaf_node() {
     std::thread::sleep(Duration::from_secs(2));
     let idle = line() - before;
     let edges = ["edge0", "edge1"].map(|name| {
-        start(name, leaf.port, "buffer_ms = 650\nsources = [\"nats:///studio?pass=true\"]")
+        start_node(name, leaf.port, "buffer_ms = 650\nsources = [\"nats:///studio?pass=true\"]")
     });
     for (edge, _) in &edges {
         wait_for("chunks", PATIENCE, || count(edge, "nats_chunks_accepted") > 200);

@@ -109,7 +109,7 @@ fn nodes_and_bytes_are_limited() {
     end(&mut table, START + ROUND);
     let (mut now, document) = (START, vec![b' '; aulos_proto::nats::MAX_NODE_DOCUMENT]);
     for _ in 0..3 {
-        now = now + Span::from_secs(2);
+        now += Span::from_secs(2);
         let round = begin(&mut table, now);
         for number in 0..MAX_NODES {
             table.handle_input(now, &answer(round, &format!("n{number}"), 1, &document));

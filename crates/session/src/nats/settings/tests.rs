@@ -111,7 +111,7 @@ impl World {
     fn run(&mut self, duration: Span) {
         let end = self.now + duration;
         while self.now < end {
-            self.now = self.now + STEP;
+            self.now += STEP;
             for number in 0..self.nodes.len() {
                 self.step(number);
             }

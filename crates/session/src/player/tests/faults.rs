@@ -108,17 +108,21 @@ struct Fed {
     reports: Vec<PlayerReport>,
 }
 
+fn config() -> PlayerConfig {
+    PlayerConfig {
+        hello: Hello::new("fed"),
+        latency: Span::ZERO,
+        rate: None,
+        release_after: Span::from_secs(5),
+        plays_silence: false,
+        seed: 7,
+    }
+}
+
 impl Fed {
     fn new() -> Self {
-        let config = PlayerConfig {
-            hello: Hello::new("fed"),
-            latency: Span::ZERO,
-            rate: None,
-            release_after: Span::from_secs(5),
-            plays_silence: false,
-        };
         let now = secs(100);
-        let mut player = Player::new(config, now);
+        let mut player = Player::new(config(), now);
         player.handle_timeout(now);
         assert_eq!(player.poll_output(), Some(PlayerOutput::Connect));
         player.connected(now);
@@ -286,11 +290,34 @@ fn a_flood_is_bounded_and_garbage_ends_the_connection() {
     assert_eq!((status.queued, status.no_room), (6_000, 14_000));
     let outputs = fed.bytes(&[0xff; 64]);
     assert_eq!(outputs, [PlayerOutput::Disconnect(DisconnectReason::BadType)]);
-    assert_eq!(fed.player.poll_timeout(), Some(fed.now + Span::from_millis(500)));
-    fed.player.handle_timeout(fed.now + Span::from_millis(500));
+    let retry_at = fed.player.poll_timeout().unwrap();
+    assert!((350..=700).contains(&(retry_at - fed.now).as_millis()));
+    fed.player.handle_timeout(retry_at);
     assert_eq!(fed.outputs(), [PlayerOutput::Connect]);
     fed.player.disconnected(fed.now);
     assert!(!fed.player.status(fed.now).is_connected);
+}
+
+/// A thousand listeners of a server that is killed come back in 350 ms, and not in one.
+#[test]
+fn players_of_a_failed_server_return_at_different_times() {
+    let now = secs(100);
+    let mut pauses: Vec<i64> = (0..1_000)
+        .map(|seed| {
+            let mut player = Player::new(PlayerConfig { seed, ..config() }, now);
+            player.handle_timeout(now);
+            player.connected(now);
+            player.disconnected(now);
+            (player.poll_timeout().unwrap() - now).as_millis()
+        })
+        .collect();
+    pauses.sort_unstable();
+    assert!(pauses[0] >= 350 && pauses[999] <= 700, "{} {}", pauses[0], pauses[999]);
+    // In no 50 ms of them come more than a fifth.
+    let most = (350..700)
+        .step_by(50)
+        .map(|from| pauses.iter().filter(|pause| (from..from + 50).contains(*pause)).count());
+    assert!(most.max() < Some(200), "{pauses:?}");
 }
 
 #[test]

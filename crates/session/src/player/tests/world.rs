@@ -238,6 +238,7 @@ impl SimPlayer {
             rate: None,
             release_after: Span::from_secs(5),
             plays_silence: options.plays_silence,
+            seed: options.seed,
         };
         Self {
             player: Player::new(config, clock.read(Instant::ZERO)),

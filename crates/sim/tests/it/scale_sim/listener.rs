@@ -106,6 +106,7 @@ impl Listener {
             rate: None,
             release_after: Span::from_secs(5),
             plays_silence: false,
+            seed: plan.seed,
         };
         Self {
             player: Player::new(config, clock.read(plan.connects_at)),
