@@ -153,14 +153,14 @@ pub(super) fn output_changes(
     if let Some(state) = &now.publication
         && now.publication != before.publication
     {
-        let (severity, text) = publication_change(state, before.publication.as_ref());
+        let (severity, text) = publication_change(state);
         add(severity, "nats".to_owned(), text);
     }
     events
 }
 
 /// What a change of the part in a station's publication means.
-fn publication_change(state: &LeaseState, before: Option<&LeaseState>) -> (EventSeverity, String) {
+fn publication_change(state: &LeaseState) -> (EventSeverity, String) {
     match state {
         LeaseState::Holder { epoch } => {
             (EventSeverity::Info, format!("this server sends the station, with epoch {epoch}"))
@@ -168,8 +168,9 @@ fn publication_change(state: &LeaseState, before: Option<&LeaseState>) -> (Event
         LeaseState::Standby { holder } => {
             (EventSeverity::Info, format!("stand-by: `{holder}` sends the station"))
         }
-        LeaseState::Waiting if matches!(before, Some(LeaseState::Holder { .. })) => {
-            let text = "the lease cannot be renewed, so the station is not sent; check NATS";
+        LeaseState::Unconfirmed { .. } => {
+            let text = "JetStream does not confirm the lease; the station is sent until another \
+                        server has it";
             (EventSeverity::Warning, text.to_owned())
         }
         LeaseState::Waiting => (EventSeverity::Info, "waiting for the lease".to_owned()),

@@ -305,7 +305,9 @@ pub(super) fn station<'a>(
 fn publication_json(state: &LeaseState) -> Value {
     let (epoch, holder) = match state {
         LeaseState::Waiting => (None, None),
-        LeaseState::Holder { epoch } | LeaseState::Unleased { epoch } => (Some(epoch), None),
+        LeaseState::Holder { epoch }
+        | LeaseState::Unconfirmed { epoch }
+        | LeaseState::Unleased { epoch } => (Some(epoch), None),
         LeaseState::Standby { holder } => (None, Some(holder)),
     };
     json!({ "part": publication_part(state), "epoch": epoch, "holder": holder })
@@ -316,6 +318,7 @@ pub(super) const fn publication_part(state: &LeaseState) -> &'static str {
     match state {
         LeaseState::Waiting => "waiting",
         LeaseState::Holder { .. } => "sending",
+        LeaseState::Unconfirmed { .. } => "unconfirmed",
         LeaseState::Standby { .. } => "standby",
         LeaseState::Unleased { .. } => "unleased",
     }

@@ -78,6 +78,13 @@ impl Client {
         }
     }
 
+    /// Messages may be lost, other than on TCP: an unanswered request for the time is repeated
+    /// ([`TimeSync::lossy`]).
+    #[must_use]
+    pub fn lossy(self) -> Self {
+        Self { sync: self.sync.lossy(), ..self }
+    }
+
     /// Continues the estimate of an earlier connection to the same server.
     #[must_use]
     pub fn with_sync(mut self, sync: TimeSync, now: Instant) -> Self {

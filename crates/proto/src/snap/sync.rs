@@ -39,6 +39,12 @@ pub const COARSE_ERROR: Span = Span::from_micros(25);
 /// Time without a reply after which the server counts as dead.
 pub const REPLY_TIMEOUT: Span = Span::from_secs(2);
 
+/// After this time without a reply another request is sent, where messages may be lost.
+pub const LOSSY_RETRY: Span = Span::from_millis(500);
+
+/// Time without any reply after which the server counts as dead, where messages may be lost.
+pub const LOSSY_TIMEOUT: Span = Span::from_secs(10);
+
 /// Time without a reply after which the offset is no longer valid.
 pub const STALE_AFTER: Span = Span::from_secs(60);
 
@@ -72,6 +78,10 @@ pub struct TimeSync {
     next_id: u16,
     line: Option<ClockLine>,
     answered: Instant,
+    /// The beginning of the connection.
+    begun: Instant,
+    /// Whether messages may be lost on their way.
+    is_lossy: bool,
 }
 
 impl TimeSync {
@@ -85,18 +95,27 @@ impl TimeSync {
             next_id: FIRST_ID,
             line: None,
             answered: now,
+            begun: now,
+            is_lossy: false,
         }
+    }
+
+    /// Messages may be lost, other than on TCP: a request without a reply is followed by another one
+    /// after [`LOSSY_RETRY`], and the server counts as dead after [`LOSSY_TIMEOUT`].
+    #[must_use]
+    pub fn lossy(self) -> Self {
+        Self { is_lossy: true, ..self }
     }
 
     /// Begins the initial exchanges of another connection at `now`. Earlier ones still count.
     pub const fn begin_connection(&mut self, now: Instant) {
-        self.timer = SyncTimer::NextRequest(now);
+        (self.timer, self.begun) = (SyncTimer::NextRequest(now), now);
         self.quick_left = QUICK_EXCHANGES;
     }
 
     /// Moves the first request to `now`, when the connection becomes ready.
     pub const fn begin(&mut self, now: Instant) {
-        self.timer = SyncTimer::NextRequest(now);
+        (self.timer, self.begun) = (SyncTimer::NextRequest(now), now);
     }
 
     /// The action that is due at `now`, if any.
@@ -107,8 +126,12 @@ impl TimeSync {
                 self.timer = SyncTimer::AwaitReply { id, asked: now };
                 Some(SyncAction::Request(id))
             }
-            SyncTimer::AwaitReply { asked, .. } if asked + REPLY_TIMEOUT <= now => {
-                Some(SyncAction::ServerTimedOut)
+            SyncTimer::AwaitReply { asked, .. } if asked + self.reply_timeout() <= now => {
+                if !self.is_lossy || now - self.answered.max(self.begun) >= LOSSY_TIMEOUT {
+                    return Some(SyncAction::ServerTimedOut);
+                }
+                self.timer = SyncTimer::NextRequest(now);
+                self.handle_timeout(now)
             }
             SyncTimer::NextRequest(_) | SyncTimer::AwaitReply { .. } => None,
         }
@@ -143,7 +166,7 @@ impl TimeSync {
     pub fn poll_timeout(&self) -> Instant {
         match self.timer {
             SyncTimer::NextRequest(at) => at,
-            SyncTimer::AwaitReply { asked, .. } => asked + REPLY_TIMEOUT,
+            SyncTimer::AwaitReply { asked, .. } => asked + self.reply_timeout(),
         }
     }
 
@@ -205,6 +228,10 @@ impl TimeSync {
     #[must_use]
     pub const fn is_settled(&self) -> bool {
         self.quick_left == 0
+    }
+
+    const fn reply_timeout(&self) -> Span {
+        if self.is_lossy { LOSSY_RETRY } else { REPLY_TIMEOUT }
     }
 
     fn take_id(&mut self) -> u16 {
@@ -329,6 +356,36 @@ const LAST_ID: u16 = 9_999;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A lost message does not end a session over NATS, and a server that is gone does.
+    #[test]
+    fn where_messages_may_be_lost_a_request_is_repeated() {
+        let start = Instant::ZERO + Span::from_secs(100);
+        let mut sync = TimeSync::new(OffsetFilter::Bounds, start).lossy();
+        assert_eq!(sync.handle_timeout(start), Some(SyncAction::Request(2)));
+        assert_eq!(sync.poll_timeout(), start + LOSSY_RETRY);
+        let second = start + LOSSY_RETRY;
+        assert_eq!(sync.handle_timeout(second), Some(SyncAction::Request(3)));
+        // The reply to the first one comes late, and is not used.
+        let reply = |id| MessageStamp { refers_to: id, ..MessageStamp::default() };
+        assert!(!sync.handle_reply(second, reply(2), WireTime::default()));
+        assert!(sync.handle_reply(second, reply(3), WireTime::default()));
+        let mut requests = 0;
+        let end = loop {
+            let now = sync.poll_timeout();
+            match sync.handle_timeout(now) {
+                Some(SyncAction::Request(_)) => requests += 1,
+                Some(SyncAction::ServerTimedOut) => break now,
+                None => {}
+            }
+        };
+        assert!(end - second >= LOSSY_TIMEOUT && end - second <= LOSSY_TIMEOUT + LOSSY_RETRY);
+        assert_eq!(requests, 20);
+        // Without loss, no reply means that the server is dead.
+        let mut sync = TimeSync::new(OffsetFilter::Bounds, start);
+        sync.handle_timeout(start);
+        assert_eq!(sync.handle_timeout(start + REPLY_TIMEOUT), Some(SyncAction::ServerTimedOut));
+    }
 
     /// A server whose clock is `offset` ahead and `ppm` fast, with a one-way time of 1 ms.
     fn run(

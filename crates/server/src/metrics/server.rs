@@ -226,16 +226,18 @@ pub(super) const NATS: &[Metric] = &[
     .labels(&[("result", &["published", "unconnected", "refused", "withheld", "resent"])]),
     Metric::gauge(
         "aulos_nats_published_stations",
-        "Published stations by the part of this server: it sends with the lease, is on stand-by, \
-         waits for the lease, or sends without one because NATS has no JetStream.",
+        "Published stations by the part of this server: it sends with the lease, sends although \
+         JetStream did not confirm the lease in time, is on stand-by, waits for the lease, or sends \
+         without one because NATS has no JetStream.",
         Values::Counters(&[
             ("nats_stations_sending", &["sending"]),
+            ("nats_stations_unconfirmed", &["unconfirmed"]),
             ("nats_stations_standby", &["standby"]),
             ("nats_stations_waiting", &["waiting"]),
             ("nats_stations_unleased", &["unleased"]),
         ]),
     )
-    .labels(&[("part", &["sending", "standby", "waiting", "unleased"])]),
+    .labels(&[("part", &["sending", "unconfirmed", "standby", "waiting", "unleased"])]),
     Metric::counter(
         "aulos_nats_leases_total",
         "Leases of published stations that this server acquired or lost.",

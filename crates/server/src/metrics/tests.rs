@@ -23,7 +23,7 @@ use super::{ProcessStatistics, RequestCount, Scrape};
 /// The most series of each subject. A new metric must not exceed them unnoticed: they are promised
 /// in the reference.
 const MOST_SERIES: [(&str, usize); 9] = [
-    ("the server, without the rows below", 180),
+    ("the server, without the rows below", 181),
     ("a station", 79),
     ("a source", 30),
     ("a recorder", 20),

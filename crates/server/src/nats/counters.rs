@@ -29,7 +29,7 @@ pub(crate) struct NatsCounters {
     pub(crate) leases_acquired: AtomicU64,
     pub(crate) leases_lost: AtomicU64,
     /// Published stations now, in the order of [`STATIONS`].
-    stations: [AtomicU64; 4],
+    stations: [AtomicU64; 5],
     /// Requests for the time that were answered.
     pub(crate) times: AtomicU64,
     /// Requests for the status of this node that were answered, and those that were not because the
@@ -125,18 +125,20 @@ pub(super) const fn lease_gauge<'a>(
     counters: &'a NatsCounters,
     state: &LeaseState,
 ) -> &'a AtomicU64 {
-    let [waiting, sending, standby, unleased] = &counters.stations;
+    let [waiting, sending, unconfirmed, standby, unleased] = &counters.stations;
     match state {
         LeaseState::Waiting => waiting,
         LeaseState::Holder { .. } => sending,
+        LeaseState::Unconfirmed { .. } => unconfirmed,
         LeaseState::Standby { .. } => standby,
         LeaseState::Unleased { .. } => unleased,
     }
 }
 
-const STATIONS: [&str; 4] = [
+const STATIONS: [&str; 5] = [
     "nats_stations_waiting",
     "nats_stations_sending",
+    "nats_stations_unconfirmed",
     "nats_stations_standby",
     "nats_stations_unleased",
 ];

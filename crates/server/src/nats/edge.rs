@@ -193,9 +193,10 @@ async fn next_message(subscriptions: &mut Option<Subscriptions>) -> Option<(Mess
     tokio::select! {
         biased;
         reply = next(replies) => Some((MessageKind::ClockReply, reply?)),
+        // It comes before its chunks, which mean nothing without it.
+        record = next(meta) => Some((MessageKind::Record, record?)),
         chunk = next(repairs) => Some((MessageKind::Chunk, chunk?)),
         chunk = next(audio) => Some((MessageKind::Chunk, chunk?)),
-        record = next(meta) => Some((MessageKind::Record, record?)),
     }
 }
 

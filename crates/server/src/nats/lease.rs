@@ -98,7 +98,12 @@ impl LeaseDriver {
 
     /// Whether the epoch is that of a lease.
     pub(super) fn is_leased(&self) -> bool {
-        matches!(self.state.get(), LeaseState::Holder { .. })
+        matches!(self.state.get(), LeaseState::Holder { .. } | LeaseState::Unconfirmed { .. })
+    }
+
+    /// Whether no other origin can have the lease, so that what this one stores is not older.
+    pub(super) fn is_confirmed(&self) -> bool {
+        matches!(self.state.get(), LeaseState::Holder { .. } | LeaseState::Unleased { .. })
     }
 
     /// Gives the lease back.
@@ -118,7 +123,10 @@ impl LeaseDriver {
         let before = self.state.get();
         lease_gauge(counters, &before).fetch_sub(1, Ordering::Relaxed);
         lease_gauge(counters, &state).fetch_add(1, Ordering::Relaxed);
-        let had_lease = matches!(before, LeaseState::Holder { .. });
+        let is_held = |state: &LeaseState| {
+            matches!(state, LeaseState::Holder { .. } | LeaseState::Unconfirmed { .. })
+        };
+        let had_lease = is_held(&before);
         match &state {
             LeaseState::Holder { epoch } => {
                 let is_other = self.epoch.replace(*epoch) != Some(*epoch);
@@ -128,8 +136,8 @@ impl LeaseDriver {
             LeaseState::Standby { holder } => {
                 tracing::info!(target: "nats", station, holder, "stand-by: another server sends the station");
             }
-            LeaseState::Waiting if had_lease => {
-                tracing::warn!(target: "nats", station, "the lease cannot be renewed; the station is not sent until it can");
+            LeaseState::Unconfirmed { epoch } => {
+                tracing::warn!(target: "nats", station, epoch, "JetStream does not confirm the lease; the station is sent until another server has it");
             }
             LeaseState::Waiting => {
                 tracing::info!(target: "nats", station, "waiting for the lease of the station");
@@ -138,7 +146,7 @@ impl LeaseDriver {
                 tracing::warn!(target: "nats", station, epoch, "NATS has no JetStream, so every server that publishes this station sends it; start nats-server with -js, or publish it from one server only");
             }
         }
-        if had_lease && !matches!(state, LeaseState::Holder { .. }) {
+        if had_lease && !is_held(&state) {
             counters.leases_lost.fetch_add(1, Ordering::Relaxed);
         }
         self.state.set(state);

@@ -18,9 +18,9 @@ use aulos_proto::snap::wire::{
 use aulos_session::nats::LeaseConfig;
 use bytes::{Bytes, BytesMut};
 use futures_core::Stream;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
 
-use super::history::ChunkHistory;
+use super::history::{ChunkHistory, CopiedChunk, WithheldChunks};
 use super::lease::{BucketError, LeaseDriver, open_bucket};
 use super::link::{Link, is_connected};
 use super::replicas::{BucketReplicas, raise_replicas};
@@ -60,6 +60,8 @@ struct Publisher {
     message: Vec<u8>,
     buffer: BytesMut,
     history: ChunkHistory,
+    /// What was not sent, for the moment at which the lease is acquired.
+    withheld: WithheldChunks,
     /// How many chunks may be sent again.
     repairs: TokenBucket,
 }
@@ -69,8 +71,6 @@ impl Origin {
     pub(super) async fn run(self, link: Arc<Link>, station: PublishedStation) {
         let Some((codec, codec_header)) = codec_header(&station.codec_header) else { return };
         let client = client(&link).await;
-        let meta = meta_subject(&self.site, &station.name);
-        let key = record_key(&self.site, &station.name);
         let mut publisher = Publisher {
             audio: audio_subject(&self.site, &station.name, &codec),
             client: client.clone(),
@@ -83,13 +83,20 @@ impl Origin {
             message: Vec::new(),
             buffer: BytesMut::new(),
             history: ChunkHistory::default(),
+            withheld: WithheldChunks::default(),
             repairs: TokenBucket::new(REPAIR_BURST, REPAIR_INTERVAL, SystemClock::now()),
         };
         let mut requests =
             client.subscribe(repair_subject(&self.site, &publisher.station.name)).await.ok();
-        let mut tick = interval(TICK);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut announced, mut was_connected) = (None::<(Instant, u32)>, false);
+        let mut tick = ticks();
+        let mut announcer = Announcer {
+            meta: meta_subject(&self.site, &publisher.station.name),
+            key: record_key(&self.site, &publisher.station.name),
+            codec: (codec, codec_header),
+            announced: None,
+            stored: None,
+        };
+        let mut was_connected = false;
         loop {
             tokio::select! {
                 _ = tick.tick() => {}
@@ -100,22 +107,16 @@ impl Origin {
             }
             publisher.lease.handle_timeout();
             let connected = is_connected(&client);
-            if let (true, Some(epoch)) = (connected, publisher.lease.epoch(SystemClock::now())) {
-                let is_new = !was_connected || announced.is_none_or(|(_, before)| before != epoch);
-                let is_due = announced.is_none_or(|(at, _)| at.elapsed() >= RECORD_INTERVAL);
-                let sent = (epoch, publisher.lease.is_leased());
-                let record = self.record(&publisher.station, sent, (&codec, &codec_header));
-                if is_new {
-                    tokio::spawn(store_record(
-                        client.clone(),
-                        self.replicas,
-                        (key.clone(), record.clone()),
-                    ));
-                }
-                if is_new || is_due {
-                    announced = Some((Instant::now(), epoch));
-                    // A record that is lost comes again.
-                    timeout(MAX_WAIT, client.publish(meta.clone(), record)).await.ok();
+            if !connected {
+                announcer.forget();
+            } else if let Some(epoch) = publisher.lease.epoch(SystemClock::now()) {
+                let lease = &publisher.lease;
+                let (is_leased, is_confirmed) = (lease.is_leased(), lease.is_confirmed());
+                if announcer.is_due(epoch, is_confirmed) {
+                    let codec = (&*announcer.codec.0, &*announcer.codec.1);
+                    let record = self.record(&publisher.station, (epoch, is_leased), codec);
+                    let to = (&client, self.replicas);
+                    announcer.announce(to, (epoch, is_confirmed), record).await;
                 }
             }
             if connected && !was_connected && publisher.epoch.is_some() {
@@ -163,40 +164,110 @@ impl Origin {
     }
 }
 
+/// Says what the station is: to the edges that are there, and in a bucket for those to come.
+struct Announcer {
+    meta: String,
+    key: String,
+    /// Its name and header.
+    codec: (String, Vec<u8>),
+    /// When the last record was sent, with which epoch.
+    announced: Option<(Instant, u32)>,
+    /// The epoch of the record that was put into the bucket.
+    stored: Option<u32>,
+}
+
+impl Announcer {
+    fn is_due(&self, epoch: u32, is_confirmed: bool) -> bool {
+        self.is_unsaid(epoch) || self.is_unstored(epoch, is_confirmed)
+    }
+
+    fn is_unsaid(&self, epoch: u32) -> bool {
+        self.announced.is_none_or(|(at, before)| before != epoch || at.elapsed() >= RECORD_INTERVAL)
+    }
+
+    /// Of two origins that send, the one that is superseded must not replace the record.
+    fn is_unstored(&self, epoch: u32, is_confirmed: bool) -> bool {
+        is_confirmed && self.stored != Some(epoch)
+    }
+
+    async fn announce(
+        &mut self,
+        (client, replicas): (&Client, BucketReplicas),
+        (epoch, is_confirmed): (u32, bool),
+        record: Bytes,
+    ) {
+        if self.is_unstored(epoch, is_confirmed) {
+            self.stored = Some(epoch);
+            let put = (self.key.clone(), record.clone());
+            tokio::spawn(store_record(client.clone(), replicas, put));
+        }
+        if self.is_unsaid(epoch) {
+            self.announced = Some((Instant::now(), epoch));
+            // A record that is lost comes again.
+            timeout(MAX_WAIT, client.publish(self.meta.clone(), record)).await.ok();
+        }
+    }
+
+    /// Without a connection: another server, or another bucket, may be the next.
+    const fn forget(&mut self) {
+        (self.announced, self.stored) = (None, None);
+    }
+}
+
 impl Publisher {
     /// Publishes what is in the ring; false once nothing more can come.
     async fn publish_all(&mut self, connected: bool) -> bool {
         let is_over = self.station.chunks.is_abandoned();
         while let Some(chunk) = self.station.chunks.pop() {
             // A process that was stopped meanwhile must not send what it could have sent before.
-            let epoch = self.lease.epoch(SystemClock::now());
-            if epoch.is_some() && epoch != self.epoch {
-                (self.epoch, self.sequence) = (epoch, 0);
-            }
-            let sequence = self.sequence;
-            self.sequence += 1;
+            let now = SystemClock::now();
+            let epoch = self.lease.epoch(now);
+            // The chunk returns to its pool, whatever the connection does.
+            let chunk = self.copy(&chunk);
             let Some(epoch) = epoch else {
                 let unsent = [&self.counters.unconnected, &self.counters.withheld];
                 unsent[usize::from(connected)].fetch_add(1, Ordering::Relaxed);
+                self.withheld.push(chunk, now, self.station.buffer);
                 continue;
             };
-            let (message, recorded) = (self.encode(&chunk, (epoch, sequence)), chunk.timestamp);
-            // The chunk returns to its pool, whatever the connection does.
-            drop(chunk);
-            self.history.push((epoch, sequence), recorded, message.clone());
-            self.history.forget(SystemClock::now(), self.station.buffer);
-            if !connected {
-                self.counters.unconnected.fetch_add(1, Ordering::Relaxed);
-                continue;
+            if self.epoch != Some(epoch) {
+                (self.epoch, self.sequence) = (Some(epoch), 0);
+                // Edges play these in the place of what the origin before has not sent any more.
+                for chunk in self.withheld.take(now, self.station.buffer) {
+                    self.publish(epoch, &chunk, connected).await;
+                }
             }
-            let sent = timeout(MAX_WAIT, self.client.publish(self.audio.clone(), message)).await;
-            let counter = match sent {
-                Ok(Ok(())) => &self.counters.published,
-                Ok(Err(_)) | Err(_) => &self.counters.refused,
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
+            self.publish(epoch, &chunk, connected).await;
         }
         !is_over
+    }
+
+    async fn publish(&mut self, epoch: u32, chunk: &CopiedChunk, connected: bool) {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let message = self.encode(chunk, (epoch, sequence));
+        self.history.push((epoch, sequence), chunk.recorded, message.clone());
+        self.history.forget(SystemClock::now(), self.station.buffer);
+        if !connected {
+            self.counters.unconnected.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let sent = timeout(MAX_WAIT, self.client.publish(self.audio.clone(), message)).await;
+        let counter = match sent {
+            Ok(Ok(())) => &self.counters.published,
+            Ok(Err(_)) | Err(_) => &self.counters.refused,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn copy(&mut self, chunk: &TimedChunk) -> CopiedChunk {
+        self.buffer.extend_from_slice(chunk.chunk.payload());
+        CopiedChunk {
+            first_frame: chunk.chunk.pts,
+            frames: chunk.chunk.duration,
+            recorded: chunk.timestamp,
+            payload: self.buffer.split().freeze(),
+        }
     }
 
     /// After a connection was lost: what it has not carried, or was made without it. Edges drop what
@@ -230,20 +301,20 @@ impl Publisher {
         }
     }
 
-    fn encode(&mut self, chunk: &TimedChunk, (epoch, sequence): (u32, u64)) -> Bytes {
-        let age = Duration::from(SystemClock::now() - chunk.timestamp);
+    fn encode(&mut self, chunk: &CopiedChunk, (epoch, sequence): (u32, u64)) -> Bytes {
+        let age = Duration::from(SystemClock::now() - chunk.recorded);
         let wall = (SystemTime::now() - age).duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = ChunkHeader {
             origin: self.origin,
             epoch,
             sequence,
-            first_frame: chunk.chunk.pts,
-            recorded: chunk.timestamp,
+            first_frame: chunk.first_frame,
+            recorded: chunk.recorded,
             wall_nanos: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
-            frames: chunk.chunk.duration,
+            frames: chunk.frames,
         };
         self.message.clear();
-        ChunkMessage { header, payload: chunk.chunk.payload() }.write(&mut self.message);
+        ChunkMessage { header, payload: &chunk.payload }.write(&mut self.message);
         // The buffer is used again once the messages in it are written and out of the history.
         self.buffer.extend_from_slice(&self.message);
         self.buffer.split().freeze()
@@ -286,6 +357,12 @@ pub(super) async fn client(link: &Link) -> Client {
         }
         sleep(CONFIG_RETRY).await;
     }
+}
+
+fn ticks() -> Interval {
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick
 }
 
 /// The next request; never one if there is no subscription.

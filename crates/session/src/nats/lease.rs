@@ -6,16 +6,22 @@
 //!     +------------------- another origin's lease is read -------------------------------+
 //! ```
 //!
-//! The lease is one key of a bucket, and two rules make it safe without a common clock:
+//! The lease is one key of a bucket, and two rules tell without a common clock that it is held:
 //!
-//! - A holder may send until three quarters of the TTL after it has *sent* the request whose answer
-//!   confirms its lease.
+//! - A holder counts its lease as confirmed until three quarters of the TTL after it has *sent* the
+//!   request whose answer says so.
 //! - A contender may claim a revision a whole TTL after it has *received* it, which is later.
 //!
-//! So a holder that cannot renew stops before its lease can be given away, whatever was lost or
-//! delayed, as long as clocks of two machines do not differ by a quarter in their speed. A process
-//! that was stopped and continues may send for a moment what it believes to be still its turn; the
-//! epoch, which each claim raises, lets edges drop that.
+//! So two leases are never confirmed at once, whatever was lost or delayed, as long as clocks of two
+//! machines do not differ by a quarter in their speed.
+//!
+//! A holder that gets no answer goes on sending, unconfirmed, until it reads the lease of another
+//! origin: `JetStream` is silent while it elects a leader, and then no other origin can claim. If one
+//! could, because only this holder was cut off, it has a higher epoch, which edges play alone; those
+//! that are cut off with the holder go on hearing it.
+//!
+//! Rejected: to stop when the lease is no longer confirmed. It saves the bytes of a second sender,
+//! and each election was a silence of one to three seconds everywhere.
 //!
 //! Rejected: the TTL of `JetStream` itself. It needs a server of version 2.11, counts in whole
 //! seconds, and the instant at which it deletes a key is unknown to the holder.
@@ -110,10 +116,15 @@ pub enum LeaseValue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a caller handles all")]
 pub enum LeaseState {
-    /// Nothing is known of the lease, or it could not be renewed: nothing is sent.
+    /// Nothing is known of the lease: nothing is sent.
     Waiting,
     /// It sends, with this epoch.
     Holder {
+        /// The fencing number.
+        epoch: u32,
+    },
+    /// It sends with this epoch, although it could not renew its lease in time.
+    Unconfirmed {
         /// The fencing number.
         epoch: u32,
     },
@@ -170,7 +181,8 @@ pub struct Lease {
 enum Role {
     /// Nothing but to observe the key and to claim it.
     Contender,
-    /// It may send before `until`, if the key still has this revision it may renew.
+    /// It sends. Its lease is confirmed before `until`, and if the key still has this revision it may
+    /// renew.
     Holder { epoch: u32, revision: u64, until: Instant },
     /// It sends without a lease.
     Unleased { epoch: u32 },
@@ -271,7 +283,9 @@ impl Lease {
     #[must_use]
     pub fn epoch(&self, now: Instant) -> Option<u32> {
         match self.state(now.max(self.now)) {
-            LeaseState::Holder { epoch } | LeaseState::Unleased { epoch } => Some(epoch),
+            LeaseState::Holder { epoch }
+            | LeaseState::Unconfirmed { epoch }
+            | LeaseState::Unleased { epoch } => Some(epoch),
             LeaseState::Waiting | LeaseState::Standby { .. } => None,
         }
     }
@@ -286,7 +300,7 @@ impl Lease {
         match self.role {
             Role::Holder { epoch, until, .. } if now < until => LeaseState::Holder { epoch },
             Role::Unleased { epoch } => LeaseState::Unleased { epoch },
-            Role::Holder { .. } => LeaseState::Waiting,
+            Role::Holder { epoch, .. } => LeaseState::Unconfirmed { epoch },
             Role::Contender => match self.seen.as_ref().map(|seen| &seen.value) {
                 Some(LeaseValue::Lease(lease)) if !self.owns(lease) && !lease.is_released => {
                     LeaseState::Standby { holder: lease.node.clone() }

@@ -146,7 +146,7 @@ impl NatsInput {
         let NatsInputConfig { latency, pass, seed } = config;
         let config = SnapcastInputConfig { hello: Hello::new("nats"), latency, pass, seed };
         Self {
-            input: SnapcastInput::new(config, sink, now),
+            input: SnapcastInput::new(config, sink, now).lossy(),
             link: Link::Down { is_wanted: false },
             stream: None,
             lost: None,

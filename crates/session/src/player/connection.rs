@@ -33,13 +33,15 @@ impl Connection {
         }
     }
 
-    pub(crate) fn begin(&mut self, hello: Hello, now: Instant) {
+    /// On a way that loses messages (`is_lossy`), a request without a reply is repeated.
+    pub(crate) fn begin(&mut self, hello: Hello, is_lossy: bool, now: Instant) {
         let config = ClientConfig { hello, filter: OffsetFilter::Bounds };
         let client = Client::new(config, now);
         let client = match self.take_sync() {
             Some(sync) => client.with_sync(sync, now),
             None => client,
         };
+        let client = if is_lossy { client.lossy() } else { client };
         *self = Self::Connected { client: Box::new(client), since: now };
     }
 
@@ -79,6 +81,14 @@ impl Connection {
         let Self::Connected { client, since } = self else { return false };
         let sync = client.sync();
         sync.is_settled() || (now - *since >= MAX_SETTLING && sync.exchanges() >= MIN_EXCHANGES)
+    }
+
+    /// Whether the clock is known to within `error`, perhaps before the first burst is over.
+    pub(crate) fn knows_time_within(&self, now: Instant, error: Span) -> bool {
+        let Self::Connected { client, .. } = self else { return false };
+        let sync = client.sync();
+        sync.exchanges() >= MIN_EXCHANGES
+            && sync.line_at(now).is_some_and(|line| line.error <= error)
     }
 
     pub(crate) const fn is_connected(&self) -> bool {

@@ -155,7 +155,7 @@ impl Player {
 
     /// The connection stands: the player introduces itself.
     pub fn connected(&mut self, now: Instant) {
-        self.connection.begin(self.config.hello.clone(), now);
+        self.connection.begin(self.config.hello.clone(), false, now);
         self.drain(now);
     }
 

@@ -71,6 +71,8 @@ pub enum SnapcastInputOutput {
 pub struct SnapcastInput {
     config: SnapcastInputConfig,
     connection: Connection,
+    /// Whether messages to and from the server may be lost.
+    is_lossy: bool,
     backoff: Backoff,
     settings: ServerSettings,
     /// The present stream, and the one that follows it.
@@ -137,6 +139,7 @@ impl SnapcastInput {
     pub fn new(config: SnapcastInputConfig, sink: SnapcastInputSink, now: Instant) -> Self {
         Self {
             connection: Connection::new(now),
+            is_lossy: false,
             backoff: Backoff::new(config.seed),
             pass: config.pass.clone().map(ChunkPass::new),
             config,
@@ -159,9 +162,16 @@ impl SnapcastInput {
         }
     }
 
+    /// Messages to and from the server may be lost, other than on a connection of TCP: an unanswered
+    /// request for the time is repeated.
+    #[must_use]
+    pub fn lossy(self) -> Self {
+        Self { is_lossy: true, ..self }
+    }
+
     /// The connection is made: the source introduces itself.
     pub fn connected(&mut self, now: Instant) {
-        self.connection.begin(self.config.hello.clone(), now);
+        self.connection.begin(self.config.hello.clone(), self.is_lossy, now);
         (self.status.is_connected, self.knows_clock) = (true, false);
         self.drain(now);
     }
@@ -223,7 +233,8 @@ impl SnapcastInput {
             client.handle_timeout(now);
         }
         self.drain(now);
-        self.knows_clock |= self.connection.knows_time(now);
+        self.knows_clock |=
+            self.connection.knows_time(now) || self.connection.knows_time_within(now, EARLY_ERROR);
         self.release(now);
         if !self.status.is_connected && self.server_clock(now).is_none() {
             self.drop_streams();
@@ -552,6 +563,10 @@ fn place(
     let silence = if missing > MAX_JUMP && missing <= MAX_SILENCE { missing } else { Span::ZERO };
     Placement::Play(silence)
 }
+
+/// With a clock that is known so well, the first burst of exchanges need not be over: with 40 ms from
+/// a question to its answer it lasts for two seconds. What is left of the error the line takes out.
+const EARLY_ERROR: Span = Span::from_micros(200);
 
 /// The present stream and its successor.
 const MAX_STREAMS: usize = 2;

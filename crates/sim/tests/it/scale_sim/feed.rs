@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use aulos_core::{Backoff, HEADROOM, Instant, Rng, Span};
-use aulos_proto::nats::{ClockReply, ClockRequest};
+use aulos_proto::nats::{ClockReply, ClockRequest, RepairRequest};
 use aulos_proto::snap::Session;
 use aulos_proto::snap::client::ClientInput;
 use aulos_proto::snap::session::{SessionEvent, SessionInput, SessionOutput};
@@ -76,13 +76,21 @@ enum Message {
     ClockReply(Vec<u8>),
 }
 
+/// A message from an edge.
+#[derive(Debug)]
+enum UpMessage {
+    /// A request for the time of this node.
+    Time(String, Vec<u8>),
+    Repair(RepairRequest),
+}
+
 /// A source `nats:` with its connection and what the origins publish there.
 #[derive(Debug)]
 pub(crate) struct NatsFeed {
     input: NatsInput,
     path: SitePath,
     down: MessageLink<Message>,
-    up: MessageLink<(String, Vec<u8>)>,
+    up: MessageLink<UpMessage>,
     /// Each with its next chunk and the time of its next record.
     origins: Vec<(OriginNode, u64, Instant)>,
     connection: NatsConnection,
@@ -122,8 +130,11 @@ impl NatsFeed {
     pub(crate) fn tick(&mut self, now: Instant, clock: LocalClock) {
         self.publish(now);
         self.connect(now, clock.read(now));
-        while let Some((arrived, (node, request))) = self.up.receive(now) {
-            self.answer(arrived, &node, &request);
+        while let Some((arrived, message)) = self.up.receive(now) {
+            match message {
+                UpMessage::Time(node, request) => self.answer(arrived, &node, &request),
+                UpMessage::Repair(missing) => self.repair(arrived, missing),
+            }
         }
         while let Some((arrived, message)) = self.down.receive(now) {
             let event = match &message {
@@ -136,11 +147,17 @@ impl NatsFeed {
         let local = clock.read(now);
         self.input.handle_timeout(local);
         while let Some(output) = self.input.poll_output() {
-            let NatsInputOutput::AskTime { node, id } = output else { continue };
+            let message = match output {
+                NatsInputOutput::AskTime { node, id } => {
+                    let mut bytes = Vec::new();
+                    ClockRequest { id, sent: local }.write(&mut bytes);
+                    UpMessage::Time(node, bytes)
+                }
+                NatsInputOutput::Repair(missing) => UpMessage::Repair(missing),
+                _ => continue,
+            };
             if self.connection == NatsConnection::Up && !self.is_out(now) {
-                let mut bytes = Vec::new();
-                ClockRequest { id, sent: local }.write(&mut bytes);
-                self.up.send(now, (node, bytes));
+                self.up.send(now, message);
             }
         }
     }
@@ -208,6 +225,18 @@ impl NatsFeed {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Each origin sends again what it has sent with this epoch and can still be played.
+    fn repair(&mut self, now: Instant, missing: RepairRequest) {
+        for (origin, next, _) in &self.origins {
+            let is_kept = |chunk: &u64| now - origin.complete_at(*chunk) <= ORIGIN_BUFFER;
+            let asked = missing.first..missing.first + u64::from(missing.count);
+            let is_sender = origin.epoch == missing.epoch && origin.is_alive(now);
+            for chunk in asked.filter(|chunk| is_sender && chunk < next && is_kept(chunk)) {
+                self.down.send(now, Message::Chunk(origin.message(chunk)));
+            }
         }
     }
 
