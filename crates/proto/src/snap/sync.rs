@@ -42,6 +42,13 @@ pub const REPLY_TIMEOUT: Span = Span::from_secs(2);
 /// After this time without a reply another request is sent, where messages may be lost.
 pub const LOSSY_RETRY: Span = Span::from_millis(500);
 
+/// Where messages may be lost, the initial requests do not wait for replies: they follow each other
+/// after this time.
+pub const LOSSY_SPACING: Span = Span::from_millis(10);
+
+/// So many of them may be open at once.
+pub const MAX_OPEN: usize = 64;
+
 /// Time without any reply after which the server counts as dead, where messages may be lost.
 pub const LOSSY_TIMEOUT: Span = Span::from_secs(10);
 
@@ -80,8 +87,8 @@ pub struct TimeSync {
     answered: Instant,
     /// The beginning of the connection.
     begun: Instant,
-    /// Whether messages may be lost on their way.
-    is_lossy: bool,
+    /// Where messages may be lost: the initial requests without a reply, the oldest first.
+    open: Option<Vec<(u16, Instant)>>,
 }
 
 impl TimeSync {
@@ -96,21 +103,25 @@ impl TimeSync {
             line: None,
             answered: now,
             begun: now,
-            is_lossy: false,
+            open: None,
         }
     }
 
-    /// Messages may be lost, other than on TCP: a request without a reply is followed by another one
-    /// after [`LOSSY_RETRY`], and the server counts as dead after [`LOSSY_TIMEOUT`].
+    /// Messages may be lost, other than on TCP: initial requests do not wait for each other
+    /// ([`LOSSY_SPACING`]), a later one without a reply is followed by another one after
+    /// [`LOSSY_RETRY`], and the server counts as dead after [`LOSSY_TIMEOUT`].
     #[must_use]
     pub fn lossy(self) -> Self {
-        Self { is_lossy: true, ..self }
+        Self { open: Some(Vec::with_capacity(MAX_OPEN)), ..self }
     }
 
     /// Begins the initial exchanges of another connection at `now`. Earlier ones still count.
-    pub const fn begin_connection(&mut self, now: Instant) {
+    pub fn begin_connection(&mut self, now: Instant) {
         (self.timer, self.begun) = (SyncTimer::NextRequest(now), now);
         self.quick_left = QUICK_EXCHANGES;
+        if let Some(open) = &mut self.open {
+            open.clear();
+        }
     }
 
     /// Moves the first request to `now`, when the connection becomes ready.
@@ -121,17 +132,13 @@ impl TimeSync {
     /// The action that is due at `now`, if any.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<SyncAction> {
         match self.timer {
-            SyncTimer::NextRequest(at) if at <= now => {
-                let id = self.take_id();
-                self.timer = SyncTimer::AwaitReply { id, asked: now };
-                Some(SyncAction::Request(id))
-            }
+            SyncTimer::NextRequest(at) if at <= now => self.request(now),
             SyncTimer::AwaitReply { asked, .. } if asked + self.reply_timeout() <= now => {
-                if !self.is_lossy || now - self.answered.max(self.begun) >= LOSSY_TIMEOUT {
-                    return Some(SyncAction::ServerTimedOut);
+                if self.open.is_some() {
+                    self.request(now)
+                } else {
+                    Some(SyncAction::ServerTimedOut)
                 }
-                self.timer = SyncTimer::NextRequest(now);
-                self.handle_timeout(now)
             }
             SyncTimer::NextRequest(_) | SyncTimer::AwaitReply { .. } => None,
         }
@@ -142,13 +149,14 @@ impl TimeSync {
     /// # Real-time
     /// Does not allocate.
     pub fn handle_reply(&mut self, now: Instant, stamp: MessageStamp, latency: WireTime) -> bool {
-        let SyncTimer::AwaitReply { id, asked } = self.timer else { return false };
-        if stamp.refers_to != id {
-            return false;
-        }
+        let Some(asked) = self.take_open(stamp.refers_to) else { return false };
         self.quick_left = self.quick_left.saturating_sub(1);
         let interval = self.estimator.interval(self.line);
-        let next = if self.quick_left > 0 { now + QUICK_INTERVAL } else { asked + interval };
+        let next = match (self.quick_left, self.timer) {
+            (0, _) => asked + interval,
+            (_, SyncTimer::NextRequest(at)) => at.min(now + LOSSY_SPACING),
+            (_, SyncTimer::AwaitReply { .. }) => now + QUICK_INTERVAL,
+        };
         self.timer = SyncTimer::NextRequest(next);
         if now - self.answered >= STALE_AFTER {
             self.estimator.clear();
@@ -204,8 +212,9 @@ impl TimeSync {
 
     /// Whether a request is open. The instant at which its reply is read counts.
     #[must_use]
-    pub const fn is_awaiting_reply(&self) -> bool {
+    pub fn is_awaiting_reply(&self) -> bool {
         matches!(self.timer, SyncTimer::AwaitReply { .. })
+            || self.open.as_ref().is_some_and(|open| !open.is_empty())
     }
 
     /// Whether the regular pace of exchanges is enough: jitter leaves no error of more than
@@ -231,7 +240,38 @@ impl TimeSync {
     }
 
     const fn reply_timeout(&self) -> Span {
-        if self.is_lossy { LOSSY_RETRY } else { REPLY_TIMEOUT }
+        if self.open.is_some() { LOSSY_RETRY } else { REPLY_TIMEOUT }
+    }
+
+    fn request(&mut self, now: Instant) -> Option<SyncAction> {
+        let is_quick = self.quick_left > 0;
+        let id = self.take_id();
+        self.timer = SyncTimer::AwaitReply { id, asked: now };
+        if let Some(open) = &mut self.open {
+            if now - self.answered.max(self.begun) >= LOSSY_TIMEOUT {
+                return Some(SyncAction::ServerTimedOut);
+            }
+            open.retain(|(_, asked)| now - *asked < REPLY_TIMEOUT);
+            if is_quick {
+                if open.len() < MAX_OPEN {
+                    open.push((id, now));
+                }
+                self.timer = SyncTimer::NextRequest(now + LOSSY_SPACING);
+            }
+        }
+        Some(SyncAction::Request(id))
+    }
+
+    /// When the request with this id was sent, if it is open.
+    fn take_open(&mut self, id: u16) -> Option<Instant> {
+        if let SyncTimer::AwaitReply { id: awaited, asked } = self.timer
+            && awaited == id
+        {
+            return Some(asked);
+        }
+        let open = self.open.as_mut()?;
+        let place = open.iter().position(|(one, _)| *one == id)?;
+        Some(open.remove(place).1)
     }
 
     fn take_id(&mut self) -> u16 {
@@ -361,15 +401,33 @@ mod tests {
     #[test]
     fn where_messages_may_be_lost_a_request_is_repeated() {
         let start = Instant::ZERO + Span::from_secs(100);
-        let mut sync = TimeSync::new(OffsetFilter::Bounds, start).lossy();
-        assert_eq!(sync.handle_timeout(start), Some(SyncAction::Request(2)));
-        assert_eq!(sync.poll_timeout(), start + LOSSY_RETRY);
-        let second = start + LOSSY_RETRY;
-        assert_eq!(sync.handle_timeout(second), Some(SyncAction::Request(3)));
-        // The reply to the first one comes late, and is not used.
         let reply = |id| MessageStamp { refers_to: id, ..MessageStamp::default() };
-        assert!(!sync.handle_reply(second, reply(2), WireTime::default()));
-        assert!(sync.handle_reply(second, reply(3), WireTime::default()));
+        let mut sync = TimeSync::new(OffsetFilter::Bounds, start).lossy();
+        // A request is sent every 10 ms, each reply comes after 45 ms, and every fourth is lost.
+        let (mut now, mut replies) = (start, VecDeque::new());
+        while !sync.is_settled() {
+            let due = replies.front().map_or_else(|| sync.poll_timeout(), |(at, _)| *at);
+            now = now.max(due.min(sync.poll_timeout()));
+            if let Some(SyncAction::Request(id)) = sync.handle_timeout(now)
+                && id % 4 > 0
+            {
+                replies.push_back((now + Span::from_millis(45), id));
+            }
+            if let Some((_, id)) = replies.pop_front_if(|(at, _)| *at <= now) {
+                assert!(sync.handle_reply(now, reply(id), WireTime::default()));
+                assert!(!sync.handle_reply(now, reply(id), WireTime::default()), "a repeated one");
+            }
+        }
+        let settled = now - start;
+        assert!(settled > Span::from_millis(600) && settled < Span::from_millis(800), "{settled}");
+        // Later ones wait for a reply, for half a second.
+        let second = sync.poll_timeout();
+        let Some(SyncAction::Request(id)) = sync.handle_timeout(second) else { unreachable!() };
+        assert_eq!(sync.poll_timeout(), second + LOSSY_RETRY);
+        let second = second + LOSSY_RETRY;
+        assert_eq!(sync.handle_timeout(second), Some(SyncAction::Request(id + 1)));
+        assert!(!sync.handle_reply(second, reply(id), WireTime::default()));
+        assert!(sync.handle_reply(second, reply(id + 1), WireTime::default()));
         let mut requests = 0;
         let end = loop {
             let now = sync.poll_timeout();

@@ -20,6 +20,8 @@
 //! could, because only this holder was cut off, it has a higher epoch, which edges play alone; those
 //! that are cut off with the holder go on hearing it.
 //!
+//! After an outage of `JetStream`, contenders leave the holder half a TTL to renew.
+//!
 //! Rejected: to stop when the lease is no longer confirmed. It saves the bytes of a second sender,
 //! and each election was a silence of one to three seconds everywhere.
 //!
@@ -164,6 +166,10 @@ pub struct Lease {
     pending: Option<PendingRequest>,
     /// When the next request is due.
     next_at: Instant,
+    /// Requests in a row that were not answered.
+    failures: u32,
+    /// After `JetStream` was silent: until then the holder may renew what it could not.
+    respected_until: Instant,
     /// Whether the outcome of a write is unknown, so that the key must be read before the next one.
     is_in_doubt: bool,
     /// Whether `JetStream` has ever answered.
@@ -217,6 +223,8 @@ impl Lease {
             claimed: None,
             pending: None,
             next_at: now,
+            failures: 0,
+            respected_until: now,
             is_in_doubt: true,
             has_answered: false,
             is_released: false,
@@ -231,6 +239,11 @@ impl Lease {
     pub fn handle_input(&mut self, now: Instant, id: u64, reply: LeaseReply) {
         let now = self.advance(now);
         let Some(request) = self.pending.take_if(|pending| pending.id == id) else { return };
+        if reply == LeaseReply::Failed {
+            self.failures += 1;
+        } else if std::mem::take(&mut self.failures) >= MIN_OUTAGE {
+            self.respected_until = now + self.part(2);
+        }
         match reply {
             LeaseReply::Entry { revision, value } => self.handle_entry(now, revision, value),
             LeaseReply::Written { revision } => self.handle_written(request, revision),
@@ -246,6 +259,7 @@ impl Lease {
         let now = self.advance(now);
         let limit = self.part(4);
         if self.pending.take_if(|pending| now - pending.sent >= limit).is_some() {
+            self.failures += 1;
             self.retry_at(now);
         }
         self.act(now);
@@ -427,7 +441,10 @@ impl Lease {
             LeaseValue::Lease(lease) if lease.is_released || self.is_earlier_run(lease) => {
                 seen.since
             }
-            LeaseValue::Lease(lease) => seen.since + lease.ttl.clamp(MIN_LEASE_TTL, MAX_LEASE_TTL),
+            LeaseValue::Lease(lease) => {
+                let ttl = lease.ttl.clamp(MIN_LEASE_TTL, MAX_LEASE_TTL);
+                (seen.since + ttl).max(self.respected_until)
+            }
             LeaseValue::Unreadable => seen.since + self.config.ttl,
         })
     }
@@ -465,6 +482,9 @@ pub const MIN_LEASE_TTL: Span = Span::from_millis(200);
 
 /// A longer one would keep listeners waiting.
 pub const MAX_LEASE_TTL: Span = Span::from_secs(60);
+
+/// So many requests without an answer are no accident: the holder could not renew either.
+const MIN_OUTAGE: u32 = 2;
 
 /// How often an origin without `JetStream` looks whether there is one.
 const UNLEASED_RETRY: Span = Span::from_secs(10);

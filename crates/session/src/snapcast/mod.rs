@@ -566,7 +566,7 @@ fn place(
 
 /// With a clock that is known so well, the first burst of exchanges need not be over: with 40 ms from
 /// a question to its answer it lasts for two seconds. What is left of the error the line takes out.
-const EARLY_ERROR: Span = Span::from_micros(200);
+const EARLY_ERROR: Span = Span::from_micros(500);
 
 /// The present stream and its successor.
 const MAX_STREAMS: usize = 2;

@@ -55,7 +55,7 @@ const CASES: [Case; 7] = [
         kind: EdgeKind::PassingNats,
         age_s: 30.0,
         asymmetry: NONE,
-        p99_limit: 2_500.0,
+        p99_limit: 1_000.0,
     },
     Case {
         name: "the same, 600 s old",

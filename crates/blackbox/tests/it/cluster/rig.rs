@@ -112,7 +112,7 @@ impl<'a> Rig<'a> {
         for edge in 0..EDGES {
             let station = format!(
                 "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nspec = \"48000:16:2\"\n\
-                 buffer_ms = 650\nsources = [\"nats:///studio?pass=true&latency={}\"]\n",
+                 buffer_ms = 400\nsources = [\"nats:///studio?pass=true&latency={}\"]\n",
                 rig.config.latency[edge]
             );
             let node = rig.node(&format!("edge{edge}"), NATS_NODES + edge, &station);
@@ -135,7 +135,8 @@ impl<'a> Rig<'a> {
 
     /// The number of the origin that sends.
     pub(super) fn sender(&self) -> Option<usize> {
-        (0..self.origins.len()).find(|origin| self.part(*origin) == "sending")
+        let with = |part| (0..self.origins.len()).find(|origin| self.part(*origin) == part);
+        with("sending").or_else(|| with("unconfirmed"))
     }
 
     /// Kills as `kill -9` does.
@@ -263,13 +264,26 @@ impl Node {
 
 impl RunningPlayer {
     fn finish(self, epoch: u64) -> PlayedSound {
-        let frames = SampleWidth::B16.frames(&std::fs::read(&self.sound).unwrap());
-        let stamps = read_stamps(&self.stamps).unwrap();
+        let bytes = std::fs::read(&self.sound).unwrap();
+        let stamps = of_last_file(read_stamps(&self.stamps).unwrap(), bytes.len());
+        let frames = SampleWidth::B16.frames(&bytes);
         let silences = silences(&frames, &stamps);
         let playout = Playout::new(ToneCapture::new(&frames), &stamps, epoch, 0);
         assert!(playout.begin().is_some(), "a player at edge {} played nothing", self.edge);
         PlayedSound { edge: self.edge, is_ours: self.is_ours, playout, silences }
     }
+}
+
+/// The stamps of the file that is there: snapclient begins it anew with a new connection.
+fn of_last_file(mut stamps: Vec<WriteStamp>, bytes: usize) -> Vec<WriteStamp> {
+    let written = stamps.iter().map(|stamp| stamp.bytes).sum::<u64>();
+    let mut before = written.saturating_sub(u64::try_from(bytes).unwrap());
+    stamps.retain(|stamp| {
+        let is_there = before == 0;
+        before = before.saturating_sub(stamp.bytes);
+        is_there
+    });
+    stamps
 }
 
 /// All silence between two parts of what was played.

@@ -128,14 +128,15 @@ impl NatsFeed {
 
     /// Does what has happened until `now`: one tick.
     pub(crate) fn tick(&mut self, now: Instant, clock: LocalClock) {
-        self.publish(now);
         self.connect(now, clock.read(now));
+        // Before the chunks of this tick: what is sent later must not arrive first.
         while let Some((arrived, message)) = self.up.receive(now) {
             match message {
                 UpMessage::Time(node, request) => self.answer(arrived, &node, &request),
                 UpMessage::Repair(missing) => self.repair(arrived, missing),
             }
         }
+        self.publish(now);
         while let Some((arrived, message)) = self.down.receive(now) {
             let event = match &message {
                 Message::Record(bytes) => NatsInputEvent::Record(bytes),
