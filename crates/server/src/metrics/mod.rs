@@ -6,6 +6,7 @@
 //! already.
 
 mod clients;
+mod nats;
 mod process;
 mod sections;
 mod server;

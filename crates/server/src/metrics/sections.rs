@@ -1,13 +1,13 @@
 //! All metrics, by section of the reference.
 
 use super::table::Metric;
-use super::{clients, server, sources, stations};
+use super::{clients, nats, server, sources, stations};
 
 /// All metrics, by section of the reference.
 pub(super) const SECTIONS: [(&str, &[Metric]); 10] = [
     ("Server", server::SERVER),
     ("Connections and requests", server::CONNECTIONS),
-    ("NATS", server::NATS),
+    ("NATS", nats::NATS),
     ("Stations", stations::STATIONS),
     ("Sources", sources::SOURCES),
     ("Clients", clients::CLIENTS),
