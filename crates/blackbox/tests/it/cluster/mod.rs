@@ -197,8 +197,15 @@ fn players_of_all_edges_play_together() {
         let mut rig = Rig::start(config, &programs.net);
         let epoch = now();
         rig.start_players();
+        let crowds = rig.start_crowd(CROWD, SYNC_RUN - Duration::from_secs(15));
         std::thread::sleep(SYNC_RUN);
         let sounds = rig.finish(epoch);
+        for (edge, crowd) in crowds.into_iter().enumerate() {
+            let report = crowd.join().unwrap();
+            let (gaps, cut) = (report.gaps(), report.cut());
+            println!("{name}: edge {edge}: {CROWD} more clients: {gaps} gaps, {cut} cut");
+            assert_eq!((gaps, cut), (0, 0), "edge {edge}");
+        }
         let p99 = report_sync(name, &sounds);
         assert!(extra > 0 && latency == 0.0 || p99 <= 1_000.0, "{name}: {p99:.0} us");
     }
@@ -237,6 +244,9 @@ fn report_sync(name: &str, sounds: &[PlayedSound]) -> f64 {
     }
     worst
 }
+
+/// Clients of each edge besides the players that are judged.
+const CROWD: usize = 98;
 
 /// snapclient drops and inserts sound by itself, also while nothing fails.
 const OF_SNAPCLIENT: Duration = Duration::from_millis(50);

@@ -2,9 +2,12 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use aulos_blackbox::load::{LoadReport, LoadTest};
 use aulos_blackbox::nats_cluster::NatsCluster;
 use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{Process, before_others, free_port};
@@ -61,6 +64,9 @@ struct Node {
     scratch: ScratchDir,
     server: Option<AulosServer>,
 }
+
+/// The clients of an edge that count what arrives.
+pub(super) type Crowd = JoinHandle<LoadReport>;
 
 struct RunningPlayer {
     edge: usize,
@@ -214,6 +220,17 @@ impl<'a> Rig<'a> {
         let mut node = Node { name, place, config, port, scratch, server: None };
         node.start(self.net);
         node
+    }
+
+    /// Connects so many clients to each edge that only count what arrives, for a time.
+    pub(super) fn start_crowd(&self, clients: usize, listen: Duration) -> Vec<Crowd> {
+        let start = |edge: usize| {
+            let server = SocketAddr::from((Ipv4Addr::LOCALHOST, self.edges[edge].port));
+            let test = LoadTest { server, clients, settle: Duration::from_secs(5), listen };
+            let place = NATS_NODES + edge;
+            self.net.run_inside(place, || std::thread::spawn(move || test.run(|_| ()).unwrap()))
+        };
+        (0..EDGES).map(start).collect()
     }
 
     fn start_player(&mut self, edge: usize, snapclient: Option<&Path>) {
