@@ -202,9 +202,11 @@ fn players_of_all_edges_play_together() {
         let sounds = rig.finish(epoch);
         for (edge, crowd) in crowds.into_iter().enumerate() {
             let report = crowd.join().unwrap();
-            let (gaps, cut) = (report.gaps(), report.cut());
-            println!("{name}: edge {edge}: {CROWD} more clients: {gaps} gaps, {cut} cut");
-            assert_eq!((gaps, cut), (0, 0), "edge {edge}");
+            // Stamps that are passed follow the origin's clock, by some microseconds at a time.
+            let steps = report.listeners.iter().map(|one| one.largest_gap_us.abs());
+            let (cut, step) = (report.cut(), steps.max().unwrap_or_default());
+            println!("{name}: edge {edge}: {CROWD} more clients: {cut} cut, steps of {step} us");
+            assert!(cut == 0 && step < CHUNK_US, "edge {edge}");
         }
         let p99 = report_sync(name, &sounds);
         assert!(extra > 0 && latency == 0.0 || p99 <= 1_000.0, "{name}: {p99:.0} us");
@@ -244,6 +246,9 @@ fn report_sync(name: &str, sounds: &[PlayedSound]) -> f64 {
     }
     worst
 }
+
+/// A lost chunk is a step of 20 ms.
+const CHUNK_US: i64 = 20_000;
 
 /// Clients of each edge besides the players that are judged.
 const CROWD: usize = 98;
