@@ -4,14 +4,16 @@
 //! of a batch. A batch that held it would block all other connections
 //! (`docs/decisions/control-state.md`).
 
+use std::net::IpAddr;
+
 use aulos_io::SystemClock;
 use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
 use serde_json::Value;
-use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 
 use super::cluster_calls::NODE_METHODS;
 use super::context::{CallContext, CallEffects, LaterAnswer};
+use super::long_calls::LongCallTurn;
 use super::method::{self, CallCost, Method};
 use super::roles::{FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
@@ -35,7 +37,7 @@ impl Control {
         }
         while let Some(request) = calls.next() {
             let method = methods::find(&request.method);
-            let turn = self.lock_long_calls(method).await;
+            let turn = self.long_call_turn(caller, method).await;
             let begin = SystemClock::now();
             let done = self.call(caller, &request, method);
             let name = method.map(|method| method.name);
@@ -46,8 +48,7 @@ impl Control {
             };
             calls.answer(request, result, done.cost);
             if calls.is_batch() || turn.is_some() {
-                // The lock on long calls is still held, so other tasks run before the next long
-                // call.
+                // The turn is still held, so other tasks run before the next long call.
                 yield_now().await;
             }
         }
@@ -57,18 +58,21 @@ impl Control {
         calls.into_answer()
     }
 
-    /// The lock on long calls, taken if `method` is one. Only one long call runs at a time, in
-    /// order of arrival, so that a short call waits for at most one of them.
-    async fn lock_long_calls(&self, method: Option<&Method>) -> Option<MutexGuard<'_, ()>> {
+    /// The caller's turn, if `method` is a long call.
+    async fn long_call_turn(
+        &self,
+        caller: &Caller,
+        method: Option<&Method>,
+    ) -> Option<LongCallTurn<'_>> {
         match method {
-            Some(method) if method.is_long() => Some(self.long_calls.lock().await),
+            Some(method) if method.is_long() => Some(self.long_calls.turn(caller.from).await),
             _ => None,
         }
     }
 
-    /// The status, after the long calls that came before.
-    pub async fn status_after_long_calls(&self) -> String {
-        let turn = self.long_calls.lock().await;
+    /// The status, in the turn of this address among the long calls.
+    pub async fn status_after_long_calls(&self, from: IpAddr) -> String {
+        let turn = self.long_calls.turn(from).await;
         let status = self.status();
         yield_now().await;
         drop(turn);

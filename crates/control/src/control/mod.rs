@@ -29,6 +29,7 @@ mod icecast_stats;
 mod level_json;
 mod listener_table;
 mod listeners;
+mod long_calls;
 mod markers;
 mod meter_feed;
 mod method;
@@ -114,6 +115,7 @@ use event_log::LogLimit;
 use greetings::GreetingSync;
 use history_sampler::HistorySampler;
 use listener_table::ListenerTable;
+use long_calls::LongCalls;
 use outbox::Outbox;
 use peers::Peers;
 use pending_update::PendingUpdate;
@@ -173,7 +175,7 @@ impl Control {
             clock: Box::new(Instant::now),
             started: Instant::now(),
             inner: Mutex::new(inner),
-            long_calls: tokio::sync::Mutex::default(),
+            long_calls: LongCalls::default(),
             listeners: ListenerTable::default(),
             access_log: AccessLog::default(),
             relays: Mutex::new(relays),

@@ -18,6 +18,7 @@ use super::event_log::LogLimit;
 use super::greetings::GreetingSync;
 use super::history_sampler::{HistoryRequest, HistorySampler};
 use super::listener_table::ListenerTable;
+use super::long_calls::LongCalls;
 use super::outbox::Outbox;
 use super::peers::Peers;
 use super::pending_update::PendingUpdate;
@@ -53,9 +54,9 @@ pub struct Control {
     pub(super) clock: Clock,
     pub(super) started: Instant,
     pub(super) inner: Mutex<ControlState>,
-    /// Held by a call whose work grows with the number of clients; separate from the lock of the
-    /// state.
-    pub(super) long_calls: tokio::sync::Mutex<()>,
+    /// The order of calls whose work grows with the number of clients; separate from the lock of
+    /// the state.
+    pub(super) long_calls: LongCalls,
     /// Web listeners, and the log of those that have ended.
     pub(super) listeners: ListenerTable,
     pub(super) access_log: AccessLog,

@@ -212,8 +212,8 @@ fn openapi_document() -> Value {
     })
 }
 
-async fn status(State(app): State<AppState>) -> Response {
-    json_response(app.control.status_after_long_calls().await)
+async fn status(State(app): State<AppState>, Extension(caller): Extension<Caller>) -> Response {
+    json_response(app.control.status_after_long_calls(caller.from).await)
 }
 
 /// The event history, or the stream of status and levels, which had this path first.

@@ -4,6 +4,7 @@
 //! when it is ready to send, so a slow one skips what it missed and nothing queues for it.
 
 use std::future::pending;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use aulos_control::{Control, MeterFrames, MeterSnapshot, Subscription, status_notification};
@@ -66,9 +67,9 @@ impl SubscribedFeed {
 
     /// The next messages; waits without end while nothing is subscribed. May be dropped while it
     /// waits.
-    pub(super) async fn next(&mut self, control: &Control) -> FeedMessages {
+    pub(super) async fn next(&mut self, control: &Control, from: IpAddr) -> FeedMessages {
         if let Some((changes, is_sent @ false)) = &mut self.status {
-            let status = control.status_after_long_calls().await;
+            let status = control.status_after_long_calls(from).await;
             changes.mark_unchanged();
             *is_sent = true;
             return (Message::text(status_notification(&status)), None);

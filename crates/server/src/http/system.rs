@@ -36,7 +36,7 @@ pub(super) async fn diagnostics(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
 ) -> Response {
-    let status = app.control.status_after_long_calls().await;
+    let status = app.control.status_after_long_calls(caller.from).await;
     let control = &app.control;
     let (role, limit) = (caller.role, EVENT_LIMITS.1);
     let query = EventQuery { role, after: None, station: None, kind: None, severity: None, limit };

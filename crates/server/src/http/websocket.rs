@@ -81,7 +81,7 @@ async fn run_session(
                 }
                 None => return Err(ConnectionClosed),
             },
-            (first, second) = feed.next(control) => {
+            (first, second) = feed.next(control, caller.from) => {
                 for message in [Some(first), second].into_iter().flatten() {
                     send(socket, message, FEED_TIMEOUT, inbox, control).await?;
                 }
