@@ -16,12 +16,12 @@ mod refusals;
 pub mod registry;
 
 pub use control::{
-    CALL_SECONDS, Caller, ClientSnapshot, Clock, ConfigLoader, Control, Counters, EVENT_KINDS,
-    EVENT_LIMITS, EVENT_LIST_MEMBERS, EVENT_SEVERITIES, EventKind, EventQuery, EventSeverity,
-    HISTORY_QUEUE, Histogram, HistoryError, HistoryRequest, HistorySecond, HostInfo, Inbox,
-    MAX_ADDED, MeterFrames, MeterSnapshot, MeterSubscription, NewEvent, Notification, PeerId,
-    ReloadReport, STATUS_MEMBERS, ServerSnapshot, StationActivity, StationSnapshot, Subscription,
-    TICK, closed_segment_json, count, plugin, registry_for, set_icecast_sources,
-    status_notification, titles,
+    Answer, AnswerPermit, CALL_SECONDS, Caller, ClientSnapshot, Clock, ConfigLoader, Control,
+    Counters, EVENT_KINDS, EVENT_LIMITS, EVENT_LIST_MEMBERS, EVENT_SEVERITIES, EventKind,
+    EventQuery, EventSeverity, HISTORY_QUEUE, Histogram, HistoryError, HistoryRequest,
+    HistorySecond, HostInfo, Inbox, MAX_ADDED, MeterFrames, MeterSnapshot, MeterSubscription,
+    NewEvent, Notification, PeerId, ReloadReport, STATUS_MEMBERS, ServerSnapshot, StationActivity,
+    StationSnapshot, Subscription, TICK, closed_segment_json, count, plugin, registry_for,
+    set_icecast_sources, status_notification, titles,
 };
 pub use refusals::RefusalFilter;

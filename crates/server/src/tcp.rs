@@ -221,6 +221,7 @@ async fn run_session(
                 lines.push(bytes);
                 while let Some(line) = next_line(&mut lines, control)? {
                     if let Some(answer) = control.request(&mut caller, line).await {
+                        let (answer, _permit) = answer.into_parts();
                         let line = to_line(answer);
                         send(&mut stream, std::iter::once(&line[..]), &mut inbox, control).await?;
                     }

@@ -1,10 +1,11 @@
 //! The control port against friends and foes.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 
-use crate::common::{Controller, Server, eventually};
+use crate::common::{Controller, PATIENCE, Server, eventually};
+use rustix::net::{AddressFamily, SocketType};
 use serde_json::{Value, json};
 
 fn volume(percent: u8) -> Value {
@@ -152,6 +153,49 @@ fn a_line_without_an_end_is_cut_and_counted() {
     let cut = (0..10_000).any(|_| controller.socket.write_all(&block).is_err());
     assert!(cut, "40 MB were taken");
     assert_eq!(counter(&server, "controllers_cut_long_line"), 1);
+}
+
+/// Answers of eight megabytes each; as many as one address may have in memory.
+#[test]
+fn answers_that_are_not_read_are_limited_per_address() {
+    let server = Server::start();
+    for session in 0..2_000 {
+        server.hello(session, &format!("client-{session}"));
+    }
+    let status = json!({ "jsonrpc": "2.0", "id": 1, "method": "Server.GetStatus" });
+    let batch = format!("{}\n", Value::from(vec![status; 32]));
+    let deaf: Vec<TcpStream> = (0..LARGE_ANSWERS_PER_ADDRESS)
+        .map(|_| {
+            let mut socket = server.controller().socket;
+            socket.write_all(batch.as_bytes()).unwrap();
+            socket
+        })
+        .collect();
+    for socket in &deaf {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(socket.peek(&mut [0]).unwrap(), 1, "its answer is in memory");
+    }
+    let mut next = server.controller();
+    next.send(r#"{"jsonrpc":"2.0","id":2,"method":"Server.GetStatus"}"#);
+    assert_eq!(server.controller().call("Server.GetRPCVersion", json!({}))["result"]["major"], 23);
+    let other = connect_from([127, 0, 0, 2], server.control);
+    let answer = Controller::new(other).call("Server.GetStatus", json!({}));
+    assert!(answer["result"]["server"].is_object());
+    next.socket.set_nonblocking(true).unwrap();
+    assert!(next.socket.peek(&mut [0]).is_err(), "it waits for one of its address");
+    next.socket.set_nonblocking(false).unwrap();
+    assert_eq!(next.message()["id"], 2);
+    assert!(counter(&server, "controllers_cut_slow") >= 1);
+}
+
+/// `aulos_control`'s limit.
+const LARGE_ANSWERS_PER_ADDRESS: usize = 8;
+
+fn connect_from(address: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddr::from((address, 0))).unwrap();
+    rustix::net::connect(&socket, &to).unwrap();
+    socket.into()
 }
 
 #[test]

@@ -163,7 +163,7 @@ async fn a_call_does_not_wait_for_the_limit() {
         "params":{"id":"client-0"}}"#;
     let mut caller = aulos_control::Caller::internal();
     let answer = world.control.request(&mut caller, call).await.unwrap();
-    assert!(answer.contains("\"result\""), "{answer:.200}");
+    assert!(answer.contains("\"result\""), "{:.200}", &*answer);
     reader.read().await;
     assert!(reader.known.contains("client-1200") && !reader.known.contains("client-0"));
 }

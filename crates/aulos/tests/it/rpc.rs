@@ -183,7 +183,7 @@ fn answer_to(control: &Control, mut caller: Caller, line: &Value) -> Option<Stri
     let mut context = Context::from_waker(Waker::noop());
     loop {
         if let Poll::Ready(answer) = request.as_mut().poll(&mut context) {
-            return answer;
+            return answer.map(|answer| answer.into_parts().0);
         }
     }
 }

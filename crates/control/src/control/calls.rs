@@ -11,9 +11,9 @@ use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
 use serde_json::Value;
 use tokio::task::yield_now;
 
+use super::answer::{Answer, AnswerPermit, LARGE_ANSWER};
 use super::cluster_calls::NODE_METHODS;
 use super::context::{CallContext, CallEffects, LaterAnswer};
-use super::long_calls::LongCallTurn;
 use super::method::{self, CallCost, Method};
 use super::roles::{FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
@@ -23,27 +23,36 @@ use crate::access::Role;
 impl Control {
     /// Answers a line of JSON-RPC with the caller's permissions. The caller gets no notifications
     /// of its own changes.
-    pub async fn request(&self, caller: &mut Caller, line: &[u8]) -> Option<String> {
+    pub async fn request(&self, caller: &mut Caller, line: &[u8]) -> Option<Answer> {
         let mut calls = match CallBatch::parse(line) {
             Ok(calls) => calls,
             Err(not_understood) => {
                 count(&self.counters.rpc_not_understood);
-                return Some(not_understood);
+                return Some(not_understood.into());
             }
         };
         if calls.is_batch() && caller.role == Role::None {
             count(&self.counters.calls_refused_before_login);
-            return Some(refusal(UNAUTHORIZED, "a batch requires a login first"));
+            return Some(refusal(UNAUTHORIZED, "a batch requires a login first").into());
         }
+        let mut line = self.long_calls.line(caller.from);
         while let Some(request) = calls.next() {
             let method = methods::find(&request.method);
-            let turn = self.long_call_turn(caller, method).await;
+            if calls.answer_length() >= LARGE_ANSWER {
+                line.begin().await;
+            }
+            let is_long = method.is_some_and(Method::is_long);
+            let mut turn = if is_long { Some(line.turn().await) } else { None };
             let begin = SystemClock::now();
             let done = self.call(caller, &request, method);
             let name = method.map(|method| method.name);
             self.statistics.count_call(name, SystemClock::now() - begin);
             let result = match done.later_answer.filter(|_| request.id.is_some()) {
-                Some(later) => later.await.map(CallOutput::Tree),
+                Some(later) => {
+                    turn = None;
+                    line.let_others_begin();
+                    later.await.map(CallOutput::Tree)
+                }
                 None => done.result,
             };
             calls.answer(request, result, done.cost);
@@ -55,28 +64,26 @@ impl Control {
         if calls.refused() > 0 {
             count(&self.counters.batches_over_budget);
         }
-        calls.into_answer()
-    }
-
-    /// The caller's turn, if `method` is a long call.
-    async fn long_call_turn(
-        &self,
-        caller: &Caller,
-        method: Option<&Method>,
-    ) -> Option<LongCallTurn<'_>> {
-        match method {
-            Some(method) if method.is_long() => Some(self.long_calls.turn(caller.from).await),
-            _ => None,
-        }
+        calls.into_answer().map(|text| Answer::new(text, line.end()))
     }
 
     /// The status, in the turn of this address among the long calls.
-    pub async fn status_after_long_calls(&self, from: IpAddr) -> String {
-        let turn = self.long_calls.turn(from).await;
+    pub async fn status_after_long_calls(&self, from: IpAddr) -> Answer {
+        let mut line = self.long_calls.line(from);
+        let turn = line.turn().await;
         let status = self.status();
         yield_now().await;
         drop(turn);
-        status
+        Answer::new(status, line.end())
+    }
+
+    /// The permit to send this address a text of `length` bytes that others are sent too; none for
+    /// a small one.
+    pub async fn answer_permit(&self, from: IpAddr, length: usize) -> Option<AnswerPermit> {
+        if length < LARGE_ANSWER {
+            return None;
+        }
+        Some(self.long_calls.answer_permit(from).await)
     }
 
     /// A method that nodes of a cluster execute for each other.

@@ -194,7 +194,7 @@ impl Control {
         count(&self.counters.node_calls);
         let mut caller = Caller::new(Caller::internal().from, Role::Control);
         let answer = self.request(&mut caller, call).await;
-        answer.unwrap_or_else(|| refusal("the call has no id"))
+        answer.map_or_else(|| refusal("the call has no id"), |answer| answer.into_parts().0)
     }
 }
 

@@ -8,6 +8,7 @@ mod access_log;
 mod admission;
 mod announce;
 mod announcement_list;
+mod answer;
 mod art;
 mod calls;
 mod client_log;
@@ -67,6 +68,7 @@ mod subscription;
 pub mod titles;
 
 pub use crate::registry::store::MAX_ADDED;
+pub use answer::{Answer, AnswerPermit};
 pub use counters::{Counters, count};
 pub use event_history::{
     EVENT_KINDS, EVENT_SEVERITIES, EventKind, EventQuery, EventSeverity, NewEvent,

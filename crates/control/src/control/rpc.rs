@@ -90,6 +90,11 @@ impl CallBatch {
         self.refused
     }
 
+    /// Bytes of the answer so far.
+    pub(super) const fn answer_length(&self) -> usize {
+        self.answer.len()
+    }
+
     /// Records the result of a call and its cost besides the answer. Calls without an id get no
     /// answer (JSON-RPC 2.0, 4.1).
     pub(super) fn answer(

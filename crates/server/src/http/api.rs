@@ -22,6 +22,7 @@ use axum::{Extension, Router};
 use serde_json::{Map, Value, json};
 
 use super::app_state::{AppState, json_response};
+use super::large_body::answer_response;
 use super::resource::{Content, Parameter, ParameterKind as Kind, Query, Resource};
 use super::{history, recordings, system};
 
@@ -213,7 +214,7 @@ fn openapi_document() -> Value {
 }
 
 async fn status(State(app): State<AppState>, Extension(caller): Extension<Caller>) -> Response {
-    json_response(app.control.status_after_long_calls(caller.from).await)
+    answer_response(&app.control, app.control.status_after_long_calls(caller.from).await)
 }
 
 /// The event history, or the stream of status and levels, which had this path first.
@@ -226,7 +227,7 @@ async fn events(
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let is_query = uri.query().is_some_and(|query| !query.is_empty());
     if accept.contains("text/event-stream") || !is_query && !accept.contains("application/json") {
-        let body = Body::from_stream(app.feed.subscribe(&app.control));
+        let body = Body::from_stream(app.feed.subscribe(&app.control, caller.from));
         // Nginx would buffer the events.
         let unbuffered = (HeaderName::from_static("x-accel-buffering"), "no");
         return ([(CONTENT_TYPE, "text/event-stream"), unbuffered], body).into_response();

@@ -3,18 +3,17 @@
 //!
 //! One task renders for all. A slow reader skips events: only the newest of each kind waits for it.
 
-use std::convert::Infallible;
-use std::pin::Pin;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use aulos_control::{Control, MeterSnapshot, TICK, status_notification};
 use axum::extract::ws::Utf8Bytes;
 use bytes::Bytes;
-use futures_core::Stream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::large_body::{EventBody, permitted};
 
 /// The newest event of each kind.
 #[derive(Clone, Debug)]
@@ -53,14 +52,18 @@ impl EventFeed {
     }
 
     /// The events for one browser, the status first.
-    pub(super) fn subscribe(&self, control: &Control) -> EventStream {
+    pub(super) fn subscribe(&self, control: &Arc<Control>, from: IpAddr) -> EventBody {
         let (sender, events) = mpsc::channel(1);
         let (mut levels, mut status) = (self.levels.subscribe(), self.status.subscribe());
         let mut rules = control.access.changes();
-        let mut next = event("status", &control.status());
         levels.mark_unchanged();
         status.mark_unchanged();
+        let body = EventBody::new(Arc::clone(control), events);
+        let control = Arc::clone(control);
         tokio::spawn(async move {
+            let first = control.status_after_long_calls(from).await;
+            let text = event("status", &first);
+            let mut next = permitted(text, first.into_parts().1);
             loop {
                 if sender.send(next).await.is_err() {
                     return;
@@ -79,13 +82,16 @@ impl EventFeed {
                     _ = rules.changed() => return,
                 };
                 next = match newer {
-                    Ok(Ok(event)) => event,
+                    Ok(Ok(event)) => {
+                        let permit = control.answer_permit(from, event.len()).await;
+                        permitted(event, permit)
+                    }
                     Ok(Err(_)) => return,
                     Err(_) => Bytes::from_static(b":\n\n"),
                 };
             }
         });
-        EventStream(events)
+        body
     }
 }
 
@@ -127,16 +133,4 @@ async fn render(control: Arc<Control>, feed: EventFeed) {
 
 fn event(name: &str, data: &str) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
-}
-
-/// A response body without an end.
-#[derive(Debug)]
-pub(super) struct EventStream(mpsc::Receiver<Bytes>);
-
-impl Stream for EventStream {
-    type Item = Result<Bytes, Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_recv(context).map(|event| event.map(Ok))
-    }
 }

@@ -10,6 +10,7 @@ mod app_state;
 mod events;
 mod history;
 mod host;
+mod large_body;
 mod listen_index;
 mod listener_auth;
 mod login;

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 
 use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
+use super::large_body::answer_response;
 use super::login::{self, ConnectionIdentity};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
@@ -191,7 +192,7 @@ async fn call(
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
     };
     match app.control.request(&mut caller, &line).await {
-        Some(answer) => json_response(answer),
+        Some(answer) => answer_response(&app.control, answer),
         None => StatusCode::NO_CONTENT.into_response(),
     }
 }

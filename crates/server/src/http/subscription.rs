@@ -7,7 +7,9 @@ use std::future::pending;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use aulos_control::{Control, MeterFrames, MeterSnapshot, Subscription, status_notification};
+use aulos_control::{
+    AnswerPermit, Control, MeterFrames, MeterSnapshot, Subscription, status_notification,
+};
 use axum::extract::ws::{Message, Utf8Bytes};
 use tokio::sync::watch;
 
@@ -26,7 +28,18 @@ pub(super) struct SubscribedFeed {
 }
 
 /// One or two messages of a feed; the second follows the first.
-pub(super) type FeedMessages = (Message, Option<Message>);
+pub(super) struct FeedMessages {
+    pub(super) first: Message,
+    pub(super) second: Option<Message>,
+    /// Kept until they are sent.
+    pub(super) permit: Option<AnswerPermit>,
+}
+
+impl From<Message> for FeedMessages {
+    fn from(first: Message) -> Self {
+        Self { first, second: None, permit: None }
+    }
+}
 
 impl SubscribedFeed {
     pub(super) fn new(feed: EventFeed) -> Self {
@@ -72,27 +85,30 @@ impl SubscribedFeed {
             let status = control.status_after_long_calls(from).await;
             changes.mark_unchanged();
             *is_sent = true;
-            return (Message::text(status_notification(&status)), None);
+            let first = Message::text(status_notification(&status));
+            return FeedMessages { first, second: None, permit: status.into_parts().1 };
         }
         loop {
             tokio::select! {
                 biased;
-                status = newest(self.status.as_mut().map(|(changes, _)| changes)) => {
-                    return (Message::Text(status), None);
-                }
+                messages = newest_status(self.status.as_mut(), control, from) => return messages,
                 snapshot = newest(self.meters.as_mut()) => {
                     let Some(wanted) = &self.current.meters else { continue };
                     match self.frames.next(&snapshot, wanted) {
                         Some((Some(layout), frame)) => {
-                            return (Message::text(layout), Some(Message::binary(frame)));
+                            return FeedMessages {
+                                first: Message::text(layout),
+                                second: Some(Message::binary(frame)),
+                                permit: None,
+                            };
                         }
-                        Some((None, frame)) => return (Message::binary(frame), None),
+                        Some((None, frame)) => return Message::binary(frame).into(),
                         None => {}
                     }
                 }
                 () = more_events(self.events.as_mut()) => {
                     if let Some(events) = self.next_events(control) {
-                        return (Message::text(events), None);
+                        return Message::text(events).into();
                     }
                 }
             }
@@ -107,6 +123,25 @@ async fn more_events(events: Option<&mut (watch::Receiver<u64>, u64)>) {
         // The history ends with the server.
         pending::<()>().await;
     }
+}
+
+/// The newest status, once it has changed; never without a subscription. May be dropped while it waits.
+async fn newest_status(
+    status: Option<&mut (watch::Receiver<Utf8Bytes>, bool)>,
+    control: &Control,
+    from: IpAddr,
+) -> FeedMessages {
+    let Some((changes, _)) = status else { return pending().await };
+    if changes.changed().await.is_err() {
+        // The feed ends with the runtime.
+        pending::<()>().await;
+    }
+    // The wait for the permit may be dropped.
+    changes.mark_changed();
+    let length = changes.borrow().len();
+    let permit = control.answer_permit(from, length).await;
+    let first = Message::Text(changes.borrow_and_update().clone());
+    FeedMessages { first, second: None, permit }
 }
 
 /// The newest value of a channel, once it has changed; never without a channel.

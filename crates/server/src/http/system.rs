@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::app_state::{AppState, json_response};
+use super::large_body::answer_response;
 use super::system_probe::utc;
 
 fn configuration_json(control: &Control) -> Value {
@@ -47,5 +48,6 @@ pub(super) async fn diagnostics(
         "events": control.events_json(&query),
     });
     let disposition = [(CONTENT_DISPOSITION, "attachment; filename=\"aulos-diagnostics.json\"")];
-    (disposition, json_response(format!("{document:#}\n"))).into_response()
+    let answer = status.with_text(format!("{document:#}\n"));
+    (disposition, answer_response(control, answer)).into_response()
 }

@@ -22,7 +22,7 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::events::EventFeed;
 use super::socket::RewindSocket;
-use super::subscription::SubscribedFeed;
+use super::subscription::{FeedMessages, SubscribedFeed};
 use crate::connections::ConnectionPermit;
 use crate::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, max_line_length};
 
@@ -81,7 +81,7 @@ async fn run_session(
                 }
                 None => return Err(ConnectionClosed),
             },
-            (first, second) = feed.next(control, caller.from) => {
+            FeedMessages { first, second, permit: _permit } = feed.next(control, caller.from) => {
                 for message in [Some(first), second].into_iter().flatten() {
                     send(socket, message, FEED_TIMEOUT, inbox, control).await?;
                 }
@@ -112,6 +112,7 @@ async fn send_reply(
         return Err(ConnectionClosed);
     }
     if let Some(answer) = control.request(caller, call).await {
+        let (answer, _permit) = answer.into_parts();
         send(socket, Message::text(answer), WRITE_TIMEOUT, inbox, control).await?;
     }
     // A controller's series of calls must not delay the others.

@@ -574,7 +574,10 @@ pub struct Controller {
 
 impl Controller {
     pub fn connect(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).unwrap();
+        Self::new(TcpStream::connect(address).unwrap())
+    }
+
+    pub fn new(socket: TcpStream) -> Self {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         Self { socket, read: Vec::new(), next_id: 1, notices: Vec::new() }
