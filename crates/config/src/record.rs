@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use aulos_core::{SampleFormat, Span};
 use aulos_engine::recorder::{
     ClockAlignment, ClockZone, DEFAULT_PRE_ROLL, MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT,
-    RecorderConfig as Keeping, Rotation,
+    RecorderConfig, Rotation,
 };
 use aulos_files::record::format::{
     self, FILE_FORMATS, FileFormat, FileFormatInfo, FileMetadata, FormatSettings,
@@ -110,7 +110,7 @@ pub struct RecorderSettings {
     /// The file format.
     pub format: FileFormat,
     /// Pre-roll and rotation.
-    pub keeping: Keeping,
+    pub recorder: RecorderConfig,
     /// When files are deleted.
     pub retention: RetentionRules,
     /// When files are synced to disk.
@@ -125,9 +125,9 @@ impl RecorderSettings {
     /// Whether a running recorder can continue as `other`: only the rules for its files differ.
     #[must_use]
     pub fn is_continued_by(&self, other: &Self) -> bool {
-        let keeping = Keeping { rotation: other.keeping.rotation, ..self.keeping };
+        let recorder = RecorderConfig { rotation: other.recorder.rotation, ..self.recorder };
         let rules =
-            Self { keeping, retention: other.retention, start: other.start, ..self.clone() };
+            Self { recorder, retention: other.retention, start: other.start, ..self.clone() };
         rules == *other
     }
 }
@@ -181,8 +181,10 @@ fn resolve_one(
     let dir = config.dir.as_ref().map(|dir| absolute_path("dir", dir, problems));
     let pattern = pattern(config, problems);
     let format = file_format(config, station, problems);
-    let keeping =
-        Keeping { pre_roll: pre_roll(config, problems), rotation: rotation(config, problems) };
+    let recorder = RecorderConfig {
+        pre_roll: pre_roll(config, problems),
+        rotation: rotation(config, problems),
+    };
     let durability = Durability { sync: sync(config, problems), ..Durability::default() };
     let upload = config.upload.as_ref();
     let upload = upload.and_then(|it| upload::resolve(it, &station.name, env, problems));
@@ -192,7 +194,7 @@ fn resolve_one(
         dir: dir?,
         pattern: pattern?,
         format,
-        keeping,
+        recorder,
         retention: RetentionRules {
             max_age: config.keep_for,
             max_files: config.keep_files.map(u64::from),

@@ -156,12 +156,12 @@ impl KeyInput {
     fn new(stdin_is_taken: bool) -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::new(Exit::Internal, error.to_string()));
-        let (tell, lines) = mpsc::channel(1);
+        let (line_read, lines) = mpsc::channel(1);
         if !stdin_is_taken && io::stdin().is_terminal() {
             // The thread ends with the process, because a blocked terminal read cannot be woken.
             drop(std::thread::spawn(move || {
                 for line in io::stdin().lock().lines() {
-                    if line.is_err() || tell.blocking_send(()).is_err() {
+                    if line.is_err() || line_read.blocking_send(()).is_err() {
                         return;
                     }
                 }

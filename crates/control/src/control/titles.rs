@@ -38,15 +38,15 @@ impl Control {
     pub fn title_sources(&self) -> Vec<(String, TitleFifo)> {
         let inner = self.lock();
         let stations = inner.slots().map(|(_, slot)| &slot.station);
-        let mut tellers = Vec::new();
+        let mut title_sources = Vec::new();
         for station in stations.filter(|station| station.plugin.is_none()) {
             for source in &station.sources {
                 if let SourceConfig::Process { titles: Some(titles), .. } = &source.config {
-                    tellers.push((station.name.clone(), titles.clone()));
+                    title_sources.push((station.name.clone(), titles.clone()));
                 }
             }
         }
-        tellers
+        title_sources
     }
 
     /// Whether the player that writes into a FIFO has ended or cannot be started.
@@ -119,10 +119,10 @@ impl TitleReader {
         }
     }
 
-    fn push(&mut self, bytes: &[u8], tell: impl FnMut(PlaybackEvent)) {
+    fn push(&mut self, bytes: &[u8], emit: impl FnMut(PlaybackEvent)) {
         match self {
-            Self::Librespot(reader) => reader.push(bytes, tell),
-            Self::Airplay(reader) => reader.push(bytes, tell),
+            Self::Librespot(reader) => reader.push(bytes, emit),
+            Self::Airplay(reader) => reader.push(bytes, emit),
         }
     }
 }

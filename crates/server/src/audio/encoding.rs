@@ -79,7 +79,7 @@ pub(super) fn register_stream(
 }
 
 /// Writes the chunk header of the Snapcast protocol.
-pub(super) const WRITE_HEADER: WriteHeader = snap::wire::write_chunk_header;
+pub(super) const SNAPCAST_CHUNK_HEADER: WriteHeader = snap::wire::write_chunk_header;
 
 /// Buffers for every chunk that a log or a ring can hold, and for those being written.
 fn pool(channel: &StationDescriptor, quantum: Frames) -> Pool<Vec<u8>> {

@@ -37,6 +37,10 @@ pub(super) fn open(
 }
 
 /// Publishes a station whose chunks come through `chunks`.
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(clippy::needless_pass_by_ref_mut, reason = "without NATS nothing is started")
+)]
 pub(super) fn publish(
     config: &Station,
     channel: &StationDescriptor,

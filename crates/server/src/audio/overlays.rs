@@ -18,7 +18,7 @@ use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 
-use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
+use super::encoding::{EncodingParts, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::renditions::LINGER;
 use super::running_rendition::{OverlaySession, RenditionKind, RunningOverlay, RunningRendition};
 use super::state::AudioState;
@@ -122,7 +122,7 @@ fn create(
         let new =
             EncodingParts::new(&running.config, &name, reactors).map_err(|e| e.to_string())?;
         let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = new;
-        let rendition = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
+        let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER);
         let rendition = rendition.with_channel_map(*map, quantum);
         overlay = Some(match overlay {
             Some(overlay) => overlay.with_rendition(rendition),

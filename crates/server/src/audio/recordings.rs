@@ -43,7 +43,7 @@ pub(super) fn change(inner: &mut AudioState, number: usize, wanted: &[RecorderSe
         all.push(match kept {
             Some(mut kept) => {
                 if let RecorderSlot::Open(handle) = &kept.slot {
-                    handle.set_rotation(record.keeping.rotation);
+                    handle.set_rotation(record.recorder.rotation);
                     handle.set_retention(record.retention);
                 }
                 kept.config = record.clone();
@@ -196,23 +196,24 @@ fn open_recorder(
     let uploader = match &record.upload {
         None => None,
         Some(upload) => {
-            let spool = record.dir.join(UPLOAD_DIR).join(&record.name);
+            let upload_dir = record.dir.join(UPLOAD_DIR).join(&record.name);
             let (uploader, task) =
-                Uploader::new(upload, &record.dir, &spool).map_err(error_text)?;
+                Uploader::new(upload, &record.dir, &upload_dir).map_err(error_text)?;
             inner.recorder_manager.upload_worker.spawn(task).map_err(error_text)?;
             Some(uploader)
         }
     };
     let running = inner.station(number).ok_or("the station has been removed")?;
     let station = running.config.name.clone();
-    let spool = open_tap(&mut running.handle, &running.config, record.source);
-    let spool = spool.ok_or("the station has no free slot for a recorder; try again later")?;
+    let tap_reader = open_tap(&mut running.handle, &running.config, record.source);
+    let tap_reader =
+        tap_reader.ok_or("the station has no free slot for a recorder; try again later")?;
     let config = RecordingConfig {
         name: record.name.clone(),
         folder: record.dir.clone(),
         pattern: record.pattern.clone(),
         format: record.format,
-        recorder: record.keeping,
+        recorder: record.recorder,
         retention: record.retention,
         durability: record.durability,
         keep_sidecar: true,
@@ -223,7 +224,7 @@ fn open_recorder(
     let known = KnownRecorder { station, uploader };
     let manager = &mut inner.recorder_manager;
     let Some((recorders, _)) = &mut manager.recorders else { return Err(String::new()) };
-    let handle = recorders.add(config, spool).map_err(|error| error.to_string())?;
+    let handle = recorders.add(config, tap_reader).map_err(|error| error.to_string())?;
     manager.known.insert(record.name.clone(), known);
     Ok(handle)
 }

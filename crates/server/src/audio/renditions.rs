@@ -19,7 +19,7 @@ use aulos_engine::tapped_rendition::TappedRendition;
 use aulos_io::reactor::{SessionId, StationDescriptor};
 use aulos_io::{Job, JobStatus, SystemClock};
 
-use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
+use super::encoding::{EncodingParts, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::running_rendition::{PendingMove, RenditionKind, RunningRendition};
 use super::state::{AudioState, RunningStation};
 
@@ -276,7 +276,7 @@ fn create(
     };
     let parts = EncodingParts::new(&config, &name, reactors)?;
     let EncodingParts { encoder, quantum, pool, outputs, channel, taps } = parts;
-    let rendition = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
+    let rendition = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER);
     let rendition = rendition.with_channel_map(map, quantum);
     let (output, job): (BusOutput, _) = if channel.codec.info().is_for_stations {
         (rendition.into(), None)

@@ -11,7 +11,7 @@ use aulos_engine::{station, switch};
 use aulos_io::SystemClock;
 
 use super::announcements::StationAnnouncements;
-use super::encoding::{EncodingParts, WRITE_HEADER, register_stream};
+use super::encoding::{EncodingParts, SNAPCAST_CHUNK_HEADER, register_stream};
 use super::state::{AudioState, RunningStation};
 use super::{nats, pushes, recordings, rtp, sources};
 
@@ -78,7 +78,7 @@ fn run(
         },
         crossfade: Span::from_millis(i64::from(config.switch.crossfade_ms)),
     };
-    let main = Rendition::new(encoder, pool, outputs, WRITE_HEADER);
+    let main = Rendition::new(encoder, pool, outputs, SNAPCAST_CHUNK_HEADER);
     let (mut station, mut handle) = station::Station::new(station_config, now, inputs, main);
     apply_sound(&mut handle, &config.sound).map_err(io::Error::other)?;
     if let Some(sound) = last_resort {

@@ -66,7 +66,7 @@ async fn communicate(
     text: String,
 ) -> Result<ExitStatus, DeliveryError> {
     let (input, output, error) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let tell = async {
+    let write_input = async {
         if let Some(mut input) = input {
             // A program need not read its input.
             input.write_all(text.as_bytes()).await.ok();
@@ -74,7 +74,7 @@ async fn communicate(
         }
     };
     let (_, (), (), status) =
-        tokio::join!(tell, log_output(name, output), log_output(name, error), child.wait());
+        tokio::join!(write_input, log_output(name, output), log_output(name, error), child.wait());
     status.map_err(|error| DeliveryError::Start(error.kind()))
 }
 

@@ -73,11 +73,11 @@ impl WaveFileEncoder {
         Self { size_fields: self.size_fields.with_max_riff_size(max_riff_size), ..self }
     }
 
-    pub(crate) fn encode(&mut self, encoding: &[f32], out: &mut Vec<u8>) {
+    pub(crate) fn encode(&mut self, samples: &[f32], out: &mut Vec<u8>) {
         let start = out.len();
-        out.resize(start + encoding.len() * self.format.bytes(), 0);
-        self.clipped_samples += self.dither.encode(self.format, encoding, &mut out[start..]) as u64;
-        self.sample_count += encoding.len() as u64;
+        out.resize(start + samples.len() * self.format.bytes(), 0);
+        self.clipped_samples += self.dither.encode(self.format, samples, &mut out[start..]) as u64;
+        self.sample_count += samples.len() as u64;
     }
 
     /// Completes the file with further chunks behind the samples, each of an even length.
@@ -98,8 +98,8 @@ impl WaveFileEncoder {
 }
 
 impl FileEncoder for WaveFileEncoder {
-    fn write(&mut self, encoding: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        self.encode(encoding, out);
+    fn write(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode(samples, out);
         Ok(())
     }
 
