@@ -35,14 +35,14 @@ impl Control {
             count(&self.counters.calls_refused_before_login);
             return Some(refusal(UNAUTHORIZED, "a batch requires a login first").into());
         }
-        let mut line = self.long_calls.line(caller.from);
+        let mut long = self.long_calls.request(caller.from);
         while let Some(request) = calls.next() {
             let method = methods::find(&request.method);
             if calls.answer_length() >= LARGE_ANSWER {
-                line.begin().await;
+                long.begin().await;
             }
             let is_long = method.is_some_and(Method::is_long);
-            let mut turn = if is_long { Some(line.turn().await) } else { None };
+            let mut turn = if is_long { Some(long.turn().await) } else { None };
             let begin = SystemClock::now();
             let done = self.call(caller, &request, method);
             let name = method.map(|method| method.name);
@@ -50,7 +50,7 @@ impl Control {
             let result = match done.later_answer.filter(|_| request.id.is_some()) {
                 Some(later) => {
                     turn = None;
-                    line.let_others_begin();
+                    long.let_others_begin();
                     later.await.map(CallOutput::Tree)
                 }
                 None => done.result,
@@ -64,17 +64,17 @@ impl Control {
         if calls.refused() > 0 {
             count(&self.counters.batches_over_budget);
         }
-        calls.into_answer().map(|text| Answer::new(text, line.end()))
+        calls.into_answer().map(|text| Answer::new(text, long.end()))
     }
 
     /// The status, in the turn of this address among the long calls.
     pub async fn status_after_long_calls(&self, from: IpAddr) -> Answer {
-        let mut line = self.long_calls.line(from);
-        let turn = line.turn().await;
+        let mut long = self.long_calls.request(from);
+        let turn = long.turn().await;
         let status = self.status();
         yield_now().await;
         drop(turn);
-        Answer::new(status, line.end())
+        Answer::new(status, long.end())
     }
 
     /// The permit to send this address a text of `length` bytes that others are sent too; none for

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aulos_io::reactor::address_key;
 use tokio::sync::{
     Mutex as AsyncMutex, MutexGuard, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore,
 };
@@ -23,7 +24,8 @@ pub(super) struct LongCalls {
     /// Held by the call that runs; at most one call of each address waits for it.
     running: AsyncMutex<()>,
     answers: Arc<Semaphore>,
-    addresses: Mutex<HashMap<IpAddr, Arc<AddressQueue>>>,
+    /// By [`address_key`].
+    addresses: Mutex<HashMap<u128, Arc<AddressQueue>>>,
 }
 
 #[derive(Debug)]
@@ -55,9 +57,9 @@ impl Default for LongCalls {
     }
 }
 
-/// A line that may have a large answer.
+/// A line of JSON-RPC or a request of the status, whose answer may be large.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct LongCallRequest<'a> {
     calls: &'a LongCalls,
     from: IpAddr,
     permit: Option<AnswerPermit>,
@@ -68,9 +70,9 @@ pub(super) struct Line<'a> {
 pub(super) type LongCallTurn<'a> = MutexGuard<'a, ()>;
 
 impl LongCalls {
-    /// A line from this address.
-    pub(super) const fn line(&self, from: IpAddr) -> Line<'_> {
-        Line { calls: self, from, permit: None, executed: None }
+    /// A request from this address; it holds nothing yet.
+    pub(super) const fn request(&self, from: IpAddr) -> LongCallRequest<'_> {
+        LongCallRequest { calls: self, from, permit: None, executed: None }
     }
 
     /// A permit for a large answer that is already rendered.
@@ -88,11 +90,11 @@ impl LongCalls {
         if addresses.len() >= IDLE_ADDRESSES {
             addresses.retain(|_, queue| Arc::strong_count(queue) > 1 || queue.has_answers());
         }
-        Arc::clone(addresses.entry(from).or_default())
+        Arc::clone(addresses.entry(address_key(from.to_canonical())).or_default())
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> LongCallRequest<'a> {
     /// Waits for the address's earlier lines, then for the permit; at once from the second time on.
     pub(super) async fn begin(&mut self) {
         if self.permit.is_none() {
@@ -147,7 +149,7 @@ mod tests {
         let line = |from| {
             let (calls, order) = (Arc::clone(&calls), Arc::clone(&order));
             tokio::spawn(async move {
-                let mut line = calls.line(ip(from));
+                let mut line = calls.request(ip(from));
                 for _ in 0..2 {
                     let turn = line.turn().await;
                     order.lock().unwrap().push(from);
@@ -185,7 +187,7 @@ mod tests {
     async fn answers(calls: &LongCalls, from: IpAddr, count: usize) -> Vec<AnswerPermit> {
         let mut held = Vec::new();
         for _ in 0..count {
-            let mut line = calls.line(from);
+            let mut line = calls.request(from);
             line.begin().await;
             held.push(line.end().unwrap());
         }
@@ -196,7 +198,7 @@ mod tests {
     async fn an_address_has_some_large_answers_in_memory_and_all_have_some_more() {
         let calls = LongCalls::default();
         let mut held = answers(&calls, ip(1), LARGE_ANSWERS_PER_ADDRESS).await;
-        let mut line = calls.line(ip(1));
+        let mut line = calls.request(ip(1));
         let mut next = pin!(line.begin());
         assert!(!is_ready(next.as_mut()));
         drop(answers(&calls, ip(2), LARGE_ANSWERS_PER_ADDRESS).await);
@@ -205,11 +207,23 @@ mod tests {
         for last in 2..=4 {
             held.extend(answers(&calls, ip(last), LARGE_ANSWERS_PER_ADDRESS).await);
         }
-        let mut line = calls.line(ip(5));
+        let mut line = calls.request(ip(5));
         let mut next = pin!(line.begin());
         assert!(!is_ready(next.as_mut()), "{MAX_LARGE_ANSWERS} answers");
         held.pop();
         assert!(is_ready(next.as_mut()));
+    }
+
+    #[tokio::test]
+    async fn the_addresses_of_one_network_share_their_answers() {
+        let calls = LongCalls::default();
+        let [one, neighbor, elsewhere] =
+            ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|ip| ip.parse().unwrap());
+        let _held = answers(&calls, one, LARGE_ANSWERS_PER_ADDRESS).await;
+        let mut request = calls.request(neighbor);
+        assert!(!is_ready(pin!(request.begin())));
+        let mut request = calls.request(elsewhere);
+        assert!(is_ready(pin!(request.begin())));
     }
 
     #[tokio::test]
