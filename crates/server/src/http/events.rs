@@ -71,9 +71,9 @@ impl EventFeed {
                 let newer = timeout(KEEPALIVE_INTERVAL, async {
                     tokio::select! {
                         biased;
-                        changed = status.changed() => changed.map(|()| status.borrow_and_update().clone()),
-                        changed = levels.changed() => changed.map(|()| levels.borrow_and_update().clone()),
-                        () = sender.closed() => Ok(Bytes::new()),
+                        changed = status.changed() => changed.map(|()| Change::Status),
+                        changed = levels.changed() => changed.map(|()| Change::Levels),
+                        () = sender.closed() => Ok(Change::Closed),
                     }
                 });
                 let newer = tokio::select! {
@@ -81,18 +81,30 @@ impl EventFeed {
                     // The browser reconnects, and its permissions are checked again.
                     _ = rules.changed() => return,
                 };
-                next = match newer {
-                    Ok(Ok(event)) => {
-                        let permit = control.answer_permit(from, event.len()).await;
-                        permitted(event, permit)
+                let newest = match newer {
+                    Ok(Ok(Change::Status)) => &mut status,
+                    Ok(Ok(Change::Levels)) => &mut levels,
+                    Ok(Ok(Change::Closed) | Err(_)) => return,
+                    Err(_) => {
+                        next = Bytes::from_static(b":\n\n");
+                        continue;
                     }
-                    Ok(Err(_)) => return,
-                    Err(_) => Bytes::from_static(b":\n\n"),
                 };
+                // Taken after the wait, so that no older event is kept in memory meanwhile.
+                let length = newest.borrow().len();
+                let permit = control.answer_permit(from, length).await;
+                next = permitted(newest.borrow_and_update().clone(), permit);
             }
         });
         body
     }
+}
+
+/// What ends the wait of a browser.
+enum Change {
+    Status,
+    Levels,
+    Closed,
 }
 
 /// Renders changes while something is subscribed.

@@ -132,10 +132,7 @@ async fn newest_status(
     from: IpAddr,
 ) -> FeedMessages {
     let Some((changes, _)) = status else { return pending().await };
-    if changes.changed().await.is_err() {
-        // The feed ends with the runtime.
-        pending::<()>().await;
-    }
+    changed(changes).await;
     // The wait for the permit may be dropped.
     changes.mark_changed();
     let length = changes.borrow().len();
@@ -147,9 +144,13 @@ async fn newest_status(
 /// The newest value of a channel, once it has changed; never without a channel.
 async fn newest<T: Clone>(changes: Option<&mut watch::Receiver<T>>) -> T {
     let Some(changes) = changes else { return pending().await };
-    match changes.changed().await {
-        Ok(()) => changes.borrow_and_update().clone(),
+    changed(changes).await;
+    changes.borrow_and_update().clone()
+}
+
+async fn changed<T>(changes: &mut watch::Receiver<T>) {
+    if changes.changed().await.is_err() {
         // The feed ends with the runtime.
-        Err(_) => pending().await,
+        pending::<()>().await;
     }
 }
