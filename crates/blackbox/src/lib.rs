@@ -7,6 +7,7 @@
 //!  AulosServer, Snapserver  running servers    Snapclient, browser, load   clients
 //!  signal                   test signals       capture_check               comparison of captures
 //!  process_usage            resource usage     alloc           calls of the allocator
+//!  ports                    ports for peers
 //!  sync                     when players sound
 //! ```
 
@@ -25,6 +26,7 @@ pub mod nats_cluster;
 pub mod net;
 pub mod paced_writer;
 pub mod peer;
+pub mod ports;
 pub mod process_usage;
 pub mod rtp_calls;
 pub mod scratch;

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::net::NetNamespaces;
-use crate::peer::{Process, free_port};
+use crate::peer::Process;
+use crate::ports::free_port;
 use crate::scratch::ScratchDir;
 
 /// Servers with routes between them. They do not outlive this value.

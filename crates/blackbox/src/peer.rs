@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::ports::free_port;
 use crate::scratch::ScratchDir;
 
 /// The path of a program, also of one in the tests' python venv, or a message that the test is skipped without it.
@@ -273,12 +274,4 @@ impl Snapserver {
         }
         Ok(Self { process, port, control, http })
     }
-}
-
-/// A port that was free a moment ago, for programs that cannot choose one themselves.
-///
-/// # Errors
-/// If the system has none.
-pub fn free_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -120,7 +120,7 @@ fn play(
 }
 
 fn playing() -> Duration {
-    long_or_short(60, 6)
+    long_or_short(60, 4)
 }
 
 fn frames() -> usize {

@@ -14,7 +14,7 @@ use crate::dj::{listen, share_of_the_tone};
 use crate::pipewire::{PipeWire, TONE_DBFS, judge_tone, tone_frame, wait_for_source};
 use crate::play_devices::{PulseAudio, has_alsa};
 use crate::rpc::Rpc;
-use crate::{shared_turn, text, wait_for};
+use crate::{long_shared_turn, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -82,7 +82,7 @@ fn suspend(pulse: &PulseAudio, how: &str) {
 fn a_station_records_a_monitor_of_pulseaudio_and_finds_it_again() {
     let Some(program) = find_or_skip("pulseaudio").filter(|_| has_alsa()) else { return };
     let (Some(ffmpeg), Some(_)) = (find_or_skip("ffmpeg"), find_or_skip("paplay")) else { return };
-    let _turn = shared_turn();
+    let _turn = long_shared_turn();
     let scratch = ScratchDir::new("capture-pulse").unwrap();
     let asound = scratch.join("asound.conf");
     std::fs::write(&asound, "pcm.monitor { type pulse device silent.monitor }\n").unwrap();

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use aulos_blackbox::peer::{Process, find_or_skip, free_port};
+use aulos_blackbox::peer::{Process, find_or_skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use rustix::process::{Pid, Signal, kill_process};

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::retry::{ClientCorrection, retry, retry_after_stall};
 use crate::rpc::Rpc;
-use crate::{long_or_short, long_shared_turn, quiet_turn, shared_turn, soak, text, wait_for};
+use crate::{long_or_short, long_quiet_turn, long_shared_turn, shared_turn, soak, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -31,7 +31,7 @@ const BYTES: usize = 4 * RATE;
 fn a_late_writer_does_not_shift_the_time_of_clients() {
     retry_after_stall("fifo::a_late_writer_does_not_shift_the_time_of_clients", || {
         let Some(program) = find_or_skip("snapclient") else { return };
-        let _turn = quiet_turn();
+        let _turn = long_quiet_turn();
         retry("a late writer", || client_of_a_late_writer(&program));
     });
 }

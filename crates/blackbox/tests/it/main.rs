@@ -1,8 +1,8 @@
 //! The built server with real peers. One program, so that everything is linked once.
 //!
-//! Tests in real time mostly wait. A test that measures times, loads the machine, or needs one of
-//! its ports has the machine alone ([`turn`]); the others run side by side ([`shared_turn`],
-//! [`quiet_turn`]).
+//! Tests in real time mostly wait, so they run side by side as far as they do not disturb each other
+//! ([`shared_turn`], [`quiet_turn`], [`timed_turn`]). One that measures microseconds, loads the machine
+//! or needs one of its ports has the machine alone ([`turn`]).
 //!
 //! `AULOS_SOAK=1` (`make soak`) runs the long forms.
 
@@ -79,7 +79,9 @@ use aulos_blackbox::client::ListenerClient;
 use serde_json::Value;
 
 use rpc::Rpc;
-use turns::{long_quiet_turn, long_shared_turn, quiet_turn, shared_turn, turn};
+use turns::{
+    long_quiet_turn, long_shared_turn, long_timed_turn, quiet_turn, shared_turn, timed_turn, turn,
+};
 
 /// Whether the long forms run.
 fn soak() -> bool {

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use aulos_blackbox::http;
 use aulos_blackbox::load::{LoadPhase, LoadTest};
-use aulos_blackbox::peer::{Process, find_or_skip, free_port};
+use aulos_blackbox::peer::{Process, find_or_skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::{AulosServer, binary};
 use serde_json::{Value, json};

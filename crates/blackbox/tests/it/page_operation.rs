@@ -13,7 +13,7 @@ use aulos_blackbox::server::AulosServer;
 use serde_json::{Value, json};
 
 use crate::rpc::Rpc;
-use crate::{shared_turn, wait_for};
+use crate::{long_shared_turn, shared_turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -102,7 +102,7 @@ const VIEWS: [(&str, &str); 9] = [
 fn every_view_is_accessible_in_light_and_dark_and_reports_nothing_wrong() {
     let Some(program) = find_or_skip("chromium") else { return };
     let axe = axe_or_skip();
-    let _turn = shared_turn();
+    let _turn = long_shared_turn();
     let scratch = ScratchDir::new("axe").unwrap();
     let server = AulosServer::start(&scratch, &config(&scratch, "")).unwrap();
     record(&server);

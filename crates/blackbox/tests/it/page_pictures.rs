@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::history::write_minutes;
 use crate::reload::Listeners;
 use crate::rpc::Rpc;
-use crate::{shared_turn, wait_for};
+use crate::{long_shared_turn, shared_turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -286,7 +286,7 @@ fn write_sheet(browser: &mut Browser, name: &str, pictures: &[(u32, u32, Value)]
 #[test]
 fn nothing_is_cut_off_overlaps_or_moves_at_any_size() {
     let Some(program) = find_or_skip("chromium") else { return };
-    let _turn = shared_turn();
+    let _turn = long_shared_turn();
     let scratch = ScratchDir::new("pictures").unwrap();
     write_history(&scratch);
     let server = AulosServer::start(&scratch, &config(&scratch)).unwrap();

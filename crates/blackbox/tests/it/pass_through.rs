@@ -13,7 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aulos_blackbox::nats::NatsServer;
-use aulos_blackbox::peer::{find_or_skip, free_port};
+use aulos_blackbox::peer::find_or_skip;
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::wire::{self, ChunkCodec, HEADER, MessageHeader, kind};
@@ -22,15 +23,17 @@ use serde_json::{Value, json};
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{long_quiet_turn, quiet_turn, wait_for};
+use crate::{long_quiet_turn, quiet_turn, soak, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// From the first passed chunk until its stamps have reached those of the origin: half a chunk of
-/// 40 ms at 0.5 ms per second, with a margin.
-const SETTLING: Duration = Duration::from_secs(44);
+/// From the first passed chunk until its stamps have reached those of the origin: half a chunk at
+/// 0.5 ms per second, with a margin. Chunks of 40 ms are left to the long form.
+fn settling(chunk_ms: u32) -> Duration {
+    Duration::from_secs(u64::from(chunk_ms) + 4)
+}
 
-const CAPTURE: Duration = Duration::from_secs(6);
+const CAPTURE: Duration = Duration::from_secs(5);
 
 /// Both servers buffer differently.
 const ORIGIN_BUFFER_US: i64 = 1_000_000;
@@ -178,7 +181,8 @@ fn chunks_are_passed_byte_by_byte_and_played_at_the_origins_time() {
     retry_after_stall("pass_through::chunks_are_passed_byte_by_byte", || {
         let _turn = long_quiet_turn();
         std::thread::scope(|scope| {
-            for (codec, chunk_ms) in [("flac", 20), ("opus", 20), ("flac", 40)] {
+            let long = soak().then_some(("flac", 40));
+            for (codec, chunk_ms) in [("flac", 20), ("opus", 20)].into_iter().chain(long) {
                 scope.spawn(move || bytes_and_time(codec, chunk_ms));
             }
         });
@@ -190,7 +194,7 @@ fn chunks_are_passed_byte_by_byte_and_played_at_the_origins_time() {
 fn chunks_are_passed_through_nats() {
     retry_after_stall("pass_through::chunks_are_passed_through_nats", || {
         let Some(program) = find_or_skip("nats-server") else { return };
-        let _turn = quiet_turn();
+        let _turn = long_quiet_turn();
         let nats = NatsServer::start(&program).unwrap();
         std::thread::scope(|scope| {
             for codec in ["flac", "opus"] {
@@ -223,7 +227,7 @@ fn bytes_and_time(codec: &str, chunk_ms: u32) {
 fn compare_both(origin: AulosServer, edge: Edge, codec: &str, chunk_ms: u32) {
     let early = RawClient::start(edge.server.stream, 1);
     wait_for("passing", PATIENCE, || edge.passes());
-    std::thread::sleep(SETTLING);
+    std::thread::sleep(settling(chunk_ms));
     let early = early.end();
     let before = edge.counts();
     let clients = [origin.stream, edge.server.stream].map(|server| RawClient::start(server, 2));

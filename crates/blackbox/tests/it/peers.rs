@@ -13,7 +13,7 @@ use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal};
 
 use crate::retry::{ClientCorrection, retry, retry_after_stall};
-use crate::{long_or_short, turn};
+use crate::{long_or_short, timed_turn};
 
 #[test]
 fn the_judge_passes_pcm_16_of_real_peers() {
@@ -33,7 +33,7 @@ fn the_judge_passes_flac_24_of_real_peers() {
 fn the_judge_finds_the_waveform_behind_libopus() {
     retry_after_stall("peers::the_judge_finds_the_waveform_behind_libopus", || {
         let Some(peers) = find() else { return };
-        let _turn = turn();
+        let _turn = timed_turn();
         let sound = tonal(frames(), SampleWidth::B16);
         let heard = retry("snapserver's opus", || {
             let heard = through_snapserver(&peers, SampleWidth::B16, "opus", &sound);
@@ -50,7 +50,7 @@ fn the_judge_finds_the_waveform_behind_libopus() {
 
 fn passes(bits: SampleWidth, codec: &str) {
     let Some(peers) = find() else { return };
-    let _turn = turn();
+    let _turn = timed_turn();
     let sound = programme(frames(), bits, 3);
     // Snapserver shifts all timestamps whenever its writer is late, which happens on a busy machine.
     let heard = retry(&format!("snapserver's {codec} {bits:?}"), || {
@@ -113,7 +113,7 @@ fn through_snapserver(
 }
 
 fn playing() -> Duration {
-    long_or_short(60, 5)
+    long_or_short(60, 4)
 }
 
 fn frames() -> usize {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use aulos_blackbox::capture_check::{level_dbfs, tone_share};
 use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{Process, before_others, find_or_skip, skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::{RATE, SampleWidth, write_wav};
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 use crate::dj::{active, listen, source};
 use crate::rpc::Rpc;
-use crate::station_rtp::{free_port, station};
+use crate::station_rtp::station;
 use crate::{quiet_turn, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -290,7 +291,7 @@ fn a_station_plays_the_rtp_that_pipewire_announces() {
     let scratch = ScratchDir::new("pipewire-rtp-sink").unwrap();
     let announced = UdpSocket::bind("127.0.0.1:0").unwrap();
     announced.set_read_timeout(Some(PATIENCE)).unwrap();
-    let (port, sap) = (free_port(), announced.local_addr().unwrap().port());
+    let (port, sap) = (free_port().unwrap(), announced.local_addr().unwrap().port());
     let sink = format!(
         "{{ name = libpipewire-module-rtp-sink args = {{ source.ip = \"127.0.0.1\" \
          destination.ip = \"127.0.0.1\" destination.port = {port} sap.ip = \"127.0.0.1\" \

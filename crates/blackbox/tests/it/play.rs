@@ -15,13 +15,13 @@ use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme, tonal};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::retry::retry_after_stall;
+use crate::retry::{ClientCorrection, retry, retry_after_stall};
 use crate::rpc::Rpc;
-use crate::{long_or_short, long_quiet_turn, quiet_turn, shared_turn, text, turn, wait_for};
+use crate::{long_or_short, long_quiet_turn, quiet_turn, shared_turn, text, timed_turn, wait_for};
 
 /// Silence before the programme, while the player connects, and after it, while its buffer drains.
 pub(crate) const LEAD_S: u64 = 4;
-pub(crate) const TAIL_S: u64 = 3;
+pub(crate) const TAIL_S: u64 = 2;
 
 /// Bytes that a player writes to a file or FIFO at once: 50 ms.
 const BLOCK: usize = 9_600;
@@ -91,25 +91,31 @@ impl Player {
 fn what_aulos_serves_is_played_bit_by_bit() {
     retry_after_stall("play::what_aulos_serves_is_played_bit_by_bit", || {
         let _turn = long_quiet_turn();
-        for (codec, bits) in
-            [("pcm", SampleWidth::B16), ("flac", SampleWidth::B16), ("flac", SampleWidth::B24)]
-        {
-            let scratch = ScratchDir::new("play").unwrap();
-            let sound = programme(frames(), bits, 5);
-            let server = serve(&scratch, codec, bits, &sound);
-            let mut player = Player::start(server.stream.port(), &scratch, "player", &[]);
-            std::thread::sleep(Duration::from_secs(LEAD_S + TAIL_S) + playing());
-            let statuses = player.statuses();
-            let captured = bits.frames(&player.stop());
-            let faults = compare(&sound, &captured);
-            let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            let last = statuses.last();
-            let printed = server.printed().unwrap();
-            assert!(faults.is_empty(), "{codec} {bits:?}: {list:?} {last:#?} {printed}");
-            println!("{codec} {bits:?}: {} frames bit-exact", sound.len());
-            server.stop().unwrap();
-        }
+        std::thread::scope(|scope| {
+            for (codec, bits) in
+                [("pcm", SampleWidth::B16), ("flac", SampleWidth::B16), ("flac", SampleWidth::B24)]
+            {
+                scope.spawn(move || play_bit_by_bit(codec, bits));
+            }
+        });
     });
+}
+
+fn play_bit_by_bit(codec: &str, bits: SampleWidth) {
+    let scratch = ScratchDir::new("play").unwrap();
+    let sound = programme(frames(), bits, 5);
+    let server = serve(&scratch, codec, bits, &sound);
+    let mut player = Player::start(server.stream.port(), &scratch, "player", &[]);
+    std::thread::sleep(Duration::from_secs(LEAD_S + TAIL_S) + playing());
+    let statuses = player.statuses();
+    let captured = bits.frames(&player.stop());
+    let faults = compare(&sound, &captured);
+    let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let last = statuses.last();
+    let printed = server.printed().unwrap();
+    assert!(faults.is_empty(), "{codec} {bits:?}: {list:?} {last:#?} {printed}");
+    println!("{codec} {bits:?}: {} frames bit-exact", sound.len());
+    server.stop().unwrap();
 }
 
 #[test]
@@ -133,17 +139,22 @@ fn opus_of_aulos_keeps_the_waveform_to_20_db() {
 fn what_snapserver_serves_is_played_bit_by_bit() {
     retry_after_stall("play::what_snapserver_serves_is_played_bit_by_bit", || {
         let Some(program) = find_or_skip("snapserver") else { return };
-        let _turn = turn();
-        for (codec, bits) in [("pcm", SampleWidth::B16), ("flac", SampleWidth::B24)] {
-            let sound = programme(frames(), bits, 3);
-            let outcome = through_snapserver(bits, &sound, |scratch, fifo| {
-                let spec = format!("48000:{}:2", bits.count());
-                let server = Snapserver::start(&program, scratch, fifo, codec, &spec).unwrap();
-                let url = format!("tcp://127.0.0.1:{}", server.port);
-                (server, url)
-            });
-            assert_eq!(outcome, Ok(()), "{codec} {bits:?}");
-        }
+        let _turn = timed_turn();
+        std::thread::scope(|scope| {
+            for (codec, bits) in [("pcm", SampleWidth::B16), ("flac", SampleWidth::B24)] {
+                let program = &program;
+                scope.spawn(move || {
+                    let sound = programme(frames(), bits, 3);
+                    through_snapserver(bits, &sound, |scratch, fifo| {
+                        let spec = format!("48000:{}:2", bits.count());
+                        let server =
+                            Snapserver::start(program, scratch, fifo, codec, &spec).unwrap();
+                        let url = format!("tcp://127.0.0.1:{}", server.port);
+                        (server, url)
+                    });
+                });
+            }
+        });
     });
 }
 
@@ -154,16 +165,10 @@ pub(crate) fn through_snapserver(
     bits: SampleWidth,
     sound: &[Frame],
     start: impl Fn(&ScratchDir, &Path) -> (Snapserver, String),
-) -> Result<(), String> {
-    let mut outcome = Err(String::new());
-    for _ in 0..3 {
-        outcome = play_once(bits, sound, &start);
-        match &outcome {
-            Ok(()) => break,
-            Err(why) => println!("retried: snapserver's {bits:?}: {why}"),
-        }
-    }
-    outcome
+) {
+    retry(&format!("snapserver's {bits:?}"), || {
+        play_once(bits, sound, &start).map_err(ClientCorrection::host_stall)
+    });
 }
 
 /// An error if the server interrupted the programme.
@@ -335,7 +340,7 @@ fn a_full_disk_ends_the_player_with_the_path() {
 #[test]
 fn two_players_sound_at_the_same_time() {
     retry_after_stall("play::two_players_sound_at_the_same_time", || {
-        let _turn = turn();
+        let _turn = timed_turn();
         let scratch = ScratchDir::new("play-sync").unwrap();
         let length = RATE * usize::try_from(playing().as_secs() + 10).unwrap();
         let sound: Vec<Frame> = (0..i32::try_from(length).unwrap()).map(numbered).collect();
@@ -448,7 +453,7 @@ pub(crate) fn serve(
 }
 
 pub(crate) fn playing() -> Duration {
-    long_or_short(60, 5)
+    long_or_short(60, 3)
 }
 
 pub(crate) fn frames() -> usize {

@@ -25,7 +25,10 @@ use serde_json::json;
 use crate::pipewire::{PipeWire, TONE_DBFS, judge_tone};
 use crate::play::{LEAD_S, Player, StampedCapture, serve};
 use crate::retry::retry_after_stall;
-use crate::{long_or_short, long_quiet_turn, quiet_turn, shared_turn, text, turn, wait_for};
+use crate::{
+    long_or_short, long_quiet_turn, long_timed_turn, quiet_turn, shared_turn, text, timed_turn,
+    wait_for,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -245,7 +248,7 @@ fn summary(what: &str, lags: &[f64]) -> (f64, f64) {
 fn pulseaudio_sounds_at_the_time_of_a_file() {
     retry_after_stall("play_devices::pulseaudio_sounds_at_the_time_of_a_file", || {
         let Some(program) = find_or_skip("pulseaudio") else { return };
-        let _turn = turn();
+        let _turn = timed_turn();
         let scratch = ScratchDir::new("play-pulse").unwrap();
         let seconds = usize::try_from(playing().as_secs()).unwrap();
         let begin = Instant::now();
@@ -280,7 +283,7 @@ fn a_device_is_released_in_silence_and_no_sound_is_cut() {
 fn release_in_silence() {
     let Some(program) = find_or_skip("pulseaudio") else { return };
     let Some(control) = find_or_skip("pactl") else { return };
-    let _turn = turn();
+    let _turn = long_timed_turn();
     let scratch = ScratchDir::new("play-pulse-release").unwrap();
     let begin = Instant::now();
     let pulse = PulseAudio::start(&program, &scratch, "card");
@@ -316,7 +319,7 @@ fn a_player_survives_pulseaudio() {
 
 fn survive_pulseaudio() {
     let Some(program) = find_or_skip("pulseaudio") else { return };
-    let _turn = turn();
+    let _turn = long_timed_turn();
     let scratch = ScratchDir::new("play-pulse-kill").unwrap();
     let begin = Instant::now();
     let reference = Reference::start(&scratch, 40, begin);
@@ -402,6 +405,14 @@ fn play_to_an_alsa_file() {
         return;
     }
     let _turn = long_quiet_turn();
+    std::thread::scope(|scope| {
+        for (codec, bits) in [("pcm", SampleWidth::B16), ("flac", SampleWidth::B24)] {
+            scope.spawn(move || play_into_alsas_file(codec, bits));
+        }
+    });
+}
+
+fn play_into_alsas_file(codec: &str, bits: SampleWidth) {
     let scratch = ScratchDir::new("play-alsa").unwrap();
     let heard = scratch.join("heard.raw");
     let config = format!(
@@ -410,26 +421,23 @@ fn play_to_an_alsa_file() {
     );
     let path = scratch.join("asound.conf");
     std::fs::write(&path, config).unwrap();
-    let seconds = usize::try_from(playing().as_secs()).unwrap();
-    for (codec, bits) in [("pcm", SampleWidth::B16), ("flac", SampleWidth::B24)] {
-        let sound = programme(seconds * RATE, bits, 5);
-        let server = serve(&scratch, codec, bits, &sound);
-        let arguments: &[&str] = &["--output", "alsa:written"];
-        let url = format!("tcp://{}", server.stream);
-        let mut player = Player::start_with(&url, &scratch, ("device", arguments), |command| {
-            command.env("ALSA_CONFIG_PATH", &path)
-        });
-        std::thread::sleep(Duration::from_secs(LEAD_S + 3) + playing());
-        player.process.terminate(Duration::from_secs(2)).unwrap();
-        let messages = player.messages();
-        assert!(messages.contains("playing on alsa:written"), "{messages}");
-        let captured = bits.frames(&std::fs::read(&heard).unwrap());
-        let faults = compare(&sound, &captured);
-        let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        assert!(faults.is_empty(), "{codec} {bits:?}: {list:?}\n{messages}");
-        println!("ALSA, {codec} {bits:?}: {} frames bit-exact", sound.len());
-        server.stop().unwrap();
-    }
+    let sound = programme(usize::try_from(playing().as_secs()).unwrap() * RATE, bits, 5);
+    let server = serve(&scratch, codec, bits, &sound);
+    let arguments: &[&str] = &["--output", "alsa:written"];
+    let url = format!("tcp://{}", server.stream);
+    let mut player = Player::start_with(&url, &scratch, ("device", arguments), |command| {
+        command.env("ALSA_CONFIG_PATH", &path)
+    });
+    std::thread::sleep(Duration::from_secs(LEAD_S + 3) + playing());
+    player.process.terminate(Duration::from_secs(2)).unwrap();
+    let messages = player.messages();
+    assert!(messages.contains("playing on alsa:written"), "{messages}");
+    let captured = bits.frames(&std::fs::read(&heard).unwrap());
+    let faults = compare(&sound, &captured);
+    let list: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    assert!(faults.is_empty(), "{codec} {bits:?}: {list:?}\n{messages}");
+    println!("ALSA, {codec} {bits:?}: {} frames bit-exact", sound.len());
+    server.stop().unwrap();
 }
 
 /// ALSA's plug-in for PulseAudio, and PulseAudio's monitor.
@@ -579,7 +587,7 @@ fn the_default_output_is_the_sound_server() {
 }
 
 fn playing() -> Duration {
-    long_or_short(60, 8)
+    long_or_short(60, 6)
 }
 
 /// Recordings: on a busy machine the recorder itself is late.

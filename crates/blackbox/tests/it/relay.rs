@@ -8,13 +8,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use aulos_blackbox::peer::{Process, find_or_skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::binary;
 use serde_json::Value;
 
 use crate::dj::share_of_the_tone;
 use crate::retry::retry_after_stall;
-use crate::{shared_turn, turn, wait_for};
+use crate::{long_shared_turn, shared_turn, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -61,11 +62,6 @@ impl Relay {
     }
 }
 
-/// A port that is free now.
-fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A tone of 440 Hz at -12 dBFS for some seconds, in real time.
 fn say(ffmpeg: &Path, codec: &str, seconds: u32, port: u16, scratch: &ScratchDir) -> Process {
     let arguments = format!(
@@ -90,7 +86,7 @@ fn middle(file: &Path) -> Vec<i16> {
 fn ffmpeg_receives_a_transcoded_stream_of_ffmpeg() {
     retry_after_stall("relay::ffmpeg_receives_a_transcoded_stream_of_ffmpeg", || {
         let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
-        let _turn = shared_turn();
+        let _turn = long_shared_turn();
         let scratch = ScratchDir::new("relay-ffmpeg").unwrap();
         // Packets of PCM of 5 ms: Opus supports none of ffmpeg's default lengths.
         let cases = [
@@ -106,7 +102,7 @@ fn ffmpeg_receives_a_transcoded_stream_of_ffmpeg() {
             ("g722", "-ar 16000 -ac 1 -c:a g722", "l24/48000/1:98", "98", "L24/48000/1"),
         ];
         for (from, codec, to, number, map) in cases {
-            let dest = free_port();
+            let dest = free_port().unwrap();
             let relay = Relay::start(&scratch, "relay", from, to, dest);
             let mut sdp = format!(
                 "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n\
@@ -183,7 +179,7 @@ fn gstreamer_hears(name: &str, say: impl FnOnce(u16, &ScratchDir) -> Process) {
     let Some(gstreamer) = find_or_skip("gst-launch-1.0") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new(name).unwrap();
-    let dest = free_port();
+    let dest = free_port().unwrap();
     let relay = Relay::start(&scratch, "relay", "pcmu", "pcma", dest);
     let heard = scratch.join("heard.raw");
     let mut command = Command::new(gstreamer);

@@ -7,13 +7,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::peer::{Process, find_or_skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 
 use crate::pipewire::{TONE_DBFS, judge_tone};
 use crate::relay::Relay;
 use crate::rpc::Rpc;
-use crate::station_rtp::{free_port, station};
+use crate::station_rtp::station;
 use crate::{dj, shared_turn, text, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,10 +39,10 @@ struct Call<'a> {
 
 impl Call<'_> {
     fn run(&self) {
-        let (caller, answerer) = (free_port(), free_port());
+        let (caller, answerer) = (free_port().unwrap(), free_port().unwrap());
         let mut answer = self.start("answer", &self.answer(), answerer, &[]);
         let address = format!("127.0.0.1:{answerer}");
-        let media = free_port().to_string();
+        let media = free_port().unwrap().to_string();
         let mut call = self.start("call", &self.call(), caller, &[&address, "-mp", &media]);
         for (process, name) in [(&mut call, "call"), (&mut answer, "answer")] {
             let status = process.wait(PATIENCE).unwrap();
@@ -183,7 +184,7 @@ fn a_station_plays_a_call_of_sipp() {
     let scratch = ScratchDir::new("sipp-station").unwrap();
     let codec = ("PCMA", 8);
     let Some(sound) = sound(&scratch, codec) else { return };
-    let media = free_port();
+    let media = free_port().unwrap();
     let config = format!(
         "[[station]]\nname = \"default\"\ncodec = \"pcm\"\n\
          sources = [\"rtp://127.0.0.1:{media}?payload=pcma\"]\n"

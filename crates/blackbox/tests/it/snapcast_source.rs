@@ -13,9 +13,9 @@ use aulos_blackbox::signal::{Frame, RATE, SampleWidth, programme};
 use serde_json::{Value, json};
 
 use crate::play::{LEAD_S, Player, TAIL_S, frames, playing, serve};
-use crate::retry::retry_after_stall;
+use crate::retry::{ClientCorrection, retry, retry_after_stall};
 use crate::rpc::Rpc;
-use crate::{turn, wait_for};
+use crate::{timed_turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -65,22 +65,23 @@ impl Relay {
 #[test]
 fn what_another_aulos_plays_is_relayed_bit_by_bit() {
     retry_after_stall("snapcast_source::what_another_aulos_plays_is_relayed_bit_by_bit", || {
-        let _turn = turn();
+        let _turn = timed_turn();
         std::thread::scope(|scope| {
             for (codec, bits) in [("pcm", SampleWidth::B16), ("flac", SampleWidth::B24)] {
                 scope.spawn(move || {
                     let sound = programme(frames(), bits, 11);
-                    // On a busy machine the relay may begin later than the sound.
-                    let is_late = |why: &str| why.starts_with("[Missing { at: 0,");
-                    for attempt in 1.. {
+                    retry(&format!("a relay of {codec} {bits:?}"), || {
                         match through_aulos(codec, bits, &sound) {
-                            Err(why) if attempt < 3 && is_late(&why) => println!("retried: {why}"),
+                            // On a busy machine the relay may begin later than the sound.
+                            Err(why) if why.starts_with("[Missing { at: 0,") => {
+                                Err(ClientCorrection::host_stall(why))
+                            }
                             outcome => {
                                 assert_eq!(outcome, Ok(()), "{codec} {bits:?}");
-                                break;
+                                Ok(())
                             }
                         }
-                    }
+                    });
                     println!("{codec} {bits:?}: {} frames bit-exact", sound.len());
                 });
             }
@@ -111,18 +112,12 @@ fn through_aulos(codec: &str, bits: SampleWidth, sound: &[Frame]) -> Result<(), 
 fn what_snapserver_plays_is_relayed_bit_by_bit() {
     retry_after_stall("snapcast_source::what_snapserver_plays_is_relayed_bit_by_bit", || {
         let Some(program) = find_or_skip("snapserver") else { return };
-        let _turn = turn();
+        let _turn = timed_turn();
         let sound = programme(frames(), SampleWidth::B16, 13);
         // Snapserver shifts all timestamps when its reader is late, as on a busy machine.
-        let mut outcome = Err(String::new());
-        for _ in 0..3 {
-            outcome = through_snapserver(&program, &sound);
-            match &outcome {
-                Ok(()) => break,
-                Err(why) => println!("retried: {why}"),
-            }
-        }
-        assert_eq!(outcome, Ok(()));
+        retry("a relay of snapserver", || {
+            through_snapserver(&program, &sound).map_err(ClientCorrection::host_stall)
+        });
     });
 }
 

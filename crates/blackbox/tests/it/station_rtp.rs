@@ -10,6 +10,7 @@ use std::time::Duration;
 use aulos_blackbox::http;
 use aulos_blackbox::net::NetNamespaces;
 use aulos_blackbox::peer::{Process, find_or_skip, skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use serde_json::Value;
@@ -19,16 +20,6 @@ use crate::rpc::Rpc;
 use crate::{shared_turn, turn, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A port that is free now, and the one after it for RTCP.
-pub(crate) fn free_port() -> u16 {
-    loop {
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if port.is_multiple_of(2) && UdpSocket::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
-        }
-    }
-}
 
 /// A multicast group in the organization-local scope (RFC 2365).
 fn group(port: u16) -> String {
@@ -68,7 +59,7 @@ fn a_station_plays_what_ffmpeg_sends_in_every_codec() {
     ];
     for (query, codec, to_a_group) in cases {
         let scratch = ScratchDir::new("station-rtp-in").unwrap();
-        let port = free_port();
+        let port = free_port().unwrap();
         let (at, to) = if to_a_group {
             let group = group(port);
             let to = format!("rtp://{group}:{port}?localaddr=127.0.0.1&ttl=0&pkt_size=1316");
@@ -105,7 +96,7 @@ fn a_station_reads_the_sdp_of_ffmpeg() {
     let Some(ffmpeg) = find_or_skip("ffmpeg") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("station-sdp-in").unwrap();
-    let port = free_port();
+    let port = free_port().unwrap();
     let sdp = scratch.join("hall.sdp");
     let config = format!(
         "[[station]]\nname = \"default\"\nsources = [\"sdp://{}?interface=127.0.0.1\"]\n",
@@ -233,7 +224,7 @@ fn gstreamer_plays_telephony_and_opus_of_a_station() {
     let Some(program) = find_or_skip("gst-launch-1.0") else { return };
     let _turn = shared_turn();
     let scratch = ScratchDir::new("station-rtp-codecs").unwrap();
-    let (one, other) = (free_port(), free_port());
+    let (one, other) = (free_port().unwrap(), free_port().unwrap());
     let config = format!(
         "[[station]]\nname = \"Hall\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\nrtp = [\n\
          {{ dest = \"rtp://127.0.0.1:{one}\", payload = \"pcmu\" }},\n\
@@ -263,7 +254,7 @@ fn is_the_tone(heard: &[u8]) -> bool {
 fn a_missing_interface_is_reported_and_a_reload_changes_outputs_while_playing() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("station-rtp-reload").unwrap();
-    let (port, listener) = (free_port(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (port, listener) = (free_port().unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     listener.set_read_timeout(Some(PATIENCE)).unwrap();
     let config = |rtp: &str| {
         format!("[[station]]\nname = \"Hall\"\nsources = [\"tone://\"]\nrtp = [{rtp}]\n")

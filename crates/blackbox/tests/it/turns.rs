@@ -17,17 +17,19 @@ use crate::retry;
 enum Need {
     Shared,
     Quiet,
+    Timed,
     Alone,
 }
 
-const NEEDS: usize = 3;
+const NEEDS: usize = 4;
 
 impl Need {
     /// How many of them run at once. Two cores carry these beside their peers and encoders.
     const fn limit(self) -> usize {
         match self {
-            Self::Shared => 8,
-            Self::Quiet => 4,
+            Self::Shared => 12,
+            Self::Quiet => 6,
+            Self::Timed => 3,
             Self::Alone => 1,
         }
     }
@@ -98,14 +100,25 @@ impl Drop for Turn {
     }
 }
 
-/// Exclusive use of the machine: for a test that measures times, loads the machine, or needs one of
-/// its ports.
+/// Exclusive use of the machine: for a test that measures microseconds, loads the machine, or needs
+/// one of its ports.
 pub(crate) fn turn() -> Turn {
     Turn::take(Need::Alone, false)
 }
 
+/// Use beside two others of the same kind: for a test that compares each frame or the times at which
+/// they sound, and whose programs together need a small part of a core.
+pub(crate) fn timed_turn() -> Turn {
+    Turn::take(Need::Timed, false)
+}
+
+/// [`timed_turn`] for a test of 15 s or more.
+pub(crate) fn long_timed_turn() -> Turn {
+    Turn::take(Need::Timed, true)
+}
+
 /// Use beside a few tests of the same kind: for one that hardly loads the machine, and whose foreign
-/// client corrects its clock when it is run late. A snapserver does so sooner: it is alone.
+/// client corrects its clock when it is run late. A snapserver does so sooner: [`timed_turn`].
 pub(crate) fn quiet_turn() -> Turn {
     Turn::take(Need::Quiet, false)
 }

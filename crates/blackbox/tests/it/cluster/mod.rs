@@ -13,7 +13,8 @@ use std::time::Duration;
 use aulos_blackbox::nats::NatsServer;
 use aulos_blackbox::nats_cluster::{NatsCluster, monitored};
 use aulos_blackbox::net::NetNamespaces;
-use aulos_blackbox::peer::{find_or_skip, free_port, skip};
+use aulos_blackbox::peer::{find_or_skip, skip};
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::sync::delayed_network::LineDelay;
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::retry::retry_after_stall;
 use crate::rpc::Rpc;
-use crate::{shared_turn, soak, turn, wait_for};
+use crate::{long_timed_turn, shared_turn, soak, turn, wait_for};
 use rig::{EDGES, NATS_NODES, PlayedSound, Rig, RigConfig, now};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,7 +88,7 @@ fn each_part_of_a_cluster_may_fail() {
         let mut rig = Rig::start(programs.config(), &programs.net);
         let epoch = now();
         rig.start_players();
-        let apart = Duration::from_secs(if soak() { 12 } else { 5 });
+        let apart = Duration::from_secs(if soak() { 12 } else { 4 });
         std::thread::sleep(apart);
         let mut failures = Vec::new();
         let mut fail = |name: String, edges: &[usize], limit| {
@@ -124,7 +125,7 @@ fn each_part_of_a_cluster_may_fail() {
         wait_for("passed chunks", PATIENCE, || (0..EDGES).all(|edge| rig.passes(edge)));
         std::thread::sleep(apart);
 
-        let cut = Duration::from_secs(if soak() { 30 } else { 8 });
+        let cut = Duration::from_secs(if soak() { 30 } else { 6 });
         fail(format!("{} s without network at edge 2", cut.as_secs()), &[2], cut + LEASE_TTL * 2);
         rig.network.cut(NATS_NODES + 2, true);
         std::thread::sleep(cut);
@@ -277,7 +278,7 @@ fn count(server: &AulosServer, name: &str) -> u64 {
 /// Two edges of one place are at a leaf node, whose line to the others carries each chunk once.
 #[test]
 fn one_copy_crosses_the_line_to_a_leaf_node() {
-    let _turn = turn();
+    let _turn = long_timed_turn();
     let Some(program) = find_or_skip("nats-server") else { return };
     let cluster = NatsCluster::start(&program, &[Ipv4Addr::LOCALHOST; 3], None).unwrap();
     let monitor = free_port().unwrap();
@@ -321,13 +322,13 @@ fn one_copy_crosses_the_line_to_a_leaf_node() {
         (count(&origin, "nats_chunks_published"), accepted.sum::<u64>(), line(), delivered())
     };
     let before = all();
-    std::thread::sleep(Duration::from_secs(10));
+    std::thread::sleep(Duration::from_secs(4));
     let after = all();
     let published = after.0 - before.0;
     let (accepted, crossed) = (after.1 - before.1, after.2 - before.2);
     let delivered = after.3 - before.3;
     println!(
-        "without an edge {idle} bytes crossed in 2 s; with two, in 10 s: {published} chunks \
+        "without an edge {idle} bytes crossed in 2 s; with two, in 4 s: {published} chunks \
          published, {crossed} bytes crossed, {delivered} delivered, {accepted} chunks accepted",
     );
     // Without an edge nothing but the leaf node's own traffic; the chunks of 2 s have 100 kB and more.
