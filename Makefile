@@ -9,8 +9,8 @@ FOLD = $(shell rustc -vV | grep -q 'host: x86_64-unknown-linux-gnu' && echo ,--i
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-run:   ## build in release mode and start the server with its built-in configuration
-	cargo run --release -p aulos -- serve
+run:   ## build and start the server with its built-in configuration
+	cargo run --profile trial -p aulos -- serve
 
 install: ## build in release mode and install, as root into /usr/local (PREFIX, DESTDIR)
 	@scripts/install
@@ -25,7 +25,7 @@ check: ## run format, lints, and unit tests of the crates that differ from HEAD
 	@scripts/check
 
 test:  ## install what the tests need, then run all checks and tests
-	@scripts/test-setup && scripts/test
+	@scripts/test --setup
 
 release: ## make the packages of a release: binary, .deb, container image, bill of materials
 	@scripts/release
