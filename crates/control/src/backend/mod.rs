@@ -48,6 +48,7 @@ pub use aulos_io::feed::{DjEndReason, DjMountPermit};
 pub use aulos_io::reactor::{ListenPolicy, ListenerSession, MediaSocket};
 pub use aulos_session::push::PushState;
 pub use radio::{RadioPhase, RadioState};
+pub(crate) use recording::fault_text;
 pub use recording::{RecorderState, RecordingEventKind, StationRecorderEvent};
 pub use relay::{RelayChanges, RelayControl};
 pub use session::{

@@ -1,8 +1,10 @@
 //! State and events of the stations' recorders, for the control plane.
 
+use std::io::ErrorKind;
+
 use aulos_core::Frames;
 use aulos_engine::recorder::RecordingState;
-use aulos_files::record::{RecorderEventKind, RecorderStatus, SegmentStatus};
+use aulos_files::record::{RecorderEventKind, RecorderFault, RecorderStatus, SegmentStatus};
 
 use super::{UploadEvent, UploadState};
 
@@ -44,10 +46,20 @@ impl From<RecorderStatus> for RecorderState {
             lost: status.lost,
             waiting: status.buffered,
             deleted: status.deleted,
-            trouble: status.fault.map(|fault| fault.to_string()),
+            trouble: status.fault.as_ref().map(fault_text),
             free: status.free_bytes,
             upload: None,
         }
+    }
+}
+
+/// A fault, with what a configuration can do about it.
+pub(crate) fn fault_text(fault: &RecorderFault) -> String {
+    match fault.error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            format!("{fault}, or delete older recordings by `keep_free`, `keep_size` or `keep_for`")
+        }
+        _ => fault.to_string(),
     }
 }
 

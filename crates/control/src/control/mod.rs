@@ -95,6 +95,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use aulos_config::{ResolvedConfig, Station};
+use aulos_files::record::wall_clock;
 use aulos_io::mdns::DiscoveredServer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -187,7 +188,7 @@ impl Control {
             events: EventHistory::default(),
             log_limit: LogLimit::default(),
             refused_clients: RefusalFilter::default(),
-            statistics: RunStatistics::new(SystemTime::now()),
+            statistics: RunStatistics::new(SystemTime::now(), wall_clock()),
         };
         control.restore(saved);
         control

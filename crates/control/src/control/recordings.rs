@@ -18,7 +18,7 @@ use super::params::Params;
 use super::rpc::{MethodResult, internal_error};
 use super::{Control, ControlState};
 use crate::backend::{
-    RecorderState, RecordingEventKind, StationRecorderEvent, UploadEvent, UploadState,
+    RecorderState, RecordingEventKind, StationRecorderEvent, UploadEvent, UploadState, fault_text,
 };
 use crate::hooks::HookEvent;
 
@@ -317,7 +317,7 @@ fn hook_event(
             (HookEventKind::Recorded, text)
         }
         RecordingEventKind::Recorder(RecorderEventKind::Failed(trouble)) => {
-            (HookEventKind::RecorderTrouble, format!("{recorder} {trouble}"))
+            (HookEventKind::RecorderTrouble, format!("{recorder} {}", fault_text(trouble)))
         }
         RecordingEventKind::Recorder(RecorderEventKind::FramesLost { frames, .. }) => {
             let text = format!("{recorder} has lost {} frames: the disk is too slow", frames.0);
@@ -364,7 +364,8 @@ fn history_event(event: &StationRecorderEvent) -> Option<NewEvent> {
             Recorder::FramesLost { frames, .. } => {
                 format!("{} frames lost: the disk is too slow", frames.0)
             }
-            Recorder::Failed(fault) => fault.to_string(),
+            Recorder::ClockChanged { change, .. } => change.to_string(),
+            Recorder::Failed(fault) => fault_text(fault),
             Recorder::Recovered => "recording again".to_owned(),
             Recorder::FileRemoved { path: file } => {
                 format!("file removed while it was written: {}", file_name(file))
@@ -417,8 +418,16 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
             RecorderEventKind::FramesLost { frame, frames } => {
                 ("lost", json!({ "frame": frame.0, "frames": frames.0 }))
             }
+            RecorderEventKind::ClockChanged { frame, change } => (
+                "clock-changed",
+                json!({
+                    "frame": frame.0,
+                    "set_by_s": change.set_by.as_secs_f64(),
+                    "suspended_s": change.suspended.as_secs_f64(),
+                }),
+            ),
             RecorderEventKind::Failed(trouble) => {
-                ("trouble", json!({ "reason": trouble.to_string() }))
+                ("trouble", json!({ "reason": fault_text(trouble) }))
             }
             RecorderEventKind::Recovered => ("recovered", json!({})),
             RecorderEventKind::FileRemoved { path: file } => {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use aulos_config::{Plugin, ResolvedConfig, Station};
+use aulos_files::record::wall_clock;
 use aulos_proto::snap::control::RpcError;
 use serde_json::{Value, json};
 
@@ -157,6 +158,7 @@ impl Control {
             self.add_reload_event(EventSeverity::Warning, text);
         })?;
         let (reloaded, effects) = self.apply(inner, new);
+        self.statistics.observe_clock(wall_clock());
         self.statistics.set_reload(Ok(SystemTime::now()));
         let text = format!("configuration read again: {}", reloaded.summary());
         tracing::info!(target: "config", "{text}");

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use aulos_core::Span;
+use aulos_engine::recorder::{ClockMonitor, WallClock};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -67,7 +68,6 @@ impl Histogram {
 /// Statistics of the control plane itself.
 #[derive(Debug)]
 pub(super) struct RunStatistics {
-    pub(super) started: SystemTime,
     state: Mutex<RunState>,
     /// Wakes those that wait for a tick.
     ticked: Notify,
@@ -75,6 +75,9 @@ pub(super) struct RunStatistics {
 
 #[derive(Debug)]
 struct RunState {
+    /// By the wall clock as it is now: times of the past move when the clock is set.
+    started: SystemTime,
+    clock_monitor: ClockMonitor,
     reload_succeeded: bool,
     configured_at: SystemTime,
     last_tick: Option<Instant>,
@@ -86,6 +89,7 @@ struct RunState {
 /// A copy of what changes while the server runs.
 #[derive(Debug)]
 pub(super) struct CallStatistics {
+    pub(super) started: SystemTime,
     pub(super) reload_succeeded: bool,
     pub(super) configured_at: SystemTime,
     pub(super) calls: Vec<(&'static str, u64)>,
@@ -93,15 +97,19 @@ pub(super) struct CallStatistics {
 }
 
 impl RunStatistics {
-    pub(super) fn new(started: SystemTime) -> Self {
+    pub(super) fn new(started: SystemTime, clock: WallClock) -> Self {
+        let mut clock_monitor = ClockMonitor::default();
+        clock_monitor.observe(clock);
         let state = RunState {
+            started,
+            clock_monitor,
             reload_succeeded: true,
             configured_at: started,
             last_tick: None,
             calls: BTreeMap::new(),
             call_seconds: Histogram::new(&CALL_SECONDS),
         };
-        Self { started, state: Mutex::new(state), ticked: Notify::new() }
+        Self { state: Mutex::new(state), ticked: Notify::new() }
     }
 
     /// Counts a call of a method, or of an unknown one.
@@ -132,9 +140,19 @@ impl RunStatistics {
         state.configured_at = outcome.unwrap_or(state.configured_at);
     }
 
+    /// Takes a reading of the clocks. When the wall clock was set, the times of the past are
+    /// corrected: a server that started before its machine knew the time has not run for weeks.
+    pub(super) fn observe_clock(&self, now: WallClock) {
+        let mut state = self.lock();
+        let Some(change) = state.clock_monitor.observe(now) else { return };
+        state.started = moved(state.started, change.set_by);
+        state.configured_at = moved(state.configured_at, change.set_by);
+    }
+
     pub(super) fn calls(&self) -> CallStatistics {
         let state = self.lock();
         CallStatistics {
+            started: state.started,
             reload_succeeded: state.reload_succeeded,
             configured_at: state.configured_at,
             calls: state.calls.iter().map(|(name, count)| (*name, *count)).collect(),
@@ -148,6 +166,12 @@ impl RunStatistics {
     }
 }
 
+fn moved(time: SystemTime, by: Span) -> SystemTime {
+    let length = Duration::from(by.abs());
+    let moved = if by < Span::ZERO { time.checked_sub(length) } else { time.checked_add(length) };
+    moved.unwrap_or(time)
+}
+
 /// Ten ticks.
 const TICK_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -157,6 +181,8 @@ pub const CALL_SECONDS: [f64; 9] = [1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e
 
 #[cfg(test)]
 mod tests {
+    use aulos_engine::recorder::UnixTime;
+
     use super::*;
 
     #[test]
@@ -172,7 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_loop_that_has_stopped_is_noticed_and_one_that_is_late_is_waited_for() {
-        let statistics = RunStatistics::new(SystemTime::UNIX_EPOCH);
+        let statistics = RunStatistics::new(SystemTime::UNIX_EPOCH, WallClock::default());
         let now = Instant::now();
         statistics.set_ticked(now);
         let later = now + TICK_TIMEOUT;
@@ -184,8 +210,27 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_moves_the_start_and_time_that_passes_does_not() {
+        let statistics = RunStatistics::new(SystemTime::UNIX_EPOCH, WallClock::default());
+        let at = |local: i64, utc: i64, suspended: i64| WallClock {
+            local: aulos_core::Instant::ZERO + Span::from_secs(local),
+            utc: UnixTime::from_nanos(utc * 1_000_000_000),
+            suspended: Span::from_secs(suspended),
+            ..WallClock::default()
+        };
+        for (reading, started) in
+            [(at(5, 0, 0), 0), (at(9, 104, 0), 100), (at(10, 205, 100), 100), (at(11, 156, 100), 50)]
+        {
+            statistics.observe_clock(reading);
+            let wanted = SystemTime::UNIX_EPOCH + Duration::from_secs(started);
+            assert_eq!(statistics.calls().started, wanted, "{reading:?}");
+            assert_eq!(statistics.calls().configured_at, wanted, "{reading:?}");
+        }
+    }
+
+    #[test]
     fn calls_are_counted_by_method_and_a_failed_reload_keeps_the_time_of_the_last_good_one() {
-        let statistics = RunStatistics::new(SystemTime::UNIX_EPOCH);
+        let statistics = RunStatistics::new(SystemTime::UNIX_EPOCH, WallClock::default());
         statistics.count_call(Some("A"), Span::from_millis(2));
         statistics.count_call(Some("A"), Span::from_millis(2));
         statistics.count_call(None, Span::ZERO);

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use aulos_config::Station;
 use aulos_core::Db;
+use aulos_files::record::wall_clock;
 use serde_json::Value;
 
 use super::run_statistics::Histogram;
@@ -129,9 +130,10 @@ impl Control {
                 activity: activity.clone(),
             }
         });
+        self.statistics.observe_clock(wall_clock());
         let calls = self.statistics.calls();
         ServerSnapshot {
-            started: self.statistics.started,
+            started: calls.started,
             reload_succeeded: calls.reload_succeeded,
             configured_at: calls.configured_at,
             counters: self.all_counters(&inner),

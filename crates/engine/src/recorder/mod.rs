@@ -34,7 +34,9 @@ pub use types::{
     RecorderOutput, RecordingState, Rotation, SegmentEnd, SegmentReason, SegmentStart,
     SilenceReason,
 };
-pub use wall_clock::{ClockAlignment, ClockZone, UnixTime, WallClock};
+pub use wall_clock::{
+    ClockAlignment, ClockChange, ClockMonitor, ClockZone, MIN_CLOCK_CHANGE, UnixTime, WallClock,
+};
 
 /// Decides what is recorded. One mutation, then [`Recorder::poll_output`] until it returns `None`.
 ///
@@ -48,7 +50,7 @@ pub use wall_clock::{ClockAlignment, ClockZone, UnixTime, WallClock};
 ///
 /// let now = Instant::ZERO + Span::from_secs(100);
 /// let timeline = Timeline::new(MediaTime::ZERO, now, SampleRate::HZ_48000);
-/// let wall = WallClock { local: now, utc: UnixTime::from_nanos(0), offset: Span::ZERO };
+/// let wall = WallClock { local: now, utc: UnixTime::from_nanos(0), ..WallClock::default() };
 /// let mut recorder = Recorder::new(RecorderConfig::default());
 /// recorder.handle_frames(FrameRun { pts: MediaTime::ZERO, frames: Frames(960), timeline }, wall);
 /// assert_eq!(recorder.poll_output(), None);
@@ -71,6 +73,7 @@ pub struct Recorder {
     /// Mapping of the media time of the last frames to local time; `None` before the first frames.
     timeline: Option<Timeline>,
     clock: WallClock,
+    clock_monitor: ClockMonitor,
     /// Frames that were received and may still be written, oldest first, without a gap.
     runs: VecDeque<BufferedRun>,
     /// The frame after the last one received.
@@ -139,7 +142,8 @@ impl Recorder {
         Self {
             config: RecorderConfig { pre_roll, rotation },
             timeline: None,
-            clock: WallClock { local: Instant::ZERO, utc: UnixTime::default(), offset: Span::ZERO },
+            clock: WallClock::default(),
+            clock_monitor: ClockMonitor::default(),
             runs: VecDeque::new(),
             position: MediaTime::ZERO,
             stage: Stage::Idle { oldest: MediaTime::ZERO },
@@ -155,7 +159,7 @@ impl Recorder {
     /// them were lost.
     pub fn handle_frames(&mut self, run: FrameRun, wall: WallClock) {
         debug_assert!(self.discontinuity.is_none(), "poll_output was not drained");
-        self.clock = wall;
+        self.handle_clock(run.pts, wall);
         let renewed = core::mem::take(&mut self.timeline_restarted);
         let goes_on = |line: Timeline| {
             !renewed && line.rate() == run.timeline.rate() && run.pts >= self.position
@@ -332,6 +336,16 @@ impl Recorder {
         let Stage::Recording { segment, next, .. } = self.stage else { return None };
         let (at, cause) = self.timed_cut(&segment, next)?;
         self.plan.first().is_none().then(|| self.opening(segment.number + 1, at.max(next), cause))
+    }
+
+    /// Takes a reading of the clocks, and outputs what happened to them before the frame `at`.
+    fn handle_clock(&mut self, at: MediaTime, wall: WallClock) {
+        self.clock = wall;
+        if let Some(change) = self.clock_monitor.observe(wall)
+            && self.mode() != RecorderMode::Idle
+        {
+            self.outputs.push_back(RecorderOutput::ClockChanged { at, change });
+        }
     }
 
     fn begin_timeline(&mut self, run: FrameRun) {

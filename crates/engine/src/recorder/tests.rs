@@ -15,6 +15,7 @@ struct World {
     heard: Vec<bool>,
     segments: Vec<FinishedSegment>,
     open: Option<FinishedSegment>,
+    changes: Vec<(MediaTime, ClockChange)>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,10 +41,11 @@ impl World {
         Self {
             recorder: Recorder::new(config),
             line: Timeline::new(MediaTime::ZERO, local, rate()),
-            wall: WallClock { local, utc: UnixTime::from_nanos(0), offset: Span::ZERO },
+            wall: WallClock { local, utc: UnixTime::from_nanos(0), offset: Span::ZERO, ..WallClock::default() },
             heard: Vec::new(),
             segments: Vec::new(),
             open: None,
+            changes: Vec::new(),
         }
     }
 
@@ -100,6 +102,7 @@ impl World {
                     assert_eq!(from.0, self.next());
                     self.open.as_mut().unwrap().skipped += frames.0;
                 }
+                RecorderOutput::ClockChanged { at, change } => self.changes.push((at, change)),
                 RecorderOutput::Close(closing) => {
                     assert_eq!(closing.end.0, self.next());
                     let mut done = self.open.take().unwrap();
@@ -236,7 +239,7 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
         let line = Timeline::new(MediaTime::ZERO, Instant::from_nanos(12_345_678_901), rate);
         let mut recorder = Recorder::new(RecorderConfig::default());
         let pts = line.media_at(instant) - Frames(977);
-        let wall = WallClock { local: instant, utc: UnixTime::from_nanos(0), offset: Span::ZERO };
+        let wall = WallClock { local: instant, utc: UnixTime::from_nanos(0), offset: Span::ZERO, ..WallClock::default() };
         recorder.handle_frames(FrameRun { pts, frames: Frames(480), timeline: line }, wall);
         let told = recorder
             .handle_command(instant, RecorderCommand::Start, CommandTime::Local(instant))

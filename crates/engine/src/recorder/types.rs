@@ -2,7 +2,7 @@
 
 use aulos_core::{Frames, Instant, MediaTime, SampleRate, Span};
 
-use super::wall_clock::{ClockAlignment, UnixTime};
+use super::wall_clock::{ClockAlignment, ClockChange, UnixTime};
 
 /// Configuration of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,6 +158,14 @@ pub enum RecorderOutput {
         from: MediaTime,
         /// Number of frames.
         frames: Frames,
+    },
+    /// The wall clock was set, or the machine was suspended: from this frame on, times of the
+    /// segment follow another reading of the clock.
+    ClockChanged {
+        /// The first frame that was received afterwards.
+        at: MediaTime,
+        /// What has happened.
+        change: ClockChange,
     },
     /// The segment is complete.
     Close(SegmentEnd),

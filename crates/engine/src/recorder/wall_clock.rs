@@ -1,5 +1,7 @@
 //! Wall-clock time, passed in by the caller: its relation to the local clock.
 
+use core::fmt;
+
 use aulos_core::{Instant, Span};
 
 /// A moment of UTC in nanoseconds since 1970.
@@ -21,7 +23,7 @@ impl UnixTime {
 }
 
 /// The reading of the wall clock at one local instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WallClock {
     /// The local instant.
     pub local: Instant,
@@ -29,6 +31,26 @@ pub struct WallClock {
     pub utc: UnixTime,
     /// Offset of the local time zone from UTC at that instant.
     pub offset: Span,
+    /// How long the machine has been suspended since it was started: the local clock stands still
+    /// meanwhile, and the wall clock does not.
+    pub suspended: Span,
+}
+
+/// What has happened to the wall clock between two readings, besides passing time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockChange {
+    /// By how much it was set; negative when it was set back.
+    pub set_by: Span,
+    /// How long the machine was suspended.
+    pub suspended: Span,
+}
+
+impl ClockChange {
+    /// By how much the wall clock has moved against the local one.
+    #[must_use]
+    pub fn total(self) -> Span {
+        self.set_by + self.suspended
+    }
 }
 
 impl WallClock {
@@ -38,10 +60,60 @@ impl WallClock {
         UnixTime(self.utc.0.saturating_add((local - self.local).as_nanos()))
     }
 
+    /// What has happened to the clock since the reading `earlier`; `None` as long as that is less
+    /// than [`MIN_CLOCK_CHANGE`].
+    fn change_since(&self, earlier: &Self) -> Option<ClockChange> {
+        let suspended = (self.suspended - earlier.suspended).max(Span::ZERO);
+        let passed = self.local - earlier.local + suspended;
+        let shown = Span::from_nanos(self.utc.0.saturating_sub(earlier.utc.0));
+        let set_by = shown - passed;
+        let noticeable = |span: Span| if span.abs() < MIN_CLOCK_CHANGE { Span::ZERO } else { span };
+        let change =
+            ClockChange { set_by: noticeable(set_by), suspended: noticeable(suspended) };
+        (change != ClockChange::default()).then_some(change)
+    }
+
+    /// Time since the machine was started, its suspension included.
+    #[must_use]
+    pub fn uptime(&self) -> Span {
+        self.local - Instant::ZERO + self.suspended
+    }
+
     /// The local instant of `utc`, unless the clock is set in between.
     #[must_use]
     pub fn local_at(&self, utc: UnixTime) -> Instant {
         self.local + Span::from_nanos(utc.0.saturating_sub(self.utc.0))
+    }
+}
+
+impl fmt::Display for ClockChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (set_by, suspended) = (self.set_by.as_secs_f64(), self.suspended.as_secs_f64());
+        match (self.set_by == Span::ZERO, self.suspended == Span::ZERO) {
+            (false, true) => write!(f, "the wall clock was set by {set_by:+.1} s"),
+            (true, _) => write!(f, "the machine was suspended for {suspended:.1} s"),
+            (false, false) => write!(
+                f,
+                "the machine was suspended for {suspended:.1} s, and its clock set by {set_by:+.1} s"
+            ),
+        }
+    }
+}
+
+/// Finds changes of the wall clock in a series of readings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClockMonitor {
+    /// Not the last reading: many small changes add up to one that is reported.
+    reference: Option<WallClock>,
+}
+
+impl ClockMonitor {
+    /// What has happened since the last change, or since the first reading.
+    pub fn observe(&mut self, now: WallClock) -> Option<ClockChange> {
+        let reference = self.reference.get_or_insert(now);
+        let change = now.change_since(reference)?;
+        *reference = now;
+        Some(change)
     }
 }
 
@@ -93,6 +165,10 @@ impl ClockAlignment {
         }
     }
 }
+
+/// The least change of the wall clock that is reported. Adjusting a clock gradually, as NTP does,
+/// changes the local clock as well and is no change at all; a leap second is one.
+pub const MIN_CLOCK_CHANGE: Span = Span::from_secs(1);
 
 /// The shortest slot.
 const MINUTE: Span = Span::from_secs(60);

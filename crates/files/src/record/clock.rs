@@ -1,20 +1,22 @@
 //! The wall clock, read together with the monotonic clock. File names and sidecars need it; no
 //! frame depends on it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use aulos_core::{Instant, Span};
 use aulos_engine::recorder::{UnixTime, WallClock};
-use aulos_io::SystemClock;
+use aulos_io::{ClockReading, SystemClock};
 
 use super::file_name;
 
 /// Reads both clocks.
-pub(super) fn wall_clock() -> WallClock {
-    let local = SystemClock::now();
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+#[must_use]
+pub fn wall_clock() -> WallClock {
+    let ClockReading { local, wall, suspended } = SystemClock::with_wall_clock();
+    let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let utc = UnixTime::from_nanos(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-    WallClock { local, utc, offset: Span::from_nanos(file_name::utc_offset_nanos(utc)) }
+    let offset = Span::from_nanos(file_name::utc_offset_nanos(utc));
+    WallClock { local, utc, offset, suspended }
 }
 
 /// The monotonic time at which the wall clock shows `utc`, unless it is set meanwhile.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aulos_core::{Backoff, Instant, Span};
-use aulos_engine::recorder::{SegmentEnd, UnixTime};
+use aulos_engine::recorder::{SegmentEnd, UnixTime, WallClock};
 use aulos_io::SystemClock;
 use aulos_io::disk::SyncHandle;
 use aulos_proto::Marker;
@@ -17,9 +17,9 @@ use aulos_rt::channel::{Receiver, TryRecvError};
 use super::clock;
 use super::format::{FileFormatInfo, RepairError, RepairReport, repair, write_markers};
 use super::report::{FileOperation, RecorderEventKind, RecorderFault};
-use super::retention::{RetainedFile, files_to_delete};
+use super::retention::{FileOrigin, RetainedFile, RetentionClock, files_to_delete};
 use super::segment_file::{
-    MAX_NAME_NUMBER, PART_SUFFIX, numbered_name, part_name, segment_end_utc,
+    MAX_NAME_NUMBER, PART_SUFFIX, numbered_name, part_name,
 };
 use super::shared::RecorderShared;
 use super::sidecar::{
@@ -75,6 +75,8 @@ pub(super) struct PendingFile {
 /// State of the finisher's thread.
 #[derive(Default)]
 pub(super) struct Finisher {
+    /// `None` before the first task.
+    clock: Option<RetentionClock>,
     /// The complete files of each recorder, oldest first.
     complete_files: Vec<(Arc<RecorderShared>, Vec<RetainedFile>)>,
     /// Failed tasks, to be repeated.
@@ -92,7 +94,7 @@ impl Finisher {
         let mut open = true;
         while open || (!self.retries.is_empty() && !give_up.load(SeqCst)) {
             match tasks.recv_timeout(TICK) {
-                Ok(task) => self.run_task(task, FINISH_BACKOFF),
+                Ok(task) => self.run_task(task, FINISH_BACKOFF, clock::wall_clock()),
                 Err(TryRecvError::Closed) => {
                     if open {
                         open = false;
@@ -102,23 +104,24 @@ impl Finisher {
                 }
                 Err(TryRecvError::Empty) => {}
             }
-            self.retry(SystemClock::now());
+            self.retry(clock::wall_clock());
         }
     }
 
     /// Repeats the failed tasks that are due.
-    pub(super) fn retry(&mut self, now: Instant) {
-        let (due, later) =
-            std::mem::take(&mut self.retries).into_iter().partition(|it| it.backoff.is_due(now));
+    pub(super) fn retry(&mut self, now: WallClock) {
+        let retries = std::mem::take(&mut self.retries).into_iter();
+        let (due, later) = retries.partition(|it| it.backoff.is_due(now.local));
         self.retries = later;
         let due: Vec<RetryTask> = due;
         for RetryTask { task, backoff } in due {
-            self.run_task(task, backoff);
+            self.run_task(task, backoff, now);
         }
     }
 
     /// Runs a task; `backoff` counts its failures.
-    pub(super) fn run_task(&mut self, task: FinisherTask, backoff: Backoff) {
+    pub(super) fn run_task(&mut self, task: FinisherTask, backoff: Backoff, now: WallClock) {
+        self.clock.get_or_insert_with(|| RetentionClock::new(now)).update(now);
         let (task, shared, fault) = match task {
             FinisherTask::WriteSidecar { store, name, text, state } => {
                 return drop(put_sidecar(&state, SidecarState::Recording, &*store, (&name, &text)));
@@ -129,7 +132,8 @@ impl Finisher {
             }
             FinisherTask::Close(shared) => {
                 if self.has_retries_for(&shared) {
-                    return self.schedule_retry(FinisherTask::Close(shared), FINISH_BACKOFF);
+                    let task = FinisherTask::Close(shared);
+                    return self.schedule_retry(task, FINISH_BACKOFF, now.local);
                 }
                 self.complete_files.retain(|(other, _)| !Arc::ptr_eq(other, &shared));
                 return shared.set_done();
@@ -143,7 +147,7 @@ impl Finisher {
             shared.emit(RecorderEventKind::Failed(fault));
         }
         if backoff.failures() < MAX_RETRIES {
-            self.schedule_retry(task, backoff);
+            self.schedule_retry(task, backoff, now.local);
         }
     }
 
@@ -153,8 +157,8 @@ impl Finisher {
             .any(|retry| matches!(&retry.task, FinisherTask::Finish(it) if Arc::ptr_eq(&it.shared, shared)))
     }
 
-    fn schedule_retry(&mut self, task: FinisherTask, mut backoff: Backoff) {
-        backoff.failed(SystemClock::now());
+    fn schedule_retry(&mut self, task: FinisherTask, mut backoff: Backoff, now: Instant) {
+        backoff.failed(now);
         self.retries.push(RetryTask { task, backoff });
     }
 
@@ -203,8 +207,14 @@ impl Finisher {
             drop(store.remove(&sidecar_name(&it.name)));
         }
         notify_observer(&*store, &it.shared, &it.name);
-        let end = segment_end_utc(&it.sidecar.start, it.end.frames);
-        self.complete_files_of(&it.shared).push(RetainedFile { name: it.name.clone(), bytes, end });
+        if let Some(clock) = self.clock {
+            self.complete_files_of(&it.shared).push(RetainedFile {
+                name: it.name.clone(),
+                bytes,
+                known_since: clock.uptime(),
+                origin: clock.this_run(),
+            });
+        }
         it.shared.emit(RecorderEventKind::SegmentClosed(Box::new(closed)));
         self.apply_retention(&*store, &it.shared, store.free_bytes().ok());
         Ok(())
@@ -225,9 +235,9 @@ impl Finisher {
         shared: &Arc<RecorderShared>,
         free_bytes: Option<u64>,
     ) {
-        let (rules, now) = (shared.retention(), clock::wall_clock().utc);
+        let (Some(clock), rules) = (self.clock, shared.retention()) else { return };
         let files = self.complete_files_of(shared);
-        let mut reasons = files_to_delete(files, &rules, now, free_bytes.unwrap_or(u64::MAX));
+        let mut reasons = files_to_delete(files, &rules, &clock, free_bytes.unwrap_or(u64::MAX));
         if let Some(observer) = &shared.observer {
             let needed = |file: &RetainedFile| observer.is_needed(&store.path().join(&file.name));
             reasons.truncate(files.iter().position(needed).unwrap_or(usize::MAX));
@@ -250,6 +260,9 @@ impl Finisher {
             }
             drop(store.remove(&sidecar_name(&file.name)));
             drop(store.remove(&waveform_name(&file.name)));
+        }
+        if shared.keep_sidecar {
+            note_clock_changes(store, &clock, files);
         }
     }
 
@@ -274,12 +287,22 @@ impl Finisher {
         for name in entries.iter().filter_map(|entry| entry.name.strip_suffix(".json")) {
             complete_sidecar(&**store, &shared, name);
         }
-        let mut files: Vec<_> = entries
+        let found_at = self.clock.map_or(Span::ZERO, |clock| clock.uptime());
+        let mut found: Vec<_> = entries
             .iter()
             .filter_map(|entry| retained_file(&**store, &shared.name, entry, &entries))
             .collect();
+        found.sort_by_key(|(_, end)| *end);
+        let mut files: Vec<RetainedFile> = found
+            .into_iter()
+            .map(|(entry, end)| RetainedFile {
+                name: entry.name.clone(),
+                bytes: entry.bytes,
+                known_since: found_at,
+                origin: FileOrigin::Earlier { end },
+            })
+            .collect();
         files.append(self.complete_files_of(&shared));
-        files.sort_by_key(|file| file.end);
         // The process may have been killed between publishing a file and the notification.
         for file in files.iter().rev().take(RENOTIFIED_FILES) {
             notify_observer(&**store, &shared, &file.name);
@@ -367,21 +390,35 @@ fn read_sidecar(store: &dyn RecordingStore, name: &str) -> Option<ParsedSidecar>
     ParsedSidecar::parse(&text)
 }
 
-/// The file of a sidecar, if it is complete, exists and was written by this recorder.
-fn retained_file(
+/// The file of a sidecar and its end, if it is complete, exists and was written by this recorder.
+fn retained_file<'a>(
     store: &dyn RecordingStore,
     recorder: &str,
     it: &FolderEntry,
-    all: &[FolderEntry],
-) -> Option<RetainedFile> {
+    all: &'a [FolderEntry],
+) -> Option<(&'a FolderEntry, UnixTime)> {
     let name = it.name.strip_suffix(".json")?;
-    let bytes = all.iter().find(|entry| entry.name == name)?.bytes;
+    let file = all.iter().find(|entry| entry.name == name)?;
     let parsed = read_sidecar(store, &it.name).filter(|parsed| parsed.is_closed)?;
-    (parsed.recorder == recorder).then(|| RetainedFile {
-        name: name.to_owned(),
-        bytes,
-        end: parsed.end,
-    })
+    (parsed.recorder == recorder).then_some((file, parsed.end))
+}
+
+/// Says in the sidecars of complete files that the clock was set afterwards, so that the next run
+/// knows how old they are.
+fn note_clock_changes(store: &dyn RecordingStore, clock: &RetentionClock, files: &mut [RetainedFile]) {
+    let outdated = files.iter_mut().filter_map(|file| Some((clock.correction(file)?, file)));
+    for (correction, file) in outdated.take(MAX_CORRECTIONS) {
+        let name = sidecar_name(&file.name);
+        let written = match read_sidecar(store, &name) {
+            Some(parsed) => store.write_atomic(&name, &parsed.corrected_json(correction)),
+            // It was removed; without it the file belongs to its owner.
+            None => Ok(()),
+        };
+        // A failure is repeated with the next check of the folder.
+        if let (Ok(()), FileOrigin::ThisRun { noted, .. }) = (written, &mut file.origin) {
+            *noted = correction;
+        }
+    }
 }
 
 /// Repairs one file, if it was written by this recorder or has no sidecar, and is not locked.
@@ -514,6 +551,9 @@ pub(super) const FINISH_BACKOFF: Backoff = Backoff::exact(FIRST_DELAY, MAX_DELAY
 
 /// About ten minutes; then the file keeps the suffix `.part` until the next start.
 const MAX_RETRIES: u32 = 120;
+
+/// Sidecars that are corrected at once, each with a sync: complete files must not wait for long.
+const MAX_CORRECTIONS: usize = 16;
 
 /// Number of the newest files of which the observer is notified again at the start.
 const RENOTIFIED_FILES: usize = 4;

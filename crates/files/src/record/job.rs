@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use aulos_core::{Backoff, Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{
-    CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState, SegmentEnd,
+    ClockChange, CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState, SegmentEnd,
     SegmentReason, SegmentStart, SilenceReason, WallClock,
 };
 use aulos_io::disk::Syncer;
@@ -203,6 +203,10 @@ impl RecorderJob {
                 }
                 None
             }
+            RecorderOutput::ClockChanged { at, change } => {
+                self.note_clock_change(at, change);
+                None
+            }
             RecorderOutput::Close(end) => {
                 self.close_segment(end)?;
                 None
@@ -245,6 +249,15 @@ impl RecorderJob {
             self.markers.place(&self.shared, file, &path, now);
         }
         self.markers.write_sidecar(&self.shared, self.file.as_ref(), &self.store, &self.syncer);
+    }
+
+    fn note_clock_change(&mut self, at: MediaTime, change: ClockChange) {
+        let Some(file) = &mut self.file else { return };
+        file.sidecar.add_clock_change(at, change);
+        self.markers.request_sidecar();
+        // The next file begins with the time of the clock, and not with that of this file.
+        self.last_metadata = None;
+        self.shared.emit(RecorderEventKind::ClockChanged { frame: at, change });
     }
 
     fn add_gap(&mut self, gap: SegmentGap) {

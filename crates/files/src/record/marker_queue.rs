@@ -12,7 +12,7 @@ use aulos_io::disk::{SyncCallback, SyncHandle, Syncer};
 
 use super::marker::{Marker, MarkerError, MarkerRequest};
 use super::report::RecorderEventKind;
-use super::segment_file::{SegmentFile, segment_end_utc};
+use super::segment_file::SegmentFile;
 use super::shared::RecorderShared;
 use super::sidecar::{SidecarState, put_sidecar, sidecar_name};
 use super::store::RecordingStore;
@@ -24,6 +24,8 @@ pub(super) struct MarkerQueue {
     pending: VecDeque<Arc<MarkerRequest>>,
     /// Markers of the current file that its sidecar does not list yet.
     placed: Vec<(Arc<MarkerRequest>, Marker)>,
+    /// The sidecar lacks something besides markers.
+    is_outdated: bool,
     /// Sidecars for which the syncer's queue had no room.
     writes: VecDeque<(Box<dyn SyncHandle>, SyncCallback)>,
     /// Number of sidecars in the syncer's queue.
@@ -84,7 +86,7 @@ impl MarkerQueue {
             path: path.to_owned(),
             frame: request.frame,
             position,
-            utc: segment_end_utc(&file.sidecar.start, request.frame.since(file.sidecar.start.at)),
+            utc: file.sidecar.utc_of(request.frame),
             label: request.label.clone(),
         };
         if !file.sidecar.add_marker(&marker) {
@@ -93,7 +95,12 @@ impl MarkerQueue {
         self.placed.push((request, marker));
     }
 
-    /// Writes the sidecar of `file` if it does not list all of its markers.
+    /// The sidecar of the current file is to be written again.
+    pub(super) const fn request_sidecar(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// Writes the sidecar of `file` if it does not list all of its markers, or was requested.
     pub(super) fn write_sidecar(
         &mut self,
         shared: &Arc<RecorderShared>,
@@ -101,7 +108,8 @@ impl MarkerQueue {
         store: &Arc<dyn RecordingStore>,
         syncer: &Syncer,
     ) {
-        if let Some(file) = file.filter(|_| !self.placed.is_empty()) {
+        let is_outdated = std::mem::take(&mut self.is_outdated) || !self.placed.is_empty();
+        if let Some(file) = file.filter(|_| is_outdated) {
             let write = SidecarWrite {
                 store: store.clone(),
                 name: sidecar_name(&file.name),

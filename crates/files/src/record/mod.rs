@@ -34,7 +34,7 @@ mod tests;
 mod waveform;
 
 pub use catalog::{RecordedFile, list_recordings, open_recording};
-pub use clock::{local_at, parse_utc};
+pub use clock::{local_at, parse_utc, wall_clock};
 pub use config::{
     CompletionObserver, DEFAULT_FLUSH_INTERVAL, DEFAULT_PATTERN, DEFAULT_SYNC_INTERVAL, Durability,
     MAX_FLUSH_INTERVAL, MIN_SYNC_INTERVAL, RecordingConfig, RetentionRules, SyncPolicy,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use aulos_core::{ChannelLayout, Db, Frames, Lufs, MediaTime, SampleRate};
-use aulos_engine::recorder::{RecordingState, SegmentReason, UnixTime};
+use aulos_engine::recorder::{ClockChange, RecordingState, SegmentReason, UnixTime};
 
 use super::marker::Marker;
 
@@ -45,6 +45,13 @@ pub enum RecorderEventKind {
         frame: MediaTime,
         /// Number of lost frames.
         frames: Frames,
+    },
+    /// The wall clock was set, or the machine was suspended, while a file was recorded.
+    ClockChanged {
+        /// The first frame afterwards.
+        frame: MediaTime,
+        /// What has happened.
+        change: ClockChange,
     },
     /// An operation failed and is repeated. Meanwhile the sound waits in the ring.
     Failed(RecorderFault),
@@ -171,11 +178,9 @@ impl fmt::Display for RecorderFault {
             FileOperation::List => "cannot list",
         };
         let remedy = match self.error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "; free disk space, or configure retention to delete older recordings"
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free disk space",
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                "; make it writable for the server"
+                "; make it writable"
             }
             io::ErrorKind::NotFound => "; check that its disk is mounted",
             _ => "",

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use aulos_core::{ChannelLayout, Db, Frames, Instant, Lufs, MediaTime, Span};
 use aulos_dsp::meter::{self, Meter, MeterHistory, MeterMode};
-use aulos_engine::recorder::{SegmentStart, UnixTime};
+use aulos_engine::recorder::SegmentStart;
 use aulos_io::disk::AppendFile;
 use aulos_proto::Patch;
 
@@ -73,6 +73,7 @@ impl SegmentFile {
             layout,
             gaps: Vec::new(),
             markers: Vec::new(),
+            clock_changes: Vec::new(),
             lost: Frames::ZERO,
             loudness: SegmentLoudness::default(),
         };
@@ -254,12 +255,6 @@ pub(super) fn numbered_name(stem: &str, number: u32, extension: &str) -> String 
         1 => format!("{stem}.{extension}"),
         _ => format!("{stem}-{number}.{extension}"),
     }
-}
-
-/// End of a segment of `frames` frames.
-pub(super) fn segment_end_utc(start: &SegmentStart, frames: Frames) -> UnixTime {
-    let length = start.rate.span(frames).as_nanos();
-    UnixTime::from_nanos(start.utc.as_nanos().saturating_add(length))
 }
 
 fn segment_loudness(meter: &Meter) -> SegmentLoudness {

@@ -325,7 +325,7 @@ impl fmt::Display for RecorderError {
         match self {
             Self::Folder { path, error } => write!(
                 f,
-                "cannot use recording folder {}: {error}; create it and make it writable for the server",
+                "cannot use recording folder {}: {error}; create it and make it writable",
                 path.display()
             ),
             Self::Name(_) => {

@@ -6,8 +6,10 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use aulos_core::{ChannelLayout, Frames, MediaTime, SampleRate};
-use aulos_engine::recorder::{SegmentEnd, SegmentStart, SilenceReason, UnixTime};
+use aulos_core::{ChannelLayout, Frames, MediaTime, SampleRate, Span};
+use aulos_engine::recorder::{
+    ClockChange, SegmentEnd, SegmentStart, SilenceReason, UnixTime,
+};
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 
@@ -25,6 +27,8 @@ pub(super) struct Sidecar {
     pub(super) gaps: Vec<SegmentGap>,
     /// Sorted by position.
     pub(super) markers: Vec<Marker>,
+    /// Changes of the wall clock, each with the first frame after it.
+    pub(super) clock_changes: Vec<(MediaTime, ClockChange)>,
     pub(super) lost: Frames,
     pub(super) loudness: SegmentLoudness,
 }
@@ -51,6 +55,24 @@ impl Sidecar {
                 }
             }
         }
+    }
+
+    /// Adds a change of the wall clock.
+    pub(super) fn add_clock_change(&mut self, at: MediaTime, change: ClockChange) {
+        if self.clock_changes.len() < MAX_CLOCK_CHANGES {
+            self.clock_changes.push((at, change));
+        } else if let Some((_, last)) = self.clock_changes.last_mut() {
+            last.set_by += change.set_by;
+            last.suspended += change.suspended;
+        }
+    }
+
+    /// UTC of a frame of the station, by the wall clock as it was at that frame.
+    pub(super) fn utc_of(&self, frame: MediaTime) -> UnixTime {
+        let played = self.start.rate.span(frame.since(self.start.at));
+        let changes = self.clock_changes.iter().filter(|(at, _)| *at <= frame);
+        let since = changes.fold(played, |since, (_, change)| since + change.total());
+        UnixTime::from_nanos(self.start.utc.as_nanos().saturating_add(since.as_nanos()))
     }
 
     /// Adds a marker; `false` if the maximum is reached.
@@ -130,6 +152,7 @@ impl Sidecar {
             "start_unix_ns": self.start.utc.as_nanos(),
             "rate": self.start.rate.hz(),
             "channels": self.layout.channels(),
+            "clock_changes": self.clock_changes.iter().map(clock_change_to_json).collect::<Value>(),
             "markers": self.markers.iter().map(marker_to_json).collect::<Value>(),
         })
     }
@@ -144,6 +167,14 @@ impl SegmentGap {
         };
         json!({ "at_frame": self.frame.0, "frames": self.frames.0, "kind": kind })
     }
+}
+
+fn clock_change_to_json((at, change): &(MediaTime, ClockChange)) -> Value {
+    json!({
+        "at_frame": at.0,
+        "set_by_s": round_to_millis(change.set_by),
+        "suspended_s": round_to_millis(change.suspended),
+    })
 }
 
 fn marker_to_json(marker: &Marker) -> Value {
@@ -177,8 +208,13 @@ impl ParsedSidecar {
         let is_closed = json.get("state")?.as_str()? != "recording";
         let frames = json.get("frames").and_then(Value::as_u64).unwrap_or(0);
         let hz = u32::try_from(json.get("rate")?.as_u64()?).ok()?;
-        let length = SampleRate::new(hz).ok()?.span(Frames(frames)).as_nanos();
-        let end = UnixTime::from_nanos(start.saturating_add(length));
+        let length = SampleRate::new(hz).ok()?.span(Frames(frames));
+        let changes = json["clock_changes"].as_array().into_iter().flatten();
+        let changes = changes.flat_map(|change| [&change["set_by_s"], &change["suspended_s"]]);
+        let end = changes
+            .chain([&json[CLOCK_SET_LATER]])
+            .fold(length, |end, seconds| end + span_of_seconds(seconds));
+        let end = UnixTime::from_nanos(start.saturating_add(end.as_nanos()));
         Some(Self { recorder, is_closed, start: UnixTime::from_nanos(start), end, json })
     }
 
@@ -199,6 +235,12 @@ impl ParsedSidecar {
         let mut markers: Vec<_> = known.collect();
         markers.sort_by_key(|(position, _)| *position);
         markers
+    }
+
+    /// The sidecar of the same file, whose clock was set by `clock_set_by` after its end.
+    pub(super) fn corrected_json(mut self, clock_set_by: Span) -> Vec<u8> {
+        self.json[CLOCK_SET_LATER] = json!(round_to_millis(clock_set_by));
+        to_json_bytes(&self.json)
     }
 
     /// The sidecar of the same file after a repair.
@@ -288,6 +330,17 @@ fn to_json_bytes(json: &Value) -> Vec<u8> {
     format!("{json:#}\n").into_bytes()
 }
 
+/// Seconds of a sidecar, which may have been written by anyone.
+fn span_of_seconds(seconds: &Value) -> Span {
+    let millis = (seconds.as_f64().unwrap_or(0.0) * 1e3).clamp(-MAX_MILLIS, MAX_MILLIS);
+    #[allow(clippy::cast_possible_truncation, reason = "within the limits of MAX_MILLIS")]
+    Span::from_millis(millis as i64)
+}
+
+fn round_to_millis(span: Span) -> f64 {
+    (span.as_secs_f64() * 1e3).round() / 1e3
+}
+
 fn round_to_hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
@@ -297,6 +350,15 @@ const WRITER: &str = "aulos";
 
 /// Maximum number of gaps in a sidecar; a disk that is too slow causes one after the other.
 const MAX_GAPS: usize = 10_000;
+
+/// Maximum number of clock changes in a sidecar; more are added to the last one.
+const MAX_CLOCK_CHANGES: usize = 1_000;
+
+/// By how many seconds the wall clock was set after the end of the file.
+const CLOCK_SET_LATER: &str = "clock_set_later_s";
+
+/// 290 years; nanoseconds have 64 bits.
+const MAX_MILLIS: f64 = 9.2e12;
 
 /// Maximum size of a sidecar that is read.
 pub(super) const MAX_SIDECAR: u64 = 4 << 20;

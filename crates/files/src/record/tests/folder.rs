@@ -128,6 +128,80 @@ fn only_files_of_this_recorder_are_deleted() {
     assert_eq!(fs::read(folder.join("hall-2020-01-01T000000Z.wav")).unwrap(), b"a treasure");
 }
 
+#[test]
+fn a_clock_that_is_set_deletes_nothing_and_is_noted_in_the_sidecars() {
+    let day = Span::from_secs(86_400);
+    let rules = |config: &mut crate::record::RecordingConfig| {
+        config.retention.max_age = Some(day * 7);
+        config.recorder.rotation.duration = Some(Span::from_secs(2));
+    };
+    let mut recorder = TestRecorder::new("clock-set", rules);
+    recorder.clock_shift = day * -40;
+    record(&mut recorder, 6_900);
+    recorder.clock_shift = Span::ZERO;
+    // Long enough for a check of the folder.
+    recorder.run(7_000);
+    let closed = recorder.finish();
+    assert_eq!(recorder.handle.status().deleted, 0);
+    assert_eq!(closed.len(), 7);
+    let set_by = 40.0 * 86_400.0;
+    for (segment, sidecar) in closed.iter().map(|segment| (segment, json(&segment.path))) {
+        let changes = sidecar["clock_changes"].as_array().unwrap();
+        let during = segment.number == 3;
+        assert_eq!(changes.len(), usize::from(during), "{sidecar}");
+        if during {
+            assert_eq!(changes[0]["set_by_s"], set_by);
+            assert_eq!(changes[0]["suspended_s"], 0.0);
+            assert_eq!(changes[0]["at_frame"], 7 * 48_000);
+        }
+        let later = &sidecar["clock_set_later_s"];
+        assert_eq!(later.as_f64(), (segment.number < 3).then_some(set_by), "{sidecar}");
+        let early = sidecar["start_utc"].as_str().unwrap().starts_with("2026-10-13");
+        assert_eq!(early, segment.number <= 3, "{sidecar}");
+    }
+    // The file's own time is right again after the change.
+    let date = decode_date(&closed[4].path);
+    assert!(date.starts_with("2026-11-22"), "{date}");
+    // The next run knows that these files are a few seconds old.
+    let mut next = TestRecorder::in_folder(recorder.folder.clone(), rules);
+    next.run(6_000);
+    assert_eq!(next.handle.status().deleted, 0);
+}
+
+#[test]
+fn a_marker_after_a_change_of_the_clock_has_the_new_time() {
+    let mut recorder = TestRecorder::new("clock-marker", |_| {});
+    record(&mut recorder, 1_000);
+    let hour = Span::from_secs(3_600);
+    recorder.suspended = hour;
+    recorder.run(1_000);
+    recorder
+        .handle
+        .shared
+        .request_marker("after", recorder.now, CommandTime::Now)
+        .unwrap();
+    recorder.run(200);
+    // The sidecar of a process that is killed now has the change as well.
+    let part = recorder.folder.join("hall-2026-11-22T120050Z.wav");
+    assert_eq!(json(&part)["clock_changes"][0]["suspended_s"], 3_600.0);
+    let closed = recorder.finish();
+    let sidecar = json(&closed[0].path);
+    let time = sidecar["markers"][0]["time"].as_str().unwrap();
+    assert!(time.starts_with("2026-11-22T13:00:52"), "{sidecar}");
+    let changed = recorder
+        .events_seen
+        .iter()
+        .filter(|kind| matches!(kind, RecorderEventKind::ClockChanged { change, .. } if change.suspended == hour));
+    assert_eq!(changed.count(), 1);
+}
+
+/// The date in a file's own metadata, as ffprobe reads it.
+fn decode_date(path: &std::path::Path) -> String {
+    let mut program = std::process::Command::new("ffprobe");
+    program.args(["-v", "error", "-show_entries", "format_tags=date", "-of", "csv=p=0"]);
+    String::from_utf8(program.arg(path).output().unwrap().stdout).unwrap()
+}
+
 /// The samples of all files, decoded by ffmpeg as one.
 fn decode_joined(recorder: &TestRecorder, closed: &[ClosedSegment]) -> Vec<f32> {
     let lines = closed.iter().map(|it| format!("file '{}'\n", it.path.display()));

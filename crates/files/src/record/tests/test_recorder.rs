@@ -125,12 +125,20 @@ fn start() -> Instant {
 /// 2026-11-22T12:00:50Z, the start of the station.
 const NOON: i64 = 1_795_348_850;
 
+/// The clocks at `now`, after the wall clock was set by `shift` and the machine was suspended.
+fn wall_clock(now: Instant, shift: Span, suspended: Span) -> WallClock {
+    let utc = NOON * 1_000_000_000 + (now - start() + shift + suspended).as_nanos();
+    WallClock { local: now, utc: UnixTime::from_nanos(utc), offset: Span::ZERO, suspended }
+}
+
 /// A station with one recorder, all on one thread and in virtual time.
 pub(super) struct TestRecorder {
     pub(super) station: TestStation,
     pub(super) now: Instant,
     /// By how much the wall clock was set.
     pub(super) clock_shift: Span,
+    /// How long the machine was suspended.
+    pub(super) suspended: Span,
     pub(super) handle: RecorderHandle,
     pub(super) store: Arc<TestDisk>,
     job: Option<RecorderJob>,
@@ -175,6 +183,7 @@ impl TestRecorder {
         finisher.run_task(
             FinisherTask::Repair { store: store.clone(), shared: shared.clone() },
             FINISH_BACKOFF,
+            wall_clock(start(), Span::ZERO, Span::ZERO),
         );
         let syncer = Arc::new(Syncer::start().unwrap());
         let job = Some(RecorderJob::new(
@@ -185,18 +194,18 @@ impl TestRecorder {
             sender,
             syncer,
         ));
-        let (now, clock_shift, events_seen) = (start(), Span::ZERO, Vec::new());
         Self {
             station,
-            now,
-            clock_shift,
+            now: start(),
+            clock_shift: Span::ZERO,
+            suspended: Span::ZERO,
             handle,
             store: disk,
             job,
             tasks,
             finisher,
             events,
-            events_seen,
+            events_seen: Vec::new(),
             folder,
         }
     }
@@ -212,9 +221,7 @@ impl TestRecorder {
 
     /// Runs the recorder's threads once.
     pub(super) fn poll_recorder(&mut self) {
-        let utc = NOON * 1_000_000_000 + (self.now - start() + self.clock_shift).as_nanos();
-        let wall =
-            WallClock { local: self.now, utc: UnixTime::from_nanos(utc), offset: Span::ZERO };
+        let wall = wall_clock(self.now, self.clock_shift, self.suspended);
         if let Some(job) = &mut self.job {
             let done = job.step(wall);
             while job.is_syncing() {
@@ -225,7 +232,7 @@ impl TestRecorder {
             }
         }
         while let Ok(task) = self.tasks.try_recv() {
-            self.finisher.run_task(task, FINISH_BACKOFF);
+            self.finisher.run_task(task, FINISH_BACKOFF, wall);
         }
         while let Ok(event) = self.events.try_recv() {
             self.events_seen.push(event.kind);
@@ -253,7 +260,7 @@ impl TestRecorder {
         for _ in 0..1_000 {
             self.now += Span::from_millis(100);
             self.poll_recorder();
-            self.finisher.retry(Instant::from_nanos(u64::MAX));
+            self.finisher.retry(WallClock { local: Instant::from_nanos(u64::MAX), ..wall_clock(self.now, self.clock_shift, self.suspended) });
         }
         self.poll_recorder();
         assert!(self.handle.is_done(), "{:?}", self.handle.status());
