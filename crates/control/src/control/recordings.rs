@@ -319,8 +319,8 @@ fn hook_event(
         RecordingEventKind::Recorder(RecorderEventKind::Failed(trouble)) => {
             (HookEventKind::RecorderTrouble, format!("{recorder} {}", fault_text(trouble)))
         }
-        RecordingEventKind::Recorder(RecorderEventKind::FramesLost { frames, .. }) => {
-            let text = format!("{recorder} has lost {} frames: the disk is too slow", frames.0);
+        RecordingEventKind::Recorder(RecorderEventKind::FramesLost { frames, cause, .. }) => {
+            let text = format!("{recorder} has lost {} frames: {cause}", frames.0);
             (HookEventKind::RecorderTrouble, text)
         }
         RecordingEventKind::Recorder(RecorderEventKind::FileRemoved { path: file }) => (
@@ -361,8 +361,8 @@ fn history_event(event: &StationRecorderEvent) -> Option<NewEvent> {
                 let seconds = closed.rate.span(closed.frames).as_secs_f64();
                 format!("{seconds:.1} s recorded: {}", file_name(&closed.path))
             }
-            Recorder::FramesLost { frames, .. } => {
-                format!("{} frames lost: the disk is too slow", frames.0)
+            Recorder::FramesLost { frames, cause, .. } => {
+                format!("{} frames lost: {cause}", frames.0)
             }
             Recorder::ClockChanged { change, .. } => change.to_string(),
             Recorder::Failed(fault) => fault_text(fault),
@@ -415,9 +415,10 @@ fn event_json(what: &RecordingEventKind) -> (&'static str, Value) {
                     "label": marker.label,
                 }),
             ),
-            RecorderEventKind::FramesLost { frame, frames } => {
-                ("lost", json!({ "frame": frame.0, "frames": frames.0 }))
-            }
+            RecorderEventKind::FramesLost { frame, frames, cause } => (
+                "lost",
+                json!({ "frame": frame.0, "frames": frames.0, "reason": cause.to_string() }),
+            ),
             RecorderEventKind::ClockChanged { frame, change } => (
                 "clock-changed",
                 json!({

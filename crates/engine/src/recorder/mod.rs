@@ -17,6 +17,7 @@
 mod cut_times;
 mod plan;
 mod record_tap;
+mod stall;
 mod types;
 mod wall_clock;
 
@@ -28,6 +29,7 @@ use plan::{CommandPlan, RecorderMode};
 pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
+use stall::Stall;
 pub use types::{
     CommandError, CommandTime, DEFAULT_PRE_ROLL, MARKER_AHEAD, MARKER_EARLY, MAX_PLANNED,
     MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, PauseMode, RecorderCommand, RecorderConfig,
@@ -76,6 +78,8 @@ pub struct Recorder {
     clock_monitor: ClockMonitor,
     /// Frames that were received and may still be written, oldest first, without a gap.
     runs: VecDeque<BufferedRun>,
+    /// Stalls before frames that may still be written, oldest first.
+    stalls: VecDeque<Stall>,
     /// The frame after the last one received.
     position: MediaTime,
     stage: Stage,
@@ -145,6 +149,7 @@ impl Recorder {
             clock: WallClock::default(),
             clock_monitor: ClockMonitor::default(),
             runs: VecDeque::new(),
+            stalls: VecDeque::new(),
             position: MediaTime::ZERO,
             stage: Stage::Idle { oldest: MediaTime::ZERO },
             plan: CommandPlan::default(),
@@ -164,9 +169,9 @@ impl Recorder {
         let goes_on = |line: Timeline| {
             !renewed && line.rate() == run.timeline.rate() && run.pts >= self.position
         };
-        match self.timeline {
+        match self.timeline.map(goes_on) {
             None => self.begin_timeline(run),
-            Some(line) if goes_on(line) => {
+            Some(true) if self.note_stall(&run) => {
                 self.timeline = Some(run.timeline);
                 self.append_run(run);
             }
@@ -351,6 +356,7 @@ impl Recorder {
     fn begin_timeline(&mut self, run: FrameRun) {
         self.timeline = Some(run.timeline);
         self.runs.clear();
+        self.stalls.clear();
         self.position = run.pts;
         if let Stage::Idle { oldest } = &mut self.stage {
             *oldest = run.pts;
@@ -420,13 +426,16 @@ impl Recorder {
 
     fn write(&mut self, mut segment: Segment, next: MediaTime) -> bool {
         self.drop_runs(next);
+        if self.fill_stall(segment, next) {
+            return true;
+        }
         let Some(&run) = self.runs.front() else { return false };
         let due = self.due(&segment, next);
         if let Some((_, cause)) = due.filter(|(at, _)| *at <= next) {
             self.cut(segment, next, cause);
             return true;
         }
-        let ends = [self.plan.next_frame(), due.map(|(at, _)| at)];
+        let ends = [self.plan.next_frame(), due.map(|(at, _)| at), self.next_stall(next)];
         let end = ends.into_iter().flatten().fold(run.to, Ord::min);
         let (from, frames) = (next, end.since(next));
         segment.frames += frames;
@@ -450,13 +459,15 @@ impl Recorder {
         }
         let (from, frames, end) = match gap {
             PauseMode::Closed => (next, limit.since(next), limit),
+            PauseMode::Silence if self.fill_stall(segment, next) => return true,
             PauseMode::Silence => {
                 let due = self.due(&segment, next);
                 if let Some((_, cause)) = due.filter(|(at, _)| *at <= next) {
                     self.cut(segment, next, cause);
                     return true;
                 }
-                let end = due.map_or(limit, |(at, _)| at.min(limit));
+                let ends = [due.map(|(at, _)| at), self.next_stall(next)];
+                let end = ends.into_iter().flatten().fold(limit, Ord::min);
                 segment.frames += end.since(next);
                 (next, end.since(next), end)
             }
@@ -477,6 +488,10 @@ impl Recorder {
         let Some(run) = self.discontinuity.take() else { return false };
         if let Some(old) = self.timeline {
             self.plan.rebase(old, run.timeline);
+        }
+        if run.stall > Span::ZERO && self.mode() != RecorderMode::Idle {
+            let frames = run.timeline.rate().frames(run.stall);
+            self.outputs.push_back(RecorderOutput::Stalled { at: run.pts, frames });
         }
         match self.stage {
             Stage::Idle { .. } => {
@@ -545,10 +560,13 @@ impl Recorder {
         while self.runs.front().is_some_and(|run| run.to <= below) {
             self.runs.pop_front();
         }
+        self.drop_stalls(below);
     }
 
     fn opening(&self, number: u64, at: MediaTime, cause: SegmentReason) -> SegmentStart {
-        SegmentStart { number, at, utc: self.utc(at), rate: self.rate(), cause }
+        let utc = self.utc(at).as_nanos().saturating_sub(self.stalled_since(at).as_nanos());
+        let utc = UnixTime::from_nanos(utc);
+        SegmentStart { number, at, utc, rate: self.rate(), cause }
     }
 
     fn utc(&self, at: MediaTime) -> UnixTime {

@@ -16,6 +16,8 @@ pub struct FrameRun {
     pub frames: Frames,
     /// Mapping of their media time to local time; it has their rate.
     pub timeline: Timeline,
+    /// For how long the station stood still before them; its media time did as well.
+    pub stall: Span,
 }
 
 impl FrameRun {
@@ -57,10 +59,11 @@ pub fn record_tap(
     let blocks = usize::try_from(room.as_nanos() / SHORT_BLOCK.as_nanos()).unwrap_or(usize::MAX);
     let (mut runs, mut run_reader) = ring(blocks);
     let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, rate);
-    let none = FrameRun { pts: MediaTime::ZERO, frames: Frames::ZERO, timeline: line };
+    let none = FrameRun { pts: MediaTime::ZERO, frames: Frames::ZERO, timeline: line, stall: Span::ZERO };
     while runs.push(none).is_ok() {}
     run_reader.advance(blocks);
-    let tap = RecordTap { side, layout, sound, runs, next: MediaTime::ZERO };
+    let next = MediaTime::ZERO;
+    let tap = RecordTap { side, layout, sound, runs, next, timeline: None };
     (tap, RecordTapReader { rate, layout, sound: sound_reader, runs: run_reader })
 }
 
@@ -73,6 +76,8 @@ pub struct RecordTap {
     runs: Producer<FrameRun>,
     /// The media time of an input, which has none of its own.
     next: MediaTime,
+    /// The station's timeline of the last block.
+    timeline: Option<Timeline>,
 }
 
 impl RecordTap {
@@ -90,7 +95,16 @@ impl RecordTap {
     /// # Real-time
     /// Wait-free; does not allocate or call the system.
     pub(crate) fn push_block(&mut self, block: &Block, line: Timeline) {
-        self.copy_in(block.samples(), block.pts, line);
+        let stall = self.timeline.map_or(Span::ZERO, |last| {
+            if last.rate() != line.rate() {
+                return Span::ZERO;
+            }
+            line.local_at(block.pts).since(last.local_at(block.pts))
+        });
+        let run = FrameRun { pts: block.pts, frames: block.frames(), timeline: line, stall };
+        if self.copy_in(block.samples(), run) {
+            self.timeline = Some(line);
+        }
     }
 
     /// Whether this many samples fit now. For callers that can wait: a station does not call this.
@@ -116,19 +130,20 @@ impl RecordTap {
             self.next += rate.frames(pause) - frames;
         }
         let line = Timeline::new(self.next, received - rate.span(frames), rate);
-        self.copy_in(samples, self.next, line);
+        let run = FrameRun { pts: self.next, frames, timeline: line, stall: Span::ZERO };
+        self.copy_in(samples, run);
         self.next += frames;
     }
 
-    fn copy_in(&mut self, samples: &[f32], pts: MediaTime, line: Timeline) {
-        let frames = Frames::from(samples.len() / self.layout.channels());
+    /// False if there was no room.
+    fn copy_in(&mut self, samples: &[f32], run: FrameRun) -> bool {
         // Frames that do not fit show as a gap between two runs, and are counted by it.
         if self.sound.free() < samples.len() || self.runs.free() == 0 {
-            return;
+            return false;
         }
         // The description comes last: a reader that sees it finds the samples.
         self.sound.write(samples);
-        let _ = self.runs.push(FrameRun { pts, frames, timeline: line });
+        self.runs.push(run).is_ok()
     }
 }
 

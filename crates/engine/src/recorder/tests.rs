@@ -16,6 +16,9 @@ struct World {
     segments: Vec<FinishedSegment>,
     open: Option<FinishedSegment>,
     changes: Vec<(MediaTime, ClockChange)>,
+    /// Before the next frames.
+    stall: Span,
+    stalled: Vec<(MediaTime, Frames)>,
 }
 
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ struct FinishedSegment {
     /// The frame at each position; `None` is silence.
     frames: Vec<Option<u64>>,
     skipped: u64,
+    /// Silence that takes no media time.
+    stalled: u64,
     closing: Option<SegmentEnd>,
 }
 
@@ -46,6 +51,8 @@ impl World {
             segments: Vec::new(),
             open: None,
             changes: Vec::new(),
+            stall: Span::ZERO,
+            stalled: Vec::new(),
         }
     }
 
@@ -53,7 +60,7 @@ impl World {
         let pts = MediaTime(self.heard.len() as u64);
         self.heard.resize(self.heard.len() + frames as usize, true);
         self.recorder.handle_frames(
-            FrameRun { pts, frames: Frames(frames), timeline: self.line },
+            FrameRun { pts, frames: Frames(frames), timeline: self.line, stall: core::mem::take(&mut self.stall) },
             self.wall,
         );
         self.drain();
@@ -83,13 +90,19 @@ impl World {
                 RecorderOutput::Open(opening) => {
                     assert!(self.open.is_none());
                     let (frames, closing) = (Vec::new(), None);
-                    self.open = Some(FinishedSegment { opening, frames, skipped: 0, closing });
+                    self.open = Some(FinishedSegment { opening, frames, skipped: 0, stalled: 0, closing });
                 }
                 RecorderOutput::Write { from, frames } => {
                     for frame in from.0..from.0 + frames.0 {
                         assert!(self.heard[frame as usize], "frame {frame} is not there");
                         self.put(frame, Some(frame));
                     }
+                }
+                RecorderOutput::Silence { from, frames, cause: SilenceReason::Stalled } => {
+                    assert_eq!(from.0, self.next());
+                    let open = self.open.as_mut().unwrap();
+                    open.frames.extend((0..frames.0).map(|_| None));
+                    open.stalled += frames.0;
                 }
                 RecorderOutput::Silence { from, frames, cause } => {
                     for frame in from.0..from.0 + frames.0 {
@@ -102,6 +115,7 @@ impl World {
                     assert_eq!(from.0, self.next());
                     self.open.as_mut().unwrap().skipped += frames.0;
                 }
+                RecorderOutput::Stalled { at, frames } => self.stalled.push((at, frames)),
                 RecorderOutput::ClockChanged { at, change } => self.changes.push((at, change)),
                 RecorderOutput::Close(closing) => {
                     assert_eq!(closing.end.0, self.next());
@@ -118,7 +132,7 @@ impl World {
 
     fn next(&self) -> u64 {
         let open = self.open.as_ref().unwrap();
-        open.opening.at.0 + open.frames.len() as u64 + open.skipped
+        open.opening.at.0 + open.frames.len() as u64 + open.skipped - open.stalled
     }
 
     fn put(&mut self, frame: u64, what: Option<u64>) {
@@ -240,14 +254,14 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
         let mut recorder = Recorder::new(RecorderConfig::default());
         let pts = line.media_at(instant) - Frames(977);
         let wall = WallClock { local: instant, utc: UnixTime::from_nanos(0), offset: Span::ZERO, ..WallClock::default() };
-        recorder.handle_frames(FrameRun { pts, frames: Frames(480), timeline: line }, wall);
+        recorder.handle_frames(FrameRun { pts, frames: Frames(480), timeline: line, stall: Span::ZERO }, wall);
         let told = recorder
             .handle_command(instant, RecorderCommand::Start, CommandTime::Local(instant))
             .unwrap()
             .unwrap();
         assert!(line.local_at(told) <= instant && line.local_at(told + Frames(1)) > instant);
         recorder.handle_frames(
-            FrameRun { pts: pts + Frames(480), frames: Frames(960), timeline: line },
+            FrameRun { pts: pts + Frames(480), frames: Frames(960), timeline: line, stall: Span::ZERO },
             wall,
         );
         let Some(RecorderOutput::Open(opening)) = recorder.poll_output() else {
@@ -371,7 +385,7 @@ fn a_restarted_station_or_another_rate_begins_a_segment() {
     let local = start_of_line() + Span::from_secs(1);
     let line = Timeline::new(MediaTime::ZERO, local, SampleRate::new(2_000).unwrap());
     world.recorder.handle_frames(
-        FrameRun { pts: MediaTime::ZERO, frames: Frames(100), timeline: line },
+        FrameRun { pts: MediaTime::ZERO, frames: Frames(100), timeline: line, stall: Span::ZERO },
         world.wall,
     );
     let mut seen = Vec::new();
@@ -398,7 +412,7 @@ fn a_restarted_station_or_another_rate_begins_a_segment() {
         ),
         "{seen:?}"
     );
-    let mark = FrameRun { pts: MediaTime(100), frames: Frames(1_900), timeline: line };
+    let mark = FrameRun { pts: MediaTime(100), frames: Frames(1_900), timeline: line, stall: Span::ZERO };
     world.recorder.handle_frames(mark, world.wall);
     assert!(matches!(
         world.recorder.poll_output(),
@@ -528,4 +542,61 @@ fn a_marker_is_for_a_frame_of_the_segment_that_is_written_or_is_refused() {
     (0..10).for_each(|_| world.receive(100));
     assert_eq!(marker(&world, frame(6_499)), Ok((MediaTime(6_499), 1)));
     assert_eq!(marker(&world, CommandTime::Now), Err(CommandError::Paused));
+}
+
+#[test]
+fn a_stall_becomes_silence_of_its_length_and_a_long_one_begins_a_segment() {
+    for pre_roll in [false, true] {
+        let mut world = World::new(seconds(10));
+        world.receive(500);
+        if !pre_roll {
+            world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime(0))).unwrap();
+        }
+        let stall = |world: &mut World, span: Span| {
+            world.line = world.line.delayed(span);
+            world.wall.local += span;
+            world.wall.utc = UnixTime::from_nanos(world.wall.utc.as_nanos() + span.as_nanos());
+            world.stall = span;
+        };
+        stall(&mut world, Span::from_secs(12));
+        world.receive(1_500);
+        if pre_roll {
+            world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime(0))).unwrap();
+        }
+        stall(&mut world, Span::from_secs(90));
+        world.receive(500);
+        world.command(RecorderCommand::Stop, CommandTime::Now).unwrap();
+        let sound = |from: u64, to: u64| (from..to).map(Some);
+        let mut expected: Vec<_> = sound(0, 500).collect();
+        expected.extend([None; 12_000]);
+        expected.extend(sound(500, 2_500));
+        assert_eq!(world.joined(), expected);
+        // Ten seconds each, by duration; and one after the long stall.
+        let lengths: Vec<_> = world.segments.iter().map(|it| it.frames.len()).collect();
+        assert_eq!(lengths, [10_000, 4_000, 500], "{pre_roll}");
+        let starts = world.segments.iter().map(|it| it.opening.utc.as_nanos() / 1_000_000);
+        assert_eq!(starts.collect::<Vec<_>>(), [0, 10_000, 14_000 + 90_000], "{pre_roll}");
+        let long = Frames(90_000);
+        assert_eq!(world.stalled, [(MediaTime(500), Frames(12_000)), (MediaTime(2_000), long)]);
+    }
+}
+
+#[test]
+fn a_stall_in_a_pause_is_part_of_it() {
+    for (gap, silence) in [(PauseMode::Silence, 3_400), (PauseMode::Closed, 0)] {
+        let config = RecorderConfig { pre_roll: Span::ZERO, ..RecorderConfig::default() };
+        let mut world = World::new(config);
+        world.receive(500);
+        world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime(0))).unwrap();
+        world.command(RecorderCommand::Pause(gap), CommandTime::Frame(MediaTime(500))).unwrap();
+        world.receive(100);
+        world.line = world.line.delayed(Span::from_secs(3));
+        world.stall = Span::from_secs(3);
+        world.receive(300);
+        world.command(RecorderCommand::Resume, CommandTime::Frame(MediaTime(900))).unwrap();
+        world.receive(100);
+        world.command(RecorderCommand::Stop, CommandTime::Now).unwrap();
+        let silent = world.joined().iter().filter(|frame| frame.is_none()).count();
+        assert_eq!(silent, silence, "{gap:?}");
+    }
 }

@@ -159,6 +159,14 @@ pub enum RecorderOutput {
         /// Number of frames.
         frames: Frames,
     },
+    /// The station stood still before a frame, for as long as this many frames last. Silence
+    /// replaces them, unless it was for so long that another segment begins.
+    Stalled {
+        /// The first frame afterwards.
+        at: MediaTime,
+        /// Frames that were never made.
+        frames: Frames,
+    },
     /// The wall clock was set, or the machine was suspended: from this frame on, times of the
     /// segment follow another reading of the clock.
     ClockChanged {
@@ -178,6 +186,9 @@ pub enum SilenceReason {
     Lost,
     /// The recorder was paused.
     Paused,
+    /// The station stood still, and made no frames: the silence is before the frame, and takes none
+    /// of the station's media time.
+    Stalled,
 }
 
 /// Start of a segment.

@@ -19,7 +19,7 @@ use super::finisher::{FinisherTask, PendingFile};
 use super::format::FileMetadata;
 use super::marker_queue::MarkerQueue;
 use super::report::{
-    FileOperation, RecorderEventKind, RecorderFault, RecorderStatus, SegmentStatus,
+    FileOperation, LossCause, RecorderEventKind, RecorderFault, RecorderStatus, SegmentStatus,
 };
 use super::sample_buffer::SampleBuffer;
 use super::segment_file::{
@@ -169,8 +169,7 @@ impl RecorderJob {
         if let (None, RecorderOutput::Silence { from, frames, cause: SilenceReason::Lost }) =
             (unfinished, output)
         {
-            self.status.lost += frames;
-            self.shared.emit(RecorderEventKind::FramesLost { frame: from, frames });
+            self.count_loss(from, frames, LossCause::Disk);
         }
         // It stays here until it is completed.
         self.pending_output = Some(output);
@@ -192,9 +191,22 @@ impl RecorderJob {
                 let done = self.fill_silence(frames);
                 self.write_scratch();
                 self.add_gap(SegmentGap { frame: from, frames: done, silence: Some(cause) });
-                let (from, frames) = (from + done, frames - done);
+                let frames = frames - done;
+                // A stall takes no media time: what follows it has another place in the file.
+                let from = if cause == SilenceReason::Stalled { from } else { from + done };
                 self.set_end_frame(from);
+                if let (Frames::ZERO, SilenceReason::Stalled, Some(file)) =
+                    (frames, cause, &mut self.file)
+                {
+                    file.skip_to(from);
+                }
                 (frames > Frames::ZERO).then_some(RecorderOutput::Silence { from, frames, cause })
+            }
+            RecorderOutput::Stalled { at, frames } => {
+                self.count_loss(at, frames, LossCause::Stall);
+                // The next file begins with the time of the clock, and not with that of this file.
+                self.last_metadata = None;
+                None
             }
             RecorderOutput::Skip { from, frames } => {
                 self.add_gap(SegmentGap { frame: from, frames, silence: None });
@@ -251,18 +263,27 @@ impl RecorderJob {
         self.markers.write_sidecar(&self.shared, self.file.as_ref(), &self.store, &self.syncer);
     }
 
+    fn count_loss(&mut self, frame: MediaTime, frames: Frames, cause: LossCause) {
+        self.status.lost += frames;
+        self.shared.emit(RecorderEventKind::FramesLost { frame, frames, cause });
+    }
+
     fn note_clock_change(&mut self, at: MediaTime, change: ClockChange) {
         let Some(file) = &mut self.file else { return };
         file.sidecar.add_clock_change(at, change);
+        let missed = file.sidecar.start.rate.frames(change.suspended);
         self.markers.request_sidecar();
         // The next file begins with the time of the clock, and not with that of this file.
         self.last_metadata = None;
         self.shared.emit(RecorderEventKind::ClockChanged { frame: at, change });
+        if missed > Frames::ZERO {
+            self.count_loss(at, missed, LossCause::Stall);
+        }
     }
 
     fn add_gap(&mut self, gap: SegmentGap) {
         let Some(file) = &mut self.file else { return };
-        if gap.silence == Some(SilenceReason::Lost) {
+        if matches!(gap.silence, Some(SilenceReason::Lost | SilenceReason::Stalled)) {
             file.sidecar.lost += gap.frames;
         }
         file.sidecar.add_gap(gap);

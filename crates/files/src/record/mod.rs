@@ -45,7 +45,7 @@ pub use marker::{
     is_valid_label,
 };
 pub use report::{
-    ClosedSegment, FileOperation, RecorderEvent, RecorderEventKind, RecorderFault, RecorderStatus,
+    ClosedSegment, FileOperation, LossCause, RecorderEvent, RecorderEventKind, RecorderFault, RecorderStatus,
     RetentionReason, SegmentLoudness, SegmentStatus,
 };
 pub use service::{RecorderError, RecorderHandle, RecorderService, STOP_LIMIT};

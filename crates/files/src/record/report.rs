@@ -38,13 +38,14 @@ pub enum RecorderEventKind {
     SegmentClosed(Box<ClosedSegment>),
     /// The current segment has one more marker, and its sidecar lists it.
     MarkerAdded(Box<Marker>),
-    /// Frames were lost because the disk was slower than the ring can buffer; the file has silence
-    /// of the same length.
+    /// Frames were lost; the file has silence of the same length, or the next one begins after them.
     FramesLost {
         /// First lost frame.
         frame: MediaTime,
         /// Number of lost frames.
         frames: Frames,
+        /// Why.
+        cause: LossCause,
     },
     /// The wall clock was set, or the machine was suspended, while a file was recorded.
     ClockChanged {
@@ -81,6 +82,25 @@ pub enum RecorderEventKind {
         /// The rule that deleted it.
         reason: RetentionReason,
     },
+}
+
+/// Why frames are missing in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// The disk was slower for longer than the ring can buffer.
+    Disk,
+    /// The process or the machine stood still.
+    Stall,
+}
+
+impl fmt::Display for LossCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disk => "the disk is too slow",
+            Self::Stall => "the program or its machine stood still",
+        })
+    }
 }
 
 /// Retention rule that deleted a file.

@@ -46,7 +46,7 @@ impl Sidecar {
     /// Adds a gap, merged with the last one if they are adjacent.
     pub(super) fn add_gap(&mut self, gap: SegmentGap) {
         match self.gaps.last_mut() {
-            Some(last) if last.silence == gap.silence && last.frame + last.frames == gap.frame => {
+            Some(last) if last.silence == gap.silence && last.end() == gap.frame => {
                 last.frames += gap.frames;
             }
             _ => {
@@ -72,6 +72,9 @@ impl Sidecar {
         let played = self.start.rate.span(frame.since(self.start.at));
         let changes = self.clock_changes.iter().filter(|(at, _)| *at <= frame);
         let since = changes.fold(played, |since, (_, change)| since + change.total());
+        let stalls = self.gaps.iter().filter(|gap| gap.silence == Some(SilenceReason::Stalled));
+        let stalled = stalls.filter(|gap| gap.frame <= frame).map(|gap| gap.frames);
+        let since = stalled.fold(since, |since, frames| since + self.start.rate.span(frames));
         UnixTime::from_nanos(self.start.utc.as_nanos().saturating_add(since.as_nanos()))
     }
 
@@ -159,11 +162,20 @@ impl Sidecar {
 }
 
 impl SegmentGap {
+    /// The frame of the station after it.
+    fn end(&self) -> MediaTime {
+        match self.silence {
+            Some(SilenceReason::Stalled) => self.frame,
+            _ => self.frame + self.frames,
+        }
+    }
+
     fn json_value(&self) -> Value {
         let kind = match self.silence {
             None => "left out",
             Some(SilenceReason::Lost) => "lost",
             Some(SilenceReason::Paused) => "paused",
+            Some(SilenceReason::Stalled) => "stalled",
         };
         json!({ "at_frame": self.frame.0, "frames": self.frames.0, "kind": kind })
     }

@@ -89,8 +89,11 @@ impl RecordOutput {
                 };
                 print(line.as_bytes()).map(|_| ())?;
             }
-            RecorderEventKind::FramesLost { frames, .. } => {
-                self.print_message(&format!("the disk is too slow: {} frames lost", frames.0));
+            RecorderEventKind::FramesLost { frames, cause, .. } => {
+                self.print_message(&format!("{cause}: {} frames lost", frames.0));
+            }
+            RecorderEventKind::ClockChanged { change, .. } => {
+                self.print_message(&change.to_string());
             }
             RecorderEventKind::Failed(fault) => self.print_message(&format!("{fault}; retrying")),
             RecorderEventKind::Recovered => self.print_message("writing works again"),
@@ -122,6 +125,12 @@ impl RecordOutput {
         }
     }
 }
+/// Writes to standard error; a recording does not end because its messages cannot be written.
+fn write_stderr(text: &str) {
+    let mut stderr = io::stderr().lock();
+    drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
+}
+
 
 /// Formats a size with three significant digits.
 fn size(bytes: u64) -> String {

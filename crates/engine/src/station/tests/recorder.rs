@@ -30,7 +30,7 @@ fn the_output_tap_is_bit_exact_with_the_stations_times() {
     let line = world.station.timeline();
     for (index, mark) in marks.iter().enumerate() {
         let pts = MediaTime(5 * 960 + 960 * index as u64);
-        assert_eq!(*mark, FrameRun { pts, frames: Frames(960), timeline: line });
+        assert_eq!(*mark, FrameRun { pts, frames: Frames(960), timeline: line, stall: Span::ZERO });
     }
 }
 

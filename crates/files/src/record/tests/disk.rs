@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use aulos_core::{Frames, MediaTime, Span};
 use aulos_engine::recorder::{CommandTime, RecorderCommand};
 
-use super::test_recorder::{SOURCE_DELAY, TestRecorder, check_frames, decode, number};
+use super::test_recorder::{SOURCE_DELAY, TestRecorder, check_frames, decode, json, number};
 use crate::record::{ClosedSegment, RecorderEventKind};
 
 fn troubles(recorder: &TestRecorder) -> usize {
@@ -145,4 +145,32 @@ fn recording_continues_when_a_removed_folder_is_back() {
     assert_eq!((closed[0].number, recorder.lost()), (1, Frames::ZERO));
     check_frames(&decode(&closed[0].path), closed[0].start.0);
     assert_eq!(closed[0].end.0, 17_100 * 48);
+}
+
+#[test]
+fn time_for_which_the_process_stood_still_is_silence_in_the_file() {
+    let mut recorder = begin("stopped", 100);
+    recorder.run(2_000);
+    recorder.stop_for(Span::from_secs(12));
+    recorder.run(2_000);
+    recorder.handle.shared.request_marker("after", recorder.now, CommandTime::Now).unwrap();
+    recorder.run(200);
+    let closed = recorder.finish();
+    let stalled = 12 * 48_000;
+    let [segment] = &closed[..] else { panic!("{closed:?}") };
+    // To a quantum: the stall is counted from when the next one was due.
+    let wanted = 4_300 * 48 + stalled;
+    assert!(segment.frames.0.abs_diff(wanted) <= 960, "{} instead of {wanted}", segment.frames.0);
+    assert_eq!(segment.lost, recorder.lost());
+    assert!(segment.lost.0.abs_diff(stalled) <= 960, "{}", segment.lost.0);
+    let samples = decode(&segment.path);
+    assert_eq!(samples.len() as u64, segment.frames.0);
+    let lost = usize::try_from(segment.lost.0).unwrap();
+    check_frames(&samples[..2_100 * 48], 0);
+    check_frames(&samples[2_100 * 48 + lost..], 2_100 * 48);
+    let sidecar = json(&segment.path);
+    assert_eq!(sidecar["gaps"][0]["kind"], "stalled", "{sidecar}");
+    let marker = &sidecar["markers"][0];
+    assert!(marker["position"].as_u64().unwrap() > 16 * 48_000, "{sidecar}");
+    assert!(marker["time"].as_str().unwrap().starts_with("2026-11-22T12:01:06"), "{sidecar}");
 }

@@ -247,6 +247,13 @@ impl TestRecorder {
         }
     }
 
+    /// The process does nothing for this time.
+    pub(super) fn stop_for(&mut self, span: Span) {
+        self.now += span;
+        self.station.station.handle_timeout(self.now);
+        self.poll_recorder();
+    }
+
     pub(super) fn run(&mut self, millis: u64) {
         for _ in 0..millis / 20 {
             self.run_without_polling(20);

@@ -1,0 +1,79 @@
+//! Stalls of a station: while its process or its machine stood still, no frames were made, and its
+//! timeline goes on later. Silence of the same length keeps a recording in time.
+
+use aulos_core::{Frames, MediaTime, Span};
+
+use super::{FrameRun, Recorder, RecorderOutput, Segment, SilenceReason};
+
+/// A stall that the recording has not passed yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stall {
+    /// The first frame after it.
+    at: MediaTime,
+    /// Missing frames that are not replaced by silence yet.
+    frames: Frames,
+    is_reported: bool,
+}
+
+impl Recorder {
+    /// Notes a stall before the frames of `run`; false if it is too long for silence, so that the
+    /// frames begin another segment.
+    pub(super) fn note_stall(&mut self, run: &FrameRun) -> bool {
+        if run.stall > MAX_STALL_SILENCE {
+            return false;
+        }
+        let frames = run.timeline.rate().frames(run.stall);
+        if frames > Frames::ZERO {
+            self.stalls.push_back(Stall { at: run.pts, frames, is_reported: false });
+        }
+        true
+    }
+
+    /// Outputs silence for a stall before the frame `next`, up to the end of the segment.
+    pub(super) fn fill_stall(&mut self, mut segment: Segment, next: MediaTime) -> bool {
+        let due = self.due(&segment, next);
+        let Some(stall) = self.stalls.front_mut().filter(|stall| stall.at == next) else {
+            return false;
+        };
+        if !core::mem::replace(&mut stall.is_reported, true) {
+            let (at, frames) = (next, stall.frames);
+            self.outputs.push_back(RecorderOutput::Stalled { at, frames });
+        }
+        if let Some((_, cause)) = due.filter(|(at, _)| *at <= next) {
+            self.cut(segment, next, cause);
+            return true;
+        }
+        let frames = due.map_or(stall.frames, |(at, _)| stall.frames.min(at.since(next)));
+        stall.frames -= frames;
+        if stall.frames == Frames::ZERO {
+            self.stalls.pop_front();
+        }
+        segment.frames += frames;
+        self.advance_segment(segment, next);
+        let cause = SilenceReason::Stalled;
+        self.outputs.push_back(RecorderOutput::Silence { from: next, frames, cause });
+        true
+    }
+
+    /// The first frame after `next` before which silence is missing.
+    pub(super) fn next_stall(&self, next: MediaTime) -> Option<MediaTime> {
+        self.stalls.iter().map(|stall| stall.at).find(|at| *at > next)
+    }
+
+    /// How much later the timeline, which is that after all stalls, has the frame `at`.
+    pub(super) fn stalled_since(&self, at: MediaTime) -> Span {
+        let stalls = self.stalls.iter().filter(|stall| stall.at >= at);
+        self.rate().span(stalls.fold(Frames::ZERO, |sum, stall| sum + stall.frames))
+    }
+
+    /// Forgets the stalls before a frame, which are left out.
+    pub(super) fn drop_stalls(&mut self, below: MediaTime) {
+        while self.stalls.front().is_some_and(|stall| stall.at < below) {
+            self.stalls.pop_front();
+        }
+    }
+}
+
+/// The longest stall that becomes silence: 12 MB of stereo at 48 kHz. A machine that slept for a
+/// night must not write hours of silence when it wakes.
+const MAX_STALL_SILENCE: Span = Span::from_secs(60);
