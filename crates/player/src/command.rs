@@ -31,7 +31,8 @@ pub struct PlayOutput {
     pub quiet: bool,
 }
 
-/// Plays until a signal (SIGINT, SIGTERM, SIGHUP), or until the reader of a pipe is gone.
+/// Plays until a signal (SIGINT, SIGTERM, SIGHUP), or until the reader of a pipe of samples is gone.
+/// Sound goes on without a reader of the status.
 ///
 /// # Errors
 /// [`PlayError`].
@@ -47,15 +48,23 @@ pub fn play(config: PlayConfig, output: PlayOutput, hooks: HookConfig) -> Result
     let hooks = HookRunner::start(hooks, config.release_after, player, mixer);
     let hooks = hooks.map_err(PlayError::System)?;
     let handle = PlayerHandle::start(config).map_err(PlayError::Output)?;
-    let has_line = false;
-    let mut front =
-        Front { server, is_searching, output, handle, hooks, signals, is_stopping, has_line };
+    let mut front = Front {
+        server,
+        is_searching,
+        output,
+        handle,
+        hooks,
+        signals,
+        is_stopping,
+        has_line: false,
+        report_error: None,
+    };
     front.run();
     front.clear_line();
     let result = front.handle.join();
     front.hooks.finish(&front.server);
     match result {
-        Ok(()) | Err(OutputError::ReaderGone) => Ok(()),
+        Ok(()) | Err(OutputError::ReaderGone) => front.report_error.map_or(Ok(()), |error| Err(PlayError::Report(error))),
         Err(error) => Err(PlayError::Output(error)),
     }
 }
@@ -102,6 +111,8 @@ struct Front {
     is_stopping: Arc<AtomicBool>,
     /// Whether the terminal shows a status line, which the next line overwrites.
     has_line: bool,
+    /// The error that has ended the status on standard output.
+    report_error: Option<io::Error>,
 }
 
 impl Front {
@@ -160,9 +171,10 @@ impl Front {
             let mut line = status_json(&status);
             line["server"] = (!self.is_searching).then_some(&*self.server).into();
             let mut stdout = io::stdout().lock();
-            if writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_err() {
+            if let Err(error) = writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
                 // Without a reader there is no use in more lines.
-                self.handle.stop();
+                self.output.json = false;
+                self.report_error = Some(error).filter(|it| it.kind() != io::ErrorKind::BrokenPipe);
             }
         }
         if self.output.status || shows_line {
@@ -197,6 +209,8 @@ impl Front {
 pub enum PlayError {
     /// The output failed.
     Output(OutputError),
+    /// The status could not be written to standard output; the sound was played.
+    Report(io::Error),
     /// JSON and samples cannot both go to standard output.
     StdoutTwice,
     /// The system refuses what every program gets.
@@ -210,7 +224,7 @@ impl PlayError {
         match self {
             Self::StdoutTwice => 2,
             Self::Output(OutputError::Open { .. }) => 73,
-            Self::Output(_) => 74,
+            Self::Output(_) | Self::Report(_) => 74,
             Self::System(_) => 70,
         }
     }
@@ -224,6 +238,7 @@ impl fmt::Display for PlayError {
                 f,
                 "--json and --output stdout both need standard output; use --output file:PATH"
             ),
+            Self::Report(error) => write!(f, "standard output: {error}"),
             Self::System(error) => error.fmt(f),
         }
     }

@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub(super) use args::NormalizeArgs;
 
-use super::output::is_stdout_open;
+use super::output::SideReport;
 use super::scan::plain;
 use signals::StopFlag;
 
@@ -64,12 +64,12 @@ pub(super) fn run(args: &NormalizeArgs, quiet: bool) -> Result<Exit, Failure> {
         files: items.len(),
         done: [0; 4],
         failure: None,
-        output: Ok(()),
+        output: SideReport::new(),
     };
     run.begin();
     normalize::run(items, jobs.min(MAX_JOBS), &options, |event| {
         run.handle_event(event);
-        if stop.is_set() || run.output.is_err() {
+        if stop.is_set() || !run.goes_on() {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -89,17 +89,22 @@ struct NormalizeRun<'a> {
     /// Counts: written, unchanged, planned, failed.
     done: [usize; 4],
     failure: Option<Failure>,
-    output: io::Result<()>,
+    output: SideReport,
 }
 
 impl NormalizeRun<'_> {
     fn begin(&mut self) {
         if !self.single && !self.args.json {
-            self.output = output::write(&output::header());
+            self.output.print(&output::header());
         }
     }
 
     fn handle_event(&mut self, event: NormalizeEvent) {
+    /// Without rows, a run goes on only if it writes files.
+    const fn goes_on(&self) -> bool {
+        self.output.is_open() || !self.args.dry_run
+    }
+
         match event {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part")]
             NormalizeEvent::Progress(part, files) => {
@@ -131,9 +136,7 @@ impl NormalizeRun<'_> {
             (false, _) if self.single => String::new(),
             (false, _) => output::line(row),
         };
-        if self.output.is_ok() {
-            self.output = self.bar.suspend(|| output::write(&text));
-        }
+        self.bar.suspend(|| self.output.print(&text));
         let name = plain(&row.task.to.to_string_lossy());
         for line in remarks.iter().filter(|_| !self.quiet) {
             self.bar.suspend(|| eprintln!("{name}: {line}"));
@@ -149,8 +152,8 @@ impl NormalizeRun<'_> {
 
     fn end(self, stopped: bool) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        if !is_stdout_open(self.output)? {
-            return Ok(Exit::Ok);
+        if !self.goes_on() {
+            return self.output.finish().map(|()| Exit::Ok);
         }
         let [written, unchanged, planned, failed] = self.done;
         if stopped {
@@ -165,7 +168,7 @@ impl NormalizeRun<'_> {
             eprintln!("{written} written, {unchanged} unchanged, {failed} failed{planned}");
         }
         match self.failure {
-            None => Ok(Exit::Ok),
+            None => self.output.finish().map(|()| Exit::Ok),
             Some(failure) if self.single => Err(failure),
             Some(failure) if self.files == 1 => Ok(failure.exit),
             Some(_) => Ok(Exit::SomeFailed),

@@ -40,6 +40,42 @@ pub(super) fn is_stdout_open(written: io::Result<()>) -> Result<bool, Failure> {
     }
 }
 
+/// Lines on standard output about work that goes on without them, as the names of recorded files. An
+/// error ends the lines and not the work: the exit code reports it when the work is done.
+#[derive(Debug)]
+pub(super) struct SideReport(io::Result<()>);
+
+impl SideReport {
+    pub(super) const fn new() -> Self {
+        Self(Ok(()))
+    }
+
+    /// Writes text, and flushes, because the reader may be waiting.
+    pub(super) fn print(&mut self, text: &str) {
+        self.print_with(|| {
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        });
+    }
+
+    /// As [`SideReport::print`], with a function that writes.
+    pub(super) fn print_with(&mut self, write: impl FnOnce() -> io::Result<()>) {
+        if self.0.is_ok() {
+            self.0 = write();
+        }
+    }
+
+    /// Whether lines can still be written.
+    pub(super) const fn is_open(&self) -> bool {
+        self.0.is_ok()
+    }
+
+    /// The error that ended the lines; a closed pipe is none.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        is_stdout_open(self.0).map(drop)
+    }
+}
+
 /// All problems of command line arguments, with their hints.
 pub(super) fn usage_failure(problems: &[aulos_config::Problem]) -> Failure {
     let lines = problems.iter().map(|aulos_config::Problem { message, hint, .. }| match hint {

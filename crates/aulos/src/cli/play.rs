@@ -146,7 +146,7 @@ fn exit_code_of(error: &PlayError) -> Exit {
     match error {
         PlayError::StdoutTwice => Exit::Usage,
         PlayError::Output(OutputError::Open { .. }) => Exit::CannotCreate,
-        PlayError::Output(_) => Exit::Io,
+        PlayError::Output(_) | PlayError::Report(_) => Exit::Io,
         _ => Exit::Internal,
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: ColorMode) -> Result<Ex
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
-    let output = RecordOutput::new(args.json, quiet, color);
+    let mut output = RecordOutput::new(args.json, quiet, color);
     runtime.block_on(async {
         // Installed before anything is read, because a signal may come at once.
         let mut signals = Signals::new()?;
@@ -72,10 +72,11 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: ColorMode) -> Result<Ex
         }
         let mut reader =
             ReaderHandle::start("aulos-record", opened, !args.no_pace, false, Some(sink))?;
-        let ended = watch(&recorder, &output, &mut reader, &mut signals, &mut keys, args).await;
+        let ended = watch(&recorder, &mut output, &mut reader, &mut signals, &mut keys, args).await;
+        recorder.stop_waiting();
         reader.end().await;
-        let done = recorder.finish(&output);
-        ended.and(done).map(|()| Exit::Ok)
+        let done = recorder.finish(&mut output, &mut signals).await;
+        ended.and(done).and(output.end()).map(|()| Exit::Ok)
     })
 }
 
@@ -83,7 +84,7 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: ColorMode) -> Result<Ex
 /// recording.
 async fn watch(
     recorder: &FileRecorder,
-    output: &RecordOutput,
+    output: &mut RecordOutput,
     reader: &mut ReaderHandle,
     signals: &mut Signals,
     keys: &mut KeyInput,
@@ -102,12 +103,15 @@ async fn watch(
                 Some(ReaderEvent::Ended(_, result)) => return result,
                 None => return Err(thread_panicked()),
             },
-            () = signals.wait() => reader.send(ReaderCommand::Quit),
+            () = signals.wait() => {
+                recorder.stop_waiting();
+                reader.send(ReaderCommand::Quit);
+            }
             key = keys.next() => handle_key(recorder, output, key),
             _ = tick.tick() => {}
         }
         for event in recorder.events() {
-            output.event(&event)?;
+            output.event(&event);
             if let RecorderEventKind::Failed(fault) = &event
                 && recorder.has_written_nothing(fault)
             {

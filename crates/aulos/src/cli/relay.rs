@@ -12,7 +12,7 @@ use aulos_server::exit::{Exit, Failure};
 use aulos_server::relay::{RelaySnapshot, Relays};
 use clap::{Args, ValueHint};
 
-use super::output::{ColorMode, is_stdout_open, print, usage_failure};
+use super::output::{ColorMode, SideReport, usage_failure};
 use super::signals::Signals;
 use output::TableView;
 use terminal::{Key, Keys, Scroll};
@@ -135,15 +135,12 @@ pub(super) fn run(args: &RelayArgs, quiet: bool, color: ColorMode) -> Result<Exi
         watch(args, color, &mut relays, &mut signals).await
     });
     let status = relays.stop();
-    if !watched? {
-        return Ok(Exit::Ok);
-    }
-    if args.json {
-        let mut line = status.json(true).to_string();
-        line.push('\n');
-        return print(line.as_bytes());
-    }
-    print(output::summary(&status).as_bytes())
+    let mut report = watched?;
+    report.print(&match args.json {
+        true => format!("{}\n", status.json(true)),
+        false => output::summary(&status),
+    });
+    report.finish().map(|()| Exit::Ok)
 }
 
 /// The relays to run, from a file or from the arguments.
@@ -203,13 +200,14 @@ fn print_startup(relays: &Relays) {
     }
 }
 
-/// Shows the status until the end. False when standard output has been closed.
+/// Shows the status until the end.
 async fn watch(
     args: &RelayArgs,
     color: ColorMode,
     relays: &mut Relays,
     signals: &mut Signals,
-) -> Result<bool, Failure> {
+) -> Result<SideReport, Failure> {
+    let mut report = SideReport::new();
     let mut screen = StatusScreen::new(args.top, color)?;
     let mut clock = tokio::time::interval(STATUS_INTERVAL);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -223,21 +221,17 @@ async fn watch(
                 }
                 before = latest.replace(relays.status());
             }
-            () = signals.wait() => return Ok(true),
+            () = signals.wait() => return Ok(report),
             key = screen.key() => match key {
-                Key::Quit => return Ok(true),
+                Key::Quit => return Ok(report),
                 Key::Scroll(scroll) => screen.scroll(scroll),
             },
         }
         let Some(status) = &latest else { continue };
-        let shown = if args.json {
-            let mut out = io::stdout().lock();
-            writeln!(out, "{}", status.json(false)).and_then(|()| out.flush())
+        if args.json {
+            report.print(&format!("{}\n", status.json(false)));
         } else {
-            screen.show(status, before.as_ref())
-        };
-        if !is_stdout_open(shown)? {
-            return Ok(false);
+            report.print_with(|| screen.show(status, before.as_ref()));
         }
     }
 }

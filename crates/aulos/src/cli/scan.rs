@@ -171,7 +171,9 @@ struct ScanRun<'a> {
     failed: usize,
     /// Whether all failures were missing input.
     no_input: bool,
-    output: io::Result<()>,
+    output: SideReport,
+    /// Whether the scan writes files, and so goes on when its rows cannot be printed.
+    writes_files: bool,
     journal_error: Option<io::Error>,
 }
 
@@ -210,13 +212,14 @@ impl<'a> ScanRun<'a> {
             measured: 0,
             failed: 0,
             no_input: true,
-            output: Ok(()),
+            output: SideReport::new(),
+            writes_files: args.tag && !args.dry_run || args.report.is_some() || args.resume.is_some(),
             journal_error: None,
         })
     }
 
     fn begin(&mut self) {
-        self.output = self.rows.header();
+        self.output.print_with(|| self.rows.header());
     }
 
     /// Splits off the files whose reports are in the journal; returns the rest.
@@ -248,12 +251,16 @@ impl<'a> ScanRun<'a> {
                 self.report_file(*report);
             }
         }
-        if self.output.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if self.goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    const fn goes_on(&self) -> bool {
+        self.output.is_open() || self.writes_files
     }
 
     /// Reports files from the journal, up to the next one that has to be measured.
     fn report_recalled(&mut self) {
-        while self.output.is_ok()
+        while self.goes_on()
             && let Some(report) = self.order.front_mut().and_then(Option::take)
         {
             self.order.pop_front();
@@ -355,7 +362,7 @@ impl<'a> ScanRun<'a> {
     /// Reports albums, in the order of their folders.
     fn report_albums(&mut self) {
         for album in std::mem::take(&mut self.albums) {
-            if self.output.is_err() {
+            if !self.goes_on() {
                 return;
             }
             let loudness = album.loudness(self.options);
@@ -382,7 +389,7 @@ impl<'a> ScanRun<'a> {
 
     fn tag_album(&mut self, album: &Album, volume: Option<tag::GainTags>) {
         for (path, loudness) in &album.tracks {
-            if self.output.is_err() {
+            if !self.goes_on() {
                 return;
             }
             let name = plain(&path.to_string_lossy());
@@ -395,21 +402,19 @@ impl<'a> ScanRun<'a> {
     }
 
     fn print(&mut self, row: &Row<'_>) {
-        if self.output.is_ok() {
-            self.output = self.bar.suspend(|| self.rows.print(row));
-        }
+        self.output.print_with(|| self.bar.suspend(|| self.rows.print(row)));
     }
 
     fn print_message(&mut self, text: &str) {
-        if self.output.is_ok() && !text.is_empty() {
-            self.output = self.bar.suspend(|| self.rows.print_message(text));
+        if !text.is_empty() {
+            self.output.print_with(|| self.bar.suspend(|| self.rows.print_message(text)));
         }
     }
 
     fn end(self, skipped: usize) -> Result<Exit, Failure> {
         self.bar.finish_and_clear();
-        if !is_stdout_open(self.output)? {
-            return Ok(Exit::Ok);
+        if !self.goes_on() {
+            return self.output.finish().map(|()| Exit::Ok);
         }
         if let Some((page, path)) = self.page.zip(self.args.report.as_ref()) {
             page.write(path).map_err(|error| cannot_write(path, &error))?;
@@ -424,13 +429,13 @@ impl<'a> ScanRun<'a> {
         if let Some(tagger) = self.tagger.filter(|_| !self.quiet && self.measured > 0) {
             eprintln!("{}", tagger.summary());
         }
-        Ok(match (self.measured, self.failed) {
-            _ if untagged > 0 => Exit::SomeFailed,
-            (_, 0) => Exit::Ok,
-            (0, _) if self.no_input => Exit::NoInput,
-            (0, 1) => Exit::Data,
-            _ => Exit::SomeFailed,
-        })
+        match (self.measured, self.failed) {
+            _ if untagged > 0 => Ok(Exit::SomeFailed),
+            (_, 0) => self.output.finish().map(|()| Exit::Ok),
+            (0, _) if self.no_input => Ok(Exit::NoInput),
+            (0, 1) => Ok(Exit::Data),
+            _ => Ok(Exit::SomeFailed),
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Output of a run: a table for one file, a row per file for many, JSON lines for programs.
 
-use std::io::{self, Write};
-
 use aulos_core::{Db, Lufs};
 use aulos_dsp::normalize::{GainLimit, LinearGain};
 use aulos_files::normalize::{NormalizeOutcome, NormalizeResult, OutputContainer, OutputFileState};
@@ -11,12 +9,6 @@ use serde_json::{Value, json};
 
 use super::args::NormalizeArgs;
 use crate::cli::scan::plain;
-
-pub(super) fn write(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
-}
 
 /// Remarks about the new file that its figures do not show.
 pub(super) fn remarks(outcome: &NormalizeOutcome, args: &NormalizeArgs) -> Vec<String> {

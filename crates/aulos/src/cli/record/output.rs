@@ -10,7 +10,7 @@ use aulos_files::record::{RecorderEventKind, RecorderStatus};
 use aulos_server::exit::Failure;
 
 use crate::cli::figures::{clock, db, lufs};
-use crate::cli::output::{ColorMode, print};
+use crate::cli::output::{ColorMode, SideReport};
 
 /// Files go to standard output, messages to standard error.
 pub(super) struct RecordOutput {
@@ -19,20 +19,21 @@ pub(super) struct RecordOutput {
     /// Whether standard error is a terminal, where the status line is redrawn.
     line: bool,
     red: (&'static str, &'static str),
+    report: SideReport,
 }
 
 impl RecordOutput {
     pub(super) fn new(json: bool, quiet: bool, color: ColorMode) -> Self {
         let terminal = io::stderr().is_terminal();
         let red = if color.colors(terminal) { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
-        Self { json, quiet, line: terminal && !quiet, red }
+        Self { json, quiet, line: terminal && !quiet, red, report: SideReport::new() }
     }
 
     /// Prints a message for people.
     pub(super) fn print_message(&self, text: &str) {
         if !self.quiet {
             self.clear();
-            eprintln!("{text}");
+            write_stderr(&format!("{text}\n"));
         }
     }
 
@@ -72,13 +73,11 @@ impl RecordOutput {
         if let Some(fault) = &status.fault {
             text += &format!("  ({fault})");
         }
-        eprint!("\r\x1b[K{text}");
-        // The status line is not essential.
-        drop(io::stderr().flush());
+        write_stderr(&format!("\r\x1b[K{text}"));
     }
 
     /// Reports an event of the recorder.
-    pub(super) fn event(&self, what: &RecorderEventKind) -> Result<(), Failure> {
+    pub(super) fn event(&mut self, what: &RecorderEventKind) {
         match what {
             RecorderEventKind::SegmentClosed(closed) => {
                 self.clear();
@@ -87,7 +86,7 @@ impl RecordOutput {
                 } else {
                     format!("{}\n", closed.path.display())
                 };
-                print(line.as_bytes()).map(|_| ())?;
+                self.report.print(&line);
             }
             RecorderEventKind::FramesLost { frames, cause, .. } => {
                 self.print_message(&format!("{cause}: {} frames lost", frames.0));
@@ -111,26 +110,26 @@ impl RecordOutput {
             }
             _ => {}
         }
-        Ok(())
     }
 
-    /// Ends the status line.
-    pub(super) fn end(&self) {
+    /// Ends the status line, and returns the error of standard output.
+    pub(super) fn end(self) -> Result<(), Failure> {
         self.clear();
+        self.report.finish()
     }
 
     fn clear(&self) {
         if self.line {
-            eprint!("\r\x1b[K");
+            write_stderr("\r\x1b[K");
         }
     }
 }
+
 /// Writes to standard error; a recording does not end because its messages cannot be written.
 fn write_stderr(text: &str) {
     let mut stderr = io::stderr().lock();
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
 }
-
 
 /// Formats a size with three significant digits.
 fn size(bytes: u64) -> String {

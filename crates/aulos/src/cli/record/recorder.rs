@@ -22,6 +22,7 @@ use aulos_server::exit::{Exit, Failure};
 
 use super::args::RecordArgs;
 use super::output::RecordOutput;
+use crate::cli::signals::Signals;
 use crate::cli::source_reader::BlockSink;
 
 /// A recorder for one source.
@@ -189,21 +190,53 @@ impl FileRecorder {
         status.segments == 0 && status.bytes == 0
     }
 
-    /// Writes everything, and reports every file.
-    pub(super) fn finish(self, output: &RecordOutput) -> Result<(), Failure> {
+    /// Lets the reader thread end, which may wait for a disk that takes nothing.
+    pub(super) fn stop_waiting(&self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        let Self { shared, mut service, events, .. } = self;
-        shared.recorder.close();
-        let unwritten = service.stop(FINISH_TIMEOUT);
-        let mut events = events.into_inner();
-        while let Ok(event) = events.try_recv() {
-            output.event(&event.kind)?;
-        }
-        output.end();
-        if unwritten.is_empty() {
+    }
+
+    /// Writes everything, and reports every file. Gives up at a signal, and on a disk that refuses
+    /// what is left.
+    pub(super) async fn finish(
+        mut self,
+        output: &mut RecordOutput,
+        signals: &mut Signals,
+    ) -> Result<(), Failure> {
+        let begin = SystemClock::now();
+        self.stop_waiting();
+        self.shared.recorder.close();
+        let mut fault = self.status().fault;
+        let is_done = loop {
+            let is_done = self.shared.recorder.is_done();
+            for event in self.events() {
+                match &event {
+                    RecorderEventKind::Failed(new) => fault = Some(new.clone()),
+                    RecorderEventKind::Recovered => fault = None,
+                    _ => {}
+                }
+                output.event(&event);
+            }
+            let limit = if fault.is_some() { FAULT_TIMEOUT } else { FINISH_TIMEOUT };
+            if is_done || SystemClock::now() - begin > limit {
+                break is_done;
+            }
+            tokio::select! {
+                () = signals.wait() => break false,
+                () = tokio::time::sleep(ROOM_POLL_INTERVAL) => {}
+            }
+        };
+        drop(self.service.stop(if is_done { FINISH_TIMEOUT } else { Span::ZERO }));
+        if is_done {
             return Ok(());
         }
-        let message = "the disk does not respond: the end of the recording could not be written";
+        let reason = fault.map_or_else(
+            || "the disk does not respond".to_owned(),
+            |fault| fault.to_string(),
+        );
+        let message = format!(
+            "{reason}\nThe end of the recording is not written. What was written before is in the file \
+             that ends in .part, and the next recording to the same path completes it."
+        );
         Err(Failure::new(Exit::Io, message))
     }
 }
@@ -252,5 +285,8 @@ const DEFAULT_BITS: u32 = 16;
 /// Time limit for the last writes, in case the disk hangs.
 const FINISH_TIMEOUT: Span = Span::from_secs(10);
 
-/// Interval of checks for room.
+/// The same for a disk that refuses to write: long enough for another attempt.
+const FAULT_TIMEOUT: Span = Span::from_secs(1);
+
+/// Interval of checks for room, and for the end.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(5);
