@@ -24,6 +24,7 @@ Options:
       --output OUTPUT  auto, pulse[:SINK], alsa[:DEVICE], alsa-hw[:CARD[,DEV]],
                        null, file:PATH or stdout [default: auto, a sound server
                        or else ALSA]
+      --force          Replace the file of --output file:PATH if it exists
       --list-outputs   Print the sound devices of this machine
       --id ID          Id on the server [default: the MAC address of this host]
       --name NAME      Name on the server [default: the name of this host]
@@ -104,7 +105,7 @@ enum Parsed {
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Parsed, String> {
     let mut options = PlayOptions::new(OutputConfig::default());
     let mut output = PlayOutput::default();
-    let mut has_server = false;
+    let (mut has_server, mut force) = (false, false);
     while let Some(argument) = arguments.next() {
         let (option, inline) = match argument.split_once('=') {
             Some((option, value)) if option.starts_with("--") => (option, Some(value.to_owned())),
@@ -132,6 +133,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Parsed, String> 
             _ if inline.is_some() => return Err(format!("unknown option `{option}`")),
             "--json" => output.json = true,
             "--status" => output.status = true,
+            "--force" => force = true,
             "--list-outputs" => return Ok(Parsed::ListOutputs),
             "-q" | "--quiet" => output.quiet = true,
             "-h" | "--help" => return Ok(Parsed::Print(help())),
@@ -145,6 +147,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Parsed, String> 
                 has_server = true;
             }
         }
+    }
+    if force {
+        options.output = options.output.replacing();
     }
     Ok(Parsed::Play(Box::new(options), output))
 }

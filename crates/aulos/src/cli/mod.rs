@@ -12,6 +12,7 @@ mod log;
 mod meter;
 mod normalize;
 mod output;
+mod output_file;
 mod play;
 mod record;
 #[cfg(test)]

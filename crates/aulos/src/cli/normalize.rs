@@ -37,7 +37,8 @@ target and reports the gain reduction of the limiter. The modes full, mid and
 low work as in a station if --lra is given; without --lra they are the same as
 --limit.
 
-The output has the sample rate, channels and tags of the input, without the
+An output file that exists is kept and reported, unless --force is given. The
+output has the sample rate, channels and tags of the input, without the
 ReplayGain and R128 gains, which no longer apply; tags that cannot be kept are
 reported. WAVE keeps the sample format and becomes RF64 beyond 4 GiB; 16 and 24
 bits are dithered. Opus has 48 kHz and one or two channels; its loudness and
@@ -99,12 +100,12 @@ impl NormalizeRun<'_> {
         }
     }
 
-    fn handle_event(&mut self, event: NormalizeEvent) {
     /// Without rows, a run goes on only if it writes files.
     const fn goes_on(&self) -> bool {
         self.output.is_open() || !self.args.dry_run
     }
 
+    fn handle_event(&mut self, event: NormalizeEvent) {
         match event {
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part")]
             NormalizeEvent::Progress(part, files) => {

@@ -37,6 +37,9 @@ pub(super) struct PlayArgs {
     /// its clock.
     #[arg(long, value_name = "OUTPUT", default_value = "auto")]
     output: OutputConfig,
+    /// Replace the file of `--output file:PATH` if it exists
+    #[arg(long)]
+    force: bool,
     /// Print the sound devices of this machine, as `--output` names them
     #[arg(long)]
     list_outputs: bool,
@@ -115,7 +118,7 @@ pub(super) fn run(args: PlayArgs, quiet: bool) -> Result<Exit, Failure> {
         server: args.address,
         server_name: args.server,
         tls: TlsFiles { server_ca: args.server_cert, certificate: args.cert, key: args.cert_key },
-        output: args.output,
+        output: if args.force { args.output.replacing() } else { args.output },
         format: args.format,
         mixer: args.mixer,
         latency: args.latency,

@@ -23,7 +23,8 @@ use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::output::is_stdout_open;
+use super::output::SideReport;
+use super::output_file::check_own;
 use album::{Album, AlbumRule};
 use journal::Journal;
 pub(super) use output::plain;
@@ -88,6 +89,9 @@ pub(super) struct ScanArgs {
     /// Keep the measurements in this file, and measure only new and changed files
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "report")]
     resume: Option<PathBuf>,
+    /// Replace the file of --report or --resume even if it is another one
+    #[arg(long)]
+    force: bool,
     /// Number of threads, 1 to 1024 [default: one per processor]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -132,6 +136,7 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
         keep_measurement: args.album,
         curve: args.report.is_some(),
     };
+    check_outputs(args)?;
     let mut files = scan::find_files(&args.paths);
     let mut skipped = 0;
     if args.skip_tagged {
@@ -146,6 +151,20 @@ pub(super) fn run(args: &ScanArgs, quiet: bool) -> Result<Exit, Failure> {
     scan.report_recalled();
     scan.report_albums();
     scan.end(skipped)
+}
+
+/// Before anything is measured: the files that are written must be free, or of an earlier scan.
+fn check_outputs(args: &ScanArgs) -> Result<(), Failure> {
+    if args.force {
+        return Ok(());
+    }
+    if let Some(path) = &args.report {
+        check_own(path, ReportPage::is_one)?;
+    }
+    if let Some(path) = &args.resume {
+        check_own(path, Journal::is_one)?;
+    }
+    Ok(())
 }
 
 /// A scan run.

@@ -136,7 +136,8 @@ fn parse_arguments(arguments: &[String]) -> Result<(PlayOptions, PlayOutput), Fa
         }
     }
     options.server = server(&given)?;
-    options.output = device(&given)?;
+    // As snapclient, which replaces the file of `--player file`.
+    options.output = device(&given)?.replacing();
     Ok((options, output))
 }
 

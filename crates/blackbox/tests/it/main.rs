@@ -24,6 +24,7 @@ mod children;
 mod cli;
 mod cluster;
 mod cluster_control;
+mod command_faults;
 mod controllers;
 mod crowd;
 mod dj;

@@ -30,6 +30,8 @@ pub enum NormalizeError {
     InPlace,
     /// The new file would be the same as the old one.
     SameFile,
+    /// There is a file of the new name.
+    Exists,
     /// The new name belongs to something that is not a regular file.
     NotAFile,
     /// Two files would get the same new name.
@@ -86,6 +88,7 @@ impl fmt::Display for NormalizeError {
             Self::SameFile => {
                 "input and output are the same file; give another name, or use --in-place"
             }
+            Self::Exists => "the file already exists; give another name, or --force to replace it",
             Self::NotAFile => "not a regular file; give another name",
             Self::SameName => "another file gets the same new name; rename one of them",
             Self::ReadOnly => "read-only; check the mode of file and folder",

@@ -47,6 +47,8 @@ pub struct NormalizeConfig {
     pub bitrate: u32,
     /// Applies one gain to all files of a folder. Has no effect with the live method.
     pub album: bool,
+    /// Replaces existing files, as in place.
+    pub overwrite: bool,
     /// Measures only, and writes nothing.
     pub dry_run: bool,
 }
@@ -146,6 +148,10 @@ pub fn normalize_file(
     };
     if !task.in_place && is_same() {
         return Err(NormalizeError::SameFile);
+    }
+    let may_replace = task.in_place || normalize_config.overwrite || normalize_config.dry_run;
+    if !may_replace && std::fs::metadata(&task.to).is_ok_and(|it| it.is_file() && it.len() > 0) {
+        return Err(NormalizeError::Exists);
     }
     let container = container_of(task)?;
     let spot = OutputTarget::new(&task.to)?;

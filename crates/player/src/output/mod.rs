@@ -42,6 +42,8 @@ use stream::StreamOutput;
 pub struct OutputConfig {
     target: Target,
     card: CardConfig,
+    /// Whether a file that exists is replaced.
+    replaces_file: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +93,12 @@ impl OutputConfig {
         self.target == Target::Stdout
     }
 
+    /// The same output, which replaces a file with contents.
+    #[must_use]
+    pub fn replacing(self) -> Self {
+        Self { replaces_file: true, ..self }
+    }
+
     /// Whether it is a device that other programs may want.
     pub(crate) const fn is_device(&self) -> bool {
         !matches!(self.target, Target::Null | Target::File(_) | Target::Stdout)
@@ -118,7 +126,11 @@ impl OutputConfig {
                 Box::new(alsa::AlsaOutput::kernel(device.clone(), self.card, format))
             }
             Target::Null => Box::new(NullOutput::new(self.card)),
-            Target::File(path) => Box::new(StreamOutput::file(path, self.card, format)?),
+            Target::File(path) => Box::new(StreamOutput::file(
+                (path, self.replaces_file),
+                self.card,
+                format,
+            )?),
             Target::Stdout => Box::new(StreamOutput::stdout(self.card, format)?),
         })
     }
@@ -143,7 +155,7 @@ impl OutputConfig {
             match is_available() {
                 Ok(()) => {
                     let card = CardConfig { latency: self.card.latency, ..card };
-                    return Ok(Self { target, card });
+                    return Ok(Self { target, card, replaces_file: false });
                 }
                 Err(error) => {
                     reasons.push_str(&error.to_string());
@@ -160,7 +172,7 @@ impl OutputConfig {
 impl Default for OutputConfig {
     /// The sound device of this machine.
     fn default() -> Self {
-        Self { target: Target::Auto, card: AUTO_CARD }
+        Self { target: Target::Auto, card: AUTO_CARD, replaces_file: false }
     }
 }
 
@@ -218,7 +230,7 @@ impl FromStr for OutputConfig {
                 _ => return Err(invalid()),
             }
         }
-        Ok(Self { target, card })
+        Ok(Self { target, card, replaces_file: false })
     }
 }
 

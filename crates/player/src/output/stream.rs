@@ -4,7 +4,7 @@
 //! the card stands still until the pipe is read again. Nothing blocks, so that the player can always
 //! be stopped.
 
-use std::fs::File;
+use std::fs::{File, metadata};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
@@ -42,13 +42,21 @@ pub(super) struct StreamOutput {
 }
 
 impl StreamOutput {
-    /// Creates or replaces a file. A FIFO must have its reader.
+    /// Creates a file; one with contents is an error, unless it is to be replaced. A FIFO must have
+    /// its reader.
     pub(super) fn file(
-        path: &Path,
+        (path, replaces): (&Path, bool),
         config: CardConfig,
         format: Option<SampleFormat>,
     ) -> Result<Self, OutputError> {
         let name = path.display().to_string();
+        let has_contents = || metadata(path).is_ok_and(|it| it.is_file() && it.len() > 0);
+        if !replaces && has_contents() {
+            let error = io::Error::other(
+                "the file already exists; use another name, or --force to replace it",
+            );
+            return Err(OutputError::Open { name, error });
+        }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o644);
         let file = open(path, flags | OFlags::NONBLOCK, mode).map(File::from).map_err(|error| {
@@ -242,6 +250,18 @@ mod tests {
 
     fn config(path: &Path) -> OutputConfig {
         format!("file:{}", path.display()).parse().unwrap()
+    }
+
+    #[test]
+    fn a_file_with_contents_is_replaced_only_when_that_was_asked_for() {
+        let scratch = ScratchDir::new("player-replace").unwrap();
+        let path = scratch.join("song.flac");
+        std::fs::write(&path, "a song").unwrap();
+        let error = config(&path).create(None).unwrap_err().to_string();
+        assert!(error.contains("--force"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"a song");
+        assert!(config(&path).replacing().create(None).is_ok());
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
     }
 
     #[test]

@@ -18,13 +18,16 @@ use crate::cli::scan::{LoudnessTarget, ceiling, plain};
        aulos normalize [OPTIONS] --in-place <FILE|FOLDER>...")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a command line switch")]
 pub(in crate::cli) struct NormalizeArgs {
-    /// Input file, in any format that `aulos scan` reads, and output file: .wav, .flac or .opus,
-    /// replaced if it exists; or input folder and output folder
+    /// Input file, in any format that `aulos scan` reads, and output file: .wav, .flac or .opus; or
+    /// input folder and output folder
     #[arg(required = true, num_args = 1.., value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<PathBuf>,
     /// Replace the input files; a folder stands for the audio files in it and in its subfolders
     #[arg(long)]
     pub(super) in_place: bool,
+    /// Replace output files that exist
+    #[arg(long, conflicts_with = "in_place")]
+    pub(super) force: bool,
     /// Target loudness: -70 to -5 LUFS, or a preset as in `aulos scan --target`
     ///
     /// The default is that of broadcasting (EBU R 128), as in a station. `aulos scan` has -18 LUFS,
@@ -166,10 +169,10 @@ impl NormalizeArgs {
             dual_mono: self.dual_mono,
             ..default
         };
-        let Self { album, dry_run, .. } = *self;
+        let Self { album, dry_run, force: overwrite, .. } = *self;
         let bitrate =
             self.bitrate.unwrap_or(aulos_engine::encode::OpusPacketEncoder::DEFAULT_BITRATE);
-        Ok(NormalizeConfig { settings, method: manner, bitrate, album, dry_run })
+        Ok(NormalizeConfig { settings, method: manner, bitrate, album, overwrite, dry_run })
     }
 }
 

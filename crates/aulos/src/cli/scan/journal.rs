@@ -26,8 +26,21 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens or creates the file.
+    /// Whether a file that starts with these bytes is a journal.
+    pub(super) fn is_one(start: &[u8]) -> bool {
+        let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        line.starts_with(b"{\"") && line.windows(MARK.len()).any(|part| part == MARK)
+    }
+
+    /// Opens or creates the file. A file that is no journal is emptied.
     pub(super) fn open(path: &Path, options: &ScanOptions, tags_follow: bool) -> io::Result<Self> {
+        let mut start = Vec::new();
+        if path.is_file() {
+            File::open(path)?.take(MARK_WITHIN).read_to_end(&mut start)?;
+        }
+        if !start.is_empty() && !Self::is_one(&start) {
+            OpenOptions::new().write(true).truncate(true).open(path)?;
+        }
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let hop = matches!(options.range_hop, RangeHop::Tenth);
         let marks = json!([VERSION, options.true_peak, options.dual_mono, hop]);
@@ -159,6 +172,12 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
 
 /// Version of the line format; lines of other versions are ignored.
 const VERSION: u32 = 1;
+
+/// What each line has near its start, in front of a path of any length.
+const MARK: &[u8] = b"\"how\":[";
+
+/// The first line has the mark within these bytes.
+const MARK_WITHIN: u64 = 4 << 10;
 
 /// Longest line: the measurement of a day of audio.
 const MAX_LINE: u64 = 64 << 20;

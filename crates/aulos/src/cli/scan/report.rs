@@ -60,6 +60,11 @@ impl ReportPage {
         replace(path, 0o666, self.html(&order, middle).as_bytes())
     }
 
+    /// Whether a file that starts with these bytes is such a page.
+    pub(super) fn is_one(start: &[u8]) -> bool {
+        start.starts_with(START.as_bytes())
+    }
+
     /// The median loudness.
     fn median(&self) -> Option<f64> {
         let loud = self.entries.iter().filter_map(|it| it.loudness.integrated.map(Lufs::get));
@@ -70,9 +75,7 @@ impl ReportPage {
 
     fn html(&self, order: &[(Vec<String>, Entry)], middle: Option<f64>) -> String {
         let mut out = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>Loudness of {} file(s)</title>\n<style>{STYLE}</style>\n<main>\n\
+            "{START}{} file(s)</title>\n<style>{STYLE}</style>\n<main>\n\
              <h1>Loudness report</h1>\n",
             order.len()
         );
@@ -331,6 +334,11 @@ fn escaped(text: &str) -> String {
 
 /// The default ceiling, from EBU R 128.
 const CEILING: Db = Db::new(-1.0);
+/// The start of every page.
+const START: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+    <title>Loudness of ";
+
 /// Deviation from the median that makes a file an outlier, in LU.
 const OUTLIER_LU: f64 = 3.0;
 /// Limit of charts; a page with more is slow to open.
