@@ -64,13 +64,18 @@ impl WallClock {
     /// than [`MIN_CLOCK_CHANGE`].
     fn change_since(&self, earlier: &Self) -> Option<ClockChange> {
         let suspended = (self.suspended - earlier.suspended).max(Span::ZERO);
-        let passed = self.local - earlier.local + suspended;
-        let shown = Span::from_nanos(self.utc.0.saturating_sub(earlier.utc.0));
-        let set_by = shown - passed;
+        let set_by = self.set_since(earlier);
         let noticeable = |span: Span| if span.abs() < MIN_CLOCK_CHANGE { Span::ZERO } else { span };
         let change =
             ClockChange { set_by: noticeable(set_by), suspended: noticeable(suspended) };
         (change != ClockChange::default()).then_some(change)
+    }
+
+    /// By how much the clock was set since the reading `earlier`.
+    #[must_use]
+    pub fn set_since(&self, earlier: &Self) -> Span {
+        let shown = Span::from_nanos(self.utc.0.saturating_sub(earlier.utc.0));
+        shown - (self.uptime() - earlier.uptime())
     }
 
     /// Time since the machine was started, its suspension included.

@@ -60,6 +60,8 @@ pub(super) struct PendingFile {
     pub(super) name: String,
     pub(super) sidecar: Sidecar,
     pub(super) end: SegmentEnd,
+    /// The clocks when it ended.
+    pub(super) ended: WallClock,
     /// State of its sidecar.
     pub(super) sidecar_state: Arc<Mutex<SidecarState>>,
     /// The file was removed by another program.
@@ -207,14 +209,8 @@ impl Finisher {
             drop(store.remove(&sidecar_name(&it.name)));
         }
         notify_observer(&*store, &it.shared, &it.name);
-        if let Some(clock) = self.clock {
-            self.complete_files_of(&it.shared).push(RetainedFile {
-                name: it.name.clone(),
-                bytes,
-                known_since: clock.uptime(),
-                origin: clock.this_run(),
-            });
-        }
+        let origin = FileOrigin::ThisRun { ended: it.ended, noted: Span::ZERO };
+        self.complete_files_of(&it.shared).push(RetainedFile { name: it.name.clone(), bytes, origin });
         it.shared.emit(RecorderEventKind::SegmentClosed(Box::new(closed)));
         self.apply_retention(&*store, &it.shared, store.free_bytes().ok());
         Ok(())
@@ -298,8 +294,7 @@ impl Finisher {
             .map(|(entry, end)| RetainedFile {
                 name: entry.name.clone(),
                 bytes: entry.bytes,
-                known_since: found_at,
-                origin: FileOrigin::Earlier { end },
+                origin: FileOrigin::Earlier { found: found_at, end },
             })
             .collect();
         files.append(self.complete_files_of(&shared));
@@ -336,6 +331,7 @@ impl PendingFile {
             name: self.name.clone(),
             sidecar: self.sidecar.clone(),
             end: self.end,
+            ended: self.ended,
             sidecar_state: self.sidecar_state.clone(),
             is_removed: self.is_removed,
             has_markers: self.has_markers,

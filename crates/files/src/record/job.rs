@@ -47,6 +47,8 @@ pub(super) struct RecorderJob {
     syncer: Arc<Syncer>,
     sync: Arc<SyncState>,
     sync_due: Instant,
+    /// The clocks at the last step.
+    clock: WallClock,
     folder_check_due: Instant,
     free_bytes: Option<u64>,
     status: RecorderStatus,
@@ -96,6 +98,7 @@ impl RecorderJob {
             syncer,
             sync: Arc::default(),
             sync_due: Instant::ZERO,
+            clock: WallClock::default(),
             folder_check_due: Instant::ZERO,
             free_bytes: None,
             status,
@@ -112,6 +115,7 @@ impl RecorderJob {
     /// Does all work that is due. Returns true when the recorder is finished.
     pub(super) fn step(&mut self, clock: WallClock) -> bool {
         let now = clock.local;
+        self.clock = clock;
         self.check_folder(now);
         if self.retry.is_none_or(|retry| retry.backoff.is_due(now)) {
             let done = self.process(now, clock);
@@ -377,6 +381,7 @@ impl RecorderJob {
             name: file.name.clone(),
             sidecar: file.sidecar.clone(),
             end,
+            ended: self.clock,
             sidecar_state: file.sidecar_state.clone(),
             is_removed: file.is_removed,
             has_markers: file.sidecar.markers.is_empty(),

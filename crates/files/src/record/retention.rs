@@ -15,8 +15,6 @@ use super::report::RetentionReason;
 pub(super) struct RetainedFile {
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// The uptime when this run completed or found it: it is at least as old.
-    pub(super) known_since: Span,
     pub(super) origin: FileOrigin,
 }
 
@@ -25,13 +23,18 @@ pub(super) struct RetainedFile {
 pub(super) enum FileOrigin {
     /// This run.
     ThisRun {
-        /// By how much the clock had been set in this run when the file was complete.
-        clock_set_by: Span,
-        /// By how much it was set afterwards, as far as the sidecar says so.
+        /// The clocks when it ended.
+        ended: WallClock,
+        /// By how much the wall clock was set afterwards, as far as the sidecar says so.
         noted: Span,
     },
-    /// An earlier run, by whose wall clock it ended at this time.
-    Earlier { end: UnixTime },
+    /// An earlier run.
+    Earlier {
+        /// The uptime when this run found it: it is at least as old.
+        found: Span,
+        /// When it ended by the wall clock of that run.
+        end: UnixTime,
+    },
 }
 
 /// The clocks, and what happened to them in this run.
@@ -39,15 +42,13 @@ pub(super) enum FileOrigin {
 pub(super) struct RetentionClock {
     now: WallClock,
     monitor: ClockMonitor,
-    /// By how much the wall clock was set in total.
-    set_by: Span,
     /// The uptime when it was set last.
     set_at: Option<Span>,
 }
 
 impl RetentionClock {
     pub(super) fn new(now: WallClock) -> Self {
-        let mut clock = Self { now, monitor: ClockMonitor::default(), set_by: Span::ZERO, set_at: None };
+        let mut clock = Self { now, monitor: ClockMonitor::default(), set_at: None };
         clock.update(now);
         clock
     }
@@ -57,7 +58,6 @@ impl RetentionClock {
         self.now = now;
         let change = self.monitor.observe(now).unwrap_or_default();
         if change.set_by != Span::ZERO {
-            self.set_by += change.set_by;
             self.set_at = Some(now.uptime());
         }
     }
@@ -66,28 +66,23 @@ impl RetentionClock {
         self.now.uptime()
     }
 
-    /// The origin of a file that is complete now.
-    pub(super) const fn this_run(&self) -> FileOrigin {
-        FileOrigin::ThisRun { clock_set_by: self.set_by, noted: Span::ZERO }
-    }
-
-    /// By how much the clock was set after a file of this run was complete, where its sidecar does
-    /// not say so yet.
+    /// By how much the clock was set after the end of a file of this run, where its sidecar does not
+    /// say so yet.
     pub(super) fn correction(&self, file: &RetainedFile) -> Option<Span> {
-        let FileOrigin::ThisRun { clock_set_by, noted } = file.origin else { return None };
-        let correction = self.set_by - clock_set_by;
+        let FileOrigin::ThisRun { ended, noted } = file.origin else { return None };
+        let correction = self.now.set_since(&ended);
         ((correction - noted).abs() >= MIN_CORRECTION).then_some(correction)
     }
 
     /// The age of a file, or less where it is uncertain.
     fn age(&self, file: &RetainedFile) -> Span {
-        let known = self.uptime() - file.known_since;
         match file.origin {
-            FileOrigin::Earlier { end } if self.is_settled() => {
+            FileOrigin::ThisRun { ended, .. } => self.uptime() - ended.uptime(),
+            FileOrigin::Earlier { found, .. } if !self.is_settled() => self.uptime() - found,
+            FileOrigin::Earlier { found, end } => {
                 let nanos = self.now.utc.as_nanos().saturating_sub(end.as_nanos());
-                known.max(Span::from_nanos(nanos))
+                Span::from_nanos(nanos).max(self.uptime() - found)
             }
-            _ => known,
         }
     }
 
@@ -145,10 +140,22 @@ mod tests {
         let file = |index| RetainedFile {
             name: format!("{index}"),
             bytes: 10,
-            known_since: UPTIME,
-            origin: FileOrigin::Earlier { end: UnixTime::from_nanos(seconds(index).as_nanos()) },
+            origin: earlier(seconds(index)),
         };
         (0..count).map(file).collect()
+    }
+
+    /// A file that a run finds at its start, and that ended at this time of the wall clock.
+    fn earlier(end: Span) -> FileOrigin {
+        FileOrigin::Earlier { found: UPTIME, end: UnixTime::from_nanos(end.as_nanos()) }
+    }
+
+    /// A file that ends at this reading.
+    fn ended(ended: WallClock) -> RetainedFile {
+        RetainedFile {
+            origin: FileOrigin::ThisRun { ended, noted: Span::ZERO },
+            ..files(1).remove(0)
+        }
     }
 
     fn seconds(seconds: u64) -> Span {
@@ -218,11 +225,7 @@ mod tests {
     #[test]
     fn files_of_this_run_have_their_age_however_the_clock_is_set() {
         let mut clock = RetentionClock::new(reading(0, 20_000 * DAY));
-        let file = RetainedFile {
-            known_since: clock.uptime(),
-            origin: clock.this_run(),
-            ..files(1).remove(0)
-        };
+        let file = ended(clock.now);
         for (run, wall) in [(1, 20_040 * DAY), (700, 20_041 * DAY), (7 * DAY, 1), (7 * DAY, 90_000 * DAY)] {
             clock.update(reading(run, wall));
             assert_eq!(deleted(&clock, &file), 0, "after {run} s, at {wall}");
@@ -235,12 +238,7 @@ mod tests {
     fn files_of_earlier_runs_wait_until_the_clock_was_not_set_for_a_while() {
         let wall = 20_000 * DAY;
         let mut clock = RetentionClock::new(reading(0, wall));
-        let end = UnixTime::from_nanos(seconds(wall - DAY).as_nanos());
-        let file = RetainedFile {
-            known_since: clock.uptime(),
-            origin: FileOrigin::Earlier { end },
-            ..files(1).remove(0)
-        };
+        let file = RetainedFile { origin: earlier(seconds(wall - DAY)), ..files(1).remove(0) };
         assert_eq!(deleted(&clock, &file), 0);
         // A mistake, which is corrected.
         for (run, wall) in [(1, wall + 40 * DAY), (599, wall + 40 * DAY + 598), (600, wall + 600), (2_000, wall + 2_000)] {
@@ -253,8 +251,7 @@ mod tests {
             assert_eq!(deleted(&clock, &file), wanted, "after {run} s");
         }
         // A clock that was ahead in an earlier run does not keep its files for ever.
-        let end = UnixTime::from_nanos(seconds(90_000 * DAY).as_nanos());
-        let ahead = RetainedFile { origin: FileOrigin::Earlier { end }, ..file };
+        let ahead = RetainedFile { origin: earlier(seconds(90_000 * DAY)), ..file };
         clock.update(reading(7 * DAY + 1, wall + 47 * DAY));
         assert_eq!(deleted(&clock, &ahead), 1);
     }
@@ -262,13 +259,9 @@ mod tests {
     #[test]
     fn a_suspended_machine_is_no_set_clock_and_its_files_age() {
         let mut clock = RetentionClock::new(reading(0, 20_000 * DAY));
-        let file = RetainedFile {
-            known_since: clock.uptime(),
-            origin: clock.this_run(),
-            ..files(1).remove(0)
-        };
+        let file = ended(clock.now);
         clock.update(WallClock { suspended: seconds(8 * DAY), ..reading(1, 20_008 * DAY + 1) });
-        assert_eq!((clock.set_by, clock.correction(&file)), (Span::ZERO, None));
+        assert_eq!((clock.set_at, clock.correction(&file)), (None, None));
         assert_eq!(deleted(&clock, &file), 1);
         clock.update(WallClock { suspended: seconds(8 * DAY), ..reading(2, 20_048 * DAY + 2) });
         assert_eq!(clock.correction(&file), Some(seconds(40 * DAY)));
