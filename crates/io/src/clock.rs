@@ -1,7 +1,5 @@
 //! The clock of the server.
 
-use std::time::SystemTime;
-
 use aulos_core::{Instant, Span};
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -23,22 +21,15 @@ impl SystemClock {
         Instant::from_nanos(seconds * NANOS + nanos)
     }
 
-    /// The local and the wall clock, read within a millisecond of each other, so that their
-    /// difference shows whether one of them was set.
+    /// How long the machine has been suspended since it was started: this clock stands still
+    /// meanwhile.
     #[must_use]
-    pub fn with_wall_clock() -> ClockReading {
-        let mut attempts = 0..MAX_ATTEMPTS;
-        loop {
-            let before = Self::now();
-            let (wall, boot) = (SystemTime::now(), clock_gettime(ClockId::Boottime));
-            let local = Self::now();
-            // The thread may have been interrupted between the two.
-            if local - before < MAX_READING || attempts.next().is_none() {
-                let since_start = Span::from_secs(boot.tv_sec) + Span::from_nanos(boot.tv_nsec);
-                let suspended = (since_start - (local - Instant::ZERO)).max(Span::ZERO);
-                return ClockReading { local, wall, suspended };
-            }
-        }
+    pub fn suspended() -> Span {
+        let boot = clock_gettime(ClockId::Boottime);
+        let since_start = Span::from_secs(boot.tv_sec) + Span::from_nanos(boot.tv_nsec);
+        // The readings are not of the same moment: less than the resolution of a suspension.
+        let suspended = since_start - (Self::now() - Instant::ZERO);
+        Span::from_millis(suspended.max(Span::ZERO).as_millis())
     }
 
     /// The CPU time of the calling thread. A system call.
@@ -54,17 +45,6 @@ impl SystemClock {
     }
 }
 
-/// The clocks of the machine at one moment.
-#[derive(Clone, Copy, Debug)]
-pub struct ClockReading {
-    /// [`SystemClock::now`].
-    pub local: Instant,
-    /// The wall clock.
-    pub wall: SystemTime,
-    /// How long the machine has been suspended since it was started, to a millisecond.
-    pub suspended: Span,
-}
-
 /// Converts nanoseconds to the kernel's format.
 pub(crate) fn timespec(nanos: u64) -> Timespec {
     Timespec {
@@ -73,12 +53,6 @@ pub(crate) fn timespec(nanos: u64) -> Timespec {
         tv_nsec: (nanos % NANOS) as _,
     }
 }
-
-/// The two clocks are not read further apart than this, unless the machine is too busy for it.
-const MAX_READING: Span = Span::from_millis(1);
-
-/// After this many readings a thread that is always interrupted takes the last one.
-const MAX_ATTEMPTS: u32 = 8;
 
 const NANOS: u64 = 1_000_000_000;
 

@@ -27,7 +27,7 @@ pub mod udp;
 mod wheel;
 mod worker;
 
-pub use clock::{ClockReading, SystemClock};
+pub use clock::SystemClock;
 pub use pool::{CodecPool, Job, JobStatus};
 pub use source_path::SourcePath;
 pub use worker::{WorkerTaskId, Workers};

@@ -64,7 +64,9 @@ pub fn play(config: PlayConfig, output: PlayOutput, hooks: HookConfig) -> Result
     let result = front.handle.join();
     front.hooks.finish(&front.server);
     match result {
-        Ok(()) | Err(OutputError::ReaderGone) => front.report_error.map_or(Ok(()), |error| Err(PlayError::Report(error))),
+        Ok(()) | Err(OutputError::ReaderGone) => {
+            front.report_error.map_or(Ok(()), |error| Err(PlayError::Report(error)))
+        }
         Err(error) => Err(PlayError::Output(error)),
     }
 }

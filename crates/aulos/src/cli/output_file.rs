@@ -48,7 +48,8 @@ mod tests {
         let path = folder.join("file");
         assert!(check(&path).is_ok());
         assert!(check(Path::new("/dev/null")).is_ok());
-        for (contents, accepted) in [("", true), ("own text", true), ("ow", false), ("song", false)] {
+        for (contents, accepted) in [("", true), ("own text", true), ("ow", false), ("song", false)]
+        {
             fs::write(&path, contents).unwrap();
             assert_eq!(check(&path).is_ok(), accepted, "{contents}");
         }

@@ -232,7 +232,9 @@ impl<'a> ScanRun<'a> {
             failed: 0,
             no_input: true,
             output: SideReport::new(),
-            writes_files: args.tag && !args.dry_run || args.report.is_some() || args.resume.is_some(),
+            writes_files: args.tag && !args.dry_run
+                || args.report.is_some()
+                || args.resume.is_some(),
             journal_error: None,
         })
     }

@@ -53,7 +53,8 @@ fn end_of(child: &mut Child, what: &str) -> ExitStatus {
 fn on_small_disk(folder: &Path, script: &str) -> Option<Command> {
     let spaces = if rustix::process::geteuid().is_root() { "-m" } else { "-Urm" };
     let mount = "mkdir -p disk && mount -t tmpfs -o size=64k none disk";
-    let tried = Command::new("unshare").args([spaces, "sh", "-c", mount]).current_dir(folder).status();
+    let tried =
+        Command::new("unshare").args([spaces, "sh", "-c", mount]).current_dir(folder).status();
     if !tried.is_ok_and(|status| status.success()) {
         println!("skipped: no mount namespace");
         return None;
@@ -129,7 +130,17 @@ fn work_goes_on_when_standard_output_takes_nothing() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("broken-output").unwrap();
     let long: [&[&str]; 2] = [
-        &["relay", "udp://127.0.0.1:0", "--from", "pcmu", "--to", "pcma", "--dest", "udp://127.0.0.1:9", "--json"],
+        &[
+            "relay",
+            "udp://127.0.0.1:0",
+            "--from",
+            "pcmu",
+            "--to",
+            "pcma",
+            "--dest",
+            "udp://127.0.0.1:9",
+            "--json",
+        ],
         &["play", "--json", "--output", "null", "tcp://127.0.0.1:1"],
     ];
     let mut running = Vec::new();
@@ -145,7 +156,15 @@ fn work_goes_on_when_standard_output_takes_nothing() {
         write_song(&folder.join("song.wav"), 5);
         let work: [(&[&str], &[&str]); 4] = [
             (
-                &["record", "file:///song.wav", "take-%S.wav", "--rotate", "1s", "--no-pace", "--json"],
+                &[
+                    "record",
+                    "file:///song.wav",
+                    "take-%S.wav",
+                    "--rotate",
+                    "1s",
+                    "--no-pace",
+                    "--json",
+                ],
                 &[".wav"; 6],
             ),
             (&["scan", "song.wav", "--report", "page.html"], &["page.html"]),
@@ -156,7 +175,9 @@ fn work_goes_on_when_standard_output_takes_nothing() {
             let song = format!("file://{}", text(&folder.join("song.wav")));
             let arguments: Vec<&str> = arguments
                 .iter()
-                .map(|argument| if argument.starts_with("file:") { song.as_str() } else { argument })
+                .map(
+                    |argument| if argument.starts_with("file:") { song.as_str() } else { argument },
+                )
                 .collect();
             let mut command = aulos(&folder, &arguments);
             let mut child = command.stdout(broken_output(is_full)).spawn().unwrap();

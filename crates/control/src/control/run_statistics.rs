@@ -218,9 +218,12 @@ mod tests {
             suspended: Span::from_secs(suspended),
             ..WallClock::default()
         };
-        for (reading, started) in
-            [(at(5, 0, 0), 0), (at(9, 104, 0), 100), (at(10, 205, 100), 100), (at(11, 156, 100), 50)]
-        {
+        for (reading, started) in [
+            (at(5, 0, 0), 0),
+            (at(9, 104, 0), 100),
+            (at(10, 205, 100), 100),
+            (at(11, 156, 100), 50),
+        ] {
             statistics.observe_clock(reading);
             let wanted = SystemTime::UNIX_EPOCH + Duration::from_secs(started);
             assert_eq!(statistics.calls().started, wanted, "{reading:?}");

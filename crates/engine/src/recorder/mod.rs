@@ -29,7 +29,6 @@ use plan::{CommandPlan, RecorderMode};
 pub use record_tap::{
     DEFAULT_CAPACITY, FrameRun, RecordTap, RecordTapReader, TapPoint, record_tap,
 };
-use stall::Stall;
 pub use types::{
     CommandError, CommandTime, DEFAULT_PRE_ROLL, MARKER_AHEAD, MARKER_EARLY, MAX_PLANNED,
     MAX_PRE_ROLL, MIN_BYTES, MIN_SEGMENT, PauseMode, RecorderCommand, RecorderConfig,
@@ -98,6 +97,16 @@ struct BufferedRun {
     to: MediaTime,
     /// The frames were received, not lost.
     received: bool,
+}
+
+/// A stall that the recording has not passed yet.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    /// The first frame after it.
+    at: MediaTime,
+    /// Missing frames that are not replaced by silence yet.
+    frames: Frames,
+    is_reported: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -59,7 +59,8 @@ pub fn record_tap(
     let blocks = usize::try_from(room.as_nanos() / SHORT_BLOCK.as_nanos()).unwrap_or(usize::MAX);
     let (mut runs, mut run_reader) = ring(blocks);
     let line = Timeline::new(MediaTime::ZERO, Instant::ZERO, rate);
-    let none = FrameRun { pts: MediaTime::ZERO, frames: Frames::ZERO, timeline: line, stall: Span::ZERO };
+    let none =
+        FrameRun { pts: MediaTime::ZERO, frames: Frames::ZERO, timeline: line, stall: Span::ZERO };
     while runs.push(none).is_ok() {}
     run_reader.advance(blocks);
     let next = MediaTime::ZERO;

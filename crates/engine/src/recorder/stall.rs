@@ -3,17 +3,7 @@
 
 use aulos_core::{Frames, MediaTime, Span};
 
-use super::{FrameRun, Recorder, RecorderOutput, Segment, SilenceReason};
-
-/// A stall that the recording has not passed yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stall {
-    /// The first frame after it.
-    at: MediaTime,
-    /// Missing frames that are not replaced by silence yet.
-    frames: Frames,
-    is_reported: bool,
-}
+use super::{FrameRun, Recorder, RecorderOutput, Segment, SilenceReason, Stall};
 
 impl Recorder {
     /// Notes a stall before the frames of `run`; false if it is too long for silence, so that the

@@ -46,7 +46,12 @@ impl World {
         Self {
             recorder: Recorder::new(config),
             line: Timeline::new(MediaTime::ZERO, local, rate()),
-            wall: WallClock { local, utc: UnixTime::from_nanos(0), offset: Span::ZERO, ..WallClock::default() },
+            wall: WallClock {
+                local,
+                utc: UnixTime::from_nanos(0),
+                offset: Span::ZERO,
+                ..WallClock::default()
+            },
             heard: Vec::new(),
             segments: Vec::new(),
             open: None,
@@ -60,7 +65,12 @@ impl World {
         let pts = MediaTime(self.heard.len() as u64);
         self.heard.resize(self.heard.len() + frames as usize, true);
         self.recorder.handle_frames(
-            FrameRun { pts, frames: Frames(frames), timeline: self.line, stall: core::mem::take(&mut self.stall) },
+            FrameRun {
+                pts,
+                frames: Frames(frames),
+                timeline: self.line,
+                stall: core::mem::take(&mut self.stall),
+            },
             self.wall,
         );
         self.drain();
@@ -90,7 +100,8 @@ impl World {
                 RecorderOutput::Open(opening) => {
                     assert!(self.open.is_none());
                     let (frames, closing) = (Vec::new(), None);
-                    self.open = Some(FinishedSegment { opening, frames, skipped: 0, stalled: 0, closing });
+                    self.open =
+                        Some(FinishedSegment { opening, frames, skipped: 0, stalled: 0, closing });
                 }
                 RecorderOutput::Write { from, frames } => {
                     for frame in from.0..from.0 + frames.0 {
@@ -253,15 +264,28 @@ fn stations_of_any_rate_begin_at_the_same_instant() {
         let line = Timeline::new(MediaTime::ZERO, Instant::from_nanos(12_345_678_901), rate);
         let mut recorder = Recorder::new(RecorderConfig::default());
         let pts = line.media_at(instant) - Frames(977);
-        let wall = WallClock { local: instant, utc: UnixTime::from_nanos(0), offset: Span::ZERO, ..WallClock::default() };
-        recorder.handle_frames(FrameRun { pts, frames: Frames(480), timeline: line, stall: Span::ZERO }, wall);
+        let wall = WallClock {
+            local: instant,
+            utc: UnixTime::from_nanos(0),
+            offset: Span::ZERO,
+            ..WallClock::default()
+        };
+        recorder.handle_frames(
+            FrameRun { pts, frames: Frames(480), timeline: line, stall: Span::ZERO },
+            wall,
+        );
         let told = recorder
             .handle_command(instant, RecorderCommand::Start, CommandTime::Local(instant))
             .unwrap()
             .unwrap();
         assert!(line.local_at(told) <= instant && line.local_at(told + Frames(1)) > instant);
         recorder.handle_frames(
-            FrameRun { pts: pts + Frames(480), frames: Frames(960), timeline: line, stall: Span::ZERO },
+            FrameRun {
+                pts: pts + Frames(480),
+                frames: Frames(960),
+                timeline: line,
+                stall: Span::ZERO,
+            },
             wall,
         );
         let Some(RecorderOutput::Open(opening)) = recorder.poll_output() else {
@@ -412,7 +436,8 @@ fn a_restarted_station_or_another_rate_begins_a_segment() {
         ),
         "{seen:?}"
     );
-    let mark = FrameRun { pts: MediaTime(100), frames: Frames(1_900), timeline: line, stall: Span::ZERO };
+    let mark =
+        FrameRun { pts: MediaTime(100), frames: Frames(1_900), timeline: line, stall: Span::ZERO };
     world.recorder.handle_frames(mark, world.wall);
     assert!(matches!(
         world.recorder.poll_output(),

@@ -66,8 +66,7 @@ impl WallClock {
         let suspended = (self.suspended - earlier.suspended).max(Span::ZERO);
         let set_by = self.set_since(earlier);
         let noticeable = |span: Span| if span.abs() < MIN_CLOCK_CHANGE { Span::ZERO } else { span };
-        let change =
-            ClockChange { set_by: noticeable(set_by), suspended: noticeable(suspended) };
+        let change = ClockChange { set_by: noticeable(set_by), suspended: noticeable(suspended) };
         (change != ClockChange::default()).then_some(change)
     }
 

@@ -18,9 +18,7 @@ use super::clock;
 use super::format::{FileFormatInfo, RepairError, RepairReport, repair, write_markers};
 use super::report::{FileOperation, RecorderEventKind, RecorderFault};
 use super::retention::{FileOrigin, RetainedFile, RetentionClock, files_to_delete};
-use super::segment_file::{
-    MAX_NAME_NUMBER, PART_SUFFIX, numbered_name, part_name,
-};
+use super::segment_file::{MAX_NAME_NUMBER, PART_SUFFIX, numbered_name, part_name};
 use super::shared::RecorderShared;
 use super::sidecar::{
     FileDigest, MAX_SIDECAR, ParsedSidecar, Sidecar, SidecarState, put_sidecar, sidecar_name,
@@ -210,7 +208,11 @@ impl Finisher {
         }
         notify_observer(&*store, &it.shared, &it.name);
         let origin = FileOrigin::ThisRun { ended: it.ended, noted: Span::ZERO };
-        self.complete_files_of(&it.shared).push(RetainedFile { name: it.name.clone(), bytes, origin });
+        self.complete_files_of(&it.shared).push(RetainedFile {
+            name: it.name.clone(),
+            bytes,
+            origin,
+        });
         it.shared.emit(RecorderEventKind::SegmentClosed(Box::new(closed)));
         self.apply_retention(&*store, &it.shared, store.free_bytes().ok());
         Ok(())
@@ -401,7 +403,11 @@ fn retained_file<'a>(
 
 /// Says in the sidecars of complete files that the clock was set afterwards, so that the next run
 /// knows how old they are.
-fn note_clock_changes(store: &dyn RecordingStore, clock: &RetentionClock, files: &mut [RetainedFile]) {
+fn note_clock_changes(
+    store: &dyn RecordingStore,
+    clock: &RetentionClock,
+    files: &mut [RetainedFile],
+) {
     let outdated = files.iter_mut().filter_map(|file| Some((clock.correction(file)?, file)));
     for (correction, file) in outdated.take(MAX_CORRECTIONS) {
         let name = sidecar_name(&file.name);

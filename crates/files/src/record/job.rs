@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use aulos_core::{Backoff, Frames, Instant, MediaTime, Span};
 use aulos_engine::recorder::{
-    ClockChange, CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState, SegmentEnd,
-    SegmentReason, SegmentStart, SilenceReason, WallClock,
+    ClockChange, CommandTime, RecordTapReader, RecorderCommand, RecorderOutput, RecordingState,
+    SegmentEnd, SegmentReason, SegmentStart, SilenceReason, WallClock,
 };
 use aulos_io::disk::Syncer;
 use aulos_rt::channel::Sender;

@@ -45,8 +45,8 @@ pub use marker::{
     is_valid_label,
 };
 pub use report::{
-    ClosedSegment, FileOperation, LossCause, RecorderEvent, RecorderEventKind, RecorderFault, RecorderStatus,
-    RetentionReason, SegmentLoudness, SegmentStatus,
+    ClosedSegment, FileOperation, LossCause, RecorderEvent, RecorderEventKind, RecorderFault,
+    RecorderStatus, RetentionReason, SegmentLoudness, SegmentStatus,
 };
 pub use service::{RecorderError, RecorderHandle, RecorderService, STOP_LIMIT};
 pub use waveform::{MAX_WAVEFORM_POINTS, Waveform, WaveformScan};

@@ -217,8 +217,7 @@ mod tests {
 
     /// How many of two files, the second of which is always kept, are deleted by age.
     fn deleted(clock: &RetentionClock, file: &RetainedFile) -> usize {
-        let rules =
-            RetentionRules { max_age: Some(seconds(7 * DAY)), ..RetentionRules::default() };
+        let rules = RetentionRules { max_age: Some(seconds(7 * DAY)), ..RetentionRules::default() };
         files_to_delete(&[file.clone(), file.clone()], &rules, clock, u64::MAX).len()
     }
 
@@ -226,7 +225,9 @@ mod tests {
     fn files_of_this_run_have_their_age_however_the_clock_is_set() {
         let mut clock = RetentionClock::new(reading(0, 20_000 * DAY));
         let file = ended(clock.now);
-        for (run, wall) in [(1, 20_040 * DAY), (700, 20_041 * DAY), (7 * DAY, 1), (7 * DAY, 90_000 * DAY)] {
+        for (run, wall) in
+            [(1, 20_040 * DAY), (700, 20_041 * DAY), (7 * DAY, 1), (7 * DAY, 90_000 * DAY)]
+        {
             clock.update(reading(run, wall));
             assert_eq!(deleted(&clock, &file), 0, "after {run} s, at {wall}");
         }
@@ -241,12 +242,18 @@ mod tests {
         let file = RetainedFile { origin: earlier(seconds(wall - DAY)), ..files(1).remove(0) };
         assert_eq!(deleted(&clock, &file), 0);
         // A mistake, which is corrected.
-        for (run, wall) in [(1, wall + 40 * DAY), (599, wall + 40 * DAY + 598), (600, wall + 600), (2_000, wall + 2_000)] {
+        for (run, wall) in [
+            (1, wall + 40 * DAY),
+            (599, wall + 40 * DAY + 598),
+            (600, wall + 600),
+            (2_000, wall + 2_000),
+        ] {
             clock.update(reading(run, wall));
             assert_eq!(deleted(&clock, &file), 0, "after {run} s, at {wall}");
         }
         // The true time.
-        for (run, wall, wanted) in [(3_000, wall + 40 * DAY, 0), (3_601, wall + 40 * DAY + 601, 1)] {
+        for (run, wall, wanted) in [(3_000, wall + 40 * DAY, 0), (3_601, wall + 40 * DAY + 601, 1)]
+        {
             clock.update(reading(run, wall));
             assert_eq!(deleted(&clock, &file), wanted, "after {run} s");
         }

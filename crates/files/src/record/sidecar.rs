@@ -7,9 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use aulos_core::{ChannelLayout, Frames, MediaTime, SampleRate, Span};
-use aulos_engine::recorder::{
-    ClockChange, SegmentEnd, SegmentStart, SilenceReason, UnixTime,
-};
+use aulos_engine::recorder::{ClockChange, SegmentEnd, SegmentStart, SilenceReason, UnixTime};
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 

@@ -126,11 +126,9 @@ impl OutputConfig {
                 Box::new(alsa::AlsaOutput::kernel(device.clone(), self.card, format))
             }
             Target::Null => Box::new(NullOutput::new(self.card)),
-            Target::File(path) => Box::new(StreamOutput::file(
-                (path, self.replaces_file),
-                self.card,
-                format,
-            )?),
+            Target::File(path) => {
+                Box::new(StreamOutput::file((path, self.replaces_file), self.card, format)?)
+            }
             Target::Stdout => Box::new(StreamOutput::stdout(self.card, format)?),
         })
     }

@@ -229,10 +229,8 @@ impl FileRecorder {
         if is_done {
             return Ok(());
         }
-        let reason = fault.map_or_else(
-            || "the disk does not respond".to_owned(),
-            |fault| fault.to_string(),
-        );
+        let reason =
+            fault.map_or_else(|| "the disk does not respond".to_owned(), |fault| fault.to_string());
         let message = format!(
             "{reason}\nThe end of the recording is not written. What was written before is in the file \
              that ends in .part, and the next recording to the same path completes it."

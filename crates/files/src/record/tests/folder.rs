@@ -175,11 +175,7 @@ fn a_marker_after_a_change_of_the_clock_has_the_new_time() {
     let hour = Span::from_secs(3_600);
     recorder.suspended = hour;
     recorder.run(1_000);
-    recorder
-        .handle
-        .shared
-        .request_marker("after", recorder.now, CommandTime::Now)
-        .unwrap();
+    recorder.handle.shared.request_marker("after", recorder.now, CommandTime::Now).unwrap();
     recorder.run(200);
     // The sidecar of a process that is killed now has the change as well.
     let part = recorder.folder.join("hall-2026-11-22T120050Z.wav");

@@ -267,7 +267,10 @@ impl TestRecorder {
         for _ in 0..1_000 {
             self.now += Span::from_millis(100);
             self.poll_recorder();
-            self.finisher.retry(WallClock { local: Instant::from_nanos(u64::MAX), ..wall_clock(self.now, self.clock_shift, self.suspended) });
+            self.finisher.retry(WallClock {
+                local: Instant::from_nanos(u64::MAX),
+                ..wall_clock(self.now, self.clock_shift, self.suspended)
+            });
         }
         self.poll_recorder();
         assert!(self.handle.is_done(), "{:?}", self.handle.status());
