@@ -157,7 +157,8 @@ impl MediaReader {
         if packet.track_id != self.track {
             return Ok(PacketOutcome::Frames);
         }
-        let whole = self.decode_packet(&packet, out)? && !self.is_after_gap(&packet);
+        let is_after_gap = self.is_after_gap(&packet);
+        let whole = self.decode_packet(&packet, out)? && !is_after_gap;
         self.trim(&packet, out);
         Ok(if whole { PacketOutcome::Frames } else { PacketOutcome::Damaged })
     }
