@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+pub mod codec_guard;
 mod control_port;
 pub mod decode;
 pub mod encode;

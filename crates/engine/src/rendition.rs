@@ -75,7 +75,8 @@ impl Rendition {
     /// Encodes a block and sends it; counts chunks and failures in `status`.
     ///
     /// # Real-time
-    /// Does not wait, lock, or call the system; allocates nothing of its own after warm-up.
+    /// Does not wait, lock, or call the system; allocates nothing of its own after warm-up, unless
+    /// the codec's library panics.
     pub(crate) fn send(
         &mut self,
         block: &Block,
@@ -99,7 +100,10 @@ impl Rendition {
         };
         bytes.clear();
         bytes.resize(HEADROOM, 0);
-        if self.encoder.encode(block, &mut bytes).is_err() {
+        let panics = self.encoder.panics();
+        let encoded = self.encoder.encode(block, &mut bytes);
+        status.codec_panics += self.encoder.panics() - panics;
+        if encoded.is_err() {
             status.encode_errors += 1;
             return;
         }

@@ -73,6 +73,8 @@ pub struct StationStatus {
     pub pool_exhausted: u64,
     /// Chunks not produced because the codec refused.
     pub encode_errors: u64,
+    /// Panics of codec libraries. Each time a new encoder encoded the block again.
+    pub codec_panics: u64,
     /// Chunks that a reactor did not take in time.
     pub fanout_full: u64,
     /// How long its steps took.
@@ -225,6 +227,7 @@ impl StationStatus {
             stalls: 0,
             pool_exhausted: 0,
             encode_errors: 0,
+            codec_panics: 0,
             fanout_full: 0,
             steps: StepTimes { counts: [0; StepTimes::BOUNDS.len() + 1], total: Span::ZERO },
         }

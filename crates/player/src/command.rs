@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aulos_core::{SampleFormat, Span};
+use aulos_engine::codec_guard::panic_reports;
 use aulos_rt::channel::TryRecvError;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -58,8 +59,10 @@ pub fn play(config: PlayConfig, output: PlayOutput, hooks: HookConfig) -> Result
         is_stopping,
         has_line: false,
         report_error: None,
+        reported_panics: 0,
     };
     front.run();
+    front.report_codec_panics();
     front.clear_line();
     let result = front.handle.join();
     front.hooks.finish(&front.server);
@@ -115,6 +118,8 @@ struct Front {
     has_line: bool,
     /// The error that has ended the status on standard output.
     report_error: Option<io::Error>,
+    /// Number of codec libraries whose panics were reported.
+    reported_panics: usize,
 }
 
 impl Front {
@@ -146,6 +151,7 @@ impl Front {
                 return self.handle.stop();
             }
             self.hooks.handle_timeout(&self.server, clock::now());
+            self.report_codec_panics();
             if prints && clock::now() >= next {
                 next += INTERVAL;
                 self.status(shows_line);
@@ -188,6 +194,16 @@ impl Front {
             } else {
                 eprintln!("{line}");
             }
+        }
+    }
+
+    /// Reports the first panic of each library. Without a status line it may come late, because
+    /// nothing wakes this thread.
+    fn report_codec_panics(&mut self) {
+        let reports: Vec<_> = panic_reports().skip(self.reported_panics).collect();
+        for report in reports {
+            self.reported_panics += 1;
+            self.message(Some(report.to_string()));
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use aulos_engine::codec_guard::install_panic_hook;
 use aulos_player::{
     OutputConfig, PlayOptions, PlayOutput, parse_format, parse_instance, parse_latency,
     parse_seconds, play, print_devices,
@@ -62,6 +63,7 @@ fn help() -> String {
 }
 
 fn main() -> ExitCode {
+    install_panic_hook();
     let (options, output) = match parse(std::env::args().skip(1)) {
         Ok(Parsed::Play(options, output)) => (options, output),
         Ok(Parsed::Print(text)) => {

@@ -67,6 +67,7 @@ pub fn status_json(status: &PlayerStatus) -> Value {
         "jumps": stats.jumps,
         "late": stats.late,
         "damaged": stats.damaged,
+        "codec_panics": stats.codec_panics,
         "lost_events": status.lost_events,
         "device_stops": status.device_slips,
         "device_underruns": status.device_underruns,

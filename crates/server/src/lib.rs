@@ -8,6 +8,7 @@
 
 pub mod audio;
 mod capture;
+mod codec_panics;
 mod connections;
 mod dial;
 pub mod exit;

@@ -33,6 +33,7 @@ use std::path::Path;
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use aulos_engine::codec_guard::{install_panic_hook, panic_reports};
 use aulos_server::exit::{Exit, Failure};
 
 use config_args::{ConfigArgs, check_rereadable, load};
@@ -232,6 +233,7 @@ Examples:
 /// Runs the command line of this process.
 #[must_use]
 pub(crate) fn main() -> Exit {
+    install_panic_hook();
     let mut arguments: Vec<_> = std::env::args_os().collect();
     let name = arguments.first().and_then(|program| Path::new(program).file_name());
     let other_names =
@@ -264,8 +266,15 @@ pub(crate) fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
         }
     };
-    log::start(&cli.output, matches!(cli.command, Command::Serve(_) | Command::Snapserver(_)));
-    match run(cli) {
+    let is_server = matches!(cli.command, Command::Serve(_) | Command::Snapserver(_));
+    log::start(&cli.output, is_server);
+    let is_player = matches!(cli.command, Command::Play(_) | Command::Snapclient(_));
+    let result = run(cli);
+    if !is_server && !is_player {
+        // Servers and players have reported them when they occurred.
+        panic_reports().for_each(|report| tracing::error!("{report}"));
+    }
+    match result {
         Ok(exit) => exit,
         Err(Failure { exit, message }) => {
             eprintln!("{}", message.trim_end());

@@ -29,6 +29,8 @@ pub struct RadioState {
     pub resyncs: u64,
     /// Number of damaged packets.
     pub damaged: u64,
+    /// Number of panics of codec libraries.
+    pub codec_panics: u64,
 }
 
 /// Phase of a web radio source.

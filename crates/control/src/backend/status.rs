@@ -92,6 +92,8 @@ pub struct StationCounters {
     pub pool_exhausted: u64,
     /// Chunks not produced because the codec refused.
     pub encode_errors: u64,
+    /// Panics of codec libraries; a new encoder went on each time.
+    pub codec_panics: u64,
     /// Chunks that a reactor did not take in time.
     pub fanout_full: u64,
 }

@@ -35,6 +35,7 @@ pub(super) fn status_json(radio: &RadioState) -> Value {
         "redirects": radio.redirects,
         "resyncs": radio.resyncs,
         "damaged_packets": radio.damaged,
+        "codec_panics": radio.codec_panics,
     })
 }
 

@@ -29,6 +29,7 @@ pub(super) fn source_json(status: &RtpSourceStatus) -> Value {
         "delay_ms": millis(state.wait),
         "changes": counts.changes,
         "undecodable": counts.undecodable,
+        "codec_panics": counts.codec_panics,
         "overflown_frames": counts.overflown,
         "no_room": counts.no_room,
         "refused": counts.refused,

@@ -42,7 +42,7 @@ pub trait Decoder: Send {
     /// Decodes `payload` to the front of `out`; returns the number of frames.
     ///
     /// # Real-time
-    /// Does not allocate.
+    /// Does not allocate, unless the codec's library panics.
     ///
     /// # Errors
     /// [`DecodeError`]; nothing was decoded then, and the packet should be treated as lost.
@@ -66,6 +66,11 @@ pub trait Decoder: Send {
 
     /// Clears the history: the sender restarts. Opus allocates here.
     fn reset(&mut self);
+
+    /// How often the codec's library has panicked. Each time it was replaced by a new one.
+    fn panics(&self) -> u64 {
+        0
+    }
 }
 
 /// Why a payload was not decoded.

@@ -9,12 +9,17 @@ use aulos_core::SampleRate;
 use opus_rs::OpusDecoder;
 
 use super::{DecodeError, Decoder, output_slice};
+use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
 /// Decoder of Opus with one or two channels.
 pub struct OpusPacketDecoder {
-    library: Box<OpusDecoder>,
+    library: GuardedCodec<Box<OpusDecoder>>,
     rate: SampleRate,
     channels: usize,
+    /// The last decoded frame.
+    last: [f32; MAX_CHANNELS],
+    /// After a panic of the library, whose new state cannot continue the sound.
+    is_interrupted: bool,
 }
 
 impl OpusPacketDecoder {
@@ -22,21 +27,47 @@ impl OpusPacketDecoder {
     /// rate is cheaper than resampling later. `None` for other values.
     #[must_use]
     pub fn new(rate: SampleRate, channels: usize) -> Option<Self> {
-        let library = new_library(rate, channels)?;
-        Some(Self { library, rate, channels })
+        if !RATES.contains(&rate.hz()) || !(1..=MAX_CHANNELS).contains(&channels) {
+            return None;
+        }
+        let make = move || OpusDecoder::new(rate.hz().cast_signed(), channels).ok().map(Box::new);
+        let library = GuardedCodec::new(CodecLibrary::OpusRs, make)?;
+        Some(Self { library, rate, channels, last: [0.0; MAX_CHANNELS], is_interrupted: false })
     }
 
     /// A quarter of 10 ms: the library conceals multiples of it.
     fn unit(&self) -> usize {
         self.rate.hz() as usize / 400
     }
-}
 
-fn new_library(rate: SampleRate, channels: usize) -> Option<Box<OpusDecoder>> {
-    if !RATES.contains(&rate.hz()) || !matches!(channels, 1 | 2) {
-        return None;
+    /// Calls the library; `None` when it refuses or panics.
+    fn call<R>(
+        &mut self,
+        work: impl FnOnce(&mut OpusDecoder) -> Result<R, &'static str>,
+    ) -> Option<R> {
+        let result = self.library.call(|library| work(library));
+        self.is_interrupted |= result.is_err();
+        result.ok()?.ok()
     }
-    OpusDecoder::new(rate.hz().cast_signed(), channels).ok().map(Box::new)
+
+    /// Notes the end of the sound in `out`.
+    fn keep_last(&mut self, out: &[f32]) {
+        if let Some(frame) = out.rchunks_exact(self.channels).next() {
+            self.last[..self.channels].copy_from_slice(frame);
+        }
+    }
+
+    /// Fills `out` with silence, into which the last frame fades during 2.5 ms.
+    fn fade_out(&mut self, out: &mut [f32]) {
+        let length = self.unit();
+        out.fill(0.0);
+        #[allow(clippy::cast_precision_loss, reason = "at most 120")]
+        for (index, frame) in out.chunks_exact_mut(self.channels).take(length).enumerate() {
+            let gain = 1.0 - (index + 1) as f32 / length as f32;
+            frame.iter_mut().zip(self.last).for_each(|(sample, last)| *sample = gain * last);
+        }
+        self.last = [0.0; MAX_CHANNELS];
+    }
 }
 
 impl Decoder for OpusPacketDecoder {
@@ -75,7 +106,12 @@ impl Decoder for OpusPacketDecoder {
     fn decode(&mut self, payload: &[u8], out: &mut [f32]) -> Result<usize, DecodeError> {
         let frames = self.frames(payload)?;
         let out = output_slice(out, frames, self.channels)?;
-        self.library.decode(payload, frames, out).map_err(|_| DecodeError::Damaged)
+        let decoded = self
+            .call(|library| library.decode(payload, frames, out))
+            .ok_or(DecodeError::Damaged)?;
+        self.is_interrupted = false;
+        self.keep_last(out.get(..decoded * self.channels).unwrap_or(out));
+        Ok(decoded)
     }
 
     fn conceal(&mut self, out: &mut [f32]) {
@@ -83,9 +119,14 @@ impl Decoder for OpusPacketDecoder {
         for out in out.chunks_mut(MAX_UNITS * unit * self.channels) {
             let frames = out.len() / self.channels / unit * unit;
             let (whole, rest) = out.split_at_mut(frames * self.channels);
-            rest.fill(0.0);
-            if frames > 0 && self.library.decode(&[], frames, whole).is_err() {
-                whole.fill(0.0);
+            let concealed = !self.is_interrupted
+                && frames > 0
+                && self.call(|library| library.decode(&[], frames, whole)).is_some();
+            if concealed {
+                self.keep_last(whole);
+                rest.fill(0.0);
+            } else {
+                self.fade_out(out);
             }
         }
     }
@@ -93,15 +134,22 @@ impl Decoder for OpusPacketDecoder {
     fn recover(&mut self, following: &[u8], out: &mut [f32]) {
         let frames = out.len() / self.channels;
         let fits = frames.is_multiple_of(self.unit()) && frames <= MAX_UNITS * self.unit();
-        if !fits || self.library.decode_fec(following, frames, out).is_err() {
+        if fits && self.call(|library| library.decode_fec(following, frames, out)).is_some() {
+            self.is_interrupted = false;
+            self.keep_last(out);
+        } else {
             self.conceal(out);
         }
     }
 
     fn reset(&mut self) {
-        if let Some(library) = new_library(self.rate, self.channels) {
-            self.library = library;
-        }
+        self.library.restart();
+        self.last = [0.0; MAX_CHANNELS];
+        self.is_interrupted = false;
+    }
+
+    fn panics(&self) -> u64 {
+        self.library.panics()
     }
 }
 
@@ -110,6 +158,8 @@ impl fmt::Debug for OpusPacketDecoder {
         f.debug_struct("Opus").field("rate", &self.rate).field("channels", &self.channels).finish()
     }
 }
+
+const MAX_CHANNELS: usize = 2;
 
 const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
 

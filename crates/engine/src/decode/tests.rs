@@ -14,6 +14,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod opus;
+
 /// A speech-like signal: syllables of a voice with varying pitch and formants, and pauses between
 /// words.
 fn speech(hz: u32, seconds: u32) -> Vec<f32> {

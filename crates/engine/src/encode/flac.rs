@@ -9,19 +9,20 @@ use flac_codec::encode::{FlacStreamWriter, Options};
 use super::config;
 use super::shared_buffer::{BufferReader, BufferWriter, shared_buffer};
 use super::{EncodeError, Encoder, UnsupportedFormat, check_block};
+use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
 /// FLAC encoder: one whole frame per block.
 ///
 /// The frames have a fixed block size and count from 0, and each one states its rate, channels and
-/// bits: the header followed by the frames from any one on is a valid stream. Samples that are not
-/// integers of the format are dithered ([`Dither`]).
+/// bits: the header followed by the frames from any one on is a valid stream. After a panic of the
+/// library they count from 0 again; a file needs numbers of its own. Samples that are not integers
+/// of the format are dithered ([`Dither`]).
 pub struct FlacEncoder {
     spec: SampleSpec,
     block: Frames,
     bits: u16,
     header: [u8; HEADER_BYTES],
-    writer: FlacStreamWriter<BufferWriter>,
-    encoded: BufferReader,
+    library: GuardedCodec<FrameWriter>,
     dither: Dither,
     integers: Vec<i32>,
     clipped: u64,
@@ -67,14 +68,17 @@ impl FlacEncoder {
         }
         let samples = block.as_usize() * spec.layout.channels();
         // An incompressible frame is stored verbatim, with one extra bit for a difference.
-        let (writer, reader) = shared_buffer(samples * 4 + FRAME_OVERHEAD);
+        let capacity = samples * 4 + FRAME_OVERHEAD;
+        let library = GuardedCodec::new(CodecLibrary::FlacCodec, move || {
+            let (writer, encoded) = shared_buffer(capacity);
+            Some(FrameWriter { writer: FlacStreamWriter::new(writer, options(level)), encoded })
+        });
         Ok(Self {
             spec,
             block,
             bits,
             header: stream_header(spec, length, bits),
-            writer: FlacStreamWriter::new(writer, options(level)),
-            encoded: reader,
+            library: library.ok_or(UnsupportedFormat::Format(Codec::Flac))?,
             dither: Dither::default(),
             integers: vec![0; samples],
             clipped: 0,
@@ -107,10 +111,7 @@ impl FlacEncoder {
 
     fn encode_samples(&mut self, samples: &[f32], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         self.clipped += self.dither.to_integers(self.bits, samples, &mut self.integers) as u64;
-        self.encoded.clear();
-        self.write().map_err(|_| EncodeError::Codec)?;
-        self.encoded.drain_into(out);
-        Ok(())
+        self.write(|encoded| encoded.drain_into(out))
     }
 
     /// Encodes and discards noise of every level, smooth and with peaks, identical and different in
@@ -139,16 +140,26 @@ impl FlacEncoder {
 
     fn discard(&mut self) {
         // A write error here occurs later as well, and is reported then.
-        drop(self.write());
-        self.encoded.clear();
+        self.write(BufferReader::clear).ok();
     }
 
-    fn write(&mut self) -> Result<(), flac_codec::Error> {
+    /// Encodes the integers, and passes the frame to `take`.
+    fn write(&mut self, mut take: impl FnMut(&BufferReader)) -> Result<(), EncodeError> {
         #[allow(clippy::cast_possible_truncation, reason = "at most eight")]
         let channels = self.spec.layout.channels() as u8;
-        let bits = u32::from(self.bits);
-        self.writer.write(self.spec.rate.hz(), channels, bits, &self.integers)
+        let (rate, bits, integers) = (self.spec.rate.hz(), self.bits.into(), &self.integers);
+        let written = self.library.call_again(|FrameWriter { writer, encoded }| {
+            encoded.clear();
+            writer.write(rate, channels, bits, integers).map(|()| take(encoded))
+        });
+        written.ok().and_then(Result::ok).ok_or(EncodeError::Codec)
     }
+}
+
+/// The library's writer, and the buffer that it writes to.
+struct FrameWriter {
+    writer: FlacStreamWriter<BufferWriter>,
+    encoded: BufferReader,
 }
 
 impl Encoder for FlacEncoder {
@@ -166,6 +177,10 @@ impl Encoder for FlacEncoder {
 
     fn clipped(&self) -> u64 {
         self.clipped
+    }
+
+    fn panics(&self) -> u64 {
+        self.library.panics()
     }
 
     fn encode(&mut self, block: &Block, out: &mut Vec<u8>) -> Result<(), EncodeError> {

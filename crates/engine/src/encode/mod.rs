@@ -62,6 +62,12 @@ pub trait Encoder: Send {
     fn clipped(&self) -> u64 {
         0
     }
+
+    /// How often the codec's library has panicked. Each time it was replaced by a new one, which
+    /// encoded the block again.
+    fn panics(&self) -> u64 {
+        0
+    }
 }
 
 /// Why a block was not encoded. Both are internal faults, not faults of the audio.
@@ -70,7 +76,7 @@ pub trait Encoder: Send {
 pub enum EncodeError {
     /// The block has another rate, layout or length than the encoder was made for.
     Shape,
-    /// The codec library refused.
+    /// The codec library refused, or panicked twice.
     Codec,
 }
 

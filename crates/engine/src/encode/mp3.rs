@@ -16,6 +16,7 @@ use rusty_mp3::header::FrameHeader;
 use super::{
     EncodeError, Encoder, MP3_KBPS, Mp3Config, Mp3Library, UnsupportedFormat, check_block,
 };
+use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
 /// Makes MP3 frames of a constant bit rate.
 pub trait Mp3FrameEncoder: Send {
@@ -28,6 +29,11 @@ pub trait Mp3FrameEncoder: Send {
 
     /// Delay of the encoder, without that of a decoder.
     fn delay(&self) -> Frames;
+
+    /// See [`Encoder::panics`].
+    fn panics(&self) -> u64 {
+        0
+    }
 }
 
 /// MP3 encoder: the frames that are complete with a block.
@@ -220,6 +226,10 @@ impl Encoder for Mp3Encoder {
     fn clipped(&self) -> u64 {
         self.clipped
     }
+
+    fn panics(&self) -> u64 {
+        self.library.panics()
+    }
 }
 
 impl fmt::Debug for Mp3Encoder {
@@ -230,7 +240,7 @@ impl fmt::Debug for Mp3Encoder {
 
 /// `rusty_mp3`, frame by frame: its stream-level encoder keeps every frame until the end.
 struct BuiltinLibrary {
-    encoder: Box<Mp3Encode>,
+    encoder: GuardedCodec<Box<Mp3Encode>>,
     header: FrameHeader,
     /// Length without padding and the remainder of each frame, in `hz`ths of a byte.
     step: (usize, u32),
@@ -243,7 +253,10 @@ impl BuiltinLibrary {
         let channels = if shape.channels == 1 { 1 } else { 2 };
         let header = rusty_mp3::encoder_header(shape.hz, channels, shape.kbps)
             .map_err(|_| UnsupportedFormat::Rate(Codec::Mp3))?;
-        Ok(Self { encoder: Box::new(Mp3Encode::new()), header, step: shape.bytes(), owed: 0 })
+        let make = || Some(Box::new(Mp3Encode::new()));
+        let encoder = GuardedCodec::new(CodecLibrary::RustyMp3, make)
+            .ok_or(UnsupportedFormat::Rate(Codec::Mp3))?;
+        Ok(Self { encoder, header, step: shape.bytes(), owed: 0 })
     }
 }
 
@@ -255,8 +268,9 @@ impl Mp3FrameEncoder for BuiltinLibrary {
         if self.header.padding {
             self.owed -= self.header.sample_rate;
         }
-        let frame = self.encoder.encode_frame(&self.header, channels, None);
-        let frame = frame.map_err(|_| EncodeError::Codec)?;
+        let header = &self.header;
+        let frame = self.encoder.call_again(|encoder| encoder.encode_frame(header, channels, None));
+        let frame = frame.ok().and_then(Result::ok).ok_or(EncodeError::Codec)?;
         if frame.len() != bytes + usize::from(self.header.padding) {
             return Err(EncodeError::Codec);
         }
@@ -266,6 +280,10 @@ impl Mp3FrameEncoder for BuiltinLibrary {
 
     fn delay(&self) -> Frames {
         BUILTIN_DELAY
+    }
+
+    fn panics(&self) -> u64 {
+        self.encoder.panics()
     }
 }
 

@@ -9,6 +9,7 @@ use opus_rs::{Application, OpusEncoder};
 
 use super::config::{self, BITRATES, MAX_COMPLEXITY};
 use super::{EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block};
+use crate::codec_guard::{CodecLibrary, GuardedCodec};
 
 /// Opus encoder: one packet per block.
 ///
@@ -50,14 +51,18 @@ impl OpusPacketEncoder {
         config: OpusConfig,
     ) -> Result<Self, UnsupportedFormat> {
         check(spec, block)?;
-        let application = Application::RestrictedLowDelay;
-        let mut encoder = OpusEncoder::new(48_000, spec.layout.channels(), application)
-            .map_err(|_| UnsupportedFormat::Channels(Codec::Opus))?;
-        let bitrate = config.bitrate.clamp(*BITRATES.start(), *BITRATES.end());
-        encoder.bitrate_bps = bitrate.cast_signed();
-        encoder.complexity = i32::from(config.complexity.min(MAX_COMPLEXITY));
-        encoder.use_cbr = config.rate_control == RateControl::Cbr;
-        Ok(Self::assemble(spec, block, EncoderLibrary::Rust(Box::new(encoder))))
+        let channels = spec.layout.channels();
+        let library = GuardedCodec::new(CodecLibrary::OpusRs, move || {
+            let application = Application::RestrictedLowDelay;
+            let mut encoder = OpusEncoder::new(48_000, channels, application).ok()?;
+            let bitrate = config.bitrate.clamp(*BITRATES.start(), *BITRATES.end());
+            encoder.bitrate_bps = bitrate.cast_signed();
+            encoder.complexity = i32::from(config.complexity.min(MAX_COMPLEXITY));
+            encoder.use_cbr = config.rate_control == RateControl::Cbr;
+            Some(Box::new(encoder))
+        });
+        let library = library.ok_or(UnsupportedFormat::Channels(Codec::Opus))?;
+        Ok(Self::assemble(spec, block, EncoderLibrary::Rust(library)))
     }
 
     /// The same with libopus, which is better below 96 kb/s and takes more CPU.
@@ -90,7 +95,7 @@ impl OpusPacketEncoder {
 }
 
 enum EncoderLibrary {
-    Rust(Box<OpusEncoder>),
+    Rust(GuardedCodec<Box<OpusEncoder>>),
     #[cfg(feature = "libopus")]
     C(opus::Encoder),
 }
@@ -99,7 +104,9 @@ impl EncoderLibrary {
     /// Encodes `frames` frames to the front of `packet`; returns the packet's length.
     fn encode(&mut self, samples: &[f32], frames: usize, packet: &mut [u8]) -> Option<usize> {
         match self {
-            Self::Rust(encoder) => encoder.encode(samples, frames, packet).ok(),
+            Self::Rust(library) => {
+                library.call_again(|encoder| encoder.encode(samples, frames, packet)).ok()?.ok()
+            }
             #[cfg(feature = "libopus")]
             Self::C(encoder) => encoder.encode_float(samples, packet).ok(),
         }
@@ -145,6 +152,14 @@ impl Encoder for OpusPacketEncoder {
             .ok_or(EncodeError::Codec)?;
         out.extend_from_slice(packet);
         Ok(())
+    }
+
+    fn panics(&self) -> u64 {
+        match &self.library {
+            EncoderLibrary::Rust(library) => library.panics(),
+            #[cfg(feature = "libopus")]
+            EncoderLibrary::C(_) => 0,
+        }
     }
 }
 

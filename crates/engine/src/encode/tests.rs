@@ -1,6 +1,7 @@
 use aulos_core::{ChannelLayout, SampleFormat, SampleRate};
 
 use super::*;
+use crate::codec_guard::{CodecLibrary, fault};
 
 fn spec(text: &str) -> SampleSpec {
     text.parse().unwrap()
@@ -212,6 +213,51 @@ fn no_signal_stops_opus_at_any_rate() {
             let most = usize::try_from(frames).unwrap() * 64_000 / 48_000 + 1_275;
             assert!((1..=most).contains(&out.len()), "{frames} {bitrate}: {}", out.len());
             assert!(out[0] >> 3 >= 16, "{frames} {bitrate}: low delay only");
+        }
+    }
+}
+
+/// Encodes noise; the library panics at one block, if one is given.
+fn encode_with_fault(
+    config: CodecConfig,
+    fault: Option<(CodecLibrary, u64)>,
+) -> (Vec<Vec<u8>>, u64) {
+    let mut encoder = make_encoder(config, spec("48000:16:2"), Frames(960)).unwrap();
+    let mut rng = aulos_core::Rng::new(9);
+    let mut packets = Vec::new();
+    for number in 0..60 {
+        let mut block = block(encoder.spec(), 960);
+        for sample in block.samples_mut() {
+            *sample = rng.below(20_000) as f32 / 32_768.0 - 0.3;
+        }
+        if let Some((library, _)) = fault.filter(|(_, at)| *at == number) {
+            fault::plan(library, 0);
+        }
+        let mut out = Vec::new();
+        encoder.encode(&block, &mut out).unwrap();
+        packets.push(out);
+    }
+    (packets, encoder.panics())
+}
+
+#[test]
+fn a_block_at_which_the_library_panics_is_encoded_by_a_new_one() {
+    let cases = [
+        (CodecConfig::Flac { level: 5 }, CodecLibrary::FlacCodec),
+        (CodecConfig::Opus(OpusConfig::default()), CodecLibrary::OpusRs),
+        (CodecConfig::Mp3(Mp3Config::default()), CodecLibrary::RustyMp3),
+    ];
+    for (config, library) in cases {
+        let (whole, none) = encode_with_fault(config, None);
+        let (hit, panics) = encode_with_fault(config, Some((library, 30)));
+        assert_eq!((none, panics), (0, 1), "{library:?}");
+        assert_eq!(hit[..30], whole[..30], "{library:?}");
+        // The new encoder does not know the blocks before, and FLAC's numbers begin again.
+        assert!(
+            hit.iter().zip(&whole).all(|(with, without)| with.is_empty() == without.is_empty())
+        );
+        if library == CodecLibrary::FlacCodec {
+            assert_eq!((hit[30][4], hit[31][4]), (0, 1));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A station in virtual time, tested frame by frame.
 
 mod announce;
+mod codec_panics;
 mod fallback;
 mod loudness_processor;
 mod output_bus;

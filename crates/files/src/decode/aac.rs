@@ -8,13 +8,12 @@
 use core::fmt;
 
 use aulos_core::{ChannelLayout, SampleRate};
+use aulos_engine::codec_guard::{CodecLibrary, CodecPanic, GuardedCodec};
 use syom::{AacError, DecodeOptions, Decoder, Frame, MalformedKind, UnsupportedFeature};
-
-use super::error::catch_panic;
 
 /// Decodes the packets of one AAC stream.
 pub(super) struct AacDecoder {
-    decoder: Decoder,
+    decoder: GuardedCodec<Box<Decoder>>,
     /// The `AudioSpecificConfig` (ISO/IEC 14496-3, 1.6.2.1).
     config: Vec<u8>,
     /// A packet with which a new decoder can begin, so with the header of SBR; empty before the
@@ -49,8 +48,11 @@ impl AacDecoder {
         if channel_configuration(config).is_some_and(|channels| channels > 2) {
             return Err("AAC of more than two channels");
         }
-        let decoder = catch_panic(|| Decoder::from_asc(config, options()));
-        let decoder = decoder.unwrap_or(Err(AacError::NotAac)).map_err(|why| unsupported(&why))?;
+        let make = || Some(Box::new(Decoder::new(options())));
+        let decoder = GuardedCodec::new(CodecLibrary::Syom, make);
+        let mut decoder = decoder.ok_or_else(|| unsupported(&AacError::NotAac))?;
+        let accepted = decoder.call(|decoder| decoder.set_asc(config));
+        accepted.unwrap_or(Err(AacError::NotAac)).map_err(|why| unsupported(&why))?;
         Ok(Self {
             decoder,
             config: config.to_vec(),
@@ -193,7 +195,7 @@ impl AacDecoder {
     fn run(&mut self, packet: &[u8], out: &mut Vec<f32>) -> Result<(), PacketFailure> {
         let Self { decoder, shape, .. } = self;
         out.clear();
-        let decoded = catch_panic(|| {
+        let decoded = decoder.call(|decoder| {
             decoder.decode_au(packet, |frame| {
                 *shape = interleave(&frame, out).ok_or(AacError::NotAac)?;
                 Ok(())
@@ -202,22 +204,27 @@ impl AacDecoder {
         // Damage that is not recognized as such: nothing that an encoder makes is so loud.
         let is_plausible = out.iter().all(|sample| sample.abs() <= MAX_AMPLITUDE);
         match decoded {
-            Some(Ok(())) if is_plausible && !out.is_empty() => Ok(()),
-            Some(Err(AacError::Malformed(MalformedKind::Sbr | MalformedKind::Ps))) => {
+            Ok(Ok(())) if is_plausible && !out.is_empty() => Ok(()),
+            Ok(Err(AacError::Malformed(MalformedKind::Sbr | MalformedKind::Ps))) => {
                 Err(PacketFailure::Sbr)
             }
-            Some(_) => Err(PacketFailure::Other),
-            None => {
-                self.decoder = Decoder::new(options());
-                Err(PacketFailure::Other)
-            }
+            Ok(_) | Err(CodecPanic) => Err(PacketFailure::Other),
         }
     }
 
     fn restart(&mut self) {
-        self.decoder.reset();
+        let Self { decoder, config, .. } = self;
         // It was accepted before; if not now, the next packet fails.
-        self.decoder.set_asc(&self.config).ok();
+        let restarted = decoder.call(|decoder| {
+            decoder.reset();
+            decoder.set_asc(config).ok()
+        });
+        restarted.ok();
+    }
+
+    /// Panics of the library.
+    pub(super) const fn panics(&self) -> u64 {
+        self.decoder.panics()
     }
 }
 

@@ -9,16 +9,13 @@ use aulos_proto::wav::WavSampleFormat;
 use symphonia::core::codecs::audio::well_known::{
     CODEC_ID_FLAC, CODEC_ID_MP1, CODEC_ID_MP2, CODEC_ID_MP3, CODEC_ID_VORBIS,
 };
-use symphonia::core::codecs::audio::{
-    AudioCodecId, AudioCodecParameters, AudioDecoder, AudioDecoderOptions,
-};
+use symphonia::core::codecs::audio::{AudioCodecId, AudioCodecParameters};
 use symphonia::core::packet::PacketRef;
 use symphonia::core::units::{Duration, Timestamp};
-use symphonia::default::get_codecs;
 
 use super::aac::{AacDecoder, AacPacket};
-use super::error::catch_panic;
 use super::file::RateAndLayout;
+use super::library::LibraryDecoder;
 use super::opus::{OpusHead, OpusPacketDecoder};
 
 /// The decoder of one stream.
@@ -30,7 +27,7 @@ pub(super) struct StreamCodec {
 
 enum StreamCodecKind {
     Aac(Box<AacDecoder>),
-    Library(Box<dyn AudioDecoder>),
+    Library(LibraryDecoder),
     Opus(OpusPacketDecoder),
     Pcm(WavSampleFormat),
 }
@@ -79,8 +76,7 @@ impl StreamCodec {
                 ("vorbis", Self::library("vorbis", CODEC_ID_VORBIS, Some(&headers), shape))
             }
             PacketFormat::Opus { head } => {
-                let opus = OpusHead::parse(head)
-                    .and_then(|head| catch_panic(|| OpusPacketDecoder::new(head))?);
+                let opus = OpusHead::parse(head).and_then(OpusPacketDecoder::new);
                 let codec = opus.map(|opus| {
                     let shape = (opus.rate(), opus.layout());
                     Self { kind: StreamCodecKind::Opus(opus), name: "opus", shape }
@@ -106,9 +102,7 @@ impl StreamCodec {
         if let Some(headers) = headers {
             parameters.with_extra_data(headers.into());
         }
-        let options = AudioDecoderOptions::default();
-        let decoder =
-            catch_panic(|| get_codecs().make_audio_decoder(&parameters, &options))?.ok()?;
+        let decoder = LibraryDecoder::new(parameters)?;
         Some(Self { kind: StreamCodecKind::Library(decoder), name, shape })
     }
 
@@ -125,27 +119,16 @@ impl StreamCodec {
                 AacPacket::Damaged => false,
                 AacPacket::Unsupported => return DecodedPacket::Unsupported,
             },
-            StreamCodecKind::Opus(opus) => {
-                catch_panic(|| opus.decode(packet, out)).unwrap_or(false)
-            }
+            StreamCodecKind::Opus(opus) => opus.decode(packet, out),
             StreamCodecKind::Pcm(samples) => {
                 pcm(*samples, packet, out);
                 true
             }
             StreamCodecKind::Library(decoder) => {
                 let packet = PacketRef::new(0, Timestamp::new(0), Duration::new(0), packet);
-                let Some(Ok(buffer)) = catch_panic(|| decoder.decode_ref(&packet)) else {
-                    return DecodedPacket::Damaged;
-                };
-                let spec = buffer.spec();
-                let rate = SampleRate::new(spec.rate());
-                let (Ok(rate), Ok(layout)) = (rate, ChannelLayout::new(spec.channels().count()))
-                else {
-                    return DecodedPacket::Damaged;
-                };
-                self.shape = (rate, layout);
-                buffer.copy_to_vec_interleaved(out);
-                true
+                let shape = decoder.decode(&packet, out);
+                self.shape = shape.unwrap_or(self.shape);
+                shape.is_some()
             }
         };
         if is_whole { DecodedPacket::Whole } else { DecodedPacket::Damaged }
@@ -155,12 +138,20 @@ impl StreamCodec {
     pub(super) fn conceal(&mut self, frames: usize, out: &mut Vec<f32>) -> bool {
         out.clear();
         match &mut self.kind {
-            StreamCodecKind::Opus(opus) => {
-                catch_panic(|| opus.conceal(frames, out)).unwrap_or(false)
-            }
+            StreamCodecKind::Opus(opus) => opus.conceal(frames, out),
             StreamCodecKind::Aac(_) | StreamCodecKind::Library(_) | StreamCodecKind::Pcm(_) => {
                 false
             }
+        }
+    }
+
+    /// Panics of the codec's library.
+    pub(super) const fn panics(&self) -> u64 {
+        match &self.kind {
+            StreamCodecKind::Aac(aac) => aac.panics(),
+            StreamCodecKind::Library(decoder) => decoder.panics(),
+            StreamCodecKind::Opus(opus) => opus.panics(),
+            StreamCodecKind::Pcm(_) => 0,
         }
     }
 

@@ -2,8 +2,8 @@
 
 use core::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use aulos_engine::codec_guard::CodecPanic;
 use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
 
 /// Why a file cannot be opened as audio.
@@ -41,6 +41,13 @@ impl From<io::Error> for OpenError {
             io::ErrorKind::UnexpectedEof => Self::Torn,
             kind => Self::Io(kind),
         }
+    }
+}
+
+/// The library could not read what the file has.
+impl From<CodecPanic> for OpenError {
+    fn from(_: CodecPanic) -> Self {
+        Self::Torn
     }
 }
 
@@ -90,6 +97,13 @@ impl From<io::Error> for DecodeError {
     }
 }
 
+/// The library cannot go on in the container.
+impl From<CodecPanic> for DecodeError {
+    fn from(_: CodecPanic) -> Self {
+        Self::Torn
+    }
+}
+
 impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,8 +117,3 @@ impl fmt::Display for DecodeError {
 }
 
 impl core::error::Error for DecodeError {}
-
-/// Calls third-party code with untrusted input. A panic counts as a damaged file.
-pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(work)).ok()
-}

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
 use aulos_core::{ChannelLayout, Frames, SampleRate};
+use aulos_engine::codec_guard::{CodecLibrary, guard};
 use symphonia::core::audio::Channels;
 use symphonia::core::codecs::CodecParameters;
+use symphonia::core::codecs::audio::AudioCodecParameters;
 use symphonia::core::codecs::audio::well_known::{CODEC_ID_AAC, CODEC_ID_ALAC, CODEC_ID_OPUS};
-use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
 use symphonia::core::common::Limit;
 use symphonia::core::errors::Error;
 use symphonia::core::formats::probe::Hint;
@@ -20,11 +21,12 @@ use symphonia::core::io::{
 use symphonia::core::meta::{MetadataOptions, MetadataRevision, StandardTag};
 use symphonia::core::packet::Packet;
 use symphonia::core::units::Timestamp;
-use symphonia::default::{get_codecs, get_probe};
+use symphonia::default::get_probe;
 
 use super::aac::{AacDecoder, AacPacket};
 use super::edit_list::{self, EditRange};
-use super::error::{DecodeError, OpenError, catch_panic};
+use super::error::{DecodeError, OpenError};
+use super::library::LibraryDecoder;
 use super::opus::{OpusHead, OpusPacketDecoder};
 
 /// A file that is decoded by the library, one packet at a time.
@@ -68,7 +70,7 @@ pub(super) struct TrackInfo {
 
 enum MediaCodec {
     Aac(Box<AacDecoder>),
-    Library(Box<dyn AudioDecoder>),
+    Library(LibraryDecoder),
     Opus(OpusPacketDecoder),
 }
 
@@ -138,7 +140,7 @@ impl MediaReader {
     pub(super) fn decode(&mut self, out: &mut Vec<f32>) -> Result<PacketOutcome, DecodeError> {
         out.clear();
         let reader = &mut self.reader;
-        let packet = match catch_panic(|| reader.next_packet()).ok_or(DecodeError::Torn)? {
+        let packet = match guard(CodecLibrary::Symphonia, || reader.next_packet())? {
             Ok(Some(packet)) => packet,
             Ok(None) => return Ok(PacketOutcome::End),
             Err(Error::ResetRequired) => {
@@ -168,8 +170,7 @@ impl MediaReader {
         let time = i64::try_from(frame.0).map_err(|_| DecodeError::Torn)?;
         let to = SeekTo::Timestamp { ts: Timestamp::new(time), track_id: self.track };
         let reader = &mut self.reader;
-        let sought =
-            catch_panic(|| reader.seek(SeekMode::Accurate, to)).ok_or(DecodeError::Torn)?;
+        let sought = guard(CodecLibrary::Symphonia, || reader.seek(SeekMode::Accurate, to))?;
         let actual = sought.map_err(|_| DecodeError::Torn)?.actual_ts.get();
         let skip = time.checked_sub(actual).and_then(|skip| u64::try_from(skip).ok());
         self.trim = EdgeTrim { skip: skip.ok_or(DecodeError::Torn)?, ..EdgeTrim::default() };
@@ -227,22 +228,12 @@ impl MediaReader {
             }
             MediaCodec::Opus(opus) => {
                 (self.rate, self.layout) = (opus.rate(), opus.layout());
-                catch_panic(|| opus.decode(&packet.data, out)).ok_or(DecodeError::Torn)
+                Ok(opus.decode(&packet.data, out))
             }
             MediaCodec::Library(decoder) => {
-                let Some(decoded) = catch_panic(|| decoder.decode(packet)) else {
-                    return Err(DecodeError::Torn);
-                };
-                let Ok(buffer) = decoded else { return Ok(false) };
-                let spec = buffer.spec();
-                let (Ok(rate), Ok(layout)) =
-                    (SampleRate::new(spec.rate()), ChannelLayout::new(spec.channels().count()))
-                else {
-                    return Ok(false);
-                };
-                (self.rate, self.layout) = (rate, layout);
-                buffer.copy_to_vec_interleaved(out);
-                Ok(true)
+                let shape = decoder.decode(&packet.as_packet_ref(), out);
+                (self.rate, self.layout) = shape.unwrap_or((self.rate, self.layout));
+                Ok(shape.is_some())
             }
         }
     }
@@ -340,18 +331,15 @@ impl MediaCodec {
             let aac = AacDecoder::new(config).map_err(OpenError::UnsupportedAac)?;
             return Ok(Self::Aac(Box::new(aac)));
         }
-        let options = AudioDecoderOptions::default();
-        catch_panic(|| get_codecs().make_audio_decoder(parameters, &options))
-            .ok_or(OpenError::Torn)?
-            .map(Self::Library)
-            .map_err(|_| OpenError::UnsupportedCodec)
+        let decoder = LibraryDecoder::new(parameters.clone());
+        decoder.map(Self::Library).ok_or(OpenError::UnsupportedCodec)
     }
 
     fn name(&self) -> &'static str {
         match self {
             Self::Aac(_) => "aac",
             Self::Opus(_) => "opus",
-            Self::Library(decoder) => decoder.codec_info().short_name,
+            Self::Library(decoder) => decoder.name(),
         }
     }
 }
@@ -392,9 +380,10 @@ fn probe(
     let limits = MetadataOptions::default()
         .limit_tag_bytes(Limit::Maximum(TAG_BYTES))
         .limit_visual_bytes(Limit::Maximum(PICTURE_BYTES));
-    catch_panic(|| get_probe().probe(&hint, stream, FormatOptions::default(), limits))
-        .ok_or(OpenError::Torn)?
-        .map_err(|error| open_error(&error))
+    let probed = guard(CodecLibrary::Symphonia, || {
+        get_probe().probe(&hint, stream, FormatOptions::default(), limits)
+    });
+    probed?.map_err(|error| open_error(&error))
 }
 
 /// The edit list of an MP4 file. Restores the position of the file.

@@ -23,6 +23,7 @@ mod edit_list;
 mod error;
 mod feed;
 mod file;
+mod library;
 mod media;
 mod opus;
 mod raw;

@@ -50,6 +50,8 @@ pub struct StreamDecoder {
     position: MediaTime,
     title: Option<TrackMetadata>,
     damaged: u64,
+    /// Panics of the libraries of earlier codecs.
+    earlier_panics: u64,
     fruitless: u32,
     error: Option<StreamError>,
     /// Packets are parsed and counted but not decoded.
@@ -83,6 +85,7 @@ impl StreamDecoder {
             position: MediaTime::ZERO,
             title: None,
             damaged: 0,
+            earlier_panics: 0,
             fruitless: 0,
             error: None,
             parse_only: false,
@@ -188,11 +191,12 @@ impl StreamDecoder {
 
     /// The counters.
     #[must_use]
-    pub const fn counts(&self) -> StreamCounts {
+    pub fn counts(&self) -> StreamCounts {
         let counts = self.splitter.stats();
         StreamCounts {
             packets: counts.packets,
             damaged: self.damaged,
+            codec_panics: self.earlier_panics + self.codec.as_ref().map_or(0, StreamCodec::panics),
             resyncs: counts.resyncs,
             skipped: counts.skipped,
         }
@@ -234,6 +238,7 @@ impl StreamDecoder {
         self.trim =
             StreamTrim { skip: start.skip, padding: start.padding, ..StreamTrim::default() };
         self.concealer.begin();
+        self.earlier_panics += self.codec.as_ref().map_or(0, StreamCodec::panics);
         self.codec = codec;
     }
 

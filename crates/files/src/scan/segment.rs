@@ -55,7 +55,7 @@ pub fn measure_segment(
         let measurement = measure_cuts(path, &sound, cuts, options, &share)?.measurement;
         Some(FileSegment { rate, layout, measurement })
     };
-    // A panic of a codec: measuring the whole file reports it.
+    // After a panic, measuring the whole file reports it.
     catch_unwind(AssertUnwindSafe(measure)).ok().flatten()
 }
 

@@ -47,6 +47,8 @@ pub struct SnapcastCounters {
     pub early: AtomicU64,
     /// Chunks that could not be decoded.
     pub damaged: AtomicU64,
+    /// Panics of codec libraries.
+    pub codec_panics: AtomicU64,
     /// Chunks that were dropped while they waited.
     pub dropped: AtomicU64,
     /// Gaps that were filled with silence.
@@ -60,13 +62,14 @@ pub struct SnapcastCounters {
 impl SnapcastCounters {
     /// The counters and their stable names.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, &AtomicU64); 9] {
+    pub fn named(&self) -> [(&'static str, &AtomicU64); 10] {
         [
             ("snapcast_sources_failed", &self.failures),
             ("snapcast_chunks_played", &self.played),
             ("snapcast_chunks_late", &self.late),
             ("snapcast_chunks_early", &self.early),
             ("snapcast_chunks_damaged", &self.damaged),
+            ("snapcast_codec_panics", &self.codec_panics),
             ("snapcast_chunks_dropped", &self.dropped),
             ("snapcast_gaps_filled", &self.gaps),
             ("snapcast_chunks_passed", &self.passed),
@@ -83,6 +86,7 @@ impl SnapcastCounters {
                 of.late,
                 of.early,
                 of.damaged,
+                of.codec_panics,
                 of.dropped,
                 of.gaps,
                 of.passed,

@@ -50,6 +50,8 @@ pub struct StreamCounts {
     pub packets: u64,
     /// Damaged packets.
     pub damaged: u64,
+    /// Panics of codec libraries. Each time a new decoder went on.
+    pub codec_panics: u64,
     /// How often the decoder searched for the next packet.
     pub resyncs: u64,
     /// Bytes that belong to no packet.
@@ -63,6 +65,7 @@ impl StreamCounts {
         Self {
             packets: self.packets + other.packets,
             damaged: self.damaged + other.damaged,
+            codec_panics: self.codec_panics + other.codec_panics,
             resyncs: self.resyncs + other.resyncs,
             skipped: self.skipped + other.skipped,
         }

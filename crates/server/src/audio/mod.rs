@@ -58,6 +58,7 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use aulos_control::cluster::ClusterHandle;
 
+use crate::codec_panics;
 use crate::feeder::FeederCounters;
 use crate::nats::NatsService;
 use crate::push::PushClient;
@@ -418,6 +419,7 @@ impl AudioBackend for Audio {
                 inner.stations.iter_mut().flatten().map(|station| *station.handle.status());
             let mut all = view::counters(&reactors, &mut stations);
             all.extend(renditions::counters(&inner.renditions, &inner.lost_chunks));
+            all.extend(codec_panics::counters());
             all.extend(inner.radio_client.counters());
             all.extend(inner.pusher.counters());
             all.extend(djs::counters(&inner.dj_counters));

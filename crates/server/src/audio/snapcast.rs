@@ -109,7 +109,7 @@ pub(super) fn station_source(
 }
 
 /// The counters of all these sources; their names are stable.
-pub(super) fn counters(counters: &SnapcastCounters) -> [(&'static str, u64); 9] {
+pub(super) fn counters(counters: &SnapcastCounters) -> [(&'static str, u64); 10] {
     counters.named().map(|(name, count)| (name, count.load(Ordering::Relaxed)))
 }
 

@@ -101,6 +101,7 @@ const fn station_counters(status: &StationStatus) -> backend::StationCounters {
         timeline_stalls: status.stalls,
         pool_exhausted: status.pool_exhausted,
         encode_errors: status.encode_errors,
+        codec_panics: status.codec_panics,
         fanout_full: status.fanout_full,
     }
 }

@@ -73,6 +73,19 @@ pub(super) const SERVER: &[Metric] = &[
     )
     .labels(&[("kind", &["channel_map", "listener_codec", "announcement"])]),
     Metric::counter(
+        "aulos_codec_panics_total",
+        "Panics of codec libraries; each time a new decoder or encoder went on.",
+        Values::Counters(&[
+            ("codec_panics_opus_rs", &["opus-rs"]),
+            ("codec_panics_flac_codec", &["flac-codec"]),
+            ("codec_panics_rusty_mp3", &["rusty_mp3"]),
+            ("codec_panics_symphonia", &["symphonia"]),
+            ("codec_panics_syom", &["syom"]),
+            ("codec_panics_lofty", &["lofty"]),
+        ]),
+    )
+    .labels(&[("library", CODEC_LIBRARIES)]),
+    Metric::counter(
         "aulos_state_save_failures_total",
         "Failed writes of the state file.",
         Values::Counters(&[("state_not_saved", &[])]),
@@ -108,6 +121,8 @@ pub(super) const SERVER: &[Metric] = &[
     .labels(&[("reason", &["evicted", "not_remembered", "not_restored"])]),
 ];
 
+const CODEC_LIBRARIES: &[&str] =
+    &["opus-rs", "flac-codec", "rusty_mp3", "symphonia", "syom", "lofty"];
 const PORTS: &[&str] = &["stream", "control", "http", "live_source", "control_plane"];
 const HANDSHAKES: &[&str] = &["ok", "invalid", "closed", "timeout"];
 const CLOSED: &[&str] = &[

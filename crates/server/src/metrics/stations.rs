@@ -191,6 +191,11 @@ pub(super) const STATIONS: &[Metric] = &[
         |one, series| series.set(counters(one).encode_errors),
     ),
     counter(
+        "aulos_station_codec_panics_total",
+        "Panics of the encoder's library; a new encoder encoded the block again.",
+        |one, series| series.set(counters(one).codec_panics),
+    ),
+    counter(
         "aulos_station_fanout_full_total",
         "Chunks that a reactor did not take in time.",
         |one, series| series.set(counters(one).fanout_full),

@@ -271,6 +271,7 @@ impl RadioTask {
             published.info = state.info;
             published.resyncs = state.counts.resyncs;
             published.damaged = state.counts.damaged;
+            published.codec_panics = state.counts.codec_panics;
         });
         state
     }

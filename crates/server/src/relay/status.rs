@@ -44,6 +44,8 @@ pub struct RelayCounters {
     pub takeovers: u64,
     /// RTCP BYE packets that were rejected as forged.
     pub forged_byes: u64,
+    /// Panics of codec libraries.
+    pub codec_panics: u64,
 }
 
 /// Causes of datagrams that do not belong to a stream.
@@ -124,6 +126,7 @@ impl RelayCounters {
             restarts: tally.restarts,
             takeovers: tally.takeovers,
             forged_byes: tally.forged_byes,
+            codec_panics: tally.codec_panics,
         }
     }
 
@@ -153,6 +156,7 @@ impl RelayCounters {
         self.restarts += other.restarts;
         self.takeovers += other.takeovers;
         self.forged_byes += other.forged_byes;
+        self.codec_panics += other.codec_panics;
     }
 
     fn json(&self) -> Value {
@@ -166,7 +170,7 @@ impl RelayCounters {
             "recovered_by": { "red": self.recovered.red, "fec": self.recovered.fec },
             "copies": self.copies, "events": self.events, "noise": self.noise,
             "restarts": self.restarts, "takeovers": self.takeovers,
-            "forged_byes": self.forged_byes,
+            "forged_byes": self.forged_byes, "codec_panics": self.codec_panics,
         })
     }
 }

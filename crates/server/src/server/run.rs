@@ -21,7 +21,7 @@ use super::metadata::MetadataTasks;
 use super::persist::{load_state, save_changes};
 use crate::saver::Saver;
 use crate::systemd::{Liveness, Supervisor};
-use crate::{history, hook_runner, http, icecast, tcp};
+use crate::{codec_panics, history, hook_runner, http, icecast, tcp};
 
 /// The running audio side, for [`run`].
 pub struct AudioHandles {
@@ -148,8 +148,8 @@ fn join_cluster(
     }
 }
 
-/// Spawns the tasks of the control port, of live sources, of the HTTP port, of the access log and of
-/// the other nodes of a cluster.
+/// Spawns the tasks of the control port, of live sources, of the HTTP port, of the access log, of
+/// panics of codec libraries and of the other nodes of a cluster.
 fn spawn_servers(
     [controllers, browsers]: [TcpListener; 2],
     nodes: Option<mpsc::Receiver<ClusterRequest>>,
@@ -171,6 +171,7 @@ fn spawn_servers(
         )),
         tokio::spawn(http::serve(browsers, Arc::clone(control), listen, policy)),
         tokio::spawn(async move { logging.write_access_log().await }),
+        tokio::spawn(codec_panics::log_first_panics()),
     ];
     tasks.extend(nodes.map(|nodes| tokio::spawn(Arc::clone(control).serve_cluster(nodes))));
     Ok(tasks)

@@ -50,6 +50,14 @@ impl ChunkDecoder {
         matches!(self.kind, Kind::Opus(_))
     }
 
+    /// Panics of the codec's library. Each time a new decoder went on.
+    pub(crate) fn panics(&self) -> u64 {
+        match &self.kind {
+            Kind::Opus(opus) => opus.panics(),
+            Kind::Pcm | Kind::Flac(_) => 0,
+        }
+    }
+
     /// Replaces the contents of `out` by the frames of a chunk; returns their number, 0 for a
     /// damaged chunk.
     ///

@@ -49,6 +49,8 @@ pub struct PlaybackStats {
     pub late: u64,
     /// Chunks that could not be decoded.
     pub damaged: u64,
+    /// Panics of the codec's library. Each time a new decoder went on.
+    pub codec_panics: u64,
 }
 
 /// When content has to sound.
@@ -267,6 +269,7 @@ impl Playback {
         let Some(chunk) = queue.pop() else { return false };
         let frames = self.decoder.decode(&chunk.payload, &mut self.decoded);
         self.stats.damaged += u64::from(frames == Frames::ZERO);
+        self.stats.codec_panics = self.decoder.panics();
         self.taken = 0;
         self.decoded_end = chunk.timestamp + self.decoder.rate().span(frames);
         queue.recycle(chunk);

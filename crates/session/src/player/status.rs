@@ -56,5 +56,6 @@ impl PlaybackStats {
         self.jumps += other.jumps;
         self.late += other.late;
         self.damaged += other.damaged;
+        self.codec_panics += other.codec_panics;
     }
 }

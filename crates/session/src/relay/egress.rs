@@ -83,6 +83,11 @@ impl RtpEgress {
         }
     }
 
+    /// Panics of codec libraries.
+    pub(super) fn codec_panics(&self) -> u64 {
+        self.transcoder.codec_panics()
+    }
+
     /// The next packet does not continue the previous ones.
     pub(super) fn reset(&mut self) {
         self.transcoder.reset();

@@ -56,6 +56,8 @@ pub struct RelayCounts {
     pub other_addresses: u64,
     /// Packets that could not be transcoded: empty, truncated or damaged.
     pub undecodable: u64,
+    /// Panics of codec libraries. Each time a new decoder or encoder went on.
+    pub codec_panics: u64,
     /// Packets that came too late for an encoding whose packets depend on each other.
     pub too_late: u64,
     /// Packets for which the jitter buffer had no room.
@@ -518,6 +520,7 @@ impl Machine for RelayStream {
                 other_sources: latch.other_sources,
                 other_addresses: latch.other_addresses,
                 undecodable: self.undecodable + outward.undecodable,
+                codec_panics: outward.codec_panics(),
                 too_late: outward.too_late,
                 no_room: sum.no_room,
                 unsent: outward.unsent,

@@ -1,5 +1,6 @@
 //! Relays in virtual time: datagrams in, datagrams out.
 
+mod codec_panics;
 mod repair;
 mod telephone;
 

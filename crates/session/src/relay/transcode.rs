@@ -159,6 +159,14 @@ impl Transcoder {
         }
     }
 
+    /// Panics of codec libraries. Each time a new decoder or encoder went on.
+    pub(super) fn codec_panics(&self) -> u64 {
+        match self {
+            Self::Passthrough | Self::G711(..) => 0,
+            Self::Samples(samples) => samples.codec_panics(),
+        }
+    }
+
     /// Whether decoding a packet depends on the one before it.
     pub(super) fn is_stateful(&self) -> bool {
         match self {
@@ -404,6 +412,18 @@ impl SampleTranscoder {
             resampler.reset();
         }
         self.mixed.clear();
+    }
+
+    fn codec_panics(&self) -> u64 {
+        let decoder = match &self.decoder {
+            Decoder::Opus(opus) => opus.panics(),
+            _ => 0,
+        };
+        let encoder = match &self.encoder {
+            Encoder::Opus(opus) => opus.panics(),
+            _ => 0,
+        };
+        decoder + encoder
     }
 
     fn sink_frames(&self, frames: u64) -> usize {

@@ -253,6 +253,7 @@ impl RtpInput {
     pub fn state(&self) -> RtpInputStatus {
         let mut counts = self.counts;
         counts.refused = self.refused.total();
+        counts.codec_panics = self.decoder.codec_panics();
         add(&mut counts, &self.previous_counts);
         let unexpected_type = self.unexpected_type.map(|(_, unexpected)| unexpected);
         let mut state = RtpInputStatus { counts, unexpected_type, ..RtpInputStatus::default() };

@@ -387,7 +387,9 @@ impl SnapcastInput {
             let spec = stream.format.spec;
             let mut frames = Frames::ZERO;
             if let Placement::Play(silence) = placement {
+                let panics = stream.decoder.panics();
                 frames = stream.decoder.decode(&chunk.payload, &mut self.decoded.samples);
+                self.status.counts.codec_panics += stream.decoder.panics() - panics;
                 if frames > Frames::ZERO {
                     let span = spec.rate.span(frames);
                     self.decoded.begin(spec, (now, due), silence);

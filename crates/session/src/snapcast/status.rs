@@ -39,6 +39,8 @@ pub struct SnapcastInputCounts {
     pub early: u64,
     /// Chunks that could not be decoded.
     pub damaged: u64,
+    /// Panics of the codec's library. Each time a new decoder went on.
+    pub codec_panics: u64,
     /// Chunks dropped because too many were waiting, or because the timeline or the codec of the
     /// stream changed before they were due.
     pub dropped: u64,

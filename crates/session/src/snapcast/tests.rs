@@ -1,6 +1,8 @@
 //! A server in virtual time, whose samples count frames, and one that lies.
 
-use aulos_core::{Codec, Ppm, SampleRate};
+use aulos_core::{Block, ChannelLayout, Codec, Ppm, SampleRate};
+use aulos_engine::codec_guard::{CodecLibrary, fault};
+use aulos_engine::encode::make_encoder;
 use aulos_engine::ready_chunk::ReadyChunkSink;
 use aulos_engine::source::SourceItem;
 use aulos_engine::standby::{Standby, StandbyControl, standby_channel};
@@ -422,6 +424,49 @@ fn chunks_of_the_past_and_of_next_year_are_dropped_and_end_the_connection() {
         world.run(100);
     }
     assert_eq!((world.breaks(), world.error()), (0, None));
+}
+
+/// Two sources of one thread, with the same chunks of Opus. The library panics in the first one at a
+/// chunk, if one is given.
+fn two_sources_of_opus(fault: Option<i64>) -> [World; 2] {
+    let mut encoder = make_encoder(Codec::Opus, SampleSpec::DEFAULT, Frames(960)).unwrap();
+    let mut block = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, 1_920);
+    block.resize(Frames(960));
+    block.samples_mut().fill(0.25);
+    let mut both = [World::silent(), World::silent()];
+    let message = codec_header(Codec::Opus, SampleSpec::DEFAULT, &[]).unwrap();
+    for world in &mut both {
+        // Behind the name and two lengths.
+        world.message(0, ServerMessage::CodecHeader { codec: b"opus", header: &message[12..] });
+    }
+    for number in 0..150 {
+        let mut chunk = Vec::new();
+        encoder.encode(&block, &mut chunk).unwrap();
+        for (at, world) in both.iter_mut().enumerate() {
+            if fault == Some(number) && at == 0 {
+                fault::plan(CodecLibrary::OpusRs, 0);
+            }
+            world.send(world.server_now(), &chunk);
+            world.run(CHUNK_MS);
+            assert!(!fault::is_planned() || at == 0, "the neighbour is not hit");
+        }
+    }
+    both.iter_mut().for_each(|world| world.run(2_000));
+    both
+}
+
+#[test]
+fn a_panic_of_the_codec_costs_a_chunk_of_one_source() {
+    let samples = |world: &World| -> Vec<f32> {
+        world.received.iter().flat_map(|block| block.samples.clone()).collect()
+    };
+    let [_, undisturbed] = two_sources_of_opus(None);
+    let [mut hit, mut neighbor] = two_sources_of_opus(Some(120));
+    assert!(samples(&neighbor) == samples(&undisturbed), "the neighbour changed");
+    assert_eq!(neighbor.status().counts.codec_panics, 0);
+    let counts = hit.status().counts;
+    assert_eq!((counts.codec_panics, counts.damaged, counts.gaps), (1, 1, 1), "{counts:?}");
+    assert_eq!(samples(&hit).len(), samples(&undisturbed).len(), "silence in place of the chunk");
 }
 
 #[test]

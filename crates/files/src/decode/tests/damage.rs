@@ -8,7 +8,7 @@ use super::super::{FileDecodeOptions, FileDecoder, OpenError};
 use super::fixture::{FRAMES, Folder, signal_f32};
 use super::read;
 
-const CONTAINERS: [(&str, &str); 9] = [
+pub(super) const CONTAINERS: [(&str, &str); 9] = [
     ("a.wav", "-c:a pcm_s16le"),
     ("a.flac", "-c:a flac"),
     ("a.mp3", "-c:a libmp3lame -b:a 128k"),
@@ -18,6 +18,14 @@ const CONTAINERS: [(&str, &str); 9] = [
     ("a.aiff", "-c:a pcm_s16be"),
     ("a.caf", "-c:a alac -sample_fmt s16p"),
     ("a.mkv", "-c:a flac"),
+];
+
+/// The same codecs in other containers, where only damage matters.
+const MORE_CONTAINERS: [(&str, &str); 4] = [
+    ("opus.mkv", "-c:a libopus -b:a 64k"),
+    ("opus.m4a", "-c:a libopus -b:a 64k -f mp4"),
+    ("surround.opus", "-c:a libopus -ac 6 -b:a 128k"),
+    ("a.aac", "-c:a aac"),
 ];
 
 #[test]
@@ -149,9 +157,9 @@ fn originals() -> &'static [(&'static str, Vec<u8>)] {
             let arguments = format!("-t 0.4 {arguments}");
             (name, fs::read(folder.encoded(name, 48_000, 16, &arguments)).unwrap())
         };
-        CONTAINERS.into_iter().map(short).collect()
+        CONTAINERS.into_iter().chain(MORE_CONTAINERS).map(short).collect()
     })
 }
 
-/// Each case opens nine files.
-const CASES: u32 = 64;
+/// Each case opens thirteen files.
+const CASES: u32 = 44;

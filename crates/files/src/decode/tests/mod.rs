@@ -1,6 +1,7 @@
 //! Tests with files that ffmpeg encodes from a known signal.
 
 mod aac;
+mod codec_panics;
 mod damage;
 mod feed;
 mod fixture;

@@ -3,7 +3,7 @@
 use aulos_core::{Block, Frames, SampleFormat, SampleRate};
 use aulos_engine::encode::{EncodeError, Encoder, FlacEncoder, UnsupportedFormat};
 use aulos_proto::Patch;
-use aulos_proto::flac::{Chapters, FlacFileHeader, Md5, StreamInfo};
+use aulos_proto::flac::{Chapters, FlacFileHeader, FrameRenumberer, Md5, StreamInfo};
 
 use super::super::marker::{MAX_LABEL_BYTES, MAX_MARKERS};
 use super::{FileEncoder, FileMetadata};
@@ -12,6 +12,9 @@ use super::{FileEncoder, FileMetadata};
 #[derive(Debug)]
 pub(super) struct FlacFileEncoder {
     encoder: FlacEncoder,
+    /// The encoder's numbers begin again after a panic of its library, and players seek by them.
+    renumberer: FrameRenumberer,
+    frame: Vec<u8>,
     header: FlacFileHeader,
     block: Block,
     /// Samples in the block.
@@ -54,6 +57,8 @@ impl FlacFileEncoder {
         let (md5, bytes) = (Md5::default(), Vec::new());
         Ok(Self {
             encoder,
+            renumberer: FrameRenumberer::default(),
+            frame: Vec::new(),
             header,
             block,
             filled,
@@ -71,11 +76,13 @@ impl FlacFileEncoder {
     fn encode_block(&mut self, out: &mut Vec<u8>, last: bool) -> Result<(), EncodeError> {
         let start = out.len();
         self.filled = 0;
+        self.frame.clear();
         if last {
-            self.encoder.encode_last(&self.block, out)?;
+            self.encoder.encode_last(&self.block, &mut self.frame)?;
         } else {
-            self.encoder.encode(&self.block, out)?;
+            self.encoder.encode(&self.block, &mut self.frame)?;
         }
+        self.renumberer.write(&self.frame, out);
         let bytes = u32::try_from(out.len() - start).unwrap_or(u32::MAX);
         (self.min_frame_bytes, self.max_frame_bytes) =
             (self.min_frame_bytes.min(bytes), self.max_frame_bytes.max(bytes));

@@ -1,6 +1,7 @@
 use std::time::UNIX_EPOCH;
 
 use aulos_core::{ChannelLayout, Frames, SampleRate};
+use aulos_engine::codec_guard::{CodecLibrary, fault};
 use aulos_proto::wav::{self, ParseOutcome, WaveInfo};
 
 use super::*;
@@ -47,4 +48,50 @@ fn a_file_that_exceeds_32_bits_becomes_rf64_while_it_is_written() {
     assert_eq!((file.len() + out.len()) % 2, 0);
     assert_eq!(out.len(), 7);
     assert!(file.starts_with(b"RF64") && patches.len() == 2);
+}
+
+/// A file of noise with a tone, and its number of frames. The library panics in the middle, if one
+/// is given.
+fn encode_file(format: FileFormat, fault: Option<CodecLibrary>) -> (Vec<u8>, Frames) {
+    let metadata =
+        FileMetadata::new(SampleRate::HZ_48000, ChannelLayout::STEREO, "Hall", UNIX_EPOCH);
+    let (mut file, mut patches) = (Vec::new(), Vec::new());
+    let mut encoder = make_file_encoder(format, &metadata, &mut file).unwrap();
+    let mut rng = aulos_core::Rng::new(4);
+    for number in 0..100 {
+        let samples: Vec<f32> = (0..2 * 960_u16)
+            .map(|at| f32::from(at % 256) / 512.0 + rng.below(99) as f32 / 999.0)
+            .collect();
+        if let Some(library) = fault.filter(|_| number == 50) {
+            fault::plan(library, 0);
+        }
+        encoder.write(&samples, &mut file).unwrap();
+    }
+    assert!(!fault::is_planned(), "{format}: the library was called");
+    let frames = encoder.frames();
+    encoder.finish(&mut file, &mut patches).unwrap();
+    for patch in patches {
+        let at = usize::try_from(patch.at()).unwrap();
+        file[at..at + patch.bytes().len()].copy_from_slice(patch.bytes());
+    }
+    (file, frames)
+}
+
+#[test]
+fn a_file_loses_nothing_when_the_library_of_its_encoder_panics() {
+    for (format, library) in [
+        ("flac", CodecLibrary::FlacCodec),
+        ("opus", CodecLibrary::OpusRs),
+        ("mp3", CodecLibrary::RustyMp3),
+    ] {
+        let format: FileFormat = format.parse().unwrap();
+        let (whole, frames) = encode_file(format, None);
+        let (hit, frames_of_hit) = encode_file(format, Some(library));
+        assert_eq!(frames_of_hit, frames);
+        if library == CodecLibrary::FlacCodec {
+            assert!(hit == whole, "FLAC's frames stand alone, and are numbered by the file");
+        } else {
+            assert!(hit.len().abs_diff(whole.len()) < whole.len() / 50, "{format}");
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use aulos_engine::codec_guard::{CodecLibrary, guard};
 use lofty::aac::AacFile;
 use lofty::ape::ApeItem;
 use lofty::config::{ParseOptions, WriteOptions};
@@ -50,7 +50,7 @@ enum TagMut<'a> {
 impl TagContainer {
     /// Reads the tags; the content and not the name decides about the format.
     pub(crate) fn read(file: &mut File) -> Result<Self, TagError> {
-        catch_panic(|| {
+        call(|| {
             file.rewind()?;
             let mut reader = BufReader::new(file);
             let mut front = [0; 12];
@@ -91,7 +91,7 @@ impl TagContainer {
             _ => Id3v2Version::V4,
         };
         let options = WriteOptions::new().use_id3v23(version == Id3v2Version::V3);
-        catch_panic(|| {
+        call(|| {
             file.rewind()?;
             self.save(file, options).map_err(|error| TagError::from_library(&error))
         })
@@ -272,9 +272,9 @@ fn freeform_atom(name: &'static str, text: String) -> Atom<'static> {
     Atom::new(AtomIdent::Freeform { mean: Cow::Borrowed(ITUNES), name }, AtomData::UTF8(text))
 }
 
-/// The library parses untrusted input; a panic counts as a damaged file.
-fn catch_panic<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(TagError::Damaged))
+/// Calls the library; a panic counts as a damaged file.
+fn call<T>(work: impl FnOnce() -> Result<T, TagError>) -> Result<T, TagError> {
+    guard(CodecLibrary::Lofty, work).unwrap_or(Err(TagError::Damaged))
 }
 
 pub(crate) const ITUNES: &str = "com.apple.iTunes";

@@ -1,6 +1,10 @@
 //! Servers that lie, networks that break, devices that stand still.
 
-use aulos_core::{Codec, Frames, HEADROOM, Instant, SampleRate, SampleSpec, Span};
+use aulos_core::{
+    Block, ChannelLayout, Codec, Frames, HEADROOM, Instant, SampleRate, SampleSpec, Span,
+};
+use aulos_engine::codec_guard::{CodecLibrary, fault};
+use aulos_engine::encode::make_encoder;
 use aulos_proto::snap::client::{ClientInput, ClientOutgoing, DisconnectReason};
 use aulos_proto::snap::wire::{
     Hello, MessageStamp, PlayerReport, ServerMessage, ServerSettings, codec_header,
@@ -105,6 +109,7 @@ struct Fed {
     player: Player,
     now: Instant,
     played: u64,
+    heard: Vec<f32>,
     reports: Vec<PlayerReport>,
 }
 
@@ -126,7 +131,7 @@ impl Fed {
         player.handle_timeout(now);
         assert_eq!(player.poll_output(), Some(PlayerOutput::Connect));
         player.connected(now);
-        let mut fed = Self { player, now, played: 0, reports: Vec::new() };
+        let mut fed = Self { player, now, played: 0, heard: Vec::new(), reports: Vec::new() };
         assert!(matches!(fed.outputs()[..], [PlayerOutput::Send(_)]));
         let settings =
             ServerSettings { buffer: Span::from_millis(200), ..ServerSettings::default() };
@@ -176,6 +181,7 @@ impl Fed {
             let position = DevicePosition { played: Frames(self.played), at: self.now };
             let mut out = [0.0; 1_920];
             self.player.render(self.now, position, &mut out);
+            self.heard.extend_from_slice(&out);
             peak = out.iter().fold(peak, |peak, sample| peak.max(sample.abs()));
             self.played += 960;
             self.now += Span::from_millis(20);
@@ -252,6 +258,53 @@ fn damaged_chunks_are_silence_and_are_counted() {
     assert!(status.playback.damaged > 0 && !status.is_playing, "{status:?}");
 }
 
+/// Two players of one thread, with the same chunks of Opus. The library panics in the first one at a
+/// chunk, if one is given.
+fn two_players_of_opus(fault: Option<i64>) -> [Fed; 2] {
+    let mut encoder = make_encoder(Codec::Opus, SampleSpec::DEFAULT, Frames(960)).unwrap();
+    let mut both = [Fed::new(), Fed::new()];
+    for fed in &mut both {
+        let header = [b"SUPO" as &[u8], &48_000_u32.to_le_bytes(), &[16, 0, 2, 0]].concat();
+        fed.stream("opus", &header);
+        fed.player.device_opened();
+        fed.pass(100);
+    }
+    let mut block = Block::with_capacity(SampleRate::HZ_48000, ChannelLayout::STEREO, 1_920);
+    block.resize(Frames(960));
+    for number in 0..60 {
+        for (at, sample) in block.samples_mut().iter_mut().enumerate() {
+            *sample = 0.25 * ((at / 2) as f32 * core::f32::consts::TAU * 10.0 / 960.0).sin();
+        }
+        let mut chunk = Vec::new();
+        encoder.encode(&block, &mut chunk).unwrap();
+        for (at, fed) in both.iter_mut().enumerate() {
+            if fault == Some(number) && at == 0 {
+                fault::plan(CodecLibrary::OpusRs, 0);
+            }
+            fed.chunk(fed.now, &chunk);
+            fed.pass(20);
+            assert!(!fault::is_planned(), "the player calls the library in its own turn");
+        }
+    }
+    for fed in &mut both {
+        fed.pass(400);
+    }
+    both
+}
+
+#[test]
+fn a_panic_of_the_codec_costs_a_chunk_of_one_player() {
+    let [_, undisturbed] = two_players_of_opus(None);
+    let [hit, neighbor] = two_players_of_opus(Some(30));
+    assert!(neighbor.heard == undisturbed.heard, "the neighbour changed");
+    let stats = |fed: &Fed| fed.player.status(fed.now).playback;
+    assert_eq!((stats(&neighbor).codec_panics, stats(&neighbor).damaged), (0, 0));
+    assert_eq!((stats(&hit).codec_panics, stats(&hit).damaged), (1, 1));
+    let silent = |fed: &Fed| fed.heard.chunks(2).filter(|frame| *frame == [0.0; 2]).count();
+    let longer = silent(&hit) - silent(&undisturbed);
+    assert!((480..=1_920).contains(&longer), "{longer} frames of silence");
+}
+
 #[test]
 fn another_codec_in_mid_stream_begins_anew() {
     let mut fed = Fed::new();
@@ -263,8 +316,7 @@ fn another_codec_in_mid_stream_begins_anew() {
     assert_eq!((format.rate, format.layout.channels()), (SampleRate::HZ_48000, 2));
     let opus = [b"SUPO" as &[u8], &48_000_u32.to_le_bytes(), &[16, 0, 1, 0]].concat();
     let outputs = fed.stream("opus", &opus);
-    let spec =
-        SampleSpec { layout: aulos_core::ChannelLayout::new(1).unwrap(), ..SampleSpec::DEFAULT };
+    let spec = SampleSpec { layout: ChannelLayout::new(1).unwrap(), ..SampleSpec::DEFAULT };
     let opus = StreamFormat { codec: Codec::Opus, spec };
     assert_eq!(outputs, [PlayerOutput::Stream(opus)]);
     assert_eq!(fed.player.device_format(fed.now).unwrap().layout.channels(), 1);

@@ -3,6 +3,7 @@
 
 use core::fmt;
 
+use aulos_engine::codec_guard::{CodecLibrary, GuardedCodec};
 use aulos_proto::rtp::Encoding;
 use opus_rs::{Application, OpusDecoder, OpusEncoder};
 
@@ -26,7 +27,7 @@ pub(super) fn opus_rate(other: Encoding) -> u32 {
 pub(super) struct LazyOpusDecoder {
     rate: u32,
     channels: usize,
-    decoder: Option<Box<OpusDecoder>>,
+    decoder: Option<GuardedCodec<Box<OpusDecoder>>>,
 }
 
 impl LazyOpusDecoder {
@@ -38,14 +39,23 @@ impl LazyOpusDecoder {
 
     fn without_decoder(rate: u32, channels: usize) -> Self {
         let hz = i32::try_from(rate).unwrap_or(0);
-        let decoder = OpusDecoder::new(hz, channels).ok().map(Box::new);
+        let make = move || OpusDecoder::new(hz, channels).ok().map(Box::new);
+        let decoder = GuardedCodec::new(CodecLibrary::OpusRs, make);
         Self { rate, channels, decoder }
+    }
+
+    /// Calls the library; `None` when it refuses or panics.
+    fn call<R>(
+        &mut self,
+        work: impl FnOnce(&mut OpusDecoder) -> Result<R, &'static str>,
+    ) -> Option<R> {
+        self.decoder.as_mut()?.call(|decoder| work(decoder)).ok()?.ok()
     }
 
     /// Decodes into the front of `out`, and returns the number of frames.
     pub(super) fn decode(&mut self, packet: &[u8], out: &mut [f32]) -> Option<usize> {
         let most = out.len() / self.channels;
-        self.decoder.as_mut()?.decode(packet, most, out).ok().filter(|frames| *frames > 0)
+        self.call(|decoder| decoder.decode(packet, most, out)).filter(|frames| *frames > 0)
     }
 
     /// Recovers the frames of a lost packet from the one after it, which has to be decoded next.
@@ -55,23 +65,30 @@ impl LazyOpusDecoder {
         frames: usize,
         out: &mut [f32],
     ) -> Option<usize> {
-        self.decoder.as_mut()?.decode_fec(following, frames, out).ok()
+        self.call(|decoder| decoder.decode_fec(following, frames, out))
     }
 
     /// Conceals missing frames, so that the next packet continues without a click.
     pub(super) fn skip(&mut self, frames: usize, scratch: &mut Vec<f32>) {
-        let Some(decoder) = &mut self.decoder else { return };
         let frame = self.rate as usize / 50;
         for _ in 0..(frames / frame.max(1)).min(MAX_SKIPPED) {
             scratch.resize(frame * self.channels, 0.0);
-            if decoder.decode(&[], frame, scratch).is_err() {
+            if self.call(|decoder| decoder.decode(&[], frame, scratch)).is_none() {
                 return;
             }
         }
     }
 
     pub(super) fn reset(&mut self) {
-        *self = self.clone();
+        match &mut self.decoder {
+            Some(decoder) => decoder.restart(),
+            None => *self = self.clone(),
+        }
+    }
+
+    /// Panics of the library.
+    pub(super) fn panics(&self) -> u64 {
+        self.decoder.as_ref().map_or(0, GuardedCodec::panics)
     }
 }
 
@@ -94,7 +111,7 @@ pub(super) struct LazyOpusEncoder {
     bitrate: u32,
     complexity: u8,
     fec: bool,
-    encoder: Option<Box<OpusEncoder>>,
+    encoder: Option<GuardedCodec<Box<OpusEncoder>>>,
 }
 
 impl LazyOpusEncoder {
@@ -113,13 +130,14 @@ impl LazyOpusEncoder {
         fec: bool,
     ) -> Self {
         let hz = i32::try_from(rate).unwrap_or(0);
-        let mut encoder = OpusEncoder::new(hz, channels, Application::Voip).ok().map(Box::new);
-        if let Some(encoder) = &mut encoder {
+        let encoder = GuardedCodec::new(CodecLibrary::OpusRs, move || {
+            let mut encoder = OpusEncoder::new(hz, channels, Application::Voip).ok()?;
             encoder.bitrate_bps = bitrate.clamp(6_000, 510_000).cast_signed();
             encoder.complexity = i32::from(complexity.min(10));
             encoder.use_inband_fec = fec;
             encoder.packet_loss_perc = if fec { EXPECTED_LOSS } else { 0 };
-        }
+            Some(Box::new(encoder))
+        });
         Self { rate, channels, bitrate, complexity, fec, encoder }
     }
 
@@ -134,7 +152,14 @@ impl LazyOpusEncoder {
         if !is_whole || ![1, 2, 4, 8, 16, 24].contains(&eighths) {
             return None;
         }
-        self.encoder.as_mut()?.encode(samples, frames, out).ok().filter(|bytes| *bytes > 0)
+        let encoded =
+            self.encoder.as_mut()?.call_again(|encoder| encoder.encode(samples, frames, out));
+        encoded.ok()?.ok().filter(|bytes| *bytes > 0)
+    }
+
+    /// Panics of the library.
+    pub(super) fn panics(&self) -> u64 {
+        self.encoder.as_ref().map_or(0, GuardedCodec::panics)
     }
 }
 

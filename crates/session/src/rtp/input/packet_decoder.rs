@@ -81,6 +81,11 @@ impl PacketDecoder {
         self.items.is_abandoned()
     }
 
+    /// Panics of the codec's library.
+    pub(super) fn codec_panics(&self) -> u64 {
+        self.decoder.panics()
+    }
+
     /// Sets the playout time of the following packets.
     pub(super) const fn set_due(&mut self, now: Instant) {
         self.due = Some(now);

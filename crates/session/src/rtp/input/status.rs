@@ -35,6 +35,8 @@ pub struct RtpInputCounts {
     pub gaps: u64,
     /// Packets of this source that are not valid payloads of its codec.
     pub undecodable: u64,
+    /// Panics of the codec's library. Each time a new decoder went on.
+    pub codec_panics: u64,
     /// Packets for which the jitter buffer had no room.
     pub no_room: u64,
     /// Frames that the station did not take in time.

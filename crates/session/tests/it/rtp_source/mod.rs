@@ -16,6 +16,7 @@
     reason = "a test signal is made of numbers"
 )]
 
+mod codec_panics;
 mod delay;
 mod fixture;
 mod repair;
