@@ -2,7 +2,7 @@
 
 use aulos_core::{CODECS, Codec, CodecInfo};
 use aulos_engine::encode::{CodecConfig, CodecConfigError, Mp3Config, Mp3ConfigError};
-use aulos_io::mp3;
+use aulos_io::encoder;
 
 use crate::keys::{ConfigRead, Context, ValueKind, hint_for};
 use crate::problem::{ConfigLocation, Problems};
@@ -45,8 +45,8 @@ impl ConfigRead for Mp3Config {
 
 /// Warns of a library that this machine does not have. That is no error: an update of the system
 /// that removes the library must not keep a station from starting.
-pub(crate) fn check_library(config: Mp3Config, at: ConfigLocation, problems: &Problems) {
-    if let Err(missing) = mp3::check_library(config) {
+pub(crate) fn check_library(config: CodecConfig, at: ConfigLocation, problems: &Problems) {
+    if let Err(missing) = encoder::check_library(config) {
         problems.warn(at, missing.to_string(), "the built-in encoder is used instead");
     }
 }

@@ -134,10 +134,9 @@ fn codec(config: &PushConfig, station: &StationOutput, problems: &Problems) -> C
         problems.add_with_hint(config.format.at, message, hint);
         Codec::Opus.into()
     });
-    if let CodecConfig::Mp3(mp3) = codec
-        && mp3 != station.mp3
-    {
-        codec::check_library(mp3, config.format.at, problems);
+    // The station's own settings are checked there.
+    if ![station.codec, CodecConfig::Mp3(station.mp3)].contains(&codec) {
+        codec::check_library(codec, config.format.at, problems);
     }
     let info = codec.codec().info();
     let format = info.nearest_format(station.spec.format);

@@ -114,7 +114,8 @@ pub(crate) fn resolve(config: &StationConfig, problems: &Problems) -> Station {
     let (codec, spec) = (config.codec.value, config.spec.value);
     check_spec(config, codec.codec(), spec, problems);
     let mp3 = config.mp3.value;
-    check_library(mp3, config.mp3.at, problems);
+    check_library(codec, config.codec.at, problems);
+    check_library(CodecConfig::Mp3(mp3), config.mp3.at, problems);
     let ConfigValue { value: buffer_ms, at } = config.buffer_ms;
     let chunk_ms = config.chunk_ms.value;
     if buffer_ms < chunk_ms {

@@ -1,39 +1,19 @@
-//! Encoders that may be those of a library of the system: MP3 by LAME.
-//!
-//! LAME is loaded at run time and not linked, so that the program needs no package to be built or to
-//! run, and its licence does not extend to it: docs/decisions/mp3-encoder.md. Where LAME is wanted
-//! and missing, the built-in encoder encodes, so that no stream is silent; the configuration's check
-//! and the start of the server say so.
+//! MP3 by LAME, or by the built-in encoder.
 
 use core::fmt;
 
 use aulos_core::{Codec, Frames, SampleSpec};
 use aulos_engine::encode::{
-    self, CodecConfig, EncodeError, Encoder, Mp3Config, Mp3Encoder, Mp3FrameEncoder, Mp3FrameShape,
-    Mp3Library, UnsupportedFormat,
+    EncodeError, Mp3Config, Mp3Encoder, Mp3FrameEncoder, Mp3FrameShape, Mp3Library,
+    UnsupportedFormat,
 };
 
 use crate::sys::{Lame, LameConfig};
 
-/// Creates the encoder of a codec, as [`encode::make_encoder`] does, also by LAME.
-///
-/// # Errors
-/// [`UnsupportedFormat`] names what the codec does not support.
-pub fn make_encoder(
-    config: CodecConfig,
-    spec: SampleSpec,
-    block: Frames,
-) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
-    match config {
-        CodecConfig::Mp3(mp3) => Ok(Box::new(make_mp3_encoder(mp3, spec, block)?)),
-        other => encode::make_encoder(other, spec, block),
-    }
-}
-
 /// Creates an MP3 encoder of blocks of `block` frames.
 ///
 /// # Errors
-/// As [`make_encoder`].
+/// [`UnsupportedFormat`] names what MP3 does not support.
 pub fn make_mp3_encoder(
     config: Mp3Config,
     spec: SampleSpec,
@@ -48,11 +28,8 @@ pub fn make_mp3_encoder(
     Mp3Encoder::new(spec, block, Mp3Config { library: Mp3Library::Builtin, ..config })
 }
 
-/// Checks that the library of these settings can be loaded.
-///
-/// # Errors
-/// [`UnsupportedFormat::Library`], whose text names the packages.
-pub fn check_library(config: Mp3Config) -> Result<(), UnsupportedFormat> {
+/// See [`crate::encoder::check_library`].
+pub(crate) fn check_library(config: Mp3Config) -> Result<(), UnsupportedFormat> {
     let shape = Mp3FrameShape::new(SampleSpec::DEFAULT, config)?;
     let is_there = config.library == Mp3Library::Builtin || LameLibrary::new(shape).is_some();
     if is_there { Ok(()) } else { Err(UnsupportedFormat::Library(Codec::Mp3)) }

@@ -10,8 +10,8 @@ use super::{
 /// [`Codec`](aulos_core::Codec).
 ///
 /// # Errors
-/// [`UnsupportedFormat`] names what the codec does not support. This crate loads no library: MP3 by
-/// LAME is made by `aulos_io::mp3`.
+/// [`UnsupportedFormat`] names what the codec does not support. This crate loads no library: the
+/// encoders of MP3 by LAME and of Opus by libopus are made by `aulos_io::encoder`.
 pub fn make_encoder(
     config: impl Into<CodecConfig>,
     spec: SampleSpec,

@@ -1,24 +1,42 @@
-//! Lossy compression (RFC 6716), by `opus-rs`.
+//! Lossy compression (RFC 6716).
 //!
-//! The choice of this library over libopus: docs/decisions/opus-codec.md.
+//! What makes the packets is an [`OpusBlockEncoder`]: `opus-rs` here, libopus in `aulos-io`, which
+//! may load libraries. The choice: docs/decisions/opus-codec.md.
 
 use core::fmt;
 
 use aulos_core::{Block, Codec, Frames, SampleRate, SampleSpec};
 use opus_rs::{Application, OpusEncoder};
 
-use super::config::{self, BITRATES, MAX_COMPLEXITY};
-use super::{EncodeError, Encoder, OpusConfig, RateControl, UnsupportedFormat, check_block};
+use super::config;
+use super::{
+    EncodeError, Encoder, OpusConfig, OpusLibrary, RateControl, UnsupportedFormat, check_block,
+};
 use crate::codec_guard::{CodecLibrary, GuardedCodec};
+
+/// Makes Opus packets without look-ahead for speech (libopus' "restricted low delay").
+pub trait OpusBlockEncoder: Send {
+    /// Encodes `frames` interleaved frames of finite samples to the front of `packet`, and returns
+    /// the packet's length; `None` when the library refuses.
+    ///
+    /// # Real-time
+    /// Does not allocate, lock or call the system.
+    fn encode(&mut self, samples: &[f32], frames: usize, packet: &mut [u8]) -> Option<usize>;
+
+    /// See [`Encoder::panics`].
+    fn panics(&self) -> u64 {
+        0
+    }
+}
 
 /// Opus encoder: one packet per block.
 ///
-/// Runs without look-ahead for speech (libopus' "restricted low delay", as Snapcast does): music at
-/// these bit rates gains nothing by it. A decoder's output is [`OpusPacketEncoder::DELAY`] late.
+/// Runs without look-ahead for speech, as Snapcast does: music at these bit rates gains nothing by
+/// it. A decoder's output is [`OpusPacketEncoder::DELAY`] late.
 pub struct OpusPacketEncoder {
     spec: SampleSpec,
     block: Frames,
-    library: EncoderLibrary,
+    library: Box<dyn OpusBlockEncoder>,
     samples: Vec<f32>,
     packet: Vec<u8>,
 }
@@ -44,72 +62,60 @@ impl OpusPacketEncoder {
     /// The same with every setting; values out of range are clamped.
     ///
     /// # Errors
-    /// As [`OpusPacketEncoder::new`].
+    /// As [`OpusPacketEncoder::new`]; [`UnsupportedFormat::Library`] for another library.
     pub fn with_config(
         spec: SampleSpec,
         block: Frames,
         config: OpusConfig,
     ) -> Result<Self, UnsupportedFormat> {
         check(spec, block)?;
-        let channels = spec.layout.channels();
-        let library = GuardedCodec::new(CodecLibrary::OpusRs, move || {
-            let application = Application::RestrictedLowDelay;
-            let mut encoder = OpusEncoder::new(48_000, channels, application).ok()?;
-            let bitrate = config.bitrate.clamp(*BITRATES.start(), *BITRATES.end());
-            encoder.bitrate_bps = bitrate.cast_signed();
-            encoder.complexity = i32::from(config.complexity.min(MAX_COMPLEXITY));
-            encoder.use_cbr = config.rate_control == RateControl::Cbr;
-            Some(Box::new(encoder))
-        });
-        let library = library.ok_or(UnsupportedFormat::Channels(Codec::Opus))?;
-        Ok(Self::assemble(spec, block, EncoderLibrary::Rust(library)))
+        if config.library != OpusLibrary::Builtin {
+            return Err(UnsupportedFormat::Library(Codec::Opus));
+        }
+        let library = BuiltinLibrary::new(spec.layout.channels(), config.clamped())
+            .ok_or(UnsupportedFormat::Channels(Codec::Opus))?;
+        Self::with_library(spec, block, Box::new(library))
     }
 
-    /// The same with libopus, which is better below 96 kb/s and takes more CPU.
+    /// The same by another library, which encodes blocks of the channels of `spec` at 48 kHz.
     ///
     /// # Errors
     /// As [`OpusPacketEncoder::new`].
-    #[cfg(feature = "libopus")]
-    pub fn with_libopus(
+    pub fn with_library(
         spec: SampleSpec,
         block: Frames,
-        bitrate: u32,
+        library: Box<dyn OpusBlockEncoder>,
     ) -> Result<Self, UnsupportedFormat> {
         check(spec, block)?;
-        let channels =
-            if spec.layout.channels() == 1 { opus::Channels::Mono } else { opus::Channels::Stereo };
-        let bitrate = bitrate.clamp(*BITRATES.start(), *BITRATES.end()).cast_signed();
-        opus::Encoder::new(48_000, channels, opus::Application::LowDelay)
-            .and_then(|mut encoder| {
-                encoder.set_bitrate(opus::Bitrate::Bits(bitrate))?;
-                encoder.set_complexity(i32::from(MAX_COMPLEXITY))?;
-                Ok(Self::assemble(spec, block, EncoderLibrary::C(encoder)))
-            })
-            .map_err(|_| UnsupportedFormat::Channels(Codec::Opus))
-    }
-
-    fn assemble(spec: SampleSpec, block: Frames, library: EncoderLibrary) -> Self {
         let samples = vec![0.0; block.as_usize() * spec.layout.channels()];
-        Self { spec, block, library, samples, packet: vec![0; MAX_PACKET] }
+        Ok(Self { spec, block, library, samples, packet: vec![0; MAX_PACKET] })
     }
 }
 
-enum EncoderLibrary {
-    Rust(GuardedCodec<Box<OpusEncoder>>),
-    #[cfg(feature = "libopus")]
-    C(opus::Encoder),
+/// `opus-rs`.
+struct BuiltinLibrary(GuardedCodec<Box<OpusEncoder>>);
+
+impl BuiltinLibrary {
+    fn new(channels: usize, config: OpusConfig) -> Option<Self> {
+        let library = GuardedCodec::new(CodecLibrary::OpusRs, move || {
+            let application = Application::RestrictedLowDelay;
+            let mut encoder = OpusEncoder::new(48_000, channels, application).ok()?;
+            encoder.bitrate_bps = config.bitrate.cast_signed();
+            encoder.complexity = i32::from(config.complexity);
+            encoder.use_cbr = config.rate_control == RateControl::Cbr;
+            Some(Box::new(encoder))
+        });
+        library.map(Self)
+    }
 }
 
-impl EncoderLibrary {
-    /// Encodes `frames` frames to the front of `packet`; returns the packet's length.
+impl OpusBlockEncoder for BuiltinLibrary {
     fn encode(&mut self, samples: &[f32], frames: usize, packet: &mut [u8]) -> Option<usize> {
-        match self {
-            Self::Rust(library) => {
-                library.call_again(|encoder| encoder.encode(samples, frames, packet)).ok()?.ok()
-            }
-            #[cfg(feature = "libopus")]
-            Self::C(encoder) => encoder.encode_float(samples, packet).ok(),
-        }
+        self.0.call_again(|encoder| encoder.encode(samples, frames, packet)).ok()?.ok()
+    }
+
+    fn panics(&self) -> u64 {
+        self.0.panics()
     }
 }
 
@@ -155,11 +161,7 @@ impl Encoder for OpusPacketEncoder {
     }
 
     fn panics(&self) -> u64 {
-        match &self.library {
-            EncoderLibrary::Rust(library) => library.panics(),
-            #[cfg(feature = "libopus")]
-            EncoderLibrary::C(_) => 0,
-        }
+        self.library.panics()
     }
 }
 

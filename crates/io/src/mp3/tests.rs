@@ -1,3 +1,5 @@
+use aulos_engine::encode::Encoder as _;
+
 use super::*;
 
 fn rms(samples: &[f32]) -> f64 {

@@ -19,6 +19,7 @@ mod udp;
 mod udp;
 
 mod lame;
+mod libopus;
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -28,6 +29,7 @@ pub(crate) use imp::{
     set_notsent_lowat, take_inherited, tcp_account,
 };
 pub(crate) use lame::{Lame, LameConfig};
+pub(crate) use libopus::{LibopusConfig, LibopusEncoder};
 pub(crate) use udp::{
     Receiver, Sender, receive_joined, report_losses, share_by_ssrc, stamp_arrivals,
     timestamp_clock_offset_nanos,

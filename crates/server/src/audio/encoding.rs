@@ -9,7 +9,7 @@ use aulos_core::{Frames, HEADROOM, Span};
 use aulos_engine::encode::Encoder;
 use aulos_engine::fanout::TimedChunk;
 use aulos_engine::rendition::WriteHeader;
-use aulos_io::mp3;
+use aulos_io::encoder;
 use aulos_io::reactor::StationDescriptor;
 use aulos_proto::snap;
 use aulos_rt::Pool;
@@ -32,7 +32,7 @@ impl EncodingParts {
         let chunk = Span::from_millis(i64::from(config.chunk_ms));
         let quantum = config.spec.rate.frames(chunk);
         let encoder =
-            mp3::make_encoder(config.codec, config.spec, quantum).map_err(io::Error::other)?;
+            encoder::make_encoder(config.codec, config.spec, quantum).map_err(io::Error::other)?;
         let header =
             snap::wire::codec_header(config.codec.codec(), encoder.spec(), encoder.header());
         let channel = StationDescriptor {

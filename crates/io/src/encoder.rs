@@ -1,0 +1,40 @@
+//! Encoders that may be those of a library of the system: MP3 by LAME, Opus by libopus.
+//!
+//! The libraries are loaded at run time and not linked, so that the program needs no package to be
+//! built or to run, and their licences do not extend to it: docs/decisions/mp3-encoder.md and
+//! docs/decisions/opus-codec.md. Where a library is wanted and missing, the built-in encoder encodes,
+//! so that no stream is silent; the configuration's check and the start of the server say so.
+
+use aulos_core::{Frames, SampleSpec};
+use aulos_engine::encode::{self, CodecConfig, Encoder, UnsupportedFormat};
+
+use crate::mp3::{self, make_mp3_encoder};
+use crate::opus::{self, make_opus_encoder};
+
+/// Creates the encoder of a codec, as [`encode::make_encoder`] does, also by LAME and libopus.
+///
+/// # Errors
+/// [`UnsupportedFormat`] names what the codec does not support.
+pub fn make_encoder(
+    config: CodecConfig,
+    spec: SampleSpec,
+    block: Frames,
+) -> Result<Box<dyn Encoder>, UnsupportedFormat> {
+    Ok(match config {
+        CodecConfig::Mp3(mp3) => Box::new(make_mp3_encoder(mp3, spec, block)?),
+        CodecConfig::Opus(opus) => Box::new(make_opus_encoder(opus, spec, block)?),
+        CodecConfig::Pcm | CodecConfig::Flac { .. } => encode::make_encoder(config, spec, block)?,
+    })
+}
+
+/// Checks that the library of these settings can be loaded.
+///
+/// # Errors
+/// [`UnsupportedFormat::Library`], whose text names the packages.
+pub fn check_library(config: CodecConfig) -> Result<(), UnsupportedFormat> {
+    match config {
+        CodecConfig::Mp3(mp3) => mp3::check_library(mp3),
+        CodecConfig::Opus(opus) => opus::check_library(opus),
+        CodecConfig::Pcm | CodecConfig::Flac { .. } => Ok(()),
+    }
+}
