@@ -208,6 +208,7 @@ async fn run_session(
 ) -> io::Result<()> {
     let (mut lines, mut block) =
         (LineSplitter::with_limit(max_line_length(&caller)), [0; READ_SIZE]);
+    let watch = stream.watch();
     let mut begun = false;
     let too_late = sleep(LOGIN_TIMEOUT);
     tokio::pin!(too_late);
@@ -220,7 +221,9 @@ async fn run_session(
                 begun = begun || check_first_bytes(bytes, control)?;
                 lines.push(bytes);
                 while let Some(line) = next_line(&mut lines, control)? {
-                    if let Some(answer) = control.request(&mut caller, line).await {
+                    let call = control.request(&mut caller, line);
+                    let Some(answer) = watch.while_open(call).await else { return Ok(()) };
+                    if let Some(answer) = answer {
                         let (answer, _permit) = answer.into_parts();
                         let line = to_line(answer);
                         send(&mut stream, std::iter::once(&line[..]), &mut inbox, control).await?;

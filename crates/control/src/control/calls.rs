@@ -11,10 +11,11 @@ use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
 use serde_json::Value;
 use tokio::task::yield_now;
 
-use super::answer::{Answer, AnswerPermit, LARGE_ANSWER};
+use super::answer::{Answer, LARGE_ANSWER};
 use super::cluster_calls::NODE_METHODS;
 use super::context::{CallContext, CallEffects, LaterAnswer};
-use super::method::{self, CallCost, Method};
+use super::long_calls::AnswerPermit;
+use super::method::{self, COST_PER_CLIENT, CallCost, Method};
 use super::roles::{FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};
 use super::{Caller, Control, ControlState, count, methods};
@@ -35,7 +36,7 @@ impl Control {
             count(&self.counters.calls_refused_before_login);
             return Some(refusal(UNAUTHORIZED, "a batch requires a login first").into());
         }
-        let mut long = self.long_calls.request(caller.from);
+        let mut long = self.long_calls.request(caller.from, calls.is_batch());
         while let Some(request) = calls.next() {
             let method = methods::find(&request.method);
             if calls.answer_length() >= LARGE_ANSWER {
@@ -50,7 +51,7 @@ impl Control {
             let result = match done.later_answer.filter(|_| request.id.is_some()) {
                 Some(later) => {
                     turn = None;
-                    long.let_others_begin();
+                    long.pause(calls.answer_length());
                     later.await.map(CallOutput::Tree)
                 }
                 None => done.result,
@@ -64,17 +65,21 @@ impl Control {
         if calls.refused() > 0 {
             count(&self.counters.batches_over_budget);
         }
-        calls.into_answer().map(|text| Answer::new(text, long.end()))
+        calls.into_answer().map(|text| {
+            let permit = long.end(text.len());
+            Answer::new(text, permit)
+        })
     }
 
     /// The status, in the turn of this address among the long calls.
     pub async fn status_after_long_calls(&self, from: IpAddr) -> Answer {
-        let mut long = self.long_calls.request(from);
+        let mut long = self.long_calls.request(from, false);
         let turn = long.turn().await;
         let status = self.status();
         yield_now().await;
         drop(turn);
-        Answer::new(status, long.end())
+        let permit = long.end(status.len());
+        Answer::new(status, permit)
     }
 
     /// The permit to send this address a text of `length` bytes that others are sent too; none for
@@ -83,7 +88,7 @@ impl Control {
         if length < LARGE_ANSWER {
             return None;
         }
-        Some(self.long_calls.answer_permit(from).await)
+        Some(self.long_calls.answer_permit(from, length).await)
     }
 
     /// A method that nodes of a cluster execute for each other.
@@ -127,6 +132,7 @@ impl Control {
             method.call(&mut context, &request.params)
         });
         let CallEffects { changes, removed_stations, text_answer, later_answer } = context.outcome;
+        let commands = changes.iter().map(|effects| effects.commands.len()).sum::<usize>();
         // Controllers are notified of each change before the next one is made.
         for effects in changes {
             self.apply_effects(&mut inner, effects, peer);
@@ -134,7 +140,9 @@ impl Control {
         for number in removed_stations {
             self.backend.remove_station(number);
         }
-        let cost = method.cost.bytes() + inner.rendered_bytes.wrapping_sub(rendered_before);
+        let cost = method.cost.bytes(inner.registry.client_count())
+            + commands * COST_PER_CLIENT
+            + inner.rendered_bytes.wrapping_sub(rendered_before);
         let result =
             result.map(|tree| text_answer.map_or(CallOutput::Tree(tree), CallOutput::Text));
         FinishedCall { result, cost, later_answer }
@@ -172,7 +180,7 @@ impl FinishedCall {
 }
 
 /// The cost of a call of an unknown method in a batch.
-const UNKNOWN_METHOD_COST: usize = CallCost::Plain.bytes();
+const UNKNOWN_METHOD_COST: usize = CallCost::Plain.bytes(0);
 
 impl ControlState {
     /// Logs the first call that uses a former name of a method.

@@ -54,20 +54,29 @@ pub(super) enum CallCost {
     Plain,
     /// It grows with the number of clients; its cost in a batch is the JSON that it renders.
     Long,
-    /// It waits for other threads, opens ports or visits all clients.
+    /// It copies all clients.
+    AllClients,
+    /// It waits for other threads or opens ports.
     Heavy,
 }
 
 impl CallCost {
-    /// The cost of a call besides its JSON, in the bytes of [`super::rpc::MAX_BATCH_COST`]: a full
-    /// batch of plain calls costs an eighth of the limit, and a batch has at most 32 heavy ones.
-    pub(super) const fn bytes(self) -> usize {
+    /// The cost of a call besides its JSON, in the bytes of [`super::rpc::MAX_BATCH_COST`], on a
+    /// server with so many clients: a full batch of plain calls costs an eighth of the limit, and a
+    /// batch has at most 32 heavy ones.
+    pub(super) const fn bytes(self, clients: usize) -> usize {
         match self {
-            Self::Plain | Self::Long => 4 << 10,
+            Self::Plain | Self::Long => PLAIN_COST,
+            Self::AllClients => PLAIN_COST + clients * COST_PER_CLIENT,
             Self::Heavy => 256 << 10,
         }
     }
 }
+
+const PLAIN_COST: usize = 4 << 10;
+
+/// To copy a client, or to send it a command, takes as long as to render this much of the status.
+pub(super) const COST_PER_CLIENT: usize = 512;
 
 impl Method {
     /// A method of Snapcast, whose parameters are checked as snapserver does.
@@ -126,6 +135,10 @@ impl Method {
 
     pub(super) const fn long(self) -> Self {
         Self { cost: CallCost::Long, ..self }
+    }
+
+    pub(super) const fn for_all_clients(self) -> Self {
+        Self { cost: CallCost::AllClients, ..self }
     }
 
     pub(super) const fn heavy(self) -> Self {

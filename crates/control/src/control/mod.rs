@@ -68,7 +68,7 @@ mod subscription;
 pub mod titles;
 
 pub use crate::registry::store::MAX_ADDED;
-pub use answer::{Answer, AnswerPermit};
+pub use answer::Answer;
 pub use counters::{Counters, count};
 pub use event_history::{
     EVENT_KINDS, EVENT_SEVERITIES, EventKind, EventQuery, EventSeverity, NewEvent,
@@ -76,6 +76,7 @@ pub use event_history::{
 pub use events::EVENT_LIMITS;
 pub use history_sampler::{HISTORY_QUEUE, HistoryError, HistoryRequest, HistorySecond};
 pub use icecast_stats::set_icecast_sources;
+pub use long_calls::AnswerPermit;
 pub use meter_feed::{MeterFrames, MeterSnapshot, status_notification};
 pub use methods::{EVENT_LIST_MEMBERS, STATUS_MEMBERS};
 pub use notification::Notification;

@@ -327,6 +327,11 @@ impl Registry {
         self.table.with_session(session)
     }
 
+    /// Number of known clients, connected or not.
+    pub(crate) fn client_count(&self) -> usize {
+        self.table.remembered() + self.table.transient()
+    }
+
     /// Number of connected clients.
     pub(crate) fn connected(&self) -> usize {
         self.table.connected()

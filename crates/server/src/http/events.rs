@@ -61,7 +61,10 @@ impl EventFeed {
         let body = EventBody::new(Arc::clone(control), events);
         let control = Arc::clone(control);
         tokio::spawn(async move {
-            let first = control.status_after_long_calls(from).await;
+            let first = tokio::select! {
+                first = control.status_after_long_calls(from) => first,
+                () = sender.closed() => return,
+            };
             let text = event("status", &first);
             let mut next = permitted(text, first.into_parts().1);
             loop {
@@ -92,7 +95,10 @@ impl EventFeed {
                 };
                 // Taken after the wait, so that no older event is kept in memory meanwhile.
                 let length = newest.borrow().len();
-                let permit = control.answer_permit(from, length).await;
+                let permit = tokio::select! {
+                    permit = control.answer_permit(from, length) => permit,
+                    () = sender.closed() => return,
+                };
                 next = permitted(newest.borrow_and_update().clone(), permit);
             }
         });

@@ -18,7 +18,7 @@ use rustls::pki_types::CertificateDer;
 
 use super::api;
 use crate::connections::ConnectionPermit;
-use crate::tls::{self, ClientStream};
+use crate::tls::{self, ClientStream, PeerWatch};
 
 /// What identifies the peer of a connection. Its role is determined for each request, because the
 /// rules can change during the connection.
@@ -26,6 +26,8 @@ use crate::tls::{self, ClientStream};
 pub(super) struct ConnectionIdentity {
     pub(super) from: IpAddr,
     pub(super) is_tls: bool,
+    /// The watch of the peer, for what waits on its behalf.
+    pub(super) watch: PeerWatch,
     slot: Arc<ConnectionPermit>,
     certificate: Option<Arc<CertificateDer<'static>>>,
 }
@@ -33,7 +35,8 @@ pub(super) struct ConnectionIdentity {
 impl ConnectionIdentity {
     pub(super) fn new(stream: &ClientStream, slot: Arc<ConnectionPermit>) -> Self {
         let certificate = stream.certificate().cloned().map(Arc::new);
-        Self { from: stream.peer_ip(), is_tls: stream.is_tls(), slot, certificate }
+        let (from, is_tls, watch) = (stream.peer_ip(), stream.is_tls(), stream.watch());
+        Self { from, is_tls, watch, slot, certificate }
     }
 
     /// The caller for a request with this `Authorization` value.

@@ -228,6 +228,7 @@ async fn description(State(app): State<AppState>, Path(name): Path<String>, uri:
 async fn control_socket(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
+    Extension(identity): Extension<ConnectionIdentity>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
@@ -246,7 +247,8 @@ async fn control_socket(
             };
             let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
             upgrade.on_upgrade(move |socket| async move {
-                websocket::serve_control(socket, app.control, app.feed, caller, slot).await;
+                let connection = (slot, identity.watch);
+                websocket::serve_control(socket, app.control, app.feed, caller, connection).await;
             })
         }
         (Err(_), None) => {
@@ -325,7 +327,7 @@ async fn check_request(State(app): State<AppState>, mut request: Request, next: 
                 Some(refusal) => refusal,
                 None => {
                     request.extensions_mut().insert(caller);
-                    next.run(request).await
+                    run_while_open(request, next).await
                 }
             },
             Err(denied) => login::denied_response(denied),
@@ -345,4 +347,18 @@ async fn check_request(State(app): State<AppState>, mut request: Request, next: 
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Runs a request unless its sender has gone before. Hyper drops it only where no further request is
+/// in front of the end of the stream.
+async fn run_while_open(request: Request, next: Next) -> Response {
+    let identity = request.extensions().get::<ConnectionIdentity>();
+    let Some(watch) = identity.map(|identity| identity.watch.clone()) else {
+        return next.run(request).await;
+    };
+    let response = watch.while_open(next.run(request)).await;
+    // This response is not read; it ends the connection.
+    response.unwrap_or_else(|| {
+        (StatusCode::REQUEST_TIMEOUT, [(CONNECTION, "close")]).into_response()
+    })
 }

@@ -25,6 +25,7 @@ use super::socket::RewindSocket;
 use super::subscription::{FeedMessages, SubscribedFeed};
 use crate::connections::ConnectionPermit;
 use crate::tcp::{LOGIN_TIMEOUT, WRITE_TIMEOUT, establish, max_line_length};
+use crate::tls::PeerWatch;
 
 /// Answers calls and sends notifications and what is subscribed until the peer closes or stops reading.
 pub(super) async fn serve_control(
@@ -32,7 +33,7 @@ pub(super) async fn serve_control(
     control: Arc<Control>,
     feed: EventFeed,
     mut caller: Caller,
-    slot: ConnectionPermit,
+    (slot, watch): (ConnectionPermit, PeerWatch),
 ) {
     caller.subscription = Some(Subscription::default());
     let (peer, mut inbox) = control.join(caller.role);
@@ -40,56 +41,104 @@ pub(super) async fn serve_control(
     let served = async {
         // An aborted connection is not an error.
         let feed = SubscribedFeed::new(feed);
-        run_session(&mut socket, &control, &mut caller, (&mut inbox, feed), &slot).await.ok();
+        let mut session =
+            ControlSession { socket: &mut socket, control: &control, watch, inbox: &mut inbox };
+        session.run(&mut caller, feed, &slot).await.ok();
     };
     slot.run_until_revoked(served, &control.counters.controllers_cut_unfinished).await;
     control.leave(peer);
 }
 
-async fn run_session(
-    socket: &mut WebSocket,
-    control: &Control,
-    caller: &mut Caller,
-    (inbox, mut feed): (&mut Inbox, SubscribedFeed),
-    slot: &ConnectionPermit,
-) -> Result<(), ConnectionClosed> {
-    let too_late = sleep(LOGIN_TIMEOUT);
-    tokio::pin!(too_late);
-    loop {
+/// A connection for control and what serves it.
+struct ControlSession<'a> {
+    socket: &'a mut WebSocket,
+    control: &'a Control,
+    watch: PeerWatch,
+    inbox: &'a mut Inbox,
+}
+
+impl ControlSession<'_> {
+    async fn run(
+        &mut self,
+        caller: &mut Caller,
+        mut feed: SubscribedFeed,
+        slot: &ConnectionPermit,
+    ) -> Result<(), ConnectionClosed> {
+        let control = self.control;
+        let too_late = sleep(LOGIN_TIMEOUT);
+        tokio::pin!(too_late);
+        loop {
+            tokio::select! {
+                message = self.socket.recv() => {
+                    match message {
+                        Some(Ok(Message::Text(call))) => {
+                            self.send_reply(caller, call.as_bytes()).await?;
+                        }
+                        Some(Ok(Message::Binary(call))) => self.send_reply(caller, &call).await?,
+                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                        Some(Ok(Message::Close(_)) | Err(_)) | None => {
+                            return Err(ConnectionClosed);
+                        }
+                    }
+                    establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
+                    if let Some(subscription) = &caller.subscription {
+                        feed.set(subscription, control);
+                    }
+                },
+                notice = self.inbox.next() => match notice {
+                    Some(notice) => {
+                        let text = Message::text(notice.to_json());
+                        self.send(text, WRITE_TIMEOUT).await?;
+                        self.inbox.sent();
+                    }
+                    None => return Err(ConnectionClosed),
+                },
+                FeedMessages { first, second, permit: _permit }
+                    = feed.next(control, caller.from) =>
+                {
+                    for message in [Some(first), second].into_iter().flatten() {
+                        self.send(message, FEED_TIMEOUT).await?;
+                    }
+                }
+                () = &mut too_late, if caller.role == Role::None => {
+                    count(&control.counters.controllers_cut_without_login);
+                    return Err(ConnectionClosed);
+                }
+            }
+        }
+    }
+
+    async fn send_reply(
+        &mut self,
+        caller: &mut Caller,
+        call: &[u8],
+    ) -> Result<(), ConnectionClosed> {
+        if call.len() > max_line_length(caller) {
+            count(&self.control.counters.controllers_cut_long_line);
+            return Err(ConnectionClosed);
+        }
+        let answer = self.watch.while_open(self.control.request(caller, call)).await;
+        if let Some(answer) = answer.ok_or(ConnectionClosed)? {
+            let (answer, _permit) = answer.into_parts();
+            self.send(Message::text(answer), WRITE_TIMEOUT).await?;
+        }
+        // A controller's series of calls must not delay the others.
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    async fn send(&mut self, message: Message, limit: Duration) -> Result<(), ConnectionClosed> {
         tokio::select! {
-            message = socket.recv() => {
-                match message {
-                    Some(Ok(Message::Text(call))) => {
-                        send_reply(socket, control, caller, inbox, call.as_bytes()).await?;
-                    }
-                    Some(Ok(Message::Binary(call))) => {
-                        send_reply(socket, control, caller, inbox, &call).await?;
-                    }
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Err(ConnectionClosed),
-                }
-                establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
-                if let Some(subscription) = &caller.subscription {
-                    feed.set(subscription, control);
+            biased;
+            sent = timeout(limit, self.socket.send(message)) => match sent {
+                Ok(sent) => sent.map_err(|_| ConnectionClosed),
+                Err(_) => {
+                    count(&self.control.counters.controllers_cut_slow);
+                    Err(ConnectionClosed)
                 }
             },
-            notice = inbox.next() => match notice {
-                Some(notice) => {
-                    let text = Message::text(notice.to_json());
-                    send(socket, text, WRITE_TIMEOUT, inbox, control).await?;
-                    inbox.sent();
-                }
-                None => return Err(ConnectionClosed),
-            },
-            FeedMessages { first, second, permit: _permit } = feed.next(control, caller.from) => {
-                for message in [Some(first), second].into_iter().flatten() {
-                    send(socket, message, FEED_TIMEOUT, inbox, control).await?;
-                }
-            }
-            () = &mut too_late, if caller.role == Role::None => {
-                count(&control.counters.controllers_cut_without_login);
-                return Err(ConnectionClosed);
-            }
+            // The code that cut the connection has counted it.
+            () = self.inbox.cut() => Err(ConnectionClosed),
         }
     }
 }
@@ -99,47 +148,6 @@ async fn run_session(
 const FEED_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct ConnectionClosed;
-
-async fn send_reply(
-    socket: &mut WebSocket,
-    control: &Control,
-    caller: &mut Caller,
-    inbox: &mut Inbox,
-    call: &[u8],
-) -> Result<(), ConnectionClosed> {
-    if call.len() > max_line_length(caller) {
-        count(&control.counters.controllers_cut_long_line);
-        return Err(ConnectionClosed);
-    }
-    if let Some(answer) = control.request(caller, call).await {
-        let (answer, _permit) = answer.into_parts();
-        send(socket, Message::text(answer), WRITE_TIMEOUT, inbox, control).await?;
-    }
-    // A controller's series of calls must not delay the others.
-    tokio::task::yield_now().await;
-    Ok(())
-}
-
-async fn send(
-    socket: &mut WebSocket,
-    message: Message,
-    limit: Duration,
-    inbox: &mut Inbox,
-    control: &Control,
-) -> Result<(), ConnectionClosed> {
-    tokio::select! {
-        biased;
-        sent = timeout(limit, socket.send(message)) => match sent {
-            Ok(sent) => sent.map_err(|_| ConnectionClosed),
-            Err(_) => {
-                count(&control.counters.controllers_cut_slow);
-                Err(ConnectionClosed)
-            }
-        },
-        // The code that cut the connection has counted it.
-        () = inbox.cut() => Err(ConnectionClosed),
-    }
-}
 
 /// Answers the handshake of an audio client, and hands its socket to a reactor.
 pub(super) fn stream(

@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A connection; `S` is the TLS stream of a server or of a client.
+/// A connection; `S` is the TLS stream of a server or of a client, and `P` the socket without TLS.
 #[derive(Debug)]
-pub(crate) enum ByteStream<S> {
-    Plain(TcpStream),
+pub(crate) enum ByteStream<S, P = TcpStream> {
+    Plain(P),
     Tls(Box<S>),
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for ByteStream<S> {
+impl<S: AsyncRead + Unpin, P: AsyncRead + Unpin> AsyncRead for ByteStream<S, P> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -27,7 +27,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ByteStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for ByteStream<S> {
+impl<S: AsyncWrite + Unpin, P: AsyncWrite + Unpin> AsyncWrite for ByteStream<S, P> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -9,6 +9,7 @@
 mod byte_stream;
 mod self_signed;
 mod stream;
+mod watched_socket;
 
 use std::path::Path;
 
@@ -20,6 +21,7 @@ use rustls::pki_types::CertificateDer;
 
 pub(crate) use byte_stream::ByteStream;
 pub(crate) use stream::{ClientStream, RefusalReason, open};
+pub(crate) use watched_socket::PeerWatch;
 
 /// The same, or with a self-signed certificate, which is created in `state_dir` if it is missing.
 /// If TLS is not configured explicitly, the configuration is only built when it is first needed.

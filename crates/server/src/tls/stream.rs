@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::ByteStream;
+use super::watched_socket::{PeerWatch, WatchedSocket};
 
 /// A connection whose protocol, TLS or plain, is known.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(crate) struct ClientStream {
     permit: AddressPermit,
 }
 
-type Transport = ByteStream<TlsStream<TcpStream>>;
+type Transport = ByteStream<TlsStream<WatchedSocket>, WatchedSocket>;
 
 /// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,18 +63,18 @@ async fn handshake(
     patience: Duration,
     may_be_quiet: bool,
 ) -> Result<Transport, RefusalReason> {
-    let Some(terms) = &door.tls else { return Ok(Transport::Plain(socket)) };
+    let Some(terms) = &door.tls else { return Ok(Transport::Plain(socket.into())) };
     let mut first = [0];
     match timeout(patience, socket.peek(&mut first)).await {
-        Err(_) if may_be_quiet && !door.require_tls => return Ok(Transport::Plain(socket)),
+        Err(_) if may_be_quiet && !door.require_tls => return Ok(Transport::Plain(socket.into())),
         Ok(Ok(1)) if first == [TLS_FIRST_BYTE] => {}
         Ok(Ok(1)) if door.require_tls => return Err(RefusalReason::Plain),
-        Ok(Ok(1)) => return Ok(Transport::Plain(socket)),
+        Ok(Ok(1)) => return Ok(Transport::Plain(socket.into())),
         Ok(_) => return Err(RefusalReason::Gone),
         Err(_) => return Err(RefusalReason::Silent),
     }
     let Some(config) = terms.get() else { return Err(RefusalReason::Broken) };
-    let handshake = TlsAcceptor::from(config.clone()).accept(socket);
+    let handshake = TlsAcceptor::from(config.clone()).accept(WatchedSocket::from(socket));
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(tls)) => Ok(Transport::Tls(Box::new(tls))),
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(RefusalReason::Broken),
@@ -94,6 +95,14 @@ impl ClientStream {
     /// Whether it uses TLS.
     pub(crate) const fn is_tls(&self) -> bool {
         matches!(self.transport, Transport::Tls(_))
+    }
+
+    /// The watch of its peer.
+    pub(crate) fn watch(&self) -> PeerWatch {
+        match &self.transport {
+            Transport::Plain(socket) => socket.watch(),
+            Transport::Tls(tls) => tls.get_ref().0.watch(),
+        }
     }
 
     /// The peer's valid certificate, if it sent one.

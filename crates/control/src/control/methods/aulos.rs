@@ -285,7 +285,7 @@ pub(super) const PRESETS: &[Method] = &[
     )
     .params(&[PRESET])
     .returns(&[("presets", "array")])
-    .heavy(),
+    .for_all_clients(),
     Method::new(
         "Aulos.ApplyPreset",
         Role::Control,
@@ -298,7 +298,7 @@ pub(super) const PRESETS: &[Method] = &[
     ])
     .returns(&[("server", "object")])
     .notifies(&["Server.OnUpdate"])
-    .heavy(),
+    .for_all_clients(),
     Method::new(
         "Aulos.DeletePreset",
         Role::Control,
