@@ -11,6 +11,7 @@
 pub mod activation;
 pub mod beneath;
 mod clock;
+pub mod descriptors;
 pub mod disk;
 pub mod encoder;
 pub mod feed;

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use aulos_control::access::Role;
 use aulos_control::{Caller, Control, Counters, Inbox, PeerId, count};
 use aulos_io::SystemClock;
+use aulos_io::descriptors::DescriptorUse;
 use aulos_io::reactor::{AddressPermit, AdmitError, ConnectionLimiter, ListenPolicy};
 use aulos_proto::snap::control::{LineError, LineSplitter, MAX_LINE, starts_with_json, to_line};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -37,7 +39,11 @@ pub(crate) async fn serve(
     control: Arc<Control>,
     policy: watch::Receiver<ListenPolicy>,
 ) {
-    let mut acceptor = ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONTROLLERS));
+    let mut acceptor = ConnectionAcceptor::new(
+        policy,
+        ConnectionSlots::new(MAX_CONTROLLERS),
+        DescriptorUse::Control,
+    );
     loop {
         let Some(accepted) = acceptor.accept(&listener, &control, REFUSED_COUNTER).await else {
             continue;
@@ -129,6 +135,7 @@ pub(crate) struct ConnectionAcceptor {
     policy: watch::Receiver<ListenPolicy>,
     limiter: ConnectionLimiter,
     slots: ConnectionSlots,
+    port: DescriptorUse,
 }
 
 /// An accepted connection with its permits.
@@ -140,9 +147,13 @@ pub(crate) struct AcceptedConnection {
 }
 
 impl ConnectionAcceptor {
-    pub(crate) fn new(mut policy: watch::Receiver<ListenPolicy>, slots: ConnectionSlots) -> Self {
+    pub(crate) fn new(
+        mut policy: watch::Receiver<ListenPolicy>,
+        slots: ConnectionSlots,
+        port: DescriptorUse,
+    ) -> Self {
         let limits = policy.borrow_and_update().limits;
-        Self { policy, limiter: ConnectionLimiter::new(limits), slots }
+        Self { policy, limiter: ConnectionLimiter::new(limits), slots, port }
     }
 
     /// The next connection; none if it was refused or could not be accepted. `full` selects the
@@ -161,6 +172,12 @@ impl ConnectionAcceptor {
             self.limiter.set_limits(self.policy.borrow_and_update().limits);
         }
         let counters = &control.counters;
+        if !self.port.allows(socket.as_raw_fd()) {
+            count(full(counters));
+            drop(socket);
+            sleep(ACCEPT_PAUSE).await;
+            return None;
+        }
         let permit = self.limiter.admit(address.ip(), SystemClock::now());
         let permit = permit.inspect_err(|refused| {
             count(match refused {

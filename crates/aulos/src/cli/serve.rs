@@ -8,7 +8,7 @@ use aulos_control::access::Role;
 use aulos_io::udp::source_address_for;
 use aulos_proto::uri::percent_encode;
 use aulos_server::exit::{Exit, Failure};
-use aulos_server::server::{Addresses, Server};
+use aulos_server::server::{Addresses, MAX_PORT_CONNECTIONS, Server};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +26,7 @@ pub(super) fn run(
 ) -> Result<Exit, Failure> {
     raise_file_limit();
     let resolved = read(LoadReason::First)?;
+    warn_of_low_file_limit(&resolved);
     let sockets = InheritedSockets::from_env()?;
     let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
     let runtime = Builder::new_current_thread().enable_all().build().map_err(internal)?;
@@ -96,6 +97,8 @@ fn startup_message(
     let mut text = format!("aulos {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |key: &str, value: &str| text += &format!("  {key:<8} {value}\n");
     let security = &resolved.security;
+    let local = |address: SocketAddr| address.ip().is_loopback();
+    let is_local = local(addresses.http) && local(addresses.control);
     let scheme = if security.tls.require { "https" } else { "http" };
     line("page", &format!("{scheme}://{}/", connectable_address(addresses.http)));
     let stream = connectable_address(addresses.stream);
@@ -112,6 +115,11 @@ fn startup_message(
     if rules.anonymous < Role::Admin {
         let users = rules.users.len();
         line("access", &format!("{users} user(s); role without login: {}", rules.anonymous));
+    } else if !is_local {
+        line("access", "no login: every peer that reaches a port has all permissions");
+    }
+    if resolved.streams.plugins_by_rpc {
+        line("scripts", "calls from this machine may start the scripts of `plugin_dir`");
     }
     line("state", &resolved.state_dir.display().to_string());
     for station in &resolved.stations {
@@ -132,8 +140,7 @@ fn startup_message(
     if let Some(recipe) = sources.find_map(|source| example_command(&source.config)) {
         text += &format!("Send audio to it:\n  {recipe}\n");
     }
-    let local = |address: SocketAddr| address.ip().is_loopback();
-    if local(addresses.http) && local(addresses.control) {
+    if is_local {
         text += &format!("Accept connections from the network:\n  {network_command}\n");
     }
     text
@@ -210,6 +217,22 @@ pub(super) fn raise_file_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, limit = ?limit.current, "cannot raise the limit of open files");
+    }
+}
+
+/// Warns if the ports accept more connections than there may be open files.
+fn warn_of_low_file_limit(resolved: &ResolvedConfig) {
+    use rustix::process::{Resource, getrlimit};
+    let clients = resolved.security.limits.per_address as usize;
+    let needed = MAX_PORT_CONNECTIONS + clients;
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < needed as u64 => tracing::warn!(
+            limit,
+            needed,
+            "the limit of open files is below the sum of the ports' limits; clients will be \
+             refused when it is reached. Raise it: `LimitNOFILE=` of systemd, `ulimit -n` of a shell"
+        ),
+        _ => {}
     }
 }
 

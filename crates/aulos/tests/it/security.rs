@@ -325,7 +325,13 @@ fn http_requires_a_login_and_applies_its_role() {
     assert_eq!(ask("/", BEARER_BOARD).0, 200);
     // Addresses of listeners are for administrators.
     assert_eq!(ask("/status-json.xsl", BASIC_KITCHEN).0, 200);
-    assert_eq!((ask("/admin/stats", "").0, ask("/admin/stats", BASIC_KITCHEN).0), (401, 401));
+    assert_eq!((ask("/admin/stats", "").0, ask("/admin/stats", BASIC_KITCHEN).0), (401, 403));
+    for path in ["/admin/stats", "/api/v1/configuration", "/api/v1/diagnostics"] {
+        for login in [BASIC_KITCHEN, BEARER_BOARD] {
+            assert_eq!(ask(path, login).0, 403, "{path}");
+        }
+        assert_eq!(ask(path, BASIC_WRONG).0, 401, "{path}");
+    }
     assert!(server.sink.0.lock().unwrap().is_empty());
     let mut listener = plain(server.http);
     let request = get("/listen/default", &format!("Host: x\r\n{BASIC_KITCHEN}"));
@@ -341,7 +347,16 @@ fn http_requires_a_login_and_applies_its_role() {
         let head = format!("POST /jsonrpc HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n");
         http(plain(server.http), &(head + &call))
     };
-    assert_eq!(post("", "Server.GetStatus").0, 401);
+    for method in ["Server.GetStatus", "Aulos.SavePreset", "Aulos.Reload", "Nope"] {
+        assert_eq!(post("", method).0, 401, "{method}");
+    }
+    for method in
+        ["Aulos.GetInfo", "Server.GetRPCVersion", "General.GetRPCCommands", "rpc.discover"]
+    {
+        let (code, text) = post("", method);
+        assert!(code == 200 && text.contains("\"result\""), "{method}: {text:.200}");
+        assert_eq!(post(BASIC_WRONG, method).0, 401, "{method}");
+    }
     assert!(post(BASIC_KITCHEN, "Server.GetStatus").1.contains("\"result\""));
     assert!(post(BASIC_KITCHEN, "Aulos.Reload").1.contains("403"));
     assert!(post(BEARER_BOARD, "Aulos.Reload").1.contains("403"));

@@ -259,7 +259,9 @@ fn start_as_snapserver(scratch: &ScratchDir, codec: &str) -> (Process, SocketAdd
         assert!(process.ended().unwrap().is_none(), "{}", std::fs::read_to_string(&err).unwrap());
         address("control").is_some() && address("stream").is_some()
     });
-    assert!(std::fs::read_to_string(&out).unwrap().contains("(Snapserver) Version 0.34.0"));
+    let printed = std::fs::read_to_string(&out).unwrap();
+    assert!(printed.contains("(Snapserver) Version 0.34.0"));
+    assert!(printed.contains("no login: every peer that reaches a port"), "{printed}");
     (process, address("stream").unwrap(), address("control").unwrap())
 }
 

@@ -91,6 +91,17 @@ impl Control {
         Some(self.long_calls.answer_permit(from, length).await)
     }
 
+    /// Whether a line is a single call of a method that requires no login.
+    #[must_use]
+    pub fn is_call_for_everyone(line: &[u8]) -> bool {
+        let Ok(mut calls) = CallBatch::parse(line) else { return false };
+        !calls.is_batch()
+            && calls
+                .next()
+                .and_then(|request| methods::find(&request.method))
+                .is_some_and(|method| method.role == Role::None)
+    }
+
     /// A method that nodes of a cluster execute for each other.
     pub(super) fn node_method(name: &str) -> Option<&'static Method> {
         NODE_METHODS.contains(&name).then(|| methods::find(name)).flatten()

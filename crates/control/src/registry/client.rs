@@ -84,14 +84,32 @@ impl Client {
     /// Takes over what the client reports in its Hello.
     pub(super) fn update_from_hello(&mut self, peer: IpAddr, hello: &Hello) {
         self.instance = hello.instance;
-        self.host_name = clip(&hello.host_name);
-        self.os = clip(&hello.os);
-        self.arch = clip(&hello.arch);
-        self.mac = clip(&hello.mac);
+        self.host_name.clone_from(&hello.host_name);
+        self.os.clone_from(&hello.os);
+        self.arch.clone_from(&hello.arch);
+        self.mac.clone_from(&hello.mac);
         self.ip = peer.to_canonical().to_string();
-        self.software = clip(&hello.client_name);
-        self.version = clip(&hello.version);
+        self.software.clone_from(&hello.client_name);
+        self.version.clone_from(&hello.version);
         self.protocol = hello.protocol;
+        self.limit_reported_texts();
+    }
+
+    /// Truncates what the client reports of itself to [`MAX_REPORTED_TEXTS`] bytes in all.
+    pub(super) fn limit_reported_texts(&mut self) {
+        let texts = [
+            &mut self.mac,
+            &mut self.host_name,
+            &mut self.software,
+            &mut self.version,
+            &mut self.arch,
+            &mut self.os,
+        ];
+        let mut room = MAX_REPORTED_TEXTS;
+        for text in texts {
+            *text = clip_to_json(text, room);
+            room -= text.chars().map(json_length).sum::<usize>();
+        }
     }
 }
 
@@ -118,8 +136,14 @@ impl Group {
 /// Longest text from a client or a controller, in bytes: longer than any name, and a few megabytes
 /// for 8,192 clients.
 pub const MAX_TEXT: usize = 256;
+/// The sum of the texts that a client reports of itself, in bytes of JSON: more than twice what usual
+/// clients report. Every status has those of all clients.
+pub(super) const MAX_REPORTED_TEXTS: usize = 256;
 /// Longest client id in bytes: the reported id, `#`, and an instance of ten digits.
 pub const MAX_ID: usize = MAX_TEXT + 11;
+
+/// Longest IP address as text: IPv6 with an IPv4 address in it.
+pub(super) const MAX_IP: usize = 45;
 
 /// Truncates a text to [`MAX_TEXT`] bytes at a character boundary, and removes control characters.
 pub(crate) fn clip(text: &str) -> String {
@@ -136,6 +160,24 @@ pub(super) fn clip_to(text: &str, most: usize) -> String {
         out.push(c);
     }
     out
+}
+
+/// Like [`clip_to`], with a limit for its bytes in JSON.
+fn clip_to_json(text: &str, most: usize) -> String {
+    let mut room = most;
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take_while(|c| {
+            let fits = json_length(*c) <= room;
+            room = room.saturating_sub(json_length(*c));
+            fits
+        })
+        .collect()
+}
+
+/// Bytes of a character in JSON, without control characters.
+const fn json_length(c: char) -> usize {
+    if matches!(c, '"' | '\\') { 2 } else { c.len_utf8() }
 }
 
 /// The id of a client; `None` when its Hello contains nothing usable.

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::client::{Client, Group, MAX_ID, SavedGroup, WallTime, clip, clip_to};
+use super::client::{Client, Group, MAX_ID, MAX_IP, SavedGroup, WallTime, clip, clip_to};
 use super::table::RememberedGroup;
 
 /// A client as `Client.GetStatus` shows it.
@@ -199,7 +199,7 @@ fn client_from(value: &Value) -> Option<Client> {
     let integer = |value: &Value, default| {
         value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
     };
-    (!id.is_empty()).then(|| Client {
+    let mut client = (!id.is_empty()).then(|| Client {
         id,
         name: text(&config["name"]),
         volume: super::client::clamp_volume(percent),
@@ -214,7 +214,7 @@ fn client_from(value: &Value) -> Option<Client> {
         os: text(&host["os"]),
         arch: text(&host["arch"]),
         mac: text(&host["mac"]),
-        ip: text(&host["ip"]),
+        ip: host["ip"].as_str().map_or_else(String::new, |ip| clip_to(ip, MAX_IP)),
         software: text(&program["name"]),
         version: text(&program["version"]),
         protocol: integer(&program["protocolVersion"], 2),
@@ -224,7 +224,10 @@ fn client_from(value: &Value) -> Option<Client> {
         },
         session: None,
         health: None,
-    })
+    })?;
+    // The file may have been written before there was this limit.
+    client.limit_reported_texts();
+    Some(client)
 }
 
 fn text(value: &Value) -> String {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 pub use super::client::SavedGroup;
-use super::client::{MAX_ID, MAX_TEXT};
+use super::client::{MAX_ID, MAX_IP, MAX_REPORTED_TEXTS, MAX_TEXT};
 use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset, preset_from};
 use super::snapcast_json::{GroupJson, group_from};
 use super::table::RememberedGroup;
@@ -37,8 +37,10 @@ const PREVIOUS_FILE: &str = "server.json.previous";
 /// Largest size of a text in the file: `"` and `\\` take two bytes, control characters do not
 /// occur, and there are two quotes.
 const MAX_TEXT_BYTES: usize = 2 * MAX_TEXT + 2;
-/// Largest client: nine texts, of which the id is longer, plus keys, numbers and words.
-const MAX_CLIENT_BYTES: usize = 9 * MAX_TEXT_BYTES + 2 * (MAX_ID - MAX_TEXT) + 512;
+/// Largest client: its name and its id, which is longer, what it reports, its address, and keys,
+/// numbers and words.
+const MAX_CLIENT_BYTES: usize =
+    2 * MAX_TEXT_BYTES + 2 * (MAX_ID - MAX_TEXT) + MAX_REPORTED_TEXTS + MAX_IP + 512;
 /// Largest group without its clients: three texts, keys and words.
 const MAX_GROUP_BYTES: usize = 3 * MAX_TEXT_BYTES + 128;
 /// Largest URI of an added stream: a control character takes six bytes, and a port chosen by the

@@ -12,8 +12,9 @@
 //! * [`ReactorEvent::Hello`](super::ReactorEvent::Hello) carries the answer that was given. The
 //!   registry compares it with its own and sends the differences, so the table may be out of date
 //!   and the last word is correct.
-//! * A client that is to be refused is cut after the answer. The answer contains nothing secret;
-//!   where passwords are required the table stays empty.
+//! * The registry answers a Hello with credentials, and every Hello where passwords are required:
+//!   there the table stays empty.
+//! * Another client that is to be refused is cut after the answer, which contains nothing secret.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -397,8 +397,12 @@ impl Reactor {
         }
     }
 
-    /// The answer to a client that needs no decision by the registry.
+    /// The answer to a client that needs no decision by the registry. One with credentials does: if
+    /// they are wrong, the refusal is all that it gets.
     fn greeting_for(&mut self, hello: &Hello) -> Option<Greeting> {
+        if hello.auth.is_some() {
+            return None;
+        }
         let greeting = self.greetings.for_client(&hello.client_id())?;
         self.stations.get_mut(greeting.station)?.drain();
         Some(greeting)

@@ -89,6 +89,38 @@ impl ConnectionIdentity {
 /// The page that makes a browser ask for credentials.
 pub(super) const LOGIN_PATH: &str = "/login";
 
+/// Why a request is not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// It needs a login, or its credentials are wrong.
+    Unauthorized,
+    /// Its login is right, and its role has no permission.
+    Forbidden,
+    /// Its address has tried too many wrong credentials.
+    RateLimited,
+}
+
+impl From<LoginError> for Denied {
+    fn from(error: LoginError) -> Self {
+        match error {
+            LoginError::WrongCredentials => Self::Unauthorized,
+            LoginError::RateLimited => Self::RateLimited,
+        }
+    }
+}
+
+impl Denied {
+    /// The reason for a caller whose role is too low for a request of this path.
+    pub(super) fn for_role(caller: &Caller, path: &str) -> Self {
+        // The browser is to ask for a login there, whatever certificate it has shown.
+        if caller.has_logged_in && path != LOGIN_PATH {
+            Self::Forbidden
+        } else {
+            Self::Unauthorized
+        }
+    }
+}
+
 /// The role that a request requires, before the calls in its body are looked at.
 pub(super) fn required_role<B>(request: &Request<B>) -> Role {
     let route = request.extensions().get::<MatchedPath>();
@@ -101,6 +133,8 @@ pub(super) fn required_role<B>(request: &Request<B>) -> Role {
         path if path.starts_with("/admin/") => Role::Admin,
         // Where the page is open to everyone, a browser has no other way to log in.
         LOGIN_PATH if !request.headers().contains_key(AUTHORIZATION) => Role::Admin,
+        // Some methods are for everyone; `call` refuses the others.
+        "/jsonrpc" if request.method() == Method::POST => Role::None,
         // A caller can still log in over the WebSocket.
         "/jsonrpc" | "/stream"
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) =>
@@ -117,13 +151,16 @@ pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The response to a denied request.
-pub(super) fn denied_response(denied: LoginError) -> Response {
+pub(super) fn denied_response(denied: Denied) -> Response {
     match denied {
-        LoginError::WrongCredentials => {
+        Denied::Unauthorized => {
             let text = "login required\n";
             (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, CHALLENGE)], text).into_response()
         }
-        LoginError::RateLimited => {
+        Denied::Forbidden => {
+            (StatusCode::FORBIDDEN, "the role of this login has no permission\n").into_response()
+        }
+        Denied::RateLimited => {
             let text = "too many failed logins; try again in a minute\n";
             (StatusCode::TOO_MANY_REQUESTS, text).into_response()
         }

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use aulos_control::backend::ListenSink;
 use aulos_control::{Control, count};
+use aulos_io::descriptors::DescriptorUse;
 use aulos_io::reactor::ListenPolicy;
 use aulos_proto::http::head_length;
 use axum::Router;
@@ -85,7 +86,8 @@ pub async fn serve(
     let feed = EventFeed::start(Arc::clone(&control));
     let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
     let gate = Arc::new(ListenerGate::default());
-    let mut acceptor = ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONNECTIONS));
+    let mut acceptor =
+        ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONNECTIONS), DescriptorUse::Http);
     loop {
         let Some(accepted) = acceptor.accept(&listener, &control, REFUSED_COUNTER).await else {
             continue;
@@ -216,6 +218,9 @@ const TOO_LONG: &[u8] =
 const MISDIRECTED: &[u8] =
     b"HTTP/1.1 421 Misdirected Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
+const BUSY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
 /// Whether a request is a listener's; `None` while more bytes are needed.
 fn is_listener(read: &[u8]) -> Option<bool> {
     let may_be = |begin: &&[u8]| {
@@ -262,6 +267,11 @@ async fn hand_over_listener(
         },
         None => None,
     };
+    // It leaves the slots of HTTP, and would otherwise take the descriptors of other requests.
+    if DescriptorUse::Sound.check_next().is_err() {
+        count(&control.counters.http_refused);
+        return stream.try_send_response(BUSY);
+    }
     match stream.into_media() {
         Ok(socket) => {
             let session = control.register_listener(&read, identity.from);

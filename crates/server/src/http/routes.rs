@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aulos_control::access::{LoginError, Role};
+use aulos_control::access::Role;
 use aulos_control::backend::ListenSink;
 use aulos_control::{Caller, Control, count};
+use aulos_io::descriptors::DescriptorUse;
 use aulos_proto::snap::control::MAX_LINE;
 use axum::body::Body;
 use axum::extract::ws::WebSocketUpgrade;
@@ -26,7 +27,7 @@ use tokio::time::timeout;
 use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
 use super::large_body::answer_response;
-use super::login::{self, ConnectionIdentity};
+use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
 use super::pages::{self, FileServer, Pages};
 use super::system_probe::SystemProbe;
@@ -34,7 +35,7 @@ use super::waveform::Waveforms;
 use super::web::{WEB_DIR_VARIABLE, WebFiles};
 use super::{api, host, listen_index, websocket};
 use crate::connections::ConnectionSlots;
-use crate::tcp::{MAX_CONTROLLERS, slot_error_counter};
+use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
 
 /// Time limit for the body of a call.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -183,14 +184,18 @@ async fn call(
     if let Some(refusal) = app.refuse_cross_site(&headers) {
         return refusal;
     }
-    let Ok(read) = timeout(BODY_TIMEOUT, axum::body::to_bytes(body, MAX_LINE)).await else {
+    let limit = max_line_length(&caller);
+    let Ok(read) = timeout(BODY_TIMEOUT, axum::body::to_bytes(body, limit)).await else {
         return (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n")
             .into_response();
     };
     let Ok(line) = read else {
-        let text = format!("the request body is larger than {MAX_LINE} bytes\n");
+        let text = format!("the request body is larger than {limit} bytes\n");
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
     };
+    if caller.role == Role::None && !Control::is_call_for_everyone(&line) {
+        return login::denied_response(Denied::for_role(&caller, "/jsonrpc"));
+    }
     match app.control.request(&mut caller, &line).await {
         Some(answer) => answer_response(&app.control, answer),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -264,6 +269,10 @@ async fn stream(
     Extension(caller): Extension<Caller>,
     mut request: Request,
 ) -> Response {
+    if DescriptorUse::Sound.check_next().is_err() {
+        count(&app.control.counters.http_refused);
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
     let listens = caller.role >= Role::Listen;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     app.refuse_cross_site(request.headers())
@@ -272,13 +281,13 @@ async fn stream(
 
 impl AppState {
     /// The caller of a request, if it may make requests at all.
-    fn identify(&self, request: &Request) -> Result<Caller, LoginError> {
+    fn identify(&self, request: &Request) -> Result<Caller, Denied> {
         // Every connection has an identity; a request without one has no rights.
         let identity =
-            request.extensions().get::<ConnectionIdentity>().ok_or(LoginError::WrongCredentials)?;
+            request.extensions().get::<ConnectionIdentity>().ok_or(Denied::Unauthorized)?;
         let caller = identity.caller(login::authorization(request.headers()), &self.control)?;
         if caller.role < login::required_role(request) {
-            return Err(LoginError::WrongCredentials);
+            return Err(Denied::for_role(&caller, request.uri().path()));
         }
         Ok(caller)
     }
@@ -358,7 +367,6 @@ async fn run_while_open(request: Request, next: Next) -> Response {
     };
     let response = watch.while_open(next.run(request)).await;
     // This response is not read; it ends the connection.
-    response.unwrap_or_else(|| {
-        (StatusCode::REQUEST_TIMEOUT, [(CONNECTION, "close")]).into_response()
-    })
+    response
+        .unwrap_or_else(|| (StatusCode::REQUEST_TIMEOUT, [(CONNECTION, "close")]).into_response())
 }

@@ -20,6 +20,7 @@ use aulos_control::backend::{AudioBackend, ListenSink};
 use aulos_control::{Control, count};
 use aulos_core::{Backoff, Span};
 use aulos_io::SystemClock;
+use aulos_io::descriptors::DescriptorUse;
 use aulos_io::reactor::{ListenPolicy, lengthen_backlog};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -159,7 +160,11 @@ fn bind(host: &str, port: u16) -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) {
-    let mut acceptor = ConnectionAcceptor::new(context.door.clone(), context.slots.clone());
+    let mut acceptor = ConnectionAcceptor::new(
+        context.door.clone(),
+        context.slots.clone(),
+        DescriptorUse::Control,
+    );
     loop {
         let Some(accepted) = acceptor.accept(&listener, &context.control, PORT_COUNTERS).await
         else {

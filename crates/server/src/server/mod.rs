@@ -59,6 +59,12 @@ impl fmt::Debug for Server {
     }
 }
 
+/// Connections that all ports accept at once, without Snapcast clients and listeners, which are
+/// limited by address.
+pub const MAX_PORT_CONNECTIONS: usize = 2 * crate::tcp::MAX_CONTROLLERS
+    + crate::http::MAX_CONNECTIONS
+    + crate::icecast::MAX_SOURCE_CLIENTS;
+
 impl Default for Server {
     fn default() -> Self {
         Self::new()

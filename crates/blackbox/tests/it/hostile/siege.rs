@@ -60,7 +60,7 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     let json = report.json();
     let &[begin, end] = &accounts[..] else { panic!("{accounts:?}") };
     let grown = end.resident.saturating_sub(begin.resident);
-    let slowest = answers.map(|(what, times)| print_times(what, times));
+    let most = answers.map(|(what, times)| print_times(what, times));
     println!(
         "{} attacks; resident {} kB, then {} kB; {} peers cut; {json:#}",
         attacks.load(Ordering::Relaxed),
@@ -69,7 +69,7 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
         cuts_after_the_attacks(server.http)
     );
     if soak() {
-        assert!(slowest.iter().all(|slowest| *slowest < ANSWERED_WITHIN), "{slowest:?}");
+        assert!(most.iter().all(|p999| *p999 <= ANSWERED_WITHIN), "99.9 % within {most:?}");
     }
     assert_eq!((report.gaps(), report.cut()), (0, 0), "{json:#}");
     assert_eq!((before.threads, before.threads), (begin.threads, end.threads), "threads");
@@ -81,7 +81,7 @@ fn a_siege_of_every_kind_costs_fifty_listeners_nothing_and_leaves_nothing_behind
     server.stop().unwrap();
 }
 
-/// Prints the distribution of response times, and returns the slowest.
+/// Prints the distribution of response times, and returns the time of 99.9 % of them.
 fn print_times(what: &str, mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     let asked = times.len();
@@ -94,7 +94,7 @@ fn print_times(what: &str, mut times: Vec<Duration>) -> Duration {
         "{asked} {what} beside it: half within {median:?}, 99 % within {p99:?}, 99.9 % within \
          {p999:?}, the slowest in {slowest:?}, {late} later than {ANSWERED_WITHIN:?}"
     );
-    slowest
+    p999
 }
 
 /// Records a response time, and prints when in the siege a late one came.
@@ -106,15 +106,22 @@ fn record_time(times: &mut Vec<Duration>, siege: Instant, what: &str, sent: Inst
     times.push(time);
 }
 
-/// The full status takes its turn behind the long calls that the attackers have left.
+/// What closed connections have asked for is dropped, so that everything is as before the attacks
+/// soon after them, for the attackers' address too.
 fn cuts_after_the_attacks(http: SocketAddr) -> u64 {
+    std::thread::sleep(Duration::from_secs(2));
     let start = Instant::now();
-    wait_for("the full status", Duration::from_secs(60), || {
-        http::get(http, "/api/v1/status").is_ok_and(|(status, _)| status == 200)
-    });
-    println!("the full status came {:?} after the last attack", start.elapsed());
+    let mut socket = connect(http).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket.write_all(STATUS_REQUEST).unwrap();
+    let mut head = [0; 12];
+    socket.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    println!("2 s after the last attack its address had the full status in {:?}", start.elapsed());
     cuts(http)
 }
+
+const STATUS_REQUEST: &[u8] = b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// A server whose control API needs a login.
 const CLOSED: &str = "[[user]]\nname = \"anna\"\nrole = \"admin\"\npassword = \"a good password\"\n\
@@ -196,7 +203,7 @@ fn exhausted_descriptors_lose_no_sound_and_new_clients_connect_when_some_are_fre
             socket
         })
         .collect();
-    // Controllers and browsers are refused too.
+    // Descriptors in reserve answer controllers and browsers meanwhile, and save the state.
     let call = "{\"id\":1,\"jsonrpc\":\"2.0\",\"method\":\"Server.GetRPCVersion\"}\n";
     let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let waiting = [(server.control, call), (server.http, get)].map(|(port, request)| {
@@ -205,7 +212,17 @@ fn exhausted_descriptors_lose_no_sound_and_new_clients_connect_when_some_are_fre
         socket.write_all(request.as_bytes()).unwrap();
         socket
     });
-    std::thread::sleep(Duration::from_secs(2));
+    for mut socket in waiting {
+        let mut bytes = [0; 8];
+        socket.read_exact(&mut bytes).unwrap();
+        assert!([&b"HTTP/1.1"[..], b"{\"id\":1,"].contains(&&bytes[..]), "{bytes:?}");
+    }
+    let state = scratch.join("state/server.json");
+    drop(std::fs::remove_file(&state));
+    Rpc::connect(server.control).call("Aulos.SavePreset", &json!({ "name": "saved meanwhile" }));
+    wait_for("the saved state", Duration::from_secs(20), || {
+        std::fs::read_to_string(&state).is_ok_and(|text| text.contains("saved meanwhile"))
+    });
     // The last ones wait to be accepted; after half of the others disconnect, the last are served.
     let last = crowd.split_off(55);
     drop(crowd);
@@ -214,11 +231,6 @@ fn exhausted_descriptors_lose_no_sound_and_new_clients_connect_when_some_are_fre
         let mut bytes = [0; 26];
         socket.read_exact(&mut bytes).unwrap();
         assert_eq!(MessageHeader::parse(&bytes).unwrap().kind, kind::SERVER_SETTINGS);
-    }
-    for mut socket in waiting {
-        let mut bytes = [0; 8];
-        socket.read_exact(&mut bytes).unwrap();
-        assert!([&b"HTTP/1.1"[..], b"{\"id\":1,"].contains(&&bytes[..]), "{bytes:?}");
     }
     let (errors, passed) = (errors(), start.elapsed());
     assert!(errors > 0, "it never ran out");
@@ -411,6 +423,80 @@ const BLOWS: &[(u64, Blow)] = &[
         drop(socket.read(&mut [0; 512]));
         Ok(())
     }),
+    // Batches of connections that are closed at once, on the control port, over HTTP and WebSockets.
+    (300, |aim, noise| {
+        let save = call("Aulos.SavePreset", &json!({ "name": "from a batch" }), true);
+        let apply = call("Aulos.ApplyPreset", &json!({ "name": "from a batch" }), true);
+        let status = call("Server.GetStatus", &json!({}), true);
+        let (one, count) = [(save, 31), (apply, 32), (status, 256)][below(noise, 3)].clone();
+        let line = format!("[{}]\r\n", vec![one.trim(); count].join(","));
+        let post = format!("{POST_HEAD}Content-Length: {}\r\n\r\n{line}", line.len());
+        let mut message = vec![0x81, 0x80 | 126];
+        message.extend(u16::try_from(line.len()).unwrap().to_be_bytes());
+        message.extend([0; 4]);
+        message.extend(line.as_bytes());
+        let mut crowd = Vec::new();
+        for number in 0..10 {
+            let mut socket = connect_from(2 + number % 3, aim.control)?;
+            socket.write_all(line.repeat(5).as_bytes())?;
+            crowd.push(socket);
+            let mut socket = connect_from(2 + number % 3, aim.http)?;
+            socket.write_all(post.repeat(2).as_bytes())?;
+            crowd.push(socket);
+            let mut socket = connect_from(2 + number % 3, aim.http)?;
+            socket.write_all(UPGRADE)?;
+            drop(socket.read(&mut [0; 1_024]));
+            socket.write_all(&message.repeat(3))?;
+            crowd.push(socket);
+        }
+        Ok(())
+    }),
+    // Full statuses that are requested from four addresses and not read.
+    (500, |aim, _| {
+        let mut crowd = Vec::new();
+        for number in 0..40 {
+            let mut socket = connect_from(2 + number % 4, aim.http)?;
+            socket.write_all(STATUS_REQUEST)?;
+            crowd.push(socket);
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(())
+    }),
+    // Bodies and lines that never end, in the long form: they take memory.
+    (500, |aim, _| {
+        let mut crowd = Vec::new();
+        let part = vec![b' '; 100_000];
+        for number in 0..if soak() { 200 } else { 10 } {
+            let (port, head) = [
+                (aim.http, format!("{POST_HEAD}Content-Length: 200000\r\n\r\n")),
+                (aim.control, "[".to_owned()),
+            ][number % 2]
+                .clone();
+            let mut socket = connect(port)?;
+            socket.write_all(head.as_bytes())?;
+            socket.write_all(&part)?;
+            crowd.push(socket);
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        Ok(())
+    }),
+    // Clients whose texts have the greatest length and are escaped, in the long form.
+    (100, |aim, _| {
+        if soak() {
+            let number = GREETED.load(Ordering::Relaxed);
+            let long = "\"".repeat(256);
+            let hello = json!({
+                "ID": format!("{number:0128}"), "HostName": long, "ClientName": long, "OS": long,
+                "Arch": long, "Version": long, "MAC": "", "Instance": 1,
+                "SnapStreamProtocolVersion": 2,
+            });
+            let hello = hello.to_string();
+            let length = u32::try_from(hello.len()).unwrap().to_le_bytes();
+            let hello = message(kind::HELLO, &[&length[..], hello.as_bytes()].concat());
+            connect(aim.stream)?.write_all(&hello)?;
+        }
+        Ok(())
+    }),
     // More clients than the server's limit, in the long form: they fill its table once.
     (50, |aim, _| {
         if soak() {
@@ -423,6 +509,12 @@ const BLOWS: &[(u64, Blow)] = &[
         Ok(())
     }),
 ];
+
+const POST_HEAD: &str = "POST /jsonrpc HTTP/1.1\r\nHost: localhost\r\n";
+
+const UPGRADE: &[u8] = b"GET /jsonrpc HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+    Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
 
 /// Clients that have sent Hello so far.
 static GREETED: AtomicUsize = AtomicUsize::new(0);
@@ -439,8 +531,13 @@ fn call(method: &str, params: &Value, answered: bool) -> String {
 /// Connects from the attackers' address: attackers elsewhere have an address of their own too, and
 /// the server's limits and turns are per address.
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    connect_from(2, address)
+}
+
+/// Connects from the address 127.0.0.`host`.
+fn connect_from(host: u8, address: SocketAddr) -> io::Result<TcpStream> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 2], 0)))?;
+    rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, host], 0)))?;
     rustix::net::connect(&socket, &address)?;
     let socket = TcpStream::from(socket);
     socket.set_read_timeout(Some(Duration::from_millis(200)))?;

@@ -148,11 +148,7 @@ impl LongCallRequest {
     /// Waits for the turn of a long call, and at the first time for the memory of the answer.
     pub(super) async fn turn(&mut self) -> LongCallTurn {
         self.wait(true).await;
-        LongCallTurn {
-            calls: self.calls.clone(),
-            address: self.address,
-            begin: SystemClock::now(),
-        }
+        LongCallTurn { calls: self.calls.clone(), address: self.address, begin: SystemClock::now() }
     }
 
     async fn wait(&mut self, runs: bool) {

@@ -50,7 +50,8 @@ impl Simulation {
         if line.calls > 0 {
             self.wait(line, 0);
         } else {
-            let bytes = if line.kind == CallKind::Batch { MAX_BATCH_COST + (4 << 20) } else { reserved };
+            let bytes =
+                if line.kind == CallKind::Batch { MAX_BATCH_COST + (4 << 20) } else { reserved };
             self.queue.change_bytes(line.address, line.kind, bytes, 0);
             self.ended.push((line, self.now));
         }
@@ -62,7 +63,8 @@ impl Simulation {
 fn a_status_waits_for_the_running_call_whatever_other_addresses_have_asked_for() {
     let mut simulation = Simulation::default();
     for number in 0..180 {
-        let batch = Line { address: 2 + number % 3, kind: CallKind::Batch, calls: 8, took: 30 * MS };
+        let batch =
+            Line { address: 2 + number % 3, kind: CallKind::Batch, calls: 8, took: 30 * MS };
         simulation.add(batch);
         simulation.add(Line { kind: CallKind::Single, calls: 1, ..batch });
     }
@@ -110,7 +112,13 @@ fn addresses_get_the_same_time_whatever_their_calls_cost() {
         simulation.step();
     }
     let time_of = |address| -> u64 {
-        simulation.ended.iter().map(|(line, _)| line).filter(|line| line.address == address).map(|line| line.took).sum()
+        simulation
+            .ended
+            .iter()
+            .map(|(line, _)| line)
+            .filter(|line| line.address == address)
+            .map(|line| line.took)
+            .sum()
     };
     assert!(time_of(1).abs_diff(time_of(2)) <= 60 * MS, "{} {}", time_of(1), time_of(2));
 }

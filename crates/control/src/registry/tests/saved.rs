@@ -86,6 +86,32 @@ fn visit_of_the_longest(registry: &mut Registry, number: u64) -> String {
     id
 }
 
+/// The texts of a Hello have a limit in sum, so that the status of all clients does.
+#[test]
+fn what_a_client_reports_of_itself_is_short_in_json() {
+    let mut registry = registry();
+    let id = visit_of_the_longest(&mut registry, 1);
+    let client = registry.client(&id).unwrap().1;
+    assert_eq!(client.mac, "\"".repeat(128));
+    assert!([&client.host_name, &client.os, &client.version].iter().all(|text| text.is_empty()));
+    let usual = Hello {
+        id: "b8:27:eb:00:00:01".to_owned(),
+        mac: "b8:27:eb:00:00:01".to_owned(),
+        host_name: "küche\u{7}".to_owned(),
+        client_name: "Snapclient".to_owned(),
+        version: "0.31.0".to_owned(),
+        os: "Raspbian GNU/Linux 12 (bookworm)".to_owned(),
+        arch: "aarch64".to_owned(),
+        ..Hello::default()
+    };
+    let (session, peer) = (SessionId(2), IpAddr::from([0xffff; 8]));
+    let event = AudioEvent::Hello { session, peer, hello: usual.into(), greeting_sent: None };
+    drop(registry.apply(event, WallTime::default()));
+    let client = registry.client_of_session(session).unwrap();
+    assert_eq!((&*client.host_name, &*client.arch), ("küche", "aarch64"));
+    assert_eq!(client.os, "Raspbian GNU/Linux 12 (bookworm)");
+}
+
 #[test]
 fn the_largest_state_that_can_be_accepted_is_read_back() {
     let dir = aulos_blackbox::scratch::ScratchDir::new("largest").unwrap();

@@ -15,6 +15,7 @@ use super::super::mailbox::ReactorCommand;
 use super::socket::configure_socket;
 use super::{Reactor, ReactorEntity};
 use crate::SystemClock;
+use crate::descriptors::DescriptorUse;
 
 impl Reactor {
     pub(super) fn accept(&mut self, token: u64) {
@@ -32,7 +33,7 @@ impl Reactor {
             let Some(ReactorEntity::Acceptor(listener)) = self.entities.get_mut(token) else {
                 return;
             };
-            match accept(listener) {
+            match DescriptorUse::Sound.check_next().and_then(|()| accept(listener)) {
                 Ok((socket, address)) => {
                     self.stats.accepted += 1;
                     match self.connection_limiter.admit(address.ip(), SystemClock::now()) {

@@ -24,7 +24,7 @@ use aulos_io::{SystemClock, Workers};
 use aulos_proto::snap::client::{self, Client, ClientOutput};
 use aulos_proto::snap::session::CloseReason;
 use aulos_proto::snap::sync::OffsetFilter;
-use aulos_proto::snap::wire::{self, Hello, ServerSettings};
+use aulos_proto::snap::wire::{self, Auth, Hello, ServerSettings};
 use aulos_rt::Pool;
 use aulos_rt::ring::ring;
 
@@ -234,9 +234,17 @@ impl TestClient {
         Self::on(Box::new(plain(address)), id)
     }
 
+    fn connect_with_login(address: SocketAddr, id: &str) -> Self {
+        let auth = Some(Auth::basic("kitchen", "wrong"));
+        Self::greet(Box::new(plain(address)), Hello { auth, ..Hello::new(id) })
+    }
+
     fn on(socket: Box<dyn ClientStream>, id: &str) -> Self {
-        let config =
-            client::ClientConfig { hello: Hello::new(id), filter: OffsetFilter::default() };
+        Self::greet(socket, Hello::new(id))
+    }
+
+    fn greet(socket: Box<dyn ClientStream>, hello: Hello) -> Self {
+        let config = client::ClientConfig { hello, filter: OffsetFilter::default() };
         let machine = Client::new(config, SystemClock::now());
         Self {
             socket,
@@ -410,6 +418,10 @@ fn whoever_has_a_greeting_is_answered_at_once_and_newcomers_with_theirs() {
         assert!(context.as_ref().unwrap().set_default_greeting(greeting(muted)));
     }
     assert_eq!((heard("one"), heard("two")), (vec![quiet], vec![muted]));
+    // Credentials are checked before anything is sent.
+    let mut player = TestClient::connect_with_login(server.address, "two");
+    player.run(Span::from_millis(500));
+    assert_eq!(player.settings, [ServerSettings::default()]);
     // The control plane handles a station that does not exist.
     greet("one", Some(Greeting { settings: quiet, station: 9 }));
     assert_eq!(heard("one"), [ServerSettings::default()]);
