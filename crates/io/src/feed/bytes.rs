@@ -1,7 +1,7 @@
 //! Converts a byte stream to blocks of whole frames.
 
-use aulos_core::{Backoff, Block, Frames, Instant, MediaTime, SampleSpec};
-use aulos_dsp::convert;
+use aulos_core::{Backoff, Block, Frames, Instant, MediaTime, SampleSpec, Span};
+use aulos_dsp::{COMPARED_FRAMES, FrameStart, compare_frame_starts, convert};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_engine::standby::{LinkState, StandbyHandle, StandbyRequest};
 use aulos_rt::ring::{Consumer, Producer, ring};
@@ -21,8 +21,12 @@ pub struct ByteFeed {
     state: LatestPublisher<FeedState>,
     reported: FeedState,
     open: Option<Pooled<Block>>,
-    /// The beginning of an incomplete frame.
+    /// The beginning of an incomplete frame, and what follows while it is suspect.
     partial_frame: Vec<u8>,
+    /// How many bytes before a pause may be the rest of a sender that broke off within a frame, so
+    /// that frames begin so many bytes later; 0 if there is no doubt.
+    suspect_bytes: usize,
+    pushed_at: Instant,
     position: MediaTime,
     in_stream: bool,
     /// The stand-by control of the station; without one the source is always needed.
@@ -52,6 +56,8 @@ impl ByteFeed {
             reported: FeedState::Waiting,
             open: None,
             partial_frame: Vec::with_capacity(spec.frame_bytes()),
+            suspect_bytes: 0,
+            pushed_at: Instant::ZERO,
             position: MediaTime::ZERO,
             in_stream: false,
             standby: None,
@@ -79,7 +85,7 @@ impl ByteFeed {
         if spec != self.spec {
             self.flush();
             self.open = None;
-            self.partial_frame.clear();
+            self.drop_partial_frame();
             self.spec = spec;
         }
     }
@@ -113,19 +119,60 @@ impl ByteFeed {
     }
 
     /// Takes bytes that arrived at `now`, at most [`ByteFeed::room`].
-    pub fn push(&mut self, now: Instant, mut bytes: &[u8]) {
+    ///
+    /// A pause within a frame may mean that its sender broke off there, and that another one begins
+    /// with a frame of its own, which nothing else shows if the descriptor stayed open. So the
+    /// bytes after the pause decide.
+    pub fn push(&mut self, now: Instant, bytes: &[u8]) {
         self.in_stream = true;
-        let frame = self.spec.frame_bytes();
+        let pause = now.since(core::mem::replace(&mut self.pushed_at, now));
+        if pause >= TORN_FRAME_PAUSE {
+            self.suspect_partial_frame();
+        }
         if self.demand != StandbyRequest::Play {
             // Frame boundaries are kept, so that the first frame after the pause is complete.
-            let torn = (self.partial_frame.len() + bytes.len()) % frame;
-            let kept = bytes.len().saturating_sub(torn);
-            if torn <= bytes.len() {
-                self.partial_frame.clear();
-            }
-            self.partial_frame.extend_from_slice(&bytes[kept..]);
-            return;
+            let torn = (self.partial_frame.len() + bytes.len()) % self.spec.frame_bytes();
+            self.partial_frame.extend_from_slice(&bytes[bytes.len().saturating_sub(torn)..]);
+            let surplus = self.partial_frame.len() - torn;
+            self.partial_frame.drain(..surplus);
+        } else if self.suspect_bytes > 0 {
+            self.push_after_pause(now, bytes);
+        } else {
+            self.push_frames(now, bytes);
         }
+    }
+
+    /// The sender of an incomplete frame may be gone, and the next bytes those of another one. They
+    /// decide whether they continue the frame.
+    pub fn suspect_partial_frame(&mut self) {
+        if !self.partial_frame.is_empty() {
+            self.suspect_bytes = self.partial_frame.len();
+        }
+    }
+
+    /// Finds out whether the bytes continue the incomplete frame.
+    fn push_after_pause(&mut self, now: Instant, bytes: &[u8]) {
+        let mut held = core::mem::take(&mut self.partial_frame);
+        held.extend_from_slice(bytes);
+        if held.len() < self.suspect_bytes + self.spec.frame_bytes() * COMPARED_FRAMES {
+            self.partial_frame = held;
+            // A fresh block has room for all that is held.
+            return self.flush();
+        }
+        let start = match compare_frame_starts(self.spec, &held, self.suspect_bytes) {
+            FrameStart::Later => core::mem::take(&mut self.suspect_bytes),
+            FrameStart::First => {
+                self.suspect_bytes = 0;
+                0
+            }
+            // The same sound either way, for now.
+            _ => 0,
+        };
+        self.push_frames(now, &held[start..]);
+    }
+
+    fn push_frames(&mut self, now: Instant, mut bytes: &[u8]) {
+        let frame = self.spec.frame_bytes();
         if !self.partial_frame.is_empty() {
             let missing = (frame - self.partial_frame.len()).min(bytes.len());
             let (head, rest) = bytes.split_at(missing);
@@ -199,11 +246,16 @@ impl ByteFeed {
 
     fn close(&mut self, mark: SourceItem) {
         self.flush();
-        self.partial_frame.clear();
+        self.drop_partial_frame();
         if core::mem::take(&mut self.in_stream) && self.demand == StandbyRequest::Play {
             // Without room for the mark, the time-out of the station detects the end.
             drop(self.items.push(mark));
         }
+    }
+
+    fn drop_partial_frame(&mut self) {
+        self.partial_frame.clear();
+        self.suspect_bytes = 0;
     }
 
     fn append(&mut self, now: Instant, bytes: &[u8]) {
@@ -223,6 +275,10 @@ impl ByteFeed {
         self.position += new;
     }
 }
+
+/// A sender in real time that delivers in pieces of any length does not pause for so long; after a
+/// shorter pause a frame is continued without a look at it.
+const TORN_FRAME_PAUSE: Span = Span::from_secs(1);
 
 /// Bytes dropped per call.
 const IDLE_ROOM: usize = 65_536;
@@ -331,5 +387,60 @@ mod tests {
         let (samples, ends) = samples(&mut items);
         assert_eq!(samples[2..], [0.5, 0.25]);
         assert_eq!(ends, 2);
+    }
+
+    /// Right channel of what is played after `pieces`, each `pause` seconds after the previous one.
+    fn right_channel(grain: usize, pause: i64, pieces: &[&[u8]]) -> Vec<f32> {
+        let (mut feed, mut items) = feed("48000:16:2");
+        let mut now = Instant::ZERO + Span::from_secs(10);
+        let mut all = Vec::new();
+        for piece in pieces {
+            for part in piece.chunks(grain) {
+                assert!(feed.room() >= part.len());
+                feed.push(now, part);
+                feed.flush();
+                all.extend(samples_of(&mut items));
+            }
+            now += Span::from_secs(pause);
+        }
+        all.chunks(2).map(|frame| frame[1]).collect()
+    }
+
+    fn samples_of(items: &mut Consumer<SourceItem>) -> Vec<f32> {
+        let mut all = Vec::new();
+        while let Some(SourceItem::Block(block)) = items.pop() {
+            all.extend_from_slice(block.samples());
+        }
+        all
+    }
+
+    /// A tone in the left channel, silence in the right one.
+    fn left_tone(frames: usize) -> Vec<u8> {
+        let left = |n: usize| ((n as f32 * 0.13).sin() * 8_000.0) as i16;
+        (0..frames).flat_map(|n| [left(n).to_le_bytes(), [0, 0]].concat()).collect()
+    }
+
+    #[test]
+    fn a_frame_that_was_torn_before_a_pause_is_dropped_and_a_paused_one_is_continued() {
+        let (sound, silence) = (left_tone(500), vec![0; 800]);
+        let silent = |right: &[f32]| right.iter().all(|sample| *sample == 0.0);
+        for grain in [1, 3, 64, 1_000, 4_000] {
+            for torn in 1..4 {
+                let broken = &sound[..1_000 + torn];
+                let right = right_channel(grain, 3, &[broken, &sound]);
+                assert!(silent(&right) && right.len() == 750, "{grain} {torn}");
+                // The new sender begins with silence, which leaves it open.
+                let right = right_channel(grain, 3, &[broken, &silence, &sound]);
+                assert!(silent(&right), "{grain} {torn}: {}", right.len());
+                assert!((949..=950).contains(&right.len()));
+                if torn != 2 {
+                    let right = right_channel(grain, 3, &[broken, &sound[1_000 + torn..]]);
+                    assert!(silent(&right) && right.len() == 500, "{grain} {torn}");
+                }
+                // What comes without a pause is not questioned.
+                let right = right_channel(grain, 0, &[broken, &sound[1_000 + torn..]]);
+                assert!(silent(&right) && right.len() == 500, "{grain} {torn}");
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Read};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt as _, fchown};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{ByteFeed, FEED_BLOCKS, FeedState, Feeder, FifoError, NextPoll};
 use crate::SourcePath;
+use crate::sys::CloseWatch;
 
 /// Reads a FIFO for ever, through any number of writers.
 ///
@@ -46,6 +48,28 @@ struct OpenFifo {
     is_replaced: bool,
     /// When bytes arrived last.
     active_at: Instant,
+    /// None where the system has no such watch.
+    close_watch: Option<CloseWatch>,
+    /// A writer has closed it, and what it wrote is not read completely yet.
+    writer_closed: bool,
+}
+
+impl OpenFifo {
+    /// Reads what is there. A writer that closes while another process keeps the FIFO open is shown
+    /// by the kernel's watch only.
+    fn drain(
+        &mut self,
+        feed: &mut ByteFeed,
+        scratch: &mut [u8],
+        now: Instant,
+    ) -> io::Result<DrainStatus> {
+        self.writer_closed |= self.close_watch.as_mut().is_some_and(CloseWatch::take);
+        let status = drain(&mut self.file, feed, scratch, now)?;
+        if status != DrainStatus::Full && core::mem::take(&mut self.writer_closed) {
+            feed.suspect_partial_frame();
+        }
+        Ok(status)
+    }
 }
 
 /// Device and inode; unique while the file is open.
@@ -147,7 +171,14 @@ impl FifoFeeder {
         }
         let id = FileId(found.dev(), found.ino());
         self.check_at = now + CHECK_INTERVAL;
-        self.open_fifo = Some(OpenFifo { file, id, is_replaced: false, active_at: now });
+        self.open_fifo = Some(OpenFifo {
+            close_watch: CloseWatch::new(file.as_fd()).ok(),
+            file,
+            id,
+            is_replaced: false,
+            active_at: now,
+            writer_closed: false,
+        });
         Ok(())
     }
 
@@ -216,7 +247,7 @@ impl Feeder for FifoFeeder {
             self.feed.report(FeedState::Waiting);
         }
         let Some(opened) = &mut self.open_fifo else { return NextPoll::Later };
-        match drain(&mut opened.file, &mut self.feed, &mut self.scratch, now) {
+        match opened.drain(&mut self.feed, &mut self.scratch, now) {
             // No writer has the pipe open: the data was complete.
             Ok(DrainStatus::End) => {
                 self.feed.mark_ended();

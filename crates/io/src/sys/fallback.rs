@@ -44,3 +44,19 @@ pub(crate) fn tcp_account(_socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
 pub(crate) fn take_inherited(_: i32, _: i32) -> io::Result<Vec<Option<std::os::fd::OwnedFd>>> {
     Ok(Vec::new())
 }
+
+/// Never learns of it.
+#[derive(Debug)]
+pub(crate) struct CloseWatch;
+
+impl CloseWatch {
+    /// Unsupported.
+    pub(crate) fn new(_fifo: BorrowedFd<'_>) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Never called.
+    pub(crate) fn take(&mut self) -> bool {
+        false
+    }
+}

@@ -1,11 +1,13 @@
 //! System calls on Linux.
 
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
@@ -181,6 +183,32 @@ mod tcp_info {
     pub(super) const NOTSENT_BYTES: usize = 36;
 }
 const TCP_INFO_WORDS: usize = 37;
+
+/// Learns when a writer of a FIFO closes it.
+#[derive(Debug)]
+pub(crate) struct CloseWatch(OwnedFd);
+
+impl CloseWatch {
+    /// Watches an open FIFO, whatever its name is later.
+    pub(crate) fn new(fifo: BorrowedFd<'_>) -> io::Result<Self> {
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let path = format!("/proc/self/fd/{}", fifo.as_raw_fd());
+        inotify::add_watch(&watch, path, WatchFlags::CLOSE_WRITE)?;
+        Ok(Self(watch))
+    }
+
+    /// Whether a writer has closed it since the last call.
+    pub(crate) fn take(&mut self) -> bool {
+        // Equal events that follow each other are one.
+        let mut events = [MaybeUninit::uninit(); 256];
+        let mut events = inotify::Reader::new(&self.0, &mut events);
+        let mut closed = false;
+        while let Ok(event) = events.next() {
+            closed |= event.events().contains(ReadFlags::CLOSE_WRITE);
+        }
+        closed
+    }
+}
 
 /// Sets a socket option with a plain value.
 pub(super) fn set_option<T: Copy>(

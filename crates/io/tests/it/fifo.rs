@@ -85,6 +85,27 @@ fn each_of_several_writers_is_read_to_its_end() {
 }
 
 #[test]
+fn a_writer_that_breaks_off_within_a_frame_does_not_shift_the_next_one() {
+    let mut fixture = FifoFixture::new("torn");
+    fixture.tick();
+    // So the kernel shows no end when a writer closes.
+    let keeper = OpenOptions::new().read(true).write(true).open(&fixture.path).unwrap();
+    let wave = |n: u32| ((f64::from(n) * 0.1).sin() * 10_000.0) as i16;
+    let sound: Vec<u8> = (0..500).flat_map(|n| wave(n).to_le_bytes()).collect();
+    let mut first = writer(&fixture.path);
+    first.write_all(&sound[..501]).unwrap();
+    assert_eq!(fixture.tick(), (250, 0));
+    drop(first);
+    assert_eq!(fixture.tick(), (0, 0));
+    writer(&fixture.path).write_all(&sound).unwrap();
+    fixture.fifo.tick(fixture.now);
+    let Some(SourceItem::Block(block)) = fixture.items.pop() else { panic!("nothing is played") };
+    let expected: Vec<f32> = (0..500).map(|n| f32::from(wave(n)) / 32_768.0).collect();
+    assert_eq!(block.samples(), expected);
+    drop(keeper);
+}
+
+#[test]
 fn an_existing_file_is_reported_and_left_unchanged() {
     let mut fixture = FifoFixture::new("in-the-way");
     std::fs::write(&fixture.path, b"precious").unwrap();
