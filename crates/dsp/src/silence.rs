@@ -117,6 +117,10 @@ impl SilenceDetector {
         }
     }
 
+    /// The longest time from the first sound after silence to the verdict: half a second of sound,
+    /// before which a quiet one fills the window.
+    pub const ONSET: Span = Span::from_nanos(HOP.as_nanos() * (HOPS_TO_LEAVE + WINDOW_HOPS) as i64);
+
     /// Processes interleaved frames.
     ///
     /// # Real-time

@@ -74,6 +74,8 @@ pub struct Input {
     at_sender_start: bool,
     silence: silence::Config,
     detector: SilenceDetector,
+    /// The source is silent, or its buffer still has what came before it was known to sound.
+    holds_onset: bool,
     meter: LoudnessMeter,
     /// Recorders of the incoming audio.
     record_taps: Vec<(u64, Box<RecordTap>)>,
@@ -101,7 +103,8 @@ impl Input {
         let Config { buffer, timeout, gain, silence, standby } = config;
         #[allow(clippy::cast_possible_truncation, reason = "a gain needs no more than f32")]
         let gain = gain.amplitude() as f32;
-        let staged = staging_capacity(limit(source.pacing(), rate, buffer), layout);
+        let most = limit(source.pacing(), rate, buffer).max(onset_limit(source.pacing(), rate));
+        let staged = staging_capacity(most, layout);
         let keeps = (source.pacing() == Pacing::Streamed).then_some(buffer + buffer * 3 / 4);
         Self {
             source,
@@ -125,6 +128,7 @@ impl Input {
             at_sender_start: true,
             silence,
             detector: SilenceDetector::new(silence, rate, layout.channels()),
+            holds_onset: false,
             meter: LoudnessMeter::new(rate, layout, MeterHistory::Histogram),
             record_taps: Vec::with_capacity(MAX_RECORD_TAPS),
             normalizer: None,
@@ -190,6 +194,9 @@ impl Input {
     /// # Real-time
     /// Does not allocate, except when the source changes its sample rate.
     pub fn refill(&mut self, now: Instant) {
+        let surplus = self.staged_frames() > self.usual_limit() && !self.full;
+        self.holds_onset =
+            self.keeps_onset() && (self.detector.is_silent() || (self.holds_onset && surplus));
         self.full = false;
         self.normalizer.iter_mut().for_each(InputNormalizer::begin_refill);
         while !self.block_pending && !self.suspended {
@@ -314,8 +321,14 @@ impl Input {
     /// as current as one on air. The rest of a sender that has ended, or whose successor has
     /// another rate, is discarded completely.
     pub fn skip(&mut self, now: Instant, frames: Frames) {
-        let keep =
-            if self.block_pending || self.ended || self.lost { Span::ZERO } else { self.buffer };
+        let keep = match () {
+            () if self.block_pending || self.ended || self.lost => Span::ZERO,
+            // What is discarded could not be played when it turns out to be sound.
+            () if self.keeps_onset() && self.detector.is_silent() => {
+                self.buffer.max(SilenceDetector::ONSET)
+            }
+            () => self.buffer,
+        };
         let surplus = Frames::from(self.staged_frames()) - self.source_rate.frames(keep);
         let frames = self.source_rate.frames(self.rate.span(frames)).min(surplus);
         let samples = frames.as_usize() * self.layout.channels();
@@ -498,7 +511,22 @@ impl Input {
     }
 
     fn limit(&self) -> usize {
+        let onset = if self.holds_onset { self.onset_limit() } else { 0 };
+        self.usual_limit().max(onset)
+    }
+
+    fn usual_limit(&self) -> usize {
         limit(self.source.pacing(), self.source_rate, self.buffer)
+    }
+
+    fn onset_limit(&self) -> usize {
+        onset_limit(self.source.pacing(), self.source_rate)
+    }
+
+    /// Whether it may play later than its buffer says, so that a sound after silence is complete.
+    /// The chunks of a source that has ready ones have their time.
+    const fn keeps_onset(&self) -> bool {
+        self.ready_chunks.is_none()
     }
 }
 
@@ -525,6 +553,17 @@ fn limit(pacing: Pacing, rate: SampleRate, buffer: Span) -> usize {
         Pacing::OnDemand => ON_DEMAND_AHEAD,
     };
     rate.frames(span).as_usize()
+}
+
+/// Maximum number of buffered frames while the source is silent: the sound before the decision that
+/// there is sound fits.
+fn onset_limit(pacing: Pacing, rate: SampleRate) -> usize {
+    match pacing {
+        Pacing::Live | Pacing::LocalClock | Pacing::Streamed => {
+            rate.frames(SilenceDetector::ONSET + MIN_CAPACITY).as_usize()
+        }
+        Pacing::OnDemand => 0,
+    }
 }
 
 /// Samples to reserve for so many buffered frames. The memory is traversed in use, so it is no

@@ -95,7 +95,8 @@ impl Input {
     /// Reserves room for the maximum number of buffered frames.
     pub(super) fn reserve_staging(&mut self) {
         let ahead = self.normalizer.as_ref().map_or(0, InputNormalizer::latency);
-        let wanted = staging_capacity(self.limit() + ahead, self.layout);
+        let most = self.usual_limit().max(self.onset_limit());
+        let wanted = staging_capacity(most + ahead, self.layout);
         self.staged.reserve(wanted.saturating_sub(self.staged.len()));
     }
 

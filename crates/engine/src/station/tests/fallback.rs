@@ -302,3 +302,46 @@ fn switches_that_are_not_read_in_time_are_counted() {
     assert!(read >= MAX_SWITCH_EVENTS as u64 && status.switch_events_lost > 0, "{read}");
     assert_eq!(read + status.switch_events_lost, status.switches);
 }
+
+/// Plays a sender until it is silent and replaced, then lets it sound; returns what is played from
+/// then on, and the station.
+fn sound_after_silence(buffer: i64, sounds: fn(u64) -> f32) -> (Vec<f32>, World) {
+    let (mut feed, source) = live_source();
+    let wishes = input::Config {
+        buffer: Span::from_millis(buffer),
+        timeout: Span::from_millis(buffer * 3 / 4),
+        ..input::Config::default()
+    };
+    let bed = Box::new(Counter { next: 0, base: 0 });
+    let mut world = World::of(vec![source, bed], wishes);
+    let mut send = |world: &mut World, millis: u64, of: &dyn Fn(u64) -> f32| {
+        let mut out = Vec::new();
+        for _ in 0..millis / 20 {
+            feed.send_with(world.now, 20, of);
+            out.extend(world.step().iter().map(|sample| if *sample < 0.0 { *sample } else { 0.0 }));
+        }
+        out
+    };
+    send(&mut world, 12_000, &|frame| if frame % 48 < 24 { -0.25 } else { 0.25 });
+    assert_eq!(world.handle.status().active, Some(0));
+    send(&mut world, 14_990, &|_| 0.0);
+    assert_eq!(world.handle.status().active, Some(1), "{buffer}");
+    let begin = (12_000 + 14_980) * 48;
+    let out = send(&mut world, 4_000, &|frame| sounds(frame - begin));
+    assert_eq!(world.handle.status().active, Some(0));
+    (out, world)
+}
+
+#[test]
+fn a_source_that_was_silent_is_played_from_its_first_sound() {
+    // A square wave, whose negative half the other source does not have: loud for 100 ms.
+    let sounds = |frame: u64| {
+        let level = if frame < 4_800 { 0.5 } else { 0.25 };
+        if frame % 48 < 24 { -level } else { level }
+    };
+    for buffer in [40, 100, 200, 400, 1_000] {
+        let (out, _) = sound_after_silence(buffer, sounds);
+        let loud = out.iter().filter(|sample| **sample < -0.4).count();
+        assert!((2_390..2_500).contains(&loud), "{buffer} ms: {loud} of 2,400 frames");
+    }
+}
