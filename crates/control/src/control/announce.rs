@@ -146,7 +146,7 @@ pub(super) fn sessions(
     registry.station(&group.station).filter(|(own, _)| *own == number)?;
     let members = registry.members(&group.id);
     let named = members.filter(|client| only.is_none_or(|only| client.id == *only));
-    Some(named.filter_map(|client| Some((client.session?, client.map))).collect())
+    Some(named.flat_map(|client| client.sessions().map(|one| (one, client.map))).collect())
 }
 
 /// Range of `loudness_lufs`: below it is quieter than any speech, above it is no headroom.
@@ -201,10 +201,13 @@ fn connected_clients(registry: &Registry, entry: &AnnouncementEntry) -> Value {
         return registry.clients_of_station(station).collect();
     }
     let sessions = sessions(registry, *number, target).into_iter().flatten();
-    sessions
+    let mut ids: Vec<&str> = sessions
         .filter_map(|(session, _)| registry.client_of_session(session))
         .map(|client| client.id.as_str())
-        .collect()
+        .collect();
+    // A client may have several sessions.
+    ids.dedup();
+    ids.into()
 }
 
 fn outcome_text(outcome: AnnouncementOutcome) -> (&'static str, Option<String>) {

@@ -6,7 +6,7 @@ use super::event_history::{EventKind, EventSeverity, NewEvent};
 use super::event_log::{ACCESS, CLIENT};
 use super::{Control, ControlState};
 use crate::backend::{AudioEvent, KickReason, SessionCommand, SessionId};
-use crate::registry::Client;
+use crate::registry::{Client, SharedId};
 
 impl Control {
     /// Logs a client that disconnects; before the registry forgets its session.
@@ -76,6 +76,23 @@ impl Control {
                 text: format!("login refused: {reason}"),
             });
         }
+    }
+
+    /// Warns of two machines with one id, which are one client to controllers.
+    pub(super) fn log_shared_id(&self, inner: &ControlState, shared: &SharedId) {
+        let SharedId { id, addresses: [first, second] } = shared;
+        tracing::warn!(
+            target: CLIENT, ?id, %first, %second,
+            "two machines have the same client id; both play, and the newer one decides on settings"
+        );
+        let station = inner.registry.client(id).map(|(group, _)| group.station.clone());
+        self.add_event(NewEvent {
+            kind: EventKind::Client,
+            severity: EventSeverity::Warning,
+            station,
+            subject: id.clone(),
+            text: format!("{first} and {second} are connected with the same client id; both play"),
+        });
     }
 
     fn add_client_event(&self, inner: &ControlState, client: &Client, text: String) {

@@ -273,6 +273,9 @@ impl Control {
             }
         }
         let mut effects = inner.registry.apply(event, wall_time());
+        if let Some(shared) = effects.shared.take() {
+            self.log_shared_id(&inner, &shared);
+        }
         if let Some((session, peer)) = arrival {
             self.log_arrival(&inner, session, peer, &effects.commands);
         }

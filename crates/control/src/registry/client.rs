@@ -69,8 +69,13 @@ pub struct Client {
     pub protocol: u32,
     /// When it last connected, sent a Time request, or disconnected.
     pub last_seen: WallTime,
-    /// The session, while it is connected.
+    /// The session, while it is connected; the newest one of several.
     pub session: Option<SessionId>,
+    /// Sessions that were there before, oldest first: of another machine with the same id, or of a
+    /// connection whose end has not been noticed yet.
+    pub earlier_sessions: Vec<EarlierSession>,
+    /// Whether two of its sessions have been in use at the same time.
+    pub is_shared: bool,
     /// The health of its connection; none in the first seconds.
     pub health: Option<ClientHealth>,
 }
@@ -79,6 +84,11 @@ impl Client {
     /// A new client with default settings.
     pub(super) fn new(id: String, volume: u8) -> Self {
         Self { id, volume, cap: 100, instance: 1, ..Self::default() }
+    }
+
+    /// Its sessions, the newest one last.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.earlier_sessions.iter().map(|earlier| earlier.session).chain(self.session)
     }
 
     /// Takes over what the client reports in its Hello.
@@ -111,6 +121,18 @@ impl Client {
             room -= text.chars().map(json_length).sum::<usize>();
         }
     }
+}
+
+/// A session of a client that has a newer one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierSession {
+    /// The session.
+    pub session: SessionId,
+    /// The IP address of the client.
+    pub ip: String,
+    /// Microseconds since its last Time request, at the last report since it has been an earlier
+    /// one.
+    pub seen_us_ago: Option<u64>,
 }
 
 /// Clients that play the same station.

@@ -21,7 +21,9 @@ mod volume;
 
 pub use capacity::BROWSER_RETENTION;
 pub(crate) use client::clip as clip_text;
-pub use client::{Client, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime};
+pub use client::{
+    Client, EarlierSession, Group, MAX_ID, MAX_TEXT, MIN_LATENCY_MS, SavedGroup, WallTime,
+};
 pub use presets::{
     MAX_PRESET_BYTES, MAX_PRESET_CLIENTS, MAX_PRESETS, MAX_PRESETS_BYTES, Preset, PresetError,
     PresetGroups,
@@ -66,6 +68,8 @@ pub struct Effects {
     pub notices: Vec<Notice>,
     /// Whether the state has to be saved.
     pub save: bool,
+    /// An id that has turned out to be shared; reported once while it is.
+    pub shared: Option<SharedId>,
 }
 
 /// A change to report to controllers. The strings are ids of clients and groups.
@@ -91,6 +95,15 @@ pub enum Notice {
     GroupName(String),
     /// Groups or the set of clients have changed.
     Server,
+}
+
+/// An id with which two machines are connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedId {
+    /// The id.
+    pub id: String,
+    /// The address of the machine that connected first, and of the other one.
+    pub addresses: [String; 2],
 }
 
 /// An unknown id or name in a controller's call.
@@ -171,12 +184,19 @@ impl Registry {
             }
             AudioEvent::Left { session } => self.handle_left(session, now),
             AudioEvent::Health { session, health } => {
-                self.table.set_health(session, health, now);
-                Effects::default()
+                let shared = self.table.set_health(session, health, now);
+                let shared = shared.map(|(client, earlier)| SharedId {
+                    id: client.id.clone(),
+                    addresses: [earlier.ip.clone(), client.ip.clone()],
+                });
+                Effects { shared, ..Effects::default() }
             }
             AudioEvent::ClientInfo { session, volume, muted } => {
                 let cap = self.cap;
-                let id = self.table.with_session(session).map(|client| client.id.clone());
+                // Of several clients with one id, the newest one decides.
+                let newest = self.table.with_session(session);
+                let newest = newest.filter(|client| client.session == Some(session));
+                let id = newest.map(|client| client.id.clone());
                 let Some(client) = id.and_then(|id| self.table.client_mut(&id)) else {
                     return Effects::default();
                 };
@@ -235,7 +255,7 @@ impl Registry {
         Ok(Effects { save: true, ..Effects::notice(Notice::ClientName(id.to_owned())) })
     }
 
-    /// Forgets a client, and ends its session if it is connected.
+    /// Forgets a client, and ends its sessions if it is connected.
     ///
     /// # Errors
     /// [`NotFound::Client`].
@@ -244,7 +264,7 @@ impl Registry {
         let mut effects = Effects { save: true, ..Effects::notice(Notice::Server) };
         effects.commands.extend(
             client
-                .session
+                .sessions()
                 .map(|session| SessionCommand::Kick { session, cause: KickReason::Deleted }),
         );
         Ok(effects)
@@ -503,9 +523,11 @@ impl Registry {
             self.table.add_client(&group, client);
         }
         self.absent_browsers.remove(&id);
-        let old = self.table.connect(&id, session, now);
+        // Two machines may have one id, because one is a copy of the other. Both play: as each
+        // connects again when its session is ended, neither would play otherwise.
+        let oldest = self.table.connect(&id, session, now);
         effects.commands.extend(
-            old.map(|session| SessionCommand::Kick { session, cause: KickReason::Replaced }),
+            oldest.map(|session| SessionCommand::Kick { session, cause: KickReason::Replaced }),
         );
         if let Some(client) = self.table.client_mut(&id) {
             client.update_from_hello(peer, hello);
@@ -516,8 +538,18 @@ impl Registry {
     }
 
     fn handle_left(&mut self, session: SessionId, now: WallTime) -> Effects {
+        let newest = self.table.with_session(session).and_then(|client| client.session);
         let Some(client) = self.table.disconnect(session, now) else { return Effects::default() };
         let id = client.id.clone();
+        if client.session.is_some() {
+            // The session before it goes on, with another address.
+            let is_changed = newest == Some(session);
+            return if is_changed {
+                Effects::notice(Notice::Connected(id))
+            } else {
+                Effects::default()
+            };
+        }
         if client.transient {
             self.table.remove_client(&id);
             return Effects { save: true, ..Effects::notice(Notice::Server) };
@@ -570,12 +602,12 @@ impl Registry {
     }
 
     fn push_one(&self, group: &Group, client: &Client, moved: bool, effects: &mut Effects) {
-        let (Some(session), Some(greeting)) = (client.session, self.greeting(group, client)) else {
-            return;
-        };
-        push_settings(session, greeting, effects);
-        if moved {
-            push_station(session, greeting, client.map, effects);
+        let Some(greeting) = self.greeting(group, client) else { return };
+        for session in client.sessions() {
+            push_settings(session, greeting, effects);
+            if moved {
+                push_station(session, greeting, client.map, effects);
+            }
         }
     }
 

@@ -223,6 +223,8 @@ fn client_from(value: &Value) -> Option<Client> {
             usec: integer(&value["lastSeen"]["usec"], 0),
         },
         session: None,
+        earlier_sessions: Vec::new(),
+        is_shared: false,
         health: None,
     })?;
     // The file may have been written before there was this limit.

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::client::{Client, Group, WallTime};
+use super::client::{Client, EarlierSession, Group, WallTime};
 use crate::backend::{ClientHealth, SessionId};
 
 /// The sort key of a client: its group, and its order inside the group.
@@ -30,6 +30,8 @@ pub(super) struct ClientTable {
     keys: HashMap<String, u64>,
     positions: HashMap<String, ClientPosition>,
     sessions: HashMap<SessionId, ClientPosition>,
+    /// Number of sessions of clients that have a newer one.
+    earlier: usize,
     /// Number of clients that are not remembered.
     transient: usize,
     /// Clients that have connected, disconnected or may need another greeting.
@@ -76,7 +78,7 @@ impl ClientTable {
         Some(client)
     }
 
-    /// Starts a client's session; returns the previous one.
+    /// Starts a client's session; returns the oldest one if there are too many.
     pub(super) fn connect(
         &mut self,
         id: &str,
@@ -88,36 +90,68 @@ impl ClientTable {
         let client = Arc::make_mut(self.clients.get_mut(&seat)?);
         client.last_seen = now;
         client.health = None;
-        let before = client.session.replace(session);
-        if let Some(before) = before {
-            self.sessions.remove(&before);
+        if let Some(before) = client.session.replace(session) {
+            let ip = client.ip.clone();
+            let earlier = EarlierSession { session: before, ip, seen_us_ago: None };
+            client.earlier_sessions.push(earlier);
+            self.earlier += 1;
         }
         self.sessions.insert(session, seat);
         self.changed.insert(client.id.clone());
-        before
+        if client.earlier_sessions.len() < MAX_SESSIONS {
+            return None;
+        }
+        let oldest = client.earlier_sessions.remove(0).session;
+        self.earlier -= 1;
+        self.sessions.remove(&oldest);
+        Some(oldest)
     }
 
-    /// Ends a session; returns its client.
+    /// Ends a session; returns its client, which has the session before it if that is still there.
     pub(super) fn disconnect(&mut self, session: SessionId, now: WallTime) -> Option<&Client> {
         let seat = self.sessions.remove(&session)?;
         let client = Arc::make_mut(self.clients.get_mut(&seat)?);
-        client.session = None;
-        client.health = None;
+        let earlier = &mut client.earlier_sessions;
+        self.earlier -= usize::from(!earlier.is_empty());
+        if client.session == Some(session) {
+            let before = earlier.pop();
+            client.session = before.as_ref().map(|before| before.session);
+            client.ip = before.map_or_else(|| core::mem::take(&mut client.ip), |before| before.ip);
+            client.health = None;
+        } else {
+            earlier.retain(|one| one.session != session);
+        }
+        client.is_shared &= client.session.is_some();
         client.last_seen = now;
         Some(client)
     }
 
     /// Sets a client's health, and when it was last seen: controllers take a client for
-    /// disconnected whose time stands still.
-    pub(super) fn set_health(&mut self, session: SessionId, health: ClientHealth, now: WallTime) {
-        let seat = self.sessions.get(&session);
-        if let Some(client) = seat.and_then(|seat| self.clients.get_mut(seat)) {
-            let client = Arc::make_mut(client);
+    /// disconnected whose time stands still. Returns the session before its newest one when it turns
+    /// out that both are in use, once.
+    pub(super) fn set_health(
+        &mut self,
+        session: SessionId,
+        health: ClientHealth,
+        now: WallTime,
+    ) -> Option<(&Client, &EarlierSession)> {
+        let client = Arc::make_mut(self.clients.get_mut(self.sessions.get(&session)?)?);
+        let Some(at) = client.earlier_sessions.iter().position(|one| one.session == session) else {
             client.health = Some(health);
             if let Some(ago) = health.seen_us_ago {
                 client.last_seen = now.minus_micros(ago);
             }
+            return None;
+        };
+        let earlier = client.earlier_sessions.get_mut(at)?;
+        let before = core::mem::replace(&mut earlier.seen_us_ago, health.seen_us_ago);
+        // It has sent a request between two reports: a connection that is dead does not.
+        let in_use = before.zip(health.seen_us_ago).is_some_and(|(before, now)| now < before);
+        if !in_use || core::mem::replace(&mut client.is_shared, true) {
+            return None;
         }
+        let client: &Client = client;
+        Some((client, client.earlier_sessions.get(at)?))
     }
 
     /// Mutable access to a client; id, session and last-seen time must not be changed.
@@ -208,7 +242,7 @@ impl ClientTable {
 
     /// Number of connected clients.
     pub(super) fn connected(&self) -> usize {
-        self.sessions.len()
+        self.sessions.len() - self.earlier
     }
 
     /// Clients that are alone in their group, the newest group first.
@@ -224,9 +258,8 @@ impl ClientTable {
         let seat = ClientPosition { group, order: self.next_number() };
         self.positions.insert(client.id.clone(), seat);
         self.changed.insert(client.id.clone());
-        if let Some(session) = client.session {
-            self.sessions.insert(session, seat);
-        }
+        self.sessions.extend(client.sessions().map(|session| (session, seat)));
+        self.earlier += client.earlier_sessions.len();
         self.transient += usize::from(client.transient);
         self.clients.insert(seat, client.into());
     }
@@ -234,9 +267,10 @@ impl ClientTable {
     fn take_client(&mut self, id: &str) -> Option<(u64, Client)> {
         let seat = self.positions.remove(id)?;
         let client = self.clients.remove(&seat)?;
-        if let Some(session) = &client.session {
-            self.sessions.remove(session);
+        for session in client.sessions() {
+            self.sessions.remove(&session);
         }
+        self.earlier -= client.earlier_sessions.len();
         self.transient -= usize::from(client.transient);
         self.changed.insert(client.id.clone());
         Some((seat.group, Arc::unwrap_or_clone(client)))
@@ -260,6 +294,10 @@ const fn positions_of(group: u64) -> std::ops::RangeInclusive<ClientPosition> {
     ClientPosition { group, order: 0 }..=ClientPosition { group, order: u64::MAX }
 }
 
+/// Sessions of one id: a set of machines that were copied from one, each with a connection whose
+/// end has not been noticed yet.
+const MAX_SESSIONS: usize = 16;
+
 #[cfg(test)]
 impl ClientTable {
     fn count(&self, wanted: impl Fn(&Client) -> bool) -> usize {
@@ -269,7 +307,8 @@ impl ClientTable {
     /// Whether all indices are consistent.
     pub(super) fn is_consistent(&self) -> bool {
         let seated = self.clients.iter().all(|(seat, client)| {
-            client.session.is_none_or(|session| self.sessions.get(&session) == Some(seat))
+            client.sessions().all(|session| self.sessions.get(&session) == Some(seat))
+                && (client.session.is_some() || client.earlier_sessions.is_empty())
                 && self.positions.get(&client.id) == Some(seat)
                 && self.groups.contains_key(&seat.group)
         });
@@ -279,7 +318,8 @@ impl ClientTable {
         seated
             && known
             && self.positions.len() == self.clients.len()
-            && self.sessions.len() == self.count(|client| client.session.is_some())
+            && self.connected() == self.count(|client| client.session.is_some())
+            && self.sessions.len() == self.clients().map(|one| one.sessions().count()).sum()
             && self.transient == self.count(|client| client.transient)
             && self.keys.len() == self.groups.len()
     }

@@ -82,18 +82,85 @@ fn repeated_audio_reports_are_dropped_and_late_ones_corrected() {
     assert_eq!(registry.greeting_of("a"), Some(Greeting { settings, station: 1 }));
 }
 
+fn report(registry: &mut Registry, session: u64, seen_us_ago: u64) -> Option<SharedId> {
+    let health = ClientHealth { seen_us_ago: Some(seen_us_ago), ..ClientHealth::default() };
+    let event = AudioEvent::Health { session: SessionId(session), health };
+    registry.apply(event, WallTime::default()).shared
+}
+
+fn left(registry: &mut Registry, session: u64) -> Effects {
+    registry.apply(AudioEvent::Left { session: SessionId(session) }, WallTime::default())
+}
+
 #[test]
-fn a_returning_client_replaces_its_dead_session() {
+fn a_returning_client_has_a_new_session_before_its_dead_one_ends() {
     let mut registry = registry();
     drop(hello(&mut registry, 1, "a"));
-    let again = hello(&mut registry, 2, "a");
-    let session = SessionId(1);
-    assert_eq!(again.commands[0], SessionCommand::Kick { session, cause: KickReason::Replaced });
-    assert_eq!(
-        registry.apply(AudioEvent::Left { session }, WallTime::default()),
-        Effects::default()
-    );
-    assert_eq!(registry.client("a").unwrap().1.session, Some(SessionId(2)));
+    drop(hello(&mut registry, 2, "a"));
+    let client = |registry: &Registry| registry.client("a").unwrap().1.clone();
+    assert_eq!(client(&registry).session, Some(SessionId(2)));
+    // A dead session is seen ever longer ago.
+    for seen in 1..20 {
+        assert_eq!(report(&mut registry, 1, seen * 250_000), None);
+        assert_eq!(report(&mut registry, 2, 0), None);
+    }
+    assert_eq!(left(&mut registry, 1), Effects::default());
+    assert_eq!(client(&registry).session, Some(SessionId(2)));
+    assert_eq!(registry.connected(), 1);
+    assert_eq!(left(&mut registry, 2).notices, [Notice::Disconnected("a".to_owned())]);
+    assert_eq!(client(&registry).session, None);
+    assert!(registry.table.is_consistent());
+}
+
+#[test]
+fn two_machines_with_one_id_both_play_and_are_reported_once() {
+    let mut registry = registry();
+    let hello_from = |registry: &mut Registry, session, ip: &str| {
+        let hello = Box::new(Hello { id: "a".to_owned(), instance: 1, ..Hello::default() });
+        let (session, peer) = (SessionId(session), ip.parse().unwrap());
+        let event = AudioEvent::Hello { session, peer, hello, greeting_sent: None };
+        registry.apply(event, WallTime::default())
+    };
+    drop(hello_from(&mut registry, 1, "192.0.2.1"));
+    let second = hello_from(&mut registry, 2, "192.0.2.2");
+    assert!(second.commands.iter().all(|command| command.session() == SessionId(2)));
+    let kicks = |effects: &Effects| {
+        effects.commands.iter().filter(|it| matches!(it, SessionCommand::Kick { .. })).count()
+    };
+    assert_eq!((kicks(&second), registry.connected()), (0, 1));
+    let mut shared = Vec::new();
+    for seen in [900_000, 100_000, 300_000, 200_000, 900_000, 0] {
+        shared.extend(report(&mut registry, 1, seen));
+        shared.extend(report(&mut registry, 2, seen));
+    }
+    let addresses = ["192.0.2.1", "192.0.2.2"].map(str::to_owned);
+    assert_eq!(shared, [SharedId { id: "a".to_owned(), addresses }]);
+    // Settings reach both; the newer one decides.
+    let told = registry.set_volume("a", Some(30), None).unwrap();
+    let sessions: Vec<_> = told.commands.iter().map(SessionCommand::session).collect();
+    assert_eq!(sessions, [SessionId(1), SessionId(2)]);
+    let volume = |session, percent| AudioEvent::ClientInfo {
+        session: SessionId(session),
+        volume: Some(percent),
+        muted: None,
+    };
+    drop(registry.apply(volume(1, 80), WallTime::default()));
+    assert_eq!(registry.client("a").unwrap().1.volume, 30);
+    drop(registry.apply(volume(2, 50), WallTime::default()));
+    assert_eq!(registry.client("a").unwrap().1.volume, 50);
+    // The one that stays is the client.
+    assert_eq!(left(&mut registry, 2).notices, [Notice::Connected("a".to_owned())]);
+    let client = registry.client("a").unwrap().1;
+    assert_eq!((client.session, client.ip.as_str()), (Some(SessionId(1)), "192.0.2.1"));
+    // However many there are, only the oldest ones are ended.
+    for session in 3..40 {
+        drop(hello(&mut registry, session, "a"));
+        assert!(registry.table.is_consistent());
+    }
+    assert_eq!((registry.client("a").unwrap().1.sessions().count(), registry.connected()), (16, 1));
+    let deleted = registry.delete_client("a").unwrap();
+    assert_eq!(kicks(&deleted), 16);
+    assert!(registry.table.is_consistent() && registry.connected() == 0);
 }
 
 #[test]
