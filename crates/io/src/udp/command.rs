@@ -15,6 +15,7 @@ pub(super) enum ThreadCommand<M: Machine> {
     ClosePort(PortId),
     ToStream(StreamId, M::Command),
     Remove(StreamId),
+    ReplaceSocket(StreamId, UdpSocket),
     Detach(StreamId, Sender<Option<Box<MovingStream<M>>>>),
     Report(Vec<StreamReport<M::Report>>, Sender<Vec<StreamReport<M::Report>>>),
     Stop,

@@ -105,7 +105,9 @@ use aulos_session::datagram::{Machine, MachineFactory};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 pub use config::{AnswerKeyFn, UdpConfig};
-pub use interface::{Interface, find_interface, interface_networks, source_address_for};
+pub use interface::{
+    Interface, InterfaceTable, find_interface, interface_networks, source_address_for,
+};
 pub use report::{EndedStream, StreamEndCause, StreamId, StreamReport};
 pub use shared::{Demux, OpenPort, PortId, SharedPortConfig};
 pub(crate) use slots::{DatagramInfo, SMALL_SLOT_BYTES, Slots};
@@ -281,6 +283,18 @@ impl<M: Machine> UdpContext<M> {
     /// [`Self::poll_ended`] returns it.
     pub fn remove(&mut self, stream: StreamId) {
         self.post(self.thread_of(stream), ThreadCommand::Remove(stream));
+    }
+
+    /// Gives a stream with a socket of its own another one, and closes the previous one: for a
+    /// network interface that was removed and made again, because a socket keeps to the one that is
+    /// gone.
+    ///
+    /// # Errors
+    /// When the socket cannot be configured.
+    pub fn replace_socket(&self, stream: StreamId, socket: UdpSocket) -> io::Result<()> {
+        socket::prepare(&socket)?;
+        self.post(self.thread_of(stream), ThreadCommand::ReplaceSocket(stream, socket));
+        Ok(())
     }
 
     /// Moves a stream to another thread, with the packets in its socket. What it sends from the

@@ -404,6 +404,7 @@ impl AudioBackend for Audio {
             links::connect_all(inner);
             pushes::hand_over(inner);
             inner.rtp.free_ended_sessions();
+            rtp::follow_interfaces(inner);
             inner.rtp.open_sources();
             rtp::open_outputs(inner);
             recordings::retry(inner);

@@ -47,6 +47,7 @@ impl<M: Machine> UdpThread<M> {
                     self.end(token, StreamEndCause::Removed);
                 }
             }
+            ThreadCommand::ReplaceSocket(stream, socket) => self.replace_socket(stream, socket),
             // The caller waits for the answer. If it is gone, the answer is dropped, and with it
             // the stream ends.
             ThreadCommand::Detach(stream, reply) => drop(reply.try_send(self.detach(stream))),
@@ -87,6 +88,17 @@ impl<M: Machine> UdpThread<M> {
             (Some(socket), Some(stream)) => stream.second = Some(socket),
             _ => self.end(token, StreamEndCause::WatchFailed),
         }
+    }
+
+    /// A socket that cannot be watched changes nothing.
+    fn replace_socket(&mut self, id: StreamId, socket: UdpSocket) {
+        let Some(&token) = self.streams.tokens.get(&id) else { return };
+        // What is queued leaves by the socket for which it was meant.
+        self.send();
+        let Some(new) = self.watch(socket, SocketRole::Own(token), 0) else { return };
+        let Some(stream) = self.streams.all.get_mut(token) else { return };
+        let old = stream.socket.replace(new);
+        drop(self.detach_socket(token, &None, old));
     }
 
     fn detach(&mut self, id: StreamId) -> Option<Box<MovingStream<M>>> {

@@ -288,3 +288,28 @@ fn multicast_is_received_by_members_with_its_dscp() {
     let ended = context.stop();
     assert!(ended.iter().all(|stream| stream.machine.seen.len() == 1));
 }
+
+#[test]
+fn a_stream_continues_with_another_socket() {
+    let mut context = UdpContext::start(&config(1)).unwrap();
+    let options = SocketOptions::default();
+    let bind = || bind_socket("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let (first, second) = (bind(), bind());
+    let ports = [&first, &second].map(|socket| socket.local_addr().unwrap());
+    let (peer, to) = listener();
+    let probe = Probe { route: Some(Route::to(to).from_own_socket()), ..Probe::default() };
+    let stream = context.add(Some(first), probe).unwrap();
+    let mut exchange = |number: u16, port: SocketAddr| {
+        peer.send_to(&packet(1, number), port).unwrap();
+        let mut bytes = [0; 2_000];
+        let (_, from) = peer.recv_from(&mut bytes).unwrap();
+        assert_eq!(from, port);
+    };
+    exchange(1, ports[0]);
+    context.replace_socket(stream, second).unwrap();
+    exchange(2, ports[1]);
+    // The first one is closed: its port is free.
+    drop(bind_socket(ports[0], &options).unwrap());
+    let [stream] = &context.stop()[..] else { panic!("one stream") };
+    assert_eq!(stream.machine.seen.len(), 2);
+}

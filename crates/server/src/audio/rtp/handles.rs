@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use aulos_config::RtpOutputSettings;
 use aulos_control::backend::{RtpDestinationStatus, RtpSourceStatus};
 use aulos_core::Backoff;
-use aulos_io::udp::StreamId;
+use aulos_io::udp::{Interface, StreamId};
 use aulos_rt::LatestReader;
 use aulos_session::rtp::{RtpInputStatus, RtpOutputStatus};
 
@@ -45,6 +45,8 @@ pub(in crate::audio) struct StationRtpOutput {
 pub(super) struct OpenRtpOutput {
     pub(super) stream: StreamId,
     pub(super) output_id: u64,
+    /// The interface and the address from which it sends.
+    pub(super) interface: Interface,
     pub(super) state: LatestReader<RtpOutputStatus>,
     pub(super) sdp: String,
 }

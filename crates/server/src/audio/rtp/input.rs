@@ -1,14 +1,14 @@
 //! RTP sources.
 
 use std::io::{self, Read as _};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 
 use aulos_config::{ReceptionSettings, RtpSource, SourceConfig};
 use aulos_core::{Backoff, Span};
 use aulos_engine::source::{Pacing, RingSource, Source};
 use aulos_engine::standby::{LinkState, StandbyHandle};
 use aulos_io::beneath::{OUTSIDE_ROOTS, is_outside_root};
-use aulos_io::udp::{SocketOptions, bind_socket, find_interface};
+use aulos_io::udp::{Interface, InterfaceTable, SocketOptions, bind_socket};
 use aulos_io::{SourcePath, SystemClock};
 use aulos_proto::rtp::RtpCodec;
 use aulos_proto::rtp::payload::OpusParameters;
@@ -17,7 +17,8 @@ use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpSession};
 
 use super::handles::{RtpSourceHandle, SharedError};
-use super::service::{PendingRtpSource, RtpService};
+use super::interfaces::missing_interface;
+use super::service::{OpenRtpSource, PendingRtpSource, RtpService};
 use crate::audio::state::AudioState;
 
 /// Opens a source with this input buffer, now or as soon as possible.
@@ -77,7 +78,8 @@ impl RtpService {
             _ => return Err("not an RTP source".to_owned()),
         };
         let fail = |error: io::Error| format!("rtp://{}: {error}", source.address);
-        let socket = bind_socket(source.address, &socket_options(&source)?).map_err(fail)?;
+        let table = InterfaceTable::read().map_err(fail)?;
+        let (socket, interface) = open_socket(&source, &table)?;
         let context = self.context().map_err(fail)?;
         let mut config = RtpInputConfig::new(source.media);
         // Waiting for late packets uses up the input buffer, so it may take at most half of it.
@@ -91,22 +93,36 @@ impl RtpService {
         config.delay = source.reception.delay;
         let Some(line) = waiting.intake.take() else { return Ok(()) };
         let intake = RtpInput::new(config, line, SystemClock::now()).map_err(|e| e.to_string())?;
-        context.add(Some(socket), RtpSession::Input(Box::new(intake))).map(drop).map_err(fail)
+        let session = RtpSession::Input(Box::new(intake));
+        let stream = context.add(Some(socket), session).map_err(fail)?;
+        let problem = waiting.problem.clone();
+        let open = OpenRtpSource { stream, source, interface, is_unreachable: false, problem };
+        self.receiving.push(open);
+        Ok(())
     }
 }
 
-fn socket_options(source: &RtpSource) -> Result<SocketOptions, String> {
+/// Opens the socket of a source; also returns the interface on which it has joined its group.
+pub(super) fn open_socket(
+    source: &RtpSource,
+    table: &InterfaceTable,
+) -> Result<(UdpSocket, Option<Interface>), String> {
+    let RtpSource { address, reception, .. } = source;
     let mut options = SocketOptions { receive_buffer: SOCKET_BUFFER, ..SocketOptions::default() };
-    if source.address.ip().is_multicast() {
-        options.groups.push(source.address.ip());
+    let wanted = reception.interface.as_deref();
+    let is_group = address.ip().is_multicast();
+    let found = (is_group || wanted.is_some()).then(|| table.find_for(wanted, *address).ok());
+    let interface = found.flatten();
+    if is_group {
+        options.groups.push(address.ip());
     }
-    if let Some(wanted) = &source.reception.interface {
-        let card = find_interface(wanted, source.address.is_ipv6());
-        let card =
-            card.map_err(|_| format!("no network interface {wanted}; `ip address` lists them"))?;
-        options.multicast_interface = card.index;
+    if wanted.is_some() {
+        let found = interface.as_ref().ok_or_else(|| missing_interface(wanted, *address))?;
+        options.multicast_interface = found.index;
     }
-    Ok(options)
+    let socket = bind_socket(*address, &options);
+    let socket = socket.map_err(|error| format!("rtp://{address}: {error}"))?;
+    Ok((socket, interface.filter(|_| is_group)))
 }
 
 /// Reads a description (SDP). Only a regular file is read; a FIFO would block.

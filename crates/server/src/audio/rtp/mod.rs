@@ -5,10 +5,12 @@
 
 mod handles;
 mod input;
+mod interfaces;
 mod output;
 mod service;
 
 pub(super) use handles::{RtpSourceHandle, StationRtpOutput};
 pub(super) use input::open;
+pub(super) use interfaces::follow_interfaces;
 pub(super) use output::{change, end, open_outputs, start};
 pub(super) use service::RtpService;

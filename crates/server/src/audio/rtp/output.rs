@@ -11,7 +11,7 @@ use aulos_dsp::g711::G711Law;
 use aulos_engine::encode::{self, Encoder, OpusPacketEncoder, RtpPayloadCodec, RtpPayloadEncoder};
 use aulos_engine::rendition::Rendition;
 use aulos_io::SystemClock;
-use aulos_io::udp::{SocketOptions, bind_socket, find_interface, source_address_for};
+use aulos_io::udp::{InterfaceTable, SocketOptions, bind_socket};
 use aulos_proto::rtp::RtpCodec as Payload;
 use aulos_proto::rtp::payload::OpusParameters;
 use aulos_proto::{sap, sdp};
@@ -22,6 +22,7 @@ use aulos_session::rtp::{
 };
 
 use super::handles::{OpenRtpOutput, SharedError, StationRtpOutput};
+use super::interfaces::missing_interface;
 use super::service::RtpService;
 use crate::audio::state::{AudioState, RunningStation, take_matching};
 use crate::relay::wall_clock;
@@ -116,17 +117,14 @@ impl StationRtpOutput {
             multicast_loop: true,
             ..SocketOptions::default()
         };
-        let own = match &config.interface {
-            Some(wanted) => {
-                let card = find_interface(wanted, config.dest.is_ipv6());
-                let card = card.map_err(|_| {
-                    format!("no network interface {wanted}; `ip address` lists them")
-                })?;
-                options.multicast_interface = card.index;
-                card.address
-            }
-            None => source_address_for(config.dest).map_err(fail)?,
-        };
+        let wanted = config.interface.as_deref();
+        let table = InterfaceTable::read().map_err(fail)?;
+        let interface = table.find_for(wanted, config.dest);
+        let interface = interface.map_err(|_| missing_interface(wanted, config.dest))?;
+        if wanted.is_some() {
+            options.multicast_interface = interface.index;
+        }
+        let own = interface.address;
         let from = if own.is_ipv4() == config.dest.is_ipv4() {
             SocketAddr::new(own, 0)
         } else {
@@ -165,7 +163,7 @@ impl StationRtpOutput {
             running.handle.remove_output(output_id);
             fail(error)
         })?;
-        Ok(OpenRtpOutput { stream, output_id, state, sdp: description })
+        Ok(OpenRtpOutput { stream, output_id, interface, state, sdp: description })
     }
 
     /// The description (SDP) of AES67, except for the reference clock: this server does not follow

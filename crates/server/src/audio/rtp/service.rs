@@ -2,19 +2,31 @@
 
 use std::io;
 
-use aulos_config::SourceConfig;
-use aulos_core::{Backoff, Span};
-use aulos_io::udp::{self, UdpContext};
+use aulos_config::{RtpSource, SourceConfig};
+use aulos_core::{Backoff, Instant, Span};
+use aulos_io::udp::{self, Interface, InterfaceTable, StreamId, UdpContext};
 use aulos_session::rtp::{RtpInputSink, RtpSession};
 
 use super::handles::SharedError;
 
 /// The shared RTP thread, and the sources that wait to be opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::audio) struct RtpService {
     /// Created by the first source or output.
     pub(super) context: Option<UdpContext<RtpSession>>,
     pub(super) waiting: Vec<PendingRtpSource>,
+    /// Sources that are open.
+    pub(super) receiving: Vec<OpenRtpSource>,
+    /// When to look at the network interfaces again, and what the last look has shown.
+    pub(super) look_at: Instant,
+    pub(super) interfaces: Option<InterfaceTable>,
+}
+
+impl Default for RtpService {
+    fn default() -> Self {
+        let (waiting, receiving) = (Vec::new(), Vec::new());
+        Self { context: None, waiting, receiving, look_at: Instant::ZERO, interfaces: None }
+    }
 }
 
 impl RtpService {
@@ -38,7 +50,9 @@ impl RtpService {
     /// Frees sessions that have ended.
     pub(in crate::audio) fn free_ended_sessions(&mut self) {
         if let Some(context) = &mut self.context {
-            while context.poll_ended().is_some() {}
+            while let Some(ended) = context.poll_ended() {
+                self.receiving.retain(|one| one.stream != ended.id);
+            }
         }
     }
 }
@@ -52,4 +66,16 @@ pub(super) struct PendingRtpSource {
     pub(super) intake: Option<RtpInputSink>,
     pub(super) problem: SharedError,
     pub(super) backoff: Backoff,
+}
+
+/// An RTP source that is open.
+#[derive(Debug)]
+pub(super) struct OpenRtpSource {
+    pub(super) stream: StreamId,
+    pub(super) source: RtpSource,
+    /// The interface on which it has joined its group; none for unicast.
+    pub(super) interface: Option<Interface>,
+    /// The interface is gone.
+    pub(super) is_unreachable: bool,
+    pub(super) problem: SharedError,
 }
