@@ -13,6 +13,7 @@
 pub mod certificates;
 mod cluster;
 mod codec;
+mod data_timeout;
 mod env;
 mod exclusive;
 mod fallback;

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use aulos_core::Span;
+
 /// A station costs an entry in every reactor's table and some hundred kilobytes of buffers.
 pub const MAX_STATIONS: usize = 1_000;
 /// Each source is buffered and metered even while it is not active.
@@ -22,6 +24,8 @@ pub const MAX_STATION_CHANNELS: usize = 8;
 /// From one chunk, because a shorter timeout would fire between two chunks, to an hour, which is as
 /// good as never.
 pub const TIMEOUT_MS: RangeInclusive<u32> = 20..=3_600_000;
+/// A program needs a moment to start; a source that is silent for longer than a day is not watched.
+pub const DATA_TIMEOUT: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
 /// Buffer in front of the switch.
 pub const INPUT_BUFFER_MS: RangeInclusive<u32> = 0..=60_000;
 /// A longer fade would need more of both sources than is buffered.

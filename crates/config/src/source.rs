@@ -59,6 +59,8 @@ pub enum SourceConfig {
         spec: SampleSpec,
         /// Whether its standard error is logged.
         log_stderr: bool,
+        /// Time without a sample after which it is started again.
+        timeout: Option<Span>,
         /// The FIFO for its titles.
         titles: Option<TitleFifo>,
     },
@@ -78,6 +80,8 @@ pub enum SourceConfig {
         address: Endpoint,
         /// The incoming spec.
         spec: SampleSpec,
+        /// Time without a sample after which the connection is closed.
+        timeout: Option<Span>,
     },
     /// Raw samples from a TCP server.
     TcpClient {
@@ -85,6 +89,8 @@ pub enum SourceConfig {
         address: Endpoint,
         /// The incoming spec.
         spec: SampleSpec,
+        /// Time without a sample after which the connection is closed.
+        timeout: Option<Span>,
     },
     /// Samples from a device of this machine.
     Capture {

@@ -14,6 +14,7 @@ use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{MAX_PLAYOUT_DELAY, PlayoutDelay};
 
 use crate::cluster::{NATS_PORT, NatsServer, check_build};
+use crate::data_timeout::DataTimeout;
 use crate::keys::{Choice, ConfigRead, Context, ValueKind, keys};
 use crate::limits::{
     JITTER_MS, MAX_MOUNT, MAX_NAME, MAX_STATION_CHANNELS, NATS_LATENCY_MS, RED_TYPES,
@@ -76,6 +77,9 @@ keys! {
         params: String;
         /// Log what the program writes to standard error.
         log_stderr: bool = false;
+        /// Time without a sample after which the program is ended and started again; a number is
+        /// seconds, `off` waits for ever.
+        timeout: DataTimeout = DataTimeout::PROGRAM;
         /// Sample spec: `RATE:BITS:CHANNELS`.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
     }
@@ -84,6 +88,9 @@ keys! {
     pub(crate) struct TcpParams {
         /// `server` waits for a connection, `client` connects.
         mode: TcpMode = TcpMode::Server;
+        /// Time without a sample after which the connection is closed; a number is seconds, `off`
+        /// waits for ever.
+        timeout: DataTimeout = DataTimeout::CONNECTION;
         /// Sample spec: `RATE:BITS:CHANNELS`.
         sampleformat: SampleSpec = SampleSpec::DEFAULT;
     }
@@ -124,6 +131,9 @@ keys! {
         titles: bool = true;
         /// Log what librespot writes to standard error.
         log_stderr: bool = false;
+        /// Time without a sample after which the program is ended and started again; a number is
+        /// seconds, `off` waits for ever.
+        timeout: DataTimeout = DataTimeout::OFF;
     }
 
     /// Parameters of `airplay:`.
@@ -140,6 +150,9 @@ keys! {
         titles: bool = true;
         /// Log what shairport-sync writes to standard error.
         log_stderr: bool = false;
+        /// Time without a sample after which the program is ended and started again; a number is
+        /// seconds, `off` waits for ever.
+        timeout: DataTimeout = DataTimeout::OFF;
     }
 
     /// Parameters of `icecast:`.
@@ -375,13 +388,13 @@ pub(crate) fn file(query: &Query<'_>) -> Parsed {
 }
 
 pub(crate) fn process(query: &Query<'_>) -> Parsed {
-    let ProcessParams { params, log_stderr, sampleformat: spec, .. } = query.params();
-    let path = query.path()?;
-    Some(vec![SourceConfig::Process { path, params, spec, log_stderr, titles: None }])
+    let ProcessParams { params, log_stderr, timeout, sampleformat: spec, .. } = query.params();
+    let (path, DataTimeout(timeout)) = (query.path()?, timeout);
+    Some(vec![SourceConfig::Process { path, params, spec, log_stderr, timeout, titles: None }])
 }
 
 pub(crate) fn tcp(query: &Query<'_>) -> Parsed {
-    let TcpParams { mode, sampleformat: spec, .. } = query.params();
+    let TcpParams { mode, timeout: DataTimeout(timeout), sampleformat: spec, .. } = query.params();
     let client = mode == TcpMode::Client;
     let host = if client { None } else { Some("0.0.0.0") };
     let authority = query.uri.authority();
@@ -393,9 +406,9 @@ pub(crate) fn tcp(query: &Query<'_>) -> Parsed {
         return query.refuse("a client cannot connect to port 0", "a port from 1 to 65535");
     }
     Some(vec![if client {
-        SourceConfig::TcpClient { address, spec }
+        SourceConfig::TcpClient { address, spec, timeout }
     } else {
-        SourceConfig::TcpServer { address, spec }
+        SourceConfig::TcpServer { address, spec, timeout }
     }])
 }
 
@@ -573,7 +586,7 @@ pub(crate) fn librespot(query: &Query<'_>) -> Parsed {
     }
     add_arguments(&mut line, &params.params);
     let titles = params.titles.then_some(TitleFormat::Librespot);
-    player_process(query, line, params.log_stderr, titles)
+    player_process(query, line, (params.log_stderr, params.timeout), titles)
 }
 
 /// `AirPlay`, played by shairport-sync to standard output.
@@ -589,7 +602,8 @@ pub(crate) fn airplay(query: &Query<'_>) -> Parsed {
     }
     // A shairport-sync built without metadata support does not start with the options for titles.
     add_arguments(&mut line, &params.params);
-    player_process(query, line, params.log_stderr, params.titles.then_some(TitleFormat::Airplay))
+    let titles = params.titles.then_some(TitleFormat::Airplay);
+    player_process(query, line, (params.log_stderr, params.timeout), titles)
 }
 
 fn add_arguments(line: &mut String, more: &str) {
@@ -602,7 +616,7 @@ fn add_arguments(line: &mut String, more: &str) {
 fn player_process(
     query: &Query<'_>,
     params: String,
-    log_stderr: bool,
+    (log_stderr, DataTimeout(timeout)): (bool, DataTimeout),
     titles: Option<TitleFormat>,
 ) -> Parsed {
     let path = query.path()?;
@@ -610,7 +624,7 @@ fn player_process(
     let path = name.map_or_else(|| path.clone(), PathBuf::from);
     let spec = "44100:16:2".parse().unwrap_or(SampleSpec::DEFAULT);
     let titles = titles.map(|kind| TitleFifo { kind, fifo: PathBuf::new() });
-    Some(vec![SourceConfig::Process { path, params, spec, log_stderr, titles }])
+    Some(vec![SourceConfig::Process { path, params, spec, log_stderr, timeout, titles }])
 }
 
 /// Quotes one argument for [`aulos_io::feed::split_arguments`].

@@ -41,17 +41,17 @@ pub fn make_feeder(
             let fifos = Arc::clone(&counters.fifos);
             Box::new(FifoFeeder::new(path.clone(), *mode, feed).with_counters(fifos))
         }
-        SourceConfig::Process { path, params, log_stderr, titles, .. } => {
+        SourceConfig::Process { path, params, log_stderr, timeout, titles, .. } => {
             let process = process_config(path, params, *log_stderr, titles.as_ref());
-            Box::new(ProcessFeeder::new(process, feed))
+            Box::new(ProcessFeeder::new(process, *timeout, feed))
         }
-        SourceConfig::TcpServer { address, .. } => {
+        SourceConfig::TcpServer { address, timeout, .. } => {
             let refused = Arc::clone(&counters.refused);
-            let server = TcpServerFeeder::new(address.to_string(), feed);
+            let server = TcpServerFeeder::new(address.to_string(), *timeout, feed);
             Box::new(server.with_refusal_counter(refused))
         }
-        SourceConfig::TcpClient { address, .. } => {
-            Box::new(TcpClientFeeder::new(address.to_string(), feed))
+        SourceConfig::TcpClient { address, timeout, .. } => {
+            Box::new(TcpClientFeeder::new(address.to_string(), *timeout, feed))
         }
         SourceConfig::Capture { api, device, .. } => {
             let api = match api {

@@ -250,7 +250,7 @@ impl FeedSource {
             // The process has exited, and its output has been read.
             FeedState::Exited(_) => return Ok(ReadResult::End),
             FeedState::Failed(error) => return Err(self.failed(error)),
-            state @ FeedState::Unresolved => {
+            state @ (FeedState::Unresolved | FeedState::Unresponsive(_)) => {
                 return Err(Failure::new(Exit::Unavailable, state.problem().unwrap_or_default()));
             }
             FeedState::DeviceFailed(failure) => {

@@ -228,7 +228,10 @@ impl ByteFeed {
         if let Some(standby) = &mut self.standby {
             let broken = matches!(
                 state,
-                FeedState::Failed(_) | FeedState::Exited(_) | FeedState::DeviceFailed(_)
+                FeedState::Failed(_)
+                    | FeedState::Exited(_)
+                    | FeedState::Unresponsive(_)
+                    | FeedState::DeviceFailed(_)
             );
             standby.report(if broken { LinkState::Broken } else { LinkState::Open });
         }

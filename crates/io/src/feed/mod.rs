@@ -23,7 +23,7 @@ mod thread;
 
 use std::path::Path;
 
-use aulos_core::Instant;
+use aulos_core::{Instant, Span};
 
 pub use bytes::{ByteFeed, FEED_BLOCKS};
 pub use device_failure::DeviceFailure;
@@ -85,6 +85,8 @@ pub enum FeedState {
     DeviceFailed(DeviceFailure),
     /// The program has ended, and will be started again.
     Exited(ProgramExit),
+    /// The program wrote nothing for so long that it was ended; it will be started again.
+    Unresponsive(Span),
     /// The sender has gone and will not return (standard input).
     Finished,
 }
@@ -108,6 +110,10 @@ impl FeedState {
         let error = match self {
             Self::Failed(error) => error,
             Self::Exited(exit) => return Some(exit.to_string()),
+            Self::Unresponsive(span) => {
+                let seconds = span.as_millis() / 1_000;
+                return Some(format!("the program has written nothing for {seconds} s"));
+            }
             Self::DeviceFailed(failure) => return Some(failure.to_string()),
             Self::Unresolved => return Some("the name of the server has no address".to_owned()),
             _ => return None,

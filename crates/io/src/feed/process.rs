@@ -32,10 +32,11 @@ pub struct ProcessConfig {
     pub log_to: Option<PathBuf>,
 }
 
-/// Runs a program, reads its output, and restarts it when it ends.
+/// Runs a program, reads its output, and restarts it when it ends or hangs.
 #[derive(Debug)]
 pub struct ProcessFeeder {
     config: ProcessConfig,
+    timeout: Option<Span>,
     running: Option<RunningProcess>,
     backoff: Backoff,
     feed: ByteFeed,
@@ -47,19 +48,22 @@ struct RunningProcess {
     child: Child,
     output: ChildStdout,
     log: ProcessLog,
+    /// When it was started, wrote something last, or was held back by us.
+    active_at: Instant,
     /// When its output was closed.
     closed: Option<Instant>,
 }
 
 impl ProcessFeeder {
-    /// A feeder that starts the program at its first tick.
+    /// A feeder that starts the program at its first tick, and again when it writes nothing for
+    /// `timeout`.
     #[must_use]
-    pub fn new(config: ProcessConfig, feed: ByteFeed) -> Self {
+    pub fn new(config: ProcessConfig, timeout: Option<Span>, feed: ByteFeed) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Self { config, running: None, backoff: feed.backoff(), feed, scratch }
+        Self { config, timeout, running: None, backoff: feed.backoff(), feed, scratch }
     }
 
-    fn start(&self) -> io::Result<RunningProcess> {
+    fn start(&self, now: Instant) -> io::Result<RunningProcess> {
         let mut command = Command::new(&self.config.program);
         command.args(&self.config.arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let copy = self.config.log_to.as_deref().map(open_log).transpose()?;
@@ -70,7 +74,7 @@ impl ProcessFeeder {
         let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         set_nonblocking(output.as_fd())?;
         let log = ProcessLog::new(log, copy, self.config.log_stderr)?;
-        Ok(RunningProcess { child, output, log, closed: None })
+        Ok(RunningProcess { child, output, log, active_at: now, closed: None })
     }
 
     /// Its output is closed; the exit status shows whether it has failed.
@@ -114,7 +118,7 @@ impl Feeder for ProcessFeeder {
         let running = match &mut self.running {
             Some(running) => running,
             None if !self.backoff.is_due(now) => return NextPoll::Later,
-            None => match self.start() {
+            None => match self.start(now) {
                 Ok(running) => {
                     self.backoff.succeeded(now);
                     self.running.insert(running)
@@ -125,8 +129,14 @@ impl Feeder for ProcessFeeder {
         running.log.drain(&mut self.scratch);
         match drain(&mut running.output, &mut self.feed, &mut self.scratch, now) {
             Ok(DrainStatus::End) => self.poll_exit(now),
-            Ok(DrainStatus::Empty) => NextPoll::Soon,
+            Ok(DrainStatus::Empty) => match self.timeout {
+                Some(timeout) if now.since(running.active_at) >= timeout => {
+                    self.handle_exit(now, FeedState::Unresponsive(timeout))
+                }
+                _ => NextPoll::Soon,
+            },
             Ok(DrainStatus::Some | DrainStatus::Full) => {
+                running.active_at = now;
                 self.feed.report(FeedState::Running);
                 NextPoll::Soon
             }
@@ -211,5 +221,64 @@ mod tests {
         );
         assert_eq!(split_arguments(r#"a\ b "c \" d" '' e"#), ["a b", "c \" d", "", "e"]);
         assert_eq!(split_arguments("  "), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_started_again_and_one_that_is_held_back_is_not() {
+        let (publisher, mut state) = aulos_rt::latest(FeedState::Waiting);
+        let (feed, mut items) = ByteFeed::new(aulos_core::SampleSpec::DEFAULT, publisher, 1);
+        let config = ProcessConfig {
+            program: "sh".into(),
+            arguments: vec!["-c".into(), "head -c 5000000 /dev/zero; exec sleep 100".into()],
+            log_stderr: false,
+            log_to: None,
+        };
+        let timeout = Span::from_secs(30);
+        let mut feeder = ProcessFeeder::new(config, Some(timeout), feed);
+        let begin = std::time::Instant::now();
+        // Ticks at the same time until the program, which is real, has come so far.
+        let mut until =
+            |feeder: &mut ProcessFeeder, now, done: &mut dyn FnMut(FeedState) -> bool| {
+                while !done(*state.read()) {
+                    assert!(begin.elapsed().as_secs() < 60, "it does not happen");
+                    assert_ne!(feeder.tick(now), NextPoll::Never);
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            };
+        let mut now = Instant::ZERO + Span::from_secs(1);
+        until(&mut feeder, now, &mut |state| state == FeedState::Running);
+        let first = feeder.running.as_ref().unwrap().child.id();
+        // Nothing is taken, and its output is longer than the ring and the pipe.
+        while feeder.feed.room() > 0 {
+            until(&mut feeder, now, &mut |_| true);
+            feeder.tick(now);
+        }
+        for _ in 0..5 {
+            now += timeout;
+            until(&mut feeder, now, &mut |_| true);
+            feeder.tick(now);
+            assert_eq!(feeder.running.as_ref().unwrap().child.id(), first);
+        }
+        let mut bytes = 0;
+        until(&mut feeder, now, &mut |_| {
+            while let Some(item) = items.pop() {
+                if let aulos_engine::source::SourceItem::Block(block) = item {
+                    bytes += block.samples().len() * 2;
+                }
+            }
+            bytes >= 5_000_000
+        });
+        feeder.tick(now + timeout - Span::from_secs(1));
+        assert!(feeder.running.is_some());
+        now += timeout;
+        feeder.tick(now);
+        assert!(feeder.running.is_none());
+        let unresponsive = FeedState::Unresponsive(timeout);
+        let text = unresponsive.problem();
+        assert_eq!(text.as_deref(), Some("the program has written nothing for 30 s"));
+        until(&mut feeder, now, &mut |state| state == unresponsive);
+        now += Span::from_secs(60);
+        until(&mut feeder, now, &mut |state| state == FeedState::Running);
+        assert_ne!(feeder.running.as_ref().unwrap().child.id(), first);
     }
 }

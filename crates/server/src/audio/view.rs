@@ -186,6 +186,8 @@ fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) 
         }
         (_, InputHealth::Suspect(_)) if input.is_silent() => SourceState::Silent,
         (Some(reason), _) => SourceState::Failed(reason),
+        // What is left in its buffer is not played any more.
+        (None, InputHealth::Suspect(InputFault::Late | InputFault::Error)) => SourceState::Waiting,
         (None, _) if input.buffered > Span::ZERO => SourceState::Ready,
         (None, _) => SourceState::Waiting,
     }
