@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod capture_device;
 pub mod certificates;
 mod cluster;
 mod codec;

@@ -112,6 +112,10 @@ keys! {
     pub(crate) struct StreamsConfig {
         /// Schemes of source URIs that are permitted.
         schemes: Option<Vec<ConfigValue<String>>>, default_doc "those that controllers may add, see [source URIs](#source-uris)";
+        /// Devices that an `alsa:` source may name besides `default`, `sysdefault`, and `hw:` and
+        /// `plughw:` with a card. ALSA's library starts programs and writes files for some names:
+        /// list only those whose meaning in ALSA's configuration is known.
+        alsa_devices: Vec<String>;
         /// Directories for `pipe:` and `file:`.
         roots: Vec<ConfigValue<String>>;
         /// Hosts whose `http:` and `https:` URLs may be announced: `lan` (the private networks of this

@@ -204,6 +204,7 @@ fn streams(config: &StreamsConfig, problems: &Problems) -> StreamSettings {
     let by_default = || Scheme::names_for(RemoteUse::Allowed).map(str::to_owned).collect();
     StreamSettings {
         schemes: allowed.unwrap_or_else(by_default),
+        alsa_devices: config.alsa_devices.clone(),
         roots: config.roots.iter().map(|dir| absolute_path("roots", dir, problems)).collect(),
         announce_hosts: announce_hosts(config.announce_hosts.as_deref(), problems),
         plugin_dir: absolute_path("plugin_dir", &config.plugin_dir, problems),

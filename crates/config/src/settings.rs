@@ -153,6 +153,8 @@ pub struct MdnsSettings {
 pub struct StreamSettings {
     /// Allowed schemes.
     pub schemes: Vec<String>,
+    /// Names of ALSA devices that a call may use besides those of sound cards.
+    pub alsa_devices: Vec<String>,
     /// Folders for `pipe:` and `file:`.
     pub roots: Vec<PathBuf>,
     /// Hosts from which announcements may be fetched.

@@ -113,6 +113,34 @@ fn no_call_starts_a_program_or_reads_outside_of_the_roots() {
     assert_eq!(streams, 2 + aulos_control::MAX_ADDED);
 }
 
+#[test]
+fn a_call_names_a_sound_card_and_no_expression_of_alsa() {
+    let text = "[streams]\nschemes = [\"alsa\"]\nalsa_devices = [\"studio\"]\n".to_owned();
+    let server = Server::of(resolve(&(text + TWO_STATIONS)));
+    for uri in [
+        "alsa://file:'|id>/tmp/out',raw?name=x",
+        "alsa://file:%27%7Cid%3E%2Ftmp%2Fout%27,raw?name=x",
+        "alsa://?device=file:'|id',raw&name=x",
+        "alsa://?device=tee:null,'|id',raw&name=x",
+        "alsa://?device=file:/tmp/out,raw&name=x",
+        "alsa:///file:/tmp/out,raw?name=x",
+        "ALSA://?device={type%20file}&name=x",
+        "alsa://studio:1?name=x",
+    ] {
+        let answer = add(&server, uri);
+        let why = answer["error"]["data"].as_str().unwrap_or_default();
+        assert!(
+            why.contains("a call may name") && stream(&server, "x").is_none(),
+            "{uri}: {answer}"
+        );
+    }
+    assert!(server.backend.added.lock().unwrap().is_empty());
+    for (name, device) in [("a", ""), ("b", "hw:1,0"), ("c", "plughw:CARD=Mic"), ("d", "studio")] {
+        let answer = add(&server, &format!("alsa://{device}?name={name}"));
+        assert_eq!(answer["result"]["id"], name, "{answer}");
+    }
+}
+
 fn rand() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)

@@ -1,8 +1,8 @@
 //! Stations as controllers see them: those of the configuration and those added by calls.
 //!
 //! What a call may add is limited: snapserver let it start programs, which was a remote code
-//! execution (CVE-2023-36177). Here the scheme must be in an allow-list and a path below a
-//! configured folder. A control script in the URI is ignored unless `plugins_by_rpc` is set; then a
+//! execution (CVE-2023-36177). Here the scheme must be in an allow-list, a path below a configured
+//! folder, and a device of ALSA must be a sound card. A control script in the URI is ignored unless `plugins_by_rpc` is set; then a
 //! caller on this machine may name a file of `plugin_dir`.
 
 use std::net::{IpAddr, TcpListener};
@@ -109,6 +109,7 @@ impl Control {
             Ok::<_, RpcError>(made)
         };
         let mut station = make(&stream)?;
+        check_devices(&station, &resolved.streams)?;
         check_stations(inner, &station, fresh)?;
         check_mounts(inner, &station)?;
         if fresh && let Some(port) = check_listen_port(&station)? {
@@ -185,6 +186,17 @@ fn added_plugin(
     inner.named_plugins += 1;
     let call = Some(inner.named_plugins);
     Ok(Some(Plugin { script: script.into(), params: params.clone(), call }))
+}
+
+/// Checks that the devices of an added stream are sound cards or listed by the operator.
+fn check_devices(station: &Station, allowed: &StreamSettings) -> Result<(), RpcError> {
+    if station.sources.iter().all(|source| allowed.permits_device_of(&source.config)) {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params(
+        "a call may name `default`, `sysdefault`, `hw:` or `plughw:` with card, device and \
+         subdevice (hw:1,0 or hw:CARD=PCH,DEV=0), or a device that `streams.alsa_devices` has",
+    ))
 }
 
 /// Checks that a `meta:` stream plays existing streams and not itself. At startup a stream may
