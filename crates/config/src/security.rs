@@ -43,7 +43,7 @@ keys! {
         role: Option<UserRole>, required "role = \"listen\"";
         /// Password, at least 8 bytes.
         password: Option<SecretConfig>;
-        /// Token, at least 16 bytes.
+        /// Token, at least 16 bytes; no other user has the same.
         token: Option<SecretConfig>;
     }
 
@@ -117,6 +117,7 @@ pub(crate) fn resolve(
             let name = ConfigValue { value: user.name.clone(), at: entry.at };
             report_duplicate("user", &name, problems);
         }
+        check_own_token(entry, &user, &users, problems);
         users.push(user);
     }
     let tls = resolve_tls(config.tls, problems);
@@ -138,6 +139,15 @@ pub(crate) fn resolve(
             per_address: config.limits.sessions_per_address,
             per_second: config.limits.connections_per_second,
         },
+    }
+}
+
+/// Reports a token that another user has: a token is a login by itself, so it could be either user.
+fn check_own_token(entry: &UserConfig, user: &User, others: &[User], problems: &Problems) {
+    let (Some(token), Some(written)) = (&user.token, &entry.token) else { return };
+    if let Some(other) = others.iter().find(|other| other.token.as_ref() == Some(token)) {
+        let message = format!("users `{}` and `{}` have the same token", other.name, user.name);
+        problems.add_with_hint(written.location(), message, "give each user a token of its own");
     }
 }
 

@@ -45,7 +45,7 @@ impl fmt::Display for Role {
 /// Users, and the roles of clients without a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessPolicy {
-    /// Users with unique names.
+    /// Users with unique names and unique tokens.
     pub users: Vec<User>,
     /// Role without a login.
     pub anonymous: Role,

@@ -62,6 +62,41 @@ fn secrets_come_from_files_and_variables_as_well() {
 }
 
 #[test]
+fn a_token_belongs_to_one_user() {
+    let token = "0123456789abcdef";
+    let user = |name: &str, role: &str, secret: &str| {
+        format!("[[user]]\nname = \"{name}\"\nrole = \"{role}\"\n{secret}\n")
+    };
+    let written = format!("token = \"{token}\"");
+    let mut env = env();
+    env.variables.0.insert("TOKEN".into(), token.into());
+    let load_users = |users: &[String]| {
+        let file = ConfigFile { name: "aulos.toml", text: &users.concat() };
+        load(Some(file), &[], &env).map_err(|error| error.to_string())
+    };
+    // Wherever the second one comes from, and whichever role comes first.
+    for second in [written.as_str(), "token_env = \"TOKEN\""] {
+        for [first_role, second_role] in [["listen", "admin"], ["admin", "listen"]] {
+            let error =
+                load_users(&[user("a", first_role, &written), user("b", second_role, second)])
+                    .unwrap_err();
+            let expected = "users `a` and `b` have the same token\n    hint: give each user";
+            assert!(error.contains(expected) && !error.contains(token), "{error}");
+        }
+    }
+    // Other tokens are different users, and a password is one together with its name.
+    let password = format!("password = \"{token}\"");
+    let other = "token = \"0123456789abcdeF\"";
+    load_users(&[
+        user("a", "listen", &written),
+        user("b", "admin", other),
+        user("c", "listen", &password),
+        user("d", "admin", &password),
+    ])
+    .unwrap();
+}
+
+#[test]
 fn without_users_everybody_may_do_everything_unless_it_is_said() {
     use crate::users::Role;
     let anonymous = |text: &str| load_text(text, &[]).unwrap().security.access.anonymous;
