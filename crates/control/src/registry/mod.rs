@@ -10,6 +10,7 @@ mod map;
 mod preset_calls;
 mod presets;
 mod retention;
+mod saved_json;
 mod shared;
 mod shared_table;
 mod snapcast_json;

@@ -12,9 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
 
-use super::client::{MAX_ID, clamp_volume, clip, clip_to};
 use super::retention::MAX_CLIENTS;
 
 /// Limit of presets; more would not be usable in a list.
@@ -201,34 +199,5 @@ impl io::Write for ByteCounter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Reads a saved preset.
-pub(super) fn preset_from(value: &Value) -> Preset {
-    let text = |value: &Value| value.as_str().map_or_else(String::new, clip);
-    let list = |value: &'_ Value| value.as_array().cloned().unwrap_or_default();
-    let flag = |value: &Value| value.as_bool().unwrap_or(false);
-    let client = |value: &Value| PresetClient {
-        id: value["id"].as_str().map_or_else(String::new, |id| clip_to(id, MAX_ID)),
-        volume: PresetVolume {
-            percent: clamp_volume(value["volume"]["percent"].as_i64().unwrap_or(100)),
-            muted: flag(&value["volume"]["muted"]),
-        },
-    };
-    let mut room = MAX_PRESET_CLIENTS;
-    let group = |value: &Value| {
-        let clients: Vec<_> = list(&value["clients"]).iter().take(room).map(client).collect();
-        room -= clients.len();
-        PresetGroup {
-            name: text(&value["name"]),
-            station: text(&value["stream_id"]),
-            muted: flag(&value["muted"]),
-            clients,
-        }
-    };
-    Preset {
-        name: text(&value["name"]),
-        groups: list(&value["groups"]).iter().take(MAX_CLIENTS).map(group).collect(),
     }
 }

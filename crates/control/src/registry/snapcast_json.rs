@@ -1,4 +1,5 @@
-//! Groups and clients in Snapcast's JSON, for controllers and for `server.json`.
+//! Groups and clients in Snapcast's JSON, for controllers and for `server.json`; `saved_json` reads
+//! them back.
 //!
 //! Serialization writes straight into text: the status of a large installation is rendered on every
 //! request, and building it as a tree took eight times as long.
@@ -10,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::Registry;
-use super::client::{Client, Group, MAX_ID, MAX_IP, SavedGroup, WallTime, clip, clip_to};
+use super::client::{Client, Group};
 use super::table::RememberedGroup;
 
 /// A client as `Client.GetStatus` shows it.
@@ -176,62 +177,4 @@ pub fn volume_json(client: &Client) -> Value {
 /// Serializes to text. Cannot fail: keys are strings and numbers are finite.
 pub(crate) fn to_json_text(shape: &impl Serialize) -> String {
     serde_json::to_string(shape).unwrap_or_default()
-}
-
-/// Reads a saved group, written by this server or by snapserver. Missing values get defaults;
-/// entries without an id are skipped.
-pub(super) fn group_from(value: &Value) -> SavedGroup {
-    let clients = value["clients"].as_array().map_or(&[][..], Vec::as_slice);
-    let group = Group {
-        id: text(&value["id"]),
-        name: text(&value["name"]),
-        station: text(&value["stream_id"]),
-        muted: value["muted"].as_bool().unwrap_or(false),
-    };
-    SavedGroup { group, clients: clients.iter().filter_map(client_from).collect() }
-}
-
-fn client_from(value: &Value) -> Option<Client> {
-    let (config, host, program) = (&value["config"], &value["host"], &value["snapclient"]);
-    let id = value["id"].as_str().map_or_else(String::new, |id| clip_to(id, MAX_ID));
-    let percent = config["volume"]["percent"].as_i64().unwrap_or(100);
-    let latency = config["latency"].as_i64().unwrap_or(0);
-    let integer = |value: &Value, default| {
-        value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
-    };
-    let mut client = (!id.is_empty()).then(|| Client {
-        id,
-        name: text(&config["name"]),
-        volume: super::client::clamp_volume(percent),
-        muted: config["volume"]["muted"].as_bool().unwrap_or(false),
-        cap: super::client::clamp_volume(config["volume"]["cap"].as_i64().unwrap_or(100)),
-        volume_by_client: config["volume"]["by_client"].as_bool().unwrap_or(false),
-        transient: false,
-        map: config["channels"].as_str().and_then(|map| map.parse().ok()).unwrap_or_default(),
-        latency_ms: i32::try_from(latency).unwrap_or(0).max(super::client::MIN_LATENCY_MS),
-        instance: integer(&config["instance"], 1),
-        host_name: text(&host["name"]),
-        os: text(&host["os"]),
-        arch: text(&host["arch"]),
-        mac: text(&host["mac"]),
-        ip: host["ip"].as_str().map_or_else(String::new, |ip| clip_to(ip, MAX_IP)),
-        software: text(&program["name"]),
-        version: text(&program["version"]),
-        protocol: integer(&program["protocolVersion"], 2),
-        last_seen: WallTime {
-            sec: value["lastSeen"]["sec"].as_i64().unwrap_or(0),
-            usec: integer(&value["lastSeen"]["usec"], 0),
-        },
-        session: None,
-        earlier_sessions: Vec::new(),
-        is_shared: false,
-        health: None,
-    })?;
-    // The file may have been written before there was this limit.
-    client.limit_reported_texts();
-    Some(client)
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(String::new, clip)
 }

@@ -15,14 +15,14 @@ use std::sync::Arc;
 use aulos_config::limits::MAX_STATIONS;
 use aulos_io::disk::NewFile;
 use aulos_proto::uri::MAX_URI;
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 pub use super::client::SavedGroup;
 use super::client::{MAX_ID, MAX_IP, MAX_REPORTED_TEXTS, MAX_TEXT};
-use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset, preset_from};
-use super::snapcast_json::{GroupJson, group_from};
+use super::presets::{MAX_PRESETS, MAX_PRESETS_BYTES, Preset};
+use super::saved_json::{Object, StateFileJson};
+use super::snapcast_json::GroupJson;
 use super::table::RememberedGroup;
 use super::{MAX_CLIENTS, Registry};
 
@@ -65,9 +65,13 @@ pub enum LoadOutcome {
     Nothing,
     /// The saved state.
     Saved(SavedState),
-    /// The file is damaged and was renamed to `server.json.broken`. Contains the previous file, if
-    /// that is readable.
-    Broken(Option<SavedState>),
+    /// The file is not a saved state in all its parts and was renamed to `server.json.broken`.
+    Broken {
+        /// What is wrong, and where.
+        why: serde_json::Error,
+        /// The previous file, if that is readable.
+        previous: Option<SavedState>,
+    },
     /// The file cannot be used although it may be complete. It was renamed.
     Unusable {
         /// The reason.
@@ -117,17 +121,17 @@ pub struct SavedState {
 /// The file cannot be used and cannot be renamed either.
 pub fn load(dir: &Path) -> io::Result<LoadOutcome> {
     let path = dir.join(STATE_FILE);
-    let previous = || read(&dir.join(PREVIOUS_FILE)).ok().and_then(|text| parse(&text));
+    let previous = || read(&dir.join(PREVIOUS_FILE)).ok().and_then(|text| parse(&text).ok());
     let unusable = |why, suffix| {
         let (aside, previous) = (put_aside(dir, suffix)?, previous());
         Ok(LoadOutcome::Unusable { why, aside, previous })
     };
     match read(&path) {
         Ok(text) => Ok(parse(&text).map_or_else(
-            || {
+            |why| {
                 // If this fails, the file is found again at the next start.
                 fs::rename(&path, dir.join("server.json.broken")).ok();
-                LoadOutcome::Broken(previous())
+                LoadOutcome::Broken { why, previous: previous() }
             },
             LoadOutcome::Saved,
         )),
@@ -164,61 +168,9 @@ fn put_aside(dir: &Path, suffix: &str) -> io::Result<String> {
 /// Limit of renamed files with the same suffix, so that repeated restarts do not fill the disk.
 const MAX_PUT_ASIDE: usize = 10;
 
-fn parse(text: &[u8]) -> Option<SavedState> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct StateFile {
-        groups: SavedGroups,
-        #[serde(default)]
-        streams: Value,
-        #[serde(default)]
-        sounds: Value,
-        #[serde(default)]
-        presets: Value,
-    }
-    let file = serde_json::from_slice::<StateFile>(text).ok()?;
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    Some(SavedState {
-        groups: file.groups.0,
-        streams: list(&file.streams)
-            .iter()
-            .filter_map(|uri| uri.as_str().map(str::to_owned))
-            .collect(),
-        sounds: list(&file.sounds),
-        presets: file
-            .presets
-            .as_array()
-            .map_or(&[][..], Vec::as_slice)
-            .iter()
-            .map(preset_from)
-            .collect(),
-    })
-}
-
-/// Reads groups one at a time, because the tree of all of them takes several times the memory of
-/// the text.
-struct SavedGroups(Vec<SavedGroup>);
-
-impl<'de> Deserialize<'de> for SavedGroups {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct GroupVisitor;
-        impl<'de> Visitor<'de> for GroupVisitor {
-            type Value = SavedGroups;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of groups")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<SavedGroups, A::Error> {
-                let mut groups = Vec::new();
-                while let Some(value) = list.next_element::<Value>()? {
-                    groups.push(group_from(&value));
-                }
-                Ok(SavedGroups(groups))
-            }
-        }
-        deserializer.deserialize_seq(GroupVisitor)
-    }
+fn parse(text: &[u8]) -> Result<SavedState, serde_json::Error> {
+    let Object(StateFileJson { groups, streams, sounds, presets }) = serde_json::from_slice(text)?;
+    Ok(SavedState { groups, streams, sounds, presets })
 }
 
 /// The state to save, which is rendered later without a lock: groups, clients and presets are

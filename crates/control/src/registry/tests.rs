@@ -449,8 +449,8 @@ fn a_preset_brings_the_groups_back() {
         ("kitchen", 20, 2)
     );
     assert_eq!(registry.groups().count(), 1);
-    let back = presets::preset_from(&serde_json::json!(registry.presets()[0].as_ref()));
-    assert_eq!(back, *registry.presets()[0]);
+    let back = serde_json::from_value::<Preset>(serde_json::json!(registry.presets()[0].as_ref()));
+    assert_eq!(back.unwrap(), *registry.presets()[0]);
     assert_eq!(registry.apply_preset("nope", true), Err(NotFound::Preset));
     registry.delete_preset("party").unwrap();
     assert_eq!(registry.delete_preset("party"), Err(NotFound::Preset));

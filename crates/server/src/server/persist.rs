@@ -59,9 +59,9 @@ pub(super) fn load_state(dir: &Path) -> SavedState {
     match store::load(dir) {
         Ok(LoadOutcome::Saved(saved)) => saved,
         Ok(LoadOutcome::Nothing) => SavedState::default(),
-        Ok(LoadOutcome::Broken(previous)) => {
+        Ok(LoadOutcome::Broken { why, previous }) => {
             let using = fallback_note(previous.as_ref());
-            tracing::warn!(using, "server.json is invalid; renamed to server.json.broken");
+            tracing::warn!(reason = %why, using, "server.json is invalid; renamed to server.json.broken");
             previous.unwrap_or_default()
         }
         Ok(LoadOutcome::Unusable { why, aside, previous }) => {

@@ -145,7 +145,9 @@ fn the_largest_state_that_can_be_accepted_is_read_back() {
     }
     let uri = "\u{1}".repeat(aulos_proto::uri::MAX_URI);
     let streams = vec![uri; crate::control::MAX_ADDED];
-    let sound = serde_json::json!("s".repeat(store::MAX_SOUND_BYTES - 2));
+    let around = serde_json::json!({ "station": "", "instead_of": {} }).to_string().len();
+    let name = "s".repeat(store::MAX_SOUND_BYTES - around);
+    let sound = serde_json::json!({ "station": name, "instead_of": {} });
     let sounds = vec![sound; aulos_config::limits::MAX_STATIONS + crate::control::MAX_ADDED];
     let text = store::Snapshot::new(&registry, streams.clone(), sounds.clone()).into_text();
     println!("the largest state has {} bytes of {}", text.len(), store::MAX_BYTES);
@@ -202,7 +204,7 @@ fn a_file_beyond_the_limit_is_named_so_and_no_save_replaces_it() {
         }
         assert_eq!(std::fs::metadata(dir.join(name)).unwrap().len(), large);
         // The previous file for the next round.
-        std::fs::write(dir.join("server.json.previous"), "{\"Groups\":[{}]}").unwrap();
+        std::fs::write(dir.join("server.json.previous"), "{\"Groups\":[{\"id\":\"g\"}]}").unwrap();
     }
 }
 
@@ -257,8 +259,69 @@ fn a_broken_file_is_put_aside_and_a_missing_one_is_nothing() {
     let dir = aulos_blackbox::scratch::ScratchDir::new("broken").unwrap();
     assert!(matches!(load(&dir).unwrap(), LoadOutcome::Nothing));
     std::fs::write(dir.join(store::STATE_FILE), "{\"Groups\":").unwrap();
-    assert!(matches!(load(&dir).unwrap(), LoadOutcome::Broken(None)));
+    assert!(matches!(load(&dir).unwrap(), LoadOutcome::Broken { previous: None, .. }));
     assert!(dir.join("server.json.broken").exists());
+}
+
+#[test]
+fn a_state_with_one_part_of_another_shape_is_put_aside_and_the_previous_one_taken() {
+    let (dir, mut registry) =
+        (aulos_blackbox::scratch::ScratchDir::new("shape").unwrap(), registry());
+    drop(hello(&mut registry, 1, "a"));
+    drop(hello(&mut registry, 2, "b"));
+    registry.save_preset("night").unwrap();
+    let sound = serde_json::json!({ "station": "default", "instead_of": {} });
+    let streams = vec!["tcp://127.0.0.1:4953?name=x".to_owned()];
+    let good = store::Snapshot::new(&registry, streams, vec![sound]).into_text();
+    let whole: serde_json::Value = serde_json::from_str(&good).unwrap();
+    let other = |value: &serde_json::Value| match value {
+        serde_json::Value::Bool(_) => vec![1.into(), "true".into()],
+        serde_json::Value::Number(_) => vec![true.into(), "1".into(), (-0.5).into()],
+        serde_json::Value::String(_) => vec![1.into(), serde_json::json!(["a"])],
+        serde_json::Value::Array(_) => vec![serde_json::json!({}), "".into(), 1.into()],
+        _ => vec![serde_json::json!([]), "".into(), 1.into(), false.into()],
+    };
+    let ignored = ["/ConfigVersion", "/connected"];
+    let mut tried = 0;
+    for path in pointers(&whole, "") {
+        if ignored.iter().any(|end| path.ends_with(end)) {
+            continue;
+        }
+        for wrong in other(whole.pointer(&path).unwrap()) {
+            let mut damaged = whole.clone();
+            *damaged.pointer_mut(&path).unwrap() = wrong.clone();
+            std::fs::write(dir.join(store::STATE_FILE), damaged.to_string()).unwrap();
+            std::fs::write(dir.join("server.json.previous"), &good).unwrap();
+            let loaded = load(&dir).unwrap();
+            let LoadOutcome::Broken { previous: Some(previous), .. } = loaded else {
+                panic!("{path} = {wrong}: {loaded:?}")
+            };
+            assert_eq!((previous.groups.len(), previous.presets.len()), (2, 1));
+            let kept = std::fs::read_to_string(dir.join("server.json.broken")).unwrap();
+            assert_eq!(kept, damaged.to_string());
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried}");
+    // The case that was reported: the text of the reason names the place.
+    std::fs::write(dir.join(store::STATE_FILE), "{\"Groups\":[{\"id\":1}]}").unwrap();
+    let LoadOutcome::Broken { why, .. } = load(&dir).unwrap() else { panic!() };
+    assert!(why.to_string().contains("expected a string at line 1"), "{why}");
+}
+
+/// The JSON pointers (RFC 6901) of all values below this one.
+fn pointers(value: &serde_json::Value, path: &str) -> Vec<String> {
+    let below: Vec<(String, &serde_json::Value)> = match value {
+        serde_json::Value::Array(list) => {
+            list.iter().enumerate().map(|(at, one)| (format!("{path}/{at}"), one)).collect()
+        }
+        serde_json::Value::Object(map) => {
+            map.iter().map(|(key, one)| (format!("{path}/{key}"), one)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let deeper = below.iter().flat_map(|(path, one)| pointers(one, path));
+    below.iter().map(|(path, _)| path.clone()).chain(deeper).collect()
 }
 
 #[test]
@@ -283,14 +346,14 @@ fn the_backup_of_a_corrupt_state_file_is_loaded() {
     drop(hello(&mut registry, 2, "b"));
     save(&dir, &render(&registry)).unwrap();
     std::fs::write(dir.join(store::STATE_FILE), "").unwrap();
-    let LoadOutcome::Broken(Some(saved)) = load(&dir).unwrap() else { panic!() };
+    let LoadOutcome::Broken { previous: Some(saved), .. } = load(&dir).unwrap() else { panic!() };
     assert_eq!(saved.groups.len(), 1);
     // The same happens at the next start if nothing has changed; a save then keeps the file.
     let LoadOutcome::Saved(again) = load(&dir).unwrap() else { panic!() };
     assert_eq!(again.groups, saved.groups);
     save(&dir, &render(&registry)).unwrap();
     std::fs::write(dir.join(store::STATE_FILE), "{").unwrap();
-    let LoadOutcome::Broken(Some(before)) = load(&dir).unwrap() else { panic!() };
+    let LoadOutcome::Broken { previous: Some(before), .. } = load(&dir).unwrap() else { panic!() };
     assert_eq!(before.groups, saved.groups);
 }
 
