@@ -4,9 +4,9 @@
 //! wait for them. Of events that come meanwhile the newest one is kept, because it is the state that
 //! counts.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::snap::wire::ServerSettings;
+use aulos_rt::isolate_child;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::clock;
@@ -94,7 +95,7 @@ impl HookRunner {
             && cfg!(feature = "hooks")
         {
             let volume = f64::from(settings.volume) / 100.0;
-            let mut command = Command::new(path);
+            let mut command = isolated(path.as_os_str());
             command.args(["--volume", &volume.to_string()]);
             command.args(["--mute", &settings.muted.to_string()]);
             worker.run(command);
@@ -107,7 +108,7 @@ impl HookRunner {
         }
         let line = if event == "sound" { &self.config.on_start } else { &self.config.on_stop };
         if let (Some(worker), Some(line)) = (&self.hooks, line) {
-            let mut command = Command::new("/bin/sh");
+            let mut command = isolated("/bin/sh".as_ref());
             command.args(["-c", line]).env("AULOS_EVENT", event);
             command.env("AULOS_SERVER", server).env("AULOS_PLAYER", &self.player);
             command.env("AULOS_TEXT", format!("{}: {event}", self.player));
@@ -188,12 +189,19 @@ fn locked(state: &Mutex<WorkerState>) -> MutexGuard<'_, WorkerState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a program in a process group of its own, which is killed when it takes too long.
+/// A program that gets nothing of this process but its output and error, which is ours.
+fn isolated(program: &OsStr) -> Command {
+    let mut command = Command::new(program);
+    isolate_child(&mut command);
+    command
+}
+
+/// Runs a program, with its process group, which is killed when it takes too long.
 fn run_command(mut command: Command) {
     // Standard output may be that of the samples.
     let output =
         io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Into::into);
-    command.stdin(Stdio::null()).stdout(output).process_group(0);
+    command.stdin(Stdio::null()).stdout(output);
     let name = command.get_args().last().filter(|_| command.get_program() == "/bin/sh");
     let name = name.unwrap_or_else(|| command.get_program()).to_string_lossy().into_owned();
     match command.spawn() {

@@ -25,6 +25,8 @@ pub use latest::{LatestPublisher, LatestReader, latest};
 pub use log::{LogEntry, RtLog, RtLogReader, rt_log};
 pub use pool::{Pool, Pooled, SharedPooled};
 pub use sys::DynamicLibrary;
+#[cfg(unix)]
+pub use sys::isolate_child;
 
 /// The examples of the README are tests.
 #[cfg(doctest)]

@@ -25,6 +25,7 @@ use std::path::Path;
 
 use aulos_core::{Instant, Span};
 
+pub use aulos_rt::isolate_child;
 pub use bytes::{ByteFeed, FEED_BLOCKS};
 pub use device_failure::DeviceFailure;
 pub use dj::{
@@ -34,7 +35,7 @@ pub use dj::{
 pub use fifo::{FifoAccess, FifoCounters, FifoFeeder, FifoMode, make_fifo};
 pub use fifo_error::FifoError;
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
-pub use process::{ProcessConfig, ProcessFeeder, isolate_child, split_arguments};
+pub use process::{ProcessConfig, ProcessFeeder, split_arguments};
 pub use process_log::ProgramExit;
 pub use snapcast::{SnapcastCounters, SnapcastFeeder, SnapcastServer};
 pub use stdin::StdinFeeder;

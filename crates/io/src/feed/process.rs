@@ -4,19 +4,18 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use aulos_core::{Backoff, Instant, Span};
 use aulos_engine::standby::StandbyRequest;
+use aulos_rt::isolate_child;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
 use super::process_log::{ProcessLog, set_nonblocking};
 use super::{ByteFeed, FeedState, Feeder, NextPoll};
-use crate::sys::end_with_parent;
 
 /// The program to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,16 +150,6 @@ fn failed(error: &io::Error) -> FeedState {
 
 /// How long a program may run after it has closed its output; less than a source's usual time-out.
 const EXIT_TIMEOUT: Span = Span::from_millis(200);
-
-/// Isolates a child: it gets its own process group, because Ctrl-C in the terminal is for this
-/// process and the child's own children must end with it; and it ends when this process ends, even
-/// by SIGKILL.
-///
-/// The thread that starts the child must live as long as the child is to live.
-pub fn isolate_child(command: &mut Command) {
-    command.process_group(0);
-    end_with_parent(command);
-}
 
 /// Opened for reading too, so that the open does not wait for a reader and survives its end.
 fn open_log(path: &Path) -> io::Result<File> {

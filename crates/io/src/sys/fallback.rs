@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::process::Command;
 
 use super::TcpInfo;
 use crate::reactor::QueuedError;
@@ -11,9 +10,6 @@ use crate::reactor::QueuedError;
 pub(crate) fn set_notsent_lowat(_socket: BorrowedFd<'_>, _bytes: u32) -> io::Result<()> {
     Ok(())
 }
-
-/// Does nothing: the child of a killed parent lives until its next write.
-pub(crate) fn end_with_parent(_command: &mut Command) {}
 
 /// Does nothing: the allocator decides.
 pub(crate) fn map_allocations_from(_bytes: i32) -> bool {

@@ -3,13 +3,10 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 
 use super::TcpInfo;
 use crate::reactor::QueuedError;
@@ -28,19 +25,6 @@ pub(crate) fn map_allocations_from(bytes: i32) -> bool {
     #[cfg(not(target_env = "gnu"))]
     let is_set = bytes < 0;
     is_set
-}
-
-/// Makes the kernel end a child when the thread that starts it ends, for whatever reason.
-pub(crate) fn end_with_parent(command: &mut Command) {
-    let parent = getpid();
-    let prepare = move || {
-        set_parent_process_death_signal(Some(Signal::TERM))?;
-        // The parent may have ended before the signal was requested.
-        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
-    };
-    // SAFETY: between fork and exec it makes two system calls and nothing else: no lock is taken
-    // and no memory allocated.
-    unsafe { command.pre_exec(prepare) };
 }
 
 /// Allows sends from this process's memory without a copy, for calls that request it.

@@ -201,6 +201,31 @@ pub(crate) fn set_nice(nice: i8) -> Result<(), i32> {
     if refused { Err(last_error()) } else { Ok(()) }
 }
 
+/// Ends this process, which becomes a child's program, when the thread that started it ends.
+///
+/// # Errors
+/// `parent`, the process that asks for it, has ended already.
+pub(super) fn end_with(parent: u32) -> io::Result<()> {
+    // SAFETY: the call takes a number.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // The parent may have ended before the signal was requested.
+    // SAFETY: the call has no conditions.
+    let now = unsafe { libc::getppid() };
+    if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+}
+
+/// Closes all descriptors but standard input, output and error when the next program begins. Not at
+/// once: the standard library needs one until then. Kernels before 5.11 do nothing, and the program
+/// gets what this process has inherited itself; its own descriptors all close by themselves.
+pub(super) fn close_others_at_exec() {
+    // SAFETY: the call takes numbers, and marks descriptors that stay open.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
+}
+
 /// Makes the kernel stamp what arrives at a socket. Where it is refused, there are no stamps.
 pub(crate) fn stamp_arrivals(socket: BorrowedFd<'_>) {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;

@@ -36,6 +36,16 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Durati
     }
 }
 
+/// Not available here: a program of a process that is killed goes on.
+#[cfg(unix)]
+pub(super) fn end_with(_parent: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Not available here: a program gets what this process has inherited itself.
+#[cfg(unix)]
+pub(super) fn close_others_at_exec() {}
+
 /// Nothing to do: sleeping threads poll.
 pub(crate) fn futex_wake(_word: &AtomicU32) {}
 

@@ -31,6 +31,7 @@ pub(super) async fn run(
     seconds: u32,
 ) -> Result<(), DeliveryError> {
     let mut command = Command::new(program);
+    isolate_child(command.as_std_mut());
     command
         .args(arguments)
         .envs(body.iter().map(variable))
@@ -38,7 +39,6 @@ pub(super) async fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true);
-    isolate_child(command.as_std_mut());
     let mut child = command.spawn().map_err(|error| DeliveryError::Start(error.kind()))?;
     let group = ProcessGroup(child.id());
     let text = Value::Object(body.clone()).to_string();
