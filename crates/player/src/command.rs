@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use aulos_core::{SampleFormat, Span};
 use aulos_engine::codec_guard::panic_reports;
+use aulos_rt::LineSender;
 use aulos_rt::channel::TryRecvError;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -16,6 +17,7 @@ use signal_hook::low_level::pipe;
 
 use crate::clock;
 use crate::hooks::{HookConfig, HookRunner};
+use crate::messages;
 use crate::output::{DeviceInfo, OutputError, list_devices, millis};
 use crate::report::{event_message, status_json, status_line};
 use crate::thread::{PlayConfig, PlayerEvent, PlayerHandle};
@@ -46,13 +48,15 @@ pub fn play(config: PlayConfig, output: PlayOutput, hooks: HookConfig) -> Result
     let (player, mixer) = (config.hello.client_id(), config.mixer.clone());
     let is_stopping = Arc::default();
     let signals = signals(&is_stopping).map_err(PlayError::System)?;
-    let hooks = HookRunner::start(hooks, config.release_after, player, mixer);
+    let messages = messages::start().map_err(PlayError::System)?;
+    let hooks = HookRunner::start(hooks, config.release_after, player, mixer, &messages);
     let hooks = hooks.map_err(PlayError::System)?;
     let handle = PlayerHandle::start(config).map_err(PlayError::Output)?;
     let mut front = Front {
         server,
         is_searching,
         output,
+        messages,
         handle,
         hooks,
         signals,
@@ -66,6 +70,7 @@ pub fn play(config: PlayConfig, output: PlayOutput, hooks: HookConfig) -> Result
     front.clear_line();
     let result = front.handle.join();
     front.hooks.finish(&front.server);
+    front.messages.flush(messages::FLUSH_LIMIT);
     match result {
         Ok(()) | Err(OutputError::ReaderGone) => {
             front.report_error.map_or(Ok(()), |error| Err(PlayError::Report(error)))
@@ -86,11 +91,11 @@ pub fn print_devices() -> io::Result<()> {
             Ok(DeviceInfo { output, description }) => {
                 writeln!(out, "{output}\n    {}", description.replace('\n', "; "))?;
             }
-            Err(error) => eprintln!("{error}"),
+            Err(error) => drop(writeln!(io::stderr(), "{error}")),
         }
     }
     if devices.is_empty() {
-        eprintln!("this program was built without sound devices");
+        drop(writeln!(io::stderr(), "this program was built without sound devices"));
     }
     out.flush()
 }
@@ -110,6 +115,7 @@ struct Front {
     server: String,
     is_searching: bool,
     output: PlayOutput,
+    messages: LineSender,
     handle: PlayerHandle,
     hooks: HookRunner,
     signals: OwnedFd,
@@ -189,10 +195,10 @@ impl Front {
             let state = if self.is_searching { "searching; " } else { "" };
             let line = format!("{state}{}", status_line(&status));
             if shows_line {
-                eprint!("\r\x1b[K{line}");
+                self.messages.push(format!("\r\x1b[K{line}").into_bytes());
                 self.has_line = true;
             } else {
-                eprintln!("{line}");
+                messages::push(&self.messages, &line);
             }
         }
     }
@@ -210,13 +216,13 @@ impl Front {
     fn message(&mut self, message: Option<String>) {
         if let Some(message) = message.filter(|_| !self.output.quiet) {
             self.clear_line();
-            eprintln!("{message}");
+            messages::push(&self.messages, &message);
         }
     }
 
     fn clear_line(&mut self) {
         if core::mem::take(&mut self.has_line) {
-            eprint!("\r\x1b[K");
+            self.messages.push(b"\r\x1b[K".to_vec());
         }
     }
 }

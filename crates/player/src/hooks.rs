@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use aulos_core::{Instant, Span};
 use aulos_proto::snap::wire::ServerSettings;
-use aulos_rt::isolate_child;
+use aulos_rt::{LineSender, isolate_child};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::clock;
+use crate::messages;
 use crate::mixer::Mixer;
 
 /// Programs that follow the sound.
@@ -54,11 +55,12 @@ impl HookRunner {
         reported_after: Span,
         player: String,
         mixer: Mixer,
+        messages: &LineSender,
     ) -> io::Result<Self> {
         let has_hooks = config.on_start.is_some() || config.on_stop.is_some();
-        let hooks = if has_hooks { Some(Worker::start()?) } else { None };
+        let hooks = if has_hooks { Some(Worker::start(messages)?) } else { None };
         let mixer = match mixer {
-            Mixer::Script(_) => Some((Worker::start()?, mixer)),
+            Mixer::Script(_) => Some((Worker::start(messages)?, mixer)),
             Mixer::Software | Mixer::None => None,
         };
         let (is_started, stop_at) = (false, None);
@@ -140,7 +142,7 @@ struct WorkerState {
 }
 
 impl Worker {
-    fn start() -> io::Result<Self> {
+    fn start(messages: &LineSender) -> io::Result<Self> {
         if !cfg!(feature = "hooks") {
             return Err(io::Error::other(
                 "this program was built without hooks; use `aulos play`, or build aulos-player with \
@@ -148,10 +150,12 @@ impl Worker {
             ));
         }
         let queue = Arc::<(Mutex<WorkerState>, Condvar)>::default();
-        let own = Arc::clone(&queue);
+        let (own, messages) = (Arc::clone(&queue), messages.clone());
         let run = move || {
             while let Some(command) = next(&own) {
-                run_command(command);
+                if let Some(message) = run_command(command) {
+                    messages::push(&messages, &message);
+                }
             }
         };
         let thread = std::thread::Builder::new().name("aulos-hooks".to_owned()).spawn(run)?;
@@ -196,21 +200,20 @@ fn isolated(program: &OsStr) -> Command {
     command
 }
 
-/// Runs a program, with its process group, which is killed when it takes too long.
-fn run_command(mut command: Command) {
+/// Runs a program, with its process group, which is killed when it takes too long. Returns a line
+/// if the program has failed.
+fn run_command(mut command: Command) -> Option<String> {
     // Standard output may be that of the samples.
     let output =
         io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Into::into);
     command.stdin(Stdio::null()).stdout(output);
     let name = command.get_args().last().filter(|_| command.get_program() == "/bin/sh");
     let name = name.unwrap_or_else(|| command.get_program()).to_string_lossy().into_owned();
-    match command.spawn() {
-        Ok(child) => match wait(child) {
-            Ok(None) => {}
-            Ok(Some(why)) => eprintln!("`{name}` {why}"),
-            Err(error) => eprintln!("`{name}`: {error}"),
-        },
-        Err(error) => eprintln!("cannot run `{name}`: {error}"),
+    match command.spawn().map(wait) {
+        Ok(Ok(None)) => None,
+        Ok(Ok(Some(why))) => Some(format!("`{name}` {why}")),
+        Ok(Err(error)) => Some(format!("`{name}`: {error}")),
+        Err(error) => Some(format!("cannot run `{name}`: {error}")),
     }
 }
 
@@ -264,7 +267,10 @@ mod tests {
             stop_after: Span::from_secs(8),
         };
         let reported = Span::from_secs(5);
-        let start = || HookRunner::start(config.clone(), reported, "den".to_owned(), Mixer::None);
+        let (messages, _) = aulos_rt::line_queue();
+        let start = || {
+            HookRunner::start(config.clone(), reported, "den".to_owned(), Mixer::None, &messages)
+        };
         let mut hooks = start().unwrap();
         hooks.sounding(true, "s", at(1));
         hooks.sounding(false, "s", at(10));
@@ -298,7 +304,9 @@ mod tests {
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         let start = |path| {
             let config = HookConfig::default();
-            HookRunner::start(config, Span::ZERO, String::new(), Mixer::Script(path)).unwrap()
+            let (messages, _) = aulos_rt::line_queue();
+            let mixer = Mixer::Script(path);
+            HookRunner::start(config, Span::ZERO, String::new(), mixer, &messages).unwrap()
         };
         let hooks = start(script);
         for volume in 0..=50 {

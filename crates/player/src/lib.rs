@@ -42,6 +42,7 @@ mod hooks;
 mod identity;
 mod inbox;
 mod link;
+mod messages;
 mod mixer;
 mod options;
 mod output;

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use core::fmt::Display;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use aulos_engine::codec_guard::install_panic_hook;
@@ -67,9 +69,8 @@ fn main() -> ExitCode {
     let (options, output) = match parse(std::env::args().skip(1)) {
         Ok(Parsed::Play(options, output)) => (options, output),
         Ok(Parsed::Print(text)) => {
-            use std::io::Write as _;
             // A closed pipe is no failure.
-            drop(std::io::stdout().write_all(text.as_bytes()));
+            drop(io::stdout().write_all(text.as_bytes()));
             return ExitCode::SUCCESS;
         }
         Ok(Parsed::ListOutputs) => {
@@ -78,24 +79,23 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(message) => {
-            eprintln!("{message}\nTry `aulos-player --help`.");
-            return ExitCode::from(USAGE);
+            return fail(&format!("{message}\nTry `aulos-player --help`."), USAGE);
         }
     };
     let (config, hooks) = match options.into_config() {
         Ok(config) => config,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(UNREADABLE);
-        }
+        Err(error) => return fail(&error, UNREADABLE),
     };
     match play(config, output, hooks) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::from(error.exit_code())
-        }
+        Err(error) => fail(&error, error.exit_code()),
     }
+}
+
+/// The exit code of a failure, with a message where standard error takes one.
+fn fail(message: &dyn Display, code: u8) -> ExitCode {
+    drop(writeln!(io::stderr(), "{message}"));
+    ExitCode::from(code)
 }
 
 enum Parsed {

@@ -5,6 +5,7 @@ pub mod clock;
 mod drop_queue;
 mod latest;
 mod limits;
+mod line_queue;
 mod log;
 pub mod main_loop;
 pub mod notify;
@@ -22,6 +23,7 @@ pub mod writer_ring;
 
 pub use drop_queue::{DropCollector, DropQueue, drop_queue};
 pub use latest::{LatestPublisher, LatestReader, latest};
+pub use line_queue::{LineSender, LineWriter, LostLines, line_queue};
 pub use log::{LogEntry, RtLog, RtLogReader, rt_log};
 pub use pool::{Pool, Pooled, SharedPooled};
 pub use sys::DynamicLibrary;

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use aulos_config::{CaptureApi, SourceConfig, TitleFifo, TitleFormat};
 use aulos_io::feed::{
-    ByteFeed, Feeder, FifoCounters, FifoFeeder, ProcessConfig, ProcessFeeder, SnapcastCounters,
-    StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
+    ByteFeed, Feeder, FifoCounters, FifoFeeder, LogLine, ProcessConfig, ProcessFeeder,
+    SnapcastCounters, StdinFeeder, TcpClientFeeder, TcpServerFeeder, split_arguments,
 };
 use aulos_player::CaptureConfig;
 
@@ -65,6 +65,10 @@ pub fn make_feeder(
     })
 }
 
+fn log_line(program: &Path, line: &str) {
+    tracing::info!(target: "source", program = %program.display(), "{line}");
+}
+
 fn process_config(
     path: &Path,
     params: &str,
@@ -74,7 +78,7 @@ fn process_config(
     let mut process = ProcessConfig {
         program: path.to_path_buf(),
         arguments: split_arguments(params),
-        log_stderr,
+        log_line: log_stderr.then_some(log_line as LogLine),
         log_to: None,
     };
     match titles {

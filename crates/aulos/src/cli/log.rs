@@ -3,27 +3,34 @@
 //! The journal takes text from standard error too, but then it does not know levels and fields. Its
 //! protocol is a datagram per line (`systemd.io/JOURNAL_NATIVE_PROTOCOL`); a library for it would be
 //! longer than this.
+//!
+//! No line is waited for, wherever it goes: see [`console`](super::console).
 
-use std::fmt;
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
+use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_core::Utc;
+use aulos_rt::{LineSender, LostLines};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+use super::console;
 use super::output::ColorMode;
 
 /// Help heading of the options that every command has.
@@ -67,25 +74,105 @@ pub(super) fn start(output: &OutputArgs, is_server: bool) {
         let stream = std::env::var("JOURNAL_STREAM").ok()?;
         is_stream(&stream, io::stderr()).then(|| journal_socket(Path::new(JOURNAL_SOCKET)))?.ok()
     };
-    let sink = match output.log {
-        LogFormat::Auto => journal().map(LogSink::Journal),
-        LogFormat::Text => None,
-        LogFormat::Json => Some(LogSink::Json),
-    };
-    if let Some(sink) = sink {
-        return tracing_subscriber::registry().with(targets(level)).with(FieldLog(sink)).init();
+    let journal = if output.log == LogFormat::Auto { journal() } else { None };
+    let is_json = output.log == LogFormat::Json;
+    let lines = console::start(match (is_json, is_server) {
+        (true, _) => |lost| lost_line(lost).json_line(),
+        (false, true) => |lost| lost_line(lost).text_line(),
+        (false, false) => |lost| lost_line(lost).message_line(),
+    });
+    if is_server {
+        std::panic::set_hook(Box::new(log_panic));
     }
-    let ansi = output.color.colors(io::stderr().is_terminal());
+    let fields = match (journal, is_json) {
+        (Some(socket), _) => {
+            let report = |lost: &LostLines| lost_line(lost).journal_entry();
+            let entries = console::start_writer("aulos-journal", Journal(socket), report);
+            FieldLog { lines: entries, render: |line| line.journal_entry() }
+        }
+        (None, true) => FieldLog { lines, render: |line| line.json_line() },
+        (None, false) => return start_text(output, level, is_server, lines),
+    };
+    tracing_subscriber::registry().with(targets(level)).with(fields).init();
+}
+
+fn start_text(output: &OutputArgs, level: LevelFilter, is_server: bool, lines: LineSender) {
     let log = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(move || EventWriter(lines.clone()))
         .with_max_level(level)
-        .with_ansi(ansi)
-        .with_target(is_server);
+        .with_ansi(output.color.colors(io::stderr().is_terminal()))
+        .with_target(is_server)
+        .fmt_fields(debug_fn(write_field).delimited(" "));
     if is_server {
         log.with_timer(LogTime).finish().with(targets(level)).init();
     } else {
         log.without_time().finish().with(targets(level)).init();
     }
+}
+
+/// Takes each line of the log, which is written in one piece.
+struct EventWriter(LineSender);
+
+impl Write for EventWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line.to_vec());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes the message or `key=value`, on one line. What clients, titles and programs say may be in
+/// both: a line break in it would forge a line, and an escape sequence would reach the terminal.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    match field.name() {
+        "message" => {}
+        name if writer.has_ansi_escapes() => {
+            write!(writer, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m")?;
+        }
+        name => write!(writer, "{name}=")?,
+    }
+    write!(OneLine(writer), "{value:?}")
+}
+
+/// Writes a text with its control characters escaped.
+struct OneLine<'a, W>(&'a mut W);
+
+impl<W: fmt::Write> fmt::Write for OneLine<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for letter in text.chars() {
+            if letter.is_control() {
+                write!(self.0, "{}", letter.escape_default())?;
+            } else {
+                self.0.write_char(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Logs a panic as any other line: the standard library would write to standard error itself, and
+/// could wait there.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed");
+    // Taken where the environment asks for it.
+    let trace = Backtrace::capture();
+    let backtrace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
+    tracing::error!(target: "panic", thread, backtrace, "{info}");
+}
+
+/// The line that says how many lines are missing before it.
+fn lost_line(lost: &LostLines) -> LogLine {
+    let mut line = LogLine::new(Level::WARN, "log");
+    line.message = "lines of this log were lost".to_owned();
+    line.fields.push(("lines", lost.count.into()));
+    let reason = lost.reason.as_ref().map(ToString::to_string);
+    let reason = reason.unwrap_or_else(|| "they were not read in time".to_owned());
+    line.fields.push(("reason", reason.into()));
+    line
 }
 
 /// The levels by target. The client of NATS logs each message that it drops as information; the
@@ -109,27 +196,30 @@ fn timestamp(now: SystemTime) -> String {
     format!("{}.{:03}Z", seconds.trim_end_matches('Z'), now.subsec_millis())
 }
 
-/// Where lines with fields go.
-enum LogSink {
-    Json,
-    Journal(UnixDatagram),
-}
-
 /// The log of lines with fields.
-struct FieldLog(LogSink);
+struct FieldLog {
+    lines: LineSender,
+    render: fn(&LogLine) -> Vec<u8>,
+}
 
 impl<S: Subscriber> Layer<S> for FieldLog {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = LogLine::new(*event.metadata().level(), event.metadata().target());
         event.record(&mut line);
-        // An error of the log cannot be logged.
-        match &self.0 {
-            LogSink::Json => {
-                let text = line.json(SystemTime::now()) + "\n";
-                io::stderr().lock().write_all(text.as_bytes()).ok();
-            }
-            LogSink::Journal(socket) => drop(socket.send(&line.journal_entry())),
-        }
+        self.lines.push((self.render)(&line));
+    }
+}
+
+/// The journal, which takes one datagram for each line.
+struct Journal(UnixDatagram);
+
+impl Write for Journal {
+    fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
+        self.0.send(entry)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -162,6 +252,21 @@ impl LogLine {
         line.insert("target".to_owned(), self.target.as_str().into());
         line.insert("message".to_owned(), self.message.as_str().into());
         Value::Object(line).to_string()
+    }
+
+    fn json_line(&self) -> Vec<u8> {
+        (self.json(SystemTime::now()) + "\n").into_bytes()
+    }
+
+    /// As the text format of a server writes it.
+    fn text_line(&self) -> Vec<u8> {
+        let head = format!("{} {:>5} {}: ", timestamp(SystemTime::now()), self.level, self.target);
+        [head.into_bytes(), self.message_line()].concat()
+    }
+
+    fn message_line(&self) -> Vec<u8> {
+        let fields = self.fields.iter().map(|(name, value)| format!(" {name}={value}"));
+        (self.message.clone() + &fields.collect::<String>() + "\n").into_bytes()
     }
 
     /// The message has the fields as text too, because `journalctl` shows nothing else by default.
@@ -241,7 +346,7 @@ fn push_field(entry: &mut Vec<u8>, name: &str, value: &str) {
 /// Where the journal listens.
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 
-/// A journal that does not read costs a line after this time, and does not stop the server.
+/// A journal that does not read costs a line after this time.
 const SEND_TIMEOUT: Duration = Duration::from_millis(500);
 
 fn journal_socket(path: &Path) -> io::Result<UnixDatagram> {
@@ -289,7 +394,9 @@ mod tests {
         let scratch = ScratchDir::new("journal").unwrap();
         let path = scratch.join("socket");
         let journal = UnixDatagram::bind(&path).unwrap();
-        let log = FieldLog(LogSink::Journal(journal_socket(&path).unwrap()));
+        let socket = Journal(journal_socket(&path).unwrap());
+        let lines = console::start_writer("journal", socket, |_| Vec::new());
+        let log = FieldLog { lines, render: |line| line.journal_entry() };
         let log = tracing_subscriber::registry().with(LevelFilter::INFO).with(log);
         with_default(log, || {
             tracing::debug!("not at this level");
@@ -306,6 +413,46 @@ mod tests {
         expected.extend_from_slice(message.as_bytes());
         expected.push(b'\n');
         assert_eq!(String::from_utf8_lossy(&buffer[..length]), String::from_utf8_lossy(&expected));
+    }
+
+    #[test]
+    fn text_from_outside_stays_on_its_line_and_reaches_no_terminal() {
+        let (lines, writer) = aulos_rt::line_queue();
+        let log = tracing_subscriber::fmt()
+            .with_writer(move || EventWriter(lines.clone()))
+            .with_ansi(false)
+            .without_time()
+            .fmt_fields(debug_fn(write_field).delimited(" "))
+            .finish();
+        let evil = "a\n2026-01-01T00:00:00.000Z ERROR forged: \x1b]0;title\x07\u{9b}2J\r\u{7f}";
+        let io_error = io::Error::other(evil);
+        with_default(log, || {
+            tracing::info!(target: "t", name = evil, shown = %evil, error = %io_error, "{evil}");
+        });
+        let mut out = Vec::new();
+        writer.run(&mut out, |_| Vec::new());
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with('\n') && text.matches('\n').count() == 1, "{text}");
+        assert!(!text.trim_end().contains(char::is_control), "{text:?}");
+        assert_eq!(text.matches("ERROR forged").count(), 4, "{text}");
+        assert!(text.contains(" shown=a\\n2026"), "{text}");
+    }
+
+    #[test]
+    fn a_line_about_lost_lines_looks_like_the_others() {
+        let mut line = LogLine::new(Level::WARN, "log");
+        line.message = "lines of this log were lost".to_owned();
+        line.fields = vec![("lines", 3.into()), ("reason", "full".into())];
+        let text = String::from_utf8(line.text_line()).unwrap();
+        let end = "Z  WARN log: lines of this log were lost lines=3 reason=\"full\"\n";
+        assert!(text.ends_with(end), "{text}");
+        let read: Value = serde_json::from_slice(&line.json_line()).unwrap();
+        assert_eq!((&read["lines"], &read["level"]), (&json!(3), &json!("warn")));
+        let entry = String::from_utf8(line.journal_entry()).unwrap();
+        assert!(
+            entry.starts_with("PRIORITY=4\n") && entry.contains("\nAULOS_LINES=3\n"),
+            "{entry}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod calls;
 mod check;
 mod config;
 mod config_args;
+mod console;
 mod figures;
 mod history;
 #[cfg(feature = "tui")]
@@ -37,6 +38,7 @@ use aulos_engine::codec_guard::{install_panic_hook, panic_reports};
 use aulos_server::exit::{Exit, Failure};
 
 use config_args::{ConfigArgs, check_rereadable, load};
+use console::note;
 use log::OutputArgs;
 use output::print;
 
@@ -274,13 +276,15 @@ pub(crate) fn main() -> Exit {
         // Servers and players have reported them when they occurred.
         panic_reports().for_each(|report| tracing::error!("{report}"));
     }
-    match result {
+    let exit = match result {
         Ok(exit) => exit,
         Err(Failure { exit, message }) => {
-            eprintln!("{}", message.trim_end());
+            note!("{}", message.trim_end());
             exit
         }
-    }
+    };
+    console::flush();
+    exit
 }
 
 fn run(cli: Cli) -> Result<Exit, Failure> {

@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub(super) use args::NormalizeArgs;
 
+use super::console::{note, write_now};
 use super::output::SideReport;
 use super::scan::plain;
 use signals::StopFlag;
@@ -140,12 +141,12 @@ impl NormalizeRun<'_> {
         self.bar.suspend(|| self.output.print(&text));
         let name = plain(&row.task.to.to_string_lossy());
         for line in remarks.iter().filter(|_| !self.quiet) {
-            self.bar.suspend(|| eprintln!("{name}: {line}"));
+            self.bar.suspend(|| write_now(format_args!("{name}: {line}")));
         }
         if let Err(error) = &row.result {
             let failure = failure(&row.task, error);
             if !self.single && self.args.json {
-                self.bar.suspend(|| eprintln!("{}", failure.message));
+                self.bar.suspend(|| write_now(&failure.message));
             }
             self.failure = Some(failure);
         }
@@ -166,7 +167,7 @@ impl NormalizeRun<'_> {
         if !self.single && !self.quiet {
             let planned =
                 if planned > 0 { format!(", {planned} to be written") } else { String::new() };
-            eprintln!("{written} written, {unchanged} unchanged, {failed} failed{planned}");
+            note!("{written} written, {unchanged} unchanged, {failed} failed{planned}");
         }
         match self.failure {
             None => self.output.finish().map(|()| Exit::Ok),

@@ -12,6 +12,7 @@ use aulos_server::exit::{Exit, Failure};
 use aulos_server::relay::{RelaySnapshot, Relays};
 use clap::{Args, ValueHint};
 
+use super::console::note;
 use super::output::{ColorMode, SideReport, usage_failure};
 use super::signals::Signals;
 use output::TableView;
@@ -189,10 +190,10 @@ fn relays_from_args(args: &RelayArgs) -> Result<Vec<RelaySettings>, Failure> {
 
 fn print_startup(relays: &Relays) {
     for (name, listen, dest) in relays.addresses() {
-        eprintln!("{name}: {listen} -> {dest}");
+        note!("{name}: {listen} -> {dest}");
     }
     for (name, bytes) in relays.short_buffers() {
-        eprintln!(
+        note!(
             "{name}: the receive buffer of its port has only {} kB, which bursts may overflow\n    \
              hint: sysctl -w net.core.rmem_max=8388608",
             bytes / 1_000

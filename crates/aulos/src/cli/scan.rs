@@ -23,6 +23,7 @@ use aulos_server::exit::{Exit, Failure};
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::console::{note, write_now};
 use super::output::SideReport;
 use super::output_file::check_own;
 use album::{Album, AlbumRule};
@@ -417,7 +418,7 @@ impl<'a> ScanRun<'a> {
             match self.tag(path, loudness, volume) {
                 Ok(changes) if changes.is_empty() => {}
                 Ok(changes) => self.print_message(&format!("{name}\n{changes}")),
-                Err(error) => self.bar.suspend(|| eprintln!("{name}: {error}")),
+                Err(error) => self.bar.suspend(|| write_now(format_args!("{name}: {error}"))),
             }
         }
     }
@@ -444,11 +445,11 @@ impl<'a> ScanRun<'a> {
             return Err(cannot_write(path, &error));
         }
         if skipped > 0 && !self.quiet {
-            eprintln!("{skipped} file(s) skipped: their gain tags are complete");
+            note!("{skipped} file(s) skipped: their gain tags are complete");
         }
         let untagged = self.tagger.as_ref().map_or(0, |tagger| tagger.failed);
         if let Some(tagger) = self.tagger.filter(|_| !self.quiet && self.measured > 0) {
-            eprintln!("{}", tagger.summary());
+            note!("{}", tagger.summary());
         }
         match (self.measured, self.failed) {
             _ if untagged > 0 => Ok(Exit::SomeFailed),

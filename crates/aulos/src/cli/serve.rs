@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::output::print;
+use super::console::StartupMessage;
 
 /// Runs the configuration that `read` returns until a signal ends it, and reads it again on SIGHUP.
 /// `head` is printed before the startup message, which shows `network_command` while the ports are
@@ -41,7 +41,7 @@ pub(super) fn run(
             .with_inherited_sockets(sockets)
             .start(resolved.clone())?;
         let message = startup_message(&resolved, server.addresses(), network_command);
-        print((head.to_owned() + &message).as_bytes())?;
+        let _startup_message = StartupMessage::print(head.to_owned() + &message);
         loop {
             tokio::select! {
                 _ = interrupt.recv() => break,

@@ -7,6 +7,7 @@ use aulos_player::{
 use aulos_server::exit::{Exit, Failure};
 use clap::{ArgAction, Args};
 
+use super::console::note;
 use super::play;
 
 pub(super) const EXAMPLES: &str = "\
@@ -124,7 +125,7 @@ fn parse_arguments(arguments: &[String]) -> Result<(PlayOptions, PlayOutput), Fa
             "port" => given.port = Some(text.parse().map_err(|_| invalid("port", text))?),
             "player" => given.player = Some(text.to_owned()),
             "soundcard" => given.sound_card = Some(text.to_owned()),
-            "daemon" => eprintln!("--daemon is ignored: the player stays in the foreground"),
+            "daemon" => note!("--daemon is ignored: the player stays in the foreground"),
             "logsink" => output.quiet = is_quiet(text)?,
             "logfilter" => output.status = text.split(',').any(|one| one.ends_with(":debug")),
             "sharingmode" if text == "shared" => {}

@@ -34,6 +34,7 @@ mod fifo;
 mod history;
 mod hostile;
 mod integrations;
+mod log;
 mod markers;
 mod mdns;
 mod metrics;

@@ -36,7 +36,7 @@ pub use fifo::{FifoAccess, FifoCounters, FifoFeeder, FifoMode, make_fifo};
 pub use fifo_error::FifoError;
 pub use http::{HttpBody, HttpBodyEnd, HttpBodyError, HttpFeeder, HttpFeederCommand};
 pub use process::{ProcessConfig, ProcessFeeder, split_arguments};
-pub use process_log::ProgramExit;
+pub use process_log::{LogLine, ProgramExit};
 pub use snapcast::{SnapcastCounters, SnapcastFeeder, SnapcastServer};
 pub use stdin::StdinFeeder;
 pub use stream::{

@@ -14,18 +14,18 @@ use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::fifo::{DrainStatus, READ_BYTES, drain, make_fifo};
-use super::process_log::{ProcessLog, set_nonblocking};
+use super::process_log::{LogLine, LoggedLines, ProcessLog, set_nonblocking};
 use super::{ByteFeed, FeedState, Feeder, NextPoll};
 
 /// The program to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ProcessConfig {
     /// The program, looked up in `PATH` unless it contains a slash.
     pub program: PathBuf,
     /// Its arguments; no shell interprets them.
     pub arguments: Vec<String>,
-    /// Whether its standard error is copied to ours.
-    pub log_stderr: bool,
+    /// Logs a line of its standard error, if that is wanted.
+    pub log_line: Option<LogLine>,
     /// A FIFO that receives a copy of its standard error, created if missing. The program never
     /// waits for a reader; what does not fit is lost.
     pub log_to: Option<PathBuf>,
@@ -72,7 +72,8 @@ impl ProcessFeeder {
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let log = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         set_nonblocking(output.as_fd())?;
-        let log = ProcessLog::new(log, copy, self.config.log_stderr)?;
+        let lines = self.config.log_line.map(|log| LoggedLines::new(&self.config.program, log));
+        let log = ProcessLog::new(log, copy, lines)?;
         Ok(RunningProcess { child, output, log, active_at: now, closed: None })
     }
 

@@ -4,9 +4,9 @@ use core::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ExitStatus};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// How a program ended: its exit status, and the last line of its standard error, which usually is
@@ -58,18 +58,21 @@ pub(super) struct ProcessLog {
     pipe: ChildStderr,
     /// A FIFO that gets a copy.
     copy: Option<File>,
-    /// Whether our own standard error gets a copy.
-    is_logged: bool,
+    logged: Option<LoggedLines>,
     line: LastLine,
 }
 
 impl ProcessLog {
-    pub(super) fn new(pipe: ChildStderr, copy: Option<File>, is_logged: bool) -> io::Result<Self> {
+    pub(super) fn new(
+        pipe: ChildStderr,
+        copy: Option<File>,
+        logged: Option<LoggedLines>,
+    ) -> io::Result<Self> {
         set_nonblocking(pipe.as_fd())?;
-        Ok(Self { pipe, copy, is_logged, line: LastLine::default() })
+        Ok(Self { pipe, copy, logged, line: LastLine::default() })
     }
 
-    /// Takes what there is, without waiting. What does not fit into the copies is lost: neither the
+    /// Takes what there is, without waiting. What does not fit into the copy is lost: neither the
     /// program nor this thread waits for a reader.
     pub(super) fn drain(&mut self, scratch: &mut [u8]) {
         for _ in 0..MAX_READS {
@@ -80,14 +83,17 @@ impl ProcessLog {
             if let Some(copy) = &mut self.copy {
                 drop(copy.write(piece));
             }
-            if self.is_logged && is_writable() {
-                drop(io::stderr().write(piece));
+            if let Some(logged) = &mut self.logged {
+                logged.push(piece);
             }
         }
     }
 
     /// The end of the program, with the last line so far.
-    pub(super) fn exit(&self, status: Option<ExitStatus>) -> ProgramExit {
+    pub(super) fn exit(&mut self, status: Option<ExitStatus>) -> ProgramExit {
+        if let Some(logged) = &mut self.logged {
+            logged.end_line();
+        }
         let (line, length) = self.line.last();
         ProgramExit { status: status.and_then(|status| status.code()), line, length }
     }
@@ -99,13 +105,46 @@ pub(super) fn set_nonblocking(end: BorrowedFd<'_>) -> io::Result<()> {
     Ok(fcntl_setfl(end, flags | OFlags::NONBLOCK)?)
 }
 
-/// Whether our standard error takes a piece without waiting.
-fn is_writable() -> bool {
-    let stderr = io::stderr();
-    let mut ends = [PollFd::new(&stderr, PollFlags::OUT)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut ends, Some(&now)).is_ok_and(|ready| ready > 0)
+/// Logs a line of a program, which is named first. It is called on the thread that reads the
+/// program's sound, and must not wait.
+pub type LogLine = fn(&Path, &str);
+
+/// The lines of a program for the log.
+#[derive(Debug)]
+pub(super) struct LoggedLines {
+    program: PathBuf,
+    log: LogLine,
+    open: Vec<u8>,
 }
+
+impl LoggedLines {
+    pub(super) fn new(program: &Path, log: LogLine) -> Self {
+        Self { program: program.to_owned(), log, open: Vec::new() }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                // A progress line ends with a return.
+                b'\n' | b'\r' => self.end_line(),
+                byte => self.open.push(*byte),
+            }
+            if self.open.len() >= MAX_LOGGED_LINE {
+                self.end_line();
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        if !self.open.is_empty() {
+            (self.log)(&self.program, &String::from_utf8_lossy(&self.open));
+            self.open.clear();
+        }
+    }
+}
+
+/// A longer line is logged in pieces.
+const MAX_LOGGED_LINE: usize = 1_024;
 
 /// The last line that is not blank, cut at [`MAX_LINE`] bytes.
 #[derive(Debug)]
@@ -152,8 +191,7 @@ impl LastLine {
 /// Bytes of a line that are kept.
 const MAX_LINE: usize = 160;
 
-/// Bytes per read: a pipe that is ready takes a write of up to 4,096 without waiting (POSIX,
-/// `PIPE_BUF`).
+/// Bytes per read: a FIFO takes a write of up to 4,096 whole or not at all (POSIX, `PIPE_BUF`).
 const PIECE: usize = 4_096;
 
 /// Reads per tick.
@@ -168,6 +206,22 @@ mod tests {
         pieces.iter().for_each(|piece| line.push(piece.as_bytes()));
         let (line, length) = line.last();
         ProgramExit { status: Some(2), line, length }.to_string()
+    }
+
+    #[test]
+    fn a_program_is_logged_line_by_line() {
+        static LOGGED: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+        let log: LogLine =
+            |path, line| LOGGED.lock().unwrap().push(format!("{}: {line}", path.display()));
+        let mut lines = LoggedLines::new(Path::new("p"), log);
+        let long = "x".repeat(MAX_LOGGED_LINE + 1);
+        for piece in ["one\ntw", "o\n\n50 %\r100 %\r\n", &long] {
+            lines.push(piece.as_bytes());
+        }
+        lines.end_line();
+        let logged = LOGGED.lock().unwrap();
+        let whole = format!("p: {}", &long[1..]);
+        assert_eq!(*logged, ["p: one", "p: two", "p: 50 %", "p: 100 %", &whole, "p: x"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use aulos_engine::loudness::Loudness;
 use aulos_server::exit::Failure;
 use serde_json::Value;
 
+use crate::cli::console::write_error;
 use crate::cli::figures::{clock, db, lufs};
 use crate::cli::output::print;
 
@@ -88,7 +89,7 @@ pub(super) fn summary(uri: &str, read: &Loudness, json: bool, quiet: bool) -> Re
         text += &format!("  {name:<20} {figure:>5} {unit}\n");
     }
     if json {
-        eprint!("{text}");
+        write_error(text);
         return Ok(());
     }
     print(text.as_bytes()).map(|_| ())

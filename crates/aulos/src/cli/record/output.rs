@@ -1,6 +1,6 @@
 //! Output of a recording: a status line on a terminal, and each complete file.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use aulos_control::closed_segment_json;
 use aulos_core::Span;
@@ -9,6 +9,7 @@ use aulos_engine::recorder::RecordingState;
 use aulos_files::record::{RecorderEventKind, RecorderStatus};
 use aulos_server::exit::Failure;
 
+use crate::cli::console::{note, write_error};
 use crate::cli::figures::{clock, db, lufs};
 use crate::cli::output::{ColorMode, SideReport};
 
@@ -33,7 +34,7 @@ impl RecordOutput {
     pub(super) fn print_message(&self, text: &str) {
         if !self.quiet {
             self.clear();
-            write_stderr(&format!("{text}\n"));
+            note!("{text}");
         }
     }
 
@@ -73,7 +74,7 @@ impl RecordOutput {
         if let Some(fault) = &status.fault {
             text += &format!("  ({fault})");
         }
-        write_stderr(&format!("\r\x1b[K{text}"));
+        write_error(format!("\r\x1b[K{text}"));
     }
 
     /// Reports an event of the recorder.
@@ -120,15 +121,9 @@ impl RecordOutput {
 
     fn clear(&self) {
         if self.line {
-            write_stderr("\r\x1b[K");
+            write_error("\r\x1b[K".to_owned());
         }
     }
-}
-
-/// Writes to standard error; a recording does not end because its messages cannot be written.
-fn write_stderr(text: &str) {
-    let mut stderr = io::stderr().lock();
-    drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
 }
 
 /// Formats a size with three significant digits.

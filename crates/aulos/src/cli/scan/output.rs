@@ -7,6 +7,8 @@ use aulos_core::{Db, Lufs};
 use aulos_files::scan::LoudnessSummary;
 use serde_json::Value;
 
+use crate::cli::console::{flush, write_error, write_now};
+
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RowFormat {
@@ -62,7 +64,7 @@ impl RowWriter {
     /// standard error, unless the table shows it.
     pub(super) fn print(&self, row: &Row<'_>) -> io::Result<()> {
         if let (Some(error), false) = (&row.error, matches!(self.0, RowFormat::Table { .. })) {
-            eprintln!("{}: {error}", plain(&row.path.to_string_lossy()));
+            write_now(format_args!("{}: {error}", plain(&row.path.to_string_lossy())));
         }
         write(&match self.0 {
             RowFormat::Json => json(row),
@@ -78,7 +80,8 @@ impl RowWriter {
         if matches!(self.0, RowFormat::Table { .. }) {
             return write(text);
         }
-        eprint!("{text}");
+        write_error(text.to_owned());
+        flush();
         Ok(())
     }
 }

@@ -1,0 +1,102 @@
+//! What a command writes besides its result: the log, notes and the progress on standard error, and
+//! the startup message of a server on standard output.
+//!
+//! A server must play on when nobody reads its log, and when the disk on which it lies is full. So
+//! nothing here waits and nothing panics, as the macros of the standard library do: lines go through
+//! a bounded queue to a thread ([`aulos_rt::line_queue()`]).
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+use std::thread::Builder;
+use std::time::Duration;
+
+use aulos_rt::{LineSender, LostLines, line_queue};
+
+/// Prints a line for people on standard error, as `eprintln!` would.
+macro_rules! note {
+    ($($argument:tt)*) => {
+        $crate::cli::console::write_error(format!($($argument)*) + "\n")
+    };
+}
+pub(super) use note;
+
+/// The queue of standard error, which belongs to the process.
+static STDERR: OnceLock<LineSender> = OnceLock::new();
+
+/// Starts the thread that writes to standard error; `report` makes the line that says what is
+/// missing. Returns its queue, of which a process has one.
+pub(super) fn start(report: fn(&LostLines) -> Vec<u8>) -> LineSender {
+    STDERR
+        .get_or_init(|| match output(io::stderr()) {
+            Ok(stderr) => start_writer("aulos-log", stderr, report),
+            // Without a descriptor there is nothing to write to, and all lines are lost.
+            Err(_) => line_queue().0,
+        })
+        .clone()
+}
+
+/// A copy of a descriptor of this process: it has no lock that another thread could hold while it
+/// waits.
+fn output(stream: impl AsFd) -> io::Result<File> {
+    stream.as_fd().try_clone_to_owned().map(|own: OwnedFd| File::from(own))
+}
+
+/// Starts a thread that writes to `out`. Without a thread all lines are lost.
+pub(super) fn start_writer(
+    name: &str,
+    mut out: impl Write + Send + 'static,
+    report: fn(&LostLines) -> Vec<u8>,
+) -> LineSender {
+    let (sender, writer) = line_queue();
+    drop(Builder::new().name(name.to_owned()).spawn(move || writer.run(&mut out, report)));
+    sender
+}
+
+/// Writes a text to standard error, without waiting: a line, or a piece of one.
+pub(super) fn write_error(text: String) {
+    match STDERR.get() {
+        Some(stderr) => stderr.push(text.into_bytes()),
+        // Before the log has started, or without it, as in a test.
+        None => drop(io::stderr().write_all(text.as_bytes())),
+    }
+}
+
+/// Writes a line to standard error before a progress bar is drawn again.
+pub(super) fn write_now(line: impl Display) {
+    note!("{line}");
+    flush();
+}
+
+/// Waits a moment until standard error has everything.
+pub(super) fn flush() {
+    if let Some(stderr) = STDERR.get() {
+        stderr.flush(FLUSH_LIMIT);
+    }
+}
+
+/// The message of a server on standard output. It starts without a reader of that, too.
+pub(super) struct StartupMessage(LineSender);
+
+impl StartupMessage {
+    pub(super) fn print(text: String) -> Self {
+        let sender = match output(io::stdout()) {
+            Ok(stdout) => start_writer("aulos-stdout", stdout, |_| Vec::new()),
+            Err(_) => line_queue().0,
+        };
+        sender.push(text.into_bytes());
+        Self(sender)
+    }
+}
+
+impl Drop for StartupMessage {
+    fn drop(&mut self) {
+        self.0.flush(FLUSH_LIMIT);
+    }
+}
+
+/// How long the end of a command waits for an output that stands still: a server ends within a
+/// second.
+const FLUSH_LIMIT: Duration = Duration::from_millis(200);
