@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::figures;
 use super::output::print;
 use super::rpc::{ServerArgs, call, call_and_wait};
+use super::scan::plain;
 
 pub(super) const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -136,7 +137,8 @@ pub(super) fn announce(args: &AnnounceArgs) -> Result<Exit, Failure> {
     };
     let (answer, end) = call_and_wait(&args.server, ("Aulos.Announce", &params), MAX_WAIT, is_end)?;
     let cause = end["cause"].as_str().unwrap_or_default();
-    let reason = end["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let reason = end["reason"].as_str().map(|why| format!(": {}", plain(why)));
+    let (cause, reason) = (plain(cause), reason.unwrap_or_default());
     print(announced_text(&answer).as_bytes())?;
     print(format!("{cause}{reason}\n").as_bytes())?;
     Ok(if cause == "played" { Exit::Ok } else { Exit::Negative })
@@ -144,7 +146,7 @@ pub(super) fn announce(args: &AnnounceArgs) -> Result<Exit, Failure> {
 
 fn announced_text(answer: &Value) -> String {
     let (id, before) = (&answer["id"], &answer["before"]);
-    let station = answer["station"].as_str().unwrap_or_default();
+    let station = plain(answer["station"].as_str().unwrap_or_default());
     format!("announcement {id} on {station}: {before} before it\n")
 }
 
@@ -178,7 +180,7 @@ fn reload_text(report: &Value) -> String {
         ("/relays/failed", "relays failed"),
     ] {
         let list = report.pointer(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let names: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+        let names: Vec<String> = list.iter().filter_map(Value::as_str).map(plain).collect();
         if !names.is_empty() {
             writeln!(text, "{title:<16} {}", names.join(", ")).ok();
         }
@@ -188,7 +190,7 @@ fn reload_text(report: &Value) -> String {
 
 /// The status of the server, its stations, sources and outputs.
 fn status_text(status: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let text = |value: &Value| plain(value.as_str().unwrap_or("-"));
     let seconds = |value: &Value| Span::from_secs(value.as_i64().unwrap_or(0));
     let mut out = format!(
         "aulos {} on {}, up {}\n",
@@ -202,7 +204,7 @@ fn status_text(status: &Value) -> String {
         let loudness = station["loudness"]["short_term_lufs"].as_f64();
         let loudness = loudness.map_or_else(String::new, |lufs| format!(", {lufs:.1} LUFS"));
         let playing = match station["active"].as_str() {
-            Some(source) => format!("{} {source}", text(&station["state"])),
+            Some(source) => format!("{} {}", text(&station["state"]), plain(source)),
             None => format!("{}, no source has sound", text(&station["state"])),
         };
         let name = text(&station["name"]);
@@ -210,8 +212,8 @@ fn status_text(status: &Value) -> String {
         writeln!(out, "{name}: {playing}{loudness}; {counts}").ok();
         for (key, kind, name, reason) in STATION_PARTS {
             for part in list(&station[key]) {
-                let reason =
-                    part[reason].as_str().map_or_else(String::new, |why| format!(": {why}"));
+                let reason = part[reason].as_str();
+                let reason = reason.map_or_else(String::new, |why| format!(": {}", plain(why)));
                 let (name, state) = (text(&part[name]), text(&part["state"]));
                 writeln!(out, "  {kind:<9} {name:<16} {state}{reason}").ok();
             }
@@ -265,6 +267,21 @@ mod tests {
              \x20 recorder  archive          recording\n\
              hall: silent, no source has sound; clients 0, web listeners 0\n"
         );
+    }
+
+    #[test]
+    fn what_a_server_says_reaches_no_terminal_as_a_command() {
+        let evil = "a\x1b]0;x\x07\u{9b}2J\nhall: playing";
+        let status = json!({
+            "version": evil, "host": evil, "stations": [{
+                "name": evil, "state": evil, "active": evil, "listeners": 0,
+                "sources": [{ "name": evil, "state": evil, "reason": evil }],
+            }],
+        });
+        let printed = status_text(&status) + &reload_text(&json!({ "added": [evil] }));
+        assert_eq!(printed.lines().count(), 4, "{printed:?}");
+        let is_command = |c: char| c.is_control() && c != '\n';
+        assert!(!printed.contains(is_command), "{printed:?}");
     }
 
     #[test]

@@ -542,3 +542,24 @@ fn a_reload_applies_users_and_certificates() {
             && again.code("Server.Authenticate", &login("anna's password")) == Some(401)
     });
 }
+
+/// The list of places where text from the network is interpreted is complete only while each of its
+/// checks is tested.
+#[test]
+fn every_row_about_text_from_the_network_names_a_test_that_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/explanation/security.md")).unwrap();
+    let section = page.split("\n## ").find(|part| part.starts_with("Text from the network"));
+    let rows = section.unwrap().lines().filter(|line| line.starts_with("| ")).skip(1);
+    let mut count = 0;
+    for row in rows {
+        let test = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let (name, file) = test.split_once(" in ").unwrap_or_else(|| panic!("{row}"));
+        let (name, file) = (name.trim_matches('`'), file.trim_matches('`'));
+        let source =
+            std::fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        assert!(source.contains(&format!("fn {name}(")), "{file} has no test `{name}`");
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+}

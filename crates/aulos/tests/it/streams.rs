@@ -141,6 +141,17 @@ fn a_call_names_a_sound_card_and_no_expression_of_alsa() {
     }
 }
 
+#[test]
+fn the_name_of_an_added_stream_breaks_no_line_and_no_path() {
+    let server = Server::start();
+    let long = "x".repeat(65);
+    for name in ["a%0D%0Ab", "a%0Ab", "a%00b", "a%1B[2Jb", "a%C2%85b", "..%2Fb", "a%5Cb", &long] {
+        let answer = add(&server, &format!("tcp://127.0.0.1:0?name={name}"));
+        let why = answer["error"]["data"].as_str().unwrap_or_default();
+        assert!(why.contains("is not a valid name"), "{name}: {answer}");
+    }
+}
+
 fn rand() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)

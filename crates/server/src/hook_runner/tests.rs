@@ -143,6 +143,22 @@ async fn a_program_gets_the_event_in_both_ways() {
 }
 
 #[tokio::test]
+async fn text_of_an_event_is_data_for_a_program_and_no_command() {
+    let scratch = ScratchDir::new("data").unwrap();
+    let program = script(&scratch, "cat > stdin; printf %s \"$AULOS_FROM\" > from\n");
+    let all = Running::start(&format!("[[hook]]\nrun = \"{program}\"")).await;
+    let evil = "$(touch oops) `touch oops`; touch oops\n'\"\u{0}--x\x1b[2J";
+    let (from, to) = (Some(evil.to_owned()), None);
+    let event = HookEvent::Fallback { from, to, cause: SwitchCause::Error };
+    assert_eq!(all.outcome(&event).await["delivered"], 1);
+    let told: Value = serde_json::from_str(&read(&scratch, "stdin")).unwrap();
+    assert_eq!(told["from"], evil);
+    // A variable has no zero byte.
+    assert_eq!(read(&scratch, "from"), evil.replace('\0', ""));
+    assert!(!scratch.join("oops").exists());
+}
+
+#[tokio::test]
 async fn a_program_that_hangs_is_ended_with_all_its_children() {
     let scratch = ScratchDir::new("hangs").unwrap();
     let program = script(
