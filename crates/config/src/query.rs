@@ -43,13 +43,17 @@ impl Query<'_> {
 }
 
 /// Parameters that other programs write into the source URI, and where they belong here.
-const FOREIGN_PARAMETERS: [(&str, &str); 9] = [
+const FOREIGN_PARAMETERS: [(&str, &str); 10] = [
     ("codec", "write `codec` into the [[station]]"),
     ("chunk_ms", "write `chunk_ms` into the [[station]]"),
     ("buffer_ms", "write `buffer_ms` into the [[station]]"),
     ("latency", "a table with a buffer: { uri = \"rtp://...\", input_buffer_ms = 200 }"),
     ("ptime", "leave it out: each packet contains its duration"),
     ("localaddr", "write `interface`, the name of the network interface or its address"),
+    (
+        "wd_timeout",
+        "write `timeout`, the time without a sample after which the program is restarted",
+    ),
     ("idle_threshold", "write `silence = { below_dbfs = -60.0, for_s = 10 }`"),
     ("controlscript", "write `plugin = { script = \"...\" }` into the [[station]]"),
     ("controlscriptparams", "write `plugin = { script = \"...\", params = \"...\" }`"),

@@ -17,6 +17,7 @@ pub mod history;
 pub mod hook_runner;
 pub mod http;
 mod icecast;
+mod input_budget;
 pub mod mdns;
 mod metrics;
 mod nats;

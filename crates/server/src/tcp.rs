@@ -106,6 +106,9 @@ async fn serve_controller(
     caller.peer = Some(peer);
     caller.has_logged_in = stream.certificate().is_some();
     if let Err(error) = run_session(stream, control, caller, inbox, slot).await {
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            count(&control.counters.controllers_cut_memory);
+        }
         tracing::debug!(%error, "the connection of a controller failed");
     }
 }
@@ -245,6 +248,7 @@ async fn run_session(
                         let line = to_line(answer);
                         send(&mut stream, std::iter::once(&line[..]), &mut inbox, control).await?;
                     }
+                    watch.complete_input();
                     establish(&caller, slot, control)?;
                     lines.set_limit(max_line_length(&caller));
                     // A long batch of one controller must not delay the others.

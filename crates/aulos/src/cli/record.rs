@@ -76,7 +76,8 @@ pub(super) fn run(args: &RecordArgs, quiet: bool, color: ColorMode) -> Result<Ex
         recorder.stop_waiting();
         reader.end().await;
         let done = recorder.finish(&mut output, &mut signals).await;
-        ended.and(done).and(output.end()).map(|()| Exit::Ok)
+        let printed = output.end();
+        ended.and(done).and(printed).map(|()| Exit::Ok)
     })
 }
 

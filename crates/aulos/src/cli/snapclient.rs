@@ -301,7 +301,8 @@ mod tests {
         assert_eq!(options.server.to_string(), "tcp://kitchen:1705");
         assert_eq!((options.id.as_deref(), options.instance), (Some("attic"), 2));
         assert_eq!(options.latency, Span::from_millis(20));
-        assert_eq!(options.output, "file:/tmp/x.pcm".parse().unwrap());
+        let file: OutputConfig = "file:/tmp/x.pcm".parse().unwrap();
+        assert_eq!(options.output, file.replacing());
         assert_eq!(options.mixer, Mixer::Script("/bin/volume".into()));
         assert!(options.format.is_some() && output.status && !output.quiet);
         let (options, output) = parse(

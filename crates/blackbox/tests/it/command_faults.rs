@@ -79,7 +79,7 @@ fn the_first_signal_ends_a_recording_on_a_full_disk_and_its_file_is_readable() {
         ("TERM", "../song.wav disk/take.wav --no-pace"),
     ];
     let run = |(number, (signal, arguments)): (usize, &(&str, &str))| {
-        let folder = scratch.join(&number.to_string());
+        let folder = scratch.join(number.to_string());
         fs::create_dir(&folder).unwrap();
         // A second is enough for the disk to be full.
         let script = format!(
@@ -101,8 +101,8 @@ fn the_first_signal_ends_a_recording_on_a_full_disk_and_its_file_is_readable() {
         assert!(begin.elapsed() < Duration::from_secs(8), "{said}");
         assert!(said.contains("No space left on device") && said.contains(".part"), "{said}");
         assert!(!said.contains("retention") && !said.contains("server"), "{said}");
-        let part = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-        let part = part.filter(|path| text(path).ends_with(".part")).next().expect("a file");
+        let mut files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let part = files.find(|path| text(path).ends_with(".part")).expect("a file");
         let decoded = Command::new(&ffmpeg)
             .args(["-v", "error", "-i"])
             .arg(&part)
@@ -126,76 +126,56 @@ fn a_read_only_disk_is_reported_before_anything_is_recorded() {
 }
 
 #[test]
-fn work_goes_on_when_standard_output_takes_nothing() {
+fn long_commands_go_on_when_standard_output_takes_nothing() {
     let _turn = shared_turn();
-    let scratch = ScratchDir::new("broken-output").unwrap();
-    let long: [&[&str]; 2] = [
-        &[
-            "relay",
-            "udp://127.0.0.1:0",
-            "--from",
-            "pcmu",
-            "--to",
-            "pcma",
-            "--dest",
-            "udp://127.0.0.1:9",
-            "--json",
-        ],
-        &["play", "--json", "--output", "null", "tcp://127.0.0.1:1"],
-    ];
+    let scratch = ScratchDir::new("broken-status").unwrap();
+    let relay = "relay udp://127.0.0.1:0 --from pcmu --to pcma --dest udp://127.0.0.1:9 --json";
+    let play = "play --json --output null tcp://127.0.0.1:1";
     let mut running = Vec::new();
     for is_full in [true, false] {
-        for arguments in long {
-            let mut command = aulos(scratch.path(), arguments);
+        for arguments in [relay, play] {
+            let arguments: Vec<&str> = arguments.split(' ').collect();
+            let mut command = aulos(scratch.path(), &arguments);
             running.push((is_full, command.stdout(broken_output(is_full)).spawn().unwrap()));
         }
     }
-    for is_full in [true, false] {
-        let folder = scratch.join(if is_full { "full" } else { "closed" });
-        fs::create_dir(&folder).unwrap();
-        write_song(&folder.join("song.wav"), 5);
-        let work: [(&[&str], &[&str]); 4] = [
-            (
-                &[
-                    "record",
-                    "file:///song.wav",
-                    "take-%S.wav",
-                    "--rotate",
-                    "1s",
-                    "--no-pace",
-                    "--json",
-                ],
-                &[".wav"; 6],
-            ),
-            (&["scan", "song.wav", "--report", "page.html"], &["page.html"]),
-            (&["scan", "song.wav", "--resume", "journal"], &["journal"]),
-            (&["normalize", "song.wav", "new.flac"], &["new.flac"]),
-        ];
-        for (arguments, made) in work {
-            let song = format!("file://{}", text(&folder.join("song.wav")));
-            let arguments: Vec<&str> = arguments
-                .iter()
-                .map(
-                    |argument| if argument.starts_with("file:") { song.as_str() } else { argument },
-                )
-                .collect();
-            let mut command = aulos(&folder, &arguments);
-            let mut child = command.stdout(broken_output(is_full)).spawn().unwrap();
-            let status = end_of(&mut child, arguments[0]);
-            assert_eq!(status.code(), Some(if is_full { 74 } else { 0 }), "{arguments:?}");
-            let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
-            let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
-            let found = names.iter().filter(|name| name.ends_with(made[0])).count();
-            assert_eq!(found, made.len(), "{arguments:?}: {names:?}");
-        }
-    }
     // A line a second: each has failed to print one.
-    std::thread::sleep(Duration::from_millis(1_200));
+    std::thread::sleep(Duration::from_millis(1_500));
     for (is_full, mut child) in running {
         assert!(child.try_wait().unwrap().is_none(), "it goes on");
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         let status = end_of(&mut child, "the signal");
         assert_eq!(status.code(), Some(if is_full { 74 } else { 0 }));
+    }
+}
+
+#[test]
+fn files_are_written_when_standard_output_takes_nothing() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("broken-output").unwrap();
+    for is_full in [true, false] {
+        let folder = scratch.join(if is_full { "full" } else { "closed" });
+        fs::create_dir(&folder).unwrap();
+        write_song(&folder.join("song.wav"), 5);
+        let song = folder.join("song.wav");
+        let song = text(&song);
+        // A command, and the end of the names of the files that are there afterwards.
+        for (arguments, ending, count) in [
+            (format!("record file://{song} take-%S.wav --rotate 1s --no-pace --json"), ".wav", 6),
+            ("scan song.wav --report page.html".to_owned(), "page.html", 1),
+            ("scan song.wav --resume journal".to_owned(), "journal", 1),
+            ("normalize song.wav new.flac".to_owned(), "new.flac", 1),
+        ] {
+            let words: Vec<&str> = arguments.split(' ').collect();
+            let mut command = aulos(&folder, &words);
+            let mut child = command.stdout(broken_output(is_full)).spawn().unwrap();
+            let status = end_of(&mut child, words[0]);
+            assert_eq!(status.code(), Some(if is_full { 74 } else { 0 }), "{arguments}");
+            let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+            let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+            let found = names.iter().filter(|name| name.ends_with(ending)).count();
+            assert_eq!(found, count, "{arguments}: {names:?}");
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use aulos_blackbox::http::get;
-use aulos_blackbox::peer::{Process, free_port};
+use aulos_blackbox::peer::Process;
+use aulos_blackbox::ports::free_port;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::binary;
 use rustix::process::{Pid, Signal, kill_process};

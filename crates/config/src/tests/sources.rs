@@ -87,6 +87,43 @@ fn librespot_gets_the_arguments_that_it_has_today() {
 }
 
 #[test]
+fn a_source_may_be_without_data_for_a_time_that_can_be_set() {
+    let timeout = |uri: &str| {
+        let text = station(&format!("sources = [\"{uri}\"]"));
+        match load_text(&text, &[]).unwrap().stations.remove(0).sources.remove(0).config {
+            SourceConfig::Process { timeout, .. }
+            | SourceConfig::TcpServer { timeout, .. }
+            | SourceConfig::TcpClient { timeout, .. } => {
+                timeout.map(|span| span.as_millis() / 1_000)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    for (uri, expected) in [
+        ("process:///x", Some(30)),
+        ("process:///x?timeout=5", Some(5)),
+        ("process:///x?timeout=2min", Some(120)),
+        ("process:///x?timeout=off", None),
+        ("process:///x?timeout=0", None),
+        ("librespot:///librespot", None),
+        ("librespot:///librespot?timeout=1h", Some(3_600)),
+        ("airplay:///shairport-sync", None),
+        ("tcp://0.0.0.0:4953", Some(3_600)),
+        ("tcp://host:4953?mode=client&timeout=10s", Some(10)),
+    ] {
+        assert_eq!(timeout(uri), expected, "{uri}");
+    }
+    for (uri, expected) in [
+        ("process:///x?timeout=100ms", "from 1s to 24h, or off"),
+        ("process:///x?timeout=soon", "not a duration"),
+        ("process:///x?wd_timeout=5", "write `timeout`"),
+    ] {
+        let told = first_problem(&station(&format!("sources = [\"{uri}\"]")), &[]);
+        assert!(told.contains(expected), "{uri}: {told}");
+    }
+}
+
+#[test]
 fn another_snapcast_server_has_a_port_an_identity_and_a_login() {
     let load = |uri: &str, more: &str| {
         load_text(&station(&format!("sources = [{{ uri = \"{uri}\"{more} }}]")), &[])

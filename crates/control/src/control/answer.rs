@@ -8,9 +8,6 @@ use std::ops::Deref;
 
 use super::long_calls::AnswerPermit;
 
-/// Bytes from which an answer is large.
-pub(super) const LARGE_ANSWER: usize = 64 << 10;
-
 /// The answer to a line of JSON-RPC or to a request of the status.
 #[derive(Debug)]
 pub struct Answer {

@@ -11,10 +11,10 @@ use aulos_proto::snap::control::{Reply, Request, RequestId, RpcError};
 use serde_json::Value;
 use tokio::task::yield_now;
 
-use super::answer::{Answer, LARGE_ANSWER};
+use super::answer::Answer;
 use super::cluster_calls::NODE_METHODS;
 use super::context::{CallContext, CallEffects, LaterAnswer};
-use super::long_calls::AnswerPermit;
+use super::long_calls::{AnswerPermit, LARGE_ANSWER};
 use super::method::{self, COST_PER_CLIENT, CallCost, Method};
 use super::roles::{FORBIDDEN, UNAUTHORIZED};
 use super::rpc::{CallBatch, CallOutput, MethodResult, method_not_found};

@@ -14,7 +14,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::client::{
-    Client, Group, MAX_ID, MAX_IP, MIN_LATENCY_MS, SavedGroup, WallTime, clamp_volume, clip, clip_to,
+    Client, Group, MAX_ID, MAX_IP, MIN_LATENCY_MS, SavedGroup, WallTime, clamp_volume, clip,
+    clip_to,
 };
 use super::presets::{Preset, PresetClient, PresetGroup, PresetVolume};
 

@@ -319,7 +319,8 @@ impl ClientTable {
             && known
             && self.positions.len() == self.clients.len()
             && self.connected() == self.count(|client| client.session.is_some())
-            && self.sessions.len() == self.clients().map(|one| one.sessions().count()).sum()
+            && self.sessions.len()
+                == self.clients().map(|one| one.sessions().count()).sum::<usize>()
             && self.transient == self.count(|client| client.transient)
             && self.keys.len() == self.groups.len()
     }

@@ -192,19 +192,7 @@ impl RecorderJob {
                 (frames > Frames::ZERO).then_some(RecorderOutput::Write { from, frames })
             }
             RecorderOutput::Silence { from, frames, cause } => {
-                let done = self.fill_silence(frames);
-                self.write_scratch();
-                self.add_gap(SegmentGap { frame: from, frames: done, silence: Some(cause) });
-                let frames = frames - done;
-                // A stall takes no media time: what follows it has another place in the file.
-                let from = if cause == SilenceReason::Stalled { from } else { from + done };
-                self.set_end_frame(from);
-                if let (Frames::ZERO, SilenceReason::Stalled, Some(file)) =
-                    (frames, cause, &mut self.file)
-                {
-                    file.skip_to(from);
-                }
-                (frames > Frames::ZERO).then_some(RecorderOutput::Silence { from, frames, cause })
+                self.write_silence(from, frames, cause)
             }
             RecorderOutput::Stalled { at, frames } => {
                 self.count_loss(at, frames, LossCause::Stall);
@@ -229,6 +217,29 @@ impl RecorderJob {
             }
         };
         Ok(true)
+    }
+
+    /// Writes a piece of silence; returns the rest.
+    fn write_silence(
+        &mut self,
+        from: MediaTime,
+        frames: Frames,
+        cause: SilenceReason,
+    ) -> Option<RecorderOutput> {
+        let done = self.fill_silence(frames);
+        self.write_scratch();
+        self.add_gap(SegmentGap { frame: from, frames: done, silence: Some(cause) });
+        let frames = frames - done;
+        // A stall takes no media time: what follows it has another place in the file.
+        let from = if cause == SilenceReason::Stalled { from } else { from + done };
+        self.set_end_frame(from);
+        if frames > Frames::ZERO {
+            return Some(RecorderOutput::Silence { from, frames, cause });
+        }
+        if let (SilenceReason::Stalled, Some(file)) = (cause, &mut self.file) {
+            file.skip_to(from);
+        }
+        None
     }
 
     fn fill_silence(&mut self, frames: Frames) -> Frames {

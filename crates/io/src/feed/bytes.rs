@@ -419,6 +419,7 @@ mod tests {
 
     /// A tone in the left channel, silence in the right one.
     fn left_tone(frames: usize) -> Vec<u8> {
+        #[expect(clippy::cast_possible_truncation, reason = "8,000 at most")]
         let left = |n: usize| ((n as f32 * 0.13).sin() * 8_000.0) as i16;
         (0..frames).flat_map(|n| [left(n).to_le_bytes(), [0, 0]].concat()).collect()
     }

@@ -220,7 +220,7 @@ mod tests {
         let config = ProcessConfig {
             program: "sh".into(),
             arguments: vec!["-c".into(), "head -c 5000000 /dev/zero; exec sleep 100".into()],
-            log_stderr: false,
+            log_line: None,
             log_to: None,
         };
         let timeout = Span::from_secs(30);

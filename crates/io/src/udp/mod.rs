@@ -105,9 +105,7 @@ use aulos_session::datagram::{Machine, MachineFactory};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 pub use config::{AnswerKeyFn, UdpConfig};
-pub use interface::{
-    Interface, InterfaceTable, find_interface, interface_networks, source_address_for,
-};
+pub use interface::{Interface, InterfaceTable, interface_networks, source_address_for};
 pub use report::{EndedStream, StreamEndCause, StreamId, StreamReport};
 pub use shared::{Demux, OpenPort, PortId, SharedPortConfig};
 pub(crate) use slots::{DatagramInfo, SMALL_SLOT_BYTES, Slots};

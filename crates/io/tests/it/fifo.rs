@@ -90,6 +90,7 @@ fn a_writer_that_breaks_off_within_a_frame_does_not_shift_the_next_one() {
     fixture.tick();
     // So the kernel shows no end when a writer closes.
     let keeper = OpenOptions::new().read(true).write(true).open(&fixture.path).unwrap();
+    #[expect(clippy::cast_possible_truncation, reason = "10,000 at most")]
     let wave = |n: u32| ((f64::from(n) * 0.1).sin() * 10_000.0) as i16;
     let sound: Vec<u8> = (0..500).flat_map(|n| wave(n).to_le_bytes()).collect();
     let mut first = writer(&fixture.path);

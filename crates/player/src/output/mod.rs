@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn sound_devices_have_names_of_any_form() {
         let parsed = |text: &str| {
-            let OutputConfig { target, card } = text.parse().unwrap();
+            let OutputConfig { target, card, .. } = text.parse().unwrap();
             (target, card.buffer, card.latency)
         };
         let millis = Span::from_millis;

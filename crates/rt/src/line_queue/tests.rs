@@ -1,3 +1,9 @@
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a test's output that another thread changes"
+)]
+
 use std::io::{Error, ErrorKind, Result, Write};
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +48,8 @@ impl Write for Output {
 }
 
 fn report(lost: &LostLines) -> Vec<u8> {
-    let reason = lost.reason.as_ref().map_or("queue full".to_owned(), |e| e.kind().to_string());
+    let reason =
+        lost.reason.as_ref().map_or_else(|| "queue full".to_owned(), |e| e.kind().to_string());
     format!("{} lost: {reason}\n", lost.count).into_bytes()
 }
 
@@ -59,7 +66,7 @@ fn lines_come_out_whole_and_in_order() {
     let output = Output::default();
     let (sender, writer) = running(&output);
     sender.push(b"one\n".to_vec());
-    sender.clone().push(b"two\n".to_vec());
+    sender.push(b"two\n".to_vec());
     assert!(sender.flush(LIMIT));
     assert_eq!(output.text(), "one\ntwo\n");
     sender.push(b"three\n".to_vec());

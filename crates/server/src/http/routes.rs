@@ -1,5 +1,7 @@
 //! The routes, and the checks in front of them.
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,6 +191,9 @@ async fn call(
         return (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n")
             .into_response();
     };
+    if read.as_ref().is_err_and(is_out_of_memory) {
+        count(&app.control.counters.controllers_cut_memory);
+    }
     let Ok(line) = read else {
         let text = format!("the request body is larger than {limit} bytes\n");
         return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
@@ -200,6 +205,18 @@ async fn call(
         Some(answer) => answer_response(&app.control, answer),
         None => StatusCode::NO_CONTENT.into_response(),
     }
+}
+
+/// Whether a body ended because the unfinished input of all connections reached its limit.
+fn is_out_of_memory(error: &axum::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return error.kind() == io::ErrorKind::OutOfMemory;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// A picture at Snapcast's URL.
@@ -366,6 +383,7 @@ async fn run_while_open(request: Request, next: Next) -> Response {
         return next.run(request).await;
     };
     let response = watch.while_open(next.run(request)).await;
+    watch.complete_input();
     // This response is not read; it ends the connection.
     response
         .unwrap_or_else(|| (StatusCode::REQUEST_TIMEOUT, [(CONNECTION, "close")]).into_response())

@@ -70,6 +70,7 @@ impl ControlSession<'_> {
         loop {
             tokio::select! {
                 message = self.socket.recv() => {
+                    // A ping may be within a message; it counts until that is complete.
                     match message {
                         Some(Ok(Message::Text(call))) => {
                             self.send_reply(caller, call.as_bytes()).await?;
@@ -80,6 +81,7 @@ impl ControlSession<'_> {
                             return Err(ConnectionClosed);
                         }
                     }
+                    self.watch.complete_input();
                     establish(caller, slot, control).map_err(|_| ConnectionClosed)?;
                     if let Some(subscription) = &caller.subscription {
                         feed.set(subscription, control);

@@ -17,6 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
+use crate::input_budget::{INPUT_BUDGET, UnfinishedInput};
+
 /// Interval at which the watch looks.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -24,14 +26,20 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// that only has nothing more to send, as `nc -N`, from one that has gone.
 const TIME_AFTER_CLOSE: Duration = Duration::from_secs(1);
 
-/// A socket that can be watched.
+/// A socket that can be watched, and whose unfinished input is limited.
 #[derive(Debug)]
-pub(crate) struct WatchedSocket(Arc<TcpStream>);
+pub(crate) struct WatchedSocket(Arc<SocketWithInput>);
+
+#[derive(Debug)]
+struct SocketWithInput {
+    socket: TcpStream,
+    input: UnfinishedInput<'static>,
+}
 
 /// The watch of a connection's peer. It does not keep the socket open.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerWatch {
-    socket: Weak<TcpStream>,
+    socket: Weak<SocketWithInput>,
     /// When it was first seen that the peer has closed its sending side; shared by all calls of the
     /// connection.
     closed_at: Arc<OnceLock<Instant>>,
@@ -39,7 +47,7 @@ pub(crate) struct PeerWatch {
 
 impl From<TcpStream> for WatchedSocket {
     fn from(socket: TcpStream) -> Self {
-        Self(Arc::new(socket))
+        Self(Arc::new(SocketWithInput { socket, input: INPUT_BUDGET.connection() }))
     }
 }
 
@@ -51,7 +59,7 @@ impl WatchedSocket {
     /// The socket itself, for a reactor.
     pub(crate) fn into_std(self) -> io::Result<std::net::TcpStream> {
         // A watch holds it while it looks; no call waits any more.
-        Arc::into_inner(self.0).ok_or(io::ErrorKind::ResourceBusy)?.into_std()
+        Arc::into_inner(self.0).ok_or(io::ErrorKind::ResourceBusy)?.socket.into_std()
     }
 }
 
@@ -68,11 +76,18 @@ impl PeerWatch {
         }
     }
 
+    /// Everything that the peer has sent is complete, and is no longer kept.
+    pub(crate) fn complete_input(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            socket.input.complete();
+        }
+    }
+
     async fn gone(&self) {
         loop {
             sleep(WATCH_INTERVAL).await;
             let Some(socket) = self.socket.upgrade() else { return };
-            let seen = peer_events(&socket);
+            let seen = peer_events(&socket.socket);
             if seen.intersects(PollFlags::HUP | PollFlags::ERR) {
                 return;
             }
@@ -106,9 +121,10 @@ impl AsyncRead for WatchedSocket {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.0.poll_read_ready(context))?;
-            match self.0.try_read(into.initialize_unfilled()) {
+            ready!(self.0.socket.poll_read_ready(context))?;
+            match self.0.socket.try_read(into.initialize_unfilled()) {
                 Ok(count) => {
+                    self.0.input.receive(count)?;
                     into.advance(count);
                     return Poll::Ready(Ok(()));
                 }
@@ -126,8 +142,8 @@ impl WatchedSocket {
         send: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(context))?;
-            match send(&self.0) {
+            ready!(self.0.socket.poll_write_ready(context))?;
+            match send(&self.0.socket) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 sent => return Poll::Ready(sent),
             }
@@ -161,7 +177,7 @@ impl AsyncWrite for WatchedSocket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(rustix::net::shutdown(&*self.0, Shutdown::Write).map_err(io::Error::from))
+        Poll::Ready(rustix::net::shutdown(&self.0.socket, Shutdown::Write).map_err(io::Error::from))
     }
 }
 
@@ -228,7 +244,7 @@ mod tests {
             1
         };
         assert_eq!(watch.while_open(call).await, Some(1));
-        socket.0.try_write(b"unread").unwrap();
+        socket.0.socket.try_write(b"unread").unwrap();
         peer.readable().await.unwrap();
         assert_eq!(peer.read(&mut [0; 1]).await.unwrap(), 1);
         // The kernel resets a connection that is closed with unread bytes.

@@ -140,7 +140,7 @@ fn a_full_disk_is_reported_and_existing_files_stay() {
     for (name, more) in [("out.wav", ""), ("out.flac", ""), ("out.opus", "--bitrate 510")] {
         let script = format!(
             "mount -t tmpfs -o size=1m none {disk} && echo precious > {disk}/{name} && \
-             {{ {aulos} normalize {more} {from} {disk}/{name}; code=$?; }}; \
+             {{ {aulos} normalize --force {more} {from} {disk}/{name}; code=$?; }}; \
              ls -A {disk}; cat {disk}/{name}; exit $code",
             disk = disk.display(),
             aulos = env!("CARGO_BIN_EXE_aulos"),

@@ -14,8 +14,9 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// Exit code, standard output, standard error.
+/// Replaces `to`: the tests use one name again and again.
 fn normalize(arguments: &[&str], from: &Path, to: &Path) -> (i32, String, String) {
-    of_output(&command(arguments, &[from, to]).output().unwrap())
+    of_output(&command(&[&["--force"], arguments].concat(), &[from, to]).output().unwrap())
 }
 
 fn in_place(arguments: &[&str], paths: &[&Path]) -> (i32, String, String) {

@@ -15,9 +15,11 @@ use aulos_io::SystemClock;
 use aulos_io::reactor::address_key;
 use tokio::sync::oneshot;
 
-use super::answer::LARGE_ANSWER;
 use super::rpc::MAX_BATCH_COST;
 use queue::{CallKind, LongCallQueue, Ticket, TurnRequest};
+
+/// Bytes from which an answer is large.
+pub(super) const LARGE_ANSWER: usize = 64 << 10;
 
 /// Grants the turns, and the memory for large answers.
 #[derive(Clone, Debug)]

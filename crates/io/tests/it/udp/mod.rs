@@ -299,7 +299,7 @@ fn a_stream_continues_with_another_socket() {
     let (peer, to) = listener();
     let probe = Probe { route: Some(Route::to(to).from_own_socket()), ..Probe::default() };
     let stream = context.add(Some(first), probe).unwrap();
-    let mut exchange = |number: u16, port: SocketAddr| {
+    let exchange = |number: u16, port: SocketAddr| {
         peer.send_to(&packet(1, number), port).unwrap();
         let mut bytes = [0; 2_000];
         let (_, from) = peer.recv_from(&mut bytes).unwrap();

@@ -17,7 +17,7 @@ use aulos_session::relay::RtpPayloadFormat;
 use aulos_session::rtp::{RtpInput, RtpInputConfig, RtpInputSink, RtpSession};
 
 use super::handles::{RtpSourceHandle, SharedError};
-use super::interfaces::missing_interface;
+use super::missing_interface;
 use super::service::{OpenRtpSource, PendingRtpSource, RtpService};
 use crate::audio::state::AudioState;
 

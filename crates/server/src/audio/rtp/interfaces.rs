@@ -15,6 +15,7 @@ use aulos_session::rtp::RtpSession;
 
 use super::handles::{OpenRtpOutput, StationRtpOutput};
 use super::input::open_socket;
+use super::missing_interface;
 use super::service::OpenRtpSource;
 use crate::audio::state::AudioState;
 
@@ -85,14 +86,6 @@ impl StationRtpOutput {
             let is_same = |found: Interface| found.index == open.interface.index;
             !(found.is_some_and(is_same) && table.contains(&open.interface))
         })
-    }
-}
-
-/// The error where there is no interface for packets to or from `address`.
-pub(super) fn missing_interface(wanted: Option<&str>, address: SocketAddr) -> String {
-    match wanted {
-        Some(wanted) => format!("no network interface {wanted}; `ip address` lists them"),
-        None => format!("rtp://{address}: no network interface leads there"),
     }
 }
 

@@ -22,7 +22,7 @@ use aulos_session::rtp::{
 };
 
 use super::handles::{OpenRtpOutput, SharedError, StationRtpOutput};
-use super::interfaces::missing_interface;
+use super::missing_interface;
 use super::service::RtpService;
 use crate::audio::state::{AudioState, RunningStation, take_matching};
 use crate::relay::wall_clock;

@@ -1,0 +1,108 @@
+//! The memory of unfinished input: lines, messages and bodies whose end has not come.
+//!
+//! Each of them has a limit, but a thousand connections that never send the end would together hold
+//! hundreds of megabytes. So all connections share one budget. It counts at the socket, where a line,
+//! a message of a WebSocket and the body of a request are alike.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Unfinished input that each connection may hold beside the budget: more than an ordinary call, so
+/// that an attacker who holds the whole budget prevents long calls only.
+const FREE_BYTES: usize = 16 << 10;
+
+/// Bytes of the budget: 128 of the longest lines at once.
+const BUDGET_BYTES: usize = 32 << 20;
+
+/// The budget of this process.
+pub(crate) static INPUT_BUDGET: InputBudget = InputBudget::new(BUDGET_BYTES);
+
+/// Bytes of unfinished input that connections may hold in all.
+#[derive(Debug)]
+pub(crate) struct InputBudget {
+    limit: usize,
+    held: AtomicUsize,
+}
+
+/// The unfinished input of one connection; returned to the budget on drop.
+#[derive(Debug)]
+pub(crate) struct UnfinishedInput<'a> {
+    budget: &'a InputBudget,
+    bytes: AtomicUsize,
+}
+
+impl InputBudget {
+    pub(crate) const fn new(limit: usize) -> Self {
+        Self { limit, held: AtomicUsize::new(0) }
+    }
+
+    /// A connection that has received nothing.
+    pub(crate) const fn connection(&self) -> UnfinishedInput<'_> {
+        UnfinishedInput { budget: self, bytes: AtomicUsize::new(0) }
+    }
+}
+
+impl UnfinishedInput<'_> {
+    /// Counts received bytes.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`], when the budget is exhausted; the connection is to be closed.
+    pub(crate) fn receive(&self, count: usize) -> io::Result<()> {
+        let before = self.bytes.fetch_add(count, Ordering::Relaxed);
+        let more = charge(before + count) - charge(before);
+        if more > 0
+            && self.budget.held.fetch_add(more, Ordering::Relaxed) + more > self.budget.limit
+        {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(())
+    }
+
+    /// Everything that was received is complete, and is no longer kept.
+    pub(crate) fn complete(&self) {
+        let before = self.bytes.swap(0, Ordering::Relaxed);
+        self.budget.held.fetch_sub(charge(before), Ordering::Relaxed);
+    }
+}
+
+impl Drop for UnfinishedInput<'_> {
+    fn drop(&mut self) {
+        self.complete();
+    }
+}
+
+/// What a connection with so much unfinished input takes of the budget.
+const fn charge(bytes: usize) -> usize {
+    bytes.saturating_sub(FREE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_input_has_a_limit_over_all_connections_and_short_calls_none() {
+        const LONG: usize = 200_000;
+        let budget = InputBudget::new(10 * LONG);
+        let (mut held, mut cut) = (Vec::new(), 0);
+        for _ in 0..1_100 {
+            let connection = budget.connection();
+            if (0..LONG / 4_000).all(|_| connection.receive(4_000).is_ok()) {
+                held.push(connection);
+            } else {
+                cut += 1;
+            }
+        }
+        assert!((10..=12).contains(&held.len()) && cut >= 1_088, "{} {cut}", held.len());
+        let short = budget.connection();
+        for _ in 0..1_000 {
+            short.receive(FREE_BYTES).unwrap();
+            short.complete();
+        }
+        held.iter().for_each(UnfinishedInput::complete);
+        let next = budget.connection();
+        next.receive(LONG).unwrap();
+        drop((held, next, short));
+        assert_eq!(budget.held.load(Ordering::Relaxed), 0);
+    }
+}
