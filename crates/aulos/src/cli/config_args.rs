@@ -62,7 +62,7 @@ pub(super) fn load(args: &ConfigArgs) -> Result<ResolvedConfig, Failure> {
 
 pub(super) fn log_warnings(resolved: &ResolvedConfig) {
     for warning in &resolved.warnings {
-        tracing::warn!("{warning}");
+        warning.to_string().lines().for_each(|line| tracing::warn!("{line}"));
     }
 }
 

@@ -235,7 +235,6 @@ Examples:
 /// Runs the command line of this process.
 #[must_use]
 pub(crate) fn main() -> Exit {
-    install_panic_hook();
     let mut arguments: Vec<_> = std::env::args_os().collect();
     let name = arguments.first().and_then(|program| Path::new(program).file_name());
     let other_names =
@@ -270,6 +269,8 @@ pub(crate) fn main() -> Exit {
     };
     let is_server = matches!(cli.command, Command::Serve(_) | Command::Snapserver(_));
     log::start(&cli.output, is_server);
+    // After the log's own hook, which gets what no guard contains.
+    install_panic_hook();
     let is_player = matches!(cli.command, Command::Play(_) | Command::Snapclient(_));
     let result = run(cli);
     if !is_server && !is_player {

@@ -105,8 +105,8 @@ fn a_server_plays_on_when_the_reader_of_its_log_is_gone() {
 #[test]
 fn a_server_answers_and_ends_while_nobody_reads_its_log_which_goes_on_afterwards() {
     let _turn = shared_turn();
-    let scratch = ScratchDir::new("log-stuck").unwrap();
     for is_read_at_last in [true, false] {
+        let scratch = ScratchDir::new("log-stuck").unwrap();
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         // A pipe has room for this (pipe(7)), and then for nothing.
         writer.write_all(&[b'x'; 65_536]).unwrap();

@@ -164,7 +164,7 @@ fn a_second_server_with_the_same_state_is_rejected_until_the_first_ends() {
 }
 
 #[test]
-fn of_two_clients_with_one_id_only_the_newer_one_plays() {
+fn two_clients_with_one_id_both_play_as_one_client() {
     let _turn = shared_turn();
     let scratch = ScratchDir::new("twins").unwrap();
     let server = AulosServer::start(&scratch, CONFIG).unwrap();
@@ -172,21 +172,24 @@ fn of_two_clients_with_one_id_only_the_newer_one_plays() {
     let mut first = ListenerClient::connect(server.stream, 5).unwrap();
     wait_for("the first", PATIENCE, || hear(&mut first) && first.stats.chunks > 10);
     let mut second = ListenerClient::connect(server.stream, 5).unwrap();
-    wait_for("the first one's end", PATIENCE, || {
-        hear(&mut second);
+    let chunks = first.stats.chunks;
+    wait_for("both", PATIENCE, || {
         hear(&mut first);
-        first.stats.cut
+        hear(&mut second) && second.stats.chunks > 50 && first.stats.chunks > chunks + 50
     });
-    let chunks = second.stats.chunks;
-    wait_for("the second", PATIENCE, || hear(&mut second) && second.stats.chunks > chunks + 10);
-    assert_eq!((second.stats.gaps, second.stats.cut), (0, false));
+    for client in [&first, &second] {
+        assert_eq!((client.stats.gaps, client.stats.cut), (0, false));
+    }
     let status = rpc.status();
     let groups = status["groups"].as_array().unwrap();
     assert_eq!((groups.len(), groups[0]["clients"].as_array().unwrap().len()), (1, 1));
     assert_eq!(groups[0]["clients"][0]["connected"], true);
-    // The first one's end comes late, and is not taken for the second one's.
-    let mut second = Some(second);
-    second.take();
+    // With the newer one gone, the other one is the client.
+    drop(second);
+    let chunks = first.stats.chunks;
+    wait_for("the first alone", PATIENCE, || hear(&mut first) && first.stats.chunks > chunks + 50);
+    assert_eq!(rpc.status()["groups"][0]["clients"][0]["connected"], true);
+    drop(first);
     wait_for("the end", PATIENCE, || rpc.status()["groups"][0]["clients"][0]["connected"] == false);
     server.stop().unwrap();
 }

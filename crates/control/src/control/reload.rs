@@ -149,10 +149,8 @@ impl Control {
     fn reload_locked(&self, inner: &mut ControlState) -> Result<(ReloadReport, Effects), String> {
         let new = (self.config_loader)().inspect_err(|problems| {
             self.statistics.set_reload(Err(()));
-            tracing::error!(
-                "the configuration has errors and is not applied:\n{}",
-                problems.trim_end()
-            );
+            tracing::error!("the configuration has errors and is not applied");
+            problems.trim_end().lines().for_each(|line| tracing::error!("{line}"));
             let first = problems.lines().next().unwrap_or_default();
             let text = format!("the configuration has errors and is not applied: {first}");
             self.add_reload_event(EventSeverity::Warning, text);

@@ -211,13 +211,13 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_moves_the_start_and_time_that_passes_does_not() {
-        let statistics = RunStatistics::new(SystemTime::UNIX_EPOCH, WallClock::default());
         let at = |local: i64, utc: i64, suspended: i64| WallClock {
             local: aulos_core::Instant::ZERO + Span::from_secs(local),
             utc: UnixTime::from_nanos(utc * 1_000_000_000),
             suspended: Span::from_secs(suspended),
             ..WallClock::default()
         };
+        let statistics = RunStatistics::new(SystemTime::UNIX_EPOCH, at(5, 0, 0));
         for (reading, started) in [
             (at(5, 0, 0), 0),
             (at(9, 104, 0), 100),

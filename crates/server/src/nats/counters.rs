@@ -176,12 +176,13 @@ const RECEIVED: [&str; 10] = [
     "nats_messages_dropped",
 ];
 
-const PLAYED: [&str; 7] = [
+const PLAYED: [&str; 8] = [
     "nats_sources_failed",
     "nats_chunks_played",
     "nats_chunks_late",
     "nats_chunks_early",
     "nats_chunks_damaged",
+    "nats_codec_panics",
     "nats_chunks_dropped",
     "nats_gaps_filled",
 ];
