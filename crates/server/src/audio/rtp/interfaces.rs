@@ -6,8 +6,6 @@
 //! interfaces are looked at every two seconds. A netlink socket would report changes at once, but
 //! not what follows from them for the routes, which have to be looked at all the same.
 
-use std::net::SocketAddr;
-
 use aulos_core::Span;
 use aulos_io::SystemClock;
 use aulos_io::udp::{Interface, InterfaceTable, UdpContext};
