@@ -4,7 +4,7 @@
 //! protocol is a datagram per line (`systemd.io/JOURNAL_NATIVE_PROTOCOL`); a library for it would be
 //! longer than this.
 //!
-//! No line is waited for, wherever it goes: see [`console`](super::console).
+//! No line is waited for, wherever it goes: see [`console`].
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt::{self, Write as _};

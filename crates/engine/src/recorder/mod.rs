@@ -53,7 +53,8 @@ pub use wall_clock::{
 /// let timeline = Timeline::new(MediaTime::ZERO, now, SampleRate::HZ_48000);
 /// let wall = WallClock { local: now, utc: UnixTime::from_nanos(0), ..WallClock::default() };
 /// let mut recorder = Recorder::new(RecorderConfig::default());
-/// recorder.handle_frames(FrameRun { pts: MediaTime::ZERO, frames: Frames(960), timeline }, wall);
+/// let (pts, frames, stall) = (MediaTime::ZERO, Frames(960), Span::ZERO);
+/// recorder.handle_frames(FrameRun { pts, frames, timeline, stall }, wall);
 /// assert_eq!(recorder.poll_output(), None);
 ///
 /// // Received frames are not lost.

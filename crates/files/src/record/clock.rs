@@ -9,7 +9,7 @@ use aulos_io::SystemClock;
 
 use super::file_name;
 
-/// Reads the clocks within [`MAX_READING`] of each other, so that their difference shows whether the
+/// Reads the clocks within a millisecond of each other, so that their difference shows whether the
 /// wall clock was set.
 #[must_use]
 pub fn wall_clock() -> WallClock {
