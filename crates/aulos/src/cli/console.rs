@@ -23,19 +23,47 @@ macro_rules! note {
 }
 pub(super) use note;
 
-/// The queue of standard error, which belongs to the process.
+/// The queue of standard error, which belongs to the process. Its thread starts with the first line:
+/// most commands print none, and one that was told to use one thread has no other.
 static STDERR: OnceLock<LineSender> = OnceLock::new();
 
-/// Starts the thread that writes to standard error; `report` makes the line that says what is
-/// missing. Returns its queue, of which a process has one.
-pub(super) fn start(report: fn(&LostLines) -> Vec<u8>) -> LineSender {
-    STDERR
-        .get_or_init(|| match output(io::stderr()) {
-            Ok(stderr) => start_writer("aulos-log", stderr, report),
-            // Without a descriptor there is nothing to write to, and all lines are lost.
-            Err(_) => line_queue().0,
-        })
-        .clone()
+/// Makes the line that says what is missing.
+type LostLinesReport = fn(&LostLines) -> Vec<u8>;
+
+/// Set when the log starts.
+static LOST_LINES_REPORT: OnceLock<LostLinesReport> = OnceLock::new();
+
+/// Where lines go.
+#[derive(Clone)]
+pub(super) enum LineOutput {
+    Stderr,
+    Queue(LineSender),
+}
+
+impl LineOutput {
+    /// Writes a line without waiting.
+    pub(super) fn push(&self, line: Vec<u8>) {
+        match (self, LOST_LINES_REPORT.get()) {
+            (Self::Queue(lines), _) => lines.push(line),
+            (Self::Stderr, Some(report)) => STDERR.get_or_init(|| start_stderr(*report)).push(line),
+            // Before the log has started, or without it, as in a test.
+            (Self::Stderr, None) => drop(io::stderr().write_all(&line)),
+        }
+    }
+}
+
+/// From now on standard error has a queue; `report` makes the line that says what is missing.
+pub(super) fn start(report: LostLinesReport) -> LineOutput {
+    LOST_LINES_REPORT.get_or_init(|| report);
+    LineOutput::Stderr
+}
+
+fn start_stderr(report: LostLinesReport) -> LineSender {
+    match output(io::stderr()) {
+        Ok(stderr) => start_writer("aulos-log", stderr, report),
+        // Without a descriptor there is nothing to write to, and all lines are lost.
+        Err(_) => line_queue().0,
+    }
 }
 
 /// A copy of a descriptor of this process: it has no lock that another thread could hold while it
@@ -48,7 +76,7 @@ fn output(stream: impl AsFd) -> io::Result<File> {
 pub(super) fn start_writer(
     name: &str,
     mut out: impl Write + Send + 'static,
-    report: fn(&LostLines) -> Vec<u8>,
+    report: LostLinesReport,
 ) -> LineSender {
     let (sender, writer) = line_queue();
     drop(Builder::new().name(name.to_owned()).spawn(move || writer.run(&mut out, report)));
@@ -57,11 +85,7 @@ pub(super) fn start_writer(
 
 /// Writes a text to standard error, without waiting: a line, or a piece of one.
 pub(super) fn write_error(text: String) {
-    match STDERR.get() {
-        Some(stderr) => stderr.push(text.into_bytes()),
-        // Before the log has started, or without it, as in a test.
-        None => drop(io::stderr().write_all(text.as_bytes())),
-    }
+    LineOutput::Stderr.push(text.into_bytes());
 }
 
 /// Writes a line to standard error before a progress bar is drawn again.

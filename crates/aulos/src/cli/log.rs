@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aulos_core::Utc;
-use aulos_rt::{LineSender, LostLines};
+use aulos_rt::LostLines;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
@@ -30,7 +30,7 @@ use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::console;
+use super::console::{self, LineOutput};
 use super::output::ColorMode;
 
 /// Help heading of the options that every command has.
@@ -88,7 +88,7 @@ pub(super) fn start(output: &OutputArgs, is_server: bool) {
         (Some(socket), _) => {
             let report = |lost: &LostLines| lost_line(lost).journal_entry();
             let entries = console::start_writer("aulos-journal", Journal(socket), report);
-            FieldLog { lines: entries, render: |line| line.journal_entry() }
+            FieldLog { lines: LineOutput::Queue(entries), render: |line| line.journal_entry() }
         }
         (None, true) => FieldLog { lines, render: |line| line.json_line() },
         (None, false) => return start_text(output, level, is_server, lines),
@@ -96,7 +96,7 @@ pub(super) fn start(output: &OutputArgs, is_server: bool) {
     tracing_subscriber::registry().with(targets(level)).with(fields).init();
 }
 
-fn start_text(output: &OutputArgs, level: LevelFilter, is_server: bool, lines: LineSender) {
+fn start_text(output: &OutputArgs, level: LevelFilter, is_server: bool, lines: LineOutput) {
     let log = tracing_subscriber::fmt()
         .with_writer(move || EventWriter(lines.clone()))
         .with_max_level(level)
@@ -111,7 +111,7 @@ fn start_text(output: &OutputArgs, level: LevelFilter, is_server: bool, lines: L
 }
 
 /// Takes each line of the log, which is written in one piece.
-struct EventWriter(LineSender);
+struct EventWriter(LineOutput);
 
 impl Write for EventWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
@@ -198,7 +198,7 @@ fn timestamp(now: SystemTime) -> String {
 
 /// The log of lines with fields.
 struct FieldLog {
-    lines: LineSender,
+    lines: LineOutput,
     render: fn(&LogLine) -> Vec<u8>,
 }
 
@@ -396,7 +396,7 @@ mod tests {
         let journal = UnixDatagram::bind(&path).unwrap();
         let socket = Journal(journal_socket(&path).unwrap());
         let lines = console::start_writer("journal", socket, |_| Vec::new());
-        let log = FieldLog { lines, render: |line| line.journal_entry() };
+        let log = FieldLog { lines: LineOutput::Queue(lines), render: |line| line.journal_entry() };
         let log = tracing_subscriber::registry().with(LevelFilter::INFO).with(log);
         with_default(log, || {
             tracing::debug!("not at this level");
@@ -418,6 +418,7 @@ mod tests {
     #[test]
     fn text_from_outside_stays_on_its_line_and_reaches_no_terminal() {
         let (lines, writer) = aulos_rt::line_queue();
+        let lines = LineOutput::Queue(lines);
         let log = tracing_subscriber::fmt()
             .with_writer(move || EventWriter(lines.clone()))
             .with_ansi(false)
