@@ -23,8 +23,8 @@ macro_rules! note {
 }
 pub(super) use note;
 
-/// The queue of standard error, which belongs to the process. Its thread starts with the first line:
-/// most commands print none, and one that was told to use one thread has no other.
+/// The queue of standard error, which belongs to the process. The thread of a command starts with its
+/// first line: most print none, and one that was told to use one thread has no other.
 static STDERR: OnceLock<LineSender> = OnceLock::new();
 
 /// Makes the line that says what is missing.
@@ -52,9 +52,13 @@ impl LineOutput {
     }
 }
 
-/// From now on standard error has a queue; `report` makes the line that says what is missing.
-pub(super) fn start(report: LostLinesReport) -> LineOutput {
+/// From now on standard error has a queue; `report` makes the line that says what is missing. The
+/// thread of a server starts now, because its number of threads is fixed.
+pub(super) fn start(report: LostLinesReport, is_server: bool) -> LineOutput {
     LOST_LINES_REPORT.get_or_init(|| report);
+    if is_server {
+        STDERR.get_or_init(|| start_stderr(report));
+    }
     LineOutput::Stderr
 }
 

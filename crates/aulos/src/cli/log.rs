@@ -76,11 +76,12 @@ pub(super) fn start(output: &OutputArgs, is_server: bool) {
     };
     let journal = if output.log == LogFormat::Auto { journal() } else { None };
     let is_json = output.log == LogFormat::Json;
-    let lines = console::start(match (is_json, is_server) {
+    let report: fn(&LostLines) -> Vec<u8> = match (is_json, is_server) {
         (true, _) => |lost| lost_line(lost).json_line(),
         (false, true) => |lost| lost_line(lost).text_line(),
         (false, false) => |lost| lost_line(lost).message_line(),
-    });
+    };
+    let lines = console::start(report, is_server);
     if is_server {
         std::panic::set_hook(Box::new(log_panic));
     }
