@@ -3,6 +3,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -53,8 +54,10 @@ pub(super) enum FinisherTask {
 pub(super) struct PendingFile {
     pub(super) shared: Arc<RecorderShared>,
     pub(super) store: Arc<dyn RecordingStore>,
-    /// Syncs the file; `None` if no sync is configured, or it is done.
-    pub(super) sync_handle: Option<Box<dyn SyncHandle>>,
+    /// Has the lock of the file until it is complete, so that no other process repairs it.
+    pub(super) handle: Option<Box<dyn SyncHandle>>,
+    /// The file is to be synced.
+    pub(super) needs_sync: bool,
     pub(super) name: String,
     pub(super) sidecar: Sidecar,
     pub(super) end: SegmentEnd,
@@ -176,18 +179,17 @@ impl Finisher {
             let path = store.path().join(name);
             RecorderFault { operation, path, error: Arc::new(error) }
         };
-        if let Some(sync_handle) = &it.sync_handle {
-            sync_handle
+        if let Some(handle) = it.handle.as_ref().filter(|_| it.needs_sync) {
+            handle
                 .sync()
                 .map_err(|error| failed(FileOperation::Sync, &part_name(&it.name), error))?;
+            it.needs_sync = false;
         }
         if !it.has_markers {
             it.write_markers()
                 .map_err(|error| failed(FileOperation::Write, &part_name(&it.name), error))?;
             it.has_markers = true;
         }
-        // The handle has the lock of the file; until now no other process could repair it.
-        it.sync_handle = None;
         if !it.is_published {
             let name = publish(&*store, &it.name)
                 .map_err(|error| failed(FileOperation::Rename, &part_name(&it.name), error))?;
@@ -206,6 +208,7 @@ impl Finisher {
         } else {
             drop(store.remove(&sidecar_name(&it.name)));
         }
+        it.handle = None;
         notify_observer(&*store, &it.shared, &it.name);
         let origin = FileOrigin::ThisRun { ended: it.ended, noted: Span::ZERO };
         self.complete_files_of(&it.shared).push(RetainedFile {
@@ -329,7 +332,8 @@ impl PendingFile {
         Box::new(Self {
             shared: self.shared.clone(),
             store: self.store.clone(),
-            sync_handle: self.sync_handle.take(),
+            handle: self.handle.take(),
+            needs_sync: self.needs_sync,
             name: self.name.clone(),
             sidecar: self.sidecar.clone(),
             end: self.end,
@@ -434,7 +438,7 @@ fn repair_part(store: &dyn RecordingStore, shared: &RecorderShared, part_file: &
         return;
     }
     let Ok(file) = store.open(part_file) else { return };
-    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+    if is_in_use(&file) || !is_named(store, &file, part_file) {
         return;
     }
     let path = store.path().join(part_file);
@@ -463,6 +467,18 @@ fn repair_part(store: &dyn RecordingStore, shared: &RecorderShared, part_file: &
     }
 }
 
+/// Locks the file, unless a process that writes or completes it has the lock.
+fn is_in_use(file: &File) -> bool {
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether the name is still that of the file: another process may have completed it between
+/// opening and locking.
+fn is_named(store: &dyn RecordingStore, file: &File, name: &str) -> bool {
+    let inode = |file: &File| file.metadata().ok().map(|it| (it.dev(), it.ino()));
+    store.open(name).is_ok_and(|named| inode(&named) == inode(file))
+}
+
 /// Completes the sidecar of a file that had its name when the process was killed.
 fn complete_sidecar(store: &dyn RecordingStore, shared: &RecorderShared, name: &str) {
     let is_unfinished =
@@ -473,8 +489,12 @@ fn complete_sidecar(store: &dyn RecordingStore, shared: &RecorderShared, name: &
     let Some(parsed) = read_sidecar(store, &sidecar_name(name)).filter(is_unfinished) else {
         return;
     };
+    let Ok(file) = store.open(name) else { return };
+    if is_in_use(&file) {
+        return;
+    }
     let write = || -> Result<(), RepairError> {
-        let repaired = repair(&store.open(name)?)?;
+        let repaired = repair(&file)?;
         let (bytes, digest) = digest_of(store, name)?;
         Ok(store.write_atomic(
             &sidecar_name(name),

@@ -386,9 +386,8 @@ impl RecorderJob {
         let pending = PendingFile {
             shared: self.shared.clone(),
             store: self.store.clone(),
-            sync_handle: (self.config.durability.sync != SyncPolicy::Never)
-                .then(|| file.output.sync_handle().ok())
-                .flatten(),
+            handle: file.output.sync_handle().ok(),
+            needs_sync: self.config.durability.sync != SyncPolicy::Never,
             name: file.name.clone(),
             sidecar: file.sidecar.clone(),
             end,

@@ -206,6 +206,7 @@ impl FileRecorder {
         self.stop_waiting();
         self.shared.recorder.close();
         let mut fault = self.status().fault;
+        let mut notice_due = Some(begin + NOTICE_DELAY);
         let is_done = loop {
             let is_done = self.shared.recorder.is_done();
             for event in self.events() {
@@ -217,8 +218,12 @@ impl FileRecorder {
                 output.event(&event);
             }
             let limit = if fault.is_some() { FAULT_TIMEOUT } else { FINISH_TIMEOUT };
-            if is_done || SystemClock::now() - begin > limit {
+            let now = SystemClock::now();
+            if is_done || now - begin > limit {
                 break is_done;
+            }
+            if notice_due.take_if(|due| now >= *due).is_some() {
+                output.print_message("waiting for the disk; a signal ends the wait");
             }
             tokio::select! {
                 () = signals.wait() => break false,
@@ -280,8 +285,12 @@ impl RecordSink {
 /// Default bits per sample.
 const DEFAULT_BITS: u32 = 16;
 
-/// Time limit for the last writes, in case the disk hangs.
-const FINISH_TIMEOUT: Span = Span::from_secs(10);
+/// Time limit for the last writes, in case the disk hangs: a disk that others write much to may need
+/// tens of seconds for one sync.
+const FINISH_TIMEOUT: Span = Span::from_secs(60);
+
+/// A wait for the disk is not reported before.
+const NOTICE_DELAY: Span = Span::from_secs(2);
 
 /// The same for a disk that refuses to write: long enough for another attempt.
 const FAULT_TIMEOUT: Span = Span::from_secs(1);

@@ -89,6 +89,27 @@ fn files_left_by_a_crash_are_repaired_and_files_in_use_are_not() {
     assert_eq!(sidecar["start_utc"], "2026-11-22T12:00:50.000000Z");
 }
 
+/// A file that is complete but waits for its name is not a file that a crash left.
+#[test]
+fn a_file_that_another_program_completes_is_not_repaired() {
+    for sync in [SyncPolicy::Never, SyncPolicy::Every(Span::from_secs(1))] {
+        let mut recorder = TestRecorder::new("completed", |config| config.durability.sync = sync);
+        record(&mut recorder, 1_000);
+        recorder.store.faults.lock().unwrap().publish = Some(std::io::ErrorKind::Other);
+        recorder.handle.close();
+        recorder.run(200);
+        let part = recorder.folder.join("hall-2026-11-22T120050Z.wav.part");
+        assert!(part.exists());
+        let mut other = TestRecorder::in_folder(recorder.folder.clone(), |_| {});
+        other.poll_recorder();
+        assert!(other.events_seen.is_empty(), "{:?}", other.events_seen);
+        recorder.store.faults.lock().unwrap().publish = None;
+        let closed = recorder.finish();
+        assert_eq!(file_name(&closed[0].path), "hall-2026-11-22T120050Z.wav");
+        assert_eq!(json(&closed[0].path)["state"], "closed");
+    }
+}
+
 #[test]
 fn only_files_of_this_recorder_are_deleted() {
     let folder = Arc::new(aulos_blackbox::scratch::ScratchDir::new("retain").unwrap());

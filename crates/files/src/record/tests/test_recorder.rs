@@ -427,11 +427,13 @@ impl AppendFile for TestFile {
 
     fn sync_handle(&self) -> io::Result<Box<dyn SyncHandle>> {
         let (faults, position) = (self.faults.clone(), self.position.clone());
-        Ok(Box::new(TestSyncHandle { faults, position }))
+        Ok(Box::new(TestSyncHandle { faults, position, _lock: self.inner.sync_handle()? }))
     }
 }
 
 struct TestSyncHandle {
+    /// Has the lock of the file, as the handle of a real disk.
+    _lock: Box<dyn SyncHandle>,
     faults: Arc<Mutex<Faults>>,
     position: Arc<Mutex<MediaTime>>,
 }
