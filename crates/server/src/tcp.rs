@@ -234,6 +234,12 @@ async fn run_session(
     tokio::pin!(too_late);
     loop {
         tokio::select! {
+            biased;
+            () = &mut too_late, if caller.role == Role::None => {
+                count(&control.counters.controllers_cut_without_login);
+                return Ok(());
+            }
+            // An answer does not wait for the full status that a change by others has queued.
             bytes = stream.read(&mut block) => {
                 let count = eof_without_close_notify(bytes)?;
                 // The last line may lack its end.
@@ -265,10 +271,6 @@ async fn run_session(
                 }
                 None => return Ok(()),
             },
-            () = &mut too_late, if caller.role == Role::None => {
-                count(&control.counters.controllers_cut_without_login);
-                return Ok(());
-            }
         }
     }
 }

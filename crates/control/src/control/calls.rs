@@ -59,7 +59,7 @@ impl Control {
             calls.answer(request, result, done.cost);
             if calls.is_batch() || turn.is_some() {
                 // The turn is still held, so other tasks run before the next long call.
-                yield_now().await;
+                let_others_run().await;
             }
         }
         if calls.refused() > 0 {
@@ -76,7 +76,7 @@ impl Control {
         let mut long = self.long_calls.request(from, false);
         let turn = long.turn().await;
         let status = self.status();
-        yield_now().await;
+        let_others_run().await;
         drop(turn);
         let permit = long.end(status.len());
         Answer::new(status, permit)
@@ -175,6 +175,18 @@ impl Control {
         Err(rpc_error(FORBIDDEN, "too many calls before a login; try again in a second"))
     }
 }
+
+/// Lets the short work of others be done between two long calls. A call over a new connection takes
+/// several passes through all tasks: it is accepted, its first bytes are awaited, it is executed. If
+/// each pass had a long call, it would wait for several of them.
+async fn let_others_run() {
+    for _ in 0..PASSES_BETWEEN_LONG_CALLS {
+        yield_now().await;
+    }
+}
+
+/// A pass without other work takes a few microseconds.
+const PASSES_BETWEEN_LONG_CALLS: u32 = 4;
 
 /// A call that has been executed.
 struct FinishedCall {

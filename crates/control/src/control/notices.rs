@@ -3,7 +3,7 @@
 //! Clients may connect by the thousand, so the full status that their connects require is rendered
 //! at a limited rate (`pending_update`). Notifications about clients are held back until then,
 //! because a controller must not get one about a client that it does not know. Changes made by a
-//! call are sent at once.
+//! call are sent at once, unless they require the status of a large installation.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,8 @@ impl Control {
         let mut is_covered = false;
         let is_whole = notices.contains(&Notice::Server);
         let pending = &inner.update_pending;
-        if pending.is_due((self.clock)()) || pending.is_wanted && is_whole {
+        let is_due = pending.is_due((self.clock)());
+        if (is_due || pending.is_wanted && is_whole) && !pending.is_large() {
             // The caller gets it too, because it has not been notified of earlier changes by
             // others.
             self.send_update(inner, None);
@@ -45,6 +46,8 @@ impl Control {
         for notice in notices {
             match notice {
                 Notice::Server if is_covered => {}
+                // The call and the status together would delay others for too long.
+                Notice::Server if inner.update_pending.is_large() => inner.update_pending.want(),
                 Notice::Server => self.send_update(inner, from),
                 part => self.send_part(inner, from, part),
             }

@@ -125,6 +125,11 @@ impl LineWriter {
 
     fn push(&mut self, mut bytes: &[u8]) {
         self.bytes += bytes.len();
+        // Most are a few bytes of a long line.
+        if let Some(last) = self.pieces.last_mut().filter(|last| PIECE - last.len() >= bytes.len())
+        {
+            return last.extend_from_slice(bytes);
+        }
         while !bytes.is_empty() {
             let room = self.pieces.last().map_or(0, |last| PIECE - last.len());
             if room == 0 {
@@ -160,9 +165,13 @@ impl fmt::Write for LineWriter {
 
 impl io::Write for LineWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // `serde_json` writes whole characters.
-        let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
-        self.write_str(text).map_err(io::Error::other)?;
+        if bytes.is_ascii() {
+            self.push(bytes);
+        } else {
+            // `serde_json` writes whole characters.
+            let text = std::str::from_utf8(bytes).map_err(io::Error::other)?;
+            self.write_str(text).map_err(io::Error::other)?;
+        }
         Ok(bytes.len())
     }
 

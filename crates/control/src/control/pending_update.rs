@@ -7,11 +7,12 @@ use super::notification::Notification;
 use super::peers::PeerId;
 use crate::registry::Notice;
 
-/// Rate of full statuses that connecting clients cause, in bytes: four times the status of a full
+/// Rate of full statuses, in bytes: four times the status of a full
 /// server.
 const STATUS_BYTES_PER_SECOND: u64 = 16 << 20;
 
-/// A status up to this size, that of some five hundred clients, is rendered without a rate limit.
+/// A status up to this size, that of some five hundred clients, is rendered at once and without a
+/// rate limit.
 const SMALL_STATUS: usize = 256 << 10;
 
 /// Limit of held-back notifications.
@@ -25,6 +26,8 @@ pub(super) struct PendingUpdate {
     pub(super) held_back: VecDeque<HeldBack>,
     /// Rate limit: the next status for connecting clients is not rendered earlier.
     pub(super) not_before: Option<Instant>,
+    /// Size of the status that was sent last.
+    last_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -44,9 +47,15 @@ impl PendingUpdate {
         self.is_wanted && self.not_before.is_none_or(|then| now >= then)
     }
 
+    /// Whether a status is rendered apart from the call that changed it, as it takes long.
+    pub(super) const fn is_large(&self) -> bool {
+        self.last_bytes > SMALL_STATUS
+    }
+
     /// Records a sent status of this size.
     pub(super) fn sent(&mut self, bytes: usize, now: Instant) {
         self.is_wanted = false;
+        self.last_bytes = bytes;
         self.not_before = now.checked_add(pause_after(bytes));
     }
 

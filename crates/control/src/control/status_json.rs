@@ -210,8 +210,8 @@ impl Serialize for ClientList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let registry = self.registry;
         serializer.collect_seq(self.groups.iter().flat_map(|group| {
-            registry.members(&group.id).map(|client| ClientEntry {
-                client: client.into(),
+            registry.members_json(&group.id).map(|(client, json)| ClientEntry {
+                client: json,
                 group: &group.id,
                 group_muted: group.muted,
                 group_name: &group.name,

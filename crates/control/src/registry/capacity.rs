@@ -3,7 +3,8 @@
 //! Clients are free to invent: one peer can send Hello with a thousand ids. A client whose settings
 //! a controller has changed is therefore never forgotten to make room. Forgetting the client that
 //! has been away longest was rejected: 8,192 invented ids would then remove every real client with
-//! its name and volume cap.
+//! its name and volume cap. If none of the newest absent clients can be forgotten, a new one is not
+//! remembered.
 //!
 //! Browsers that play in sync come and go more often than loudspeakers. One that is away and for
 //! which nothing was set is forgotten by itself; every other client stays until a controller forgets
@@ -23,6 +24,9 @@ use crate::backend::Hello;
 /// A browser is forgotten when it has been away this long: a network that comes back, or a page that
 /// is loaded again, finds its group as it was.
 pub const BROWSER_RETENTION: Duration = Duration::from_secs(60);
+
+/// Absent clients that are considered for being forgotten, so that each of a thousand Hellos costs little.
+const MAX_CANDIDATES: usize = 512;
 
 /// What the player of the page calls itself in its Hello.
 const BROWSER_SOFTWARE: &str = "aulos web player";
@@ -60,8 +64,9 @@ impl Registry {
 
     /// The newest client without settings. Invented ids are usually newer than real clients.
     fn newest_unconfigured(&self) -> Option<String> {
-        let mut alone = self.table.single_clients_newest_first();
-        let found = alone.find(|(group, client)| self.is_unconfigured(group, client));
+        let alone = self.table.single_clients_newest_first();
+        let mut absent = alone.filter(|(_, client)| client.session.is_none()).take(MAX_CANDIDATES);
+        let found = absent.find(|(group, client)| self.is_unconfigured(group, client));
         found.map(|(_, client)| client.id.clone())
     }
 

@@ -374,6 +374,15 @@ impl Registry {
         self.table.members(group)
     }
 
+    /// The clients of a group in the form in which controllers get them.
+    pub(crate) fn members_json(
+        &self,
+        group: &str,
+    ) -> impl Iterator<Item = (&Client, ClientJson<'_>)> {
+        let members = self.table.members_with_texts(group);
+        members.map(|(client, texts)| (client, ClientJson::with_texts(client, texts)))
+    }
+
     /// The ids of the connected clients that play a station.
     pub fn clients_of_station(&self, station: &str) -> impl Iterator<Item = &str> {
         let groups = self.groups().filter(move |group| group.station == station);

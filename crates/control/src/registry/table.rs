@@ -9,10 +9,12 @@
 //! saved state of thousands of clients without a copy of their texts, so that it is rendered
 //! without the lock.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::client::{Client, EarlierSession, Group, WallTime};
+use super::snapcast_json::ClientTexts;
 use crate::backend::{ClientHealth, SessionId};
 
 /// The sort key of a client: its group, and its order inside the group.
@@ -26,7 +28,7 @@ struct ClientPosition {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClientTable {
     groups: BTreeMap<u64, Arc<Group>>,
-    clients: BTreeMap<ClientPosition, Arc<Client>>,
+    clients: BTreeMap<ClientPosition, ClientRow>,
     keys: HashMap<String, u64>,
     positions: HashMap<String, ClientPosition>,
     sessions: HashMap<SessionId, ClientPosition>,
@@ -38,6 +40,24 @@ pub(super) struct ClientTable {
     changed: HashSet<String>,
     /// Last number given to a group or client; numbers are not reused.
     next: u64,
+}
+
+/// A client, and its texts from when they were needed until it changes.
+#[derive(Clone, Debug)]
+struct ClientRow {
+    client: Arc<Client>,
+    texts: OnceCell<ClientTexts>,
+}
+
+impl ClientRow {
+    fn new(client: Client) -> Self {
+        Self { client: client.into(), texts: OnceCell::new() }
+    }
+
+    fn client_mut(&mut self) -> &mut Client {
+        self.texts.take();
+        Arc::make_mut(&mut self.client)
+    }
 }
 
 /// A group and those of its clients that are saved, in their order; at least one.
@@ -87,7 +107,7 @@ impl ClientTable {
     ) -> Option<SessionId> {
         self.disconnect(session, now);
         let seat = *self.positions.get(id)?;
-        let client = Arc::make_mut(self.clients.get_mut(&seat)?);
+        let client = self.clients.get_mut(&seat)?.client_mut();
         client.last_seen = now;
         client.health = None;
         if let Some(before) = client.session.replace(session) {
@@ -110,7 +130,7 @@ impl ClientTable {
     /// Ends a session; returns its client, which has the session before it if that is still there.
     pub(super) fn disconnect(&mut self, session: SessionId, now: WallTime) -> Option<&Client> {
         let seat = self.sessions.remove(&session)?;
-        let client = Arc::make_mut(self.clients.get_mut(&seat)?);
+        let client = self.clients.get_mut(&seat)?.client_mut();
         let earlier = &mut client.earlier_sessions;
         self.earlier -= usize::from(!earlier.is_empty());
         if client.session == Some(session) {
@@ -135,7 +155,7 @@ impl ClientTable {
         health: ClientHealth,
         now: WallTime,
     ) -> Option<(&Client, &EarlierSession)> {
-        let client = Arc::make_mut(self.clients.get_mut(self.sessions.get(&session)?)?);
+        let client = self.clients.get_mut(self.sessions.get(&session)?)?.client_mut();
         let Some(at) = client.earlier_sessions.iter().position(|one| one.session == session) else {
             client.health = Some(health);
             if let Some(ago) = health.seen_us_ago {
@@ -156,7 +176,7 @@ impl ClientTable {
 
     /// Mutable access to a client; id, session and last-seen time must not be changed.
     pub(super) fn client_mut(&mut self, id: &str) -> Option<&mut Client> {
-        let client = Arc::make_mut(self.clients.get_mut(self.positions.get(id)?)?);
+        let client = self.clients.get_mut(self.positions.get(id)?)?.client_mut();
         self.changed.insert(client.id.clone());
         Some(client)
     }
@@ -171,7 +191,7 @@ impl ClientTable {
     pub(super) fn mark_changed(&mut self, group: &str) {
         let Some(&key) = self.keys.get(group) else { return };
         self.changed
-            .extend(self.clients.range(positions_of(key)).map(|(_, client)| client.id.clone()));
+            .extend(self.clients.range(positions_of(key)).map(|(_, row)| row.client.id.clone()));
     }
 
     /// Marks a client, which need not be known, because its greeting may have changed.
@@ -187,12 +207,12 @@ impl ClientTable {
     /// A client and its group.
     pub(super) fn client(&self, id: &str) -> Option<(&Group, &Client)> {
         let seat = self.positions.get(id)?;
-        Some((self.groups.get(&seat.group)?, self.clients.get(seat)?))
+        Some((self.groups.get(&seat.group)?, &*self.clients.get(seat)?.client))
     }
 
     /// The client of a session.
     pub(super) fn with_session(&self, session: SessionId) -> Option<&Client> {
-        self.clients.get(self.sessions.get(&session)?).map(Arc::as_ref)
+        self.clients.get(self.sessions.get(&session)?).map(|row| &*row.client)
     }
 
     /// A group.
@@ -202,10 +222,21 @@ impl ClientTable {
 
     /// The clients of a group; none for an unknown group.
     pub(super) fn members(&self, group: &str) -> impl Iterator<Item = &Client> + Clone {
+        self.rows(group).map(|row| &*row.client)
+    }
+
+    /// The clients of a group, each with its texts.
+    pub(super) fn members_with_texts(
+        &self,
+        group: &str,
+    ) -> impl Iterator<Item = (&Client, &ClientTexts)> {
+        self.rows(group)
+            .map(|row| (&*row.client, row.texts.get_or_init(|| ClientTexts::new(&row.client))))
+    }
+
+    fn rows(&self, group: &str) -> impl Iterator<Item = &ClientRow> + Clone {
         let key = self.keys.get(group);
-        key.into_iter()
-            .flat_map(|key| self.clients.range(positions_of(*key)))
-            .map(|(_, client)| &**client)
+        key.into_iter().flat_map(|key| self.clients.range(positions_of(*key))).map(|(_, row)| row)
     }
 
     /// Every group.
@@ -215,7 +246,7 @@ impl ClientTable {
 
     /// Every client.
     pub(super) fn clients(&self) -> impl Iterator<Item = &Client> + Clone {
-        self.clients.values().map(Arc::as_ref)
+        self.clients.values().map(|row| &*row.client)
     }
 
     /// Every group that has remembered clients, with these.
@@ -223,7 +254,7 @@ impl ClientTable {
         let mut clients = self.clients.iter().peekable();
         let groups = self.groups.iter().map(|(key, group)| {
             let members = std::iter::from_fn(|| clients.next_if(|(seat, _)| seat.group == *key));
-            let members = members.map(|(_, client)| client);
+            let members = members.map(|(_, row)| &row.client);
             let remembered = members.filter(|client| !client.transient).cloned().collect();
             RememberedGroup { group: group.clone(), clients: remembered }
         });
@@ -249,8 +280,8 @@ impl ClientTable {
     pub(super) fn single_clients_newest_first(&self) -> impl Iterator<Item = (&Group, &Client)> {
         self.groups.iter().rev().filter_map(|(key, group)| {
             let mut members = self.clients.range(positions_of(*key));
-            let (_, client) = members.next()?;
-            members.next().is_none().then_some((&**group, &**client))
+            let (_, row) = members.next()?;
+            members.next().is_none().then_some((&**group, &*row.client))
         })
     }
 
@@ -261,12 +292,12 @@ impl ClientTable {
         self.sessions.extend(client.sessions().map(|session| (session, seat)));
         self.earlier += client.earlier_sessions.len();
         self.transient += usize::from(client.transient);
-        self.clients.insert(seat, client.into());
+        self.clients.insert(seat, ClientRow::new(client));
     }
 
     fn take_client(&mut self, id: &str) -> Option<(u64, Client)> {
         let seat = self.positions.remove(id)?;
-        let client = self.clients.remove(&seat)?;
+        let client = self.clients.remove(&seat)?.client;
         for session in client.sessions() {
             self.sessions.remove(&session);
         }
@@ -306,8 +337,11 @@ impl ClientTable {
 
     /// Whether all indices are consistent.
     pub(super) fn is_consistent(&self) -> bool {
-        let seated = self.clients.iter().all(|(seat, client)| {
-            client.sessions().all(|session| self.sessions.get(&session) == Some(seat))
+        let seated = self.clients.iter().all(|(seat, row)| {
+            let client = &row.client;
+            let texts = row.texts.get_or_init(|| ClientTexts::new(client));
+            texts.is_of(client)
+                && client.sessions().all(|session| self.sessions.get(&session) == Some(seat))
                 && (client.session.is_some() || client.earlier_sessions.is_empty())
                 && self.positions.get(&client.id) == Some(seat)
                 && self.groups.contains_key(&seat.group)

@@ -13,7 +13,7 @@ use aulos_control::cluster::{ClusterHandle, ClusterRequest};
 use aulos_control::{ConfigLoader, Control, HISTORY_QUEUE, HostInfo, TICK, registry_for};
 use aulos_io::mdns::DiscoveredServer;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use super::bind::{ControlPlaneSockets, listen_policy};
@@ -117,7 +117,11 @@ pub async fn run(
             // runs.
             () = heartbeat.due() => heartbeat.beat(&control, &supervisor),
             _ = ticks.tick() => control.tick(),
-            Some(event) = events.recv() => control.handle_event(event),
+            Some(event) = events.recv() => {
+                control.handle_event(event);
+                // A burst of Hellos must not delay the connections of others.
+                yield_now().await;
+            }
             Some(()) = reload_requests.recv() => reload(&control, &supervisor),
             () = control.wait_for_task_changes() => {
                 update_listen_policy(&control.config(), &*audio, &policy_sender);
