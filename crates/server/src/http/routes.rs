@@ -191,12 +191,17 @@ async fn call(
         return (StatusCode::REQUEST_TIMEOUT, "the request body did not arrive in time\n")
             .into_response();
     };
-    if read.as_ref().is_err_and(is_out_of_memory) {
-        count(&app.control.counters.controllers_cut_memory);
-    }
-    let Ok(line) = read else {
-        let text = format!("the request body is larger than {limit} bytes\n");
-        return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
+    let line = match read {
+        Ok(line) => line,
+        Err(error) if is_out_of_memory(&error) => {
+            count(&app.control.counters.controllers_cut_memory);
+            let text = "the unfinished requests of all clients exceed their memory; try again\n";
+            return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+        }
+        Err(_) => {
+            let text = format!("the request body is larger than {limit} bytes\n");
+            return (StatusCode::PAYLOAD_TOO_LARGE, text).into_response();
+        }
     };
     if caller.role == Role::None && !Control::is_call_for_everyone(&line) {
         return login::denied_response(Denied::for_role(&caller, "/jsonrpc"));
@@ -207,8 +212,8 @@ async fn call(
     }
 }
 
-/// Whether a body ended because the unfinished input of all connections reached its limit.
-fn is_out_of_memory(error: &axum::Error) -> bool {
+/// Whether a body or a message ended because the unfinished input of all connections reached its limit.
+pub(super) fn is_out_of_memory(error: &axum::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {

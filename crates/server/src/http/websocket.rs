@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use tungstenite::handshake::derive_accept_key;
 
 use super::events::EventFeed;
+use super::routes::is_out_of_memory;
 use super::socket::RewindSocket;
 use super::subscription::{FeedMessages, SubscribedFeed};
 use crate::connections::ConnectionPermit;
@@ -69,6 +70,12 @@ impl ControlSession<'_> {
         tokio::pin!(too_late);
         loop {
             tokio::select! {
+                biased;
+                () = &mut too_late, if caller.role == Role::None => {
+                    count(&control.counters.controllers_cut_without_login);
+                    return Err(ConnectionClosed);
+                }
+                // An answer does not wait for the full status that a change by others has queued.
                 message = self.socket.recv() => {
                     // A ping may be within a message; it counts until that is complete.
                     match message {
@@ -77,6 +84,10 @@ impl ControlSession<'_> {
                         }
                         Some(Ok(Message::Binary(call))) => self.send_reply(caller, &call).await?,
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                        Some(Err(error)) if is_out_of_memory(&error) => {
+                            count(&control.counters.controllers_cut_memory);
+                            return Err(ConnectionClosed);
+                        }
                         Some(Ok(Message::Close(_)) | Err(_)) | None => {
                             return Err(ConnectionClosed);
                         }
@@ -101,10 +112,6 @@ impl ControlSession<'_> {
                     for message in [Some(first), second].into_iter().flatten() {
                         self.send(message, FEED_TIMEOUT).await?;
                     }
-                }
-                () = &mut too_late, if caller.role == Role::None => {
-                    count(&control.counters.controllers_cut_without_login);
-                    return Err(ConnectionClosed);
                 }
             }
         }
