@@ -19,7 +19,16 @@ impl NetNamespaces {
     /// If this process lacks the privilege, or there is no `ip`.
     pub fn new() -> io::Result<Self> {
         let net = Self::isolated(2)?;
-        let [a, b] = &net.0[..] else { return Err(io::ErrorKind::InvalidData.into()) };
+        net.add_interfaces()?;
+        Ok(net)
+    }
+
+    /// Makes the interfaces of [`new`](Self::new) again, after [`Self::remove_interfaces`].
+    ///
+    /// # Errors
+    /// If they are there.
+    pub fn add_interfaces(&self) -> io::Result<()> {
+        let [a, b] = &self.0[..] else { return Err(io::ErrorKind::InvalidData.into()) };
         ip(&format!("-n {a} link add card type veth peer name card netns {b}"))?;
         for (number, end) in [(1, a), (2, b)] {
             ip(&format!("-n {end} address add 10.77.0.{number}/24 dev card"))?;
@@ -27,7 +36,15 @@ impl NetNamespaces {
             ip(&format!("-n {end} link set card up"))?;
             ip(&format!("-n {end} route add 224.0.0.0/4 dev card"))?;
         }
-        Ok(net)
+        Ok(())
+    }
+
+    /// Removes the interfaces between two namespaces, as when an adapter is pulled out.
+    ///
+    /// # Errors
+    /// If they are gone.
+    pub fn remove_interfaces(&self) -> io::Result<()> {
+        ip(&format!("-n {} link del card", self.0[0]))
     }
 
     /// Creates namespaces that have loopback only.

@@ -1,6 +1,7 @@
 //! Peers that lie, stall and vanish are disconnected and counted, without an effect on others.
 
 mod siege;
+mod unfinished;
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,10 +12,10 @@ use aulos_blackbox::load::LoadTest;
 use aulos_blackbox::scratch::ScratchDir;
 use aulos_blackbox::server::AulosServer;
 use aulos_blackbox::signal::NoiseRng;
-use aulos_blackbox::wire::{MessageHeader, hello, kind};
+use aulos_blackbox::wire::{HEADER, MessageHeader, hello, kind};
 use serde_json::Value;
 
-use crate::{long_or_short, quiet_turn, soak};
+use crate::{long_or_short, quiet_turn, shared_turn, soak};
 
 const CONFIG: &str = "[[station]]\nname = \"default\"\ncodec = \"pcm\"\nsources = [\"demo://\"]\n";
 
@@ -157,6 +158,53 @@ const ATTACKS: &[(&str, Attack)] = &[
         Ok(())
     }),
 ];
+
+/// Where everybody may listen, a wrong secret is still refused: with the reason, and without sound.
+#[test]
+fn a_hello_with_a_wrong_secret_gets_the_reason_and_no_sound() {
+    let _turn = shared_turn();
+    let scratch = ScratchDir::new("wrong-secret").unwrap();
+    let users = "[access]\nanonymous = \"listen\"\n[[user]]\nname = \"anna\"\nrole = \"admin\"\n\
+        password = \"a good password\"\n";
+    let server = AulosServer::start(&scratch, &format!("{CONFIG}{users}")).unwrap();
+    let kinds = |secret: Option<&str>| {
+        let mut socket = TcpStream::connect(server.stream).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        socket.write_all(&hello_with(secret)).unwrap();
+        let mut read = Vec::new();
+        // A listener is sent sound until this end closes.
+        let ended =
+            (&mut socket).take(20_000).read_to_end(&mut read).is_ok() && read.len() < 20_000;
+        let (mut kinds, mut rest) = (Vec::new(), &read[..]);
+        while let Some(header) = MessageHeader::parse(rest) {
+            let end = rest.len().min(HEADER + header.size as usize);
+            kinds.push((header.kind, rest[HEADER..end].to_vec()));
+            rest = &rest[end..];
+        }
+        (kinds, ended)
+    };
+    let (messages, ended) = kinds(Some("anna:a guess"));
+    let [(kind::MAX, reason)] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!(reason[..4], 401_u32.to_le_bytes());
+    assert!(ended);
+    for secret in [None, Some("anna:a good password")] {
+        let (messages, ended) = kinds(secret);
+        assert!(messages.iter().any(|(kind, _)| *kind == kind::WIRE_CHUNK), "{secret:?}");
+        assert!(!ended);
+    }
+    server.stop().unwrap();
+}
+
+/// A Hello with name and password.
+fn hello_with(secret: Option<&str>) -> Vec<u8> {
+    let mut body: Value = serde_json::from_slice(&hello(7)[HEADER + 4..]).unwrap();
+    if let Some(secret) = secret {
+        body["Auth"] = serde_json::json!({ "scheme": "Plain", "param": secret });
+    }
+    let body = body.to_string();
+    let length = u32::try_from(body.len()).unwrap().to_le_bytes();
+    message(kind::HELLO, &[&length, body.as_bytes()].concat())
+}
 
 fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
     MessageHeader { kind, id: 2, refers_to: 0, sent: 0, received: 0, size: 0 }.message(payload)

@@ -194,6 +194,37 @@ fn gstreamer_plays_the_description_of_an_aes67_stream_bit_by_bit() {
     while !hear_of(&listener).0 {}
 }
 
+/// A USB adapter, a VLAN or a network manager removes an interface and makes it again.
+#[test]
+fn rtp_goes_on_after_its_interface_was_removed_and_made_again() {
+    let _turn = shared_turn();
+    let Some(net) = NetNamespaces::new().inspect_err(|e| println!("{e}")).ok() else {
+        return skip("network namespaces");
+    };
+    let scratches =
+        ["rtp-interface-out", "rtp-interface-in"].map(|name| ScratchDir::new(name).unwrap());
+    let configs = [
+        "[[station]]\nname = \"Hall\"\nsources = [\"tone://?hz=440&dbfs=-12\"]\n\
+         rtp = [{ dest = \"rtp://239.69.0.1:5004\", payload = \"l24\", interface = \"card\" }]\n",
+        "[[station]]\nname = \"Room\"\n\
+         sources = [\"rtp://239.69.0.1:5004?payload=l24&interface=card\"]\n",
+    ];
+    let servers = [0, 1].map(|end| {
+        net.run_inside(end, || AulosServer::start(&scratches[end], configs[end]).unwrap())
+    });
+    let state =
+        |end: usize| net.run_inside(end, || station(&mut Rpc::connect(servers[end].control)));
+    let is_played = || state(1)["sources"][0]["state"] == "ready";
+    wait_for("the first sound", PATIENCE, is_played);
+    net.remove_interfaces().unwrap();
+    wait_for("its end", PATIENCE, || !is_played());
+    wait_for("the state of the output", PATIENCE, || state(0)["rtp"][0]["state"] == "waiting");
+    net.add_interfaces().unwrap();
+    wait_for("the sound", Duration::from_secs(15), is_played);
+    assert_eq!(state(0)["rtp"][0]["state"], "sending");
+    servers.into_iter().for_each(|server| server.stop().unwrap());
+}
+
 /// The longest run of consecutive frames.
 fn in_a_row(heard: &[u8], frames: &[[u8; 6]]) -> usize {
     let (mut longest, mut run, mut next) = (0, 0, None);

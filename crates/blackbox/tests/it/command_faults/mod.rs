@@ -1,5 +1,7 @@
 //! Commands that write, while their disk, their standard streams or a signal fails them.
 
+mod matrix;
+
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
