@@ -2,9 +2,14 @@
 //!
 //! It runs in a process group of its own, which is killed as a whole on a time-out: killing a shell
 //! alone would leave its children behind, more of them with every alarm.
+//!
+//! The program's own end ends the delivery. Its output may stay open longer, because a job that it
+//! left in the background inherits it; such a job has the rest of the time limit.
 
+use std::future::Future;
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::pin::pin;
+use std::process::Stdio;
 use std::time::Duration;
 
 use aulos_control::hooks::DeliveryError;
@@ -15,12 +20,41 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
 };
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Maximum number of lines logged per run; further output is read and discarded.
 const MAX_LOG_LINES: usize = 32;
 /// A longer line is logged in pieces.
 const MAX_LOG_LINE: u64 = 512;
+
+/// Maximum number of programs of a hook that have ended and left a job behind: one a second for half
+/// a minute. At the limit the next event waits for the end of such a job, so that a burst of events
+/// does not fill the process table.
+const MAX_BACKGROUND_JOBS: usize = 32;
+/// How long the output of a program that has ended is read before its result is reported: its last
+/// lines are in the pipe already.
+const LOG_DRAIN: Duration = Duration::from_millis(50);
+
+/// Jobs that the programs of a hook have left in the background; they are killed when this is
+/// dropped.
+#[derive(Debug, Default)]
+pub(super) struct BackgroundJobs(JoinSet<()>);
+
+impl BackgroundJobs {
+    /// Waits until there is room for one more.
+    async fn make_room(&mut self) {
+        while self.0.try_join_next().is_some() {}
+        while self.0.len() >= MAX_BACKGROUND_JOBS {
+            self.0.join_next().await;
+        }
+    }
+
+    /// Kills them.
+    pub(super) async fn end(mut self) {
+        self.0.shutdown().await;
+    }
+}
 
 /// Runs it until it ends or times out.
 pub(super) async fn run(
@@ -29,7 +63,10 @@ pub(super) async fn run(
     arguments: &[String],
     body: &Map<String, Value>,
     seconds: u32,
+    jobs: &mut BackgroundJobs,
 ) -> Result<(), DeliveryError> {
+    jobs.make_room().await;
+    let deadline = Instant::now() + Duration::from_secs(u64::from(seconds));
     let mut command = Command::new(program);
     isolate_child(command.as_std_mut());
     command
@@ -42,40 +79,49 @@ pub(super) async fn run(
     let mut child = command.spawn().map_err(|error| DeliveryError::Start(error.kind()))?;
     let group = ProcessGroup(child.id());
     let text = Value::Object(body.clone()).to_string();
-    let limit = Duration::from_secs(u64::from(seconds));
-    let ended = match timeout(limit, communicate(name, &mut child, text)).await {
-        Ok(status) => {
-            // Processes that have closed our pipes are no longer ours to kill.
-            group.release();
-            Some(status?)
+    let mut pipes = Box::pin(exchange(name.to_owned(), &mut child, text));
+    let mut are_open = true;
+    let ended = {
+        let mut wait = pin!(timeout_at(deadline, child.wait()));
+        loop {
+            tokio::select! {
+                () = &mut pipes, if are_open => are_open = false,
+                ended = &mut wait => break ended,
+            }
         }
-        // It may have ended in time while a child of its own has not; `group` ends that.
-        Err(_) => child.try_wait().ok().flatten(),
     };
-    match ended {
-        Some(status) if status.success() => Ok(()),
-        Some(status) => Err(DeliveryError::Exit(status)),
-        None => Err(DeliveryError::TimedOut(seconds)),
+    let Ok(status) = ended else { return Err(DeliveryError::TimedOut(seconds)) };
+    if are_open && timeout(LOG_DRAIN, &mut pipes).await.is_err() {
+        jobs.0.spawn(async move {
+            // On a time-out `group` ends the job.
+            if timeout_at(deadline, pipes).await.is_ok() {
+                group.release();
+            }
+        });
+    } else {
+        // Processes that have closed our pipes are no longer ours to kill.
+        group.release();
+    }
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(DeliveryError::Exit(status)),
+        Err(error) => Err(DeliveryError::Start(error.kind())),
     }
 }
 
-/// Writes the event to a program, reads its output, and waits for its end.
-async fn communicate(
-    name: &str,
-    child: &mut Child,
-    text: String,
-) -> Result<ExitStatus, DeliveryError> {
+/// Writes the event to a program and reads its output until the last process has closed it.
+fn exchange(name: String, child: &mut Child, text: String) -> impl Future<Output = ()> + use<> {
     let (input, output, error) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let write_input = async {
+    let write_input = async move {
         if let Some(mut input) = input {
             // A program need not read its input.
             input.write_all(text.as_bytes()).await.ok();
             input.write_all(b"\n").await.ok();
         }
     };
-    let (_, (), (), status) =
-        tokio::join!(write_input, log_output(name, output), log_output(name, error), child.wait());
-    status.map_err(|error| DeliveryError::Start(error.kind()))
+    async move {
+        tokio::join!(write_input, log_output(&name, output), log_output(&name, error));
+    }
 }
 
 /// Logs the program's output, up to a limit.

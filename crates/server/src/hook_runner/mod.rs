@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
+use self::command::BackgroundJobs;
 use crate::dial::Dialer;
 use crate::post::{PostBody, post};
 
@@ -80,9 +81,12 @@ async fn abort_and_wait(task: JoinHandle<()>) {
 }
 
 async fn serve(state: Arc<HookState>, dialer: Arc<Dialer>) {
+    let mut jobs = BackgroundJobs::default();
     loop {
         match state.next_step() {
-            DeliveryStep::Deliver(delivery) => state.finish(deliver(&dialer, &delivery).await),
+            DeliveryStep::Deliver(delivery) => {
+                state.finish(deliver(&dialer, &delivery, &mut jobs).await);
+            }
             DeliveryStep::Wait(Some(pause)) => {
                 tokio::select! {
                     () = sleep(pause.into()) => {}
@@ -90,17 +94,21 @@ async fn serve(state: Arc<HookState>, dialer: Arc<Dialer>) {
                 }
             }
             DeliveryStep::Wait(None) => state.changed().await,
-            DeliveryStep::End => return,
+            DeliveryStep::End => return jobs.end().await,
         }
     }
 }
 
 /// Makes one attempt.
-async fn deliver(dialer: &Dialer, delivery: &Delivery) -> Result<(), DeliveryError> {
+async fn deliver(
+    dialer: &Dialer,
+    delivery: &Delivery,
+    jobs: &mut BackgroundJobs,
+) -> Result<(), DeliveryError> {
     let (hook, body) = (delivery.hook(), delivery.body());
     match &hook.action {
         HookAction::Run { program, arguments } => {
-            command::run(&hook.name, program, arguments, &body, hook.timeout_s).await
+            command::run(&hook.name, program, arguments, &body, hook.timeout_s, jobs).await
         }
         HookAction::Post(to) => {
             let limit = Duration::from_secs(u64::from(hook.timeout_s));
