@@ -21,7 +21,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Controllers that did not read their data.
+    /// Controllers that did not read their data, or did not answer a ping.
     controllers_cut_slow,
     /// Controllers cut with the oldest notification when all notifications together took too much
     /// memory.

@@ -8,6 +8,7 @@
 mod api;
 mod app_state;
 mod events;
+mod heartbeat;
 mod history;
 mod host;
 mod large_body;

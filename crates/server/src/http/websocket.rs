@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use tungstenite::handshake::derive_accept_key;
 
 use super::events::EventFeed;
-use super::routes::is_out_of_memory;
+use super::heartbeat::{PingedSocket, SocketEnd};
 use super::socket::RewindSocket;
 use super::subscription::{FeedMessages, SubscribedFeed};
 use crate::connections::ConnectionPermit;
@@ -30,7 +30,7 @@ use crate::tls::PeerWatch;
 
 /// Answers calls and sends notifications and what is subscribed until the peer closes or stops reading.
 pub(super) async fn serve_control(
-    mut socket: WebSocket,
+    socket: WebSocket,
     control: Arc<Control>,
     feed: EventFeed,
     mut caller: Caller,
@@ -39,6 +39,7 @@ pub(super) async fn serve_control(
     caller.subscription = Some(Subscription::default());
     let (peer, mut inbox) = control.join(caller.role);
     caller.peer = Some(peer);
+    let mut socket = PingedSocket::new(socket);
     let served = async {
         // An aborted connection is not an error.
         let feed = SubscribedFeed::new(feed);
@@ -52,7 +53,7 @@ pub(super) async fn serve_control(
 
 /// A connection for control and what serves it.
 struct ControlSession<'a> {
-    socket: &'a mut WebSocket,
+    socket: &'a mut PingedSocket,
     control: &'a Control,
     watch: PeerWatch,
     inbox: &'a mut Inbox,
@@ -76,19 +77,18 @@ impl ControlSession<'_> {
                     return Err(ConnectionClosed);
                 }
                 // An answer does not wait for the full status that a change by others has queued.
-                message = self.socket.recv() => {
+                message = self.socket.receive() => {
                     // A ping may be within a message; it counts until that is complete.
                     match message {
-                        Some(Ok(Message::Text(call))) => {
-                            self.send_reply(caller, call.as_bytes()).await?;
-                        }
-                        Some(Ok(Message::Binary(call))) => self.send_reply(caller, &call).await?,
-                        Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                        Some(Err(error)) if is_out_of_memory(&error) => {
-                            count(&control.counters.controllers_cut_memory);
-                            return Err(ConnectionClosed);
-                        }
-                        Some(Ok(Message::Close(_)) | Err(_)) | None => {
+                        Ok(call) => self.send_reply(caller, &call).await?,
+                        Err(end) => {
+                            match end {
+                                SocketEnd::Closed => {}
+                                SocketEnd::Silent => count(&control.counters.controllers_cut_slow),
+                                SocketEnd::OutOfMemory => {
+                                    count(&control.counters.controllers_cut_memory);
+                                }
+                            }
                             return Err(ConnectionClosed);
                         }
                     }
