@@ -81,6 +81,9 @@ keys! {
         doc_root: Option<ConfigValue<String>>, default_doc "the built-in page";
         /// Host names under which the page may be requested, besides those of a local network.
         names: Vec<ConfigValue<String>>;
+        /// Addresses and networks of reverse proxies, whose `X-Forwarded-For` and
+        /// `X-Forwarded-Proto` count: `["127.0.0.1", "10.1.0.0/16"]`.
+        trusted_proxies: Vec<ConfigValue<String>>;
         /// File that gets a line for each web listener that has left.
         access_log: Option<ConfigValue<String>>, default_doc "no access log";
         /// URL that is asked, as by Icecast, whether a web listener may listen.

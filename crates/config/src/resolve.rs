@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use aulos_session::radio::{HostRule, InvalidHostRule};
+use aulos_session::radio::{HostRule, InvalidHostRule, IpNetwork};
 
 use crate::env::Environment;
 use crate::hooks::{self, resolve_url};
@@ -153,12 +153,31 @@ fn http(config: &HttpConfig, problems: &Problems) -> HttpSettings {
     HttpSettings {
         doc_root: config.doc_root.as_ref().map(|dir| absolute_path("doc_root", dir, problems)),
         names: names.collect(),
+        trusted_proxies: trusted_proxies(&config.trusted_proxies, problems),
         access_log: config
             .access_log
             .as_ref()
             .map(|file| absolute_path("access_log", file, problems)),
         listener_auth: listener_auth(config, problems),
     }
+}
+
+fn trusted_proxies(listed: &[ConfigValue<String>], problems: &Problems) -> Vec<IpNetwork> {
+    let network = |text: &ConfigValue<String>| match text.value.parse::<IpNetwork>() {
+        Ok(network) if network.prefix == 0 => {
+            let message = format!("`{}` in `trusted_proxies` trusts every address", text.value);
+            let hint = "list the addresses of the proxies: any client could give itself an address";
+            problems.add_with_hint(text.at, message, hint);
+            None
+        }
+        Ok(network) => Some(network),
+        Err(error) => {
+            let message = format!("`{}` in `trusted_proxies` is no address", text.value);
+            problems.add_with_hint(text.at, message, error.to_string());
+            None
+        }
+    };
+    listed.iter().filter_map(network).collect()
 }
 
 fn listener_auth(config: &HttpConfig, problems: &Problems) -> Option<ListenerAuth> {

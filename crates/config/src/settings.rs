@@ -1,8 +1,9 @@
 //! A validated configuration as values.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
-use aulos_session::radio::HostRule;
+use aulos_session::radio::{HostRule, IpNetwork};
 
 use crate::cluster::ClusterSettings;
 use crate::hooks::{Hook, Webhook};
@@ -91,10 +92,20 @@ pub struct HttpSettings {
     pub doc_root: Option<PathBuf>,
     /// Accepted host names, in lower case.
     pub names: Vec<String>,
+    /// Proxies whose word about their clients is taken.
+    pub trusted_proxies: Vec<IpNetwork>,
     /// The access log of web listeners.
     pub access_log: Option<PathBuf>,
     /// Whether web listeners may listen is asked there.
     pub listener_auth: Option<ListenerAuth>,
+}
+
+impl HttpSettings {
+    /// Whether this peer is a proxy whose word about its clients is taken.
+    #[must_use]
+    pub fn is_trusted_proxy(&self, peer: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|network| network.contains(peer))
+    }
 }
 
 /// Metrics for Prometheus.

@@ -40,8 +40,21 @@ impl ConnectionSlots {
     /// # Errors
     /// [`SlotError`].
     pub(crate) fn admit(&self, from: IpAddr) -> Result<ConnectionPermit, SlotError> {
+        self.admit_sharing(from, Sharing::of(from))
+    }
+
+    /// Admits a connection from a trusted proxy, whose clients have their shares each
+    /// ([`ConnectionPermit::set_client`]).
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub(crate) fn admit_proxy(&self, from: IpAddr) -> Result<ConnectionPermit, SlotError> {
+        self.admit_sharing(from, Sharing::Exempt)
+    }
+
+    fn admit_sharing(&self, from: IpAddr, sharing: Sharing) -> Result<ConnectionPermit, SlotError> {
         let cut = Arc::new(Notify::new());
-        let id = lock(&self.0).admit(from, Arc::clone(&cut))?;
+        let id = lock(&self.0).admit(from, sharing, Arc::clone(&cut))?;
         Ok(ConnectionPermit { slots: Arc::clone(&self.0), id, cut })
     }
 }
@@ -71,6 +84,16 @@ impl ConnectionPermit {
             () = self.revoked() => count(cut),
             () = connection => {}
         }
+    }
+
+    /// Sets the client of the connection's next request, where a trusted proxy passes on requests of
+    /// many. The slot counts for that client from now on, and is no longer permanent if it is
+    /// another one than before.
+    ///
+    /// # Errors
+    /// [`SlotError::AddressShare`], when the client holds its share.
+    pub(crate) fn set_client(&self, from: IpAddr) -> Result<(), SlotError> {
+        lock(&self.slots).set_client(self.id, from)
     }
 
     /// Makes the slot permanent after the first permitted request. `trusted` means that the
@@ -109,6 +132,19 @@ enum ConnectionStage {
     Trusted,
 }
 
+/// Whether an address has only a share of the slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    Limited,
+    Exempt,
+}
+
+impl Sharing {
+    const fn of(from: IpAddr) -> Self {
+        if from.to_canonical().is_loopback() { Self::Exempt } else { Self::Limited }
+    }
+}
+
 #[derive(Debug)]
 struct Connection {
     address: u128,
@@ -131,13 +167,15 @@ impl SlotTable {
         Self { total, open: BTreeMap::new(), next: 0 }
     }
 
-    fn admit(&mut self, from: IpAddr, cut: Arc<Notify>) -> Result<u64, SlotError> {
+    fn admit(
+        &mut self,
+        from: IpAddr,
+        sharing: Sharing,
+        cut: Arc<Notify>,
+    ) -> Result<u64, SlotError> {
         let from = from.to_canonical();
         let (address, is_local) = (address_key(from), from.is_loopback());
-        let same = |one: &Connection| one.address == address;
-        if !is_local && self.count(same) >= self.total / ADDRESS_SHARE {
-            self.cut_oldest(same).ok_or(SlotError::AddressShare)?;
-        }
+        self.check_share(address, sharing)?;
         if self.open.len() >= self.total {
             self.cut_oldest(|_| true).ok_or(SlotError::Full)?;
         }
@@ -146,6 +184,30 @@ impl SlotTable {
         self.open
             .insert(id, Connection { address, is_local, stage: ConnectionStage::Pending, cut });
         Ok(id)
+    }
+
+    /// Checks that an address may hold one more slot; its oldest connection without a request gives
+    /// way.
+    fn check_share(&mut self, address: u128, sharing: Sharing) -> Result<(), SlotError> {
+        let same = |one: &Connection| one.address == address;
+        if sharing == Sharing::Limited && self.count(same) >= self.total / ADDRESS_SHARE {
+            self.cut_oldest(same).ok_or(SlotError::AddressShare)?;
+        }
+        Ok(())
+    }
+
+    fn set_client(&mut self, id: u64, from: IpAddr) -> Result<(), SlotError> {
+        let from = from.to_canonical();
+        let address = address_key(from);
+        if self.open.get(&id).is_some_and(|one| one.address == address) {
+            return Ok(());
+        }
+        self.check_share(address, Sharing::of(from))?;
+        if let Some(one) = self.open.get_mut(&id) {
+            (one.address, one.is_local) = (address, from.is_loopback());
+            one.stage = ConnectionStage::Pending;
+        }
+        Ok(())
     }
 
     fn establish(&mut self, id: u64, trusted: bool) -> Result<(), SlotError> {
@@ -205,7 +267,7 @@ mod tests {
     }
 
     fn enter(table: &mut SlotTable, from: IpAddr) -> Result<u64, SlotError> {
-        table.admit(from, Arc::default())
+        table.admit(from, Sharing::of(from), Arc::default())
     }
 
     #[test]
@@ -223,6 +285,40 @@ mod tests {
         assert!(enter(&mut table, address(2)).is_ok());
         table.remove(newcomer);
         assert!(enter(&mut table, address(1)).is_ok());
+    }
+
+    #[test]
+    fn the_share_of_a_client_behind_a_proxy_is_its_own() {
+        let mut table = SlotTable::new(TOTAL);
+        let quarter = TOTAL / ADDRESS_SHARE;
+        let through_proxy = |table: &mut SlotTable, client: IpAddr| {
+            let id = table.admit(address(99), Sharing::Exempt, Arc::default())?;
+            let set = table.set_client(id, client);
+            if set.is_err() {
+                table.remove(id);
+            }
+            set?;
+            table.establish(id, false).map(|()| id)
+        };
+        let mut ids = Vec::new();
+        for client in 1..=3 {
+            for _ in 0..quarter {
+                ids.push(through_proxy(&mut table, address(client)).unwrap());
+            }
+            let one_more = through_proxy(&mut table, address(client));
+            assert_eq!(one_more, Err(SlotError::AddressShare), "{client}");
+        }
+        // A connection that the proxy uses again counts for its present client alone.
+        table.set_client(ids[0], address(4)).unwrap();
+        assert_eq!(table.set_client(ids[quarter], address(1)), Ok(()));
+        // A slot is permanent for the client that has made it so.
+        assert_eq!(table.open[&ids[1]].stage, ConnectionStage::Anonymous);
+        assert_eq!(table.open[&ids[0]].stage, ConnectionStage::Pending);
+        // What comes from another machine is not local, whatever the proxy's address is.
+        let local = enter(&mut table, Ipv4Addr::LOCALHOST.into()).unwrap();
+        table.set_client(local, address(5)).unwrap();
+        table.establish(local, false).unwrap();
+        assert_eq!(table.open[&local].stage, ConnectionStage::Anonymous);
     }
 
     #[test]

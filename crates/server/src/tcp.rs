@@ -4,7 +4,7 @@
 //! (facts/ecosystem.md 0.1).
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -133,11 +133,39 @@ pub(crate) fn count_refused(control: &Control, refused: tls::RefusalReason) {
     });
 }
 
-/// Accepts connections within the limits of number, rate and TLS.
-pub(crate) struct ConnectionAcceptor {
+/// Limits the connections of each address, by limits that can change.
+pub(crate) struct AddressLimiter {
     policy: watch::Receiver<ListenPolicy>,
     limiter: ConnectionLimiter,
     slots: ConnectionSlots,
+}
+
+impl AddressLimiter {
+    pub(crate) fn new(mut policy: watch::Receiver<ListenPolicy>) -> Self {
+        let limits = policy.borrow_and_update().limits;
+        Self { policy, limiter: ConnectionLimiter::new(limits) }
+    }
+
+    /// A permit for one more connection; none if there are too many or they come too fast, which is
+    /// counted.
+    pub(crate) fn admit(&mut self, from: IpAddr, counters: &Counters) -> Option<AddressPermit> {
+        if self.policy.has_changed().unwrap_or(false) {
+            self.limiter.set_limits(self.policy.borrow_and_update().limits);
+        }
+        let permit = self.limiter.admit(from, SystemClock::now());
+        let counted = permit.inspect_err(|refused| {
+            count(match refused {
+                AdmitError::TooMany => &counters.control_refused_same_address,
+                AdmitError::TooFast => &counters.control_refused_too_fast,
+            });
+        });
+        counted.ok()
+    }
+}
+
+/// Accepts connections within the limits of number, rate and TLS.
+pub(crate) struct ConnectionAcceptor {
+    limiter: AddressLimiter,
     port: DescriptorUse,
 }
 
@@ -151,12 +179,11 @@ pub(crate) struct AcceptedConnection {
 
 impl ConnectionAcceptor {
     pub(crate) fn new(
-        mut policy: watch::Receiver<ListenPolicy>,
+        policy: watch::Receiver<ListenPolicy>,
         slots: ConnectionSlots,
         port: DescriptorUse,
     ) -> Self {
-        let limits = policy.borrow_and_update().limits;
-        Self { policy, limiter: ConnectionLimiter::new(limits), slots, port }
+        Self { limiter: AddressLimiter::new(policy), slots, port }
     }
 
     /// The next connection; none if it was refused or could not be accepted. `full` selects the
@@ -171,9 +198,6 @@ impl ConnectionAcceptor {
             sleep(ACCEPT_PAUSE).await;
             return None;
         };
-        if self.policy.has_changed().unwrap_or(false) {
-            self.limiter.set_limits(self.policy.borrow_and_update().limits);
-        }
         let counters = &control.counters;
         if !self.port.allows(socket.as_raw_fd()) {
             count(full(counters));
@@ -181,17 +205,18 @@ impl ConnectionAcceptor {
             sleep(ACCEPT_PAUSE).await;
             return None;
         }
-        let permit = self.limiter.admit(address.ip(), SystemClock::now());
-        let permit = permit.inspect_err(|refused| {
-            count(match refused {
-                AdmitError::TooMany => &counters.control_refused_same_address,
-                AdmitError::TooFast => &counters.control_refused_too_fast,
-            });
-        });
-        let slot = permit.ok().map(|permit| (permit, self.slots.admit(address.ip())));
-        match slot? {
+        let from = address.ip();
+        // The limits of a proxy are those of its clients, which their requests name.
+        let is_proxy =
+            self.port == DescriptorUse::Http && control.config().http.is_trusted_proxy(from);
+        let admitted = if is_proxy {
+            (AddressPermit::default(), self.slots.admit_proxy(from))
+        } else {
+            (self.limiter.admit(from, counters)?, self.slots.admit(from))
+        };
+        match admitted {
             (permit, Ok(slot)) => {
-                let policy = self.policy.borrow().clone();
+                let policy = self.limiter.policy.borrow().clone();
                 Some(AcceptedConnection {
                     socket: (socket, address),
                     address: permit,

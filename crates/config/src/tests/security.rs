@@ -106,3 +106,33 @@ fn without_users_everybody_may_do_everything_unless_it_is_said() {
     assert_eq!(anonymous(user), Role::None);
     assert_eq!(anonymous(&format!("{user}[access]\nanonymous = \"listen\"")), Role::Listen);
 }
+
+#[test]
+fn a_trusted_proxy_is_an_address_or_a_network_and_not_everyone() {
+    let text = "[http]\ntrusted_proxies = [\"127.0.0.1\", \"10.1.0.0/16\", \"fd00::/8\"]\n";
+    let http = load_text(text, &[]).unwrap().http;
+    for (peer, expected) in [
+        ("127.0.0.1", true),
+        ("::ffff:127.0.0.1", true),
+        ("127.0.0.2", false),
+        ("10.1.255.255", true),
+        ("10.2.0.0", false),
+        ("fdff::1", true),
+        ("::1", false),
+    ] {
+        assert_eq!(http.is_trusted_proxy(peer.parse().unwrap()), expected, "{peer}");
+    }
+    for (listed, expected) in [
+        (
+            "nginx.lan",
+            "`nginx.lan` in `trusted_proxies` is no address\n    hint: expected an address, or a",
+        ),
+        ("10.0.0.0/33", "`10.0.0.0/33` in `trusted_proxies` is no address"),
+        ("0.0.0.0/0", "`0.0.0.0/0` in `trusted_proxies` trusts every address"),
+        ("::/0", "`::/0` in `trusted_proxies` trusts every address"),
+    ] {
+        let error = first_problem(&format!("[http]\ntrusted_proxies = [\"{listed}\"]\n"), &[]);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+

@@ -129,8 +129,8 @@ impl Peer {
     pub(super) fn from_websocket(mut socket: MediaSocket, phase: u16, now: Instant) -> Self {
         let (address, authorized) = (socket.address, socket.authorized);
         let permit = core::mem::take(&mut socket.permit);
-        let connection =
-            MediaConnection::from_media_socket(socket, connection_constructor(address.ip()));
+        let constructor = connection_constructor(socket.peer);
+        let connection = MediaConnection::from_media_socket(socket, constructor);
         Self {
             websocket: Some(Box::default()),
             outbox: Outbox::new(ChunkFraming::WebSocket),

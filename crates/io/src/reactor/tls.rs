@@ -9,7 +9,7 @@
 //! Chunks are encrypted for each session, so they are copied and never sent from their own memory.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
@@ -60,21 +60,27 @@ impl From<Arc<ServerConfig>> for LazyTlsConfig {
 pub struct MediaSocket {
     pub(super) socket: TcpStream,
     pub(super) tls: Option<Box<Connection>>,
+    /// The client; behind a proxy, its word.
     pub(super) address: SocketAddr,
+    /// The other end of the connection.
+    pub(super) peer: IpAddr,
     pub(super) permit: AddressPermit,
     pub(super) authorized: bool,
+    is_https: bool,
 }
 
 impl MediaSocket {
     /// A non-blocking socket whose peer is `address`.
     #[must_use]
     pub fn new(socket: TcpStream, address: SocketAddr, permit: AddressPermit) -> Self {
-        Self { socket, tls: None, address, permit, authorized: false }
+        let peer = address.ip();
+        Self { socket, tls: None, address, peer, permit, authorized: false, is_https: false }
     }
 
     /// Adds server TLS whose handshake is complete.
     #[must_use]
     pub fn with_tls(mut self, tls: Option<Box<ServerConnection>>) -> Self {
+        self.is_https = tls.is_some();
         self.tls = tls.map(|tls| Box::new(Connection::Server(*tls)));
         self
     }
@@ -86,6 +92,16 @@ impl MediaSocket {
         self
     }
 
+    /// Sets the client for which a trusted proxy has opened the connection, whether that client uses
+    /// HTTPS, and its permit.
+    #[must_use]
+    pub fn forwarded(mut self, client: IpAddr, is_https: bool, permit: AddressPermit) -> Self {
+        self.address.set_ip(client);
+        self.is_https = is_https;
+        self.permit = permit;
+        self
+    }
+
     /// Sets whether the client is already authorized to listen.
     #[must_use]
     pub const fn authorized(mut self, vouched: bool) -> Self {
@@ -93,7 +109,7 @@ impl MediaSocket {
         self
     }
 
-    /// The address of the peer.
+    /// The address of the client.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -103,6 +119,12 @@ impl MediaSocket {
     #[must_use]
     pub const fn is_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Whether the client uses HTTPS, to this server or to a trusted proxy.
+    #[must_use]
+    pub const fn is_https(&self) -> bool {
+        self.is_https
     }
 
     /// Whether the client is already authorized to listen.

@@ -61,7 +61,7 @@ pub(super) fn accept(
         ListenFormat::Native => renditions::listen(inner, station, None),
         ListenFormat::Codec(codec) => renditions::listen_target_in_codec(inner, station, codec),
         ListenFormat::M3u | ListenFormat::Pls => {
-            let secure = socket.is_tls();
+            let secure = socket.is_https();
             let name = inner.stations[station].as_ref().map(|running| running.config.name.clone());
             let list = playlist(form, &wanted, &name.unwrap_or_default(), secure);
             return socket.respond_and_close(list.as_bytes());

@@ -8,6 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
 use super::events::EventFeed;
+use super::forwarded::ProxiedClients;
 use super::pages::FileServer;
 use super::system_probe::SystemProbe;
 use super::waveform::Waveforms;
@@ -26,6 +27,7 @@ pub(super) struct AppState {
     /// Slots for controllers behind a WebSocket, which leave the slots of HTTP.
     pub(super) sockets: ConnectionSlots,
     pub(super) web: WebFiles,
+    pub(super) proxied: Arc<ProxiedClients>,
 }
 
 pub(super) fn json_response(text: String) -> Response {

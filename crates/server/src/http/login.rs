@@ -7,8 +7,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use aulos_config::HttpSettings;
 use aulos_control::access::{Credentials, LoginError, Role};
 use aulos_control::{Caller, Control};
+use aulos_io::reactor::{AddressPermit, MediaSocket};
 use aulos_proto::http::{InvalidHead, ReceivedHead};
 use axum::extract::MatchedPath;
 use axum::http::header::{AUTHORIZATION, UPGRADE, WWW_AUTHENTICATE};
@@ -17,26 +19,61 @@ use axum::response::{IntoResponse, Response};
 use rustls::pki_types::CertificateDer;
 
 use super::api;
-use crate::connections::ConnectionPermit;
+use super::forwarded::forwarded_client;
+use crate::connections::{ConnectionPermit, SlotError};
 use crate::tls::{self, ClientStream, PeerWatch};
 
 /// What identifies the peer of a connection. Its role is determined for each request, because the
 /// rules can change during the connection.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionIdentity {
+    /// The client; behind a trusted proxy, that proxy's word.
     pub(super) from: IpAddr,
-    pub(super) is_tls: bool,
+    /// Whether the client uses TLS, to this server or to the proxy.
+    pub(super) is_https: bool,
     /// The watch of the peer, for what waits on its behalf.
     pub(super) watch: PeerWatch,
     slot: Arc<ConnectionPermit>,
     certificate: Option<Arc<CertificateDer<'static>>>,
+    /// The client is one of a trusted proxy.
+    is_forwarded: bool,
 }
 
 impl ConnectionIdentity {
     pub(super) fn new(stream: &ClientStream, slot: Arc<ConnectionPermit>) -> Self {
         let certificate = stream.certificate().cloned().map(Arc::new);
-        let (from, is_tls, watch) = (stream.peer_ip(), stream.is_tls(), stream.watch());
-        Self { from, is_tls, watch, slot, certificate }
+        let (from, is_https, watch) = (stream.peer_ip(), stream.is_tls(), stream.watch());
+        Self { from, is_https, watch, slot, certificate, is_forwarded: false }
+    }
+
+    /// The identity of the client that a trusted proxy names in these fields of a request's head; of
+    /// any other peer, its own.
+    ///
+    /// # Errors
+    /// [`SlotError`], when the client holds its share of the port's connections.
+    pub(super) fn behind_proxy<'a>(
+        mut self,
+        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+        http: &HttpSettings,
+    ) -> Result<Self, SlotError> {
+        if http.is_trusted_proxy(self.from) {
+            let client = forwarded_client(self.from, fields, http);
+            self.slot.set_client(client.address)?;
+            self.from = client.address;
+            self.is_https = client.is_https.unwrap_or(self.is_https);
+            self.is_forwarded = true;
+        }
+        Ok(self)
+    }
+
+    /// The client behind a trusted proxy, if it is one.
+    pub(super) fn proxied_client(&self) -> Option<IpAddr> {
+        self.is_forwarded.then_some(self.from)
+    }
+
+    /// Gives a socket its client, where a trusted proxy has opened it.
+    pub(super) fn mark_forwarded(&self, socket: MediaSocket, permit: AddressPermit) -> MediaSocket {
+        if self.is_forwarded { socket.forwarded(self.from, self.is_https, permit) } else { socket }
     }
 
     /// The caller for a request with this `Authorization` value.

@@ -8,6 +8,7 @@
 mod api;
 mod app_state;
 mod events;
+mod forwarded;
 mod heartbeat;
 mod history;
 mod host;
@@ -36,7 +37,7 @@ use aulos_control::backend::ListenSink;
 use aulos_control::{Control, count};
 use aulos_io::descriptors::DescriptorUse;
 use aulos_io::reactor::ListenPolicy;
-use aulos_proto::http::head_length;
+use aulos_proto::http::{ReceivedHead, head_length};
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
@@ -56,6 +57,7 @@ use crate::tcp::{
 };
 use crate::tls::{self, ClientStream};
 use events::EventFeed;
+use forwarded::ProxiedClients;
 pub(crate) use host::is_our_host;
 use listener_auth::{ListenerGate, is_for_sound};
 use login::ConnectionIdentity;
@@ -85,7 +87,9 @@ pub async fn serve(
     policy: watch::Receiver<ListenPolicy>,
 ) {
     let feed = EventFeed::start(Arc::clone(&control));
-    let router = routes::router(Arc::clone(&control), feed, Arc::clone(&sink));
+    let proxied = Arc::new(ProxiedClients::new(policy.clone()));
+    let router =
+        routes::router(Arc::clone(&control), feed, Arc::clone(&sink), Arc::clone(&proxied));
     let gate = Arc::new(ListenerGate::default());
     let mut acceptor =
         ConnectionAcceptor::new(policy, ConnectionSlots::new(MAX_CONNECTIONS), DescriptorUse::Http);
@@ -99,6 +103,7 @@ pub async fn serve(
             gate: Arc::clone(&gate),
         };
         let service = TowerToHyperService::new(router.clone());
+            proxied: Arc::clone(&proxied),
         tokio::spawn(async move {
             let AcceptedConnection { socket, address, policy, slot } = accepted;
             let slot = Arc::new(slot);
@@ -133,6 +138,7 @@ struct Ports {
     gate: Arc<ListenerGate>,
 }
 
+    proxied: Arc<ProxiedClients>,
 /// Serves one connection until it ends or goes to a reactor.
 async fn serve_one(
     stream: ClientStream,
@@ -146,7 +152,7 @@ async fn serve_one(
         return;
     };
     if listener {
-        return hand_over_listener(stream, read, &identity, ports).await;
+        return hand_over_listener(stream, read, identity, ports).await;
     }
     let io = TokioIo::new(RewindSocket::new(stream, read));
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -224,6 +230,9 @@ const BUSY: &[u8] =
 
 /// Whether a request is a listener's; `None` while more bytes are needed.
 fn is_listener(read: &[u8]) -> Option<bool> {
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
     let may_be = |begin: &&[u8]| {
         let common = read.len().min(begin.len());
         read[..common] == begin[..common]
@@ -241,14 +250,20 @@ fn is_listener(read: &[u8]) -> Option<bool> {
 async fn hand_over_listener(
     stream: ClientStream,
     read: Vec<u8>,
-    identity: &ConnectionIdentity,
+    identity: ConnectionIdentity,
     ports: &Ports,
 ) {
-    let Ports { control, sink, gate } = ports;
+    let Ports { control, sink, gate, proxied } = ports;
+    let head = ReceivedHead::parse(&read).ok();
+    let fields = head.iter().flat_map(ReceivedHead::fields);
     let config = control.config();
     let http = &config.http;
     if !is_our_host(header(&read, "host").as_deref(), &http.names) {
         count(&control.counters.http_wrong_host);
+    let Ok(identity) = identity.behind_proxy(fields, http) else {
+        count(&control.counters.control_refused_same_address);
+        return stream.try_send_response(TOO_MANY);
+    };
         return stream.try_send_response(MISDIRECTED);
     }
     // Without users of ours, credentials are meant for the program that decides.
@@ -259,7 +274,7 @@ async fn hand_over_listener(
         return stream.try_send_response(refusal);
     }
     let permission = match http.listener_auth.as_ref().filter(|_| is_for_sound(&read)) {
-        Some(auth) => match gate.ask(auth.clone(), &read, identity).await {
+        Some(auth) => match gate.ask(auth.clone(), &read, &identity).await {
             Ok(permission) => Some(permission),
             Err(refusal) => {
                 tracing::info!(target: "listener", from = %identity.from, ?refusal, "refused");
@@ -275,12 +290,15 @@ async fn hand_over_listener(
     }
     match stream.into_media() {
         Ok(socket) => {
+    let Ok(permit) = proxied.admit(identity.proxied_client(), &control.counters) else {
+        return stream.try_send_response(TOO_MANY);
+    };
             let session = control.register_listener(&read, identity.from);
             if let Some(permission) = permission {
                 let (gate, session) = (Arc::clone(gate), Arc::downgrade(&session));
                 tokio::spawn(async move { gate.follow(permission, session).await });
             }
-            sink.accept_listener(socket, read, session);
+            sink.accept_listener(identity.mark_forwarded(socket, permit), read, session);
         }
         Err(error) => tracing::debug!(%error, "cannot hand over a listener"),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_control::access::Role;
-use aulos_control::backend::ListenSink;
+use aulos_control::backend::{ListenSink, MediaSocket};
 use aulos_control::{Caller, Control, count};
 use aulos_io::descriptors::DescriptorUse;
 use aulos_proto::snap::control::MAX_LINE;
@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use super::app_state::{AppState, json_response};
 use super::events::EventFeed;
+use super::forwarded::ProxiedClients;
 use super::large_body::answer_response;
 use super::login::{self, ConnectionIdentity, Denied};
 use super::monitoring::{self, Monitoring};
@@ -43,7 +44,12 @@ use crate::tcp::{MAX_CONTROLLERS, max_line_length, slot_error_counter};
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The router of everything but `/listen`.
-pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn ListenSink>) -> Router {
+pub(super) fn router(
+    control: Arc<Control>,
+    feed: EventFeed,
+    sink: Arc<dyn ListenSink>,
+    proxied: Arc<ProxiedClients>,
+) -> Router {
     let doc_root = control.config().http.doc_root.clone();
     let monitoring = Monitoring::new(&control);
     let router = Router::new()
@@ -81,6 +87,7 @@ pub(super) fn router(control: Arc<Control>, feed: EventFeed, sink: Arc<dyn Liste
         sink,
         sockets,
         web,
+        proxied,
     };
     let router = match doc_root {
         Some(dir) => {
@@ -140,7 +147,7 @@ async fn icecast_status(
 /// repeat.
 fn base_url(identity: &ConnectionIdentity, headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-    format!("{}://{host}", if identity.is_tls { "https" } else { "http" })
+    format!("{}://{host}", if identity.is_https { "https" } else { "http" })
 }
 
 /// The `mount` of a query. Its slashes may be encoded; what is encoded in the path stays so.
@@ -285,10 +292,15 @@ async fn control_socket(
     }
 }
 
+            let Ok(permit) = app.proxied.admit(identity.proxied_client(), &app.control.counters)
+            else {
+                return too_many_connections();
+            };
 /// Audio for Snapweb and for snapclient with `ws://`.
 async fn stream(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
+                drop(permit);
     mut request: Request,
 ) -> Response {
     if DescriptorUse::Sound.check_next().is_err() {
@@ -297,11 +309,24 @@ async fn stream(
     }
     let listens = caller.role >= Role::Listen;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-    app.refuse_cross_site(request.headers())
-        .unwrap_or_else(|| websocket::stream(request.headers(), upgrade, listens, app.sink))
+    if let Some(refusal) = app.refuse_cross_site(request.headers()) {
+        return refusal;
+    }
+    let Ok(permit) = app.proxied.admit(identity.proxied_client(), &app.control.counters) else {
+        return too_many_connections();
+    };
+    let adopt =
+        move |socket: MediaSocket| identity.mark_forwarded(socket, permit).authorized(listens);
+    websocket::stream(request.headers(), upgrade, adopt, app.sink)
+}
+
+fn too_many_connections() -> Response {
+    let text = "too many connections from this address; try again later\n";
+    (StatusCode::TOO_MANY_REQUESTS, [(CONNECTION, "close")], text).into_response()
 }
 
 impl AppState {
+    Extension(identity): Extension<ConnectionIdentity>,
     /// The caller of a request, if it may make requests at all.
     fn identify(&self, request: &Request) -> Result<Caller, Denied> {
         // Every connection has an identity; a request without one has no rights.
@@ -315,6 +340,22 @@ impl AppState {
     }
 
     /// The response to a connection that gets no permanent slot.
+    /// Replaces the identity of a trusted proxy by that of its client.
+    fn identify_proxied(&self, request: &mut Request) -> Result<(), Response> {
+        let Some(identity) = request.extensions_mut().remove::<ConnectionIdentity>() else {
+            return Ok(());
+        };
+        let fields =
+            request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let config = self.control.config();
+        let identity = identity.behind_proxy(fields, &config.http).map_err(|_| {
+            count(&self.control.counters.control_refused_same_address);
+            too_many_connections()
+        })?;
+        request.extensions_mut().insert(identity);
+        Ok(())
+    }
+
     fn refuse_slot(&self, request: &Request, caller: &Caller) -> Option<Response> {
         let identity = request.extensions().get::<ConnectionIdentity>();
         if identity.is_some_and(|identity| identity.establish(caller)) {
@@ -352,7 +393,9 @@ async fn redirect_listener(request: Request) -> Response {
 /// Checks host, credentials and slot of a request, and sets default headers of the response.
 async fn check_request(State(app): State<AppState>, mut request: Request, next: Next) -> Response {
     let ours = host::has_server_host(request.headers(), &app.control.config().http.names);
-    let mut response = if ours {
+    let mut response = if let Err(refusal) = app.identify_proxied(&mut request) {
+        refusal
+    } else if ours {
         match app.identify(&request) {
             Ok(caller) => match app.refuse_slot(&request, &caller) {
                 Some(refusal) => refusal,

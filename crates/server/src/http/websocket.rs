@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aulos_control::access::Role;
-use aulos_control::backend::ListenSink;
+use aulos_control::backend::{ListenSink, MediaSocket};
 use aulos_control::{Caller, Control, Inbox, Subscription, count};
 use axum::extract::ws::{Message, WebSocket};
 use axum::http::header::{
@@ -158,11 +158,12 @@ const FEED_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct ConnectionClosed;
 
-/// Answers the handshake of an audio client, and hands its socket to a reactor.
+/// Answers the handshake of an audio client, and hands its socket, as `adopt` returns it, to a
+/// reactor.
 pub(super) fn stream(
     headers: &HeaderMap,
     upgrade: Option<OnUpgrade>,
-    listens: bool,
+    adopt: impl FnOnce(MediaSocket) -> MediaSocket + Send + 'static,
     sink: Arc<dyn ListenSink>,
 ) -> Response {
     let (Some(key), Some(upgrade)) = (handshake_key(headers), upgrade) else {
@@ -170,7 +171,7 @@ pub(super) fn stream(
         return (StatusCode::UPGRADE_REQUIRED, [(UPGRADE, "websocket")], text).into_response();
     };
     tokio::spawn(async move {
-        if let Err(error) = hand_over(upgrade, listens, &*sink).await {
+        if let Err(error) = hand_over(upgrade, adopt, &*sink).await {
             tracing::debug!(%error, "websocket handshake failed");
         }
     });
@@ -200,7 +201,7 @@ fn handshake_key(headers: &HeaderMap) -> Option<&[u8]> {
 
 async fn hand_over(
     upgrade: OnUpgrade,
-    listens: bool,
+    adopt: impl FnOnce(MediaSocket) -> MediaSocket,
     sink: &dyn ListenSink,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let upgraded: Upgraded = upgrade.await?;
@@ -208,6 +209,6 @@ async fn hand_over(
         upgraded.downcast::<TokioIo<RewindSocket>>().map_err(|_| "unexpected connection type")?;
     let (stream, unread) = parts.io.into_inner().into_parts();
     let read = [&parts.read_buf[..], &unread].concat();
-    sink.accept_websocket(stream.into_media()?.authorized(listens), read);
+    sink.accept_websocket(adopt(stream.into_media()?), read);
     Ok(())
 }

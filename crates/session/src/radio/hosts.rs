@@ -102,6 +102,31 @@ impl IpNetwork {
     }
 }
 
+impl FromStr for IpNetwork {
+    type Err = InvalidIpNetwork;
+
+    fn from_str(text: &str) -> Result<Self, InvalidIpNetwork> {
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr = address.parse().map_err(|_| InvalidIpNetwork)?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = prefix.map_or(Ok(most), str::parse::<u8>).map_err(|_| InvalidIpNetwork)?;
+        if prefix <= most { Ok(Self { address, prefix }) } else { Err(InvalidIpNetwork) }
+    }
+}
+
+/// The text is no address and no network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "there is nothing to add")]
+pub struct InvalidIpNetwork;
+
+impl fmt::Display for InvalidIpNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected an address, or a network such as 192.168.1.0/24")
+    }
+}
+
+impl core::error::Error for InvalidIpNetwork {}
+
 impl FromStr for HostRule {
     type Err = InvalidHostRule;
 
@@ -109,15 +134,11 @@ impl FromStr for HostRule {
         if text.eq_ignore_ascii_case("lan") {
             return Ok(Self::Lan);
         }
-        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
-        if let Ok(address) = address.parse::<IpAddr>() {
-            let most = if address.is_ipv4() { 32 } else { 128 };
-            let prefix = prefix.map_or(Ok(most), str::parse::<u8>).map_err(|_| InvalidHostRule)?;
-            let network = IpNetwork { address, prefix };
-            return if prefix <= most { Ok(Self::Network(network)) } else { Err(InvalidHostRule) };
+        if let Ok(network) = text.parse() {
+            return Ok(Self::Network(network));
         }
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if prefix.is_some() || text.is_empty() || !text.chars().all(is_name) {
+        if text.is_empty() || !text.chars().all(is_name) {
             return Err(InvalidHostRule);
         }
         Ok(Self::Name(text.trim_end_matches('.').to_ascii_lowercase()))

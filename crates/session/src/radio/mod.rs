@@ -14,7 +14,7 @@ mod tests;
 
 pub use error::{RADIO_FAILURE_NAMES, RadioError};
 pub use fetch::{FetchConfig, FetchInput, FetchOutput, FetchedStream, StreamFetch};
-pub use hosts::{HostAllowList, HostRule, InvalidHostRule, IpNetwork};
+pub use hosts::{HostAllowList, HostRule, InvalidHostRule, InvalidIpNetwork, IpNetwork};
 
 /// What a station reports about itself in its response head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
