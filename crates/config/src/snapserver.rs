@@ -1,8 +1,8 @@
 //! Conversion of snapserver's configuration.
 //!
 //! `aulos convert` prints the result and `aulos snapserver` runs it; both use the same text, so
-//! that the output of the first shows what the second does. A setting without a counterpart is
-//! reported.
+//! that the output of the first shows what the second does. Whatever the file says and the result
+//! does not is reported: a setting without a counterpart, and a value that another replaces.
 
 use std::fmt::Write;
 
@@ -57,6 +57,17 @@ impl IniFile {
             self.0.iter().filter(|(key, value)| keys.contains(&key.as_str()) && !value.is_empty());
         known.map(|(_, value)| value.as_str()).collect()
     }
+
+    /// The last non-empty value of these keys as a number; a text that is none is noted.
+    fn number(&self, keys: &[&str], out: &mut ConversionResult) -> Option<u32> {
+        let text = self.get(keys)?;
+        let number = text.parse().ok();
+        if number.is_none() {
+            let key = keys.first().copied().unwrap_or_default();
+            out.note(&format!("{key} = {text}: expected a number; left out"));
+        }
+        number
+    }
 }
 
 /// The result of a conversion.
@@ -90,19 +101,29 @@ pub fn convert(ini: &IniFile, address: &str) -> ConversionResult {
         out.toml += "\n[streams]\n";
         line(&mut out.toml, "plugin_dir", &quoted(dir));
     }
-    if let Some(volume) = ini.get(&["streaming_client.initial_volume"]) {
+    if let Some(volume) = ini.number(&["streaming_client.initial_volume"], &mut out) {
         out.toml += "\n[clients]\n";
-        line(&mut out.toml, "initial_volume", volume);
+        line(&mut out.toml, "initial_volume", &volume.to_string());
     }
     stations(ini, &mut out);
-    for (key, value) in &ini.0 {
+    notes_of_keys(ini, &mut out);
+    out
+}
+
+/// Notes keys without a counterpart, and values that do not count.
+fn notes_of_keys(ini: &IniFile, out: &mut ConversionResult) {
+    for (at, (key, value)) in ini.0.iter().enumerate() {
+        let later = |(other, value): &(String, String)| other == key && !value.is_empty();
         if let Some((_, why)) = UNSUPPORTED_KEYS.iter().find(|(known, _)| key == known) {
             out.note(&format!("{key} = {value}: {why}"));
         } else if !is_known_key(key) {
             out.note(&format!("{key} = {value}: not known, left out"));
+        } else if !may_repeat(key) && !value.is_empty() && ini.0.iter().skip(at + 1).any(later) {
+            out.note(&format!("{key} = {value}: a later line of the same key counts"));
+        } else if is_switch(key) && !value.is_empty() && !is_switch_value(value) {
+            out.note(&format!("{key} = {value}: expected true or false; taken as true"));
         }
     }
-    out
 }
 
 /// Ports. Listeners that cannot be disabled are moved to loopback.
@@ -120,8 +141,9 @@ fn listen(ini: &IniFile, default: &str, out: &mut ConversionResult) {
         };
         let hosts = of("bind_to_address");
         let host = hosts.first().copied().unwrap_or(default);
-        if hosts.len() > 1 {
-            out.note(&format!("{ours}: only the first of several addresses is listened on"));
+        if let Some(others) = hosts.get(1..).filter(|others| !others.is_empty()) {
+            let others = others.join(", ");
+            out.note(&format!("{ours}: only {host} is listened on, and not {others}"));
         }
         let host = match host {
             // The wildcard: `::` includes IPv4.
@@ -158,8 +180,17 @@ fn mdns(ini: &IniFile, toml: &mut String) {
 }
 
 fn stations(ini: &IniFile, out: &mut ConversionResult) {
-    let spec = ini.get(&["stream.sampleformat"]).and_then(|text| text.parse().ok());
-    let spec: SampleSpec = spec.unwrap_or(SampleSpec::DEFAULT);
+    let spec = ini.get(&["stream.sampleformat"]).map(|text| (text, text.parse::<SampleSpec>()));
+    if let Some((text, Err(error))) = &spec {
+        out.note(&format!("stream.sampleformat = {text}: {error}; left out"));
+    }
+    let spec = spec.and_then(|(_, spec)| spec.ok()).unwrap_or(SampleSpec::DEFAULT);
+    let defaults = StreamDefaults {
+        codec: ini.get(&["stream.codec"]).unwrap_or("flac"),
+        spec,
+        chunk_ms: ini.number(&["stream.chunk_ms", "stream.stream_buffer"], out),
+        buffer_ms: buffer(ini, out),
+    };
     let mut sources = ini.all(&["stream.source", "stream.stream"]);
     if sources.is_empty() {
         sources.push("pipe:///tmp/snapfifo?name=default");
@@ -204,66 +235,169 @@ fn stations(ini: &IniFile, out: &mut ConversionResult) {
         if stream.uri.scheme != "meta" {
             of.push((stream.source.clone(), Some(stream)));
         }
-        station(ini, stream, &of, spec, out);
+        station(&defaults, stream, &of, out);
     }
 }
 
+/// What holds for streams that do not say it themselves.
+struct StreamDefaults<'a> {
+    codec: &'a str,
+    spec: SampleSpec,
+    chunk_ms: Option<u32>,
+    buffer_ms: Option<u32>,
+}
+
+/// The buffer of all stations, within our limits.
+fn buffer(ini: &IniFile, out: &mut ConversionResult) -> Option<u32> {
+    let wanted = ini.number(&["stream.buffer"], out)?;
+    let fitting = wanted.clamp(*BUFFER_MS.start(), *BUFFER_MS.end());
+    if fitting != wanted {
+        out.note(&format!(
+            "stream.buffer = {wanted} is {fitting} now, the nearest possible buffer"
+        ));
+    }
+    Some(fitting)
+}
+
+/// Writes the station of a stream. A source is a URI, with the stream that it is; there is no such
+/// stream where another station is played.
 fn station(
-    ini: &IniFile,
+    defaults: &StreamDefaults<'_>,
     stream: &StreamUri,
     sources: &[(String, Option<&StreamUri>)],
-    default: SampleSpec,
     out: &mut ConversionResult,
 ) {
-    let codec = stream.codec.as_deref().or_else(|| ini.get(&["stream.codec"])).unwrap_or("flac");
-    let name = codec.split(':').next().unwrap_or_default();
-    let codec = match name {
+    let wanted = stream.codec.as_deref().unwrap_or(defaults.codec);
+    let codec = match wanted.split(':').next().unwrap_or_default() {
         "null" => "flac",
         "ogg" => {
-            out.note(&format!("`{}`: Vorbis is not sent; it is opus now", stream.name));
+            let name = &stream.name;
+            out.note(&format!("`{name}`: Vorbis is not sent; {wanted} is opus now"));
             "opus"
         }
-        _ => codec,
+        _ => wanted,
     };
-    let spec = stream.spec.as_ref().and_then(|text| text.parse().ok()).unwrap_or(default);
-    let number = |key: &str| ini.get(&[key]).and_then(|value| value.parse::<u32>().ok());
+    if wanted == "null" && stream.codec.is_none() {
+        out.note(&format!("`{}`: every station sends; stream.codec = null is flac", stream.name));
+    }
+    let spec = stream.spec.as_ref().and_then(|text| text.parse().ok()).unwrap_or(defaults.spec);
+    let carried = carried_spec(codec, spec);
+    if carried != spec {
+        let name = &stream.name;
+        out.note(&format!("`{name}`: sampleformat {spec} is {carried} in {codec}"));
+    }
     let toml = &mut out.toml;
     *toml += "\n[[station]]\n";
     line(toml, "name", &quoted(&stream.name));
     line(toml, "codec", &quoted(codec));
-    line(toml, "spec", &quoted(&carried_spec(codec, spec).to_string()));
-    if let Some(chunk) = stream.chunk_ms.or_else(|| number("stream.chunk_ms")) {
+    line(toml, "spec", &quoted(&carried.to_string()));
+    if let Some(chunk) = stream.chunk_ms.or(defaults.chunk_ms) {
         chunk_duration(stream, codec, chunk, out);
     }
     let toml = &mut out.toml;
-    if let Some(buffer) = number("stream.buffer") {
-        line(toml, "buffer_ms", &buffer.clamp(*BUFFER_MS.start(), *BUFFER_MS.end()).to_string());
+    if let Some(buffer) = defaults.buffer_ms {
+        line(toml, "buffer_ms", &buffer.to_string());
     }
-    let entries: Vec<String> = sources.iter().map(|(source, _)| quoted(source)).collect();
+    let entries: Vec<String> =
+        sources.iter().map(|(source, member)| source_entry(stream, source, *member)).collect();
     line(toml, "sources", &format!("[{}]", entries.join(", ")));
     if let Some(seconds) = stream.idle_s() {
         line(toml, "silence", &format!("{{ for_s = {seconds:?} }}"));
     }
-    if let Some((script, params)) = &stream.script {
+    let members = || {
+        let members = sources.iter().filter_map(|(_, member)| *member);
+        members.filter(|member| member.name != stream.name)
+    };
+    if let Some((script, params)) = control_script(stream, members(), out) {
         let params = if params.is_empty() {
             String::new()
         } else {
             format!(", params = {}", quoted(params))
         };
+        let toml = &mut out.toml;
         line(toml, "plugin", &format!("{{ script = {}{params} }}", quoted(script)));
     }
-    for source in sources.iter().filter_map(|(_, source)| *source) {
-        for key in &source.ignored_keys {
-            out.note(&format!("`{}`: `{key}` has no counterpart, left out", source.name));
+    notes_of_stream(stream, out);
+    for member in members() {
+        notes_of_stream(member, out);
+        // These belong to a station, and the member is none.
+        for key in ["chunk_ms", "idle_threshold"] {
+            if let Some(value) = member.uri.get(key) {
+                let (own, station) = (&member.name, &stream.name);
+                out.note(&format!("`{own}`: {key} = {value} is lost; it is a part of `{station}`"));
+            }
         }
-        if source.uri.scheme == "pipe" && source.uri.get("mode") != Some("read") {
+    }
+}
+
+/// A source as an entry of `sources`; the part of a meta stream keeps its name.
+fn source_entry(stream: &StreamUri, uri: &str, member: Option<&StreamUri>) -> String {
+    match member {
+        Some(member) if member.name != stream.name => {
+            format!("{{ uri = {}, name = {} }}", quoted(uri), quoted(&member.name))
+        }
+        _ => quoted(uri),
+    }
+}
+
+/// The control script of a station: its own, or that of the first part that has one. A station has
+/// one script.
+fn control_script<'a>(
+    stream: &'a StreamUri,
+    members: impl Iterator<Item = &'a StreamUri>,
+    out: &mut ConversionResult,
+) -> Option<&'a (String, String)> {
+    let mut taken = stream.script.as_ref();
+    for (member, script) in members.filter_map(|member| Some((member, member.script.as_ref()?))) {
+        let (own, station) = (&member.name, &stream.name);
+        let words = format!("{} {}", script.0, script.1);
+        let words = words.trim_end();
+        if taken.is_none() {
             out.note(&format!(
-                "`{}`: the FIFO is made for this user alone; where another one writes to it, add \
-                 mode=0666, or group=GROUP, to its URI",
-                source.name
+                "`{own}`: its control script {words} is that of `{station}` now, whatever source \
+                 plays; for titles of this source alone, make it a [[station]] of its own and play \
+                 meta:///{} here",
+                percent_encode(own)
+            ));
+            taken = Some(script);
+        } else {
+            out.note(&format!(
+                "`{own}`: its control script {words} is lost, because `{station}` has another one"
             ));
         }
     }
+    taken
+}
+
+/// Notes what the URI of a stream says and the station does not.
+fn notes_of_stream(stream: &StreamUri, out: &mut ConversionResult) {
+    let name = &stream.name;
+    for key in &stream.ignored_keys {
+        let value = stream.uri.get(key).unwrap_or_default();
+        out.note(&format!("`{name}`: `{key}` = {value} has no counterpart, left out"));
+    }
+    for (key, is_lost) in [
+        ("chunk_ms", stream.chunk_ms.is_none()),
+        ("idle_threshold", stream.idle_ms.is_none()),
+        ("sampleformat", !stream.spec.as_ref().is_some_and(|text| is_spec(text))),
+    ] {
+        if let Some(value) = stream.uri.get(key).filter(|value| is_lost && !value.is_empty()) {
+            out.note(&format!("`{name}`: {key} = {value} is not understood"));
+        }
+    }
+    if !stream.uri.fragment.is_empty() {
+        out.note(&format!("`{name}`: #{} is left out", stream.uri.fragment));
+    }
+    if stream.uri.scheme == "pipe" && stream.uri.get("mode") != Some("read") {
+        out.note(&format!(
+            "`{name}`: the FIFO is made for this user alone; where another one writes to it, add \
+             mode=0666, or group=GROUP, to its URI"
+        ));
+    }
+}
+
+fn is_spec(text: &str) -> bool {
+    text.parse::<SampleSpec>().is_ok()
 }
 
 /// Writes the nearest chunk duration that the codec can have.
@@ -301,6 +435,21 @@ fn is_disabled(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
 }
 
+/// Whether snapserver takes the key as true or false.
+fn is_switch(key: &str) -> bool {
+    let name = key.split_once('.').map_or(key, |(_, name)| name);
+    matches!(name, "enabled" | "publish" | "publish_http" | "publish_https" | "mdns_enabled")
+}
+
+fn is_switch_value(text: &str) -> bool {
+    is_disabled(text) || matches!(&text.to_ascii_lowercase()[..], "true" | "1" | "yes" | "on")
+}
+
+/// Whether each line of the key counts.
+fn may_repeat(key: &str) -> bool {
+    matches!(key, "stream.source" | "stream.stream") || key.ends_with(".bind_to_address")
+}
+
 fn is_known_key(key: &str) -> bool {
     let (section, name) = key.split_once('.').unwrap_or(("", key));
     match section {
@@ -320,6 +469,7 @@ fn is_known_key(key: &str) -> bool {
                 | "sampleformat"
                 | "codec"
                 | "chunk_ms"
+                | "stream_buffer"
                 | "buffer"
                 | "bind_to_address"
                 | "port"
@@ -414,6 +564,156 @@ mod tests {
         for wanted in ["ssl.certificate", "odd.key", "`wd_timeout`", "threads"] {
             assert!(out.notes.iter().any(|note| note.contains(wanted)), "{wanted}: {out:?}");
         }
+    }
+
+    /// Every key of snapserver.conf as of 0.34 and, where it differs, 0.26: a line with a value that
+    /// is not the default, and what the result says of it. Its documentation names no other key.
+    const KEYS: [(&str, &str); 44] = [
+        ("server.threads = 3", "threads follow the machine"),
+        ("server.pidfile = /run/x.pid", "none is written"),
+        ("server.user = snap", "run it as that user"),
+        ("server.group = audio", "run it as that group"),
+        ("server.datadir = /srv/snap", "state_dir = \"/srv/snap\""),
+        ("server.mdns_enabled = false", "[mdns]\nenabled   = false"),
+        ("ssl.certificate = /c.pem", "`cert` of [tls]"),
+        ("ssl.certificate_key = /k.pem", "`key` of [tls]"),
+        ("ssl.key_password = x", "openssl pkey"),
+        ("ssl.verify_clients = true", "`client_ca` of [tls]"),
+        ("ssl.client_cert = /ca.pem", "`client_ca` of [tls]"),
+        ("http.enabled = false", "http: cannot be switched off"),
+        ("http.bind_to_address = 192.0.2.1", "http      = \"192.0.2.1:1780\""),
+        ("http.port = 8080", ":8080\""),
+        ("http.publish_http = false", "[mdns]\nhttp      = false"),
+        ("http.publish_https = false", "[mdns]\nhttps     = false"),
+        ("http.ssl_enabled = true", "TLS is on every port"),
+        ("http.ssl_bind_to_address = ::", "TLS is on the page's own port"),
+        ("http.ssl_port = 1788", "TLS is on the page's own port"),
+        ("http.doc_root = /srv/web", "doc_root  = \"/srv/web\""),
+        ("http.host = box", "the machine's own name"),
+        ("http.url_prefix = https://box", "the machine's own name"),
+        ("tcp-control.enabled = false", "control: cannot be switched off"),
+        ("tcp-control.bind_to_address = 192.0.2.2", "control   = \"192.0.2.2:1705\""),
+        ("tcp-control.port = 1805", ":1805\""),
+        ("tcp-control.publish = false", "[mdns]\ncontrol   = false"),
+        ("tcp.enabled = false", "control: cannot be switched off"),
+        ("tcp.bind_to_address = 192.0.2.3", "control   = \"192.0.2.3:1705\""),
+        ("tcp.port = 1905", ":1905\""),
+        ("tcp-streaming.enabled = false", "stream: cannot be switched off"),
+        ("tcp-streaming.bind_to_address = 192.0.2.4", "stream    = \"192.0.2.4:1704\""),
+        ("tcp-streaming.port = 1804", ":1804\""),
+        ("tcp-streaming.publish = false", "[mdns]\nstream    = false"),
+        ("stream.bind_to_address = 192.0.2.5", "stream    = \"192.0.2.5:1704\""),
+        ("stream.port = 1904", ":1904\""),
+        ("stream.plugin_dir = /srv/plug", "plugin_dir = \"/srv/plug\""),
+        ("stream.sandbox_dir = /srv/box", "plugin_dir only"),
+        ("stream.sampleformat = 44100:24:2", "spec      = \"44100:24:2\""),
+        ("stream.codec = pcm", "codec     = \"pcm\""),
+        ("stream.chunk_ms = 30", "chunk_ms  = 30"),
+        ("stream.stream_buffer = 30", "chunk_ms  = 30"),
+        ("stream.buffer = 700", "buffer_ms = 700"),
+        ("stream.send_to_muted = true", "muted clients get the sound"),
+        ("streaming_client.initial_volume = 30", "initial_volume = 30"),
+    ];
+
+    /// Of lines `section.key = value`: the result and its notes as one text.
+    fn result_of(lines: &str) -> String {
+        let lines = lines.lines().map(|line| {
+            let (section, rest) = line.split_once('.').unwrap();
+            format!("[{section}]\n{rest}\n")
+        });
+        let (out, _) = converted(&lines.collect::<String>());
+        format!("{}\n{}", out.toml, out.notes.join("\n"))
+    }
+
+    #[test]
+    fn no_key_of_snapserver_is_lost() {
+        let without = result_of("stream.source = pipe:///a?name=x");
+        let further = [
+            ("stream.source = tcp://192.0.2.1:5000?name=second&mode=client", "\"second\""),
+            ("stream.stream = tcp://192.0.2.1:5000?name=second&mode=client", "\"second\""),
+            ("logging.sink = system", "standard error"),
+            ("logging.filter = *:debug", "-vv"),
+            ("authorization.enabled = true", "[[user]]"),
+            ("new.key = 1", "new.key = 1: not known, left out"),
+        ];
+        for (line, expected) in KEYS.iter().chain(&further) {
+            let with = result_of(&format!("stream.source = pipe:///a?name=x\n{line}"));
+            assert!(with.contains(expected), "{line}: {with}");
+            assert!(!without.contains(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn no_value_of_a_key_is_replaced_without_a_note() {
+        for (lines, expected) in [
+            ("stream.buffer = long", "stream.buffer = long: expected a number"),
+            ("stream.buffer = 1", "stream.buffer = 1 is 20 now"),
+            ("stream.chunk_ms = x", "stream.chunk_ms = x: expected a number"),
+            ("stream.sampleformat = loud", "stream.sampleformat = loud: "),
+            ("streaming_client.initial_volume = loud", "initial_volume = loud: expected"),
+            ("server.datadir = /a\nserver.datadir = /b", "server.datadir = /a: a later line"),
+            ("tcp.enabled = maybe", "tcp.enabled = maybe: expected true or false"),
+            ("http.bind_to_address = 192.0.2.1\nhttp.bind_to_address = ::1", "and not ::1"),
+            ("stream.codec = ogg:VBR:90", "ogg:VBR:90 is opus now"),
+            ("stream.codec = null", "stream.codec = null is flac"),
+            ("stream.codec = opus\nstream.sampleformat = 44100:16:2", "44100:16:2 is 48000:16:2"),
+            ("stream.source = pipe:///b?name=b&chunk_ms=x", "`b`: chunk_ms = x is not understood"),
+            ("stream.source = pipe:///b?name=b&idle_threshold=x", "idle_threshold = x is not"),
+            ("stream.source = pipe:///b?name=b&sampleformat=x", "sampleformat = x is not"),
+            ("stream.source = pipe:///b?name=b&dryout_ms=7", "`dryout_ms` = 7 has no counterpart"),
+            ("stream.source = pipe:///b?name=b#part", "`b`: #part is left out"),
+            ("stream.source = pipe:///b", "pipe:///b: a stream requires a name"),
+            ("stream.source = tcp://192.0.2.1:1?name=b&codec=null", "`b`: the codec null sends"),
+            ("stream.source = meta:///x/nobody?name=b&odd=1", "`b`: there is no stream `nobody`"),
+            ("stream.source = meta:///x?name=b&odd=1", "`b`: `odd` = 1 has no counterpart"),
+        ] {
+            let text = format!("stream.source = pipe:///a?name=x&mode=read\n{lines}");
+            let (ini, _) = IniFile::parse(
+                &text
+                    .lines()
+                    .map(|line| line.split_once('.').unwrap())
+                    .map(|(section, rest)| format!("[{section}]\n{rest}\n"))
+                    .collect::<String>(),
+            );
+            let notes = convert(&ini, "::").notes.join("\n");
+            assert!(notes.contains(expected), "{lines}: {notes}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_meta_stream_keep_their_names_and_scripts() {
+        let part = |name: &str, more: &str| {
+            format!("source = pipe:///tmp/{name}?name={name}&mode=read&codec=null{more}\n")
+        };
+        let (script, params) = ("&controlscript=meta_a.py", "&controlscriptparams=--host%3Da");
+        let text = format!(
+            "[stream]\n{}{}{}source = meta:///radio/player/other?name=home\n",
+            part("radio", "&chunk_ms=40&idle_threshold=500"),
+            part("player", &format!("{script}{params}")),
+            part("other", "&controlscript=meta_b.py"),
+        );
+        let (out, resolved) = converted(&text);
+        let [home] = &resolved.stations[..] else { panic!("{}", out.toml) };
+        let plugin = home.plugin.as_ref().unwrap();
+        assert_eq!(plugin.script.to_str(), Some("meta_a.py"));
+        assert_eq!(plugin.params, "--host=a");
+        let names: Vec<_> = home.sources.iter().map(|source| &source.name[..]).collect();
+        assert_eq!(names, ["radio", "player", "other"]);
+        let notes = out.notes.join("\n");
+        for expected in [
+            "`player`: its control script meta_a.py --host=a is that of `home` now",
+            "`other`: its control script meta_b.py is lost, because `home` has another one",
+            "`radio`: chunk_ms = 40 is lost; it is a part of `home`",
+            "`radio`: idle_threshold = 500 is lost",
+        ] {
+            assert!(notes.contains(expected), "{expected}: {notes}");
+        }
+        // A script of the meta stream's own goes before those of its parts.
+        let own = text.replace("name=home", "name=home&controlscript=own.py");
+        let (out, resolved) = converted(&own);
+        let plugin = resolved.stations[0].plugin.as_ref().unwrap();
+        assert_eq!(plugin.script.to_str(), Some("own.py"));
+        assert_eq!(out.notes.iter().filter(|note| note.contains("is lost, because")).count(), 2);
     }
 
     #[test]

@@ -86,7 +86,10 @@ fn load_config(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedCon
         Some(file) => read_config(&file)?.1,
         None => String::new(),
     };
-    let (mut ini, _) = IniFile::parse(&text);
+    let (mut ini, odd) = IniFile::parse(&text);
+    for line in odd {
+        tracing::warn!(line, "expected `[section]` or `key = value`; the line is ignored");
+    }
     ini.override_with(values);
     let ConversionResult { toml, notes } = convert(&ini, wildcard_address());
     for note in notes {
