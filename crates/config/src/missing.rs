@@ -22,8 +22,14 @@ pub(crate) fn check(config: &Config, env: &Environment, problems: &Problems) {
     for station in &config.station {
         search.station(station, Path::new(&config.streams.plugin_dir.value));
     }
-    let folders = config.http.doc_root.iter().chain(&config.streams.roots);
-    for ConfigValue { value, at } in folders {
+    if let Some(ConfigValue { value, at }) = &config.http.doc_root
+        && !Path::new(value).is_dir()
+    {
+        let message = format!("there is no folder {value}; the built-in page is served");
+        let hint = format!("remove `doc_root`, or run mkdir -p {value}");
+        search.warn(*at, message, hint);
+    }
+    for ConfigValue { value, at } in &config.streams.roots {
         search.folder(Path::new(value), *at);
     }
 }

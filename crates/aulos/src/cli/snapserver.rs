@@ -100,10 +100,6 @@ fn load_config(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedCon
         .map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
     // Music Assistant adds each of its streams with a script for titles and commands.
     resolved.streams.plugins_by_rpc = true;
-    // It also passes a folder that need not exist.
-    if let Some(root) = resolved.http.doc_root.take_if(|root| !root.is_dir()) {
-        tracing::info!(folder = %root.display(), "no such folder; serving the built-in page");
-    }
     Ok(resolved)
 }
 

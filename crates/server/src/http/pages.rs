@@ -125,7 +125,25 @@ enum Range {
 
 impl Pages {
     pub(super) fn new(root: PathBuf, control: Arc<Control>) -> Self {
-        Self { root: root.into(), files: FileServer::new("`doc_root`", control) }
+        let pages = Self { root: root.into(), files: FileServer::new("`doc_root`", control) };
+        let check = pages.clone();
+        tokio::spawn(async move {
+            if check.is_missing().await {
+                tracing::warn!(
+                    doc_root = %check.root.display(),
+                    "no such folder; serving the built-in page; remove `doc_root` of [http]"
+                );
+            }
+        });
+        pages
+    }
+
+    /// Whether there is no such folder. A disk may be mounted later, so this is asked each time.
+    pub(super) async fn is_missing(&self) -> bool {
+        let root = Arc::clone(&self.root);
+        let opened = self.files.run(move || open_root(&root).map(drop)).await;
+        let absent = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+        matches!(opened, Err(PageError::Io(error)) if absent.contains(&error.kind()))
     }
 }
 

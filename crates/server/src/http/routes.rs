@@ -92,8 +92,13 @@ pub(super) fn router(
     let router = match doc_root {
         Some(dir) => {
             let pages = Pages::new(dir, Arc::clone(&control));
+            let front = pages.clone();
+            let front = get(async move |State(app): State<AppState>, request: Request| {
+                front_page(app, front, request).await
+            });
             let folder = Router::new().fallback(pages::serve).with_state(pages);
-            router.fallback_service(folder.layer(map_response(set_page_headers)))
+            let folder = folder.layer(map_response(set_page_headers));
+            router.route("/", front).fallback_service(folder)
         }
         None => {
             router.route("/", get(page)).fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
@@ -101,6 +106,14 @@ pub(super) fn router(
     };
     let router = router.layer(from_fn_with_state(app.clone(), check_request)).with_state(app);
     router.layer(from_fn_with_state(monitoring, monitoring::count_request))
+}
+
+/// The page at `/`: that of `doc_root`, or the built-in one while there is no such folder.
+async fn front_page(app: AppState, pages: Pages, request: Request) -> Response {
+    if pages.is_missing().await {
+        return app.web.index(request.headers()).await;
+    }
+    set_page_headers(pages::serve(State(pages), request).await).await
 }
 
 /// Headers for the files of `doc_root`: a foreign page (Snapweb) has its own scripts and players.
@@ -279,10 +292,15 @@ async fn control_socket(
                     return StatusCode::SERVICE_UNAVAILABLE.into_response();
                 }
             };
+            let Ok(permit) = app.proxied.admit(identity.proxied_client(), &app.control.counters)
+            else {
+                return too_many_connections();
+            };
             let upgrade = upgrade.max_message_size(MAX_LINE).max_frame_size(MAX_LINE);
             upgrade.on_upgrade(move |socket| async move {
                 let connection = (slot, identity.watch);
                 websocket::serve_control(socket, app.control, app.feed, caller, connection).await;
+                drop(permit);
             })
         }
         (Err(_), None) => {
@@ -292,15 +310,11 @@ async fn control_socket(
     }
 }
 
-            let Ok(permit) = app.proxied.admit(identity.proxied_client(), &app.control.counters)
-            else {
-                return too_many_connections();
-            };
 /// Audio for Snapweb and for snapclient with `ws://`.
 async fn stream(
     State(app): State<AppState>,
     Extension(caller): Extension<Caller>,
-                drop(permit);
+    Extension(identity): Extension<ConnectionIdentity>,
     mut request: Request,
 ) -> Response {
     if DescriptorUse::Sound.check_next().is_err() {
@@ -326,20 +340,6 @@ fn too_many_connections() -> Response {
 }
 
 impl AppState {
-    Extension(identity): Extension<ConnectionIdentity>,
-    /// The caller of a request, if it may make requests at all.
-    fn identify(&self, request: &Request) -> Result<Caller, Denied> {
-        // Every connection has an identity; a request without one has no rights.
-        let identity =
-            request.extensions().get::<ConnectionIdentity>().ok_or(Denied::Unauthorized)?;
-        let caller = identity.caller(login::authorization(request.headers()), &self.control)?;
-        if caller.role < login::required_role(request) {
-            return Err(Denied::for_role(&caller, request.uri().path()));
-        }
-        Ok(caller)
-    }
-
-    /// The response to a connection that gets no permanent slot.
     /// Replaces the identity of a trusted proxy by that of its client.
     fn identify_proxied(&self, request: &mut Request) -> Result<(), Response> {
         let Some(identity) = request.extensions_mut().remove::<ConnectionIdentity>() else {
@@ -356,6 +356,19 @@ impl AppState {
         Ok(())
     }
 
+    /// The caller of a request, if it may make requests at all.
+    fn identify(&self, request: &Request) -> Result<Caller, Denied> {
+        // Every connection has an identity; a request without one has no rights.
+        let identity =
+            request.extensions().get::<ConnectionIdentity>().ok_or(Denied::Unauthorized)?;
+        let caller = identity.caller(login::authorization(request.headers()), &self.control)?;
+        if caller.role < login::required_role(request) {
+            return Err(Denied::for_role(&caller, request.uri().path()));
+        }
+        Ok(caller)
+    }
+
+    /// The response to a connection that gets no permanent slot.
     fn refuse_slot(&self, request: &Request, caller: &Caller) -> Option<Response> {
         let identity = request.extensions().get::<ConnectionIdentity>();
         if identity.is_some_and(|identity| identity.establish(caller)) {
