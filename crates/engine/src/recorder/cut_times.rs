@@ -36,19 +36,18 @@ impl Recorder {
     /// limited to the length of one slot.
     fn next_clock_cut(&self, align: ClockAlignment, segment: &Segment) -> MediaTime {
         let Some(line) = self.timeline else { return segment.start };
-        let local = self.clock.local_at(align.slot_start(&self.clock, segment.clock_slot + 1));
+        let local = self.clock.local_at(align.slot_end(&self.clock, segment.slot_time));
         let frame = line.media_at(local);
         let early = if line.local_at(frame) < local { Frames(1) } else { Frames::ZERO };
         let longest = line.rate().frames(align.interval() + SHORT_SLOT);
         (frame + early).min(segment.start + longest)
     }
 
-    /// The clock slot of a segment that starts with this frame: just before the next slot it is
-    /// that one.
-    pub(super) fn clock_slot(&self, at: MediaTime) -> i64 {
-        let Some(align) = self.config.rotation.clock else { return 0 };
+    /// A moment in the clock slot of a segment that starts with this frame: just before the next
+    /// slot it is that one.
+    pub(super) fn slot_time(&self, at: MediaTime) -> UnixTime {
         let utc = self.utc(at).as_nanos().saturating_add(SHORT_SLOT.as_nanos());
-        align.slot(&self.clock, UnixTime::from_nanos(utc))
+        UnixTime::from_nanos(utc)
     }
 }
 

@@ -36,7 +36,8 @@ pub use types::{
     SilenceReason,
 };
 pub use wall_clock::{
-    ClockAlignment, ClockChange, ClockMonitor, ClockZone, MIN_CLOCK_CHANGE, UnixTime, WallClock,
+    ClockAlignment, ClockChange, ClockMonitor, ClockZone, MIN_CLOCK_CHANGE, OffsetChange, UnixTime,
+    WallClock,
 };
 
 /// Decides what is recorded. One mutation, then [`Recorder::poll_output`] until it returns `None`.
@@ -138,8 +139,8 @@ struct Segment {
     start: MediaTime,
     frames: Frames,
     bytes: u64,
-    /// The slot of clock-aligned rotation to which it belongs.
-    clock_slot: i64,
+    /// A moment in the slot of clock-aligned rotation to which it belongs.
+    slot_time: UnixTime,
 }
 
 impl Recorder {
@@ -533,7 +534,7 @@ impl Recorder {
         };
         if segment.frames == Frames::ZERO {
             // The segment is empty: nothing to cut.
-            let segment = Segment { clock_slot: self.clock_slot(at), bytes: 0, ..segment };
+            let segment = Segment { slot_time: self.slot_time(at), bytes: 0, ..segment };
             return self.advance_segment(segment, at);
         }
         self.close(segment, at, cause);
@@ -547,9 +548,8 @@ impl Recorder {
         let number = self.number;
         self.number += 1;
         self.outputs.push_back(RecorderOutput::Open(self.opening(number, at, cause)));
-        let piece = self.clock_slot(at);
-        let segment =
-            Segment { number, start: at, frames: Frames::ZERO, bytes: 0, clock_slot: piece };
+        let slot_time = self.slot_time(at);
+        let segment = Segment { number, start: at, frames: Frames::ZERO, bytes: 0, slot_time };
         self.stage = Stage::Recording { since, segment, next: at };
     }
 

@@ -382,6 +382,56 @@ fn the_clock_cuts_at_full_minutes_of_its_zone_and_survives_being_set() {
     assert!(ClockAlignment::new(Span::ZERO, ClockZone::Utc).is_none());
 }
 
+/// Local time in a zone whose clock is changed at 01:00 UTC of the second day, which is hour 25.
+#[test]
+fn local_time_cuts_where_the_zones_offset_changes() {
+    const HOUR: i64 = 3_600;
+    const STEP: i64 = 10;
+    let hours = |count: i64| Span::from_secs(count * HOUR);
+    let utc = |seconds: i64| UnixTime::from_nanos(seconds * 1_000_000_000);
+    for (every, before, after, expected) in [
+        // Back from 03:00 to 02:00: the hour from 02:00 comes twice.
+        (1, 2, 1, &[21, 22, 23, 24, 25, 26, 27, 28][..]),
+        // On from 02:00 to 03:00.
+        (1, 1, 2, &[21, 22, 23, 24, 25, 26, 27, 28]),
+        // From even hours: 00, 02, then 03 becomes 02, and 04.
+        (2, 2, 1, &[22, 24, 25, 27, 29]),
+        (2, 1, 2, &[21, 23, 25, 26, 28]),
+        // Days of 25 and 23 hours begin at midnight, and have a cut at the change.
+        (24, 2, 1, &[22, 25, 47, 71]),
+        (24, 1, 2, &[23, 25, 46, 70]),
+    ] {
+        let clock = ClockAlignment::new(hours(every), ClockZone::Local);
+        let rotation = Rotation { clock, ..Rotation::default() };
+        let mut world = World::new(RecorderConfig { rotation, ..RecorderConfig::default() });
+        let change =
+            OffsetChange { at: utc(25 * HOUR), before: hours(before), after: hours(after) };
+        let begin = 20 * HOUR + 30 * 60;
+        world.wall.utc = utc(begin);
+        world.wall.offset_changes = [None, Some(change)];
+        world.receive(1_000);
+        world.command(RecorderCommand::Start, CommandTime::Frame(MediaTime::ZERO)).unwrap();
+        let (mut cuts, mut pts) = (Vec::new(), MediaTime(1_000));
+        for second in (begin..expected.last().unwrap() * HOUR).step_by(STEP as usize) {
+            // The frames of the change may come with a reading of the clocks before it, or after.
+            if second > 25 * HOUR - before * STEP {
+                world.wall.offset_changes = [Some(change), None];
+            }
+            let frames = Frames(STEP as u64 * 1_000);
+            let run = FrameRun { pts, frames, timeline: world.line, stall: Span::ZERO };
+            world.recorder.handle_frames(run, world.wall);
+            pts = pts + frames;
+            while let Some(output) = world.recorder.poll_output() {
+                if let RecorderOutput::Open(opening) = output {
+                    cuts.push(begin * 1_000 + opening.at.0 as i64);
+                }
+            }
+        }
+        let expected: Vec<i64> = expected.iter().map(|hour| hour * HOUR * 1_000).collect();
+        assert_eq!(cuts, expected, "every {every} h, {before} to {after}");
+    }
+}
+
 #[test]
 fn a_segment_that_starts_just_before_an_hour_belongs_to_it() {
     let clock = ClockAlignment::new(Span::from_secs(3_600), ClockZone::Utc);

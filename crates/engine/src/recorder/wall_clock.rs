@@ -31,9 +31,23 @@ pub struct WallClock {
     pub utc: UnixTime,
     /// Offset of the local time zone from UTC at that instant.
     pub offset: Span,
+    /// The last change of the offset before that instant, and the first one after it.
+    pub offset_changes: [Option<OffsetChange>; 2],
     /// How long the machine has been suspended since it was started: the local clock stands still
     /// meanwhile, and the wall clock does not.
     pub suspended: Span,
+}
+
+/// A change of the offset of the local time zone from UTC, as at the beginning of summer time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a moment, and what is before and after it")]
+pub struct OffsetChange {
+    /// The moment.
+    pub at: UnixTime,
+    /// The offset until then.
+    pub before: Span,
+    /// The offset from then on.
+    pub after: Span,
 }
 
 /// What has happened to the wall clock between two readings, besides passing time.
@@ -58,6 +72,24 @@ impl WallClock {
     #[must_use]
     pub fn utc_at(&self, local: Instant) -> UnixTime {
         UnixTime(self.utc.0.saturating_add((local - self.local).as_nanos()))
+    }
+
+    /// The offset of the local time zone at `utc`, which is between the change before the previous one
+    /// and the change after the next one.
+    fn offset_at(&self, utc: UnixTime) -> Span {
+        let [previous, next] = self.offset_changes;
+        match (previous, next) {
+            (Some(previous), _) if utc < previous.at => previous.before,
+            (_, Some(next)) if utc >= next.at => next.after,
+            (Some(previous), _) => previous.after,
+            (None, Some(next)) => next.before,
+            (None, None) => self.offset,
+        }
+    }
+
+    /// The first change of the offset after `utc`.
+    fn offset_change_after(&self, utc: UnixTime) -> Option<UnixTime> {
+        self.offset_changes.iter().flatten().map(|change| change.at).find(|at| *at > utc)
     }
 
     /// What has happened to the clock since the reading `earlier`; `None` as long as that is less
@@ -134,7 +166,8 @@ pub enum ClockZone {
     /// UTC.
     #[default]
     Utc,
-    /// The local time zone; a day of 23 or 25 hours has at most one short or one long slot.
+    /// The local time zone. A slot also ends where the zone's offset from UTC changes, so no slot has
+    /// times of two offsets, and none is longer than the interval.
     Local,
 }
 
@@ -147,26 +180,21 @@ impl ClockAlignment {
         fits.then_some(Self { interval: every, zone })
     }
 
-    /// The number of the slot that contains `utc`.
-    pub(super) fn slot(&self, wall: &WallClock, utc: UnixTime) -> i64 {
-        utc.0.saturating_add(self.offset(wall)).div_euclid(self.interval.as_nanos())
-    }
-
-    /// Start of a slot.
-    pub(super) fn slot_start(&self, wall: &WallClock, piece: i64) -> UnixTime {
-        UnixTime(piece.saturating_mul(self.interval.as_nanos()).saturating_sub(self.offset(wall)))
+    /// The end of the slot that contains `utc`.
+    pub(super) fn slot_end(&self, wall: &WallClock, utc: UnixTime) -> UnixTime {
+        let (offset, change) = match self.zone {
+            ClockZone::Utc => (0, None),
+            ClockZone::Local => (wall.offset_at(utc).as_nanos(), wall.offset_change_after(utc)),
+        };
+        let slot = utc.0.saturating_add(offset).div_euclid(self.interval.as_nanos());
+        let next = slot.saturating_add(1).saturating_mul(self.interval.as_nanos());
+        let end = UnixTime(next.saturating_sub(offset));
+        change.map_or(end, |change| end.min(change))
     }
 
     /// Length of a slot.
     pub(super) const fn interval(&self) -> Span {
         self.interval
-    }
-
-    const fn offset(&self, wall: &WallClock) -> i64 {
-        match self.zone {
-            ClockZone::Utc => 0,
-            ClockZone::Local => wall.offset.as_nanos(),
-        }
     }
 }
 

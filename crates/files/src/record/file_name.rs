@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::{Component, Path};
 
+use aulos_core::Span;
 use aulos_engine::recorder::{ClockZone, SegmentStart, UnixTime};
 use jiff::fmt::strtime;
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, Zoned};
 
 /// Pattern of a recorder's file names: `strftime`, with `{name}` for the recorder's name and
@@ -37,7 +38,7 @@ impl FileNamePattern {
         // The longest allowed name, and a date with two digits in each place.
         let name = "n".repeat(MAX_RECORDER_NAME_BYTES);
         let at = UnixTime::from_nanos(1_797_940_799_999_999_999);
-        pattern.expand(&name, u64::from(u32::MAX), at)?;
+        pattern.expand(&name, u64::from(u32::MAX), &timestamp(at).to_zoned(TimeZone::UTC))?;
         // The text itself must not leave the folder either: `{name}` and dates are checked after
         // expansion.
         validate_path(&text.replace(['{', '}', '%'], "_"))?;
@@ -56,14 +57,38 @@ impl FileNamePattern {
     ) -> Result<String, InvalidPattern> {
         // A segment cut at a full hour begins a fraction of a frame before or after it.
         let utc = segment.utc.as_nanos().saturating_add(ROUNDING_NANOS);
-        self.expand(recorder, segment.number, UnixTime::from_nanos(utc))
+        let utc = timestamp(UnixTime::from_nanos(utc));
+        self.unique_stem(recorder, segment.number, &utc.to_zoned(time_zone(self.zone)))
     }
 
-    fn expand(&self, recorder: &str, index: u64, at: UnixTime) -> Result<String, InvalidPattern> {
-        let zoned = zoned(at, self.zone);
+    /// A name with the offset from UTC behind it, in the hour that comes twice when the clock goes
+    /// back, unless the pattern tells the two hours apart.
+    fn unique_stem(
+        &self,
+        recorder: &str,
+        index: u64,
+        at: &Zoned,
+    ) -> Result<String, InvalidPattern> {
+        let name = self.expand(recorder, index, at)?;
+        let AmbiguousOffset::Fold { before, after } =
+            at.time_zone().to_ambiguous_zoned(at.datetime()).offset()
+        else {
+            return Ok(name);
+        };
+        let other = if at.offset() == before { after } else { before };
+        let zone = TimeZone::fixed(other);
+        let Ok(twin) = at.datetime().to_zoned(zone) else { return Ok(name) };
+        if self.expand(recorder, index, &twin)? != name {
+            return Ok(name);
+        }
+        let offset = strtime::format("%z", at).unwrap_or_default();
+        Ok(name + &offset)
+    }
+
+    fn expand(&self, recorder: &str, index: u64, zoned: &Zoned) -> Result<String, InvalidPattern> {
         let mut out = String::new();
         // The date is expanded first: the recorder's name may have percent signs.
-        let with_date = strtime::format(&self.text, &zoned)
+        let with_date = strtime::format(&self.text, zoned)
             .map_err(|error| InvalidPattern::Date(error.to_string()))?;
         let mut rest = with_date.as_str();
         while let Some(at) = rest.find(['{', '}']) {
@@ -93,9 +118,9 @@ impl fmt::Display for FileNamePattern {
     }
 }
 
-/// Offset of the system's time zone from UTC at a time, in nanoseconds.
-pub(super) fn utc_offset_nanos(at: UnixTime) -> i64 {
-    i64::from(zoned(at, ClockZone::Local).offset().seconds()) * 1_000_000_000
+/// Offset of a time zone from UTC at a time.
+pub(super) fn utc_offset(at: UnixTime, zone: &TimeZone) -> Span {
+    Span::from_secs(i64::from(zone.to_offset(timestamp(at)).seconds()))
 }
 
 /// A time in RFC 3339, UTC, with microseconds.
@@ -104,15 +129,15 @@ pub fn rfc3339(at: UnixTime) -> String {
     format!("{:.6}", timestamp(at))
 }
 
-fn zoned(at: UnixTime, zone: ClockZone) -> Zoned {
-    let zone = match zone {
+/// The time zone; that of the system is cached.
+pub(super) fn time_zone(zone: ClockZone) -> TimeZone {
+    match zone {
         ClockZone::Utc => TimeZone::UTC,
         ClockZone::Local => TimeZone::system(),
-    };
-    timestamp(at).to_zoned(zone)
+    }
 }
 
-fn timestamp(at: UnixTime) -> Timestamp {
+pub(super) fn timestamp(at: UnixTime) -> Timestamp {
     // Any 64-bit number of nanoseconds is within the supported years.
     Timestamp::from_nanosecond(i128::from(at.as_nanos())).unwrap_or(Timestamp::UNIX_EPOCH)
 }
@@ -250,6 +275,31 @@ mod tests {
             rfc3339(UnixTime::from_nanos(951_825_599_123_456_789)),
             "2000-02-29T11:59:59.123456Z"
         );
+    }
+
+    #[test]
+    fn names_do_not_repeat_in_the_hour_that_comes_twice() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        let names = |pattern: &str, times: &[&str]| -> Vec<String> {
+            let pattern = FileNamePattern::new(pattern, ClockZone::Local).unwrap();
+            let zoned = |text: &&str| text.parse::<Timestamp>().unwrap().to_zoned(zone.clone());
+            times.iter().map(|at| pattern.unique_stem("hall", 3, &zoned(at)).unwrap()).collect()
+        };
+        let autumn = [
+            "2026-10-24T23:00:00Z",
+            "2026-10-25T00:00:00Z",
+            "2026-10-25T01:00:00Z",
+            "2026-10-25T02:00:00Z",
+        ];
+        assert_eq!(
+            names("%m-%dT%H%M", &autumn),
+            ["10-25T0100", "10-25T0200+0200", "10-25T0200+0100", "10-25T0300"]
+        );
+        // The pattern has an offset of its own, or a time that does not repeat.
+        assert_eq!(names("%H%z", &autumn[1..3]), ["02+0200", "02+0100"]);
+        assert_eq!(names("%s", &autumn[1..2]), ["1792886400"]);
+        let spring = ["2026-03-29T00:00:00Z", "2026-03-29T01:00:00Z"];
+        assert_eq!(names("%m-%dT%H%M", &spring), ["03-29T0100", "03-29T0300"]);
     }
 
     #[test]

@@ -128,7 +128,7 @@ const NOON: i64 = 1_795_348_850;
 /// The clocks at `now`, after the wall clock was set by `shift` and the machine was suspended.
 fn wall_clock(now: Instant, shift: Span, suspended: Span) -> WallClock {
     let utc = NOON * 1_000_000_000 + (now - start() + shift + suspended).as_nanos();
-    WallClock { local: now, utc: UnixTime::from_nanos(utc), offset: Span::ZERO, suspended }
+    WallClock { local: now, utc: UnixTime::from_nanos(utc), suspended, ..WallClock::default() }
 }
 
 /// A station with one recorder, all on one thread and in virtual time.
