@@ -43,6 +43,7 @@ use log::OutputArgs;
 use output::print;
 
 /// Audio server for synchronized playback, and tools for loudness and RTP
+use serve::HangupHandler;
 ///
 /// `aulos serve` receives live audio from FIFOs, programs, files, web radio, live source clients and
 /// RTP, replaces a source that fails by the next one, and plays every station in sync on Snapcast
@@ -249,6 +250,11 @@ pub(crate) fn main() -> Exit {
     }
     let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
     let asked = |when: &str| {
+    // Without it the command installs its own, a little later.
+    let handler = arguments
+        .get(1..)
+        .filter(|arguments| HangupHandler::is_needed(arguments))
+        .and_then(|_| HangupHandler::install().ok());
         let pair = text.windows(2).any(|pair| pair[0] == "--color" && pair[1] == when);
         pair || text.iter().any(|one| *one == format!("--color={when}"))
     };
@@ -272,7 +278,7 @@ pub(crate) fn main() -> Exit {
     // After the log's own hook, which gets what no guard contains.
     install_panic_hook();
     let is_player = matches!(cli.command, Command::Play(_) | Command::Snapclient(_));
-    let result = run(cli);
+    let result = run(cli, handler);
     if !is_server && !is_player {
         // Servers and players have reported them when they occurred.
         panic_reports().for_each(|report| tracing::error!("{report}"));
@@ -303,7 +309,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
             )
         }
         Command::Convert(args) => snapserver::convert_file(&args),
-        Command::Snapserver(args) => snapserver::run(args),
+        Command::Snapserver(args) => snapserver::run(args, handler),
         Command::Snapclient(args) => snapclient::run(&args),
         Command::Check(args) => check::run(args),
         Command::Config(args) => config::run(&args),
@@ -313,6 +319,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Record(args) => record::run(&args, cli.output.quiet, cli.output.color),
         Command::Play(args) => play::run(args, cli.output.quiet),
         Command::Relay(args) => relay::run(&args, cli.output.quiet, cli.output.color),
+                handler,
         Command::Rpc(args) => rpc::run(&args),
         Command::Status(args) => calls::status(&args),
         Command::Reload(args) => calls::reload(&args),

@@ -1,5 +1,6 @@
 //! `aulos serve`: runs the server.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,31 +11,65 @@ use aulos_proto::uri::percent_encode;
 use aulos_server::exit::{Exit, Failure};
 use aulos_server::server::{Addresses, MAX_PORT_CONNECTIONS, Server};
 use aulos_server::systemd::{InheritedSockets, Supervisor};
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::console::StartupMessage;
+
+/// The handler of SIGHUP, with the runtime that it belongs to.
+///
+/// It is installed before the arguments are parsed: a program that starts a server may send the
+/// signal at once, to have it read a configuration that has just been written, and without a handler
+/// the signal would end the server.
+pub(super) struct HangupHandler {
+    runtime: Runtime,
+    hangup: Signal,
+}
+
+impl HangupHandler {
+    /// Installs the handler.
+    ///
+    /// # Errors
+    /// Errors of the operating system.
+    pub(super) fn install() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let hangup = {
+            let _inside = runtime.enter();
+            signal(SignalKind::hangup())?
+        };
+        Ok(Self { runtime, hangup })
+    }
+
+    /// Whether these arguments, without the name of the program, start a server.
+    pub(super) fn is_needed(arguments: &[OsString]) -> bool {
+        let is_option = |text: &OsString| text.as_encoded_bytes().starts_with(b"-");
+        let command = arguments.iter().find(|text| !is_option(text));
+        command.is_some_and(|command| command == "serve" || command == "snapserver")
+    }
+}
 
 /// Runs the configuration that `read` returns until a signal ends it, and reads it again on SIGHUP.
 /// `head` is printed before the startup message, which shows `network_command` while the ports are
 /// on loopback.
 pub(super) fn run(
+    handler: Option<HangupHandler>,
     read: impl Fn(LoadReason) -> Result<ResolvedConfig, Failure> + Send + Sync + 'static,
     head: &str,
     network_command: &str,
 ) -> Result<Exit, Failure> {
+    let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
+    let HangupHandler { runtime, hangup } =
+        handler.map_or_else(HangupHandler::install, Ok).map_err(internal)?;
     raise_file_limit();
     let resolved = read(LoadReason::First)?;
     warn_of_low_file_limit(&resolved);
     let sockets = InheritedSockets::from_env()?;
-    let internal = |error: io::Error| Failure::new(Exit::Internal, error.to_string());
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(internal)?;
     runtime.block_on(async {
         // Installed before anything is printed, because the reader may send a signal at once.
         let mut interrupt = signal(SignalKind::interrupt()).map_err(internal)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(internal)?;
-        let (mut terminal, mut hangups) = split_hangups().map_err(internal)?;
+        let (mut terminal, mut hangups) = split_hangups(hangup);
         let mut server = Server::new()
             .with_config_loader(move || read(LoadReason::Again).map_err(|failure| failure.message))
             .with_supervisor(Supervisor::from_env())
@@ -70,8 +105,7 @@ struct TerminalClosed;
 
 /// SIGHUP reloads the configuration. A closing terminal sends it too; then the server ends like any
 /// other program.
-fn split_hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>)> {
-    let mut hangup = signal(SignalKind::hangup())?;
+fn split_hangups(mut hangup: Signal) -> (mpsc::Receiver<TerminalClosed>, mpsc::Receiver<()>) {
     let (closed, terminal) = mpsc::channel(1);
     let (ask, asked) = mpsc::channel(1);
     let had_terminal = io::stderr().is_terminal();
@@ -85,7 +119,7 @@ fn split_hangups() -> io::Result<(mpsc::Receiver<TerminalClosed>, mpsc::Receiver
             }
         }
     });
-    Ok((terminal, asked))
+    (terminal, asked)
 }
 
 /// The startup message: addresses, state and first steps.
@@ -254,6 +288,17 @@ mod tests {
         let command = example_command(&SourceConfig::Icecast(mount)).unwrap();
         let end = "-content_type audio/mpeg -f mp3 icecast://source:any@HOST:8000/live";
         assert!(command.ends_with(end), "{command}");
+    }
+
+    #[test]
+    fn the_handler_of_hangups_is_installed_for_servers_only() {
+        let is_needed = |line: &str| {
+            HangupHandler::is_needed(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+        };
+        assert!(
+            is_needed("serve") && is_needed("-v serve --config x") && is_needed("snapserver -d")
+        );
+        assert!(!is_needed("scan serve") && !is_needed("") && !is_needed("--help"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::{Args, ValueHint};
 use super::config_args::{check_rereadable, read_config};
 use super::console::{note, write_error};
 use super::output::print;
-use super::serve::{self, LoadReason};
+use super::serve::{self, HangupHandler, LoadReason};
 
 pub(super) const CONVERT_EXAMPLES: &str = "\
 Examples:
@@ -71,12 +71,13 @@ pub(super) fn convert_file(args: &ConvertArgs) -> Result<Exit, Failure> {
 }
 
 /// Runs with snapserver's arguments.
-pub(super) fn run(args: SnapserverArgs) -> Result<Exit, Failure> {
+pub(super) fn run(args: SnapserverArgs, handler: Option<HangupHandler>) -> Result<Exit, Failure> {
     let given = args.arguments.iter().map(|argument| serve::shell_word(argument));
     let open = ["stream", "tcp", "http"].map(|port| format!("--{port}.bind_to_address='*'"));
     let words = ["aulos snapserver".to_owned()].into_iter().chain(given).chain(open);
     let network_command = words.collect::<Vec<_>>().join(" ");
-    serve::run(move |reading| load_config(&args, reading), VERSION_LINE, &network_command)
+    let read = move |reading| load_config(&args, reading);
+    serve::run(handler, read, VERSION_LINE, &network_command)
 }
 
 fn load_config(args: &SnapserverArgs, reading: LoadReason) -> Result<ResolvedConfig, Failure> {

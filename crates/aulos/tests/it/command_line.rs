@@ -1,6 +1,6 @@
 //! The program as it is typed: what it prints, and how it ends.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -229,4 +229,30 @@ fn a_converted_configuration_is_valid_and_lists_what_was_lost() {
 fn what_snapserver_does_not_know_is_a_mistake_here_too() {
     let (exit, _, said) = run(&["snapserver", "--config=", "--nonsense"]);
     assert!(exit == 2 && said.contains("--SECTION.KEY=VALUE"), "{exit}: {said}");
+}
+
+/// A program that writes a configuration and starts the server may ask for a reload at once.
+#[test]
+fn a_hangup_while_the_configuration_is_read_does_not_end_the_server() {
+    let folder = scratch();
+    let fifo = folder.join("aulos.toml");
+    let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let state = format!("state_dir={}", folder.join("state").display());
+    let arguments = [&["serve", "--config", fifo.to_str().unwrap(), "--set", &state], &FREE[..]];
+    let mut child =
+        aulos(&arguments.concat()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Opening it for writing waits until the server reads it.
+    let mut writer = std::fs::File::options().write(true).open(&fifo).unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let written = writer.write_all(b"[[station]]\nname = \"default\"\nsources = [\"tone://\"]\n");
+    drop(writer);
+    let mut out = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(out.any(|line| line.contains("default: flac")), "{written:?}");
+    // The file is no regular one, so the reload that was asked for is refused with a message.
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(log.any(|line| line.contains("cannot be read again")));
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
