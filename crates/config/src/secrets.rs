@@ -88,7 +88,13 @@ impl SecretConfig {
         let (at, text) = match self {
             Self::Inline(text) => (text.at, Ok(text.value.clone())),
             Self::File(ConfigValue { value: path, at }) => {
-                (*at, read_file(path).map_err(|error| format!("{path}: {error}")))
+                let line = read_file(path).map_err(|error| format!("{path}: {error}"));
+                if line.as_ref().is_ok_and(|line| line.trim().len() < line.len()) {
+                    let message = format!("{path}: the secret begins or ends with a blank");
+                    let hint = "remove it from the file, unless it belongs to the secret";
+                    problems.warn(*at, message, hint.to_owned());
+                }
+                (*at, line)
             }
             Self::Variable(ConfigValue { value: name, at }) => {
                 let value = env.variables.0.get(name).cloned();
@@ -105,12 +111,20 @@ impl SecretConfig {
     }
 }
 
-/// The first line of a file.
+/// The first line of a file, without the byte-order mark that some editors write.
 fn read_file(path: &str) -> io::Result<String> {
-    let mut text = String::new();
-    // The longest secret may be followed by a line break.
-    File::open(path)?.take(MAX_SECRET as u64 + 3).read_to_string(&mut text)?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+    let mut bytes = Vec::new();
+    // The longest secret may stand behind a byte-order mark, and be followed by a line break.
+    File::open(path)?.take(MAX_SECRET as u64 + 6).read_to_end(&mut bytes)?;
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        let text = "it is UTF-16; save it as UTF-8";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let not_text = || io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8");
+    let line = str::from_utf8(line).map_err(|_| not_text())?;
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
 /// Hides a value in `Debug` output.

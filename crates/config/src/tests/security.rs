@@ -62,6 +62,40 @@ fn secrets_come_from_files_and_variables_as_well() {
 }
 
 #[test]
+fn what_an_editor_adds_to_a_secret_is_left_out_or_named() {
+    use crate::users::SecretDigest;
+    let scratch = aulos_blackbox::scratch::ScratchDir::new("editor").unwrap();
+    let file = scratch.join("password");
+    let loaded = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let text = format!(
+            "[[user]]\nname = \"a\"\nrole = \"admin\"\npassword_file = \"{}\"\n",
+            file.display()
+        );
+        load_text(&text, &[]).map(|resolved| {
+            let password = resolved.security.access.users[0].password.clone();
+            (password, resolved.warnings.join("\n"))
+        })
+    };
+    let secret = |text: &str| Some(SecretDigest::new(text));
+    for bytes in [&b"of a file\n"[..], b"of a file", b"\xef\xbb\xbfof a file\r\nmore\xff\n"] {
+        let (password, warnings) = loaded(bytes).unwrap();
+        assert_eq!((password, warnings.as_str()), (secret("of a file"), ""));
+    }
+    for (bytes, text) in [(&b"of a file \n"[..], "of a file "), (b"\tof a file", "\tof a file")] {
+        let (password, warnings) = loaded(bytes).unwrap();
+        assert_eq!(password, secret(text));
+        assert!(warnings.contains("the secret begins or ends with a blank"), "{warnings}");
+    }
+    for (bytes, expected) in
+        [(&b"\xff\xfeo\0f\0"[..], "it is UTF-16"), (b"p\xe4ssword", "it is not UTF-8")]
+    {
+        let error = loaded(bytes).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_token_belongs_to_one_user() {
     let token = "0123456789abcdef";
     let user = |name: &str, role: &str, secret: &str| {
