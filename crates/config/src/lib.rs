@@ -57,6 +57,7 @@ pub mod units;
 mod upload;
 pub mod users;
 mod values;
+mod x509;
 
 pub use certificates::TlsSettings;
 pub use cluster::{ClusterSettings, DEFAULT_SITE, NatsLogin, NatsServer};

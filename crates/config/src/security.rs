@@ -3,10 +3,11 @@
 //! Certificates are read here, so that `aulos check` finds errors that would prevent a start.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use aulos_io::reactor::AddressLimits;
 
-use crate::certificates::{self, Identity, TlsSettings};
+use crate::certificates::{self, CertificateFiles, Identity, TlsSettings};
 use crate::env::Environment;
 use crate::keys::{Choice, keys};
 use crate::limits::{
@@ -181,16 +182,26 @@ fn resolve_tls(config: &TlsConfig, problems: &Problems) -> TlsSettings {
             );
         }
     }
-    let tls = TlsSettings {
+    let mut tls = TlsSettings {
         enabled,
         identity,
         client_ca: path(&config.client_ca),
         require: config.require,
+        expires: None,
     };
     let checked = match &tls.identity {
-        Some(_) => certificates::load(&tls).map(drop),
-        None => certificates::check_client_ca(&tls),
+        Some(_) if !tls.enabled => Ok(None),
+        Some(identity) => CertificateFiles::read(identity)
+            .and_then(|files| files.configure(&tls).map(|_| Some(files))),
+        None => certificates::check_client_ca(&tls).map(|()| None),
     };
+    if let (Ok(Some(files)), Some(cert)) = (&checked, &config.cert) {
+        let report = files.inspect(SystemTime::now());
+        tls.expires = report.expires;
+        for (fact, hint) in report.notes {
+            problems.warn(cert.at, fact, hint.to_owned());
+        }
+    }
     if let Err(error) = checked {
         let text = match error.key {
             "key" => &config.key,
@@ -199,8 +210,7 @@ fn resolve_tls(config: &TlsConfig, problems: &Problems) -> TlsSettings {
         };
         let at = text.as_ref().map_or(ConfigLocation::Default, |text| text.at);
         let message = format!("`tls.{}` cannot be used: {error}", error.key);
-        let hint = "a PEM file (-----BEGIN ...) that the server can read";
-        problems.add_with_hint(at, message, hint);
+        problems.add_with_hint(at, message, error.hint);
     }
     tls
 }

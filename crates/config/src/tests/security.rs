@@ -170,3 +170,117 @@ fn a_trusted_proxy_is_an_address_or_a_network_and_not_everyone() {
     }
 }
 
+/// Files of a certificate authority and a server, by OpenSSL.
+struct Authority {
+    openssl: std::path::PathBuf,
+    folder: aulos_blackbox::scratch::ScratchDir,
+}
+
+impl Authority {
+    fn new() -> Option<Self> {
+        let openssl = aulos_blackbox::peer::find_or_skip("openssl")?;
+        let folder = aulos_blackbox::scratch::ScratchDir::new("authority").unwrap();
+        let all = Self { openssl, folder };
+        let curve = "ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+        all.run(&format!("req -x509 -newkey {curve} -subj /CN=House -keyout ca.key -out ca.pem"));
+        all.run(&format!("req -newkey {curve} -subj /CN=box -keyout key.pem -out csr.pem"));
+        all.issue("leaf.pem", 30);
+        Some(all)
+    }
+
+    fn run(&self, arguments: &str) {
+        let mut command = std::process::Command::new(&self.openssl);
+        command.args(arguments.split(' ')).current_dir(&self.folder);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{arguments}: {done:?}");
+    }
+
+    fn issue(&self, name: &str, days: i32) {
+        // Without an extension OpenSSL writes a certificate of version 1.
+        self.write("names", "subjectAltName = DNS:box\n");
+        let ca = "-CA ca.pem -CAkey ca.key -CAcreateserial -extfile names";
+        self.run(&format!("x509 -req -in csr.pem {ca} -days {days} -out {name}"));
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.join(name)).unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.join(name), text).unwrap();
+    }
+
+    fn load(&self, cert: &str, key: &str) -> Result<ResolvedConfig, ConfigError> {
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        let (cert, key) = (path(cert), path(key));
+        load_text(&format!("[tls]\ncert = \"{cert}\"\nkey = \"{key}\"\n"), &[])
+    }
+}
+
+#[test]
+fn what_clients_object_to_in_a_certificate_is_a_warning() {
+    let Some(all) = Authority::new() else { return };
+    let chain = |leaf: &str| all.read(leaf) + &all.read("ca.pem");
+    all.issue("old.pem", -1);
+    all.write("chain.pem", &chain("leaf.pem"));
+    all.write("expired.pem", &chain("old.pem"));
+    all.write("twice.pem", &(all.read("leaf.pem") + &chain("leaf.pem")));
+    for (cert, expected) in [
+        ("chain.pem", None),
+        ("expired.pem", Some("expired.pem: the certificate expired on ")),
+        ("leaf.pem", Some("leaf.pem: the certificate of its issuer `House` is missing")),
+        ("twice.pem", Some("certificate 2 is not that of the issuer of 1")),
+    ] {
+        let resolved = all.load(cert, "key.pem").unwrap();
+        let warnings = resolved.warnings.join("\n");
+        match expected {
+            None => assert_eq!(warnings, ""),
+            Some(text) => assert!(warnings.contains(text), "{cert}: {warnings}"),
+        }
+        // Thirty days from now, or yesterday.
+        let left = resolved.security.tls.expires.unwrap();
+        let left = left.duration_since(std::time::SystemTime::now()).map(|left| left.as_secs());
+        let is_right = match left {
+            Ok(left) => cert != "expired.pem" && left.abs_diff(30 * 86_400) < 3_600,
+            Err(_) => cert == "expired.pem",
+        };
+        assert!(is_right, "{cert}: {left:?}");
+    }
+    // One of its own has no issuer that could be missing.
+    let own = all.load("ca.pem", "ca.key").unwrap();
+    assert_eq!(own.warnings, [""; 0]);
+}
+
+#[test]
+fn a_certificate_or_key_that_cannot_be_used_is_refused_with_the_reason() {
+    let Some(all) = Authority::new() else { return };
+    all.write("reversed.pem", &(all.read("ca.pem") + &all.read("leaf.pem")));
+    let half = |name: &str| {
+        let text = all.read(name);
+        text[..text.len() / 2].to_owned()
+    };
+    all.write("half.pem", &half("leaf.pem"));
+    all.write("half.key", &half("key.pem"));
+    all.run("pkey -in key.pem -aes256 -passout pass:abcd -out secret.key");
+    all.run("ec -in key.pem -aes256 -passout pass:abcd -out older.key");
+    all.run("ecparam -genkey -name secp521r1 -noout -out p521.key");
+    all.run("req -x509 -key p521.key -subj /CN=box -out p521.pem");
+    for (cert, key, expected) in [
+        (
+            "reversed.pem",
+            "key.pem",
+            "the first certificate is not that of the key; number 2 is\n    hint: reverse the order",
+        ),
+        ("leaf.pem", "ca.key", "the certificate is not that of the key "),
+        ("leaf.pem", "secret.key", "the key has a passphrase, which the server cannot enter\n"),
+        ("leaf.pem", "older.key", "openssl pkey -in KEY -out NEW"),
+        ("half.pem", "key.pem", "half.pem: it ends in the middle of a section"),
+        ("leaf.pem", "half.key", "half.key: it ends in the middle of a section"),
+        ("p521.pem", "p521.key", "the key is of the curve P-521, which is not supported\n"),
+        ("key.pem", "key.pem", "there is no certificate in it"),
+        ("leaf.pem", "leaf.pem", "there is no private key in it"),
+    ] {
+        let error = all.load(cert, key).unwrap_err().to_string();
+        assert!(error.contains(expected), "{cert}, {key}: {error}");
+    }
+}

@@ -31,6 +31,8 @@ pub struct ServerSnapshot {
     pub reload_succeeded: bool,
     /// When the configuration in use was read.
     pub configured_at: SystemTime,
+    /// When the configured certificate expires.
+    pub certificate_expires: Option<SystemTime>,
     /// Every counter of the status by its name, and some numbers of what exists now.
     pub counters: Vec<(&'static str, u64)>,
     /// The stations.
@@ -136,6 +138,7 @@ impl Control {
             started: calls.started,
             reload_succeeded: calls.reload_succeeded,
             configured_at: calls.configured_at,
+            certificate_expires: self.config().security.tls.expires,
             counters: self.all_counters(&inner),
             stations: stations.collect(),
             clients,

@@ -42,6 +42,15 @@ pub(super) const SERVER: &[Metric] = &[
         Values::Server(|scrape, series| series.set(unix_seconds(scrape.server.configured_at))),
     ),
     Metric::gauge(
+        "aulos_tls_certificate_expiry_timestamp_seconds",
+        "When the configured certificate expires, in seconds since 1970.",
+        Values::Server(|scrape, series| {
+            if let Some(expires) = scrape.server.certificate_expires {
+                series.set(unix_seconds(expires));
+            }
+        }),
+    ),
+    Metric::gauge(
         "aulos_stations",
         "Stations that run.",
         Values::Server(|scrape, series| {

@@ -42,6 +42,7 @@ pub fn load_or_make(
     let identity = made.map_err(|error| TlsError {
         key: "cert",
         fact: format!("cannot create a certificate in {}: {error}", state_dir.display()),
+        hint: "the server has to be able to write into the state directory",
     })?;
     let (files, tls) = (CertificateFiles::read(&identity)?, tls.clone());
     if tls.is_required() {
