@@ -84,7 +84,8 @@ async fn open_stream(
     let patience =
         if may_be_quiet && !policy.require_tls { TLS_DETECTION_TIME } else { LOGIN_TIMEOUT };
     keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).ok()?;
-    let opened = tls::open(socket, permit, policy, patience, may_be_quiet).await;
+    let start = tls::PeerStart { patience, may_be_quiet, is_http: false };
+    let opened = tls::open(socket, permit, policy, start).await;
     opened
         .inspect(|stream| count_handshake(control, stream))
         .inspect_err(|refused| count_refused(control, *refused))
@@ -137,7 +138,6 @@ pub(crate) fn count_refused(control: &Control, refused: tls::RefusalReason) {
 pub(crate) struct AddressLimiter {
     policy: watch::Receiver<ListenPolicy>,
     limiter: ConnectionLimiter,
-    slots: ConnectionSlots,
 }
 
 impl AddressLimiter {
@@ -166,6 +166,7 @@ impl AddressLimiter {
 /// Accepts connections within the limits of number, rate and TLS.
 pub(crate) struct ConnectionAcceptor {
     limiter: AddressLimiter,
+    slots: ConnectionSlots,
     port: DescriptorUse,
 }
 

@@ -69,6 +69,8 @@ use socket::RewindSocket;
 pub const MAX_FIRST_REQUEST: usize = 8 << 10;
 /// Time limit for the first request line of a connection.
 const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+const PEER_START: tls::PeerStart =
+    tls::PeerStart { patience: FIRST_REQUEST_TIMEOUT, may_be_quiet: false, is_http: true };
 /// Time limit for the head of a request, and for idling between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit of connections; a browser opens six.
@@ -101,9 +103,9 @@ pub async fn serve(
             control: Arc::clone(&control),
             sink: Arc::clone(&sink),
             gate: Arc::clone(&gate),
+            proxied: Arc::clone(&proxied),
         };
         let service = TowerToHyperService::new(router.clone());
-            proxied: Arc::clone(&proxied),
         tokio::spawn(async move {
             let AcceptedConnection { socket, address, policy, slot } = accepted;
             let slot = Arc::new(slot);
@@ -111,7 +113,7 @@ pub async fn serve(
                 if keep_alive(&socket.0).and_then(|()| socket.0.set_nodelay(true)).is_err() {
                     return;
                 }
-                match tls::open(socket, address, &policy, FIRST_REQUEST_TIMEOUT, false).await {
+                match tls::open(socket, address, &policy, PEER_START).await {
                     Ok(stream) => {
                         count_handshake(&ports.control, &stream);
                         let identity = ConnectionIdentity::new(&stream, Arc::clone(&slot));
@@ -136,9 +138,9 @@ struct Ports {
     control: Arc<Control>,
     sink: Arc<dyn ListenSink>,
     gate: Arc<ListenerGate>,
+    proxied: Arc<ProxiedClients>,
 }
 
-    proxied: Arc<ProxiedClients>,
 /// Serves one connection until it ends or goes to a reactor.
 async fn serve_one(
     stream: ClientStream,
@@ -228,11 +230,11 @@ const MISDIRECTED: &[u8] =
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
-/// Whether a request is a listener's; `None` while more bytes are needed.
-fn is_listener(read: &[u8]) -> Option<bool> {
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
 
+/// Whether a request is a listener's; `None` while more bytes are needed.
+fn is_listener(read: &[u8]) -> Option<bool> {
     let may_be = |begin: &&[u8]| {
         let common = read.len().min(begin.len());
         read[..common] == begin[..common]
@@ -258,12 +260,12 @@ async fn hand_over_listener(
     let fields = head.iter().flat_map(ReceivedHead::fields);
     let config = control.config();
     let http = &config.http;
-    if !is_our_host(header(&read, "host").as_deref(), &http.names) {
-        count(&control.counters.http_wrong_host);
     let Ok(identity) = identity.behind_proxy(fields, http) else {
         count(&control.counters.control_refused_same_address);
         return stream.try_send_response(TOO_MANY);
     };
+    if !is_our_host(header(&read, "host").as_deref(), &http.names) {
+        count(&control.counters.http_wrong_host);
         return stream.try_send_response(MISDIRECTED);
     }
     // Without users of ours, credentials are meant for the program that decides.
@@ -288,11 +290,11 @@ async fn hand_over_listener(
         count(&control.counters.http_refused);
         return stream.try_send_response(BUSY);
     }
-    match stream.into_media() {
-        Ok(socket) => {
     let Ok(permit) = proxied.admit(identity.proxied_client(), &control.counters) else {
         return stream.try_send_response(TOO_MANY);
     };
+    match stream.into_media() {
+        Ok(socket) => {
             let session = control.register_listener(&read, identity.from);
             if let Some(permission) = permission {
                 let (gate, session) = (Arc::clone(gate), Arc::downgrade(&session));

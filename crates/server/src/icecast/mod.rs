@@ -178,8 +178,7 @@ async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) 
                 if keep_alive(&socket.0).is_err() {
                     return;
                 }
-                match tls::open(socket, address, &door, source_client::REQUEST_TIMEOUT, false).await
-                {
+                match tls::open(socket, address, &door, PEER_START).await {
                     Ok(stream) => {
                         count_handshake(control, &stream);
                         source_client::serve(stream, &mount, control, &**sink, refusals).await;
@@ -194,6 +193,9 @@ async fn accept(listener: TcpListener, address: Endpoint, context: PortContext) 
         });
     }
 }
+
+const PEER_START: tls::PeerStart =
+    tls::PeerStart { patience: source_client::REQUEST_TIMEOUT, may_be_quiet: false, is_http: true };
 
 /// The counters of a port for source clients.
 const PORT_COUNTERS: PortCounters = |counters| &counters.djs_refused;

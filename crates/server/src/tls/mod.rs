@@ -20,7 +20,7 @@ use aulos_io::reactor::{AddressLimits, LazyTlsConfig, ListenPolicy};
 use rustls::pki_types::CertificateDer;
 
 pub(crate) use byte_stream::ByteStream;
-pub(crate) use stream::{ClientStream, RefusalReason, open};
+pub(crate) use stream::{ClientStream, PeerStart, RefusalReason, open};
 pub(crate) use watched_socket::PeerWatch;
 
 /// The same, or with a self-signed certificate, which is created in `state_dir` if it is missing.

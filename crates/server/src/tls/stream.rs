@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use aulos_io::reactor::{AddressPermit, ListenPolicy, MediaSocket, TLS_FIRST_BYTE};
 use rustls::pki_types::CertificateDer;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -44,31 +44,45 @@ pub(crate) enum RefusalReason {
     Broken,
 }
 
-/// Detects whether a new connection uses TLS. One that sends nothing for `patience` is plain, if
-/// that is allowed and `may_be_quiet`.
+/// How the peers of a port begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerStart {
+    /// Time until the first byte.
+    pub(crate) patience: Duration,
+    /// One that sends nothing in this time is taken as plain text, where that is allowed.
+    pub(crate) may_be_quiet: bool,
+    /// Plain text is HTTP, so its refusal can be an answer.
+    pub(crate) is_http: bool,
+}
+
+/// Detects whether a new connection uses TLS.
 pub(crate) async fn open(
     (socket, address): (TcpStream, SocketAddr),
     permit: AddressPermit,
     door: &ListenPolicy,
-    patience: Duration,
-    may_be_quiet: bool,
+    start: PeerStart,
 ) -> Result<ClientStream, RefusalReason> {
-    let wire = handshake(socket, door, patience, may_be_quiet).await?;
+    let wire = handshake(socket, door, start).await?;
     Ok(ClientStream { transport: wire, address, permit })
 }
 
 async fn handshake(
     socket: TcpStream,
     door: &ListenPolicy,
-    patience: Duration,
-    may_be_quiet: bool,
+    start: PeerStart,
 ) -> Result<Transport, RefusalReason> {
     let Some(terms) = &door.tls else { return Ok(Transport::Plain(socket.into())) };
+    let may_be_quiet = start.may_be_quiet;
     let mut first = [0];
-    match timeout(patience, socket.peek(&mut first)).await {
+    match timeout(start.patience, socket.peek(&mut first)).await {
         Err(_) if may_be_quiet && !door.require_tls => return Ok(Transport::Plain(socket.into())),
         Ok(Ok(1)) if first == [TLS_FIRST_BYTE] => {}
-        Ok(Ok(1)) if door.require_tls => return Err(RefusalReason::Plain),
+        Ok(Ok(1)) if door.require_tls => {
+            if start.is_http {
+                timeout(REFUSAL_TIMEOUT, refuse_http(socket)).await.ok();
+            }
+            return Err(RefusalReason::Plain);
+        }
         Ok(Ok(1)) => return Ok(Transport::Plain(socket.into())),
         Ok(_) => return Err(RefusalReason::Gone),
         Err(_) => return Err(RefusalReason::Silent),
@@ -82,6 +96,33 @@ async fn handshake(
         Err(_) => Err(RefusalReason::Unfinished),
     }
 }
+
+/// Answers plain HTTP on a port that requires TLS, and reads the request, up to a limit: the kernel
+/// resets a connection that is closed with unread bytes, and the peer may lose the answer then.
+async fn refuse_http(mut socket: TcpStream) {
+    let (mut block, mut left) = ([0; 1_024], MAX_REFUSED_REQUEST);
+    let written = async {
+        socket.write_all(TLS_REQUIRED.as_bytes()).await?;
+        socket.shutdown().await
+    };
+    if written.await.is_err() {
+        return;
+    }
+    while let Ok(count @ 1..) = socket.read(&mut block).await {
+        left = left.saturating_sub(count);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+const TLS_REQUIRED: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+    Content-Length: 37\r\nConnection: close\r\n\r\n\
+    this port requires TLS; use https://\n";
+/// A peer that does not close after the answer.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest head that hyper reads.
+const MAX_REFUSED_REQUEST: usize = 64 << 10;
 
 /// Time-out of a handshake, which takes two round trips.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -170,5 +211,16 @@ impl AsyncWrite for ClientStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.transport).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_of_plain_http_has_its_declared_length() {
+        let (head, body) = TLS_REQUIRED.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{}", body.len());
     }
 }
