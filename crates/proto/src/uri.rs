@@ -200,12 +200,24 @@ pub(crate) fn percent_decode_bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Escapes a path or a value so that parsing it as part of a [`Uri`] returns it unchanged.
+/// Escapes a path or a value so that parsing it as part of a [`Uri`] returns it unchanged. Letters
+/// that are not ASCII stay readable, as in a configuration.
 #[must_use]
 pub fn percent_encode(text: &str) -> String {
+    encode(text, |c| ESCAPED.contains(c) || c.is_control() || c.is_whitespace())
+}
+
+/// Escapes a path or a value as a part of a URL for other programs, which is ASCII (RFC 3986, section
+/// 2).
+#[must_use]
+pub fn percent_encode_url(text: &str) -> String {
+    encode(text, |c| ESCAPED.contains(c) || "[]".contains(c) || !c.is_ascii_graphic())
+}
+
+fn encode(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if ESCAPED.contains(c) || c.is_control() || c.is_whitespace() {
+        if is_escaped(c) {
             out.extend(c.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}")));
         } else {
             out.push(c);

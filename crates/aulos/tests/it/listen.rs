@@ -31,6 +31,10 @@ name = "opus"
 codec = "opus:96k,cbr"
 mp3 = "128k"
 sources = ["demo://"]
+[[station]]
+name = "Küche [1]"
+codec = "pcm"
+sources = ["tone://"]
 "#;
 
 fn start() -> Playing {
@@ -207,6 +211,15 @@ fn an_unavailable_format_is_reported_with_the_available_ones() {
     let list = ask(&server, "GET /listen/two%20words.m3u HTTP/1.1");
     let entry = "#EXTINF:-1,two words\r\nhttp://localhost:99/listen/two%20words\r\n";
     assert!(list.contains("audio/x-mpegurl") && list.ends_with(entry), "{list}");
+    // The address is ASCII, as players need it, and leads to the station.
+    let list = ask(&server, "GET /listen/K%C3%BCche%20%5B1%5D.m3u HTTP/1.1");
+    let address = "http://localhost:99/listen/K%C3%BCche%20%5B1%5D";
+    assert!(list.ends_with(&format!("#EXTINF:-1,Küche [1]\r\n{address}\r\n")), "{list}");
+    let path = address.strip_prefix("http://localhost:99").unwrap();
+    let head = ask(&server, &format!("HEAD {path} HTTP/1.1"));
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let status = ask(&server, &format!("GET /status-json.xsl?mount={path} HTTP/1.0"));
+    assert!(status.contains(&format!("\"{address}\"")), "{status}");
     let list = ask(&server, "GET /listen/default.pls HTTP/1.1");
     assert!(list.contains("File1=http://localhost:99/listen/default\r\n"), "{list}");
 }

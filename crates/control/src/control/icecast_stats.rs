@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aulos_config::Station;
 use aulos_core::{CodecInfo, SampleSpec, Utc};
 use aulos_engine::encode::CodecConfig;
-use aulos_proto::uri::percent_encode;
+use aulos_proto::uri::percent_encode_url;
 use serde_json::{Map, Value, json};
 
 use super::titles::title_and_artist;
@@ -171,7 +171,7 @@ impl Control {
 
 /// The path at which a station can be heard.
 fn mount_of(station: &str) -> String {
-    format!("/listen/{}", percent_encode(station))
+    format!("/listen/{}", percent_encode_url(station))
 }
 
 /// The codec of a mount that is the path of a station with the extension of a container.

@@ -2,7 +2,7 @@
 
 use aulos_config::SourceConfig;
 use aulos_proto::snap::control::RpcError;
-use aulos_proto::uri::percent_encode;
+use aulos_proto::uri::percent_encode_url;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -102,7 +102,7 @@ impl Control {
                 return None;
             }
             let name = pictures.insert(STANDARD.decode(data).ok()?, extension)?;
-            Some(format!("{}/__image_cache?name={}", self.base_url, percent_encode(&name)))
+            Some(format!("{}/__image_cache?name={}", self.base_url, percent_encode_url(&name)))
         };
         let played = playback_status(&slot.properties) == Some("playing");
         if merge(&mut slot.properties, update, keep) {

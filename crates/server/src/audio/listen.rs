@@ -10,7 +10,7 @@ use std::sync::Arc;
 use aulos_control::backend::{ListenerSession, MediaSocket};
 use aulos_core::{Codec, CodecInfo};
 use aulos_io::reactor::{ListenerOptions, response_head};
-use aulos_proto::uri::{Uri, percent_encode};
+use aulos_proto::uri::{Uri, percent_encode_url};
 
 use super::{AudioState, RunningStation, renditions};
 use crate::http::header;
@@ -140,7 +140,7 @@ fn format_of_extension(ending: &str) -> ListenFormat {
 fn playlist(form: ListenFormat, wanted: &ListenRequest, name: &str, secure: bool) -> String {
     let scheme = if secure { "https" } else { "http" };
     let host = if wanted.host.is_empty() { "localhost" } else { &wanted.host };
-    let url = format!("{scheme}://{host}/listen/{}", percent_encode(name));
+    let url = format!("{scheme}://{host}/listen/{}", percent_encode_url(name));
     let (kind, body) = match form {
         ListenFormat::Pls => (
             "audio/x-scpls",

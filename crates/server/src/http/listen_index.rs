@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use aulos_config::Station;
 use aulos_control::markup::escape_markup;
 use aulos_core::{CODECS, SampleSpec};
-use aulos_proto::uri::percent_encode;
+use aulos_proto::uri::percent_encode_url;
 
 /// The page, without scripts and styles.
 pub(super) fn page(stations: &[Station]) -> String {
@@ -13,7 +13,7 @@ pub(super) fn page(stations: &[Station]) -> String {
     for Station { name, codec, spec, .. } in stations {
         // Writing to a string cannot fail.
         write!(out, "<li>{}, {codec} {spec}:", escape_markup(name)).ok();
-        let target = escape_markup(&percent_encode(name));
+        let target = escape_markup(&percent_encode_url(name));
         for row in &CODECS {
             let format = row.nearest_format(spec.format);
             let Some(extension) = row.extensions.first() else { continue };

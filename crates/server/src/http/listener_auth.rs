@@ -12,7 +12,7 @@ use aulos_control::access::Credentials;
 use aulos_control::backend::ListenerSession;
 use aulos_control::hooks::DeliveryError;
 use aulos_proto::http::ReceivedHead;
-use aulos_proto::uri::percent_encode;
+use aulos_proto::uri::percent_encode_url;
 use hyper::HeaderMap;
 use tokio::time::{sleep, timeout};
 
@@ -155,7 +155,7 @@ fn form(head: &[u8], identity: &ConnectionIdentity, number: u64) -> (String, boo
         ("ip", &from),
         ("agent", &agent),
     ];
-    let encoded = fields.map(|(name, value)| format!("&{name}={}", percent_encode(value)));
+    let encoded = fields.map(|(name, value)| format!("&{name}={}", percent_encode_url(value)));
     (encoded.concat(), !user.is_empty())
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path as FilePath, PathBuf};
 use aulos_config::RecorderSettings;
 use aulos_control::Control;
 use aulos_files::record::{RecordedFile, list_recordings, open_recording};
-use aulos_proto::uri::percent_encode;
+use aulos_proto::uri::percent_encode_url;
 use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -108,8 +108,8 @@ fn recorder_json(station: &str, record: &RecorderSettings, read: ReadFolder) -> 
 }
 
 fn file_json(station: &str, recorder: &str, file: &RecordedFile) -> Value {
-    let path: Vec<String> = file.name.split('/').map(percent_encode).collect();
-    let (station, recorder) = (percent_encode(station), percent_encode(recorder));
+    let path: Vec<String> = file.name.split('/').map(percent_encode_url).collect();
+    let (station, recorder) = (percent_encode_url(station), percent_encode_url(recorder));
     json!({
         "name": file.name,
         // Relative to the page, so that a path prefix of a reverse proxy is kept.
