@@ -43,6 +43,11 @@ pub struct Announcer {
     events: Receiver<DaemonEvent>,
     /// The ports of this server.
     own_ports: Vec<u16>,
+    /// The first label of the host name.
+    host: String,
+    services: Vec<Service>,
+    /// The full names under which the services are registered.
+    registered: Vec<String>,
 }
 
 impl std::fmt::Debug for Announcer {
@@ -65,21 +70,37 @@ impl Announcer {
         }
         let daemon = ServiceDaemon::new().map_err(io::Error::other)?;
         let events = daemon.monitor().map_err(io::Error::other)?;
-        let own = services.iter().map(|service| service.listen.port()).collect();
-        let announcer = Self { daemon, events, own_ports: own };
-        announcer.register(name, host, services).map_err(io::Error::other)?;
+        let own_ports = services.iter().map(|service| service.listen.port()).collect();
+        let (host, services, registered) = (host.to_owned(), services.to_vec(), Vec::new());
+        let mut announcer = Self { daemon, events, own_ports, host, services, registered };
+        announcer.register(name).map_err(io::Error::other)?;
         Ok(announcer)
     }
 
     /// The events since the last call, without waiting.
-    pub fn poll_events(&self) -> impl Iterator<Item = MdnsEvent> {
-        self.events.try_iter().filter_map(|event| match event {
-            DaemonEvent::NameChange(change) if change.rr_type == RRType::SRV => {
-                Some(MdnsEvent::Renamed(instance_name(&change.new_name).to_owned()))
+    ///
+    /// After a conflict the services are registered anew under the name that the daemon has chosen.
+    /// The daemon alone would still answer for the old name too: when the server that owns it is
+    /// started again, it would take a third name, which may be the one chosen here.
+    pub fn poll_events(&mut self) -> Vec<MdnsEvent> {
+        let mut events = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                DaemonEvent::NameChange(change)
+                    if change.rr_type == RRType::SRV
+                        && self.registered.contains(&change.original) =>
+                {
+                    let name = instance_name(&change.new_name);
+                    if let Err(error) = self.rename(&name) {
+                        events.push(MdnsEvent::Failed(error.to_string()));
+                    }
+                    events.push(MdnsEvent::Renamed(name));
+                }
+                DaemonEvent::Error(error) => events.push(MdnsEvent::Failed(error.to_string())),
+                _ => {}
             }
-            DaemonEvent::Error(error) => Some(MdnsEvent::Failed(error.to_string())),
-            _ => None,
-        })
+        }
+        events
     }
 
     /// Sends the goodbye packets and waits until they are sent.
@@ -90,15 +111,28 @@ impl Announcer {
         }
     }
 
-    fn register(&self, name: &str, host: &str, services: &[Service]) -> mdns_sd::Result<()> {
+    fn rename(&mut self, name: &str) -> mdns_sd::Result<()> {
+        for registered in self.registered.drain(..) {
+            // The daemon sends the goodbye by itself.
+            drop(self.daemon.unregister(&registered)?);
+        }
+        self.announce(name)
+    }
+
+    fn register(&mut self, name: &str) -> mdns_sd::Result<()> {
         // No announcement is sent through an interface on which no service is reachable.
-        let all: Vec<IpAddr> = services.iter().map(Service::address).collect();
-        let reached = all.clone();
+        let reached: Vec<IpAddr> = self.services.iter().map(Service::address).collect();
         let useful = move |at: IpAddr| reached.iter().any(|&listen| is_reachable_at(listen, at));
         self.daemon.disable_interface(IfKind::All)?;
         self.daemon
             .enable_interface(IfKind::Predicate(IfPredicate::new(move |card| useful(card.ip()))))?;
-        for service in services {
+        self.announce(name)
+    }
+
+    fn announce(&mut self, name: &str) -> mdns_sd::Result<()> {
+        let host = &self.host;
+        let all: Vec<IpAddr> = self.services.iter().map(Service::address).collect();
+        for service in &self.services {
             // Addresses belong to the host name, so services with different addresses need
             // different host names.
             let listen = service.address();
@@ -112,6 +146,7 @@ impl Announcer {
             let mut info = ServiceInfo::new(&kind, name, &host, "", port, None)?.enable_addr_auto();
             let cards = IfPredicate::new(move |card| is_reachable_at(listen, card.ip()));
             info.set_interfaces(vec![IfKind::Predicate(cards)]);
+            self.registered.push(info.get_fullname().to_owned());
             self.daemon.register(info)?;
         }
         Ok(())
@@ -132,9 +167,11 @@ impl Service {
 }
 
 /// The instance name of a full service name: `Snapcast (2)` of `Snapcast (2)._snapcast._tcp.local.`
-fn instance_name(service: &str) -> &str {
+fn instance_name(service: &str) -> String {
     let kind = service.strip_suffix("._tcp.local.").and_then(|rest| rest.rsplit_once("._"));
-    kind.map_or(service, |(name, _)| name)
+    let name = kind.map_or(service, |(name, _)| name);
+    // A full name escapes dots and backslashes (RFC 6763, section 4.3).
+    name.replace("\\.", ".").replace("\\\\", "\\")
 }
 
 /// Whether a socket that listens on `listen` is reachable at the interface address `at`.
@@ -206,6 +243,7 @@ mod tests {
             instance_name("House of._sound (2)._snapcast._tcp.local."),
             "House of._sound (2)"
         );
+        assert_eq!(instance_name("House of\\. sound._snapcast._tcp.local."), "House of. sound");
         assert_eq!(instance_name("odd"), "odd");
     }
 }

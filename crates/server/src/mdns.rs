@@ -47,7 +47,7 @@ pub fn start(mdns: &MdnsSettings, ports: AnnouncedPorts) -> Option<Announcer> {
 }
 
 /// Logs events, each one once.
-pub fn report(announcer: &Announcer, reported: &mut Vec<MdnsEvent>) {
+pub fn report(announcer: &mut Announcer, reported: &mut Vec<MdnsEvent>) {
     for event in announcer.poll_events() {
         if reported.contains(&event) || reported.len() == MAX_REPORTED {
             continue;

@@ -113,6 +113,37 @@ fn servers_discover_each_other_and_notice_an_end() {
 }
 
 #[test]
+fn of_two_servers_with_one_name_both_are_found_when_one_is_started_again() {
+    let _turn = quiet_turn();
+    let Some(judge) = judge() else { return skip("python-packages") };
+    let Some(net) = network() else { return skip("network namespaces") };
+    let [one, two] = [ScratchDir::new("same-one").unwrap(), ScratchDir::new("same-two").unwrap()];
+    let browser = Browser::start(&net, &judge, &one, "browser", "10.77.0.2");
+    let found = |name: &str, server: &AulosServer, address: &str| {
+        let port = server.stream.port();
+        browser.waits_for(&format!(
+            "found {name}._snapcast._tcp.local. port {port} at {address} text none\n"
+        ));
+    };
+    let sets = ["listen.stream=0.0.0.0:0", "mdns.name=Same"];
+    let first = start(&net, &one, &sets);
+    found("Same", &first, "10.77.0.1");
+    let second = start_at(&net, 1, &two, &sets);
+    found("Same (2)", &second, "10.77.0.2");
+    let renamed = |server: &AulosServer| {
+        server.printed().unwrap().matches("announced under another name").count()
+    };
+    wait_for("its new name", PATIENCE, || renamed(&second) == 1);
+    first.stop().unwrap();
+    browser.waits_for("gone Same._snapcast._tcp.local.\n");
+    let first = start(&net, &one, &sets);
+    found("Same", &first, "10.77.0.1");
+    assert_eq!((renamed(&first), renamed(&second)), (0, 1), "{}", browser.said());
+    first.stop().unwrap();
+    second.stop().unwrap();
+}
+
+#[test]
 fn without_the_mdns_port_the_server_logs_it_once() {
     let _turn = quiet_turn();
     let Some(net) = network() else { return skip("network namespaces") };

@@ -100,7 +100,7 @@ fn discovered_server(service: ResolvedService) -> DiscoveredServer {
         service.addresses.iter().map(|address| address.to_ip_addr()).collect();
     addresses.sort();
     DiscoveredServer {
-        name: instance_name(&service.fullname).to_owned(),
+        name: instance_name(&service.fullname),
         host: service.host.trim_end_matches('.').to_owned(),
         addresses,
         port: service.port,

@@ -281,11 +281,11 @@ impl ControlPlane {
             neighbors,
             cluster: self.audio.join_cluster(),
         };
-        let announcer = mdns::start(&self.config.mdns, ports);
+        let mut announcer = mdns::start(&self.config.mdns, ports);
         let stop = async move {
             tokio::select! {
                 _ = stopped => {}
-                () = report_mdns(announcer.as_ref(), server_list) => {}
+                () = report_mdns(announcer.as_mut(), server_list) => {}
             }
             // The announcement is withdrawn first, so that no new client connects to a stopping
             // server.
@@ -311,7 +311,7 @@ fn control_runtime() -> io::Result<Runtime> {
 
 /// Logs mDNS name changes and publishes the list of other servers. Never returns.
 async fn report_mdns(
-    announcer: Option<&Announcer>,
+    announcer: Option<&mut Announcer>,
     server_list: watch::Sender<Vec<DiscoveredServer>>,
 ) {
     let Some(announcer) = announcer else { return std::future::pending().await };
