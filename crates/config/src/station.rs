@@ -281,10 +281,15 @@ fn source_name(
         return unique_name(given, used, problems);
     }
     let own = match config {
-        SourceConfig::Station { name } => name,
-        other => other.scheme(),
+        SourceConfig::Station { name } => name.clone(),
+        // `airplay:` and `librespot:` start programs too.
+        SourceConfig::Process { .. } => {
+            let scheme = entry.uri.value.split(':').next().unwrap_or_default();
+            scheme.trim().to_ascii_lowercase()
+        }
+        other => other.scheme().to_owned(),
     };
-    let mut name = own.to_owned();
+    let mut name = own.clone();
     let mut number = 1;
     while used.contains(&name) {
         number += 1;

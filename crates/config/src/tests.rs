@@ -113,6 +113,7 @@ fn every_source_has_its_typed_value() {
             "pipe:///run/x?mode=read",
             "file:///srv/a.flac?loop=true", "file:///srv/b.raw", "file:///c?sampleformat=8000:8:1",
             "process:///usr/bin/x?params=-a%20-b&log_stderr=true",
+            "librespot:///usr/bin/librespot", "airplay:///usr/bin/shairport-sync",
             "tcp://", "tcp://[::1]:7?mode=client&name=far", "tcp://0.0.0.0:0",
         ]"#,
     );
@@ -121,7 +122,20 @@ fn every_source_has_its_typed_value() {
     let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     assert_eq!(
         names,
-        ["tone", "desk", "pipe", "file", "file-2", "file-3", "process", "tcp", "far", "tcp-2"]
+        [
+            "tone",
+            "desk",
+            "pipe",
+            "file",
+            "file-2",
+            "file-3",
+            "process",
+            "librespot",
+            "airplay",
+            "tcp",
+            "far",
+            "tcp-2"
+        ]
     );
     assert_eq!(sources[1].gain, Db::new(-3.0));
     assert_eq!((sources[1].timeout_ms, sources[2].timeout_ms), (50, 300));

@@ -210,24 +210,49 @@ fn status_text(status: &Value) -> String {
         let name = text(&station["name"]);
         let counts = format!("clients {connected}, web listeners {}", station["listeners"]);
         writeln!(out, "{name}: {playing}{loudness}; {counts}").ok();
-        for (key, kind, name, reason) in STATION_PARTS {
-            for part in list(&station[key]) {
-                let reason = part[reason].as_str();
+        for part in STATION_PARTS {
+            for one in list(&station[part.key]) {
+                let (name, state) = (text(&one[part.name]), text(&one["state"]));
+                // A push keeps its last error when it works again.
+                let reason = one[part.reason].as_str().filter(|_| state != "pushing");
                 let reason = reason.map_or_else(String::new, |why| format!(": {}", plain(why)));
-                let (name, state) = (text(&part[name]), text(&part["state"]));
-                writeln!(out, "  {kind:<9} {name:<16} {state}{reason}").ok();
+                let retry = one["retry_in_s"].as_u64();
+                let retry = retry.map_or_else(String::new, |s| format!("; next attempt in {s} s"));
+                writeln!(out, "  {:<9} {name:<16} {state}{reason}{retry}", part.title).ok();
             }
+        }
+        for client in clients.iter().filter(|client| client["connected"] == true) {
+            // As apps do: the name that was given to it, or that of its machine.
+            let given = client["config"]["name"].as_str().filter(|name| !name.is_empty());
+            let name = given.map_or_else(|| text(&client["host"]["name"]), plain);
+            let volume = &client["config"]["volume"];
+            let is_muted = volume["muted"] == true || client["group_muted"] == true;
+            let sound = match volume["percent"].as_u64() {
+                _ if is_muted => "muted".to_owned(),
+                Some(percent) => format!("volume {percent} %"),
+                None => "-".to_owned(),
+            };
+            writeln!(out, "  {:<9} {name:<16} {sound}", "client").ok();
         }
     }
     out
 }
 
-/// The lists of a station in `Aulos.GetStatus`: key, title, and the keys of name and problem.
-const STATION_PARTS: [(&str, &str, &str, &str); 4] = [
-    ("sources", "source", "name", "reason"),
-    ("pushes", "push", "target", "last_error"),
-    ("rtp", "rtp", "dest", "reason"),
-    ("recorders", "recorder", "name", "trouble"),
+/// A list of a station in `Aulos.GetStatus`.
+#[derive(Clone, Copy)]
+struct StationPart {
+    key: &'static str,
+    title: &'static str,
+    /// The keys of name and problem.
+    name: &'static str,
+    reason: &'static str,
+}
+
+const STATION_PARTS: [StationPart; 4] = [
+    StationPart { key: "sources", title: "source", name: "name", reason: "reason" },
+    StationPart { key: "pushes", title: "output", name: "target", reason: "last_error" },
+    StationPart { key: "rtp", title: "output", name: "dest", reason: "reason" },
+    StationPart { key: "recorders", title: "recorder", name: "name", reason: "trouble" },
 ];
 
 fn list(value: &Value) -> &[Value] {
@@ -246,12 +271,29 @@ mod tests {
                 {
                     "name": "kitchen", "state": "playing", "active": "studio", "listeners": 1,
                     "loudness": { "short_term_lufs": -18.25 },
-                    "clients": [{ "connected": true }, { "connected": false }],
+                    "clients": [
+                        {
+                            "connected": true, "group_muted": false, "host": { "name": "pi" },
+                            "config": { "name": "", "volume": { "percent": 80, "muted": false } },
+                        },
+                        {
+                            "connected": true, "group_muted": true, "host": { "name": "pi2" },
+                            "config": { "name": "shelf", "volume": { "percent": 80 } },
+                        },
+                        { "connected": false },
+                    ],
                     "sources": [
                         { "name": "studio", "state": "ready", "reason": null },
                         { "name": "loop", "state": "failed", "reason": "no such file" },
                     ],
-                    "pushes": [{ "target": "http://a/b", "state": "retrying", "last_error": "x" }],
+                    "pushes": [
+                        {
+                            "target": "http://a/b", "state": "retrying", "last_error": "x",
+                            "retry_in_s": 7,
+                        },
+                        { "target": "http://c/d", "state": "pushing", "last_error": "long ago" },
+                    ],
+                    "rtp": [{ "dest": "rtp://224.0.0.1:5004", "state": "sending", "reason": null }],
                     "recorders": [{ "name": "archive", "state": "recording", "trouble": null }],
                 },
                 { "name": "hall", "state": "silent", "active": null, "listeners": 0 },
@@ -260,11 +302,15 @@ mod tests {
         assert_eq!(
             status_text(&status),
             "aulos 0.1.0 on box, up 01:01:01\n\
-             kitchen: playing studio, -18.2 LUFS; clients 1, web listeners 1\n\
+             kitchen: playing studio, -18.2 LUFS; clients 2, web listeners 1\n\
              \x20 source    studio           ready\n\
              \x20 source    loop             failed: no such file\n\
-             \x20 push      http://a/b       retrying: x\n\
+             \x20 output    http://a/b       retrying: x; next attempt in 7 s\n\
+             \x20 output    http://c/d       pushing\n\
+             \x20 output    rtp://224.0.0.1:5004 sending\n\
              \x20 recorder  archive          recording\n\
+             \x20 client    pi               volume 80 %\n\
+             \x20 client    shelf            muted\n\
              hall: silent, no source has sound; clients 0, web listeners 0\n"
         );
     }

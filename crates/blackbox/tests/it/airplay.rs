@@ -94,7 +94,7 @@ fn play(scratch: &ScratchDir, bus: &str) {
         raop.audio.codec = PCM stream.props = { node.name = speaker media.class = Audio/Sink } } }";
     let Some(mut pipewire) = PipeWire::start(scratch, client, "") else { return };
     pipewire.play("speaker");
-    wait_for_source(&mut rpc, "process");
+    wait_for_source(&mut rpc, "airplay");
     assert_station_plays_tone("AirPlay", &server, TONE_DBFS);
     // From its metadata pipe.
     wait_for("its state of play", PATIENCE, || {

@@ -108,9 +108,9 @@ fn titles_of_programs_follow_the_state_directory() {
         SourceConfig::Process { titles: Some(titles), .. } => titles.fifo.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(fifo(&resolved).to_str(), Some("/var/lib/a/titles.a.process"));
+    assert_eq!(fifo(&resolved).to_str(), Some("/var/lib/a/titles.a.librespot"));
     resolved.set_state_dir("/srv/b".into());
-    assert_eq!(fifo(&resolved).to_str(), Some("/srv/b/titles.a.process"));
+    assert_eq!(fifo(&resolved).to_str(), Some("/srv/b/titles.a.librespot"));
     assert_eq!(resolved.state_dir.to_str(), Some("/srv/b"));
 }
 

@@ -122,7 +122,16 @@ impl FeedState {
         Some(match error {
             libc::EEXIST => FifoError::NotAFifo.to_string(),
             libc::EXDEV => crate::beneath::OUTSIDE_ROOTS.to_owned(),
-            error => std::io::Error::from_raw_os_error(error).to_string(),
+            error => system_error_text(error),
         })
     }
+}
+
+/// The system's text of an error, as `std::io::ErrorKind` words it elsewhere: without its number, and
+/// in lower case, because it stands behind a colon.
+fn system_error_text(number: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(number).to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }

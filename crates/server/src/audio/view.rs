@@ -172,6 +172,9 @@ fn source(watch: &mut SourceMonitor, config: &SourceConfig, input: &InputState) 
         SourceMonitor::Generated => None,
         SourceMonitor::Feed(state) => match config {
             SourceConfig::Process { path, .. } => state.read().program_problem(path),
+            SourceConfig::TcpClient { address, .. } => {
+                state.read().problem().map(|problem| format!("{address}: {problem}"))
+            }
             _ => state.read().problem(),
         },
         SourceMonitor::File(state) => state.read().problem(),
