@@ -292,10 +292,10 @@ pub(crate) fn table_of_kind<T: KeyTable>(
         Value::Table(entries) => entries.as_slice(),
         _ => &[],
     };
-    let reader = TableReader { entries, at: node.at, path, problems };
+    let reader = TableReader { entries, table: T::TABLE, at: node.at, path, problems };
     let mut value = T::default();
     value.read_keys(&reader);
-    reader.report_unknown(T::TABLE, kind, hints);
+    reader.report_unknown(kind, hints);
     value
 }
 
@@ -341,6 +341,8 @@ impl Context<'_> {
 #[derive(Debug)]
 pub(crate) struct TableReader<'a> {
     pub(crate) entries: &'a [TableEntry],
+    /// The keys that it may have.
+    pub(crate) table: &'static Table,
     pub(crate) at: ConfigLocation,
     /// The path of the table, as in `--set`; empty for the whole configuration.
     pub(crate) path: String,
@@ -355,10 +357,28 @@ impl<'a> TableReader<'a> {
         } else if let Some(example) = key.example
             && !key.names().iter().any(|name| self.entry(name).is_some())
             && self.node(key).is_none()
+            && !self.is_misspelt(key)
         {
             let message = format!("`{}` has no `{}`", self.path, key.name);
             self.problems.add_example(self.at, message, Some(example));
         }
+    }
+
+    /// Whether an unknown key was probably meant to be this one; that it is unknown is said already.
+    fn is_misspelt(&self, key: &Key) -> bool {
+        let names = self.known_names();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let unknown = self.entries.iter().filter(|entry| !self.is_known(&entry.key, &names));
+        let mut meant = unknown.filter_map(|entry| did_you_mean(&entry.key, &names));
+        meant.any(|name| key.names().iter().any(|own| own == name))
+    }
+
+    fn known_names(&self) -> Vec<String> {
+        self.table.keys.iter().flat_map(Key::names).collect()
+    }
+
+    fn is_known(&self, name: &str, names: &[&str]) -> bool {
+        names.contains(&name) || self.table.keys.iter().any(|key| key.aliases.contains(&name))
     }
 
     /// The entry with exactly this name.
@@ -396,13 +416,10 @@ impl<'a> TableReader<'a> {
     }
 
     /// Reports keys that are not in the table. `hints` has further keys and what to write instead.
-    fn report_unknown(&self, table: &Table, kind: &str, hints: &[(&str, &str)]) {
-        let names: Vec<String> = table.keys.iter().flat_map(Key::names).collect();
+    fn report_unknown(&self, kind: &str, hints: &[(&str, &str)]) {
+        let names = self.known_names();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let known = |name: &str| {
-            names.contains(&name) || table.keys.iter().any(|key| key.aliases.contains(&name))
-        };
-        for entry in self.entries.iter().filter(|entry| !known(&entry.key)) {
+        for entry in self.entries.iter().filter(|entry| !self.is_known(&entry.key, &names)) {
             let mut message = format!("unknown {kind} `{}`", entry.key);
             if !self.path.is_empty() {
                 write!(message, " in `{}`", self.path).ok();

@@ -5,13 +5,13 @@
 //! exists. What the server needs at startup is an error elsewhere.
 
 use std::os::unix::fs::FileTypeExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use aulos_io::feed::FifoMode;
 
 use crate::env::Environment;
 use crate::model::{Config, StationConfig};
-use crate::problem::{ConfigLocation, ConfigValue, Problems};
+use crate::problem::{ConfigLocation, ConfigValue, Problems, did_you_mean};
 use crate::program::{ProgramState, find_program};
 use crate::schemes;
 use crate::source::SourceConfig;
@@ -64,7 +64,7 @@ impl Search<'_> {
                 self.fifo(path, at);
             }
             SourceConfig::File { path, .. } | SourceConfig::Sdp { path, .. } => {
-                self.file(path, at, "put the file there");
+                self.sound_file(path, at);
             }
             SourceConfig::Process { path, .. } => self.program(path, at),
             _ => {}
@@ -75,6 +75,27 @@ impl Search<'_> {
         if !path.is_dir() {
             let path = path.display();
             self.warn(at, format!("there is no folder {path}"), format!("mkdir -p {path}"));
+        }
+    }
+
+    /// A file that is to be read, and is no folder and no playlist.
+    fn sound_file(&self, path: &Path, at: ConfigLocation) {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let is_playlist =
+            |extension: &str| PLAYLISTS.iter().any(|known| extension.eq_ignore_ascii_case(known));
+        if path.is_dir() {
+            let hint = "name one of its files; a source plays one file".to_owned();
+            self.warn(at, format!("{} is a folder", path.display()), hint);
+        } else if extension.is_some_and(is_playlist) {
+            let hint = "name a sound file; a player such as MPD can play the list into a FIFO";
+            let message = format!("{} is a playlist, which is not played", path.display());
+            self.warn(at, message, hint.to_owned());
+        } else {
+            let hint = match similar_file(path) {
+                Some(other) => format!("did you mean {}?", other.display()),
+                None => "correct the path, or put the file there".to_owned(),
+            };
+            self.file(path, at, &hint);
         }
     }
 
@@ -107,3 +128,19 @@ impl Search<'_> {
         self.problems.warn(at, message, hint);
     }
 }
+
+/// A file of the same folder whose name is almost the same.
+fn similar_file(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let entries = std::fs::read_dir(path.parent()?).ok()?.take(MAX_ENTRIES).filter_map(Result::ok);
+    let names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    did_you_mean(name, &names).map(|other| path.with_file_name(other))
+}
+
+/// A folder with more files is an archive, in which a similar name says little.
+const MAX_ENTRIES: usize = 1_000;
+
+/// Extensions of playlists.
+const PLAYLISTS: [&str; 6] = ["m3u", "m3u8", "pls", "xspf", "asx", "cue"];

@@ -97,13 +97,26 @@ pub(super) fn parse(
         errors[first].1 = text;
     }
     for (start, text) in errors {
-        problems.add(place(start), format!("invalid TOML: {text}"));
+        let hint = REMEDIES.iter().find(|(begin, _)| text.starts_with(begin));
+        let message = format!("invalid TOML: {text}");
+        match hint {
+            Some((_, hint)) => problems.add_with_hint(place(start), message, *hint),
+            None => problems.add(place(start), message),
+        }
     }
     if is_unclosed {
         return Node::new(Value::Table(Vec::new()), place(0));
     }
     Node::new(Value::Table(from_table(table.get_ref(), place)), place(0))
 }
+
+/// What to do about errors of TOML, by the beginning of their text.
+const REMEDIES: [(&str, &str); 4] = [
+    ("unclosed table,", "end the line with `]`, as in [listen]"),
+    ("unclosed array table,", "end the line with `]]`, as in [[station]]"),
+    ("unclosed array,", "end the list with `]`, and separate its values with commas"),
+    ("invalid basic string,", "end the text with `\"`"),
+];
 
 /// Sets `KEY=VALUE` in the tree.
 pub(super) fn set(root: &mut Node, index: usize, text: &str, problems: &Problems) {

@@ -111,6 +111,11 @@ pub(super) fn read_config(path: &Path) -> Result<(String, String), Failure> {
     read.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => fail(Exit::NoInput, &"no such file"),
         io::ErrorKind::PermissionDenied => fail(Exit::Permission, &error),
+        io::ErrorKind::IsADirectory => {
+            let file = path.join("aulos.toml");
+            let hint = format!("name the file, as in {}", file.display());
+            fail(Exit::NoInput, &format!("it is a folder\n    hint: {hint}"))
+        }
         _ => fail(Exit::Io, &error),
     })?;
     if bytes.len() as u64 > limit {

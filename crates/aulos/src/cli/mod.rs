@@ -31,9 +31,11 @@ mod source_reader;
 use std::io::{self, Write};
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+use aulos_config::did_you_mean;
 use aulos_engine::codec_guard::{install_panic_hook, panic_reports};
 use aulos_server::exit::{Exit, Failure};
 
@@ -41,9 +43,9 @@ use config_args::{ConfigArgs, check_rereadable, load};
 use console::note;
 use log::OutputArgs;
 use output::print;
+use serve::HangupHandler;
 
 /// Audio server for synchronized playback, and tools for loudness and RTP
-use serve::HangupHandler;
 ///
 /// `aulos serve` receives live audio from FIFOs, programs, files, web radio, live source clients and
 /// RTP, replaces a source that fails by the next one, and plays every station in sync on Snapcast
@@ -248,13 +250,13 @@ pub(crate) fn main() -> Exit {
         }
         arguments.insert(1, other.into());
     }
-    let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
-    let asked = |when: &str| {
     // Without it the command installs its own, a little later.
     let handler = arguments
         .get(1..)
         .filter(|arguments| HangupHandler::is_needed(arguments))
         .and_then(|_| HangupHandler::install().ok());
+    let text: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    let asked = |when: &str| {
         let pair = text.windows(2).any(|pair| pair[0] == "--color" && pair[1] == when);
         pair || text.iter().any(|one| *one == format!("--color={when}"))
     };
@@ -267,7 +269,8 @@ pub(crate) fn main() -> Exit {
     let cli = matches.and_then(|matches| <Cli as clap::FromArgMatches>::from_arg_matches(&matches));
     let cli = match cli {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            keep_nearest_command(&mut error);
             // Help and version are not errors and go to standard output. A closed pipe is ignored.
             error.print().ok();
             return if error.use_stderr() { Exit::Usage } else { Exit::Ok };
@@ -294,12 +297,29 @@ pub(crate) fn main() -> Exit {
     exit
 }
 
-fn run(cli: Cli) -> Result<Exit, Failure> {
+/// Of several commands that a word resembles, keeps the most similar one: `serve` for `serv`, and not
+/// `snapserver` before it.
+fn keep_nearest_command(error: &mut clap::Error) {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    let Some(ContextValue::Strings(similar)) = error.get(ContextKind::SuggestedSubcommand) else {
+        return;
+    };
+    let candidates: Vec<&str> = similar.iter().map(String::as_str).collect();
+    if let Some(nearest) = did_you_mean(word, &candidates) {
+        let nearest = ContextValue::Strings(vec![nearest.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, nearest);
+    }
+}
+
+fn run(cli: Cli, handler: Option<HangupHandler>) -> Result<Exit, Failure> {
     match cli.command {
         Command::Serve(mut args) => {
             args.resolve_config_path();
             let network_command = args.network_command();
             serve::run(
+                handler,
                 move |reading| {
                     check_rereadable(args.config.as_deref(), reading)?;
                     load(&args)
@@ -319,7 +339,6 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         Command::Record(args) => record::run(&args, cli.output.quiet, cli.output.color),
         Command::Play(args) => play::run(args, cli.output.quiet),
         Command::Relay(args) => relay::run(&args, cli.output.quiet, cli.output.color),
-                handler,
         Command::Rpc(args) => rpc::run(&args),
         Command::Status(args) => calls::status(&args),
         Command::Reload(args) => calls::reload(&args),

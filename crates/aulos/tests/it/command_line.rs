@@ -256,3 +256,21 @@ fn a_hangup_while_the_configuration_is_read_does_not_end_the_server() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_word_that_is_almost_a_command_gets_the_nearest_one() {
+    for (word, expected) in
+        [("serv", "'serve'"), ("sevre", "'serve'"), ("snapclien", "'snapclient'")]
+    {
+        let (code, _, error) = run(&[word]);
+        assert_eq!(code, 2);
+        let tip = error.lines().find(|line| line.contains("tip:")).unwrap_or_default();
+        assert!(tip.contains("similar") && tip.ends_with(expected), "{error}");
+    }
+    let (code, _, error) = run(&["check", "/"]);
+    assert_eq!(code, 66);
+    assert!(
+        error.contains("it is a folder\n    hint: name the file, as in /aulos.toml"),
+        "{error}"
+    );
+}

@@ -86,3 +86,14 @@ fn the_ranges_of_normalizer_and_equalizer_are_those_of_the_signal_processing() {
     let found = [low - 0.01, low, high, high + 0.01].map(|q| is_valid(0.0, q));
     assert_eq!(found, [false, true, true, false]);
 }
+
+#[test]
+fn a_misspelt_key_is_one_problem() {
+    let error = first_problem("[[station]]\nnaem = \"a\"\nsources = [\"demo://\"]\n", &[]);
+    let expected =
+        "aulos.toml:2:1: unknown key `naem` in `station.0`\n    hint: did you mean `name`?";
+    assert_eq!(error.trim_end(), expected);
+    // A key that nothing resembles is missing.
+    let error = first_problem("[[station]]\nsources = [\"demo://\"]\n", &[]);
+    assert!(error.contains("`station.0` has no `name`"), "{error}");
+}

@@ -40,6 +40,9 @@ fn missing_folders_files_and_programs_are_warnings() {
         (format!("pipe://{dir}/none?mode=read"), format!("no file {dir}/none; create it with")),
         (format!("pipe://{dir}/data"), format!("{dir}/data is not a FIFO")),
         (format!("file://{dir}/none.flac"), format!("there is no file {dir}/none.flac")),
+        (format!("file://{dir}"), format!("{dir} is a folder; name one of its files")),
+        (format!("file://{dir}/list.M3U"), format!("{dir}/list.M3U is a playlist, which is not")),
+        (format!("file://{dir}/dta"), format!("no file {dir}/dta; did you mean {dir}/data?")),
         (format!("process://{dir}/none"), format!("there is no program {dir}/none")),
         (format!("process://{dir}/data"), format!("{dir}/data is not executable")),
         ("librespot:///nothing".to_owned(), "no program `nothing` in PATH; install".to_owned()),
@@ -57,7 +60,9 @@ fn missing_folders_files_and_programs_are_warnings() {
         station("sources = [\"demo://\"]\nplugin = { script = \"none.py\" }")
     );
     let found = warnings(&folders, "").join("\n");
-    for wanted in ["2:12: warning: there is no folder", "bells", "no program"] {
+    for wanted in
+        ["2:12: warning: there is no folder", "; remove `doc_root`", "bells", "no program"]
+    {
         assert!(found.contains(wanted), "{found}");
     }
     assert_eq!(found.lines().count(), 3, "{found}");
