@@ -27,11 +27,17 @@ function Trouble() {
 const CONNECTION = { connecting: "connecting", lost: "connection lost", refused: "login required" };
 
 /** The views in the order of the navigation: address, name and content; and the method that a role needs to see one. */
-const VIEWS = [["live", "Live", Live], ["rooms", "Rooms", Rooms], ["recordings", "Recordings", Recordings, "Aulos.StartRecording"], ["relays", "Relays", Relays], ["events", "Events", Events], ["system", "System", System]];
+const VIEWS = [["live", "Live", Live], ["rooms", "Rooms", Rooms], ["recordings", "Recordings", Recordings, "Aulos.StartRecording"], ["relays", "Outputs", Relays], ["events", "Events", Events], ["system", "System", System]];
+
+/** Where an address leads to no view, as after a typing error or in an old bookmark. */
+function Unknown({ name }) {
+  return html`<h1>Unknown view</h1><section class="card empty"><p>There is no view at <code>${name}</code>.</p><p><a href="#/">Live</a> shows all stations; the navigation has the other views.</p></section>`;
+}
 
 function View() {
   const { page, name } = route.value, known = useRef("");
-  const [, title, Content] = page === "station" ? [page, name, Station] : VIEWS.find(([address]) => address === page);
+  const others = { station: [page, name, Station], unknown: [page, "Unknown view", Unknown] };
+  const [, title, Content] = others[page] ?? VIEWS.find(([address]) => address === page);
   useEffect(() => {
     document.title = title === "Live" ? "aulos" : `${title} \u2013 aulos`;
     // Not after the first load: a reader who navigates starts at the top of the new view.

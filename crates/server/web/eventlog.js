@@ -1,5 +1,6 @@
 // The events of the server: what has happened, and what has not been looked at yet.
 
+import { TIME } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { act, events, link, loadEvents, may, stationLink, stations, unacknowledged } from "./store.js";
 
@@ -16,7 +17,6 @@ const READING_PX = 160;
 const PAGE = 100;
 
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "long", day: "numeric", month: "long" });
-const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** Another form than a color for each severity. */
 const SIGNS = { info: "M8 7v5M8 4v.5", warning: "M8 3v6M8 12v.5", error: "M4.5 4.5l7 7M11.5 4.5l-7 7" };

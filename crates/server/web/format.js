@@ -13,6 +13,11 @@ export const count = (many, one, several = one + "s") => `${many} ${many === 1 ?
 /** A list as words: a, b and c. */
 export const words = list => list.length < 2 ? list.join("") : `${list.slice(0, -1).join(", ")} and ${list.at(-1)}`;
 
+/** A time of day with 24 hours, whatever the language of the browser. */
+export const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const DATE_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+export const dateTime = text => DATE_TIME.format(new Date(text));
+
 const two = value => String(value).padStart(2, "0");
 export function clock(seconds) {
   const whole = Math.max(0, Math.floor(seconds));

@@ -8,6 +8,8 @@ import { isCalm, link, route, stationLink } from "./store.js";
 /** Key in the address, label, seconds. */
 const RANGES = [["1min", "1 min", 60], ["10min", "10 min", 600], ["1h", "1 h", 3_600], ["24h", "24 h", 86_400], ["7d", "7 d", 604_800], ["30d", "30 d", 2_592_000]];
 const DEFAULT_RANGE = RANGES[2];
+/** The range at which a history that has just begun is shown. */
+const SHORT_RANGE = RANGES[1];
 /** The shortest range to zoom to, in seconds, and the shortest drag, in pixels. */
 const SHORTEST = 10, SHORTEST_DRAG = 6;
 /** Limits of the server, and of the time between two readings in milliseconds. */
@@ -19,11 +21,11 @@ const TABLE_ROWS = 12;
 const MOST_MEASURES = 100;
 const COLORS = ["good", "level", "warm", "hot", "accent", "text", "dim", "line", "raised", "attention-ground", "broken-ground"];
 
-/** `{ key, from, to, span }` of the address; a range up to now has no `from`. */
-function viewOf(query) {
+/** `{ key, from, to, span }` of the address; a range up to now has no `from`. `opens` is the range of an address that names none. */
+function viewOf(query, opens) {
   const params = Object.fromEntries(new URLSearchParams(query)), from = Number(params.from), to = Number(params.to);
   if (Number.isInteger(from) && Number.isInteger(to) && from > 0 && to - from >= SHORTEST && to - from <= LONGEST) return { key: "", from, to, span: to - from };
-  const [key, , span] = RANGES.find(([one]) => one === params.range) ?? DEFAULT_RANGE;
+  const [key, , span] = RANGES.find(([one]) => one === params.range) ?? RANGES.find(([one]) => one === opens);
   return { key, span };
 }
 
@@ -110,11 +112,19 @@ function Legend({ series }) {
 }
 
 export function History({ station }) {
-  const { name } = station, view = viewOf(route.value.query), canvas = useRef(null), plot = useRef(null), drag = useRef(null);
+  // A server that has just been started would show an hour with a line at its end.
+  const [opens, setOpens] = useState(DEFAULT_RANGE[0]);
+  const { name } = station, view = viewOf(route.value.query, opens), canvas = useRef(null), plot = useRef(null), drag = useRef(null);
   const [cursor, setCursor] = useState(null), [marked, setMarked] = useState(null), [isTable, setTable] = useState(false);
   const { series, problem } = useSeries(name, view, canvas);
   const target = station.normalize ? station.normalize.target : DEFAULT_TARGET;
-  const rangeLink = key => stationLink(name) + (key === DEFAULT_RANGE[0] ? "" : "?range=" + key);
+  const rangeLink = key => stationLink(name) + (key === opens ? "" : "?range=" + key);
+  useEffect(() => {
+    if (!series || route.value.query) return;
+    const first = series.measured.findIndex(count => count > 0);
+    const [key, , span] = SHORT_RANGE, age = first < 0 ? 0 : series.to - series.timeOf(first);
+    if (age < span) setOpens(key);
+  }, [series !== null]);
   const spanLink = (from, to) => {
     const latest = Math.ceil(Date.now() / 1000), span = Math.round(Math.max(SHORTEST, Math.min(LONGEST, to - from)));
     const end = Math.max(span + 1, Math.min(Math.round(Math.max(to, from + span)), latest));

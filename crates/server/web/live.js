@@ -4,7 +4,7 @@ import { ATTENTION, BROKEN, IDLE, recording, replacedSource, serverCondition, so
 import { count, fileName } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { ListenButton } from "./listen.js";
-import { Figures, Meter, Metered } from "./meters.js";
+import { Figures, Meter, MeterLegend, Metered } from "./meters.js";
 import { ask, link, stationLink, stations, status } from "./store.js";
 import { SyncButton } from "./sync.js";
 
@@ -24,8 +24,20 @@ export function Banner() {
   return html`<section class=${"banner " + rankName(rank)} role="status">
     <span class="lamp" aria-hidden="true"><svg viewBox="0 0 16 16" width="20" height="20"><path d=${rank >= ATTENTION ? MARK : CHECK} fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"/></svg></span>
     <div><h1>${text}</h1>${problems.length === 0 ? html`<p>${detail}</p>`
-      : html`<ul>${problems.map(problem => html`<li key=${(problem.station ?? "") + problem.text}>${problem.station ? html`<a href=${stationLink(problem.station)}>${problem.station}</a>: ` : ""}${problem.text}</li>`)}</ul>`}</div>
+      : html`<ul>${byStation(problems).map(([station, [worst, ...others]]) => html`<li key=${(station ?? "") + worst.text}>${station ? html`<a href=${stationLink(station)}>${station}</a>: ` : ""}${worst.text}${others.length > 0 ? html` <span title=${others.map(problem => problem.text).join("\n")}>and ${count(others.length, "other problem")}</span>` : ""}</li>`)}</ul>`}</div>
   </section>`;
+}
+
+/** One entry for each station, its worst problem first; a problem of the server has an entry of its own. */
+function byStation(problems) {
+  const all = new Map();
+  for (const problem of problems) {
+    const key = problem.station ?? problem;
+    if (!all.has(key)) all.set(key, [problem.station, []]);
+    all.get(key)[1].push(problem);
+  }
+  for (const [, list] of all.values()) list.sort((one, other) => other.rank - one.rank);
+  return [...all.values()];
 }
 
 /** The sources of a station in their order, the one on air marked. */
@@ -95,5 +107,5 @@ function Relays() {
 
 export function Live() {
   return html`<${Banner}/>
-    ${status.value && html`<${Metered} label="Stations"><div class="cards">${stations.value.map(station => html`<${Card} key=${station.name} station=${station}/>`)}</div></${Metered}><${Relays}/>`}`;
+    ${status.value && html`<${Metered} label="Stations"><div class="cards">${stations.value.map(station => html`<${Card} key=${station.name} station=${station}/>`)}</div></${Metered}>${stations.value.length > 0 ? html`<${MeterLegend}/>` : ""}<${Relays}/>`}`;
 }

@@ -288,3 +288,10 @@ export function Figures({ station, only }) {
   }, [station.name, gain]);
   return html`<div class="figures" ref=${list}>${shown.map(([label, name, unit]) => html`<dl key=${label} title=${`${name}, ${unit}`}><dt><span aria-hidden="true">${label} <small>${unit}</small></span><span class="visually-hidden">${name}, ${unit}</span></dt><dd><b></b></dd></dl>`)}</div>`;
 }
+
+/** What the bars and marks of the meters are. */
+export function MeterLegend() {
+  return html`<ul class="marks" aria-label="Marks of the meters">
+    <li><span class="swatch momentary" aria-hidden="true"></span>bar: momentary loudness (M)</li><li><span class="swatch now" aria-hidden="true"></span>mark: short-term loudness (S)</li>
+    <li><span class="swatch aim" aria-hidden="true"></span>dots: target</li><li><span class="swatch level" aria-hidden="true"></span>thin bars: sample peaks of the channels, the highest held for a moment</li></ul>`;
+}

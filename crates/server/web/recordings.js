@@ -1,13 +1,12 @@
 // Recordings: the recorders, and the files that they have completed.
 
-import { bytes, clock, count, lufs, tenth } from "./format.js";
+import { TIME, bytes, clock, count, lufs, tenth } from "./format.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Recorder } from "./recorder.js";
 import { getJson, link, may, recordingChanges, stationLink, stations, status } from "./store.js";
 
 const FEW = 50, MANY = 500;
 const DAY = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", year: "numeric" });
-const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /** The pause between two questions for a waveform that is being computed. */
 const WAVEFORM_MS = 700;

@@ -64,8 +64,8 @@ function Push({ push, old, seconds }) {
 
 export function Relays() {
   const shown = useCounters();
-  if (!status.value) return html`<h1>Relays</h1><p class="dim">${link.value === "connecting" ? "Connecting" : "No connection to the server"}</p>`;
-  const heading = html`<div class="heading"><h1>Relays and outputs</h1>${link.value === "connected" ? "" : html`<span class="state lost"><span class="dot" aria-hidden="true"></span>Connection lost</span>`}</div>`;
+  if (!status.value) return html`<h1>Outputs</h1><p class="dim">${link.value === "connecting" ? "Connecting" : "No connection to the server"}</p>`;
+  const heading = html`<div class="heading"><h1>Outputs</h1>${link.value === "connected" ? "" : html`<span class="state lost"><span class="dot" aria-hidden="true"></span>Connection lost</span>`}</div>`;
   if (!shown) return html`${heading}<section class="card empty"><p class="dim">Loading</p></section>`;
   const seconds = shown.before ? (shown.at - shown.before.at) / 1000 : 0;
   const oldStation = name => shown.before?.stations.find(one => one.name === name);

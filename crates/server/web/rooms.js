@@ -151,7 +151,7 @@ function Group({ group, groups, names }) {
       <label class="field">Station ${may("Group.SetStream")
         ? html`<select value=${group.station} onChange=${event => act("Group.SetStream", { id: group.id, stream_id: event.target.value })}>${stations.value.map(one => html`<option key=${one.name} value=${one.name} selected=${one.name === group.station}>${one.name}</option>`)}</select>`
         : html`<strong>${group.station}</strong>`}<span class="visually-hidden"> of ${group.name}</span></label>
-      ${may("Group.SetMute") ? html`<button type="button" aria-pressed=${group.muted} onClick=${() => act("Group.SetMute", { id: group.id, mute: !group.muted })}>Mute group<span class="visually-hidden"> ${group.name}</span></button>` : group.muted ? html`<span class="dim">muted</span>` : ""}</header>
+      ${may("Group.SetMute") && (group.clients.length > 1 || group.muted) ? html`<button type="button" aria-pressed=${group.muted} onClick=${() => act("Group.SetMute", { id: group.id, mute: !group.muted })}>Mute group<span class="visually-hidden"> ${group.name}</span></button>` : group.muted ? html`<span class="dim">muted</span>` : ""}</header>
     <ul class="rows">${group.clients.map(client => html`<${ClientRow} key=${client.id} client=${client} name=${names.get(client.id)} group=${group} groups=${groups}/>`)}</ul>
     ${group.clients.length > 1 && may("Group.SetName") ? html`<details><summary>Rename</summary><${GroupName} group=${group}/></details>` : ""}
   </section>`;

@@ -6,7 +6,7 @@ import { History } from "./history.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { ListenButton } from "./listen.js";
 import { NowPlaying, rankName } from "./live.js";
-import { Figures, Meter, Metered } from "./meters.js";
+import { Figures, Meter, MeterLegend, Metered } from "./meters.js";
 import { Recorder } from "./recorder.js";
 import { act, ask, link, may, say, stations, status } from "./store.js";
 import { SyncButton } from "./sync.js";
@@ -114,7 +114,7 @@ export function Station({ name }) {
       <span class=${"state " + (lost ? "lost" : rankName(rank))}><span class="dot" aria-hidden="true"></span>${lost ? "Connection lost" : text}</span><${ListenButton} station=${name}/><${SyncButton} station=${name}/></div>
     ${problems.length > 0 && !lost ? html`<div class="problems" role="status"><ul>${problems.map(problem => html`<li key=${problem.text}>${problem.text}</li>`)}</ul></div>` : ""}
     <${NowPlaying} station=${station}/>
-    <${Metered} label=${"Meters of " + name}><section class="card" aria-label="Meters"><${Meter} station=${station}/><${Figures} station=${station}/>
+    <${Metered} label=${"Meters of " + name}><section class="card" aria-label="Meters"><${Meter} station=${station}/><${MeterLegend}/><${Figures} station=${station}/>
       <p class="foot dim"><span title=${`latency: ${parts.join(" + ")} ms`}>${station.codec} ${station.spec}, buffer ${station.buffer_ms} ms, latency ${total} ms${station.listeners ? `, ${count(station.listeners, "web listener")}` : ""}</span>
         ${may("Aulos.ResetLoudness") ? html`<button type="button" onClick=${() => act("Aulos.ResetLoudness", { station: name })}>Reset<span class="visually-hidden"> the loudness of ${name}</span></button>` : ""}</p></section></${Metered}>
     <${History} station=${station}/>

@@ -41,7 +41,8 @@ function parseRoute() {
   const [path, query = ""] = location.hash.split("?"), [, page = "", encoded = ""] = path.split("/");
   if (VIEWS.includes(page)) return { page };
   const name = page === "station" ? decoded(encoded) : "";
-  return name ? { page, name, query } : { page: "live" };
+  if (name) return { page, name, query };
+  return page ? { page: "unknown", name: location.hash } : { page: "live" };
 }
 
 export const stationLink = name => `#/station/${encodeURIComponent(name)}`;

@@ -1,7 +1,7 @@
 // The server itself: what it runs on, what it uses, what it refused, and how it is configured.
 
 import { Cluster } from "./cluster.js";
-import { bytes, count, duration } from "./format.js";
+import { bytes, count, dateTime, duration } from "./format.js";
 import { html, useEffect, useState } from "./html.js";
 import { act, getJson, may, say } from "./store.js";
 
@@ -81,7 +81,7 @@ function Configuration() {
     ${report ? html`<p role="status">${report}</p>` : ""}
     ${data && !data.is_current ? html`<p class="warm">The file has errors and is not applied; <code>aulos check</code> shows them.</p>` : ""}
     ${problem ? html`<p class="warm">${problem}</p>` : ""}
-    <p class="dim">Keys that are set${data ? `, as read at ${new Date(data.read_at).toLocaleString()}` : ""}; all others have the defaults of the <a href="api/v1/configuration/reference">reference</a>. Diagnostics are one file with the versions, this configuration, the status and the events, without secrets.</p>
+    <p class="dim">Keys that are set${data ? `, as read at ${dateTime(data.read_at)}` : ""}; all others have the defaults of the <a href="api/v1/configuration/reference">reference</a>. Diagnostics are one file with the versions, this configuration, the status and the events, without secrets.</p>
     ${data && rows.length === 0 ? html`<p>No key is set.</p>` : html`<${Facts} rows=${rows.map(([path, value]) => [path, html`<code>${value}</code>`])}/>`}
     ${data?.warnings.length > 0 ? html`<ul class="warm">${data.warnings.map(text => html`<li key=${text}>${text}</li>`)}</ul>` : ""}</section>`;
 }
@@ -92,7 +92,7 @@ export function System() {
     ${data === null ? html`<section class="card empty"><p class="dim">${problem || "Loading"}</p></section>` : html`<div class=${problem ? "columns stale" : "columns"}>
       <div class="stack"><section class="card" aria-labelledby="server"><header><h2 id="server">Server</h2></header><${Facts} rows=${[
         ["Version", `aulos ${data.version}`], ["Host", data.host.name], ["System", `${data.host.os}, ${data.host.arch}`],
-        ["Running for", duration(data.uptime_s)], ["Started", new Date(data.started).toLocaleString()], ["Log level", data.log_level], ["Optional parts", data.features.join(", ") || "none"],
+        ["Running for", duration(data.uptime_s)], ["Started", dateTime(data.started)], ["Log level", data.log_level], ["Optional parts", data.features.join(", ") || "none"],
         ["Connections", `${count(data.connections.clients, "client")}, ${count(data.connections.listeners, "web listener")}, ${count(data.connections.controllers, "controller")}`],
       ]}/></section><${Refused} counters=${data.counters}/></div>
       <${Load} system=${data}/>${may("Aulos.Reload") ? html`<${Configuration}/>` : ""}</div>`}

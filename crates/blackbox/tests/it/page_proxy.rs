@@ -86,7 +86,7 @@ fn the_page_works_below_a_path_prefix_of_a_reverse_proxy() {
         ("#/station/kitchen", "!!document.querySelector('.plot canvas')"),
         ("#/rooms", "document.body.innerText.includes('Presets')"),
         ("#/recordings", "document.querySelector('h1').textContent === 'Recordings'"),
-        ("#/relays", "document.querySelector('h1').textContent === 'Relays and outputs'"),
+        ("#/relays", "document.querySelector('h1').textContent === 'Outputs'"),
         ("#/events", "document.querySelector('h1').textContent === 'Events'"),
         ("#/system", "document.body.innerText.includes('Configuration')"),
     ] {

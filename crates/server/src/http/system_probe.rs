@@ -98,7 +98,8 @@ fn system_json(
 }
 
 /// Features of the program that can be left out.
-const FEATURES: [(&str, bool); 1] = [("s3", cfg!(feature = "s3"))];
+const FEATURES: [(&str, bool); 2] =
+    [("nats", cfg!(feature = "nats")), ("s3", cfg!(feature = "s3"))];
 
 /// A time in seconds, in UTC.
 pub(super) fn utc(time: SystemTime) -> String {
