@@ -4,6 +4,7 @@
 //! own rate and layout, and only learns how many of the frames are real.
 
 mod arrival;
+mod earlier_rates;
 mod normalizer;
 
 use std::collections::VecDeque;
@@ -12,7 +13,7 @@ use aulos_core::{Block, ChannelLayout, Db, Frames, Instant, Ppm, SampleRate, Spa
 use aulos_dsp::meter::MeterHistory;
 use aulos_dsp::normalize::NormalizerError;
 use aulos_dsp::silence::{self, SilenceDetector};
-use aulos_dsp::{Resampler, apply_gain};
+use aulos_dsp::{ResampleProgress, Resampler, apply_gain};
 
 use crate::loudness::{Loudness, LoudnessMeter};
 use crate::loudness_processor::NormalizerConfig;
@@ -22,6 +23,7 @@ use crate::servo::Servo;
 use crate::source::{BLOCK_SAMPLES, Pacing, PullResult, Source};
 use crate::standby::{LinkState, Standby, StandbyControl, StandbyRequest};
 use crate::switch::InputFacts;
+use earlier_rates::EarlierRates;
 use normalizer::InputNormalizer;
 
 /// Configuration of an input.
@@ -57,11 +59,14 @@ pub struct Input {
     gain: f32,
     /// Buffer for the source's next block.
     block: Block,
-    /// `block` has another rate than the resampler: it waits until the older audio is played.
+    /// `block` has another rate, and waits until older audio is played: the rate has changed too
+    /// often within the buffer.
     block_pending: bool,
     remixed: Vec<f32>,
-    /// Frames in the station's layout at the source's rate, oldest first.
+    /// Frames in the station's layout at the source's rate, oldest first; at the front those of
+    /// earlier rates.
     staged: VecDeque<f32>,
+    earlier_rates: EarlierRates,
     resampler: Resampler,
     source_rate: SampleRate,
     servo: Servo,
@@ -117,6 +122,7 @@ impl Input {
             block_pending: false,
             remixed: vec![0.0; BLOCK_SAMPLES * layout.channels()],
             staged: VecDeque::with_capacity(staged),
+            earlier_rates: EarlierRates::new(),
             resampler: Resampler::new(layout.channels(), rate, rate),
             source_rate: rate,
             servo: Servo::new(buffer, keeps),
@@ -197,7 +203,8 @@ impl Input {
         let surplus = self.staged_frames() > self.usual_limit() && !self.full;
         self.holds_onset =
             self.keeps_onset() && (self.detector.is_silent() || (self.holds_onset && surplus));
-        self.full = false;
+        // A block that waits holds up its sender.
+        self.full = self.block_pending;
         self.normalizer.iter_mut().for_each(InputNormalizer::begin_refill);
         while !self.block_pending && !self.suspended {
             if self
@@ -254,6 +261,9 @@ impl Input {
         if drift != self.drift {
             self.drift = drift;
             self.resampler.set_drift(drift);
+            if let Some(earlier) = self.earlier_rates.front() {
+                earlier.resampler.set_drift(drift);
+            }
         }
     }
 
@@ -273,12 +283,14 @@ impl Input {
         let fill = self.buffered() + (due - last) + ahead;
         let surplus = fill - self.rate.span(frames) - self.buffer;
         let channels = self.layout.channels();
-        let samples = self.source_rate.frames(surplus).as_usize() * channels;
-        self.staged.drain(..samples.min(self.staged.len()));
-        let missing = self.source_rate.frames((-surplus).min(MAX_SILENT_START));
-        let room = self.staged.capacity() - self.staged.len();
-        for _ in 0..(missing.as_usize() * channels).min(room / channels * channels) {
-            self.staged.push_front(0.0);
+        self.discard(self.source_rate.frames(surplus));
+        let rate = self.earlier_rates.front().map_or(self.source_rate, |earlier| earlier.rate);
+        let missing = rate.frames((-surplus).min(MAX_SILENT_START)).as_usize();
+        let room = (self.staged.capacity() - self.staged.len()) / channels;
+        let silent = missing.min(room);
+        (0..silent * channels).for_each(|_| self.staged.push_front(0.0));
+        if let Some(earlier) = self.earlier_rates.front() {
+            earlier.frames += silent;
         }
     }
 
@@ -302,14 +314,9 @@ impl Input {
         let mut produced = 0;
         self.at_sender_start = false;
         while produced < wanted {
-            let (front, _) = self.staged.as_slices();
-            let step = self.resampler.process(front, &mut out[produced * channels..]);
-            self.staged.drain(..step.consumed.as_usize() * channels);
+            let step = self.resample(&mut out[produced * channels..]);
             produced += step.produced.as_usize();
-            if step.consumed == Frames::ZERO
-                && step.produced == Frames::ZERO
-                && !self.switch_pending_rate(now)
-            {
+            if step == ResampleProgress::default() && !self.finish_earlier_rate(now) {
                 break;
             }
         }
@@ -318,8 +325,7 @@ impl Input {
     }
 
     /// Discards the oldest `frames` (at the station's rate), so that an input that is off air stays
-    /// as current as one on air. The rest of a sender that has ended, or whose successor has
-    /// another rate, is discarded completely.
+    /// as current as one on air. The rest of a sender that has ended is discarded completely.
     pub fn skip(&mut self, now: Instant, frames: Frames) {
         let keep = match () {
             () if self.block_pending || self.ended || self.lost => Span::ZERO,
@@ -331,10 +337,9 @@ impl Input {
         };
         let surplus = Frames::from(self.staged_frames()) - self.source_rate.frames(keep);
         let frames = self.source_rate.frames(self.rate.span(frames)).min(surplus);
-        let samples = frames.as_usize() * self.layout.channels();
-        self.at_sender_start &= samples == 0;
-        self.staged.drain(..samples.min(self.staged.len()));
-        self.switch_pending_rate(now);
+        self.at_sender_start &= frames == Frames::ZERO;
+        self.discard(frames);
+        self.finish_earlier_rate(now);
     }
 
     /// Discards all audio that a sender has sent; a source that is paced on demand is left alone.
@@ -355,7 +360,7 @@ impl Input {
     pub fn rewind(&mut self, now: Instant, scratch: &mut [f32]) {
         self.source.rewind();
         (self.block_pending, self.ended) = (false, false);
-        self.staged.clear();
+        self.clear_staged();
         self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
         self.reset_resampler();
         self.refill(now);
@@ -440,7 +445,9 @@ impl Input {
     /// The buffered audio.
     #[must_use]
     pub fn buffered(&self) -> Span {
-        self.source_rate.span(Frames::from(self.staged_frames()))
+        let earlier = self.earlier_rates.iter();
+        let span = earlier.fold(Span::ZERO, |sum, it| sum + it.rate.span(it.frames.into()));
+        span + self.source_rate.span(self.current_frames().into())
     }
 
     /// Loudness of the source as it arrives, in the station's channels and before its gain.
@@ -474,7 +481,10 @@ impl Input {
 
     /// How much audio its resampler holds.
     pub(crate) fn latency(&self) -> Span {
-        self.source_rate.span(self.resampler.latency())
+        match self.earlier_rates.iter().next() {
+            Some(earlier) => earlier.rate.span(earlier.resampler.latency()),
+            None => self.source_rate.span(self.resampler.latency()),
+        }
     }
 
     fn discard_all(&mut self, now: Instant) {
@@ -493,7 +503,7 @@ impl Input {
             }
         }
         self.block_pending = false;
-        self.staged.clear();
+        self.clear_staged();
         self.ready_chunks.iter_mut().for_each(ReadyChunkQueue::clear);
         self.normalizer.iter_mut().for_each(InputNormalizer::interrupt);
         self.reset_resampler();
@@ -506,8 +516,45 @@ impl Input {
         self.drift = Ppm::ZERO;
     }
 
+    /// Buffered frames of the source's rate; those of an earlier rate count by their duration.
     fn staged_frames(&self) -> usize {
-        self.staged.len() / self.layout.channels()
+        let earlier = self.earlier_rates.iter();
+        let earlier = earlier.map(|it| self.source_rate.frames(it.rate.span(it.frames.into())));
+        earlier.map(Frames::as_usize).sum::<usize>() + self.current_frames()
+    }
+
+    /// Buffered frames that have the source's rate.
+    fn current_frames(&self) -> usize {
+        self.staged.len() / self.layout.channels() - self.earlier_rates.frames()
+    }
+
+    /// Discards this many frames of the source's rate, or their duration, at the front.
+    fn discard(&mut self, frames: Frames) {
+        let (earlier, rest) = self.earlier_rates.discard(frames, self.source_rate);
+        let samples = (earlier + rest.as_usize()) * self.layout.channels();
+        self.staged.drain(..samples.min(self.staged.len()));
+    }
+
+    fn clear_staged(&mut self) {
+        self.staged.clear();
+        self.earlier_rates.clear();
+    }
+
+    /// One step of the resampler of the oldest audio.
+    fn resample(&mut self, out: &mut [f32]) -> ResampleProgress {
+        let channels = self.layout.channels();
+        let (front, _) = self.staged.as_slices();
+        let step = match self.earlier_rates.front() {
+            Some(earlier) => {
+                let own = front.len().min(earlier.frames * channels);
+                let step = earlier.resampler.process(&front[..own], out);
+                earlier.frames -= step.consumed.as_usize();
+                step
+            }
+            None => self.resampler.process(front, out),
+        };
+        self.staged.drain(..step.consumed.as_usize() * channels);
+        step
     }
 
     fn limit(&self) -> usize {

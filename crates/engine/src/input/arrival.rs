@@ -1,9 +1,10 @@
 //! The arriving side of an input: from a block of the source to staged frames.
 
-use aulos_core::{Block, ChannelLayout, Instant, Ppm, Span};
+use aulos_core::{Block, ChannelLayout, Instant, Span};
 use aulos_dsp::silence::SilenceDetector;
 use aulos_dsp::{Resampler, remix};
 
+use super::earlier_rates::EarlierRate;
 use super::{Input, InputNormalizer, staging_capacity};
 use crate::source::Pacing;
 
@@ -23,14 +24,11 @@ impl Input {
         self.at_sender_start |= self.ended && self.staged.is_empty();
         (self.ended, self.lost) = (false, false);
         if self.block.rate() == self.source_rate {
-            return self.stage();
-        }
-        self.drain();
-        if self.staged.is_empty() {
-            self.adopt_block_rate();
-        } else {
-            self.flush();
+            self.stage();
+        } else if self.earlier_rates.is_full() {
             self.block_pending = true;
+        } else {
+            self.begin_rate();
         }
     }
 
@@ -109,28 +107,39 @@ impl Input {
         }
     }
 
-    /// Once the older audio is played, continues at the rate of the waiting block.
-    pub(super) fn switch_pending_rate(&mut self, now: Instant) -> bool {
-        if !self.block_pending || !self.staged.is_empty() {
-            return false;
+    /// Once the audio of the oldest rate is played, continues with the next; a block that has been
+    /// waiting is taken in. False if nothing has changed.
+    pub(super) fn finish_earlier_rate(&mut self, now: Instant) -> bool {
+        let finished = self.earlier_rates.pop_played();
+        if self.block_pending && !self.earlier_rates.is_full() {
+            self.block_pending = false;
+            self.begin_rate();
+            self.refill(now);
+            return true;
         }
-        self.adopt_block_rate();
-        self.refill(now);
-        true
+        finished
     }
 
-    /// Switches to the rate of the block, with no audio of another rate left.
-    fn adopt_block_rate(&mut self) {
-        self.source_rate = self.block.rate();
-        self.normalizer.iter_mut().for_each(|normalizer| normalizer.set_rate(self.block.rate()));
+    /// Takes in the block, which has another rate than the audio before it.
+    fn begin_rate(&mut self) {
+        self.drain();
+        let rate = self.block.rate();
+        let mut resampler = Resampler::new(self.layout.channels(), rate, self.rate);
+        resampler.set_drift(self.drift);
+        if self.current_frames() > 0 {
+            self.flush();
+            let (rate, frames) = (self.source_rate, self.current_frames());
+            let resampler = core::mem::replace(&mut self.resampler, resampler);
+            self.earlier_rates.push(EarlierRate { rate, frames, resampler });
+        } else {
+            self.resampler = resampler;
+        }
+        self.source_rate = rate;
+        self.normalizer.iter_mut().for_each(|normalizer| normalizer.set_rate(rate));
         self.reserve_staging();
-        self.resampler = Resampler::new(self.layout.channels(), self.source_rate, self.rate);
-        self.detector =
-            SilenceDetector::new(self.silence, self.source_rate, self.layout.channels());
-        self.meter.set_format(self.source_rate, self.layout);
-        self.drift = Ppm::ZERO;
+        self.detector = SilenceDetector::new(self.silence, rate, self.layout.channels());
+        self.meter.set_format(rate, self.layout);
         self.servo.restart();
-        self.block_pending = false;
         self.stage();
     }
 

@@ -7,6 +7,7 @@ mod loudness_processor;
 mod output_bus;
 mod overlay;
 mod pass_through;
+mod rate_change;
 mod recorder;
 
 use aulos_core::{Db, HEADROOM, Lufs, SampleFormat, SampleSpec};

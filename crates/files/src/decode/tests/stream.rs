@@ -349,6 +349,34 @@ fn formats_may_follow_one_another_and_so_may_rates() {
 }
 
 #[test]
+fn a_change_of_rate_or_channels_costs_no_sound() {
+    let music = ffmpeg("-f ogg", &of("vorbis").1, "-c:a pcm_s16le -f wav");
+    let changes = ["-ar 48000 -ac 2", "-ar 44100 -ac 2", "-ar 48000 -ac 2", "-ar 22050 -ac 1"];
+    for codec in [
+        "-c:a libmp3lame -b:a 96k -write_xing 0 -id3v2_version 0 -f mp3",
+        "-c:a libmp3lame -b:a 96k -f mp3",
+        "-c:a aac -b:a 96k -f adts",
+        "-c:a libvorbis -q:a 3 -f ogg",
+        "-c:a flac -f ogg",
+        "-c:a flac -f flac",
+    ] {
+        let parts = changes.map(|change| ffmpeg("-t 2", &music, &format!("{change} {codec}")));
+        let told = decode_in_pieces(&parts.concat(), random_pieces(3));
+        assert_eq!((told.error, told.counts.damaged), (None, 0), "{codec}");
+        let shapes: Vec<_> =
+            told.shapes.iter().map(|(rate, layout)| (rate.hz(), layout.channels())).collect();
+        assert_eq!(shapes, [(48_000, 2), (44_100, 2), (48_000, 2), (22_050, 1)], "{codec}");
+        // ffmpeg decodes each part alone; no more than a packet may be missing at a change.
+        let whole: usize = parts
+            .iter()
+            .map(|part| ffmpeg("", part, "-c:a pcm_f32le -f f32le").len() / size_of::<f32>())
+            .sum();
+        let missing = whole.saturating_sub(told.sound.len());
+        assert!(missing <= 3 * 2 * 1_152 / 2, "{codec}: {missing} of {whole} samples are missing");
+    }
+}
+
+#[test]
 fn what_is_no_sound_is_refused_by_name() {
     let html = b"<!DOCTYPE html><html><body>Not found</body></html>".to_vec();
     let list = b"#EXTM3U\nhttp://radio.example/live\n".to_vec();
