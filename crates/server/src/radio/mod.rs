@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use aulos_control::backend::{BackgroundTask, RadioPhase};
-use aulos_core::{Backoff, Instant, Span};
+use aulos_core::{Instant, ReconnectBackoff, Span};
 use aulos_engine::source::SourceItem;
 use aulos_engine::standby::StandbyHandle;
 use aulos_files::source::{StreamParts, StreamSource};
@@ -93,7 +93,7 @@ impl RadioClient {
             icy_titles,
             titles,
             state,
-            backoff: Backoff::new(seed),
+            backoff: ReconnectBackoff::new(seed),
             unplayable: HashSet::new(),
             need_changes: needs,
             needed: standby.is_none(),
@@ -124,7 +124,7 @@ struct RadioTask {
     icy_titles: Receiver<TrackMetadata>,
     titles: Receiver<TrackMetadata>,
     state: LatestReader<StreamState>,
-    backoff: Backoff,
+    backoff: ReconnectBackoff,
     /// URLs whose audio cannot be played, until all others have failed as well.
     unplayable: HashSet<HttpUrl>,
     /// Whether the source is needed, as reported by the feed.
@@ -230,6 +230,10 @@ impl RadioTask {
                 Some(title) = poll_fn(|context| titles.poll_recv(context)) => self.set_title(title),
                 _ = ticks.tick() => {
                     let state = self.poll_decoder();
+                    // A server that answers without audio has not worked.
+                    if state.counts.packets != counts.packets {
+                        self.backoff.succeeded(SystemClock::now());
+                    }
                     if state.body > before && let Some(error) = state.error {
                         self.orders.try_send(HttpFeederCommand::Stop).ok();
                         self.unplayable.insert(url);
@@ -254,7 +258,6 @@ impl RadioTask {
     }
 
     fn record_start(&mut self, about: RadioInfo) {
-        self.backoff.succeeded(SystemClock::now());
         self.totals.connects.fetch_add(1, Ordering::Relaxed);
         self.watch.change(|state| {
             state.phase = RadioPhase::Playing;
@@ -290,11 +293,15 @@ impl RadioTask {
         if others {
             // Another entry of the playlist is tried at once; if there is none, that is reported
             // next.
+        } else if failure.is_absence() {
+            self.backoff.absent(now);
         } else if failure.is_permanent() {
             self.backoff.refused(now);
         } else {
             self.backoff.failed(now);
         }
+        let is_permanent =
+            failure.is_permanent() && !(failure.is_absence() && self.backoff.is_expected_back(now));
         if !others {
             self.unplayable.clear();
         }
@@ -309,7 +316,7 @@ impl RadioTask {
                 state.reason = Some(failure.to_string());
             }
             state.title = None;
-            state.is_permanent = failure.is_permanent() && !others;
+            state.is_permanent = is_permanent && !others;
         });
     }
 }

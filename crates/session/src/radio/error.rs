@@ -112,6 +112,13 @@ impl RadioError {
             _ => false,
         }
     }
+
+    /// Whether the server answers, but does not have the stream: on Icecast a mount does not exist
+    /// while its source is away.
+    #[must_use]
+    pub const fn is_absence(&self) -> bool {
+        matches!(self, Self::Status(404))
+    }
 }
 
 impl fmt::Display for RadioError {
