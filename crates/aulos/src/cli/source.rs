@@ -253,6 +253,9 @@ impl FeedSource {
             state @ (FeedState::Unresolved | FeedState::Unresponsive(_)) => {
                 return Err(Failure::new(Exit::Unavailable, state.problem().unwrap_or_default()));
             }
+            state @ FeedState::Encoded(..) => {
+                return Err(Failure::new(Exit::Data, state.problem().unwrap_or_default()));
+            }
             FeedState::DeviceFailed(failure) => {
                 return Err(Failure::new(Exit::Unavailable, failure.to_string()));
             }

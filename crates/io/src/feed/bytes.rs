@@ -1,9 +1,10 @@
 //! Converts a byte stream to blocks of whole frames.
 
-use aulos_core::{Backoff, Block, Frames, Instant, MediaTime, SampleSpec, Span};
+use aulos_core::{Backoff, Block, Frames, Instant, MediaTime, ReconnectBackoff, SampleSpec, Span};
 use aulos_dsp::{COMPARED_FRAMES, FrameStart, compare_frame_starts, convert};
 use aulos_engine::source::{BLOCK_SAMPLES, SourceItem};
 use aulos_engine::standby::{LinkState, StandbyHandle, StandbyRequest};
+use aulos_proto::packets::{EncodedFormat, RawOpening, classify_raw_opening};
 use aulos_rt::ring::{Consumer, Producer, ring};
 use aulos_rt::{LatestPublisher, Pool, Pooled};
 
@@ -13,6 +14,8 @@ use super::FeedState;
 ///
 /// Bytes are accepted only as far as there is room, so a sender without a clock of its own is held
 /// back by its pipe or socket, and nothing is lost.
+///
+/// A sender whose first bytes are those of an encoded file is refused: its bytes are dropped.
 #[derive(Debug)]
 pub struct ByteFeed {
     spec: SampleSpec,
@@ -29,10 +32,26 @@ pub struct ByteFeed {
     pushed_at: Instant,
     position: MediaTime,
     in_stream: bool,
+    opening: SenderOpening,
+    /// The first bytes of a sender, while they do not show yet whether they are samples.
+    held: Vec<u8>,
+    /// The last sender sent this instead of samples.
+    refused: Option<EncodedFormat>,
     /// The stand-by control of the station; without one the source is always needed.
     standby: Option<StandbyHandle>,
     demand: StandbyRequest,
     seed: u64,
+}
+
+/// What is known of the current sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SenderOpening {
+    /// Not enough to decide.
+    Undecided,
+    /// It sends samples.
+    Samples,
+    /// It sends something else.
+    Refused,
 }
 
 impl ByteFeed {
@@ -60,6 +79,9 @@ impl ByteFeed {
             pushed_at: Instant::ZERO,
             position: MediaTime::ZERO,
             in_stream: false,
+            opening: SenderOpening::Undecided,
+            held: Vec::new(),
+            refused: None,
             standby: None,
             demand: StandbyRequest::Play,
             seed,
@@ -115,7 +137,7 @@ impl ByteFeed {
         }
         let Some(block) = &self.open else { return 0 };
         let frames = block.capacity() - block.frames();
-        self.spec.bytes(frames) - self.partial_frame.len()
+        self.spec.bytes(frames).saturating_sub(self.partial_frame.len() + self.held.len())
     }
 
     /// Takes bytes that arrived at `now`, at most [`ByteFeed::room`].
@@ -128,7 +150,47 @@ impl ByteFeed {
         let pause = now.since(core::mem::replace(&mut self.pushed_at, now));
         if pause >= TORN_FRAME_PAUSE {
             self.suspect_partial_frame();
+            if self.opening == SenderOpening::Samples {
+                self.opening = SenderOpening::Undecided;
+            }
         }
+        match self.opening {
+            SenderOpening::Samples => self.push_samples(now, bytes),
+            SenderOpening::Refused => {}
+            SenderOpening::Undecided => {
+                self.held.extend_from_slice(bytes);
+                self.classify_sender(now, false);
+            }
+        }
+    }
+
+    /// Decides by the first bytes whether they are samples, and takes them in if they are.
+    fn classify_sender(&mut self, now: Instant, ended: bool) {
+        if self.opening != SenderOpening::Undecided || self.held.is_empty() {
+            return;
+        }
+        match classify_raw_opening(&self.held, self.spec, ended) {
+            // A fresh block has room for all that is held.
+            RawOpening::Undecided => self.flush(),
+            RawOpening::Encoded(format) => {
+                self.opening = SenderOpening::Refused;
+                self.refused = Some(format);
+                self.held.clear();
+            }
+            RawOpening::Samples(start) => {
+                self.opening = SenderOpening::Samples;
+                self.refused = None;
+                let mut held = core::mem::take(&mut self.held);
+                // Opens a block.
+                let _ = self.room();
+                self.push_samples(now, &held[start..]);
+                held.clear();
+                self.held = held;
+            }
+        }
+    }
+
+    fn push_samples(&mut self, now: Instant, bytes: &[u8]) {
         if self.demand != StandbyRequest::Play {
             // Frame boundaries are kept, so that the first frame after the pause is complete.
             let torn = (self.partial_frame.len() + bytes.len()) % self.spec.frame_bytes();
@@ -144,10 +206,17 @@ impl ByteFeed {
 
     /// The sender of an incomplete frame may be gone, and the next bytes those of another one. They
     /// decide whether they continue the frame.
-    pub fn suspect_partial_frame(&mut self) {
+    fn suspect_partial_frame(&mut self) {
         if !self.partial_frame.is_empty() {
             self.suspect_bytes = self.partial_frame.len();
         }
+    }
+
+    /// The sender is gone, and the next bytes are those of another one.
+    pub fn suspect_new_sender(&mut self) {
+        self.suspect_partial_frame();
+        self.classify_sender(self.pushed_at, true);
+        self.opening = SenderOpening::Undecided;
     }
 
     /// Finds out whether the bytes continue the incomplete frame.
@@ -223,8 +292,25 @@ impl ByteFeed {
         Backoff::new(self.seed)
     }
 
-    /// Publishes the state of the source.
+    /// The pauses before a peer is contacted again.
+    pub(super) const fn reconnect_backoff(&self) -> ReconnectBackoff {
+        ReconnectBackoff::new(self.seed)
+    }
+
+    /// Whether the current sender sends an encoded file.
+    pub(super) const fn is_refused(&self) -> bool {
+        matches!(self.opening, SenderOpening::Refused)
+    }
+
+    /// Publishes the state of the source. What was wrong with a sender is the state until the next
+    /// one sends samples: a file is written and closed within milliseconds.
     pub fn report(&mut self, state: FeedState) {
+        let state = match (self.refused, state) {
+            (Some(format), FeedState::Waiting | FeedState::Running | FeedState::Finished) => {
+                FeedState::Encoded(format, self.spec)
+            }
+            _ => state,
+        };
         if let Some(standby) = &mut self.standby {
             let broken = matches!(
                 state,
@@ -232,6 +318,7 @@ impl ByteFeed {
                     | FeedState::Exited(_)
                     | FeedState::Unresponsive(_)
                     | FeedState::DeviceFailed(_)
+                    | FeedState::Encoded(..)
             );
             standby.report(if broken { LinkState::Broken } else { LinkState::Open });
         }
@@ -248,9 +335,13 @@ impl ByteFeed {
     }
 
     fn close(&mut self, mark: SourceItem) {
+        self.classify_sender(self.pushed_at, true);
         self.flush();
         self.drop_partial_frame();
-        if core::mem::take(&mut self.in_stream) && self.demand == StandbyRequest::Play {
+        let opening = core::mem::replace(&mut self.opening, SenderOpening::Undecided);
+        // A sender that was refused has not played.
+        let was_heard = opening != SenderOpening::Refused && self.demand == StandbyRequest::Play;
+        if core::mem::take(&mut self.in_stream) && was_heard {
             // Without room for the mark, the time-out of the station detects the end.
             drop(self.items.push(mark));
         }
@@ -376,6 +467,56 @@ mod tests {
             received.push(block.samples().len() * 2);
         }
         assert_eq!(received.iter().sum::<usize>(), sent - sent % 4);
+    }
+
+    #[test]
+    fn a_sender_of_an_encoded_file_is_not_heard_and_its_format_is_reported() {
+        let (publisher, mut state) = aulos_rt::latest(FeedState::Waiting);
+        let (mut feed, mut items) = ByteFeed::new(SampleSpec::DEFAULT, publisher, 0);
+        let flac = [&b"fLaC\0\0\0\x22"[..], &[0x55; 4_000]].concat();
+        for grain in [1, 3, 1_000] {
+            for piece in flac.chunks(grain) {
+                assert!(feed.room() >= piece.len());
+                feed.push(Instant::ZERO, piece);
+                feed.flush();
+            }
+            assert!(feed.is_refused());
+            feed.mark_ended();
+            feed.report(FeedState::Waiting);
+            assert_eq!(samples(&mut items), (Vec::new(), 0), "not even its end");
+            let problem = state.read().problem().unwrap();
+            assert_eq!(
+                problem,
+                "FLAC arrives, but samples are expected; send the output of: ffmpeg -re -i FILE -f \
+                 s16le -ar 48000 -ac 2 -"
+            );
+        }
+        // The next sender is heard from its first frame, and a WAVE header is none.
+        let wave = b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x02\0\x80\xbb\0\0\0\xee\x02\0\
+                     \x04\0\x10\0data\xff\xff\xff\xff";
+        for piece in [&wave[..], &[0, 64, 0, 32]].concat().chunks(5) {
+            assert!(feed.room() >= piece.len());
+            feed.push(Instant::ZERO, piece);
+        }
+        feed.report(FeedState::Running);
+        assert_eq!(*state.read(), FeedState::Running);
+        feed.mark_ended();
+        assert_eq!(samples(&mut items), (vec![0.5, 0.25], 1));
+    }
+
+    #[test]
+    fn samples_that_may_begin_a_file_are_played_as_soon_as_they_do_not() {
+        let (mut feed, mut items) = feed("48000:16:2");
+        for first in [&b"RIFF"[..], b"fLaC", b"ID3\x04", &[0xff, 0xfb, 0x90, 0x64]] {
+            assert!(feed.room() > 4);
+            feed.push(Instant::ZERO, first);
+            feed.flush();
+            assert!(items.is_empty());
+            assert!(feed.room() > 8_000);
+            feed.push(Instant::ZERO, &[9; 2_000]);
+            feed.mark_ended();
+            assert_eq!(samples_of(&mut items).len(), 1_002);
+        }
     }
 
     #[test]

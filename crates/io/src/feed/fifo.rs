@@ -66,7 +66,7 @@ impl OpenFifo {
         self.writer_closed |= self.close_watch.as_mut().is_some_and(CloseWatch::take);
         let status = drain(&mut self.file, feed, scratch, now)?;
         if status != DrainStatus::Full && core::mem::take(&mut self.writer_closed) {
-            feed.suspect_partial_frame();
+            feed.suspect_new_sender();
         }
         Ok(status)
     }

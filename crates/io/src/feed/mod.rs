@@ -23,7 +23,8 @@ mod thread;
 
 use std::path::Path;
 
-use aulos_core::{Instant, Span};
+use aulos_core::{Instant, SampleFormat, SampleSpec, Span};
+use aulos_proto::packets::EncodedFormat;
 
 pub use aulos_rt::isolate_child;
 pub use bytes::{ByteFeed, FEED_BLOCKS};
@@ -90,6 +91,8 @@ pub enum FeedState {
     Unresponsive(Span),
     /// The sender has gone and will not return (standard input).
     Finished,
+    /// The last sender sent this instead of samples, and was refused.
+    Encoded(EncodedFormat, SampleSpec),
 }
 
 impl FeedState {
@@ -116,6 +119,7 @@ impl FeedState {
                 return Some(format!("the program has written nothing for {seconds} s"));
             }
             Self::DeviceFailed(failure) => return Some(failure.to_string()),
+            Self::Encoded(format, spec) => return Some(encoded_problem(format, spec)),
             Self::Unresolved => return Some("the name of the server has no address".to_owned()),
             _ => return None,
         };
@@ -134,4 +138,27 @@ fn system_error_text(number: i32) -> String {
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+/// What arrives instead of samples, and how to send samples.
+fn encoded_problem(format: EncodedFormat, spec: SampleSpec) -> String {
+    let (hz, channels) = (spec.rate.hz(), spec.layout.channels());
+    let samples = match spec.format {
+        SampleFormat::U8 => "u8",
+        SampleFormat::S8 => "s8",
+        SampleFormat::S16Le => "s16le",
+        SampleFormat::S24Le => "s24le",
+        SampleFormat::S32Le => "s32le",
+        SampleFormat::F32 => "f32le",
+        // ffmpeg has no such format.
+        _ => {
+            return format!(
+                "{format} arrives, but samples are expected; decode it to {spec} before it is sent"
+            );
+        }
+    };
+    format!(
+        "{format} arrives, but samples are expected; send the output of: \
+         ffmpeg -re -i FILE -f {samples} -ar {hz} -ac {channels} -"
+    )
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use aulos_core::{Backoff, Instant, Span};
+use aulos_core::{Backoff, Instant, ReconnectBackoff, Span};
 use aulos_engine::standby::StandbyRequest;
 use aulos_rt::channel::{Receiver, TryRecvError, bounded};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -258,6 +258,10 @@ impl Feeder for TcpServerFeeder {
         let Some(sender) = &mut self.sender else { return NextPoll::Later };
         let limit = (now, self.timeout);
         match sender.receive(&mut self.feed, &mut self.scratch, limit) {
+            Ok(true) if self.feed.is_refused() => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                self.end_sender(ByteFeed::mark_lost);
+            }
             Ok(true) => {}
             Ok(false) => self.end_sender(ByteFeed::mark_ended),
             Err(_) => self.end_sender(ByteFeed::mark_lost),
@@ -272,7 +276,7 @@ pub struct TcpClientFeeder {
     server: String,
     timeout: Option<Span>,
     link: TcpLink,
-    backoff: Backoff,
+    backoff: ReconnectBackoff,
     feed: ByteFeed,
     scratch: Vec<u8>,
 }
@@ -331,7 +335,14 @@ impl TcpClientFeeder {
     #[must_use]
     pub fn new(server: String, timeout: Option<Span>, feed: ByteFeed) -> Self {
         let scratch = vec![0; READ_BYTES];
-        Self { server, timeout, link: TcpLink::Down, backoff: feed.backoff(), feed, scratch }
+        Self {
+            server,
+            timeout,
+            link: TcpLink::Down,
+            backoff: feed.reconnect_backoff(),
+            feed,
+            scratch,
+        }
     }
 
     fn step(&mut self, now: Instant) -> Result<TcpLink, ConnectFailure> {
@@ -399,6 +410,13 @@ impl Feeder for TcpClientFeeder {
             return NextPoll::Later;
         }
         match self.step(now) {
+            Ok(_) if self.feed.is_refused() => {
+                self.link = TcpLink::Down;
+                self.feed.mark_lost();
+                // The feed names the format in its place.
+                self.feed.report(FeedState::Waiting);
+                self.backoff.refused(now);
+            }
             Ok(link) => self.link = link,
             Err(failure) => {
                 self.link = TcpLink::Down;

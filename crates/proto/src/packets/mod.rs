@@ -17,6 +17,7 @@
 //! (Ogg), RFC 7845 (Opus), the Vorbis I specification, id3.org (ID3v2.4), Xing's and LAME's tag.
 
 mod adts;
+mod encoded;
 mod event;
 mod flac;
 pub(crate) mod input_buffer;
@@ -29,6 +30,7 @@ mod tests;
 mod vorbis_comment;
 mod wave;
 
+pub use encoded::{EncodedFormat, MAX_RAW_OPENING, RawOpening, classify_raw_opening};
 pub use event::{PacketFormat, PacketPlacement, SplitterEvent, StreamFormatError, StreamStart};
 pub use limits::{MAX_BUFFER, MAX_GARBAGE, MAX_PACKET, MAX_TAG};
 

@@ -7,10 +7,10 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use aulos_core::{ChannelLayout, MediaTime, Rng, SampleRate};
+use aulos_core::{ChannelLayout, MediaTime, Rng, SampleRate, SampleSpec};
 use aulos_engine::source::BLOCK_SAMPLES;
 use aulos_io::feed::{StreamCounts, StreamError};
-use aulos_proto::packets::{FormatHint, StreamFormatError};
+use aulos_proto::packets::{FormatHint, RawOpening, StreamFormatError, classify_raw_opening};
 use proptest::prelude::*;
 
 use super::super::{StreamDecodeStatus, StreamDecoder};
@@ -373,6 +373,22 @@ fn a_change_of_rate_or_channels_costs_no_sound() {
             .sum();
         let missing = whole.saturating_sub(told.sound.len());
         assert!(missing <= 3 * 2 * 1_152 / 2, "{codec}: {missing} of {whole} samples are missing");
+    }
+}
+
+#[test]
+fn every_format_is_recognized_where_samples_are_expected() {
+    for (kind, bytes) in encoded() {
+        let opening = classify_raw_opening(bytes, SampleSpec::DEFAULT, false);
+        assert!(matches!(opening, RawOpening::Encoded(_)), "{}: {opening:?}", kind.name);
+    }
+    let mp3 = &of("mp3").1;
+    for (name, options) in
+        [("tag", "-c:a copy -f mp3"), ("MP4", "-c:a aac -f mp4"), ("AIFF", "-f aiff")]
+    {
+        let file = ffmpeg("", mp3, &format!("{options} -movflags +frag_keyframe+empty_moov"));
+        let opening = classify_raw_opening(&file, SampleSpec::DEFAULT, false);
+        assert!(matches!(opening, RawOpening::Encoded(_)), "{name}: {opening:?}");
     }
 }
 
