@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod connect;
 pub mod datagram;
 pub mod live_source;
 pub mod nats;

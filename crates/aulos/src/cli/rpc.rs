@@ -241,7 +241,8 @@ impl ControlConnection {
 }
 
 fn has_port(server: &str) -> bool {
-    let literal = server.parse::<std::net::Ipv6Addr>().is_ok();
+    // An address of IPv6 without brackets has no port.
+    let literal = !server.starts_with('[') && server.matches(':').count() > 1;
     !literal && server.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
 }
 
@@ -257,11 +258,14 @@ fn host_of(server: &str) -> &str {
 fn connect(server: &str) -> io::Result<TcpStream> {
     // The standard library has no error kind for a failed name lookup.
     let unknown = |error| io::Error::new(io::ErrorKind::NotFound, error);
-    let addresses: Vec<_> = if has_port(server) {
-        server.to_socket_addrs().map_err(unknown)?.collect()
-    } else {
-        (host_of(server), PORT).to_socket_addrs().map_err(unknown)?.collect()
+    let port = match server.rsplit_once(':') {
+        Some((_, port)) if has_port(server) => port.parse().map_err(|_| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("`{port}` is not a port"))
+        })?,
+        _ => PORT,
     };
+    // The resolver knows the zone of a link-local address, but no brackets.
+    let addresses: Vec<_> = (host_of(server), port).to_socket_addrs().map_err(unknown)?.collect();
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
     for address in addresses {
         match TcpStream::connect_timeout(&address, TIMEOUT) {
@@ -270,4 +274,25 @@ fn connect(server: &str) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_named_with_or_without_a_port_and_a_zone() {
+        for (server, host, port) in [
+            ("music.local", "music.local", false),
+            ("music.local:1705", "music.local", true),
+            ("192.0.2.1:1", "192.0.2.1", true),
+            ("::1", "::1", false),
+            ("fe80::1%eth0", "fe80::1%eth0", false),
+            ("[::1]", "::1", false),
+            ("[fe80::1%eth0]", "fe80::1%eth0", false),
+            ("[fe80::1%eth0]:1705", "fe80::1%eth0", true),
+        ] {
+            assert_eq!((host_of(server), has_port(server)), (host, port), "{server}");
+        }
+    }
 }

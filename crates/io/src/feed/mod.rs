@@ -6,6 +6,7 @@
 //! the time between ticks.
 
 mod bytes;
+mod connect;
 mod device_failure;
 mod dj;
 mod fifo;

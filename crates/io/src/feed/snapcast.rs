@@ -17,7 +17,7 @@ use aulos_session::snapcast::{
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use super::tcp::{ConnectFailure, TcpAttempt};
+use super::connect::{ConnectAttempt, ConnectFailure};
 use super::{Feeder, NextPoll};
 use crate::SystemClock;
 
@@ -114,7 +114,7 @@ pub struct SnapcastFeeder {
 #[derive(Debug)]
 enum SnapcastLink {
     Down,
-    Connecting(TcpAttempt),
+    Connecting(ConnectAttempt),
     /// Until the TLS handshake is complete, there is a deadline.
     Up(Box<SnapcastConnection>, Option<Instant>),
 }
@@ -146,7 +146,7 @@ impl SnapcastFeeder {
         match core::mem::replace(&mut self.link, SnapcastLink::Down) {
             SnapcastLink::Down => Ok(()),
             SnapcastLink::Connecting(attempt) => match step(attempt, now)? {
-                TcpAttempt::Connected(socket) => {
+                ConnectAttempt::Connected(socket) => {
                     let connection = SnapcastConnection::new(socket, &self.server)?;
                     let deadline = connection.tls.is_some().then(|| now + HANDSHAKE_TIMEOUT);
                     if deadline.is_none() {
@@ -184,7 +184,7 @@ impl SnapcastFeeder {
         while let Some(output) = self.input.poll_output() {
             match (output, &mut self.link) {
                 (SnapcastInputOutput::Connect, link) => {
-                    let attempt = TcpAttempt::begin(&self.server.address).map_err(io_error)?;
+                    let attempt = ConnectAttempt::begin(&self.server.address).map_err(io_error)?;
                     *link = SnapcastLink::Connecting(attempt);
                 }
                 (SnapcastInputOutput::Send(message), SnapcastLink::Up(connection, _)) => {
@@ -302,7 +302,7 @@ impl SnapcastConnection {
     }
 }
 
-fn step(attempt: TcpAttempt, now: Instant) -> Result<TcpAttempt, SnapcastInputError> {
+fn step(attempt: ConnectAttempt, now: Instant) -> Result<ConnectAttempt, SnapcastInputError> {
     attempt.step(now).map_err(|failure| match failure {
         ConnectFailure::Unresolved => SnapcastInputError::Name,
         ConnectFailure::Io(error) => io_error(error),

@@ -1,20 +1,16 @@
 //! Audio over TCP, as a server or as a client.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aulos_core::{Backoff, Instant, ReconnectBackoff, Span};
 use aulos_engine::standby::StandbyRequest;
-use aulos_rt::channel::{Receiver, TryRecvError, bounded};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with, sockopt};
-use rustix::time::Timespec;
+use rustix::net::sockopt;
 
+use super::connect::{ConnectAttempt, ConnectFailure};
 use super::fifo::{DrainStatus, READ_BYTES, drain};
 use super::{ByteFeed, FeedState, Feeder, NextPoll};
 
@@ -284,49 +280,8 @@ pub struct TcpClientFeeder {
 #[derive(Debug)]
 enum TcpLink {
     Down,
-    Connecting(TcpAttempt),
+    Connecting(ConnectAttempt),
     Up(TcpSender),
-}
-
-/// An attempt to connect, which never waits.
-#[derive(Debug)]
-pub(super) enum TcpAttempt {
-    /// The name is resolved on a thread of its own, because that may block for an unbounded time.
-    Resolving(Receiver<io::Result<SocketAddr>>),
-    Connecting(OwnedFd, Instant),
-    Connected(TcpStream),
-}
-
-impl TcpAttempt {
-    /// Begins to connect to `server` (`host:port`).
-    pub(super) fn begin(server: &str) -> io::Result<Self> {
-        if let Ok(address) = server.parse() {
-            return start_connecting(address);
-        }
-        let (done, answer) = bounded(1);
-        let server = server.to_owned();
-        std::thread::Builder::new().name("aulos-resolve".into()).spawn(move || {
-            let first = server
-                .to_socket_addrs()
-                .and_then(|mut found| found.next().ok_or_else(|| io::ErrorKind::NotFound.into()));
-            // The feeder may be gone meanwhile.
-            drop(done.try_send(first));
-        })?;
-        Ok(Self::Resolving(answer))
-    }
-
-    /// Continues it.
-    pub(super) fn step(self, now: Instant) -> Result<Self, ConnectFailure> {
-        match self {
-            Self::Resolving(mut answer) => match answer.try_recv() {
-                Ok(Ok(address)) => Ok(start_connecting(address)?),
-                Err(TryRecvError::Empty) => Ok(Self::Resolving(answer)),
-                Ok(Err(_)) | Err(TryRecvError::Closed) => Err(ConnectFailure::Unresolved),
-            },
-            Self::Connecting(socket, since) => Ok(finish_connecting(socket, since, now)?),
-            connected @ Self::Connected(_) => Ok(connected),
-        }
-    }
 }
 
 impl TcpClientFeeder {
@@ -348,11 +303,11 @@ impl TcpClientFeeder {
     fn step(&mut self, now: Instant) -> Result<TcpLink, ConnectFailure> {
         match core::mem::replace(&mut self.link, TcpLink::Down) {
             TcpLink::Down if self.backoff.is_due(now) => {
-                Ok(TcpLink::Connecting(TcpAttempt::begin(&self.server)?))
+                Ok(TcpLink::Connecting(ConnectAttempt::begin(&self.server)?))
             }
             TcpLink::Down => Ok(TcpLink::Down),
             TcpLink::Connecting(attempt) => Ok(match attempt.step(now)? {
-                TcpAttempt::Connected(stream) => {
+                ConnectAttempt::Connected(stream) => {
                     prepare(&stream)?;
                     TcpLink::Up(TcpSender { stream, heard_at: now })
                 }
@@ -371,20 +326,6 @@ impl TcpClientFeeder {
                 }
             }
         }
-    }
-}
-
-/// Why there is no connection.
-#[derive(Debug)]
-pub(super) enum ConnectFailure {
-    /// The name has no address.
-    Unresolved,
-    Io(io::Error),
-}
-
-impl From<io::Error> for ConnectFailure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
     }
 }
 
@@ -429,32 +370,7 @@ impl Feeder for TcpClientFeeder {
     }
 }
 
-fn start_connecting(address: SocketAddr) -> io::Result<TcpAttempt> {
-    let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
-    match connect(&socket, &address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(TcpAttempt::Connecting(socket, Instant::ZERO)),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn finish_connecting(socket: OwnedFd, since: Instant, now: Instant) -> io::Result<TcpAttempt> {
-    let since = if since == Instant::ZERO { now } else { since };
-    let mut fds = [PollFd::new(&socket, PollFlags::OUT)];
-    if poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
-        return if now.since(since) > CONNECT_TIMEOUT {
-            Err(io::ErrorKind::TimedOut.into())
-        } else {
-            Ok(TcpAttempt::Connecting(socket, since))
-        };
-    }
-    sockopt::socket_error(&socket)??;
-    Ok(TcpAttempt::Connected(TcpStream::from(socket)))
-}
-
 const MAX_ACCEPTS: usize = 16;
-const CONNECT_TIMEOUT: Span = Span::from_secs(10);
 
 /// Connections that may wait to send: the next sender and some checks of the port.
 const MAX_NEWCOMERS: usize = 4;
@@ -473,6 +389,7 @@ const KEEPALIVE_PROBES: u32 = 3;
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
+    use std::net::SocketAddr;
 
     use aulos_core::SampleSpec;
 
