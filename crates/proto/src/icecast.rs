@@ -17,7 +17,9 @@ pub use client::{
     IcecastUrl, IcecastUrlError, InvalidResponse, SourceMethod, SourceResponse, StreamMetadata,
 };
 
-use crate::http::{BodyFraming, InvalidHead, ReceivedHead, decode_latin_1, decode_text};
+use encoding_rs::{Encoding, UTF_8};
+
+use crate::http::{BodyFraming, InvalidHead, ReceivedHead, decode_text};
 use crate::titles::{TrackMetadata, clean_text};
 use crate::uri::{percent_decode, percent_decode_bytes};
 
@@ -85,6 +87,8 @@ pub enum RequestError {
     Line,
     /// An invalid length, or a length together with chunked encoding.
     Length,
+    /// The charset of a title is unknown.
+    Charset,
 }
 
 impl fmt::Display for RequestError {
@@ -92,6 +96,7 @@ impl fmt::Display for RequestError {
         f.write_str(match self {
             Self::Line => "not a valid HTTP or Icecast source request",
             Self::Length => "the length of the request body is invalid",
+            Self::Charset => "the charset is not one of the Encoding Standard",
         })
     }
 }
@@ -112,6 +117,7 @@ impl IcecastRequest {
         }
         let mut fields = Fields::default();
         head.fields().for_each(|(name, value)| fields.set(name, value));
+        let (authority, target) = split_absolute_form(target);
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let wish = match method {
             "POST" if fields.is_form() => RequestKind::Other,
@@ -119,11 +125,13 @@ impl IcecastRequest {
                 fields.source_request(method == "SOURCE", percent_decode(path))?,
             ),
             "OPTIONS" => RequestKind::Options,
-            "GET" if path == "/admin/metadata" || path == "/admin.cgi" => metadata_request(query),
+            "GET" if METADATA_PATHS.contains(&path) => metadata_request(query)?,
             "GET" if path == "/status-json.xsl" => RequestKind::Status,
             _ => RequestKind::Other,
         };
         let Fields { authorization, agent, from_page, host, .. } = fields;
+        // RFC 9112, 3.2.2: `Host` is ignored then.
+        let host = authority.map(str::to_owned).or(host);
         Ok(Self { kind: wish, authorization, agent, from_browser: from_page, host })
     }
 }
@@ -192,6 +200,21 @@ impl Fields {
 const FORM_TYPES: [&str; 3] =
     ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
+/// The paths of a title: of Icecast, of its page for administrators, and of Shoutcast.
+const METADATA_PATHS: [&str; 3] = ["/admin/metadata", "/admin/metadata.xsl", "/admin.cgi"];
+
+/// The authority and the rest of a target in absolute form (RFC 9112, 3.2.2), which programs send
+/// that are set up for a proxy.
+fn split_absolute_form(target: &str) -> (Option<&str>, &str) {
+    let Some((scheme, rest)) = target.split_once("://") else { return (None, target) };
+    if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return (None, target);
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    (Some(authority), if path.is_empty() { "/" } else { path })
+}
+
 /// The parts of a title's request line with blanks in its query: some programs do not encode the
 /// password.
 fn title_request_line(head: &ReceivedHead) -> Option<(&str, &str, &str)> {
@@ -201,21 +224,26 @@ fn title_request_line(head: &ReceivedHead) -> Option<(&str, &str, &str)> {
 }
 
 /// Parses the query of `/admin/metadata`.
-fn metadata_request(query: &str) -> RequestKind {
+fn metadata_request(query: &str) -> Result<RequestKind, RequestError> {
     let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let raw = |wanted: &str| {
         let (_, value) = pairs().find(|(key, _)| *key == wanted)?;
         Some(percent_decode_bytes(&value.replace('+', " ")))
     };
     if raw("mode").is_none_or(|mode| mode != b"updinfo") {
-        return RequestKind::Other;
+        return Ok(RequestKind::Other);
     }
-    let latin = raw("charset").is_some_and(|charset| {
-        let charset = charset.to_ascii_lowercase();
-        LATIN_1_NAMES.iter().any(|latin| *latin == charset)
-    });
+    let charset = match raw("charset") {
+        Some(name) if !name.is_empty() => Some(charset(&name).ok_or(RequestError::Charset)?),
+        _ => None,
+    };
     let said = |key| {
-        raw(key).map(|bytes| if latin { decode_latin_1(&bytes) } else { decode_text(&bytes) })
+        raw(key).map(|bytes| match charset {
+            // Some programs name UTF-8 for whatever they send.
+            None => decode_text(&bytes),
+            Some(charset) if charset == UTF_8 => decode_text(&bytes),
+            Some(charset) => charset.decode(&bytes).0.into_owned(),
+        })
     };
     let clean = |key| said(key).and_then(|said| clean_text(said.as_bytes()));
     let title = match said("song") {
@@ -226,10 +254,18 @@ fn metadata_request(query: &str) -> RequestKind {
             ..TrackMetadata::default()
         },
     };
-    let text = |key| raw(key).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let text = |key| raw(key).map(|bytes| decode_text(&bytes));
     let mount = text("mount").unwrap_or_default();
     let slash = if mount.is_empty() || mount.starts_with('/') { "" } else { "/" };
-    RequestKind::Metadata { mount: format!("{slash}{mount}"), title, password: text("pass") }
+    Ok(RequestKind::Metadata { mount: format!("{slash}{mount}"), title, password: text("pass") })
+}
+
+/// The charset of this name (a label of the Encoding Standard, in any case); none for the names of
+/// those that are not decoded for security.
+fn charset(name: &[u8]) -> Option<&'static Encoding> {
+    let found = Encoding::for_label_no_replacement(name);
+    // A name that is not in the standard, but common.
+    found.or_else(|| name.eq_ignore_ascii_case(b"latin-1").then_some(encoding_rs::WINDOWS_1252))
 }
 
 /// Whether a stream of this content type cannot be played. The type only excludes formats; the
@@ -256,9 +292,6 @@ const UNSUPPORTED_TYPES: [&str; 9] = [
     "application/json",
     "application/x-www-form-urlencoded",
 ];
-
-const LATIN_1_NAMES: [&[u8]; 5] =
-    [b"iso-8859-1", b"iso8859-1", b"latin1", b"latin-1", b"windows-1252"];
 
 #[cfg(test)]
 mod tests {
@@ -308,6 +341,27 @@ mod tests {
     }
 
     #[test]
+    fn a_target_may_be_absolute() {
+        let request = |target: &str| {
+            let head = format!("PUT {target} HTTP/1.1\r\nHost: other.example\r\n\r\n");
+            let request = IcecastRequest::parse(head.as_bytes()).unwrap();
+            let RequestKind::Source(source) = request.kind else { panic!("{target}") };
+            (request.host.unwrap(), source.mount)
+        };
+        let both = |host: &str, mount: &str| (host.to_owned(), mount.to_owned());
+        assert_eq!(request("http://radio.example:8000/live"), both("radio.example:8000", "/live"));
+        assert_eq!(request("HTTPS://[::1]:8000/a%20b?x"), both("[::1]:8000", "/a b"));
+        assert_eq!(request("http://radio.example"), both("radio.example", "/"));
+        assert_eq!(request("/live"), both("other.example", "/live"));
+        assert_eq!(request("/http://x/live"), both("other.example", "/http://x/live"));
+        for target in ["/admin/metadata", "/admin/metadata.xsl", "http://a:1/admin/metadata"] {
+            let head = format!("GET {target}?mode=updinfo&mount=/a&song=x HTTP/1.0\r\n\r\n");
+            let kind = IcecastRequest::parse(head.as_bytes()).unwrap().kind;
+            assert!(matches!(kind, RequestKind::Metadata { .. }), "{target}");
+        }
+    }
+
+    #[test]
     fn what_an_old_source_sends() {
         let head = "SOURCE /two%20words ICE/1.0\ncontent-length: 5\nice-name: Evening\x07 show\n\n";
         let push = push(head).unwrap();
@@ -345,6 +399,43 @@ mod tests {
         let alone = ("/live".to_owned(), None, Some("News".to_owned()));
         assert_eq!(song("song=News&mount=%2Flive&mode=updinfo"), alone);
         assert_eq!(song(&format!("{live}&song=")), ("/live".to_owned(), None, None));
+    }
+
+    #[test]
+    fn titles_in_every_charset() {
+        // Written by Python's codecs.
+        for (charset, bytes, title) in [
+            ("CP1251", "%CF%F0%E8%E2%E5%F2", "Привет"),
+            ("windows-1251", "%CF%F0%E8%E2%E5%F2", "Привет"),
+            ("KOI8-R", "%F0%D2%C9%D7%C5%D4", "Привет"),
+            ("windows-1250", "%C8esk%E1%20p%EDse%F2", "Česká píseň"),
+            ("ISO-8859-2", "%A3%F3d%BC", "Łódź"),
+            ("iso8859-1", "%E4", "ä"),
+            ("latin-1", "%E4", "ä"),
+            ("Shift_JIS", "%93%FA%96%7B", "日本"),
+            ("EUC-JP", "%C6%FC%CB%DC", "日本"),
+            ("Big5", "%A4%A4", "中"),
+            ("gbk", "%D6%D0", "中"),
+            ("UTF-16", "%FF%FE%41%04", "с"),
+            ("UTF-16BE", "%04%41", "с"),
+            ("UTF-8", "%D1%81", "с"),
+            // Not UTF-8, whatever it says.
+            ("utf8", "J%F3ga", "Jóga"),
+            ("", "%FF%FE%41%04", "с"),
+            ("", "%EF%BB%BFa", "a"),
+            ("", "It%92s", "It\u{2019}s"),
+        ] {
+            let (_, artist, got) =
+                song(&format!("mode=updinfo&mount=/live&charset={charset}&song={bytes}"));
+            assert_eq!((artist, got.as_deref()), (None, Some(title)), "{charset}");
+        }
+        for unknown in ["klingon", "UTF-7", "iso-2022-kr", "x", "%00"] {
+            let head = format!(
+                "GET /admin/metadata?mode=updinfo&mount=/a&charset={unknown}&song=x HTTP/1.0\r\n\r\n"
+            );
+            let refused = IcecastRequest::parse(head.as_bytes());
+            assert_eq!(refused, Err(RequestError::Charset), "{unknown}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aulos_core::{Instant, Span};
+use aulos_proto::http::decode_text;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use tokio::sync::watch;
@@ -55,8 +56,8 @@ impl Credentials {
             "basic" => BASE64_STANDARD
                 .decode(param.trim())
                 .ok()
-                .and_then(|bytes| String::from_utf8(bytes).ok())
-                .and_then(|text| pair(&text)),
+                // Old programs encode it in Latin-1; RFC 7617, 2 leaves the charset open.
+                .and_then(|bytes| pair(&decode_text(&bytes))),
             "bearer" => Some(Self::Token(param.trim().to_owned())),
             _ => None,
         };

@@ -64,6 +64,11 @@ fn headers_are_read_as_browsers_send_them() {
         Credentials::from_header("Basic YW5uYTpwYXNzOnR3bw=="),
         password("anna", "pass:two")
     );
+    // The same password in UTF-8 and in Latin-1.
+    for encoded in ["Basic YW5uYTpww6Rzc2U=", "Basic YW5uYTpw5HNzZQ=="] {
+        let wanted = Credentials::Password("anna".into(), "p\u{e4}sse".into());
+        assert_eq!(Credentials::from_header(encoded), wanted);
+    }
     assert_eq!(Credentials::from_header("bearer abc"), Credentials::Token("abc".into()));
     for odd in ["", "Basic", "Plain a:b", "abc", "Basic \u{fffd}"] {
         assert_eq!(Credentials::from_header(odd), Credentials::Unreadable, "{odd}");

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use encoding_rs::WINDOWS_1252;
+
 use crate::titles::TrackMetadata;
 
 /// How the length of a body is determined.
@@ -259,18 +261,14 @@ fn stream_title(bytes: &[u8]) -> Option<TrackMetadata> {
     Some(TrackMetadata::from_stream_title(&decode_text(rest.get(..end)?)))
 }
 
-/// Decodes text as UTF-8, or else as Latin-1, which old servers send.
+/// Decodes text without a named charset: by its byte-order mark (UTF-8 or UTF-16), as UTF-8, or else
+/// as windows-1252, which old servers send and which contains Latin-1.
 #[must_use]
 pub fn decode_text(bytes: &[u8]) -> String {
     match core::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => decode_latin_1(bytes),
+        Ok(text) => text.trim_start_matches('\u{feff}').to_owned(),
+        Err(_) => WINDOWS_1252.decode(bytes).0.into_owned(),
     }
-}
-
-/// Decodes Latin-1.
-pub(crate) fn decode_latin_1(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
 /// Maximum ICY interval in bytes; usual values are 8,192 to 65,536.

@@ -16,7 +16,6 @@ mod request_head;
 mod url;
 
 pub use address::AddressClass;
-pub(crate) use body::decode_latin_1;
 pub use body::{BodyDecoder, BodyError, BodyFraming, decode_text};
 pub use head::{InvalidHead, MAX_FIELDS, ReceivedHead, head_length};
 pub use playlist::{

@@ -4,6 +4,8 @@
 //! Programs connect to the port after the configured one for the stream, and to the configured one
 //! for titles.
 
+use crate::http::decode_text;
+
 /// The first line of a source client's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,14 +32,17 @@ impl FirstLine {
         };
         let line = read.get(..end).unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let Ok(text) = core::str::from_utf8(line) else { return Self::Request };
+        if line.iter().any(u8::is_ascii_control) {
+            return Self::Request;
+        }
+        let text = decode_text(line);
         let is_request = METHODS.iter().any(|method| text.starts_with(method))
             || [" HTTP/", " ICE/"].iter().any(|version| text.contains(version));
         let is_text = (1..=MAX_PASSWORD).contains(&text.len()) && !text.contains(char::is_control);
         if is_request || !is_text {
             return Self::Request;
         }
-        Self::Password { text: text.to_owned(), length: end + 1 }
+        Self::Password { text, length: end + 1 }
     }
 }
 
@@ -81,6 +86,7 @@ mod tests {
         assert_eq!(FirstLine::of(b"hackme"), FirstLine::Incomplete);
         assert_eq!(FirstLine::of(b"hackme\r\nicy-name:x"), password("hackme", 8));
         assert_eq!(FirstLine::of("pässword one\n".as_bytes()), password("pässword one", 14));
+        assert_eq!(FirstLine::of(b"p\xe4ss\n"), password("p\u{e4}ss", 5));
         for request in [
             &b"PUT /live HTTP/1.1\r\n"[..],
             b"FOO bar HTTP/9\r\n",

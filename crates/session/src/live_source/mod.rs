@@ -15,7 +15,9 @@ use aulos_proto::http::head_length;
 use aulos_proto::icecast::shoutcast::{
     DEFAULT_CONTENT_TYPE, FirstLine, PASSWORD_ACCEPTED, complete_head,
 };
-use aulos_proto::icecast::{IcecastRequest, RequestKind, SourceRequest, is_unsupported_type};
+use aulos_proto::icecast::{
+    IcecastRequest, RequestError, RequestKind, SourceRequest, is_unsupported_type,
+};
 use aulos_proto::packets::FormatHint;
 use aulos_proto::titles::TrackMetadata;
 
@@ -234,8 +236,12 @@ impl SourceHandshake {
         };
         let body = self.read.split_off(length);
         let head = core::mem::replace(&mut self.read, body);
-        let Ok(request) = IcecastRequest::parse(&head) else {
-            return Some(HandshakeOutput::Respond(LiveResponse::BadRequest));
+        let request = match IcecastRequest::parse(&head) {
+            Ok(request) => request,
+            Err(RequestError::Charset) => {
+                return Some(HandshakeOutput::Respond(LiveResponse::UnknownCharset));
+            }
+            Err(_) => return Some(HandshakeOutput::Respond(LiveResponse::BadRequest)),
         };
         // A mount on loopback may have no password, and a foreign web page may run in a local
         // browser.

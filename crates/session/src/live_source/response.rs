@@ -10,6 +10,8 @@ pub enum LiveResponse {
     Methods,
     /// Not a valid request.
     BadRequest,
+    /// The charset of a title is unknown.
+    UnknownCharset,
     /// Credentials are missing or wrong.
     Unauthorized,
     /// A line that is neither a request nor the password of a mount.
@@ -66,6 +68,11 @@ impl LiveResponse {
             ),
             Self::Methods => ("200 OK", "Allow: PUT, SOURCE, GET, OPTIONS\r\n", ""),
             Self::BadRequest => ("400 Bad Request", "", "not a valid Icecast source request\n"),
+            Self::UnknownCharset => (
+                "400 Bad Request",
+                "",
+                "unknown charset; use a label of the Encoding Standard, such as windows-1251\n",
+            ),
             Self::Unauthorized => (
                 "401 Unauthorized",
                 "WWW-Authenticate: Basic realm=\"aulos\", charset=\"UTF-8\"\r\n",
