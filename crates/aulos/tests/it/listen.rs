@@ -209,7 +209,7 @@ fn an_unavailable_format_is_reported_with_the_available_ones() {
         "{head}"
     );
     let list = ask(&server, "GET /listen/two%20words.m3u HTTP/1.1");
-    let entry = "#EXTINF:-1,two words\r\nhttp://localhost:99/listen/two%20words\r\n";
+    let entry = "#EXTINF:-1,two words\r\nhttp://localhost:99/listen/two%20words.mp3\r\n";
     assert!(list.contains("audio/x-mpegurl") && list.ends_with(entry), "{list}");
     // The address is ASCII, as players need it, and leads to the station.
     let list = ask(&server, "GET /listen/K%C3%BCche%20%5B1%5D.m3u HTTP/1.1");
@@ -221,7 +221,9 @@ fn an_unavailable_format_is_reported_with_the_available_ones() {
     let status = ask(&server, &format!("GET /status-json.xsl?mount={path} HTTP/1.0"));
     assert!(status.contains(&format!("\"{address}\"")), "{status}");
     let list = ask(&server, "GET /listen/default.pls HTTP/1.1");
-    assert!(list.contains("File1=http://localhost:99/listen/default\r\n"), "{list}");
+    assert!(list.contains("File1=http://localhost:99/listen/default.mp3\r\n"), "{list}");
+    let list = ask(&server, "GET /listen/default.flac.m3u HTTP/1.1");
+    assert!(list.ends_with("http://localhost:99/listen/default.flac\r\n"), "{list}");
 }
 
 #[test]

@@ -3,12 +3,13 @@
 //! `/listen/NAME` is the station in the native container of its codec. `NAME.flac`, `NAME.wav`,
 //! `NAME.ogg` and `NAME.opus` select a container; if the station has another codec, a rendition is
 //! made for it. All listeners of the same format share the rendition, which ends after the last
-//! one. `NAME.m3u` and `NAME.pls` are playlists with one entry.
+//! one. `NAME.m3u` and `NAME.pls` are playlists with one entry, MP3 where the station can have it:
+//! radios, which ask for playlists, play little else. `NAME.flac.m3u` has another one.
 
 use std::sync::Arc;
 
 use aulos_control::backend::{ListenerSession, MediaSocket};
-use aulos_core::{Codec, CodecInfo};
+use aulos_core::{CODECS, Codec, CodecInfo, SampleSpec};
 use aulos_io::reactor::{ListenerOptions, response_head};
 use aulos_proto::uri::{Uri, percent_encode_url};
 
@@ -34,10 +35,16 @@ enum ListenFormat {
     /// The station's own codec.
     Native,
     Codec(Codec),
-    M3u,
-    Pls,
+    /// A playlist with the address of this extension.
+    Playlist(PlaylistKind, Option<&'static str>),
     /// An unknown ending.
     Unsupported,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlaylistKind {
+    M3u,
+    Pls,
 }
 
 /// Serves a listener, or answers with an error.
@@ -60,10 +67,11 @@ pub(super) fn accept(
     let target = match form {
         ListenFormat::Native => renditions::listen(inner, station, None),
         ListenFormat::Codec(codec) => renditions::listen_target_in_codec(inner, station, codec),
-        ListenFormat::M3u | ListenFormat::Pls => {
-            let secure = socket.is_https();
-            let name = inner.stations[station].as_ref().map(|running| running.config.name.clone());
-            let list = playlist(form, &wanted, &name.unwrap_or_default(), secure);
+        ListenFormat::Playlist(kind, extension) => {
+            let Some(running) = &inner.stations[station] else { return };
+            let (name, spec) = (&running.config.name, running.config.spec);
+            let extension = extension.or_else(|| mp3_extension(spec));
+            let list = playlist(kind, &wanted, (name, extension), socket.is_https());
             return socket.respond_and_close(list.as_bytes());
         }
         ListenFormat::Unsupported => {
@@ -121,35 +129,65 @@ fn find_station(name: &str, stations: &[Option<RunningStation>]) -> Option<(usiz
         let is = |running: &RunningStation| running.config.name == name;
         stations.iter().position(|running| running.as_ref().is_some_and(is))
     };
-    let as_it_is = named(name).map(|station| (station, ListenFormat::Native));
-    as_it_is.or_else(|| {
-        let (bare, ending) = name.rsplit_once('.')?;
-        Some((named(bare)?, format_of_extension(ending)))
-    })
+    split_endings(name, named)
+}
+
+/// The station that `named` knows, by the name as it is or without one ending or two.
+fn split_endings(
+    name: &str,
+    named: impl Fn(&str) -> Option<usize>,
+) -> Option<(usize, ListenFormat)> {
+    if let Some(station) = named(name) {
+        return Some((station, ListenFormat::Native));
+    }
+    let (bare, ending) = name.rsplit_once('.')?;
+    let format = format_of_extension(ending);
+    if let Some(station) = named(bare) {
+        return Some((station, format));
+    }
+    let ListenFormat::Playlist(kind, _) = format else { return None };
+    let (bare, ending) = bare.rsplit_once('.')?;
+    let extension = CodecInfo::all_extensions().find(|extension| *extension == ending)?;
+    Some((named(bare)?, ListenFormat::Playlist(kind, Some(extension))))
 }
 
 fn format_of_extension(ending: &str) -> ListenFormat {
     match (ending, CodecInfo::of_extension(ending)) {
         (_, Some(row)) => ListenFormat::Codec(row.codec),
-        ("m3u", None) => ListenFormat::M3u,
-        ("pls", None) => ListenFormat::Pls,
+        ("m3u", None) => ListenFormat::Playlist(PlaylistKind::M3u, None),
+        ("pls", None) => ListenFormat::Playlist(PlaylistKind::Pls, None),
         _ => ListenFormat::Unsupported,
     }
 }
 
-fn playlist(form: ListenFormat, wanted: &ListenRequest, name: &str, secure: bool) -> String {
+/// The extension of MP3, for a station that can have it.
+fn mp3_extension(spec: SampleSpec) -> Option<&'static str> {
+    let row = CODECS.iter().find(|row| row.codec == Codec::Mp3)?;
+    let is_supported = row.supports(SampleSpec { format: row.nearest_format(spec.format), ..spec });
+    row.extensions.first().copied().filter(|_| is_supported)
+}
+
+fn playlist(
+    kind: PlaylistKind,
+    wanted: &ListenRequest,
+    (name, extension): (&str, Option<&str>),
+    secure: bool,
+) -> String {
     let scheme = if secure { "https" } else { "http" };
     let host = if wanted.host.is_empty() { "localhost" } else { &wanted.host };
-    let url = format!("{scheme}://{host}/listen/{}", percent_encode_url(name));
-    let (kind, body) = match form {
-        ListenFormat::Pls => (
+    let (dot, extension) = extension.map_or(("", ""), |extension| (".", extension));
+    let url = format!("{scheme}://{host}/listen/{}{dot}{extension}", percent_encode_url(name));
+    let (kind, body) = match kind {
+        PlaylistKind::Pls => (
             "audio/x-scpls",
             format!(
                 "[playlist]\r\nNumberOfEntries=1\r\nFile1={url}\r\nTitle1={name}\r\nLength1=-1\r\n\
                  Version=2\r\n"
             ),
         ),
-        _ => ("audio/x-mpegurl", format!("#EXTM3U\r\n#EXTINF:-1,{name}\r\n{url}\r\n")),
+        PlaylistKind::M3u => {
+            ("audio/x-mpegurl", format!("#EXTM3U\r\n#EXTINF:-1,{name}\r\n{url}\r\n"))
+        }
     };
     let body = if wanted.head_only { "" } else { &body };
     response("200 OK", kind, body)
@@ -198,5 +236,30 @@ mod tests {
         assert_eq!(format_of_extension("mp3"), ListenFormat::Codec(Codec::Mp3));
         assert_eq!(format_of_extension("aac"), ListenFormat::Unsupported);
         assert!(available_formats().contains(".flac, .ogg"));
+    }
+
+    #[test]
+    fn a_playlist_has_mp3_or_what_is_named_before_its_ending() {
+        let stations = ["hall", "a.mp3", "b.c"];
+        let named = |name: &str| stations.iter().position(|station| *station == name);
+        let of = |name: &str| split_endings(name, named);
+        let m3u = |extension| ListenFormat::Playlist(PlaylistKind::M3u, extension);
+        assert_eq!(of("hall.m3u"), Some((0, m3u(None))));
+        assert_eq!(of("hall.mp3.m3u"), Some((0, m3u(Some("mp3")))));
+        let pls = ListenFormat::Playlist(PlaylistKind::Pls, Some("flac"));
+        assert_eq!(of("hall.flac.pls"), Some((0, pls)));
+        assert_eq!(of("a.mp3.m3u"), Some((1, m3u(None))), "a station with an ending in its name");
+        assert_eq!(of("a.mp3"), Some((1, ListenFormat::Native)));
+        assert_eq!(of("b.c.ogg"), Some((2, ListenFormat::Codec(Codec::Opus))));
+        for unknown in ["hall.aac.m3u", "hall.m3u.mp3", "hall.mp3.flac", "x.mp3.m3u", "x"] {
+            assert_eq!(of(unknown), None, "{unknown}");
+        }
+        let wanted = ListenRequest::parse(b"GET /listen/x HTTP/1.1\r\nHost: a:1\r\n\r\n").unwrap();
+        let list = |spec: &str| {
+            let extension = mp3_extension(spec.parse().unwrap());
+            playlist(PlaylistKind::M3u, &wanted, ("x y", extension), false)
+        };
+        assert!(list("48000:16:2").ends_with("\r\nhttp://a:1/listen/x%20y.mp3\r\n"));
+        assert!(list("96000:24:2").ends_with("\r\nhttp://a:1/listen/x%20y\r\n"));
     }
 }
