@@ -298,6 +298,12 @@ impl RtpIngress {
         self.wake
     }
 
+    /// The duration of the sender's packets.
+    pub(crate) fn packet_span(&self) -> Span {
+        let clock_rate = i64::from(self.encoding.clock_rate.max(1));
+        Span::from_nanos(i64::from(self.period) * 1_000_000_000 / clock_rate)
+    }
+
     /// Packets for which there was no room.
     pub(crate) const fn no_room(&self) -> u64 {
         self.no_room

@@ -3,6 +3,7 @@
 mod config;
 mod packet_decoder;
 mod status;
+mod successor;
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -24,6 +25,7 @@ use crate::relay::RelayStreamConfig;
 use crate::relay::ingress::{IngressOutput, RtpIngress};
 use crate::relay::payload::{IgnoreReason, PayloadKind};
 use packet_decoder::PacketDecoder;
+use successor::SuccessorQueue;
 
 /// The output of an [`RtpInput`]. It exists before the format of the packets is known.
 #[derive(Debug)]
@@ -77,8 +79,8 @@ pub struct RtpInput {
     from: Option<SocketAddr>,
     /// When the sender sent a BYE.
     bye_at: Option<Instant>,
-    /// The last packet of another sender: its SSRC and the next expected sequence number.
-    candidate: Option<(u32, u16)>,
+    /// What another sender has sent since the last packet of the current one.
+    successor: SuccessorQueue,
     decoder: PacketDecoder,
     refused: RtpErrorCounts,
     unexpected_type: Option<(Instant, UnexpectedPayloadType)>,
@@ -118,7 +120,7 @@ impl RtpInput {
             ingress: None,
             from: None,
             bye_at: None,
-            candidate: None,
+            successor: SuccessorQueue::default(),
             decoder: sound,
             refused: RtpErrorCounts::default(),
             unexpected_type: None,
@@ -135,8 +137,8 @@ impl RtpInput {
     /// [`RtpInput::flush`].
     ///
     /// # Real-time
-    /// Does not wait; allocates only when a sender starts, or for a payload that is longer than all
-    /// before it.
+    /// Does not wait; allocates only when a sender starts, or for a payload or another sender's
+    /// packet that is longer than all before it.
     pub fn receive(&mut self, received: Instant, from: SocketAddr, bytes: &[u8]) {
         if !self.config.allowed_senders.is_empty()
             && !self.config.allowed_senders.contains(&from.ip())
@@ -167,11 +169,12 @@ impl RtpInput {
             }
         };
         if !self.is_accepted(received, from, &packet) {
-            self.counts.other_senders += 1;
+            let (ssrc, sequence) = (packet.ssrc(), packet.sequence());
+            self.counts.other_senders += self.successor.hold(ssrc, sequence, received, bytes);
             return;
         }
         let ssrc = packet.ssrc();
-        self.candidate = None;
+        self.counts.other_senders += self.successor.clear();
         self.unexpected_type = None;
         let (ingress_config, delay) = (&self.ingress_config, self.config.delay);
         let begin = || {
@@ -269,23 +272,30 @@ impl RtpInput {
 
     /// Whether a packet belongs to the current sender or to its successor. Another sender takes
     /// over with two consecutive packets, when the current one has been silent for longer than a
-    /// packet lasts.
+    /// packet lasts: for longer than its own packets if the other one sends from its socket.
     fn is_accepted(&mut self, now: Instant, from: SocketAddr, packet: &rtp::RtpPacket<'_>) -> bool {
         let Some(ingress) = &self.ingress else { return true };
         let moved = self.from.is_some_and(|known| known.ip() != from.ip());
         if ingress.ssrc() == packet.ssrc() && !moved {
             return true;
         }
-        if now.since(ingress.last_received()) < RESTART_AFTER && self.bye_at.is_none() {
+        let pause = match self.from == Some(from) {
+            true => (ingress.packet_span() * 3 / 2).clamp(MIN_RESTART_PAUSE, RESTART_AFTER),
+            false => RESTART_AFTER,
+        };
+        let is_silent = now.since(ingress.last_received()) >= pause || self.bye_at.is_some();
+        if !is_silent || !self.successor.is_continued_by(packet.ssrc(), packet.sequence()) {
             return false;
         }
-        let next = (packet.ssrc(), packet.sequence());
-        if self.candidate != Some(next) {
-            self.candidate = Some((next.0, next.1.wrapping_add(1)));
-            return false;
-        }
+        let mut successor = core::mem::take(&mut self.successor);
         self.end_sender(now);
         self.counts.changes += 1;
+        for (received, bytes) in successor.packets() {
+            self.receive(received, from, bytes);
+        }
+        // Its memory is used again.
+        successor.clear();
+        self.successor = successor;
         true
     }
 
@@ -356,7 +366,8 @@ impl RtpInput {
         if let Some(ingress) = self.ingress.take() {
             add(&mut self.previous_counts, &counts_of(&ingress));
         }
-        (self.from, self.bye_at, self.candidate) = (None, None, None);
+        (self.from, self.bye_at) = (None, None);
+        self.counts.other_senders += self.successor.clear();
         self.decoder.restart();
     }
 
@@ -419,6 +430,9 @@ pub const RTP_INPUT_BLOCKS: usize = 64;
 
 /// Longer than any packet: after a silence of this length the sender may have restarted.
 const RESTART_AFTER: Span = Span::from_millis(250);
+
+/// Longer than usual jitter: packets of a sender and of its successor may change places.
+const MIN_RESTART_PAUSE: Span = Span::from_millis(30);
 
 /// A sender is forgotten after a silence of this length. Its station has switched away long before.
 const FORGET_AFTER: Span = Span::from_secs(5);

@@ -53,6 +53,11 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
+    /// Continues with the packet that comes so many packets later.
+    pub(crate) fn jump(&mut self, packets: u64) {
+        self.number += packets;
+    }
+
     pub(crate) fn silent_for(&mut self, span: Span) {
         self.silent_until = Some(self.now + span);
     }
