@@ -54,7 +54,7 @@ impl Replacement {
             return Err(ReplaceError::ReadOnly);
         }
         let path = temporary_path(original, &before);
-        let mut new = NewFile::from_file(create_locked(&path)?, &path, original);
+        let mut new = NewFile::from_file(create_locked(&path, 0o600)?, &path, original);
         new.file().set_len(0)?;
         Ok(Self { new, original_metadata: before })
     }
@@ -105,6 +105,22 @@ impl Replacement {
     }
 }
 
+/// Creates the temporary file of a new file at `target`, locked by this process. Its name depends on
+/// the target only, so the next run reuses what a killed run left behind.
+///
+/// # Errors
+/// [`ReplaceError::ReadOnly`], [`ReplaceError::Busy`] when another process writes the same file, or
+/// an I/O error.
+pub fn create_new(target: &Path) -> Result<NewFile, ReplaceError> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".part");
+    let path = target.with_file_name(name);
+    let mut new = NewFile::from_file(create_locked(&path, 0o666)?, &path, target);
+    new.file().set_len(0)?;
+    Ok(new)
+}
+
 /// The name of the temporary file. It is the same for the same original, so the next run reuses
 /// what a killed run left behind. It keeps the extension, which decoders look at, and is hidden, so
 /// no scan finds it.
@@ -118,9 +134,9 @@ fn temporary_path(original: &Path, before: &Metadata) -> PathBuf {
 }
 
 /// Opens the temporary file and locks it.
-fn create_locked(path: &Path) -> Result<File, ReplaceError> {
+fn create_locked(path: &Path, mode: u32) -> Result<File, ReplaceError> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.read(true).write(true).create(true).truncate(false).mode(mode);
     let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
     match file.try_lock() {
         Ok(()) => {}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use aulos_core::SampleSpec;
 use aulos_dsp::Dither;
 use aulos_io::disk::{NewFile, SyncedFile};
-use aulos_io::replace::Replacement;
+use aulos_io::replace::{ReplaceError, Replacement, create_new};
 use flac_codec::encode::{FlacSampleWriter, Options};
 
 use super::NormalizeError;
@@ -45,8 +45,14 @@ impl OutputTarget {
 
     fn create_part(&self) -> Result<PartFile, NormalizeError> {
         let Some(before) = &self.existing else {
-            let new = NewFile::create_as(&part_path(&self.path), &self.path, 0o666);
-            return Ok(PartFile::New(new.map_err(NormalizeError::Save)?));
+            let new = create_new(&self.path).map_err(|error| match error {
+                // The folder may be read-only, but no file that would be replaced.
+                ReplaceError::ReadOnly => {
+                    NormalizeError::Save(io::ErrorKind::PermissionDenied.into())
+                }
+                error => error.into(),
+            });
+            return Ok(PartFile::New(new?));
         };
         Ok(PartFile::Replace(Box::new(Replacement::create(&self.path, before.clone())?)))
     }
@@ -175,13 +181,6 @@ fn flac_error(error: flac_codec::Error) -> io::Error {
         flac_codec::Error::Io(error) => error,
         other => io::Error::other(other),
     }
-}
-
-fn part_path(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
 }
 
 const BUFFER: usize = 256 * 1024;

@@ -4,6 +4,7 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -13,7 +14,8 @@ use aulos_server::exit::{Exit, Failure};
 pub(super) struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Installs the signal handlers. A second signal exits at once.
+    /// Installs the signal handlers. A second signal exits at once, unless it is the same one that
+    /// has come by two ways: `timeout` signals its child and then the whole group.
     pub(super) fn new() -> Result<Self, Failure> {
         let internal = |error: std::io::Error| Failure::new(Exit::Internal, error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -29,13 +31,15 @@ impl StopFlag {
         let listen = move || {
             runtime.block_on(async {
                 let [interrupt, terminate, hangup] = &mut signals;
+                let mut first = None;
                 loop {
                     tokio::select! {
                         _ = interrupt.recv() => {}
                         _ = terminate.recv() => {}
                         _ = hangup.recv() => {}
                     }
-                    if flag.swap(true, Ordering::Relaxed) {
+                    let first = *first.get_or_insert_with(Instant::now);
+                    if flag.swap(true, Ordering::Relaxed) && first.elapsed() > SAME_SIGNAL {
                         process::exit(Exit::Stopped as i32);
                     }
                 }
@@ -49,3 +53,7 @@ impl StopFlag {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// The longest time between the two arrivals of one signal on a busy machine. No hand presses Ctrl-C
+/// twice in less.
+const SAME_SIGNAL: Duration = Duration::from_millis(100);

@@ -264,7 +264,10 @@ fn ctrl_c_removes_incomplete_files() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
-        kill_process(pid, Signal::INT).unwrap();
+        // As `timeout` does: it signals its child, and then the group, in which the child is.
+        for _ in 0..2 {
+            kill_process(pid, Signal::INT).unwrap();
+        }
         let (code, _, said) = super::of_output(&child.wait_with_output().unwrap());
         assert!(code == 130 && said.contains("stopped"), "{code}: {said}");
         assert_eq!(names(&from), ["a.wav", "b.wav"]);
@@ -273,6 +276,17 @@ fn ctrl_c_removes_incomplete_files() {
             assert_eq!(names(&folder.join("out")), Vec::<String>::new());
         }
     }
+}
+
+#[test]
+fn what_a_killed_run_left_is_used_up_by_the_next() {
+    let folder = scratch();
+    let (from, to) = (folder.join("in.wav"), folder.join("out.flac"));
+    short(&from, -10);
+    fs::write(folder.join(".out.flac.part"), vec![7; 9_000_000]).unwrap();
+    assert_eq!(normalize(&[], &from, &to).0, 0);
+    assert_eq!(names(&folder), ["in.wav", "out.flac"]);
+    assert!(!decoded(&to).is_empty() && fs::metadata(&to).unwrap().len() < 9_000_000);
 }
 
 #[test]
