@@ -65,6 +65,9 @@ impl State {
         let mut config = MeterConfig::new(rate, aulos_core::ChannelLayout::new(count).ok()?, modes);
         config.positions = default_map(count);
         config.non_finite = NonFinitePolicy::Propagate;
+        // At a rate of which 100 ms are no whole number of frames, the windows of the meter would
+        // otherwise be a few frames shorter.
+        config.max_window_ms = u32::try_from(window).ok()?;
         config.call_peaks = true;
         let histogram = has_bits(mode, HISTOGRAM);
         config.history = if histogram { MeterHistory::Histogram } else { MeterHistory::Unbounded };
@@ -146,6 +149,9 @@ impl State {
 
     /// Loudness of the last `ms` milliseconds.
     pub(crate) fn window(&self, ms: c_ulong) -> EburResult<f64> {
+        if ms > self.inner().readable {
+            return Err(ErrorCode::InvalidMode);
+        }
         let frames = self.samplerate.checked_mul(ms).ok_or(ErrorCode::InvalidMode)? / 1000;
         self.window_frames(usize::try_from(frames).map_err(|_| ErrorCode::InvalidMode)?)
     }

@@ -38,6 +38,29 @@ static int nulls(void) {
   return 0;
 }
 
+/* At rates of which 100 ms are no whole number of frames, the window of the mode can be read, and no
+   longer one. */
+static int odd_rates(void) {
+  static double frames[4 * 48000];
+  unsigned long rate;
+  double out = 0, again = 0;
+  for (rate = 8000; rate < 48000; rate += 1601) {
+    ebur128_state *st = ebur128_init(1, rate, EBUR128_MODE_S);
+    CHECK(st);
+    CHECK(ebur128_add_frames_double(st, frames, 4 * rate) == EBUR128_SUCCESS);
+    CHECK(ebur128_loudness_window(st, 3000, &out) == EBUR128_SUCCESS);
+    CHECK(ebur128_loudness_window(st, 3001, &out) == EBUR128_ERROR_INVALID_MODE);
+    CHECK(ebur128_loudness_shortterm(st, &again) == EBUR128_SUCCESS);
+    ebur128_destroy(&st);
+    st = ebur128_init(1, rate, EBUR128_MODE_M);
+    CHECK(st);
+    CHECK(ebur128_loudness_window(st, 400, &out) == EBUR128_SUCCESS);
+    CHECK(ebur128_loudness_window(st, 401, &out) == EBUR128_ERROR_INVALID_MODE);
+    ebur128_destroy(&st);
+  }
+  return 0;
+}
+
 static int sizes(void) {
   ebur128_state *st = ebur128_init(2, 48000, EBUR128_MODE_I | EBUR128_MODE_TRUE_PEAK | EBUR128_MODE_LRA);
   double out = 0;
@@ -106,4 +129,4 @@ static int threads(void) {
   return 0;
 }
 
-int main(void) { return nulls() || sizes() || threads(); }
+int main(void) { return nulls() || sizes() || odd_rates() || threads(); }
